@@ -1,0 +1,170 @@
+//! How a snowflake id is put together: a sign bit of 0, then time, worker and sequence.
+//!
+//! Time counts units of `unit_ms` milliseconds since the layout's epoch; such a unit is a tick.
+
+use std::fmt;
+
+/// A snowflake layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Layout {
+    /// Bits of the time field.
+    pub time_bits: u8,
+    /// Bits of the worker field.
+    pub worker_bits: u8,
+    /// Bits of the sequence field.
+    pub sequence_bits: u8,
+    /// Length of a tick, in milliseconds.
+    pub unit_ms: u32,
+    /// Where time starts, in milliseconds of Unix time.
+    pub epoch_ms: u64,
+}
+
+/// An id taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// Ticks since the layout's epoch.
+    pub tick: u64,
+    /// The worker that issued it.
+    pub worker: u64,
+    /// Its number within tick and worker.
+    pub sequence: u64,
+}
+
+/// Why a layout or an id can't be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LayoutError {
+    /// Time and sequence need a bit each.
+    FieldMissing,
+    /// More than 63 bits in all.
+    TooWide,
+    /// A tick lasts from 1 ms to an hour.
+    Unit,
+    /// The last instant that the time bits can name is not an instant that milliseconds can.
+    EpochTooLate,
+    /// The id is negative or has bits above the layout's.
+    IdTooLarge,
+}
+
+/// Longest tick, in milliseconds.
+pub const UNIT_MS_MAX: u32 = 3_600_000;
+
+impl Layout {
+    /// Leaf's: 41 bits of milliseconds since 2010-11-04T01:42:54.657Z, 10 of worker, 12 of
+    /// sequence.
+    pub const LEAF: Layout = Layout {
+        time_bits: 41,
+        worker_bits: 10,
+        sequence_bits: 12,
+        unit_ms: 1,
+        epoch_ms: 1_288_834_974_657,
+    };
+
+    /// Checks that the layout's ids are positive and its instants can be computed with.
+    ///
+    /// # Errors
+    /// See [`LayoutError`].
+    pub fn check(&self) -> Result<(), LayoutError> {
+        if self.time_bits == 0 || self.sequence_bits == 0 {
+            return Err(LayoutError::FieldMissing);
+        }
+        let bits =
+            u32::from(self.time_bits) + u32::from(self.worker_bits) + u32::from(self.sequence_bits);
+        if bits > 63 {
+            return Err(LayoutError::TooWide);
+        }
+        if self.unit_ms == 0 || self.unit_ms > UNIT_MS_MAX {
+            return Err(LayoutError::Unit);
+        }
+        // Half the range, so that a bound and a margin can be added without a check.
+        let end = u128::from(self.epoch_ms)
+            + (u128::from(self.tick_max()) + 1) * u128::from(self.unit_ms);
+        if end > u128::from(u64::MAX / 2) {
+            return Err(LayoutError::EpochTooLate);
+        }
+        Ok(())
+    }
+
+    /// The last tick that the time bits hold.
+    #[must_use]
+    pub fn tick_max(&self) -> u64 {
+        mask(self.time_bits)
+    }
+
+    /// The largest worker number.
+    #[must_use]
+    pub fn worker_max(&self) -> u64 {
+        mask(self.worker_bits)
+    }
+
+    /// The largest sequence number.
+    #[must_use]
+    pub fn sequence_max(&self) -> u64 {
+        mask(self.sequence_bits)
+    }
+
+    /// The tick that an instant lies in; `None` before the epoch. It may be beyond
+    /// [`Layout::tick_max`].
+    #[must_use]
+    pub fn tick_at(&self, unix_ms: u64) -> Option<u64> {
+        Some(unix_ms.checked_sub(self.epoch_ms)? / u64::from(self.unit_ms))
+    }
+
+    /// When a tick starts, in milliseconds of Unix time. It ends where the next one starts.
+    #[must_use]
+    pub fn tick_start_ms(&self, tick: u64) -> u64 {
+        self.epoch_ms.saturating_add(tick.saturating_mul(u64::from(self.unit_ms)))
+    }
+
+    /// The id of these parts.
+    ///
+    /// # Panics
+    /// When a part does not fit its field: that would be another part's id.
+    #[must_use]
+    pub fn compose(&self, parts: Parts) -> u64 {
+        assert!(parts.tick <= self.tick_max(), "tick {} overflows its field", parts.tick);
+        assert!(parts.worker <= self.worker_max(), "worker {} overflows its field", parts.worker);
+        assert!(
+            parts.sequence <= self.sequence_max(),
+            "sequence {} overflows its field",
+            parts.sequence
+        );
+        (((parts.tick << self.worker_bits) | parts.worker) << self.sequence_bits) | parts.sequence
+    }
+
+    /// Takes an id apart.
+    ///
+    /// # Errors
+    /// An id with bits that this layout doesn't have.
+    pub fn decompose(&self, id: u64) -> Result<Parts, LayoutError> {
+        let sequence = id & self.sequence_max();
+        let worker = (id >> self.sequence_bits) & self.worker_max();
+        let tick = id >> (self.worker_bits + self.sequence_bits);
+        if tick > self.tick_max() {
+            return Err(LayoutError::IdTooLarge);
+        }
+        Ok(Parts { tick, worker, sequence })
+    }
+}
+
+fn mask(bits: u8) -> u64 {
+    (1 << bits) - 1
+}
+
+impl fmt::Display for LayoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LayoutError::FieldMissing => write!(f, "time and sequence need at least one bit each"),
+            LayoutError::TooWide => {
+                write!(f, "time, worker and sequence have more than 63 bits in all")
+            }
+            LayoutError::Unit => write!(f, "a tick lasts from 1 ms to {UNIT_MS_MAX} ms"),
+            LayoutError::EpochTooLate => {
+                write!(f, "the time bits reach further than instants can be told")
+            }
+            LayoutError::IdTooLarge => write!(f, "the id has bits above those of the layout"),
+        }
+    }
+}
+
+impl std::error::Error for LayoutError {}

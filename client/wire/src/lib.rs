@@ -1,0 +1,78 @@
+//! leafd's wire protocol as types and bytes, without I/O: what `protocol.md` says, in Rust.
+//!
+//! Both ends use this crate, so that a frame is described once:
+//!
+//! - [`frame`]: the header that every frame starts with, and where a frame ends;
+//! - [`request`]: what a client sends;
+//! - [`reply`]: what the daemon answers;
+//! - [`status`]: the numbered outcomes, each with what a client may do next;
+//! - [`layout`]: how a snowflake id is put together and taken apart;
+//! - [`tag`]: which names a tag may have.
+//!
+//! Nothing in here allocates by what a peer's length says: decoding borrows from the caller's
+//! buffer, whose size the caller bounds by the limits below. Integers are little-endian.
+
+pub mod bytes;
+pub mod frame;
+pub mod layout;
+pub mod reply;
+pub mod request;
+pub mod status;
+pub mod tag;
+
+pub use bytes::{Malformed, Sink};
+pub use frame::{FrameError, HEADER_BYTES, Header};
+pub use layout::{Layout, LayoutError, Parts};
+pub use reply::{ErrorReply, IdsReply, InfoReply, Run};
+pub use request::{IdsRequest, InfoRequest};
+pub use status::Status;
+pub use tag::TagError;
+
+/// The one protocol version that this crate speaks.
+pub const VERSION: u16 = 1;
+
+/// Largest value of a request's length field (bytes after the field itself).
+pub const REQUEST_LENGTH_MAX: u32 = 64 * 1024;
+
+/// Largest value of a reply's length field (bytes after the field itself).
+pub const REPLY_LENGTH_MAX: u32 = 1024 * 1024;
+
+/// Most ids that one request may ask for.
+pub const COUNT_MAX: u32 = 1_000_000;
+
+/// Longest deadline that the daemon honours, in milliseconds; longer ones are shortened to it.
+pub const DEADLINE_MS_MAX: u32 = 60_000;
+
+/// Requests of one connection that may await an answer at once; the daemon stops reading from a
+/// connection that has this many, so further ones wait in the socket.
+pub const PIPELINE_MAX: u32 = 1024;
+
+/// What a frame asks for. A reply carries the request's number with [`opcode::REPLY`] added.
+pub mod opcode {
+    /// Agree on a version; learn the daemon's limits and layouts.
+    pub const INFO: u8 = 1;
+    /// Draw ids.
+    pub const IDS: u8 = 2;
+    /// The daemon's state as JSON.
+    pub const STATUS: u8 = 3;
+    /// Create a tag (administrative, JSON).
+    pub const TAG_CREATE: u8 = 16;
+    /// List tags in pages (administrative, JSON).
+    pub const TAG_LIST: u8 = 17;
+    /// Show one tag (administrative, JSON).
+    pub const TAG_SHOW: u8 = 18;
+    /// Change a tag's settings (administrative, JSON).
+    pub const TAG_SET: u8 = 19;
+    /// Set in every reply's opcode.
+    pub const REPLY: u8 = 0x80;
+}
+
+/// Bits of the header's flags.
+pub mod flag {
+    /// On an IDS request: the ids go to a run that the process holds, so that the daemon may give
+    /// fewer than asked for (at least one) rather than let the client wait.
+    pub const LEASE: u8 = 1;
+    /// On a reply: the daemon stays awake for a moment, so a client that is about to send the next
+    /// request does better to poll for its answer than to sleep.
+    pub const AWAKE: u8 = 1;
+}

@@ -1,0 +1,252 @@
+//! What the daemon answers. STATUS and the administrative requests are answered with JSON.
+
+use crate::bytes::{Fields, short_length};
+use crate::{Header, Layout, Malformed, Sink, Status, opcode};
+
+/// Ids that follow one another: `first`, `first + stride`, … `count` of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The first id.
+    pub first: u64,
+    /// How many ids; at least 1.
+    pub count: u32,
+    /// The distance between neighbours; at least 1.
+    pub stride: u32,
+}
+
+/// The answer to IDS.
+///
+/// Body: `u32` hold time in ms, `u16` number of runs, `u16` zero, then for each run `u64` first,
+/// `u32` count, `u32` stride.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdsReply<'a> {
+    /// How long a process may hold ids of this tag before it uses them, in milliseconds. 0: they
+    /// must not be held at all. Of weight for leased ids only.
+    pub hold_ms: u32,
+    runs: &'a [u8],
+}
+
+/// The answer to INFO.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InfoReply {
+    /// The version that both sides speak.
+    pub version: u16,
+    /// Whether ids of segment tags can be had now.
+    pub segments_ready: bool,
+    /// Whether snowflake ids can be had now.
+    pub snowflake_ready: bool,
+    /// Largest length field of a request.
+    pub request_length_max: u32,
+    /// Most ids in one request.
+    pub count_max: u32,
+    /// Requests that may await an answer on one connection.
+    pub pipeline_max: u32,
+    /// Longest deadline that is honoured, in milliseconds.
+    pub deadline_ms_max: u32,
+    /// The daemon's process id (in the daemon's own process namespace).
+    pub pid: u32,
+    /// The daemon's release, such as `0.1.0`.
+    pub release: String,
+    /// The snowflake layouts, by the tag name under which their ids are drawn.
+    pub layouts: Vec<(String, Layout)>,
+}
+
+/// The answer to a request that failed: any status but [`Status::Ok`].
+///
+/// Body: `u32` ms after which a retry may succeed (0: unknown), then text to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorReply<'a> {
+    /// After how many milliseconds a retry may succeed; 0: unknown.
+    pub retry_after_ms: u32,
+    /// What was tried, what happened and what to do next, for a person.
+    pub message: &'a str,
+}
+
+const RUN_BYTES: usize = 16;
+const SEGMENTS_READY: u16 = 1;
+const SNOWFLAKE_READY: u16 = 2;
+
+/// The header of a reply to `request`.
+#[must_use]
+pub fn reply_header(request: &Header, status: Status, flags: u8) -> Header {
+    Header {
+        opcode: request.opcode | opcode::REPLY,
+        flags,
+        status: status as u16,
+        request_id: request.request_id,
+    }
+}
+
+// === impl Run ===
+
+impl Run {
+    /// The run's last id, `None` when it would not be a positive signed 64-bit number.
+    #[must_use]
+    pub fn last(&self) -> Option<u64> {
+        let steps = u64::from(self.count).checked_sub(1)?;
+        let last = steps.checked_mul(u64::from(self.stride))?.checked_add(self.first)?;
+        (last <= i64::MAX as u64).then_some(last)
+    }
+
+    /// The run's ids in order.
+    pub fn ids(self) -> impl ExactSizeIterator<Item = u64> {
+        (0..self.count).map(move |index| self.first + u64::from(index) * u64::from(self.stride))
+    }
+}
+
+// === impl IdsReply ===
+
+impl<'a> IdsReply<'a> {
+    /// Takes the body apart.
+    ///
+    /// # Errors
+    /// A body of another form, an empty run, or ids that are not positive signed 64-bit numbers.
+    pub fn decode(body: &'a [u8]) -> Result<Self, Malformed> {
+        let mut fields = Fields::new(body);
+        let hold_ms = fields.u32()?;
+        let run_count = usize::from(fields.u16()?);
+        fields.u16()?;
+        let runs = fields.rest();
+        if runs.len() != run_count * RUN_BYTES {
+            return Err(Malformed { what: "the number of runs is not what the body holds" });
+        }
+        let reply = IdsReply { hold_ms, runs };
+        for run in reply.runs() {
+            if run.first == 0 || run.stride == 0 || run.last().is_none() {
+                return Err(Malformed {
+                    what: "a run is empty or leaves the positive 64-bit numbers",
+                });
+            }
+        }
+        Ok(reply)
+    }
+
+    /// The runs, in the order in which their ids were issued.
+    pub fn runs(&self) -> impl Iterator<Item = Run> + use<'a> {
+        let (runs, _) = self.runs.as_chunks::<RUN_BYTES>();
+        runs.iter().map(|run| {
+            let (first, rest) = run.split_first_chunk().expect("a run has 16 bytes");
+            let (count, rest) = rest.split_first_chunk().expect("a run has 16 bytes");
+            let (stride, _) = rest.split_first_chunk().expect("a run has 16 bytes");
+            Run {
+                first: u64::from_le_bytes(*first),
+                count: u32::from_le_bytes(*count),
+                stride: u32::from_le_bytes(*stride),
+            }
+        })
+    }
+
+    /// Writes the reply's frame for ids that were drawn.
+    pub fn put(header: &Header, hold_ms: u32, runs: &[Run], sink: &mut impl Sink) {
+        sink.put(&header.encode(8 + runs.len() * RUN_BYTES));
+        let mut head = [0; 8];
+        head[..4].copy_from_slice(&hold_ms.to_le_bytes());
+        head[4..6].copy_from_slice(&short_length(runs.len()));
+        sink.put(&head);
+        for run in runs {
+            let mut bytes = [0; RUN_BYTES];
+            bytes[..8].copy_from_slice(&run.first.to_le_bytes());
+            bytes[8..12].copy_from_slice(&run.count.to_le_bytes());
+            bytes[12..].copy_from_slice(&run.stride.to_le_bytes());
+            sink.put(&bytes);
+        }
+    }
+}
+
+// === impl InfoReply ===
+
+impl InfoReply {
+    /// Takes the body apart. Bytes after the last known field are passed over, so that a later
+    /// daemon can say more.
+    ///
+    /// # Errors
+    /// A body that ends too early, or a layout that can't be.
+    pub fn decode(body: &[u8]) -> Result<Self, Malformed> {
+        let mut fields = Fields::new(body);
+        let version = fields.u16()?;
+        let ready = fields.u16()?;
+        let mut reply = InfoReply {
+            version,
+            segments_ready: ready & SEGMENTS_READY != 0,
+            snowflake_ready: ready & SNOWFLAKE_READY != 0,
+            request_length_max: fields.u32()?,
+            count_max: fields.u32()?,
+            pipeline_max: fields.u32()?,
+            deadline_ms_max: fields.u32()?,
+            pid: fields.u32()?,
+            release: fields.short_text()?.to_owned(),
+            layouts: Vec::new(),
+        };
+        for _ in 0..fields.u16()? {
+            let name = fields.short_text()?.to_owned();
+            let layout = Layout {
+                time_bits: fields.u8()?,
+                worker_bits: fields.u8()?,
+                sequence_bits: fields.u8()?,
+                unit_ms: {
+                    fields.u8()?;
+                    fields.u32()?
+                },
+                epoch_ms: fields.u64()?,
+            };
+            layout.check().map_err(|_| Malformed { what: "a layout that can't be" })?;
+            reply.layouts.push((name, layout));
+        }
+        Ok(reply)
+    }
+
+    /// Writes the reply's frame.
+    pub fn put(&self, header: &Header, sink: &mut impl Sink) {
+        let mut body = Vec::with_capacity(128);
+        let ready = if self.segments_ready { SEGMENTS_READY } else { 0 }
+            | if self.snowflake_ready { SNOWFLAKE_READY } else { 0 };
+        body.put(&self.version.to_le_bytes());
+        body.put(&ready.to_le_bytes());
+        for field in [
+            self.request_length_max,
+            self.count_max,
+            self.pipeline_max,
+            self.deadline_ms_max,
+            self.pid,
+        ] {
+            body.put(&field.to_le_bytes());
+        }
+        body.put(&short_length(self.release.len()));
+        body.put(self.release.as_bytes());
+        body.put(&short_length(self.layouts.len()));
+        for (name, layout) in &self.layouts {
+            body.put(&short_length(name.len()));
+            body.put(name.as_bytes());
+            body.put(&[layout.time_bits, layout.worker_bits, layout.sequence_bits, 0]);
+            body.put(&layout.unit_ms.to_le_bytes());
+            body.put(&layout.epoch_ms.to_le_bytes());
+        }
+        header.put_frame(&body, sink);
+    }
+}
+
+// === impl ErrorReply ===
+
+impl<'a> ErrorReply<'a> {
+    /// Takes the body apart. Text that is not UTF-8 is cut where it stops being so.
+    ///
+    /// # Errors
+    /// A body shorter than its first field.
+    pub fn decode(body: &'a [u8]) -> Result<Self, Malformed> {
+        let mut fields = Fields::new(body);
+        let retry_after_ms = fields.u32()?;
+        let text = fields.rest();
+        let message = match std::str::from_utf8(text) {
+            Ok(message) => message,
+            Err(error) => std::str::from_utf8(&text[..error.valid_up_to()]).unwrap_or(""),
+        };
+        Ok(ErrorReply { retry_after_ms, message })
+    }
+
+    /// Writes the reply's frame.
+    pub fn put(&self, header: &Header, sink: &mut impl Sink) {
+        sink.put(&header.encode(4 + self.message.len()));
+        sink.put(&self.retry_after_ms.to_le_bytes());
+        sink.put(self.message.as_bytes());
+    }
+}
