@@ -1,0 +1,52 @@
+//! Names and numbers that must not be mixed up with other text and numbers.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+
+use leafd_wire::TagError;
+use leafd_wire::tag::check_tag;
+
+/// The checked name of a tag or a layout: 1 to 128 characters, no control characters.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tag(Arc<str>);
+
+/// A snowflake worker's number; which numbers fit is the layout's to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerId(pub u64);
+
+// === impl Tag ===
+
+impl Tag {
+    /// Checks a name as it came in.
+    ///
+    /// # Errors
+    /// See [`TagError`].
+    pub fn parse(bytes: &[u8]) -> Result<Tag, TagError> {
+        check_tag(bytes).map(|name| Tag(name.into()))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Tag {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -1,0 +1,9 @@
+//! The two clocks that the core is told about.
+
+/// Wall-clock time: milliseconds since 1970. It may step in either direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnixMs(pub u64);
+
+/// Boot time: milliseconds since the host started, sleep included. It never steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BootMs(pub u64);

@@ -1,0 +1,12 @@
+//! leafd, the daemon: unique 64-bit ids for the processes of one host.
+//!
+//! A request's way, and the order in which to read:
+//!
+//! - [`id`]: the pure core; which ids may be issued next.
+//! - [`store`]: the central store, where ranges of numbers are claimed.
+//! - [`journal`]: what this host claimed and may have issued, on disk before use.
+#![forbid(unsafe_code)]
+
+pub mod id;
+pub mod journal;
+pub mod store;
