@@ -197,6 +197,7 @@ impl<T> Allocator<T> {
         let short = waited_for > held;
         let prefetch = self.held.len() < 2 && held <= low;
         if !(short || prefetch) {
+            self.claim = ClaimState::Idle;
             return None;
         }
         let grown = self.claimed_last.saturating_mul(CLAIM_GROWTH).max(CLAIM_GROWTH_FLOOR);
@@ -340,6 +341,12 @@ impl<T> Allocator<T> {
     #[must_use]
     pub fn busy(&self) -> bool {
         self.claim == ClaimState::InFlight || self.mark_in_flight || !self.waiting.is_empty()
+    }
+
+    /// Whether a claim failed and is to be tried again.
+    #[must_use]
+    pub fn retrying(&self) -> bool {
+        matches!(self.claim, ClaimState::RetryAt(_))
     }
 
     fn issue(&mut self, want: Want, runs: &mut Vec<Run>) -> bool {

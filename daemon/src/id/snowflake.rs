@@ -121,7 +121,6 @@ impl Generator {
         }
         tick.sequence += count;
         self.last = Some(tick);
-        self.starved = false;
         self.issued += count;
         let count = u32::try_from(count).expect("no more than was asked for");
         Ok(Run { first, count, stride: 1 })
@@ -188,6 +187,7 @@ impl Generator {
         if wall > last.number {
             let earliest = wall.saturating_sub(CATCH_UP_MS / u64::from(self.layout.unit_ms));
             let number = if self.starved { earliest.max(last.number + 1) } else { wall };
+            self.starved &= number < wall;
             return Ok(self.open(number, now, random));
         }
         let number = if used_up { last.number + 1 } else { last.number };

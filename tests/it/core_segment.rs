@@ -1,0 +1,289 @@
+//! The allocator by itself, under a store and a journal that answer when they like, crashes included.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use leafd::id::BootMs;
+use leafd::id::segment::{Allocator, MarkMove, Provision, Want};
+use leafd_wire::Run;
+
+use crate::seed::seeds;
+
+const PROVISION: Provision =
+    Provision { autonomy_ms: 600_000, step_max: 10_000_000, mark_ahead_ms: 5_000 };
+
+fn one() -> Want {
+    Want { count: 1, fewer_will_do: false }
+}
+
+/// A store and a journal that answer at once.
+struct Instant {
+    allocator: Allocator<u32>,
+    max_id: u64,
+    step: u64,
+    claims: Vec<u64>,
+    marks: u64,
+    now: BootMs,
+}
+
+impl Instant {
+    fn new(start: u64, step: u64) -> Self {
+        Instant {
+            allocator: Allocator::new(PROVISION, BootMs(0)),
+            max_id: start,
+            step,
+            claims: Vec::new(),
+            marks: 0,
+            now: BootMs(0),
+        }
+    }
+
+    fn attend(&mut self) {
+        let moves = self.allocator.marks_wanted(self.now);
+        if !moves.is_empty() {
+            self.marks += 1;
+            self.allocator.marked(&moves);
+        }
+        if let Some(want) = self.allocator.claim_wanted(self.now) {
+            let size = want.max(self.step);
+            let numbers = self.max_id..self.max_id + size;
+            self.max_id = numbers.end;
+            self.claims.push(size);
+            let moved = self.allocator.claimed(self.now, &numbers, self.step).expect("it ascends");
+            self.allocator.hold(&numbers, moved.mark);
+        }
+    }
+
+    fn draw(&mut self, want: Want) -> Vec<Run> {
+        let mut runs = Vec::new();
+        if self.allocator.take(want, &mut runs) {
+            if self.allocator.wants_attention() {
+                self.attend();
+            }
+            return runs;
+        }
+        self.allocator.enqueue(want, BootMs(u64::MAX), 0);
+        for _ in 0..10 {
+            self.attend();
+            if self.allocator.serve_next(&mut runs).is_some() {
+                return runs;
+            }
+        }
+        panic!("a request is not served by a store that answers");
+    }
+}
+
+#[test]
+fn a_row_seeded_with_1_issues_1_first_and_then_each_number_once() {
+    let mut tag = Instant::new(1, 1_000);
+    for expected in 1..=5_000 {
+        let runs = tag.draw(one());
+        assert_eq!(runs, [Run { first: expected, count: 1, stride: 1 }]);
+    }
+}
+
+#[test]
+fn a_tag_that_turns_hot_converges_in_a_few_claims() {
+    let mut tag = Instant::new(1, 1_000);
+    for ms in 0..10_000 {
+        tag.now = BootMs(ms);
+        for _ in 0..10 {
+            tag.draw(Want { count: 100, fewer_will_do: false });
+        }
+    }
+    // A million a second: ten million drawn, the claims soon as large as they may be.
+    assert!(tag.claims.len() <= 9, "claims: {:?}", tag.claims);
+    assert_eq!(tag.claims.iter().max(), Some(&PROVISION.step_max));
+    assert!(tag.marks < 60, "{} mark moves in ten seconds", tag.marks);
+}
+
+#[test]
+fn an_idle_tag_claims_no_more_than_its_step() {
+    let mut tag = Instant::new(1, 1_000);
+    for hour in 0..100 {
+        tag.now = BootMs(hour * 3_600_000);
+        tag.draw(one());
+    }
+    assert_eq!(tag.claims, [1_000]);
+}
+
+#[test]
+fn a_steady_tag_claims_once_per_autonomy() {
+    let mut tag = Instant::new(1, 1_000);
+    // An hour at 100 ids a second.
+    for tick in 0..36_000 {
+        tag.now = BootMs(tick * 100);
+        tag.draw(Want { count: 10, fewer_will_do: false });
+    }
+    assert!(tag.claims.len() <= 6 + 6, "claims in six times autonomy: {:?}", tag.claims);
+}
+
+#[test]
+fn a_request_larger_than_max_step_is_served() {
+    let mut tag = Instant::new(1, 10);
+    tag.allocator = Allocator::new(Provision { step_max: 100, ..PROVISION }, BootMs(0));
+    let runs = tag.draw(Want { count: 1_000_000, fewer_will_do: false });
+    assert_eq!(runs.iter().map(|run| u64::from(run.count)).sum::<u64>(), 1_000_000);
+}
+
+#[test]
+fn a_leased_request_takes_what_is_there() {
+    let mut tag = Instant::new(1, 10);
+    tag.draw(one());
+    let runs = tag.draw(Want { count: 1_000_000, fewer_will_do: true });
+    let count: u32 = runs.iter().map(|run| run.count).sum();
+    assert!((1..=1_000_000).contains(&count));
+}
+
+#[test]
+fn waiters_are_served_in_order_and_nobody_overtakes() {
+    let mut allocator: Allocator<u32> = Allocator::new(PROVISION, BootMs(0));
+    for handle in 0..3 {
+        allocator.enqueue(one(), BootMs(100), handle);
+    }
+    assert!(allocator.claim_wanted(BootMs(0)).is_some());
+    assert_eq!(allocator.claim_wanted(BootMs(0)), None, "a claim in flight is never doubled");
+    let moved = allocator.claimed(BootMs(0), &(1..11), 10).expect("it ascends");
+    allocator.hold(&(1..11), moved.mark);
+    let mut runs = Vec::new();
+    assert!(!allocator.take(one(), &mut runs), "those who wait come first");
+    for handle in 0..3 {
+        assert_eq!(allocator.serve_next(&mut runs), Some(handle));
+        assert_eq!(runs.pop().map(|run| run.first), Some(u64::from(handle) + 1));
+    }
+    assert_eq!(allocator.serve_next(&mut runs), None);
+}
+
+#[test]
+fn deadlines_take_out_only_those_that_are_due() {
+    let mut allocator: Allocator<u32> = Allocator::new(PROVISION, BootMs(0));
+    for (handle, deadline) in [(0, 30), (1, 10), (2, 20)] {
+        allocator.enqueue(one(), BootMs(deadline), handle);
+    }
+    assert_eq!(allocator.expire(BootMs(5)), Vec::<u32>::new());
+    assert_eq!(allocator.expire(BootMs(20)), [1, 2]);
+    assert_eq!(allocator.abandon(), [0]);
+}
+
+#[test]
+fn a_claim_below_what_was_seen_is_refused() {
+    let mut allocator: Allocator<u32> = Allocator::new(PROVISION, BootMs(0));
+    allocator.restore(vec![50..60], 1_000);
+    allocator.enqueue(Want { count: 20, fewer_will_do: false }, BootMs(100), 0);
+    assert!(allocator.claim_wanted(BootMs(0)).is_some());
+    assert_eq!(allocator.claimed(BootMs(0), &(900..910), 10), Err(1_000));
+    allocator.claim_failed(BootMs(50));
+    assert_eq!(allocator.claim_wanted(BootMs(49)), None);
+    assert!(allocator.claim_wanted(BootMs(50)).is_some());
+}
+
+/// What is on disk: the store's row and the host's journal.
+#[derive(Default)]
+struct Disk {
+    max_id: u64,
+    segments: Vec<(Range<u64>, u64)>,
+    highest_end: u64,
+}
+
+/// Random requests, answers that come late, and crashes between any two steps: no number is issued twice,
+/// those of one life ascend, and nothing is issued at or above a durable mark.
+#[test]
+fn no_number_is_issued_twice_whatever_comes_between() {
+    for mut random in seeds(50) {
+        let mut disk = Disk { max_id: 1, ..Disk::default() };
+        let mut issued = HashSet::new();
+        let mut last = 0;
+        let mut now = BootMs(0);
+        for _life in 0..8 {
+            let mut allocator: Allocator<u32> = Allocator::new(PROVISION, now);
+            let leftovers = disk
+                .segments
+                .iter()
+                .filter(|(numbers, mark)| *mark < numbers.end)
+                .map(|(numbers, mark)| *mark..numbers.end)
+                .collect();
+            allocator.restore(leftovers, disk.highest_end);
+            let mut marks_in_flight: Option<Vec<MarkMove>> = None;
+            let mut claim_in_flight: Option<u64> = None;
+            let mut segment_in_flight: Option<(Range<u64>, u64)> = None;
+            for _step in 0..random.usize(1..400) {
+                now = BootMs(now.0 + random.u64(0..50));
+                let mut runs = Vec::new();
+                match random.u32(0..8) {
+                    0..3 => {
+                        let fewer_will_do = random.bool();
+                        let count = if random.u32(0..10) == 0 { 5_000 } else { random.u32(1..200) };
+                        let want = Want { count, fewer_will_do };
+                        if !allocator.take(want, &mut runs) {
+                            allocator.enqueue(want, BootMs(now.0 + 500), 0);
+                        }
+                    }
+                    3 if marks_in_flight.is_none() => {
+                        let moves = allocator.marks_wanted(now);
+                        marks_in_flight = (!moves.is_empty()).then_some(moves);
+                    }
+                    4 => {
+                        if let Some(moves) = marks_in_flight.take() {
+                            for moved in &moves {
+                                let segment = disk
+                                    .segments
+                                    .iter_mut()
+                                    .find(|(numbers, _)| numbers.end == moved.end);
+                                let (numbers, mark) =
+                                    segment.expect("only held segments are marked");
+                                assert!(moved.mark > *mark && moved.mark <= numbers.end);
+                                *mark = moved.mark;
+                            }
+                            allocator.marked(&moves);
+                        }
+                    }
+                    5 if claim_in_flight.is_none() && segment_in_flight.is_none() => {
+                        claim_in_flight = allocator.claim_wanted(now);
+                    }
+                    6 => {
+                        if let Some(want) = claim_in_flight.take() {
+                            if random.u32(0..4) == 0 {
+                                // The commit's answer is lost: the numbers are given up.
+                                disk.max_id += want;
+                                allocator.claim_failed(BootMs(now.0 + random.u64(0..100)));
+                            } else {
+                                let numbers = disk.max_id..disk.max_id + want.max(10);
+                                disk.max_id = numbers.end;
+                                let moved =
+                                    allocator.claimed(now, &numbers, 10).expect("it ascends");
+                                segment_in_flight = Some((numbers, moved.mark));
+                            }
+                        }
+                    }
+                    _ => {
+                        if let Some((numbers, mark)) = segment_in_flight.take() {
+                            disk.segments.push((numbers.clone(), mark));
+                            disk.highest_end = numbers.end;
+                            allocator.hold(&numbers, mark);
+                        }
+                    }
+                }
+                allocator.expire(now);
+                while allocator.serve_next(&mut runs).is_some() {}
+                for id in runs.into_iter().flat_map(Run::ids) {
+                    assert!(issued.insert(id), "{id} is issued twice");
+                    assert!(id > last, "{id} follows {last}");
+                    last = id;
+                    let held = disk.segments.iter().find(|(numbers, _)| numbers.contains(&id));
+                    assert!(
+                        held.is_some_and(|(_, mark)| id < *mark),
+                        "{id} is not below a durable mark"
+                    );
+                }
+            }
+            if random.bool() {
+                // A clean stop: exact marks.
+                for moved in allocator.exact_marks() {
+                    let segment =
+                        disk.segments.iter_mut().find(|(numbers, _)| numbers.end == moved.end);
+                    segment.expect("only held segments are marked").1 = moved.mark;
+                }
+            }
+        }
+    }
+}
