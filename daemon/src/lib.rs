@@ -11,4 +11,5 @@
 pub mod config;
 pub mod id;
 pub mod journal;
+pub mod logging;
 pub mod store;
