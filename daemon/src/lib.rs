@@ -2,11 +2,14 @@
 //!
 //! A request's way, and the order in which to read:
 //!
+//! - [`config`]: what the operator decides, as typed values.
 //! - [`id`]: the pure core; which ids may be issued next.
 //! - [`store`]: the central store, where ranges of numbers are claimed.
 //! - [`journal`]: what this host claimed and may have issued, on disk before use.
 #![forbid(unsafe_code)]
 
+pub mod config;
 pub mod id;
 pub mod journal;
+pub mod logging;
 pub mod store;

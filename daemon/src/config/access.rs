@@ -1,0 +1,200 @@
+//! Who may draw which tags, and who may administer: rules from the configuration, compiled for asking.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::value::{Bad, Node};
+use crate::id::Tag;
+
+/// A process at the other end of a connection, as the kernel tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its effective user.
+    pub uid: u32,
+    /// Its groups: the effective one and the supplementary ones that are known.
+    pub gids: Vec<u32>,
+}
+
+/// The compiled rules. A clone shares them.
+#[derive(Clone, Debug)]
+pub struct AccessRules(Arc<Compiled>);
+
+#[derive(Debug)]
+struct Compiled {
+    /// Rules by the exact tags that they name: indices into `members`.
+    exact: HashMap<String, Vec<usize>>,
+    /// Beginnings of tags, each with its rule.
+    prefixes: Vec<(String, usize)>,
+    /// Whom each rule names.
+    members: Vec<Members>,
+    admins: Members,
+    own_uid: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Members {
+    uids: BTreeSet<u32>,
+    gids: BTreeSet<u32>,
+}
+
+#[derive(Debug)]
+pub(super) struct Rule {
+    patterns: Vec<Pattern>,
+    members: Members,
+}
+
+#[derive(Debug)]
+enum Pattern {
+    Exact(String),
+    Prefix(String),
+}
+
+const RULE_KEYS: &str = "tags, uids, gids";
+
+// === impl AccessRules ===
+
+impl AccessRules {
+    pub(super) fn compile(
+        rules: Vec<Rule>,
+        admin_uids: Vec<u32>,
+        admin_gids: Vec<u32>,
+        own_uid: u32,
+    ) -> AccessRules {
+        let admins = Members {
+            uids: admin_uids.into_iter().collect(),
+            gids: admin_gids.into_iter().collect(),
+        };
+        let mut compiled = Compiled {
+            exact: HashMap::new(),
+            prefixes: Vec::new(),
+            members: Vec::new(),
+            admins,
+            own_uid,
+        };
+        for (index, rule) in rules.into_iter().enumerate() {
+            compiled.members.push(rule.members);
+            for pattern in rule.patterns {
+                match pattern {
+                    Pattern::Exact(tag) => compiled.exact.entry(tag).or_default().push(index),
+                    Pattern::Prefix(prefix) => compiled.prefixes.push((prefix, index)),
+                }
+            }
+        }
+        AccessRules(Arc::new(compiled))
+    }
+
+    /// Whether this peer may draw ids of this tag (or layout): when no rule matches the tag, everybody;
+    /// else those whom a matching rule names, root and the daemon's own user.
+    #[must_use]
+    pub fn may_draw(&self, tag: &str, peer: &Peer) -> bool {
+        let rules = &*self.0;
+        if rules.members.is_empty() || rules.is_trusted(peer) {
+            return true;
+        }
+        let mut matched = false;
+        let exact = rules.exact.get(tag).into_iter().flatten();
+        let by_prefix = rules
+            .prefixes
+            .iter()
+            .filter(|(prefix, _)| tag.starts_with(prefix))
+            .map(|(_, rule)| rule);
+        for rule in exact.chain(by_prefix) {
+            matched = true;
+            if rules.members.get(*rule).is_some_and(|members| members.name(peer)) {
+                return true;
+            }
+        }
+        !matched
+    }
+
+    /// Whether this peer may create and change tags: root, the daemon's own user, and those whom
+    /// `admin_uids` and `admin_gids` name.
+    #[must_use]
+    pub fn may_administer(&self, peer: &Peer) -> bool {
+        self.0.is_trusted(peer) || self.0.admins.name(peer)
+    }
+}
+
+impl Compiled {
+    /// These can read the journal and stop the daemon anyway.
+    fn is_trusted(&self, peer: &Peer) -> bool {
+        peer.uid == 0 || peer.uid == self.own_uid
+    }
+}
+
+impl Members {
+    fn name(&self, peer: &Peer) -> bool {
+        self.uids.contains(&peer.uid) || peer.gids.iter().any(|gid| self.gids.contains(gid))
+    }
+}
+
+// === parsing ===
+
+pub(super) fn parse_ids(node: &Node) -> Result<Vec<u32>, Bad> {
+    let mut ids = Vec::new();
+    for (index, item) in node.list()?.iter().enumerate() {
+        // The largest 32-bit number means "no change" to the kernel and is nobody's.
+        let id = item.integer(0, u64::from(u32::MAX) - 1);
+        let id = id.map_err(|bad| bad.within(format!("[{index}]")))?;
+        ids.push(u32::try_from(id).map_err(|_| item.bad())?);
+    }
+    Ok(ids)
+}
+
+pub(super) fn parse_rules(node: &Node) -> Result<Vec<Rule>, Bad> {
+    let rules = node.list()?.iter().enumerate();
+    rules
+        .map(|(index, rule)| parse_rule(rule).map_err(|bad| bad.within(format!("[{index}]"))))
+        .collect()
+}
+
+fn parse_rule(node: &Node) -> Result<Rule, Bad> {
+    let mut patterns = None;
+    let mut members = Members::default();
+    let mut names_somebody = false;
+    for (key, value) in node.table()? {
+        let here = |bad: Bad| bad.within(format!(".{key}"));
+        match key.as_str() {
+            "tags" => patterns = Some(parse_patterns(value).map_err(here)?),
+            "uids" => members.uids.extend(parse_member_ids(value).map_err(here)?),
+            "gids" => members.gids.extend(parse_member_ids(value).map_err(here)?),
+            _ => return Err(here(value.bad_for(format!("only the keys {RULE_KEYS}")))),
+        }
+        names_somebody |= key != "tags";
+    }
+    let Some(patterns) = patterns.filter(|_| names_somebody) else { return Err(node.bad()) };
+    Ok(Rule { patterns, members })
+}
+
+fn parse_member_ids(node: &Node) -> Result<Vec<u32>, Bad> {
+    parse_ids(node).map_err(|bad| Bad {
+        allowed: bad.allowed.or_else(|| Some("a list of numbers, such as [1000]".to_owned())),
+        ..bad
+    })
+}
+
+fn parse_patterns(node: &Node) -> Result<Vec<Pattern>, Bad> {
+    let wrong = |node: &Node| {
+        node.bad_for("a list of tags, such as [\"orders\", \"pay.*\"]; a * only at the end of one")
+    };
+    let items = node.list().map_err(|_| wrong(node))?;
+    if items.is_empty() {
+        return Err(wrong(node));
+    }
+    let mut patterns = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let here = |bad: Bad| bad.within(format!("[{index}]"));
+        let text = item.text().map_err(|_| here(wrong(item)))?;
+        let pattern = match text.strip_suffix('*') {
+            Some(prefix) => Pattern::Prefix(prefix.to_owned()),
+            None => Pattern::Exact(text.to_owned()),
+        };
+        let (Pattern::Prefix(fixed) | Pattern::Exact(fixed)) = &pattern;
+        let everything = matches!(&pattern, Pattern::Prefix(fixed) if fixed.is_empty());
+        if fixed.contains('*') || (!everything && Tag::parse(fixed.as_bytes()).is_err()) {
+            return Err(here(wrong(item)));
+        }
+        patterns.push(pattern);
+    }
+    Ok(patterns)
+}

@@ -1,0 +1,115 @@
+//! Why a configuration is refused: always where it was given, which key, which value and what is
+//! allowed there instead. Values that may hold a password are not shown.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Where a value was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// On the command line, under this argument.
+    Argument(&'static str),
+    /// In this variable of the environment.
+    Variable(String),
+    /// In the configuration file.
+    File {
+        /// Its name, as given.
+        path: PathBuf,
+        /// The line, from 1, where it is known.
+        line: Option<usize>,
+    },
+    /// Nowhere.
+    Default,
+}
+
+/// Why a configuration is refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The configuration file can't be read.
+    #[error("the configuration file {path} (named by {source_}) can't be read: {cause}", path = path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What named it.
+        source_: Source,
+        /// What happened.
+        cause: String,
+    },
+    /// The configuration file is not TOML.
+    #[error("{source_}: this is not TOML: {cause}")]
+    Syntax {
+        /// Where.
+        source_: Source,
+        /// What the parser says, without quoting the file.
+        cause: String,
+    },
+    /// No setting has this name.
+    #[error("{source_}: there is no setting {key:?}; allowed: {allowed}")]
+    UnknownKey {
+        /// Where it was given.
+        source_: Source,
+        /// The name.
+        key: String,
+        /// The names that there are.
+        allowed: String,
+    },
+    /// A setting is given twice on one level.
+    #[error("{source_}: {key} is given twice, also as {other}; leave one of them out")]
+    Twice {
+        /// Where the second one was given.
+        source_: Source,
+        /// The setting.
+        key: String,
+        /// Where the first one was given.
+        other: Source,
+    },
+    /// The value can't be used.
+    #[error("{source_}: {key} can't be {value}; allowed: {allowed}")]
+    Value {
+        /// Where it was given.
+        source_: Source,
+        /// The setting, and the place in it where that is a list or a table.
+        key: String,
+        /// The value, without secrets.
+        value: String,
+        /// What can be used instead.
+        allowed: String,
+    },
+    /// No default can be found.
+    #[error("{key} has no default here: {cause}; set it with {variable} or --set {key}=VALUE")]
+    NoDefault {
+        /// The setting.
+        key: &'static str,
+        /// Its variable.
+        variable: String,
+        /// What is missing.
+        cause: String,
+    },
+}
+
+impl Source {
+    /// The same place, with the line of a part of the value.
+    pub(super) fn at(&self, line_of_part: Option<usize>) -> Source {
+        match self {
+            Source::File { path, line } => {
+                Source::File { path: path.clone(), line: line_of_part.or(*line) }
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Argument(name) => write!(f, "argument {name}"),
+            Source::Variable(name) => write!(f, "environment variable {name}"),
+            Source::File { path, line: None } => write!(f, "file {}", path.display()),
+            Source::File { path, line: Some(line) } => {
+                write!(f, "file {}, line {line}", path.display())
+            }
+            Source::Default => f.write_str("default"),
+        }
+    }
+}

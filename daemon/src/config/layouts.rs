@@ -1,0 +1,113 @@
+//! Named snowflake layouts.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use leafd_wire::Layout;
+
+use super::value::{Bad, Node, Value, parse_duration};
+use crate::id::Tag;
+
+/// Snowflake layouts by the tag name that they are drawn under.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layouts(BTreeMap<Tag, Layout>);
+
+/// The name of the layout that is always there.
+const LEAF_NAME: &str = "snowflake";
+
+const LAYOUT_KEYS: &str = "time_bits, worker_bits, sequence_bits, unit, epoch";
+
+impl Layouts {
+    /// The layout of a name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Layout> {
+        self.0.get(name)
+    }
+
+    /// All of them, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&Tag, &Layout)> {
+        self.0.iter()
+    }
+
+    /// The largest worker number that every layout holds, and the layout that holds no larger one.
+    #[must_use]
+    pub fn worker_max(&self) -> (u64, &str) {
+        let all = self.0.iter().map(|(name, layout)| (layout.worker_max(), name.as_str()));
+        all.min().unwrap_or((0, LEAF_NAME))
+    }
+}
+
+pub(super) fn parse(node: &Node) -> Result<Layouts, Bad> {
+    let mut layouts = BTreeMap::new();
+    if let Ok(leaf) = Tag::parse(LEAF_NAME.as_bytes()) {
+        layouts.insert(leaf, Layout::LEAF);
+    }
+    for (name, value) in node.table()? {
+        let here = |bad: Bad| bad.within(format!(".{name}"));
+        let tag = Tag::parse(name.as_bytes())
+            .map_err(|cause| here(value.bad_for(format!("names that are tags: {cause}"))))?;
+        layouts.insert(tag, parse_layout(value).map_err(here)?);
+    }
+    Ok(Layouts(layouts))
+}
+
+fn parse_layout(node: &Node) -> Result<Layout, Bad> {
+    let entries =
+        node.table().map_err(|_| node.bad_for(format!("a table with the keys {LAYOUT_KEYS}")))?;
+    let known: Vec<&str> = LAYOUT_KEYS.split(", ").collect();
+    if let Some((key, value)) = entries.iter().find(|(key, _)| !known.contains(&key.as_str())) {
+        let bad = value.bad_for(format!("only the keys {LAYOUT_KEYS}"));
+        return Err(bad.within(format!(".{key}")));
+    }
+    let find = |name: &str| entries.iter().find(|(key, _)| key == name).map(|(_, value)| value);
+    let need = |name: &str| {
+        find(name)
+            .ok_or_else(|| node.bad_for(format!("a layout with {name}; only unit may be left out")))
+    };
+    let bits = |name: &str| {
+        let bits = need(name)?.integer(0, 63).map_err(|bad| bad.within(format!(".{name}")))?;
+        u8::try_from(bits).map_err(|_| node.bad())
+    };
+    let layout = Layout {
+        time_bits: bits("time_bits")?,
+        worker_bits: bits("worker_bits")?,
+        sequence_bits: bits("sequence_bits")?,
+        unit_ms: match find("unit") {
+            Some(unit) => parse_unit(unit).map_err(|bad| bad.within(".unit"))?,
+            None => 1,
+        },
+        epoch_ms: parse_epoch(need("epoch")?).map_err(|bad| bad.within(".epoch"))?,
+    };
+    layout.check().map_err(|cause| {
+        node.bad_for(format!("a layout of at most 63 bits that can be counted with: {cause}"))
+    })?;
+    Ok(layout)
+}
+
+fn parse_unit(node: &Node) -> Result<u32, Bad> {
+    let unit = node.text().ok().and_then(parse_duration);
+    let unit_ms = unit.and_then(|unit| u32::try_from(unit.as_millis()).ok());
+    unit_ms
+        .filter(|ms| (1..=leafd_wire::layout::UNIT_MS_MAX).contains(ms))
+        .ok_or_else(|| node.bad_for("the length of a tick, \"1ms\" to \"1h\""))
+}
+
+fn parse_epoch(node: &Node) -> Result<u64, Bad> {
+    let wrong = || {
+        node.bad_for(
+            "an instant since 1970 in whole milliseconds, such as \"2025-01-01T00:00:00Z\" or 1735689600000",
+        )
+    };
+    if let Value::Integer(ms) = &node.value {
+        return ms.and_then(|ms| u64::try_from(ms).ok()).ok_or_else(wrong);
+    }
+    let text = match &node.value {
+        Value::Other(_, text) | Value::Text(text) => text,
+        _ => return Err(wrong()),
+    };
+    let instant: Timestamp = text.parse().map_err(|_| wrong())?;
+    if instant.subsec_nanosecond() % 1_000_000 != 0 {
+        return Err(wrong());
+    }
+    u64::try_from(instant.as_millisecond()).map_err(|_| wrong())
+}

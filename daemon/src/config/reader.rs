@@ -1,0 +1,169 @@
+//! Takes each setting's value from what was given, or its default, through the same parser; says where
+//! a bad one came from, and remembers what took effect.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::error::{ConfigError, Source};
+use super::settings::{Default, Kind, SETTINGS, Setting};
+use super::sources::Given;
+use super::value::{Bad, Node, Value, parse_value};
+
+/// A setting as it took effect.
+#[derive(Clone, Debug)]
+pub struct Effective {
+    /// Its key.
+    pub key: &'static str,
+    /// Its value as TOML, without secrets; `None` when it is not set.
+    pub value: Option<String>,
+    /// Where the value came from.
+    pub source: Source,
+}
+
+pub(super) struct Reader {
+    given: Given,
+    effective: Vec<Effective>,
+}
+
+impl Reader {
+    pub(super) fn new(given: Given) -> Reader {
+        Reader { given, effective: Vec::new() }
+    }
+
+    /// A setting that has a default of its own.
+    pub(super) fn value<T>(
+        &mut self,
+        setting: &'static Setting,
+        parse: impl FnOnce(&Node) -> Result<T, Bad>,
+    ) -> Result<T, ConfigError> {
+        self.computed(setting, || Err("the table of settings gives none".to_owned()), parse)
+    }
+
+    /// A setting whose default is found at start.
+    pub(super) fn computed<T>(
+        &mut self,
+        setting: &'static Setting,
+        find: impl FnOnce() -> Result<String, String>,
+        parse: impl FnOnce(&Node) -> Result<T, Bad>,
+    ) -> Result<T, ConfigError> {
+        let (node, source) = match self.given.remove(setting.key) {
+            Some(given) => given,
+            None => (default_of(setting, find)?, Source::Default),
+        };
+        self.take(setting, &node, source, parse)
+    }
+
+    /// A setting that may be left unset.
+    pub(super) fn optional<T>(
+        &mut self,
+        setting: &'static Setting,
+        parse: impl FnOnce(&Node) -> Result<T, Bad>,
+    ) -> Result<Option<T>, ConfigError> {
+        if let Some((node, source)) = self.given.remove(setting.key) {
+            return self.take(setting, &node, source, parse).map(Some);
+        }
+        self.effective.push(Effective { key: setting.key, value: None, source: Source::Default });
+        Ok(None)
+    }
+
+    /// A length of time within the setting's bounds.
+    pub(super) fn duration(&mut self, setting: &'static Setting) -> Result<Duration, ConfigError> {
+        self.value(setting, |node| {
+            let time = node.duration()?;
+            match setting.kind {
+                Kind::Time(least, most) if time < least || time > most => Err(node.bad()),
+                _ => Ok(time),
+            }
+        })
+    }
+
+    /// A whole number within the setting's bounds.
+    pub(super) fn integer(&mut self, setting: &'static Setting) -> Result<u64, ConfigError> {
+        let (least, most) = match setting.kind {
+            Kind::Integer(least, most) => (least, most),
+            _ => (0, u64::MAX),
+        };
+        self.value(setting, |node| node.integer(least, most))
+    }
+
+    /// A whole number that counts things in memory.
+    pub(super) fn count(&mut self, setting: &'static Setting) -> Result<usize, ConfigError> {
+        Ok(usize::try_from(self.integer(setting)?).unwrap_or(usize::MAX))
+    }
+
+    pub(super) fn boolean(&mut self, setting: &'static Setting) -> Result<bool, ConfigError> {
+        self.value(setting, Node::boolean)
+    }
+
+    /// What took effect, in the order of the table.
+    pub(super) fn finish(self) -> Vec<Effective> {
+        let mut effective = self.effective;
+        effective.sort_by_key(|one| SETTINGS.iter().position(|setting| setting.key == one.key));
+        effective
+    }
+
+    fn take<T>(
+        &mut self,
+        setting: &'static Setting,
+        node: &Node,
+        source: Source,
+        parse: impl FnOnce(&Node) -> Result<T, Bad>,
+    ) -> Result<T, ConfigError> {
+        let value = parse(node).map_err(|bad| ConfigError::Value {
+            source_: source.at(bad.node.line),
+            key: format!("{}{}", setting.key, bad.place),
+            value: show(setting, &bad.node),
+            allowed: bad.allowed.unwrap_or_else(|| setting.kind.to_string()),
+        })?;
+        let shown = Some(show_typed(setting, node));
+        self.effective.push(Effective { key: setting.key, value: shown, source });
+        Ok(value)
+    }
+}
+
+fn default_of(
+    setting: &Setting,
+    find: impl FnOnce() -> Result<String, String>,
+) -> Result<Node, ConfigError> {
+    let none = |cause: String| ConfigError::NoDefault {
+        key: setting.key,
+        variable: setting.variable(),
+        cause,
+    };
+    match (setting.default, &setting.kind) {
+        (Default::Is(text), Kind::Toml(_)) => parse_value(text).map_err(none),
+        (Default::Is(text), _) => Ok(Node::bare(text)),
+        (Default::Found(_) | Default::Unset, _) => find().map(Node::bare).map_err(none),
+    }
+}
+
+/// A value for an error message. A store that isn't a local file may carry a password anywhere, and a
+/// misspelt one all the more, so of such a one only the scheme is shown.
+fn show(setting: &Setting, node: &Node) -> String {
+    if setting.key != "store" {
+        return node.to_string();
+    }
+    match node.text() {
+        Ok(text) if text.starts_with("sqlite:") || text.is_empty() => node.to_string(),
+        Ok(text) if text.contains("://") => node.to_string(),
+        _ => "this (not shown, it may hold a password)".to_owned(),
+    }
+}
+
+/// A value as the file would have it: bare text gets the type that its setting has.
+fn show_typed(setting: &Setting, node: &Node) -> String {
+    match (&setting.kind, &node.value) {
+        (Kind::Integer(..) | Kind::Boolean, Value::Bare(text)) => text.clone(),
+        _ => show(setting, node),
+    }
+}
+
+impl fmt::Display for Effective {
+    /// As a line of a TOML file.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            Some(value) => write!(f, "{} = {value}  # {}", self.key, self.source),
+            None => write!(f, "# {} is not set", self.key),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Collects what was given, and where, into at most one value a setting. A name that no setting has is
+//! refused: a misspelt setting must not be a silent default.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use super::args::Args;
+use super::error::{ConfigError, Source};
+use super::settings::{self, Kind, Setting};
+use super::value::{Node, parse_document, parse_value};
+
+/// What the process finds around itself.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// The environment.
+    pub variables: BTreeMap<OsString, OsString>,
+    /// The effective user.
+    pub uid: u32,
+}
+
+/// The value of each setting that was given, by key, with where.
+pub(super) type Given = BTreeMap<&'static str, (Node, Source)>;
+
+const PREFIX: &str = "LEAFD_";
+
+/// Names the file; not a setting, because the file can't name itself.
+const CONFIG_VARIABLE: &str = "LEAFD_CONFIG";
+
+/// A configuration is small; a larger file is something else (a device, a log).
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+impl Surroundings {
+    /// Those of this process.
+    #[must_use]
+    pub fn of_this_process() -> Surroundings {
+        Surroundings {
+            variables: std::env::vars_os().collect(),
+            uid: nix::unistd::geteuid().as_raw(),
+        }
+    }
+
+    /// A variable that is set and not empty.
+    pub(super) fn variable(&self, name: &str) -> Option<&OsStr> {
+        self.variables.get(OsStr::new(name)).map(OsString::as_os_str).filter(|v| !v.is_empty())
+    }
+}
+
+/// Collects file, environment and arguments; the later of them replace the earlier.
+pub(super) fn collect(args: &Args, around: &Surroundings) -> Result<Given, ConfigError> {
+    let mut given = Given::new();
+    if let Some((path, named_by)) = file_named(args, around) {
+        given.extend(from_file(&path, named_by)?);
+    }
+    given.extend(from_variables(around)?);
+    given.extend(from_args(args)?);
+    Ok(given)
+}
+
+fn file_named(args: &Args, around: &Surroundings) -> Option<(PathBuf, Source)> {
+    if let Some(path) = &args.config {
+        return Some((path.clone(), Source::Argument("--config")));
+    }
+    let path = around.variable(CONFIG_VARIABLE)?;
+    Some((path.into(), Source::Variable(CONFIG_VARIABLE.to_owned())))
+}
+
+fn from_file(path: &Path, named_by: Source) -> Result<Given, ConfigError> {
+    let text = read_file(path).map_err(|cause| ConfigError::Unreadable {
+        path: path.to_owned(),
+        source_: named_by,
+        cause,
+    })?;
+    let entries = parse_document(&text).map_err(|(line, cause)| ConfigError::Syntax {
+        source_: Source::File { path: path.to_owned(), line },
+        cause,
+    })?;
+    let mut given = Given::new();
+    for (key, node) in entries {
+        let source = Source::File { path: path.to_owned(), line: node.line };
+        let setting = known(&key, &source)?;
+        given.insert(setting.key, (node, source));
+    }
+    Ok(given)
+}
+
+fn read_file(path: &Path) -> Result<String, String> {
+    // Asked before it is opened: opening a pipe would wait for a writer.
+    let meta = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    if !meta.is_file() {
+        return Err("it is not a regular file".to_owned());
+    }
+    if meta.len() > FILE_BYTES_MAX {
+        return Err(format!("it is larger than {FILE_BYTES_MAX} bytes"));
+    }
+    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
+}
+
+fn from_variables(around: &Surroundings) -> Result<Given, ConfigError> {
+    let mut given = Given::new();
+    for (name, value) in &around.variables {
+        let Some(name) = name.to_str() else { continue };
+        let Some(key) = name.strip_prefix(PREFIX) else { continue };
+        if name == CONFIG_VARIABLE || is_service_link(key) {
+            continue;
+        }
+        let source = Source::Variable(name.to_owned());
+        let setting = settings::SETTINGS.iter().copied().find(|one| one.variable() == name);
+        let setting = setting.ok_or_else(|| unknown(name, &source))?;
+        let node = untyped(setting, value, &source)?;
+        given.insert(setting.key, (node, source));
+    }
+    Ok(given)
+}
+
+/// Kubernetes gives every pod such variables for each Service whose name begins with `leafd`, among
+/// them `LEAFD_SERVICE_HOST` and `LEAFD_PORT_80_TCP`. No setting is called like them.
+fn is_service_link(rest: &str) -> bool {
+    let rest = format!("_{rest}");
+    let numbered =
+        rest.split("_PORT_").skip(1).any(|after| after.starts_with(|c: char| c.is_ascii_digit()));
+    numbered
+        || rest.ends_with("_PORT")
+        || rest.ends_with("_SERVICE_HOST")
+        || rest.contains("_SERVICE_PORT")
+}
+
+fn from_args(args: &Args) -> Result<Given, ConfigError> {
+    let own = [
+        ("socket", "--socket", args.socket.as_ref().map(|path| path.as_os_str())),
+        ("state_dir", "--state-dir", args.state_dir.as_ref().map(|path| path.as_os_str())),
+        ("store", "--store", args.store.as_ref().map(OsStr::new)),
+        ("worker", "--worker", args.worker.as_ref().map(OsStr::new)),
+    ];
+    let mut given = Given::new();
+    for (key, argument, value) in own {
+        if let Some(value) = value {
+            insert_argument(&mut given, key, value, Source::Argument(argument))?;
+        }
+    }
+    for pair in &args.set {
+        let source = Source::Argument("--set");
+        let Some((key, value)) = pair.split_once('=') else {
+            return Err(ConfigError::Syntax {
+                source_: source,
+                cause: "it takes KEY=VALUE, such as --set autonomy=30m".to_owned(),
+            });
+        };
+        insert_argument(&mut given, key.trim(), OsStr::new(value.trim()), source)?;
+    }
+    Ok(given)
+}
+
+fn insert_argument(
+    given: &mut Given,
+    key: &str,
+    value: &OsStr,
+    source: Source,
+) -> Result<(), ConfigError> {
+    let setting = known(key, &source)?;
+    let node = untyped(setting, value, &source)?;
+    if let Some((_, other)) = given.insert(setting.key, (node, source.clone())) {
+        return Err(ConfigError::Twice { source_: source, key: key.to_owned(), other });
+    }
+    Ok(())
+}
+
+fn known(key: &str, source: &Source) -> Result<&'static Setting, ConfigError> {
+    settings::by_key(key).ok_or_else(|| unknown(key, source))
+}
+
+fn unknown(name: &str, source: &Source) -> ConfigError {
+    let allowed = match source {
+        Source::Variable(_) => {
+            format!(
+                "{CONFIG_VARIABLE}, and {PREFIX} before one of these in capitals: {}",
+                settings::keys()
+            )
+        }
+        _ => settings::keys(),
+    };
+    ConfigError::UnknownKey { source_: source.clone(), key: name.to_owned(), allowed }
+}
+
+/// A value from outside a file: TOML for lists and tables, else bare text.
+fn untyped(setting: &Setting, value: &OsStr, source: &Source) -> Result<Node, ConfigError> {
+    let refused = |value: &str, allowed: String| ConfigError::Value {
+        source_: source.clone(),
+        key: setting.key.to_owned(),
+        value: value.to_owned(),
+        allowed,
+    };
+    let text = value
+        .to_str()
+        .ok_or_else(|| refused("something that is not UTF-8", setting.kind.to_string()))?;
+    match setting.kind {
+        Kind::Toml(_) => parse_value(text)
+            .map_err(|cause| refused("read as TOML", format!("{} ({cause})", setting.kind))),
+        _ => Ok(Node::bare(text)),
+    }
+}

@@ -1,0 +1,202 @@
+//! Settings that become a type of their own, and how each is parsed.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use tracing_subscriber::EnvFilter;
+
+use super::layouts::Layouts;
+use super::value::{Bad, Node};
+use crate::id::WorkerId;
+
+/// Where numbers are claimed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// The embedded store, a SQLite database at this path.
+    Sqlite(PathBuf),
+}
+
+/// Where the snowflake worker's number comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerSpec {
+    /// Nowhere: snowflake requests are refused.
+    None,
+    /// The operator gave it.
+    Static(WorkerId),
+}
+
+/// A group of this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketGroup {
+    /// Its number.
+    pub gid: u32,
+    /// As the operator wrote it.
+    pub name: String,
+}
+
+/// What is logged: directives in the syntax of [`EnvFilter`], checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogFilter(String);
+
+/// How a line of the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Human, with colour on a terminal.
+    Auto,
+    /// For people, with colour on a terminal.
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Most bytes of a socket's path: `sun_path` less its final NUL.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// Longest identity.
+const IDENTITY_CHARACTERS_MAX: usize = 128;
+
+pub(super) fn path(node: &Node) -> Result<PathBuf, Bad> {
+    let text = node.text()?;
+    if text.is_empty() || text.chars().any(char::is_control) {
+        return Err(node.bad());
+    }
+    Ok(PathBuf::from(text))
+}
+
+pub(super) fn socket(node: &Node) -> Result<PathBuf, Bad> {
+    let path = path(node)?;
+    if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX || path.file_name().is_none() {
+        return Err(node.bad());
+    }
+    Ok(path)
+}
+
+pub(super) fn store(node: &Node) -> Result<StoreUrl, Bad> {
+    let text = node.text()?;
+    let Some(rest) = text.strip_prefix("sqlite:") else {
+        let is = |scheme: &str| text.starts_with(&format!("{scheme}:"));
+        if ["postgres", "postgresql", "mysql", "mariadb"].into_iter().any(is) {
+            return Err(
+                node.bad_for("sqlite:PATH (other stores are not supported by this release)")
+            );
+        }
+        return Err(node.bad());
+    };
+    // `sqlite:///PATH` is the same file written as a URL with an empty authority.
+    let path = match rest.strip_prefix("//") {
+        Some(path) if path.starts_with('/') => path,
+        Some(_) => return Err(node.bad_for("sqlite:PATH or sqlite:///ABSOLUTE/PATH")),
+        None => rest,
+    };
+    if path == ":memory:" {
+        return Err(node
+            .bad_for("sqlite:PATH; a store in memory would issue every id again after a restart"));
+    }
+    if path.contains('?') {
+        return Err(node.bad_for("sqlite:PATH without parameters"));
+    }
+    if path.is_empty() || path.ends_with('/') || path.chars().any(char::is_control) {
+        return Err(node.bad_for("sqlite:PATH, the path of a file"));
+    }
+    Ok(StoreUrl::Sqlite(PathBuf::from(path)))
+}
+
+pub(super) fn worker(node: &Node, layouts: &Layouts) -> Result<WorkerSpec, Bad> {
+    let text = node.text()?;
+    if text == "none" {
+        return Ok(WorkerSpec::None);
+    }
+    let digits = text.strip_prefix("static:").unwrap_or_default();
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(node.bad());
+    }
+    let (most, layout) = layouts.worker_max();
+    match digits.parse::<u64>() {
+        Ok(number) if number <= most => Ok(WorkerSpec::Static(WorkerId(number))),
+        _ => Err(node.bad_for(format!(
+            "static:0 to static:{most}, because layout {layout:?} has no room for more"
+        ))),
+    }
+}
+
+pub(super) fn mode(node: &Node) -> Result<u32, Bad> {
+    let text = node.text()?;
+    let octal =
+        matches!(text.len(), 3 | 4) && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
+    let mode = u32::from_str_radix(text, 8).ok().filter(|_| octal);
+    mode.filter(|mode| *mode <= 0o777 && mode & 0o600 == 0o600).ok_or_else(|| node.bad())
+}
+
+pub(super) fn group(node: &Node) -> Result<SocketGroup, Bad> {
+    let text = node.text()?;
+    if let Ok(gid) = text.parse() {
+        return Ok(SocketGroup { gid, name: text.to_owned() });
+    }
+    match nix::unistd::Group::from_name(text) {
+        Ok(Some(group)) => Ok(SocketGroup { gid: group.gid.as_raw(), name: text.to_owned() }),
+        Ok(None) => Err(node.bad()),
+        Err(cause) => {
+            Err(node.bad_for(format!("a group of this host; looking it up failed: {cause}")))
+        }
+    }
+}
+
+pub(super) fn identity(node: &Node) -> Result<String, Bad> {
+    let text = node.text()?;
+    let fits = (1..=IDENTITY_CHARACTERS_MAX).contains(&text.chars().count());
+    if !fits || text.chars().any(char::is_control) {
+        return Err(node.bad());
+    }
+    Ok(text.to_owned())
+}
+
+pub(super) fn log(node: &Node) -> Result<LogFilter, Bad> {
+    let text = node.text()?;
+    let levels = ["off", "error", "warn", "info", "debug", "trace"];
+    for directive in text.split(',').map(str::trim) {
+        // A lone word that is no level would be taken for the name of a module, and a misspelt level
+        // would silence everything.
+        let lone = !directive.contains(['=', '[', ':']);
+        if lone && !levels.contains(&directive.to_ascii_lowercase().as_str()) {
+            return Err(node.bad());
+        }
+    }
+    match EnvFilter::try_new(text) {
+        Ok(_) => Ok(LogFilter(text.to_owned())),
+        Err(cause) => {
+            Err(node.bad_for(format!("levels, or MODULE=LEVEL, between commas ({cause})")))
+        }
+    }
+}
+
+pub(super) fn log_format(node: &Node) -> Result<LogFormat, Bad> {
+    match node.text()? {
+        "auto" => Ok(LogFormat::Auto),
+        "human" => Ok(LogFormat::Human),
+        "json" => Ok(LogFormat::Json),
+        _ => Err(node.bad()),
+    }
+}
+
+impl LogFilter {
+    /// The filter for `tracing-subscriber`.
+    #[must_use]
+    pub fn to_env_filter(&self) -> EnvFilter {
+        EnvFilter::new(&self.0)
+    }
+}
+
+impl fmt::Display for LogFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    /// Without secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreUrl::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Values as they were given: TOML with lines, or bare text from the environment and the command line.
+
+use std::fmt;
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A value and the line of the file that it stands on.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Node {
+    pub(super) value: Value,
+    /// From 1; `None` for what didn't come from a file.
+    pub(super) line: Option<usize>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    /// Text without a type of its own; the setting says what it should be.
+    Bare(String),
+    Text(String),
+    /// A number as written in base 10, or `None` when it has more digits than any setting takes.
+    Integer(Option<i128>),
+    /// Types that no setting (or only one) takes, as they were written.
+    Other(&'static str, String),
+    Boolean(bool),
+    List(Vec<Node>),
+    Table(Entries),
+}
+
+/// The keys and values of a table.
+pub(super) type Entries = Vec<(String, Node)>;
+
+/// What is wrong with a value.
+#[derive(Debug)]
+pub(super) struct Bad {
+    /// The place within the setting's value, such as `[1].uids`.
+    pub(super) place: String,
+    /// What stands there.
+    pub(super) node: Node,
+    /// What could stand there; `None` for what the setting itself says.
+    pub(super) allowed: Option<String>,
+}
+
+impl Node {
+    pub(super) fn bare(text: impl Into<String>) -> Node {
+        Node { value: Value::Bare(text.into()), line: None }
+    }
+
+    /// That this value is not what the setting says.
+    pub(super) fn bad(&self) -> Bad {
+        Bad { place: String::new(), node: self.clone(), allowed: None }
+    }
+
+    /// That this value is not what `allowed` says.
+    pub(super) fn bad_for(&self, allowed: impl Into<String>) -> Bad {
+        Bad { allowed: Some(allowed.into()), ..self.bad() }
+    }
+
+    pub(super) fn text(&self) -> Result<&str, Bad> {
+        match &self.value {
+            Value::Bare(text) | Value::Text(text) => Ok(text),
+            _ => Err(self.bad()),
+        }
+    }
+
+    pub(super) fn integer(&self, least: u64, most: u64) -> Result<u64, Bad> {
+        let number = match &self.value {
+            Value::Bare(text) => text.replace('_', "").parse().ok(),
+            Value::Integer(number) => *number,
+            _ => None,
+        };
+        let number = number.and_then(|number| u64::try_from(number).ok());
+        number
+            .filter(|number| (least..=most).contains(number))
+            .ok_or_else(|| self.bad_for(format!("a whole number from {least} to {most}")))
+    }
+
+    pub(super) fn boolean(&self) -> Result<bool, Bad> {
+        match &self.value {
+            Value::Boolean(truth) => Ok(*truth),
+            Value::Bare(text) if text == "true" => Ok(true),
+            Value::Bare(text) if text == "false" => Ok(false),
+            _ => Err(self.bad()),
+        }
+    }
+
+    pub(super) fn duration(&self) -> Result<Duration, Bad> {
+        self.text().ok().and_then(parse_duration).ok_or_else(|| self.bad())
+    }
+
+    pub(super) fn list(&self) -> Result<&[Node], Bad> {
+        match &self.value {
+            Value::List(nodes) => Ok(nodes),
+            _ => Err(self.bad()),
+        }
+    }
+
+    pub(super) fn table(&self) -> Result<&[(String, Node)], Bad> {
+        match &self.value {
+            Value::Table(entries) => Ok(entries),
+            _ => Err(self.bad()),
+        }
+    }
+}
+
+impl Bad {
+    /// The same, seen from the value around it.
+    pub(super) fn within(mut self, place: impl fmt::Display) -> Bad {
+        self.place = format!("{place}{}", self.place);
+        self
+    }
+}
+
+/// Parses a TOML document into its top-level entries.
+///
+/// # Errors
+/// The line and the parser's words; they don't quote the document, which may hold secrets.
+pub(super) fn parse_document(text: &str) -> Result<Entries, (Option<usize>, String)> {
+    let table = DeTable::parse(text).map_err(|error| located(&error, text))?;
+    Ok(convert_table(table.into_inner(), Some(text)))
+}
+
+/// Parses one TOML value.
+///
+/// # Errors
+/// See [`parse_document`].
+pub(super) fn parse_value(text: &str) -> Result<Node, String> {
+    match DeValue::parse(text) {
+        Ok(value) => Ok(convert(value, None)),
+        Err(error) => Err(located(&error, text).1),
+    }
+}
+
+fn located(error: &toml::de::Error, text: &str) -> (Option<usize>, String) {
+    let line = error.span().map(|span| line_of(text, span.start));
+    (line, error.message().replace('\n', ", "))
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
+}
+
+fn convert(spanned: Spanned<DeValue<'_>>, text: Option<&str>) -> Node {
+    let line = text.map(|text| line_of(text, spanned.span().start));
+    let value = match spanned.into_inner() {
+        DeValue::String(text) => Value::Text(text.into_owned()),
+        DeValue::Integer(number) => {
+            Value::Integer(i128::from_str_radix(number.as_str(), number.radix()).ok())
+        }
+        DeValue::Float(number) => Value::Other("number", number.as_str().to_owned()),
+        DeValue::Boolean(truth) => Value::Boolean(truth),
+        DeValue::Datetime(instant) => Value::Other("date", instant.to_string()),
+        DeValue::Array(array) => {
+            Value::List(array.into_iter().map(|item| convert(item, text)).collect())
+        }
+        DeValue::Table(table) => Value::Table(convert_table(table, text)),
+    };
+    Node { value, line }
+}
+
+fn convert_table(table: DeTable<'_>, text: Option<&str>) -> Entries {
+    let entries = table.into_iter().map(|(key, value)| {
+        let line = text.map(|text| line_of(text, key.span().start));
+        let node = Node { line, ..convert(value, text) };
+        (key.into_inner().into_owned(), node)
+    });
+    entries.collect()
+}
+
+/// Reads a whole number and a unit.
+pub(super) fn parse_duration(text: &str) -> Option<Duration> {
+    let digits_end = text.find(|c: char| !c.is_ascii_digit())?;
+    let (digits, unit) = text.split_at(digits_end);
+    let unit_ms: u64 = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit_ms).map(Duration::from_millis)
+}
+
+/// Writes a time in the largest unit that leaves it whole.
+pub(super) fn show_duration(time: Duration) -> String {
+    let ms = time.as_millis();
+    for (unit_ms, unit) in [(3_600_000, "h"), (60_000, "m"), (1_000, "s")] {
+        if ms > 0 && ms.is_multiple_of(unit_ms) {
+            return format!("{}{unit}", ms / unit_ms);
+        }
+    }
+    if ms == 0 { "0s".to_owned() } else { format!("{ms}ms") }
+}
+
+impl fmt::Display for Node {
+    /// As TOML, on one line, with what looks like a password left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            Value::Bare(text) | Value::Text(text) => write!(f, "{:?}", redact(text)),
+            Value::Integer(Some(number)) => write!(f, "{number}"),
+            Value::Integer(None) => f.write_str("a number too long to show"),
+            Value::Other(_, text) => f.write_str(text),
+            Value::Boolean(truth) => write!(f, "{truth}"),
+            Value::List(nodes) => {
+                let items: Vec<String> = nodes.iter().map(Node::to_string).collect();
+                write!(f, "[{}]", items.join(", "))
+            }
+            Value::Table(entries) => {
+                let items: Vec<String> = entries
+                    .iter()
+                    .map(|(key, node)| format!("{} = {node}", show_key(key)))
+                    .collect();
+                write!(f, "{{{}}}", items.join(", "))
+            }
+        }
+    }
+}
+
+fn show_key(key: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !key.is_empty() && key.chars().all(plain) { key.to_owned() } else { format!("{key:?}") }
+}
+
+/// Of a URL to another place, or of text with a password in it, only what it is.
+pub(super) fn redact(text: &str) -> String {
+    if let Some((scheme, _)) = text.split_once("://")
+        && scheme != "sqlite"
+    {
+        return format!("{scheme}://(not shown)");
+    }
+    let lower = text.to_ascii_lowercase();
+    let secret = ["password=", "passwd=", "pwd="].iter().any(|word| lower.contains(word));
+    if secret { "(not shown)".to_owned() } else { text.to_owned() }
+}
