@@ -1,15 +1,32 @@
 //! leafd, the daemon: unique 64-bit ids for the processes of one host.
 //!
-//! A request's way, and the order in which to read:
+//! [`daemon`] puts the parts together. A request's way through them, and the order in which to read:
 //!
-//! - [`config`]: what the operator decides, as typed values.
-//! - [`id`]: the pure core; which ids may be issued next.
-//! - [`store`]: the central store, where ranges of numbers are claimed.
-//! - [`journal`]: what this host claimed and may have issued, on disk before use.
-#![forbid(unsafe_code)]
+//! - [`server`], [`connection`], [`codec`]: from the socket to requests;
+//! - [`dispatch`]: from a request to its answer, and to what the tags in use need;
+//! - [`id`]: the pure core; which ids may be issued next;
+//! - [`journal`]: what this host claimed and may have issued, on disk before use;
+//! - [`store`]: the central store, where ranges of numbers are claimed;
+//! - [`registry`]: where the snowflake worker id comes from.
+//!
+//! Beside it: [`config`], [`logging`], [`clock`] (the only reader of clocks), [`polling`] (when to stay
+//! awake), [`socket`], [`peer`], [`lock`] and [`state_dir`].
+#![deny(unsafe_code)]
 
+pub mod clock;
+pub mod codec;
 pub mod config;
+pub mod connection;
+pub mod daemon;
+pub mod dispatch;
 pub mod id;
 pub mod journal;
+pub mod lock;
 pub mod logging;
+pub mod peer;
+pub mod polling;
+pub mod registry;
+pub mod server;
+pub mod socket;
+pub mod state_dir;
 pub mod store;

@@ -3,14 +3,56 @@
 //! A SQLite database (WAL, `synchronous=FULL`) in the state directory, written by a thread of its own.
 //! Requests never wait for it while ids below the marks last; marks of all tags move in one
 //! transaction. A restart goes on at the marks without asking anybody.
+//!
+//! A journal belongs to one host ([`Identity`]). One that is found to be a copy is set aside and a new
+//! one is begun, which makes this a new host: of the copy only what limits ids from below is carried over,
+//! bounds of layouts and highest ends of tags, because a limit that is too high never lets an id out
+//! twice. It may be too low, though: a restored copy is as old as its backup, and a state directory
+//! that was lost leaves no bound at all. So whoever issues under a worker number that outlives the journal
+//! (`static:N`) must, after a start with [`Recovered::begun`], wait until its clock has passed the instant
+//! of the start by more than its clock's drift may be, and never start below the bound carried over.
+//!
+//! In the order of a start: `begin` makes a journal, `db` opens one, by `schema` (what file is it?), `wal`
+//! (is its log whole?) and `verify` (is every row what was written?); `writer` is the thread; `apply`
+//! checks and enters changes; `rows` knows the tables' rows.
 
+mod apply;
+mod begin;
+mod db;
+mod fault;
+mod identity;
+mod rows;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod verify;
+mod wal;
+mod writer;
+
+use std::fs;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
 use leafd_wire::Layout;
+use tokio::sync::{mpsc, oneshot};
 
+pub use self::identity::{Identity, MACHINE_ID_FILE};
+use self::writer::{Command, Failure, Link, Writer};
 use crate::id::{Tag, UnixMs};
+use crate::state_dir::{StateDir, explain};
 use crate::store::{Generation, HostId, StartToken, StoreId};
+
+/// A handle to the open journal. Clones are handles to the same one; it closes with the last.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    path: Arc<PathBuf>,
+    queue: mpsc::UnboundedSender<Command>,
+    failure: Failure,
+    thread: Arc<Mutex<Option<JoinHandle<()>>>>,
+}
 
 /// What the journal told at start.
 #[derive(Clone, Debug)]
@@ -22,9 +64,13 @@ pub struct Recovered {
     pub tokens_known: Vec<StartToken>,
     /// This start's token: new, and already in the journal.
     pub token: StartToken,
+    /// Whether this journal was begun at this start: there was none, or it was another host's. What was
+    /// issued before is then not fully known, see the module's documentation.
+    pub begun: bool,
     /// Where a journal of another host went, when there was one.
     pub set_aside: Option<PathBuf>,
-    /// Each layout with the bound below which ids may have been issued.
+    /// Each layout with the bound below which ids may have been issued; carried over from a journal
+    /// that was set aside.
     pub layouts: Vec<LayoutRecord>,
     /// Whether the last stop wrote exact marks.
     pub stopped_cleanly: bool,
@@ -56,7 +102,9 @@ pub struct TagRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
     /// A claim: nothing in it below `mark` is certain to be unissued. Raises the tag's highest end.
-    /// Segments of another generation of the tag are forgotten.
+    /// Segments of another generation of the tag are forgotten. The same claim once more moves its
+    /// mark (or, on a clean stop, brings back one that was forgotten too early); one that overlaps another
+    /// is refused.
     Segment {
         /// Where it was claimed.
         store: StoreId,
@@ -69,8 +117,8 @@ pub enum Write {
         /// Numbers of the segment below this may be issued once this is durable.
         mark: u64,
     },
-    /// Moves a mark (on a clean stop: to exactly the first unissued number). A mark at the segment's
-    /// end forgets the segment.
+    /// Moves a mark up (on a clean stop also down, to exactly the first unissued number). A mark at
+    /// the segment's end forgets the segment, and of a forgotten segment any mark is true.
     Mark {
         /// Where the segment was claimed.
         store: StoreId,
@@ -92,7 +140,8 @@ pub enum Write {
     Bound(LayoutRecord),
     /// The store has taken this start's token: the earlier ones are forgotten.
     CheckedIn,
-    /// Every mark and bound is exact.
+    /// Every mark and bound in this batch is exact, and nothing is issued any more: the journal refuses
+    /// every later batch but another of this kind, whether or not this one came through.
     StoppedCleanly,
 }
 
@@ -104,4 +153,134 @@ pub struct JournalError {
     pub path: PathBuf,
     /// What was tried, what happened and what to do next.
     pub cause: String,
+}
+
+/// How much stack the thread may use; SQLite needs little.
+const THREAD_STACK_BYTES: usize = 1 << 20;
+
+// === impl Journal ===
+
+impl Journal {
+    /// Opens the directory's journal, begins one where there is none (or a copy of another's), and enters
+    /// this start in it. Blocks for as long as the disk takes.
+    ///
+    /// # Errors
+    /// When the file is not a journal, of a newer format, damaged, or can't be read or written. It is
+    /// left as it is then.
+    pub fn open(dir: &StateDir, identity: &Identity) -> Result<(Journal, Recovered), JournalError> {
+        let path = db::file_in(dir);
+        let failed = |fault: fault::Fault| JournalError { path: path.clone(), cause: fault.0 };
+        let missing = match fs::symlink_metadata(&path) {
+            Ok(_) => false,
+            Err(e) if e.kind() == ErrorKind::NotFound => true,
+            Err(e) => return Err(failed(fault::Fault(explain("looking for it", &e)))),
+        };
+        if missing {
+            begin::first(dir, identity).map_err(failed)?;
+        }
+        let mut db = db::Db::open(dir).map_err(failed)?;
+        let found = identity
+            .fingerprint(&path)
+            .map_err(|e| failed(fault::Fault(explain("looking for it", &e))))?;
+        let mut set_aside = None;
+        if db.meta.fingerprint != found {
+            let written_by = db.meta.fingerprint.clone();
+            let kept = begin::instead_of(db, dir, identity).map_err(failed)?;
+            tracing::error!(
+                journal = %path.display(), %written_by, %found, kept = %kept.display(),
+                "the journal is a copy of another one: it was set aside and this host begins anew; the                  numbers that it had in stock are skipped"
+            );
+            set_aside = Some(kept);
+            db = db::Db::open(dir).map_err(failed)?;
+        }
+        let started = db.start().map_err(failed)?;
+        let recovered = Recovered {
+            host: db.meta.host.clone(),
+            tokens_known: started.tokens_known,
+            token: started.token,
+            begun: missing || set_aside.is_some(),
+            set_aside,
+            layouts: started.layouts,
+            stopped_cleanly: started.stopped_cleanly,
+        };
+        let journal = Journal::spawn(path.clone(), dir, identity, db)
+            .map_err(|e| failed(fault::Fault(explain("starting its thread", &e))))?;
+        Ok((journal, recovered))
+    }
+
+    fn spawn(
+        path: PathBuf,
+        dir: &StateDir,
+        identity: &Identity,
+        db: db::Db,
+    ) -> std::io::Result<Journal> {
+        let (queue, commands) = mpsc::unbounded_channel();
+        let failure = Failure::default();
+        let writer = Writer {
+            path: path.clone(),
+            dir: dir.clone(),
+            identity: identity.clone(),
+            acknowledged: db.meta.clone(),
+            link: Link::Open(Box::new(db)),
+            failure: failure.clone(),
+            stopping: false,
+        };
+        let thread = std::thread::Builder::new()
+            .name("leafd-journal".to_owned())
+            .stack_size(THREAD_STACK_BYTES)
+            .spawn(move || writer.run(commands))?;
+        let thread = Arc::new(Mutex::new(Some(thread)));
+        Ok(Journal { path: Arc::new(path), queue, failure, thread })
+    }
+
+    /// Makes a batch durable; all of it or nothing. What is queued meanwhile shares one transaction.
+    ///
+    /// An empty batch is a way to find out whether the journal works (again).
+    ///
+    /// # Errors
+    /// When the batch contradicts what is recorded (it alone is then left out), or when the journal can't
+    /// be written to. In the latter case the batch may or may not be on the disk: nothing may be issued
+    /// on its strength, and repeating it is safe.
+    pub async fn commit(&self, batch: Vec<Write>) -> Result<(), JournalError> {
+        self.ask(|answer| Command::Commit(batch, answer)).await?
+    }
+
+    /// What is recorded of a tag: to be asked once, before the tag is first used after a start.
+    ///
+    /// # Errors
+    /// When the journal can't be read.
+    pub async fn tag(&self, store: &StoreId, tag: &Tag) -> Result<Option<TagRecord>, JournalError> {
+        self.ask(|answer| Command::Tag(store.clone(), tag.clone(), answer)).await?
+    }
+
+    /// The fault that stands, `None` while the journal works. Cheap.
+    #[must_use]
+    pub fn failure(&self) -> Option<JournalError> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Does what is queued, closes the file and waits for the thread to end. Every other call fails from
+    /// then on. Doesn't write exact marks: see [`Write::StoppedCleanly`].
+    pub async fn close(&self) {
+        // An error means that it is closed already.
+        let _ = self.ask(Command::Close).await;
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // It has nothing left to do but to end; a panic in it was reported by the panic itself.
+            let _ = thread.join();
+        }
+    }
+
+    async fn ask<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+    ) -> Result<T, JournalError> {
+        let (answer, answered) = oneshot::channel();
+        let closed = || JournalError {
+            path: self.path.to_path_buf(),
+            cause: "it is closed; restart leafd if it should not be".to_owned(),
+        };
+        self.queue.send(command(answer)).map_err(|_| closed())?;
+        answered.await.map_err(|_| closed())
+    }
 }

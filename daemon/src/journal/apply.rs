@@ -1,0 +1,188 @@
+//! Enters changes, each checked against what is recorded: a change that would let a number out twice
+//! after a restart is a mistake of the caller's and is refused.
+
+use rusqlite::Connection;
+
+use super::fault::Fault;
+use super::rows::{self, Segment, TagState};
+use super::{LayoutRecord, Write};
+use crate::id::Tag;
+use crate::store::StoreId;
+
+/// Why a batch was not entered.
+#[derive(Debug)]
+pub(super) enum Problem {
+    /// It contradicts what is recorded.
+    Refused(String),
+    /// The files failed.
+    Fault(Fault),
+}
+
+/// Enters a batch; on an error the caller takes back what was entered of it.
+pub(super) fn batch(conn: &Connection, writes: &[Write]) -> Result<(), Problem> {
+    // Only where nothing is issued any more may a mark or a bound go back to what was really used.
+    let stopping = writes.contains(&Write::StoppedCleanly);
+    writes.iter().try_for_each(|write| apply(conn, write, stopping))
+}
+
+fn apply(conn: &Connection, write: &Write, stopping: bool) -> Result<(), Problem> {
+    match write {
+        Write::Segment { store, tag, generation, numbers, mark } => {
+            let segment = Segment {
+                start: number(numbers.start)?,
+                end: number(numbers.end)?,
+                mark: number(*mark)?,
+            };
+            enter_segment(conn, (store, tag), number(generation.0)?, segment, stopping)
+        }
+        Write::Mark { store, tag, end, mark } => {
+            move_mark(conn, (store, tag), number(*end)?, number(*mark)?, stopping)
+        }
+        Write::Forget { store, tag } => forget(conn, (store, tag)),
+        Write::Bound(record) => enter_bound(conn, record, stopping),
+        Write::CheckedIn => {
+            conn.execute("DELETE FROM tokens WHERE start < (SELECT max(start) FROM tokens)", [])?;
+            Ok(())
+        }
+        Write::StoppedCleanly => Ok(()),
+    }
+}
+
+fn enter_segment(
+    conn: &Connection,
+    key: (&StoreId, &Tag),
+    generation: i64,
+    new: Segment,
+    stopping: bool,
+) -> Result<(), Problem> {
+    let Segment { start, end, mark } = new;
+    if !(1 <= start && start < end && start <= mark && mark <= end) {
+        return refuse(key.1, format!("there can be no segment [{start}, {end}) with mark {mark}"));
+    }
+    let (store, tag) = (&*key.0.0, key.1.as_str());
+    let known = TagState::read(conn, key.0, key.1)?;
+    if known.is_some_and(|known| known.generation != generation) {
+        forget(conn, key)?;
+    }
+    let highest_end = known.map_or(end, |known| known.highest_end.max(end));
+    let state = TagState { generation, highest_end };
+    if known != Some(state) {
+        state.write(conn, store, tag)?;
+    }
+    match Segment::first_above(conn, store, tag, start)? {
+        // The same claim again: a caller repeats it that was not told whether it was recorded.
+        Some(old) if (old.start, old.end) == (start, end) => {
+            set_mark(conn, key, old, mark, stopping)
+        }
+        Some(old) if old.start < end => refuse(
+            key.1,
+            format!("the segment [{start}, {end}) overlaps [{}, {})", old.start, old.end),
+        ),
+        _ if mark < end => Ok(new.write(conn, store, tag)?),
+        _ => Ok(()),
+    }
+}
+
+fn move_mark(
+    conn: &Connection,
+    key: (&StoreId, &Tag),
+    end: i64,
+    mark: i64,
+    stopping: bool,
+) -> Result<(), Problem> {
+    if mark > end {
+        return refuse(key.1, format!("mark {mark} lies beyond its segment's end {end}"));
+    }
+    let (store, tag) = (&*key.0.0, key.1.as_str());
+    match Segment::first_above(conn, store, tag, end.saturating_sub(1))? {
+        Some(old) if old.end == end => set_mark(conn, key, old, mark, stopping),
+        // Used up or forgotten already: after a restart nothing in it will be issued, as the mark asks.
+        // But a segment that was never claimed is a mistake.
+        _ => match TagState::read(conn, key.0, key.1)? {
+            Some(state) if end <= state.highest_end => Ok(()),
+            _ => refuse(key.1, format!("no segment that ends at {end} was ever recorded")),
+        },
+    }
+}
+
+fn set_mark(
+    conn: &Connection,
+    key: (&StoreId, &Tag),
+    old: Segment,
+    mark: i64,
+    stopping: bool,
+) -> Result<(), Problem> {
+    let (store, tag) = (&*key.0.0, key.1.as_str());
+    if mark < old.start || (mark < old.mark && !stopping) {
+        return refuse(
+            key.1,
+            format!(
+                "the mark of [{}, {}) can't go back from {} to {mark}",
+                old.start, old.end, old.mark
+            ),
+        );
+    }
+    if mark == old.end {
+        conn.prepare_cached("DELETE FROM segments WHERE store = ?1 AND tag = ?2 AND \"end\" = ?3")?
+            .execute((store, tag, old.end))?;
+    } else if mark != old.mark {
+        Segment { mark, ..old }.write(conn, store, tag)?;
+    }
+    Ok(())
+}
+
+fn forget(conn: &Connection, key: (&StoreId, &Tag)) -> Result<(), Problem> {
+    conn.prepare_cached("DELETE FROM segments WHERE store = ?1 AND tag = ?2")?
+        .execute((&*key.0.0, key.1.as_str()))?;
+    Ok(())
+}
+
+fn enter_bound(conn: &Connection, new: &LayoutRecord, stopping: bool) -> Result<(), Problem> {
+    if let Err(e) = new.layout.check() {
+        return refuse(&new.name, format!("its layout can't be recorded: {e}"));
+    }
+    number(new.bound.0)?;
+    number(new.layout.epoch_ms)?;
+    let known = rows::read_layouts(conn)?.into_iter().find(|known| known.name == new.name);
+    if let Some(known) = known {
+        if known.layout != new.layout {
+            return refuse(
+                &new.name,
+                format!(
+                    "it is recorded with the layout {:?}, and ids of {:?} could be the same; give the \
+                     new layout a name of its own",
+                    known.layout, new.layout
+                ),
+            );
+        }
+        if new.bound < known.bound && !stopping {
+            let (from, to) = (known.bound.0, new.bound.0);
+            return refuse(&new.name, format!("its bound can't go back from {from} to {to}"));
+        }
+    }
+    Ok(rows::write_layout(conn, new)?)
+}
+
+/// Numbers above the largest positive signed one can't be recorded, and no id is so large.
+fn number(value: u64) -> Result<i64, Problem> {
+    i64::try_from(value)
+        .map_err(|_| Problem::Refused(format!("{value} is more than a signed 64-bit number holds")))
+}
+
+fn refuse(name: &Tag, why: String) -> Result<(), Problem> {
+    Err(Problem::Refused(format!("{name:?}: {why}", name = name.as_str())))
+}
+
+// === impl Problem ===
+
+impl From<Fault> for Problem {
+    fn from(fault: Fault) -> Problem {
+        Problem::Fault(fault)
+    }
+}
+
+impl From<rusqlite::Error> for Problem {
+    fn from(e: rusqlite::Error) -> Problem {
+        Problem::Fault(e.into())
+    }
+}

@@ -1,0 +1,146 @@
+//! Begins a journal: for a host without one, and in place of a copy of another's.
+//!
+//! The new journal is complete and synced under another name before it gets its own, so that no crash
+//! leaves a half-made one. A copy keeps its own name until the very step that replaces it.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+
+use super::db::{self, Db, beside, connect};
+use super::fault::Fault;
+use super::identity::Identity;
+use super::rows::{self, Meta, TagState, get};
+use super::schema;
+use crate::state_dir::{StateDir, explain};
+use crate::store::HostId;
+
+/// How many set-aside journals of one second are told apart by number.
+const NAME_ATTEMPTS: u32 = 100;
+
+/// Begins a journal where there is none.
+pub(super) fn first(dir: &StateDir, identity: &Identity) -> Result<(), Fault> {
+    let path = db::file_in(dir);
+    // A log whose database is gone would be replayed into the new one.
+    let log = beside(&path, "-wal");
+    if exists(&log)? {
+        let kept = unused_name(&log, "orphan", |name| fs::rename(&log, name))?;
+        tracing::warn!(
+            log = %log.display(), kept = %kept.display(),
+            "found a journal's log without its journal: it was moved out of the way, and this host \
+             begins anew"
+        );
+    }
+    let new = build(dir, identity, None)?;
+    put_in_place(dir, &new, &path)
+}
+
+/// Puts a fresh journal in the place of one that is not this host's. What limits ids from below is
+/// carried over: bounds and highest ends can only be too careful. Numbers in stock are not.
+pub(super) fn instead_of(
+    foreign: Db,
+    dir: &StateDir,
+    identity: &Identity,
+) -> Result<PathBuf, Fault> {
+    let path = db::file_in(dir);
+    let new = build(dir, identity, Some(&foreign.conn))?;
+    db::fold(&foreign.conn)?;
+    foreign.close();
+    if exists(&beside(&path, "-wal"))? {
+        return Err(Fault(
+            "it is a copy of another journal, and its write-ahead log could not be closed: see that no \
+             other program has it open, and start again"
+                .to_owned(),
+        ));
+    }
+    // A second name first: at no instant is there no journal, and none of its contents is lost.
+    let kept = unused_name(&path, "foreign", |name| fs::hard_link(&path, name))?;
+    dir.sync().map_err(|e| Fault(explain("syncing the state directory", &e)))?;
+    put_in_place(dir, &new, &path)?;
+    Ok(kept)
+}
+
+fn put_in_place(dir: &StateDir, new: &Path, path: &Path) -> Result<(), Fault> {
+    fs::rename(new, path)
+        .and_then(|()| dir.sync())
+        .map_err(|e| Fault(explain("giving the new journal its name", &e)))
+}
+
+/// A complete journal under another name; returns its path.
+fn build(dir: &StateDir, identity: &Identity, from: Option<&Connection>) -> Result<PathBuf, Fault> {
+    let path = dir.path().join("journal.db.new");
+    let trying = |e: io::Error| Fault(explain("beginning a new journal", &e));
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        match fs::remove_file(beside(&path, suffix)) {
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(trying(e)),
+            _ => {}
+        }
+    }
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(trying)?;
+    // The fingerprint is that of this very file: renaming changes neither inode nor birth.
+    let fingerprint = identity.fingerprint(&path).map_err(trying)?;
+    let host = HostId(db::random_hex()?.into());
+    fill(&path, Meta { host, fingerprint, commits: 0, layouts: 0, stopped_cleanly: false }, from)
+        .map_err(|fault| fault.while_trying("beginning a new journal"))?;
+    Ok(path)
+}
+
+fn fill(path: &Path, mut meta: Meta, from: Option<&Connection>) -> Result<(), Fault> {
+    let mut conn = connect(path)?;
+    let transaction = conn.transaction()?;
+    schema::create(&transaction)?;
+    if let Some(from) = from {
+        carry_over(from, &transaction)?;
+    }
+    meta.layouts = db::count_layouts(&transaction)?;
+    meta.write(&transaction)?;
+    transaction.commit()?;
+    // All of it in the one file that gets renamed.
+    db::fold(&conn)?;
+    conn.close().map_err(|(_, e)| Fault::from(e))
+}
+
+fn carry_over(from: &Connection, to: &Connection) -> Result<(), Fault> {
+    for record in rows::read_layouts(from)? {
+        rows::write_layout(to, &record)?;
+    }
+    let mut statement = from.prepare("SELECT store, tag, generation, highest_end FROM tags")?;
+    let mut tags = statement.query([])?;
+    while let Some(row) = tags.next()? {
+        let (store, tag): (String, String) = (get(row, 0)?, get(row, 1)?);
+        let state = TagState { generation: get(row, 2)?, highest_end: get(row, 3)? };
+        state.write(to, &store, &tag)?;
+    }
+    Ok(())
+}
+
+fn exists(path: &Path) -> Result<bool, Fault> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(Fault(explain(&format!("looking for {}", path.display()), &e))),
+    }
+}
+
+/// Finds a name that tells why and when, and takes it.
+fn unused_name(
+    path: &Path,
+    why: &str,
+    take: impl Fn(&Path) -> io::Result<()>,
+) -> Result<PathBuf, Fault> {
+    let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
+    for attempt in 0..NAME_ATTEMPTS {
+        let number = if attempt == 0 { String::new() } else { format!("-{attempt}") };
+        let name = beside(path, &format!(".{why}-{time}{number}"));
+        if exists(&name)? {
+            continue;
+        }
+        take(&name)
+            .map_err(|e| Fault(explain(&format!("setting it aside as {}", name.display()), &e)))?;
+        return Ok(name);
+    }
+    Err(Fault(format!("too many files named {}.{why}-{time}: move them away", path.display())))
+}

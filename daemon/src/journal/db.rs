@@ -1,0 +1,266 @@
+//! One open journal file: opened and verified, committed to, and checked to be still the file that its
+//! name leads to.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use super::apply::{self, Problem};
+use super::fault::Fault;
+use super::rows::{self, Meta, TagState};
+use super::{LayoutRecord, StartToken, TagRecord, Write, schema, verify, wal};
+use crate::id::Tag;
+use crate::state_dir::{StateDir, explain};
+use crate::store::{Generation, StoreId};
+
+/// The journal's file in the state directory.
+const FILE: &str = "journal.db";
+
+/// How long to wait for another program that looks into the file.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The log is folded into the database every so many pages of 4 KiB.
+const CHECKPOINT_PAGES: u32 = 256;
+
+/// What a large transaction made of the log is given back beyond this.
+const LOG_KEPT_BYTES: u32 = 2 << 20;
+
+/// SQLite's page cache; marks are few and small.
+const CACHE_KIB: i32 = 256;
+
+/// Start tokens kept: a daemon that restarts for days while the store is away must not fill the disk.
+const TOKENS_MAX: usize = 1_000;
+
+/// An open journal.
+#[derive(Debug)]
+pub(super) struct Db {
+    pub conn: Connection,
+    pub meta: Meta,
+    /// The database and its log, each by the inode that is open.
+    files: [(PathBuf, FileId); 2],
+}
+
+/// What the journal had of earlier starts.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub tokens_known: Vec<StartToken>,
+    pub token: StartToken,
+    pub layouts: Vec<LayoutRecord>,
+    pub stopped_cleanly: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+/// The journal's path in a state directory.
+pub(super) fn file_in(dir: &StateDir) -> PathBuf {
+    dir.path().join(FILE)
+}
+
+/// The path of a file that SQLite keeps beside a database.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Opens a connection with everything set that durability depends on.
+pub(super) fn connect(path: &Path) -> Result<Connection, Fault> {
+    // Not created here, and no link followed within the directory: what is opened is what was looked at.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags)?;
+    conn.busy_timeout(BUSY_TIMEOUT)?;
+    conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    conn.pragma_update(None, "mmap_size", 0)?;
+    conn.pragma_update(None, "trusted_schema", "OFF")?;
+    conn.pragma_update(None, "cell_size_check", "ON")?;
+    conn.pragma_update(None, "synchronous", "FULL")?;
+    // Exclusive before the log is first used: then its index lies in memory of our own, not in a mapped
+    // file that a full disk or a truncation turns into a SIGBUS.
+    expect(&conn, "locking_mode", "EXCLUSIVE", "exclusive")?;
+    expect(&conn, "journal_mode", "WAL", "wal")?;
+    conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    conn.pragma_update(None, "journal_size_limit", LOG_KEPT_BYTES)?;
+    let synchronous: i64 = conn.pragma_query_value(None, "synchronous", |row| row.get(0))?;
+    if synchronous != 2 {
+        return Err(Fault(format!(
+            "SQLite keeps synchronous at {synchronous} instead of FULL (2)"
+        )));
+    }
+    Ok(conn)
+}
+
+fn expect(conn: &Connection, pragma: &str, wanted: &str, answer: &str) -> Result<(), Fault> {
+    let found: String = conn.pragma_update_and_check(None, pragma, wanted, |row| row.get(0))?;
+    if found == answer {
+        return Ok(());
+    }
+    Err(Fault(format!("SQLite keeps {pragma} at {found} instead of {answer}")))
+}
+
+// === impl Db ===
+
+impl Db {
+    /// Opens the journal that is there and believes nothing in it before it is verified.
+    pub fn open(dir: &StateDir) -> Result<Db, Fault> {
+        let path = file_in(dir);
+        let log = beside(&path, "-wal");
+        let database_id = FileId::of(&path).map_err(|e| Fault(explain("looking for it", &e)))?;
+        schema::check_file(&path)?;
+        wal::check(&log)?;
+        let conn = connect(&path)?;
+        // What a crashed process wrote but could not sync may be in the log, clean in the system's
+        // cache and not on the disk; a commit appended to it would be lost with it. So the log is folded
+        // in, synced, and begun anew, before anything is added.
+        fold(&conn)?;
+        verify::structure(&conn)?;
+        schema::check_tables(&conn)?;
+        verify::rows(&conn)?;
+        let meta = Meta::read(&conn)?;
+        let log_id =
+            FileId::of(&log).map_err(|e| Fault(explain("looking for its write-ahead log", &e)))?;
+        let db = Db { conn, meta, files: [(path, database_id), (log, log_id)] };
+        db.check_in_place()?;
+        Ok(db)
+    }
+
+    /// Enters a start: its token is durable when this returns.
+    pub fn start(&mut self) -> Result<Started, Fault> {
+        let known = rows::read_tokens(&self.conn)?;
+        let layouts = rows::read_layouts(&self.conn)?;
+        let token = StartToken(random_hex()?.into());
+        let number = known.last().map_or(0, |(number, _)| *number).saturating_add(1);
+        let mut meta = self.meta.clone();
+        meta.commits += 1;
+        meta.stopped_cleanly = false;
+        let transaction = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // The confirmed token is the oldest and must stay; of the others the oldest matter least.
+        if known.len() >= TOKENS_MAX {
+            transaction.execute("DELETE FROM tokens WHERE start = ?1", (known[1].0,))?;
+        }
+        rows::write_token(&transaction, number, &token)?;
+        meta.write(&transaction)?;
+        transaction.commit()?;
+        let stopped_cleanly = self.meta.stopped_cleanly;
+        self.meta = meta;
+        self.check_in_place()?;
+        let tokens_known = known.into_iter().map(|(_, token)| token).collect();
+        Ok(Started { tokens_known, token, layouts, stopped_cleanly })
+    }
+
+    /// Makes batches durable in one transaction. A batch that contradicts what is recorded is left out
+    /// whole and refused alone; a fault fails all of them, and whether they are on the disk is then unknown.
+    pub fn commit(&mut self, batches: &[Vec<Write>]) -> Result<Vec<Result<(), String>>, Fault> {
+        self.check_in_place()?;
+        let mut meta = self.meta.clone();
+        meta.commits += 1;
+        let mut transaction =
+            self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut answers = Vec::with_capacity(batches.len());
+        for batch in batches {
+            // Dropped without a commit, a savepoint takes its batch back.
+            let savepoint = transaction.savepoint()?;
+            match apply::batch(&savepoint, batch) {
+                Ok(()) => {
+                    savepoint.commit()?;
+                    meta.stopped_cleanly |= batch.contains(&Write::StoppedCleanly);
+                    answers.push(Ok(()));
+                }
+                Err(Problem::Refused(why)) => answers.push(Err(why)),
+                Err(Problem::Fault(fault)) => return Err(fault),
+            }
+        }
+        meta.layouts = count_layouts(&transaction)?;
+        meta.write(&transaction)?;
+        transaction.commit()?;
+        self.meta = meta;
+        // A log that was deleted while it was written to has taken the commit with it.
+        self.check_in_place()?;
+        Ok(answers)
+    }
+
+    /// What is recorded of a tag.
+    pub fn tag(&self, store: &StoreId, tag: &Tag) -> Result<Option<TagRecord>, Fault> {
+        let Some(state) = TagState::read(&self.conn, store, tag)? else { return Ok(None) };
+        let unissued = rows::Segment::all(&self.conn, &store.0, tag.as_str())?
+            .into_iter()
+            .map(|segment| segment.mark.cast_unsigned()..segment.end.cast_unsigned())
+            .collect();
+        Ok(Some(TagRecord {
+            generation: Generation(state.generation.cast_unsigned()),
+            highest_end: state.highest_end.cast_unsigned(),
+            unissued,
+        }))
+    }
+
+    /// Closes the file. What was committed is durable either way; a fold that fails is made up for when
+    /// the journal is opened next.
+    pub fn close(self) {
+        if let Err(fault) = fold(&self.conn) {
+            tracing::warn!(%fault, "the journal's log was not folded in at its close");
+        }
+        if let Err((_, e)) = self.conn.close() {
+            tracing::warn!(error = %e, "the journal was not closed in order");
+        }
+    }
+
+    /// That the names still lead to the open files: otherwise a restart would not find what is written now.
+    fn check_in_place(&self) -> Result<(), Fault> {
+        for (path, id) in &self.files {
+            let what = match FileId::of(path) {
+                Ok(found) if found == *id => continue,
+                Ok(_) => "replaced by another file".to_owned(),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => "moved away or deleted".to_owned(),
+                Err(e) => return Err(Fault(explain("looking for it", &e))),
+            };
+            return Err(Fault(format!(
+                "{} was {what} while in use; put the original back, or restart leafd",
+                path.display()
+            )));
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn count_layouts(conn: &Connection) -> rusqlite::Result<i64> {
+    conn.prepare_cached("SELECT count(*) FROM layouts")?.query_row([], |row| row.get(0))
+}
+
+/// Moves all of the log into the database, syncs that, and empties the log.
+pub(super) fn fold(conn: &Connection) -> Result<(), Fault> {
+    let busy: i64 =
+        conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).map_err(|e| {
+            Fault::from(e).while_trying("folding its write-ahead log into the database")
+        })?;
+    if busy != 0 {
+        return Err(Fault("its write-ahead log is in use by another program: close it".to_owned()));
+    }
+    Ok(())
+}
+
+/// 32 hexadecimal digits that nobody drew before.
+pub(super) fn random_hex() -> Result<String, Fault> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)
+        .map_err(|e| Fault(format!("drawing a random token failed: {e}; try again")))?;
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
+}
+
+// === impl FileId ===
+
+impl FileId {
+    fn of(path: &Path) -> io::Result<FileId> {
+        let found = fs::symlink_metadata(path)?;
+        if !found.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+        Ok(FileId { device: found.dev(), inode: found.ino() })
+    }
+}

@@ -1,0 +1,57 @@
+//! What can go wrong below the journal, put into words for whoever runs the daemon.
+
+use rusqlite::ErrorCode;
+
+/// A problem with the journal's files; its text says what happened and what to do next.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Fault(pub String);
+
+/// How to go on after damage. Nobody can mend a mark by hand.
+const AFTER_DAMAGE: &str = "leafd will not guess; check the disk, move journal.db and journal.db-wal to \
+    a safe place and start again: this host then begins anew, and numbers that it had in stock are \
+    skipped";
+
+// === impl Fault ===
+
+impl Fault {
+    pub fn damaged(what: impl std::fmt::Display) -> Fault {
+        Fault(format!("it is damaged: {what}; {AFTER_DAMAGE}"))
+    }
+
+    /// The same fault, and what was being tried.
+    pub fn while_trying(self, tried: &str) -> Fault {
+        Fault(format!("{tried} failed: {}", self.0))
+    }
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(e: rusqlite::Error) -> Fault {
+        use rusqlite::Error;
+        let next = match &e {
+            Error::SqliteFailure(inner, _) => match inner.code {
+                ErrorCode::DiskFull => "the disk is full: free some space",
+                ErrorCode::ReadOnly => {
+                    "it can't be written to: remount its file system for writing and see that the \
+                     files are where they were and belong to the daemon's user"
+                }
+                ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
+                    "another program has it open: close that program"
+                }
+                ErrorCode::SystemIoFailure => "look at the kernel's log for a failing or full disk",
+                ErrorCode::CannotOpen | ErrorCode::PermissionDenied => {
+                    "let the daemon's user read and write the directory and the files in it"
+                }
+                ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => return Fault::damaged(&e),
+                _ => "this is not expected: please report it",
+            },
+            Error::FromSqlConversionFailure(..)
+            | Error::IntegralValueOutOfRange(..)
+            | Error::Utf8Error(..)
+            | Error::InvalidColumnType(..)
+            | Error::InvalidColumnIndex(..) => return Fault::damaged(&e),
+            _ => "this is not expected: please report it",
+        };
+        Fault(format!("SQLite said: {e}; {next}"))
+    }
+}

@@ -1,0 +1,307 @@
+//! The rows of the journal as they are read: each with a checksum of its own, because SQLite notices
+//! a damaged page only where its structure breaks, and a mark that is quietly wrong means duplicates.
+
+use rusqlite::types::FromSql;
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use leafd_wire::Layout;
+
+use super::fault::Fault;
+use super::{LayoutRecord, StartToken};
+use crate::id::{Tag, UnixMs};
+use crate::store::{HostId, StoreId};
+
+/// A running FNV-1a. Each step is reversible, so that no change of a single byte goes unseen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sum(u64);
+
+/// The one row of `meta`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Meta {
+    pub host: HostId,
+    pub fingerprint: String,
+    /// Counts commits, so that a journal that has lost one is known.
+    pub commits: i64,
+    /// How many layouts are recorded: a bound must not get lost with its row.
+    pub layouts: i64,
+    pub stopped_cleanly: bool,
+}
+
+/// A row of `tags`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TagState {
+    pub generation: i64,
+    pub highest_end: i64,
+}
+
+/// A row of `segments`: `[start, end)`, of which nothing from `mark` on has been issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub start: i64,
+    pub end: i64,
+    pub mark: i64,
+}
+
+// === impl Sum ===
+
+impl Sum {
+    /// Starts with the table's name, so that rows of different tables don't pass for each other.
+    pub fn of(table: &str) -> Sum {
+        Sum(0xcbf2_9ce4_8422_2325).bytes(table.as_bytes())
+    }
+
+    /// Length first, so that neighbours can't trade bytes.
+    pub fn bytes(self, bytes: &[u8]) -> Sum {
+        bytes.iter().fold(self.int(bytes.len() as i64), |sum, byte| sum.byte(*byte))
+    }
+
+    pub fn text(self, text: &str) -> Sum {
+        self.bytes(text.as_bytes())
+    }
+
+    pub fn int(self, number: i64) -> Sum {
+        number.to_le_bytes().iter().fold(self, |sum, byte| sum.byte(*byte))
+    }
+
+    fn byte(self, byte: u8) -> Sum {
+        Sum((self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+    }
+
+    pub fn get(self) -> i64 {
+        self.0.cast_signed()
+    }
+}
+
+// === impl Meta ===
+
+impl Meta {
+    fn sum(&self) -> i64 {
+        Sum::of("meta")
+            .text(&self.host.0)
+            .text(&self.fingerprint)
+            .int(self.commits)
+            .int(self.layouts)
+            .int(i64::from(self.stopped_cleanly))
+            .get()
+    }
+
+    pub fn write(&self, conn: &Connection) -> rusqlite::Result<()> {
+        conn.prepare_cached("INSERT OR REPLACE INTO meta VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6)")?
+            .execute((
+                &*self.host.0,
+                &self.fingerprint,
+                self.commits,
+                self.layouts,
+                self.stopped_cleanly,
+                self.sum(),
+            ))?;
+        Ok(())
+    }
+
+    pub fn read(conn: &Connection) -> Result<Meta, Fault> {
+        let mut rows = conn.prepare("SELECT * FROM meta")?;
+        let mut rows = rows.query([])?;
+        let Some(row) = rows.next()? else {
+            return Err(Fault::damaged("meta has no row"));
+        };
+        let stopped: i64 = get(row, 5)?;
+        let meta = Meta {
+            host: HostId(get::<String>(row, 1)?.into()),
+            fingerprint: get(row, 2)?,
+            commits: get(row, 3)?,
+            layouts: get(row, 4)?,
+            stopped_cleanly: stopped == 1,
+        };
+        let sum_right = get::<i64>(row, 6)? == meta.sum();
+        let right = sum_right && (0..=1).contains(&stopped) && meta.commits >= 0;
+        if !right || rows.next()?.is_some() {
+            return Err(Fault::damaged("meta is not as it was written"));
+        }
+        Ok(meta)
+    }
+}
+
+// === tokens ===
+
+pub(super) fn write_token(
+    conn: &Connection,
+    start: i64,
+    token: &StartToken,
+) -> rusqlite::Result<()> {
+    let sum = Sum::of("tokens").int(start).text(&token.0).get();
+    conn.execute("INSERT INTO tokens VALUES (?1, ?2, ?3)", (start, &*token.0, sum))?;
+    Ok(())
+}
+
+/// The tokens with the numbers of their starts, oldest first.
+pub(super) fn read_tokens(conn: &Connection) -> Result<Vec<(i64, StartToken)>, Fault> {
+    let mut statement = conn.prepare("SELECT start, token, sum FROM tokens ORDER BY start")?;
+    let mut rows = statement.query([])?;
+    let mut tokens = Vec::new();
+    while let Some(row) = rows.next()? {
+        let start = get(row, 0)?;
+        let token: String = get(row, 1)?;
+        if get::<i64>(row, 2)? != Sum::of("tokens").int(start).text(&token).get() {
+            return Err(Fault::damaged(format!("start token {start} is not as it was written")));
+        }
+        tokens.push((start, StartToken(token.into())));
+    }
+    Ok(tokens)
+}
+
+// === layouts ===
+
+/// What is recorded of one layout; `values` are all integer columns but the sum.
+fn layout_sum(name: &str, values: [i64; 6]) -> i64 {
+    values.iter().fold(Sum::of("layouts").text(name), |sum, value| sum.int(*value)).get()
+}
+
+/// The caller has checked that the numbers fit.
+pub(super) fn write_layout(conn: &Connection, record: &LayoutRecord) -> rusqlite::Result<()> {
+    let LayoutRecord { name, layout, bound } = record;
+    let values = [
+        i64::from(layout.time_bits),
+        i64::from(layout.worker_bits),
+        i64::from(layout.sequence_bits),
+        i64::from(layout.unit_ms),
+        layout.epoch_ms.cast_signed(),
+        bound.0.cast_signed(),
+    ];
+    let sum = layout_sum(name.as_str(), values);
+    let [time, worker, sequence, unit, epoch, bound] = values;
+    conn.prepare_cached("INSERT OR REPLACE INTO layouts VALUES (?1,?2,?3,?4,?5,?6,?7,?8)")?
+        .execute((name.as_str(), time, worker, sequence, unit, epoch, bound, sum))?;
+    Ok(())
+}
+
+pub(super) fn read_layouts(conn: &Connection) -> Result<Vec<LayoutRecord>, Fault> {
+    let mut statement = conn.prepare_cached("SELECT * FROM layouts")?;
+    let mut rows = statement.query([])?;
+    let mut layouts = Vec::new();
+    while let Some(row) = rows.next()? {
+        layouts.push(read_layout(row)?);
+    }
+    Ok(layouts)
+}
+
+fn read_layout(row: &Row<'_>) -> Result<LayoutRecord, Fault> {
+    let name: String = get(row, 0)?;
+    let bad = || Fault::damaged(format!("layout {name:?} is not as it was written"));
+    let mut values = [0; 6];
+    for (column, value) in values.iter_mut().enumerate() {
+        *value = get(row, column + 1)?;
+    }
+    if get::<i64>(row, 7)? != layout_sum(&name, values) {
+        return Err(bad());
+    }
+    let [time_bits, worker_bits, sequence_bits, unit_ms, epoch_ms, bound_ms] = values;
+    let layout = Layout {
+        time_bits: time_bits.try_into().map_err(|_| bad())?,
+        worker_bits: worker_bits.try_into().map_err(|_| bad())?,
+        sequence_bits: sequence_bits.try_into().map_err(|_| bad())?,
+        unit_ms: unit_ms.try_into().map_err(|_| bad())?,
+        epoch_ms: epoch_ms.try_into().map_err(|_| bad())?,
+    };
+    layout.check().map_err(|_| bad())?;
+    let bound = UnixMs(bound_ms.try_into().map_err(|_| bad())?);
+    Ok(LayoutRecord { name: Tag::parse(name.as_bytes()).map_err(|_| bad())?, layout, bound })
+}
+
+// === impl TagState ===
+
+impl TagState {
+    pub fn sum(self, store: &str, tag: &str) -> i64 {
+        Sum::of("tags").text(store).text(tag).int(self.generation).int(self.highest_end).get()
+    }
+
+    pub fn write(self, conn: &Connection, store: &str, tag: &str) -> rusqlite::Result<()> {
+        conn.prepare_cached("INSERT OR REPLACE INTO tags VALUES (?1, ?2, ?3, ?4, ?5)")?
+            .execute((store, tag, self.generation, self.highest_end, self.sum(store, tag)))?;
+        Ok(())
+    }
+
+    pub fn read(conn: &Connection, store: &StoreId, tag: &Tag) -> Result<Option<TagState>, Fault> {
+        let (store, tag) = (&*store.0, tag.as_str());
+        let row = conn
+            .prepare_cached(
+                "SELECT generation, highest_end, sum FROM tags WHERE store = ?1 AND tag = ?2",
+            )?
+            .query_row((store, tag), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .optional()?;
+        let Some((generation, highest_end, sum)) = row else { return Ok(None) };
+        let state = TagState { generation, highest_end };
+        state.check(store, tag, sum)?;
+        Ok(Some(state))
+    }
+
+    pub fn check(self, store: &str, tag: &str, sum: i64) -> Result<(), Fault> {
+        if self.sum(store, tag) == sum && self.generation >= 0 && self.highest_end >= 0 {
+            return Ok(());
+        }
+        Err(Fault::damaged(format!("the record of tag {tag:?} is not as it was written")))
+    }
+}
+
+// === impl Segment ===
+
+impl Segment {
+    pub fn sum(self, store: &str, tag: &str) -> i64 {
+        let key = Sum::of("segments").text(store).text(tag);
+        key.int(self.end).int(self.start).int(self.mark).get()
+    }
+
+    pub fn write(self, conn: &Connection, store: &str, tag: &str) -> rusqlite::Result<()> {
+        conn.prepare_cached("INSERT OR REPLACE INTO segments VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+            .execute((store, tag, self.end, self.start, self.mark, self.sum(store, tag)))?;
+        Ok(())
+    }
+
+    /// The first segment that ends above `number`.
+    pub fn first_above(
+        conn: &Connection,
+        store: &str,
+        tag: &str,
+        number: i64,
+    ) -> Result<Option<Segment>, Fault> {
+        let row = conn
+            .prepare_cached(
+                "SELECT end, start, mark, sum FROM segments \
+                 WHERE store = ?1 AND tag = ?2 AND end > ?3 ORDER BY end LIMIT 1",
+            )?
+            .query_row((store, tag, number), |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+            })
+            .optional()?;
+        let Some((end, start, mark, sum)) = row else { return Ok(None) };
+        let segment = Segment { start, end, mark };
+        segment.check(store, tag, sum)?;
+        Ok(Some(segment))
+    }
+
+    /// All of a tag's segments, ascending.
+    pub fn all(conn: &Connection, store: &str, tag: &str) -> Result<Vec<Segment>, Fault> {
+        let mut segments = Vec::new();
+        let mut above = 0;
+        while let Some(segment) = Segment::first_above(conn, store, tag, above)? {
+            above = segment.end;
+            segments.push(segment);
+        }
+        Ok(segments)
+    }
+
+    /// Every segment that is kept has something left: its mark lies below its end.
+    pub fn check(self, store: &str, tag: &str, sum: i64) -> Result<(), Fault> {
+        let Segment { start, end, mark } = self;
+        if self.sum(store, tag) == sum && 1 <= start && start <= mark && mark < end {
+            return Ok(());
+        }
+        Err(Fault::damaged(format!(
+            "the segment [{start}, {end}) of tag {tag:?} with its mark {mark} is not as it was written"
+        )))
+    }
+}
+
+/// A column's value; one of another type is damage, not a failing disk.
+pub(super) fn get<T: FromSql>(row: &Row<'_>, column: usize) -> Result<T, Fault> {
+    Ok(row.get(column)?)
+}

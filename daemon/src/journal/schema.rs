@@ -1,0 +1,91 @@
+//! The journal's format: its tables, its version, and how a file that is something else is known before
+//! SQLite is let at it.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::fault::Fault;
+use crate::state_dir::explain;
+
+/// Marks the file as a journal: `leaf` in ASCII, in SQLite's field for it.
+const APPLICATION_ID: i32 = 0x6c65_6166;
+
+/// The version of the format. A change of any of the texts below is a new one.
+const FORMAT_VERSION: i32 = 1;
+
+/// The tables. Every row ends with a checksum over all that it says.
+const TABLES: [&str; 5] = [
+    "CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), host TEXT NOT NULL, \
+     fingerprint TEXT NOT NULL, commits INTEGER NOT NULL, layouts INTEGER NOT NULL, \
+     stopped_cleanly INTEGER NOT NULL, sum INTEGER NOT NULL) STRICT",
+    "CREATE TABLE tokens (start INTEGER PRIMARY KEY, token TEXT NOT NULL, sum INTEGER NOT NULL) STRICT",
+    "CREATE TABLE layouts (name TEXT PRIMARY KEY NOT NULL, time_bits INTEGER NOT NULL, \
+     worker_bits INTEGER NOT NULL, sequence_bits INTEGER NOT NULL, unit_ms INTEGER NOT NULL, \
+     epoch_ms INTEGER NOT NULL, bound_ms INTEGER NOT NULL, sum INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+    "CREATE TABLE tags (store TEXT NOT NULL, tag TEXT NOT NULL, generation INTEGER NOT NULL, \
+     highest_end INTEGER NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (store, tag)) STRICT, WITHOUT ROWID",
+    "CREATE TABLE segments (store TEXT NOT NULL, tag TEXT NOT NULL, \"end\" INTEGER NOT NULL, \
+     start INTEGER NOT NULL, mark INTEGER NOT NULL, sum INTEGER NOT NULL, \
+     PRIMARY KEY (store, tag, \"end\")) STRICT, WITHOUT ROWID",
+];
+
+/// The part of a SQLite file's header that tells what the file is.
+const HEADER_BYTES: usize = 72;
+
+/// Makes the tables in an empty database.
+pub(super) fn create(conn: &Connection) -> rusqlite::Result<()> {
+    conn.pragma_update(None, "application_id", APPLICATION_ID)?;
+    conn.pragma_update(None, "user_version", FORMAT_VERSION)?;
+    TABLES.iter().try_for_each(|table| conn.execute_batch(table))
+}
+
+/// Checks the file's kind and version from its first bytes, without touching it.
+///
+/// A journal gets both before it gets its name, so that a file without them never was one.
+pub(super) fn check_file(path: &Path) -> Result<(), Fault> {
+    let kept = "it was left as it is: move it away, or name another state directory";
+    let mut header = [0; HEADER_BYTES];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
+    match read {
+        Ok(()) if header.starts_with(b"SQLite format 3\0") => {}
+        Err(e) if e.kind() != ErrorKind::UnexpectedEof => {
+            return Err(Fault(explain("reading it", &e)));
+        }
+        _ => return Err(Fault(format!("it is not a journal, not even a SQLite database; {kept}"))),
+    }
+    let number = |at: usize| {
+        let mut bytes = [0; 4];
+        bytes.copy_from_slice(&header[at..at + 4]);
+        i32::from_be_bytes(bytes)
+    };
+    let (version, application) = (number(60), number(68));
+    if application != APPLICATION_ID {
+        return Err(Fault(format!("it is a SQLite database, but not one of leafd's; {kept}")));
+    }
+    if version > FORMAT_VERSION {
+        return Err(Fault(format!(
+            "its format has version {version}, and this leafd knows versions up to \
+             {FORMAT_VERSION}; run the newer leafd that wrote it"
+        )));
+    }
+    if version < FORMAT_VERSION {
+        return Err(Fault::damaged(format!("there never was a format of version {version}")));
+    }
+    Ok(())
+}
+
+/// Checks that the tables are exactly those of this format.
+pub(super) fn check_tables(conn: &Connection) -> Result<(), Fault> {
+    let mut statement = conn.prepare(
+        "SELECT sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_autoindex_%' ORDER BY rowid",
+    )?;
+    let found: Vec<Option<String>> =
+        statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    if found.iter().map(Option::as_deref).eq(TABLES.iter().copied().map(Some)) {
+        return Ok(());
+    }
+    Err(Fault::damaged("its tables are not those of its format"))
+}

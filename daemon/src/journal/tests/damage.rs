@@ -1,0 +1,106 @@
+//! Damage at seeded random places: either it is refused or everything acknowledged is there.
+
+use std::fs;
+
+use super::*;
+
+/// What an undamaged journal says.
+const TAGS: u64 = 40;
+const BOUND: u64 = 5_000_000;
+
+async fn write_some(journal: &Journal) {
+    for i in 0..TAGS {
+        let name = format!("tag {i}");
+        journal.commit(vec![segment(&name, 1..100_001, 1)]).await.unwrap();
+        journal.commit(vec![mark(&name, 100_001, 1000 + i)]).await.unwrap();
+    }
+    journal.commit(vec![Write::Bound(layout("snowflake", BOUND))]).await.unwrap();
+}
+
+/// Opens what was damaged, and says whether that was refused; if not, everything must be there.
+async fn survives(dir: &Path, seed: u64) -> bool {
+    let (journal, now) = match try_open(dir) {
+        Ok(opened) => opened,
+        Err(refused) => {
+            assert!(!refused.cause.is_empty());
+            return false;
+        }
+    };
+    assert_eq!(now.layouts, [layout("snowflake", BOUND)], "seed {seed}");
+    for i in 0..TAGS {
+        let mark = 1000 + i;
+        assert_eq!(unissued(&journal, &format!("tag {i}")).await, [mark..100_001], "seed {seed}");
+    }
+    journal.close().await;
+    true
+}
+
+/// Writes in place: a new file would be a foreign one, which is another test.
+fn restore(path: &Path, bytes: &[u8]) {
+    use std::io::Write;
+    let mut file =
+        fs::OpenOptions::new().write(true).create(true).truncate(true).open(path).unwrap();
+    file.write_all(bytes).unwrap();
+}
+
+#[test]
+fn flipped_bits_and_truncation_of_the_database() {
+    let dir = place();
+    let path = dir.path().join("journal.db");
+    run(async {
+        let (journal, _) = open(dir.path());
+        write_some(&journal).await;
+        journal.close().await;
+        let sound = fs::read(&path).unwrap();
+        let mut refused = 0;
+        for seed in 0..400 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut bytes = sound.clone();
+            if seed % 10 == 0 {
+                bytes.truncate(random.usize(..sound.len()));
+            } else {
+                for _ in 0..random.usize(1..4) {
+                    // Half of them into the first bytes of a page, where its structure is.
+                    let page = random.usize(..sound.len() / 4096) * 4096;
+                    let reach = if random.bool() { 120 } else { 4096 };
+                    let at = page + random.usize(..reach);
+                    bytes[at] ^= 1 << random.u8(..8);
+                }
+            }
+            restore(&path, &bytes);
+            refused += u32::from(!survives(dir.path(), seed).await);
+            let _ = fs::remove_file(dir.path().join("journal.db-wal"));
+        }
+        println!("{refused} of 400 damaged databases were refused");
+        assert!(refused > 100);
+    });
+}
+
+#[test]
+fn flipped_bits_in_the_middle_of_the_log() {
+    let live = place();
+    run(async {
+        let (journal, _) = open(live.path());
+        write_some(&journal).await;
+        let (database, log) = ["journal.db", "journal.db-wal"]
+            .map(|name| fs::read(live.path().join(name)).unwrap())
+            .into();
+        journal.close().await;
+        let closed = fs::read(live.path().join("journal.db")).unwrap();
+        let frames_before_the_last_commits = log.len() - 6 * (4096 + 24);
+        let mut refused = 0;
+        for seed in 0..100 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut bytes = log.clone();
+            bytes[random.usize(..frames_before_the_last_commits)] ^= 1 << random.u8(..8);
+            restore(&live.path().join("journal.db"), &database);
+            restore(&live.path().join("journal.db-wal"), &bytes);
+            refused += u32::from(!survives(live.path(), seed).await);
+        }
+        println!("{refused} of 100 damaged logs were refused");
+        assert!(refused > 80);
+        restore(&live.path().join("journal.db"), &closed);
+        let _ = fs::remove_file(live.path().join("journal.db-wal"));
+        assert!(survives(live.path(), 0).await);
+    });
+}

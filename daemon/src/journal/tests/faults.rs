@@ -1,0 +1,189 @@
+//! A running journal whose files fail or vanish: it stops acknowledging, and goes on when it can be
+//! trusted again.
+//!
+//! Tests that need a file system of their own run themselves once more in a mount namespace.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// Set in the process that has the mounts.
+const INSIDE: &str = "LEAFD_TEST_MOUNT";
+
+/// Runs `work` in a child of its own with a small tmpfs mounted, and in it alone.
+fn with_mount(test: &str, work: impl FnOnce(&Path)) {
+    if let Some(mount) = std::env::var_os(INSIDE) {
+        return work(&PathBuf::from(mount));
+    }
+    let place = place();
+    let flags = if nix::unistd::geteuid().is_root() { "-m" } else { "-rm" };
+    let script = "mount -t tmpfs -o size=1m none \"$0\" && exec \"$@\"";
+    let output = Command::new("unshare")
+        .args([flags, "sh", "-c", script])
+        .arg(place.path())
+        .arg(std::env::current_exe().unwrap())
+        .args([&format!("journal::tests::faults::{test}"), "--exact", "--nocapture"])
+        .env(INSIDE, place.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}\n{complained}");
+}
+
+/// Commits empty batches until one comes through.
+async fn recovers(journal: &Journal) {
+    let start = Instant::now();
+    while let Err(e) = journal.commit(vec![]).await {
+        assert!(start.elapsed() < Duration::from_secs(10), "{e}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(journal.failure().is_none());
+}
+
+/// Commits until that fails; returns how many tags were acknowledged, from `from` on.
+async fn commits_until_it_fails(journal: &Journal, from: u64) -> (u64, JournalError) {
+    for i in from..100_000 {
+        let name = format!("{i}{}", "x".repeat(100));
+        if let Err(e) = journal.commit(vec![segment(&name, 1..11, 1)]).await {
+            return (i, e);
+        }
+    }
+    panic!("the disk never got full");
+}
+
+#[test]
+fn a_full_disk_stops_it_and_space_lets_it_go_on() {
+    with_mount("a_full_disk_stops_it_and_space_lets_it_go_on", |mount| {
+        run(async {
+            let dir = mount.join("state");
+            let (journal, _) = open(&dir);
+            fs::write(mount.join("ballast"), vec![0; 300_000]).unwrap();
+            let (first, error) = commits_until_it_fails(&journal, 0).await;
+            println!("after {first} commits: {error}");
+            assert!(error.to_string().contains("space") || error.to_string().contains("full"));
+            let standing = journal.failure().unwrap();
+            assert_eq!(standing.to_string(), error.to_string());
+            // Still full: no attempt is acknowledged, at once or after a second.
+            assert!(journal.commit(vec![]).await.is_err());
+            tokio::time::sleep(Duration::from_millis(1_100)).await;
+            let held = journal.commit(vec![segment("held", 1..11, 1)]).await;
+            println!("still full: {held:?}");
+
+            fs::remove_file(mount.join("ballast")).unwrap();
+            recovers(&journal).await;
+            journal.commit(vec![segment("after", 1..11, 5)]).await.unwrap();
+            journal.close().await;
+            let (journal, _) = open(&dir);
+            for i in 0..first {
+                assert_eq!(unissued(&journal, &format!("{i}{}", "x".repeat(100))).await, [1..11]);
+            }
+            assert_eq!(unissued(&journal, "after").await, [5..11]);
+            journal.close().await;
+        });
+    });
+}
+
+#[test]
+fn a_disk_that_is_full_at_the_start_is_said_to_be_full() {
+    with_mount("a_disk_that_is_full_at_the_start_is_said_to_be_full", |mount| {
+        let dir = mount.join("state");
+        fs::create_dir(&dir).unwrap();
+        let _ = fs::write(mount.join("ballast"), vec![0; 2 << 20]);
+        let refused = StateDir::open(&dir).unwrap_err().to_string();
+        assert!(refused.contains("free some space"), "{refused}");
+        // Space for the lock, not for a journal.
+        let ballast = fs::OpenOptions::new().write(true).open(mount.join("ballast")).unwrap();
+        ballast.set_len(ballast.metadata().unwrap().len() - 8192).unwrap();
+        let refused = try_open_in(&dir, mount).unwrap_err().to_string();
+        assert!(refused.contains("full: free some space"), "{refused}");
+        drop(ballast);
+        fs::remove_file(mount.join("ballast")).unwrap();
+        let (journal, now) = open(&dir);
+        assert!(now.begun);
+        run(journal.close());
+    });
+}
+
+/// Without writing a machine id anywhere.
+fn try_open_in(dir: &Path, mount: &Path) -> Result<(Journal, Recovered), JournalError> {
+    let identity = Identity::of_host(&mount.join("no-machine-id"), None);
+    Journal::open(&StateDir::open(dir).unwrap(), &identity)
+}
+
+#[test]
+fn a_read_only_directory_is_refused_and_says_so() {
+    with_mount("a_read_only_directory_is_refused_and_says_so", |mount| {
+        let dir = mount.join("state");
+        run(async { open(&dir).0.close().await });
+        let remount = |how: &str| {
+            let done = Command::new("mount").args(["-o", how]).arg(mount).status().unwrap();
+            assert!(done.success());
+        };
+        remount("remount,ro");
+        for path in [&dir, &mount.join("new")] {
+            let refused = StateDir::open(path).unwrap_err().to_string();
+            assert!(refused.contains("remount its file system for writing"), "{refused}");
+        }
+        remount("remount,rw");
+        run(async { open(&dir).0.close().await });
+    });
+}
+
+#[test]
+fn a_second_daemon_is_refused() {
+    let dir = place();
+    let (journal, _) = open(dir.path());
+    let refused = StateDir::open(dir.path()).unwrap_err().to_string();
+    assert!(refused.contains(&format!("process {}", std::process::id())), "{refused}");
+    run(journal.close());
+    run(open(dir.path()).0.close());
+}
+
+#[test]
+fn a_deleted_or_replaced_file_is_not_written_to_in_vain() {
+    let dir = place();
+    let (path, away) = (dir.path().join("journal.db"), dir.path().join("away"));
+    run(async {
+        let (journal, _) = open(dir.path());
+        journal.commit(vec![segment("a", 1..1001, 10)]).await.unwrap();
+        fs::rename(&path, &away).unwrap();
+        let error = journal.commit(vec![mark("a", 1001, 20)]).await.unwrap_err().to_string();
+        assert!(error.contains("moved away or deleted"), "{error}");
+        fs::copy(&away, &path).unwrap();
+        tokio::time::sleep(Duration::from_millis(1_100)).await;
+        let error = journal.commit(vec![mark("a", 1001, 20)]).await.unwrap_err().to_string();
+        assert!(error.contains("put the original back"), "{error}");
+        fs::rename(&away, &path).unwrap();
+        recovers(&journal).await;
+        journal.commit(vec![mark("a", 1001, 30)]).await.unwrap();
+        journal.close().await;
+        let (journal, now) = open(dir.path());
+        assert_eq!(now.set_aside, None);
+        assert_eq!(unissued(&journal, "a").await, [30..1001]);
+        journal.close().await;
+    });
+}
+
+#[test]
+fn a_deleted_log_costs_nothing_that_was_acknowledged() {
+    let dir = place();
+    run(async {
+        let (journal, _) = open(dir.path());
+        journal.commit(vec![segment("a", 1..1001, 10)]).await.unwrap();
+        fs::remove_file(dir.path().join("journal.db-wal")).unwrap();
+        let error = journal.commit(vec![mark("a", 1001, 20)]).await.unwrap_err().to_string();
+        assert!(error.contains("journal.db-wal was moved away or deleted"), "{error}");
+        tokio::time::sleep(Duration::from_millis(1_100)).await;
+        recovers(&journal).await;
+        assert_eq!(unissued(&journal, "a").await, [10..1001]);
+        journal.commit(vec![mark("a", 1001, 30)]).await.unwrap();
+        journal.close().await;
+        let (journal, _) = open(dir.path());
+        assert_eq!(unissued(&journal, "a").await, [30..1001]);
+        journal.close().await;
+    });
+}

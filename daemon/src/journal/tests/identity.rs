@@ -1,0 +1,106 @@
+//! Copies: a journal that is not this host's is never drawn from, and never lost either.
+
+use std::fs;
+use std::process::Command;
+
+use super::*;
+
+/// A journal with leftovers, closed.
+async fn write_some(dir: &Path) -> Recovered {
+    let (journal, first) = open(dir);
+    let batch = vec![segment("a", 1..1001, 10), Write::Bound(layout("snowflake", 5_000))];
+    journal.commit(batch).await.unwrap();
+    journal.close().await;
+    first
+}
+
+/// The journal was begun anew: no leftovers, all limits.
+async fn is_fresh(journal: &Journal, now: &Recovered, was: &Recovered) {
+    assert!(now.begun && now.tokens_known.is_empty() && !now.stopped_cleanly);
+    assert_ne!(now.host, was.host);
+    assert_eq!(now.layouts, [layout("snowflake", 5_000)]);
+    let a = tag_of(journal, "a").await.unwrap();
+    assert_eq!((a.highest_end, a.unissued), (1001, vec![]));
+    let kept = now.set_aside.as_ref().unwrap();
+    assert!(kept.to_string_lossy().contains("journal.db.foreign-2"), "{kept:?}");
+    assert!(fs::metadata(kept).unwrap().len() > 0);
+}
+
+#[test]
+fn a_copied_directory_is_set_aside() {
+    let place = place();
+    let (original, copy) = (place.path().join("original"), place.path().join("copy"));
+    run(async {
+        let was = write_some(&original).await;
+        let status = Command::new("cp").arg("-a").args([&original, &copy]).status().unwrap();
+        assert!(status.success());
+        let (journal, now) = open(&copy);
+        is_fresh(&journal, &now, &was).await;
+        journal.commit(vec![segment("a", 2001..2101, 2001)]).await.unwrap();
+        journal.close().await;
+
+        // From now on the copy has a journal of its own, and the original still has its.
+        let (journal, again) = open(&copy);
+        assert_eq!((again.host, again.set_aside), (now.host, None));
+        assert_eq!(unissued(&journal, "a").await, [2001..2101]);
+        journal.close().await;
+        let (journal, now) = open(&original);
+        assert_eq!(now.host, was.host);
+        assert_eq!(unissued(&journal, "a").await, [10..1001]);
+        journal.close().await;
+    });
+}
+
+#[test]
+fn a_copy_taken_while_in_use_is_set_aside_with_its_log() {
+    let place = place();
+    let (original, copy) = (place.path().join("original"), place.path().join("copy"));
+    run(async {
+        let (journal, was) = open(&original);
+        let batch = vec![segment("a", 1..1001, 10), Write::Bound(layout("snowflake", 5_000))];
+        journal.commit(batch).await.unwrap();
+        assert!(fs::metadata(original.join("journal.db-wal")).unwrap().len() > 0);
+        let status = Command::new("cp").arg("-a").args([&original, &copy]).status().unwrap();
+        assert!(status.success());
+        let (second, now) = open(&copy);
+        is_fresh(&second, &now, &was).await;
+        second.close().await;
+        journal.close().await;
+    });
+}
+
+#[test]
+fn another_machine_id_or_configured_identity_is_another_host() {
+    let place = place();
+    let dir = place.path().join("state");
+    run(async {
+        let was = write_some(&dir).await;
+        let (journal, now) = try_open_as(&dir, "another machine", None).unwrap();
+        is_fresh(&journal, &now, &was).await;
+        journal.close().await;
+        let (journal, named) = try_open_as(&dir, "another machine", Some("web-1")).unwrap();
+        is_fresh(&journal, &named, &now).await;
+        journal.close().await;
+        let (journal, again) = try_open_as(&dir, "another machine", Some("web-1")).unwrap();
+        assert_eq!((again.host, again.begun), (named.host, false));
+        journal.close().await;
+    });
+}
+
+#[test]
+fn a_log_without_its_journal_is_not_replayed_into_a_new_one() {
+    let dir = place();
+    run(async {
+        let (journal, _) = open(dir.path());
+        journal.commit(vec![segment("a", 1..1001, 10)]).await.unwrap();
+        let log = dir.path().join("journal.db-wal");
+        let bytes = fs::read(&log).unwrap();
+        journal.close().await;
+        fs::remove_file(dir.path().join("journal.db")).unwrap();
+        fs::write(&log, bytes).unwrap();
+        let (journal, now) = open(dir.path());
+        assert!(now.begun && now.set_aside.is_none());
+        assert_eq!(tag_of(&journal, "a").await, None);
+        journal.close().await;
+    });
+}

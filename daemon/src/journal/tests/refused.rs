@@ -1,0 +1,88 @@
+//! Files that are no journal of this version: refused in words and left as they are.
+
+use std::fs;
+
+use rusqlite::Connection;
+
+use super::*;
+
+/// Opening is refused, says why, and changes nothing.
+fn refuses(dir: &Path, why: &str) {
+    let path = dir.join("journal.db");
+    let before = fs::read(&path).unwrap();
+    let refused = try_open(dir).unwrap_err().to_string();
+    assert!(refused.contains(why), "{refused}");
+    assert!(refused.contains(path.to_str().unwrap()), "{refused}");
+    assert!(fs::read(&path).unwrap() == before, "the file was changed");
+}
+
+#[test]
+fn something_else_under_its_name_is_left_alone() {
+    let dir = place();
+    let path = dir.path().join("journal.db");
+    for text in ["", "short", &"not a database ".repeat(500)] {
+        fs::write(&path, text).unwrap();
+        refuses(dir.path(), "not a journal");
+    }
+    fs::remove_file(&path).unwrap();
+    let conn = Connection::open(&path).unwrap();
+    conn.execute_batch("CREATE TABLE recipes (name TEXT)").unwrap();
+    conn.close().unwrap();
+    refuses(dir.path(), "not one of leafd's");
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+    assert!(try_open(dir.path()).unwrap_err().to_string().contains("not a regular file"));
+}
+
+#[test]
+fn a_newer_format_is_refused_in_words() {
+    let dir = place();
+    run(async { open(dir.path()).0.close().await });
+    let conn = Connection::open(dir.path().join("journal.db")).unwrap();
+    conn.pragma_update(None, "user_version", 2).unwrap();
+    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    conn.close().unwrap();
+    refuses(dir.path(), "run the newer leafd");
+}
+
+#[test]
+fn rows_that_leafd_did_not_write_are_refused() {
+    let cases = [
+        "UPDATE segments SET mark = mark - 1",
+        "UPDATE segments SET mark = -1",
+        "UPDATE segments SET start = 5000",
+        "UPDATE tags SET highest_end = highest_end - 1",
+        "UPDATE tags SET tag = 'b'",
+        "DELETE FROM tags",
+        "UPDATE layouts SET bound_ms = bound_ms - 1",
+        "DELETE FROM layouts",
+        "UPDATE tokens SET token = ''",
+        "UPDATE meta SET commits = 0",
+        "DELETE FROM meta",
+        "CREATE TABLE more (x)",
+        "INSERT INTO segments SELECT store, tag, \"end\" + 1, start, mark, sum FROM segments",
+    ];
+    for case in cases {
+        let dir = place();
+        run(async {
+            let (journal, _) = open(dir.path());
+            let batch = vec![segment("a", 1..1001, 10), Write::Bound(layout("snowflake", 5_000))];
+            journal.commit(batch).await.unwrap();
+            journal.close().await;
+        });
+        let conn = Connection::open(dir.path().join("journal.db")).unwrap();
+        conn.execute_batch(case).unwrap();
+        conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+        conn.close().unwrap();
+        refuses(dir.path(), "damaged");
+    }
+}
+
+#[test]
+fn another_program_that_holds_the_file_is_named_as_the_cause() {
+    let dir = place();
+    run(async { open(dir.path()).0.close().await });
+    let conn = Connection::open(dir.path().join("journal.db")).unwrap();
+    conn.execute_batch("BEGIN IMMEDIATE").unwrap();
+    refuses(dir.path(), "another program");
+}

@@ -1,0 +1,185 @@
+//! What a restart finds: marks, bounds, tokens, and nothing that was not acknowledged.
+
+use super::*;
+
+#[test]
+fn marks_bounds_and_highest_ends_survive() {
+    let dir = place();
+    run(async {
+        let (journal, first) = open(dir.path());
+        assert!(first.begun && !first.stopped_cleanly && first.layouts.is_empty());
+        assert_eq!(tag_of(&journal, "a").await, None);
+        let batch = vec![
+            segment("a", 1..1001, 100),
+            segment("a", 2001..3001, 2001),
+            segment("b", 1..11, 1),
+            Write::Bound(layout("snowflake", 5_000)),
+        ];
+        journal.commit(batch).await.unwrap();
+        journal.commit(vec![mark("a", 1001, 500), mark("b", 11, 11)]).await.unwrap();
+        journal.close().await;
+        assert!(journal.commit(vec![]).await.is_err());
+
+        let (journal, second) = open(dir.path());
+        assert!(!second.begun && !second.stopped_cleanly);
+        assert_eq!((second.host, second.set_aside), (first.host, None));
+        assert_eq!(second.layouts, [layout("snowflake", 5_000)]);
+        let a = tag_of(&journal, "a").await.unwrap();
+        assert_eq!(a.generation, Generation(1));
+        assert_eq!((a.highest_end, a.unissued), (3001, vec![500..1001, 2001..3001]));
+        let b = tag_of(&journal, "b").await.unwrap();
+        assert_eq!((b.highest_end, b.unissued), (11, vec![]));
+        let elsewhere = journal.tag(&StoreId("other".into()), &tag("a")).await.unwrap();
+        assert_eq!(elsewhere, None);
+        journal.close().await;
+    });
+}
+
+#[test]
+fn tokens_of_unconfirmed_starts_pile_up_until_a_check_in() {
+    let dir = place();
+    run(async {
+        let mut drawn = Vec::new();
+        for _ in 0..3 {
+            let (journal, now) = open(dir.path());
+            assert_eq!(now.tokens_known, drawn);
+            assert!(now.token.0.len() == 32 && !drawn.contains(&now.token));
+            drawn.push(now.token);
+            journal.close().await;
+        }
+        let (journal, now) = open(dir.path());
+        journal.commit(vec![Write::CheckedIn]).await.unwrap();
+        journal.close().await;
+        let (journal, last) = open(dir.path());
+        assert_eq!(last.tokens_known, [now.token]);
+        journal.close().await;
+    });
+}
+
+#[test]
+fn a_clean_stop_may_lower_marks_and_ends_everything() {
+    let dir = place();
+    run(async {
+        let (journal, _) = open(dir.path());
+        let batch = vec![segment("a", 1..1001, 500), Write::Bound(layout("snowflake", 9_000))];
+        journal.commit(batch).await.unwrap();
+        journal.commit(vec![segment("b", 1..11, 11)]).await.unwrap();
+        let exact = vec![
+            mark("a", 1001, 3),
+            segment("b", 1..11, 7),
+            Write::Bound(layout("snowflake", 8_000)),
+            Write::StoppedCleanly,
+        ];
+        journal.commit(exact).await.unwrap();
+        let refused = journal.commit(vec![mark("a", 1001, 600)]).await.unwrap_err().to_string();
+        assert!(refused.contains("stopped"), "{refused}");
+        journal.close().await;
+
+        let (journal, now) = open(dir.path());
+        assert!(now.stopped_cleanly);
+        assert_eq!(now.layouts, [layout("snowflake", 8_000)]);
+        assert_eq!(unissued(&journal, "a").await, [3..1001]);
+        assert_eq!(unissued(&journal, "b").await, [7..11]);
+        journal.close().await;
+        let (journal, now) = open(dir.path());
+        assert!(!now.stopped_cleanly, "the start in between had no clean stop");
+        journal.close().await;
+    });
+}
+
+#[test]
+fn another_generation_forgets_the_segments_but_not_the_highest_end() {
+    let dir = place();
+    run(async {
+        let (journal, _) = open(dir.path());
+        journal.commit(vec![segment_of("a", 1, 1..1001, 1)]).await.unwrap();
+        journal.commit(vec![segment_of("a", 2, 101..111, 101)]).await.unwrap();
+        let now = tag_of(&journal, "a").await.unwrap();
+        assert_eq!(now.generation, Generation(2));
+        assert_eq!((now.highest_end, now.unissued), (1001, vec![101..111]));
+        journal.commit(vec![Write::Forget { store: store(), tag: tag("a") }]).await.unwrap();
+        let now = tag_of(&journal, "a").await.unwrap();
+        assert_eq!((now.highest_end, now.unissued), (1001, vec![]));
+        journal.close().await;
+    });
+}
+
+#[test]
+fn contradictions_are_refused_alone_and_whole() {
+    let dir = place();
+    run(async {
+        let (journal, _) = open(dir.path());
+        let batch = vec![segment("a", 1..1001, 100), Write::Bound(layout("snowflake", 5_000))];
+        journal.commit(batch).await.unwrap();
+        let mut other = layout("snowflake", 6_000);
+        other.layout.worker_bits = 9;
+        let too_large = 1 << 63;
+        let bad = [
+            mark("a", 1001, 99),
+            mark("a", 1001, 1002),
+            mark("a", 2001, 1500),
+            mark("unknown", 11, 5),
+            segment("a", 500..1501, 500),
+            segment("a", 1..1001, 99),
+            segment("a", 1..500, 1),
+            segment("b", 0..10, 5),
+            segment("b", 10..10, 10),
+            segment("b", 10..20, 9),
+            segment("b", 10..20, 21),
+            segment("b", 10..too_large, 10),
+            segment_of("b", too_large, 10..20, 10),
+            Write::Bound(layout("snowflake", 4_999)),
+            Write::Bound(other),
+            Write::Bound(layout("late", too_large)),
+        ];
+        for bad in bad {
+            let batch = vec![segment("innocent", 1..11, 1), bad.clone()];
+            let good = vec![mark("a", 1001, 100)];
+            // Queued together, so that they share a transaction.
+            let (refused, accepted) = tokio::join!(journal.commit(batch), journal.commit(good));
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains("contradicts"), "{bad:?}: {refused}");
+            accepted.unwrap();
+            assert!(journal.failure().is_none());
+        }
+        assert_eq!(tag_of(&journal, "innocent").await, None);
+        assert_eq!(tag_of(&journal, "b").await, None);
+        // The same again, and late marks of what is used up, are no contradictions.
+        journal.commit(vec![segment("a", 1..1001, 100)]).await.unwrap();
+        journal.commit(vec![mark("a", 1001, 1001)]).await.unwrap();
+        journal.commit(vec![mark("a", 1001, 400)]).await.unwrap();
+        assert_eq!(unissued(&journal, "a").await, []);
+        journal.close().await;
+    });
+}
+
+#[test]
+fn many_at_once_share_transactions_and_a_question_sees_what_was_queued_before_it() {
+    let dir = place();
+    run(async {
+        let (journal, _) = open(dir.path());
+        let waiting: Vec<_> = (0..2_000u64)
+            .map(|i| {
+                let journal = journal.clone();
+                tokio::spawn(async move {
+                    let name = format!("tag {i}");
+                    journal.commit(vec![segment(&name, 1..i + 2, 1)]).await
+                })
+            })
+            .collect();
+        for task in waiting {
+            task.await.unwrap().unwrap();
+        }
+        let (store, last) = (store(), tag("last"));
+        let write = journal.commit(vec![segment("last", 1..8, 1)]);
+        let (written, seen) = tokio::join!(write, journal.tag(&store, &last));
+        written.unwrap();
+        assert_eq!(seen.unwrap().unwrap().unissued, [1..8]);
+        journal.close().await;
+        let (journal, _) = open(dir.path());
+        for i in 0..2_000 {
+            assert_eq!(unissued(&journal, &format!("tag {i}")).await, [1..i + 2]);
+        }
+        journal.close().await;
+    });
+}

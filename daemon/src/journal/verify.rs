@@ -1,0 +1,67 @@
+//! Reads the whole journal once, before any of it is believed.
+
+use rusqlite::Connection;
+
+use super::fault::Fault;
+use super::rows::{self, Meta, Segment, TagState, get};
+use crate::id::Tag;
+
+/// The structure of the file, by SQLite's own check.
+pub(super) fn structure(conn: &Connection) -> Result<(), Fault> {
+    let verdict: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if verdict == "ok" { Ok(()) } else { Err(Fault::damaged(verdict)) }
+}
+
+/// Every row: its checksum, its values, and that the rows agree with each other.
+pub(super) fn rows(conn: &Connection) -> Result<(), Fault> {
+    let meta = Meta::read(conn)?;
+    let layouts = rows::read_layouts(conn)?.len();
+    if i64::try_from(layouts) != Ok(meta.layouts) {
+        return Err(Fault::damaged(format!(
+            "{layouts} layouts are recorded, and there were {}",
+            meta.layouts
+        )));
+    }
+    rows::read_tokens(conn)?;
+    tags(conn)?;
+    segments(conn)
+}
+
+fn tags(conn: &Connection) -> Result<(), Fault> {
+    let mut statement =
+        conn.prepare("SELECT store, tag, generation, highest_end, sum FROM tags")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (store, tag): (String, String) = (get(row, 0)?, get(row, 1)?);
+        Tag::parse(tag.as_bytes())
+            .map_err(|e| Fault::damaged(format!("the recorded tag {tag:?}: {e}")))?;
+        let state = TagState { generation: get(row, 2)?, highest_end: get(row, 3)? };
+        state.check(&store, &tag, get(row, 4)?)?;
+    }
+    Ok(())
+}
+
+fn segments(conn: &Connection) -> Result<(), Fault> {
+    let mut statement = conn.prepare(
+        "SELECT s.store, s.tag, s.\"end\", s.start, s.mark, s.sum, t.highest_end \
+         FROM segments s LEFT JOIN tags t USING (store, tag) ORDER BY s.store, s.tag, s.\"end\"",
+    )?;
+    let mut rows = statement.query([])?;
+    let mut last = (String::new(), String::new(), 0);
+    while let Some(row) = rows.next()? {
+        let (store, tag): (String, String) = (get(row, 0)?, get(row, 1)?);
+        let segment = Segment { end: get(row, 2)?, start: get(row, 3)?, mark: get(row, 4)? };
+        segment.check(&store, &tag, get(row, 5)?)?;
+        let highest_end: Option<i64> = get(row, 6)?;
+        if highest_end.is_none_or(|highest| highest < segment.end) {
+            return Err(Fault::damaged(format!(
+                "a segment of tag {tag:?} is not among its claims"
+            )));
+        }
+        if (&last.0, &last.1) == (&store, &tag) && segment.start < last.2 {
+            return Err(Fault::damaged(format!("two segments of tag {tag:?} overlap")));
+        }
+        last = (store, tag, segment.end);
+    }
+    Ok(())
+}

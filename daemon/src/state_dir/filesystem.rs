@@ -1,0 +1,133 @@
+//! Which file systems a state directory may lie on.
+//!
+//! A file system that several machines mount can't carry what belongs to one host: locks may not hold
+//! across machines, and what one has synced another may not see. One that forgets (memory, a
+//! container's layer) keeps the host from going on where it stopped, which costs ids but no safety.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use nix::sys::statfs::statfs;
+
+/// What to make of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Fine,
+    /// Usable, but this will surprise somebody.
+    Forgets(&'static str),
+    Refused(&'static str),
+    /// The number says only that a program in user space answers; its name tells more.
+    Fuse,
+}
+
+/// Refuses or warns.
+pub(super) fn check(dir: &Path) -> Result<(), String> {
+    let found = statfs(dir).map_err(|e| {
+        super::explain("asking which file system the directory lies on", &std::io::Error::from(e))
+    })?;
+    // The kernel's numbers have 32 bits; some platforms sign-extend them.
+    let magic = (found.filesystem_type().0 as u64 & 0xffff_ffff) as u32;
+    let verdict = match verdict(magic) {
+        Verdict::Fuse => fuse_verdict(mount_type(dir).as_deref()),
+        other => other,
+    };
+    match verdict {
+        Verdict::Fine | Verdict::Fuse => Ok(()),
+        Verdict::Forgets(name) => {
+            tracing::warn!(
+                dir = %dir.display(),
+                file_system = name,
+                "the state directory lies on a file system that does not outlive the machine or the \
+                 container: after its end this host starts anew and claims anew; mount a disk there"
+            );
+            Ok(())
+        }
+        Verdict::Refused(name) => Err(format!(
+            "it lies on {name}, which other machines may have mounted too, and there locks and synced \
+             writes can't be relied on; name a directory on a local disk"
+        )),
+    }
+}
+
+fn verdict(magic: u32) -> Verdict {
+    match magic {
+        0x0000_6969 => Verdict::Refused("NFS"),
+        0x0000_517b => Verdict::Refused("SMB (smbfs)"),
+        0xff53_4d42 => Verdict::Refused("SMB (CIFS)"),
+        0xfe53_4d42 => Verdict::Refused("SMB 2"),
+        0x5346_414f | 0x6b41_4653 => Verdict::Refused("AFS"),
+        0x7375_7245 => Verdict::Refused("Coda"),
+        0x0000_564c => Verdict::Refused("NCP"),
+        0x00c3_6400 => Verdict::Refused("Ceph"),
+        0x0102_1997 => Verdict::Refused("9p"),
+        0x0bd0_0bd0 => Verdict::Refused("Lustre"),
+        0x4750_4653 => Verdict::Refused("GPFS"),
+        0x1983_0326 => Verdict::Refused("BeeGFS"),
+        0x0116_1970 => Verdict::Refused("GFS2"),
+        0x7461_636f => Verdict::Refused("OCFS2"),
+        0x786f_4256 => Verdict::Refused("a VirtualBox shared folder"),
+        0xbacb_acbc => Verdict::Refused("a VMware shared folder"),
+        0x0102_1994 => Verdict::Forgets("tmpfs"),
+        0x8584_58f6 => Verdict::Forgets("ramfs"),
+        0x794c_7630 => Verdict::Forgets("overlayfs"),
+        0x6573_5546 => Verdict::Fuse,
+        _ => Verdict::Fine,
+    }
+}
+
+/// Of the file systems in user space only those known to be local are let in: sshfs, GlusterFS, s3fs
+/// and their like look the same from outside.
+fn fuse_verdict(mount_type: Option<&str>) -> Verdict {
+    match mount_type {
+        Some("fuseblk" | "fuse.bindfs" | "fuse.gocryptfs" | "fuse.encfs") => Verdict::Fine,
+        Some("fuse.fuse-overlayfs") => Verdict::Forgets("fuse-overlayfs"),
+        Some("virtiofs") => Verdict::Refused("virtiofs, a directory of the machine below"),
+        _ => Verdict::Refused("a file system in user space (FUSE) not known to be local"),
+    }
+}
+
+/// The mount's type by name, from the process's list of mounts.
+fn mount_type(dir: &Path) -> Option<String> {
+    let device = fs::metadata(dir).ok()?.dev();
+    let device = format!("{}:{}", nix::sys::stat::major(device), nix::sys::stat::minor(device));
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    mounts.lines().find_map(|line| type_if_on(line, &device))
+}
+
+/// `36 35 0:42 / /mnt rw,noatime master:1 - fuse.sshfs host:/ rw`: the third field is the device, and the
+/// type follows the lone dash.
+fn type_if_on(line: &str, device: &str) -> Option<String> {
+    let (mount, source) = line.split_once(" - ")?;
+    (mount.split(' ').nth(2)? == device).then(|| source.split(' ').next().map(str::to_owned))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networked_file_systems_are_refused_and_forgetful_ones_are_not() {
+        for magic in [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x00c3_6400, 0x0102_1997] {
+            assert!(matches!(verdict(magic), Verdict::Refused(_)), "{magic:x}");
+        }
+        for magic in [0x0102_1994, 0x8584_58f6, 0x794c_7630] {
+            assert!(matches!(verdict(magic), Verdict::Forgets(_)), "{magic:x}");
+        }
+        // ext4, XFS, Btrfs.
+        for magic in [0xef53, 0x5846_5342, 0x9123_683e] {
+            assert_eq!(verdict(magic), Verdict::Fine, "{magic:x}");
+        }
+    }
+
+    #[test]
+    fn user_space_file_systems_are_told_apart_by_name() {
+        let line = "36 35 0:42 / /mnt rw,noatime master:1 - fuse.sshfs host:/ rw";
+        assert_eq!(type_if_on(line, "0:42").as_deref(), Some("fuse.sshfs"));
+        assert_eq!(type_if_on(line, "0:4"), None);
+        assert_eq!(type_if_on("nonsense", "0:42"), None);
+        assert_eq!(fuse_verdict(Some("fuseblk")), Verdict::Fine);
+        assert!(matches!(fuse_verdict(Some("fuse.sshfs")), Verdict::Refused(_)));
+        assert!(matches!(fuse_verdict(None), Verdict::Refused(_)));
+    }
+}

@@ -1,0 +1,174 @@
+//! The state directory: made, locked and looked at once, before anything in it is trusted.
+//!
+//! One daemon owns it at a time: the lock is an exclusive `flock` on the file `lock`, which the kernel
+//! drops when its owner dies, so that no stale lock can be left behind. The file names its owner's pid
+//! for the error that a second daemon prints; the pid itself decides nothing.
+
+mod filesystem;
+#[cfg(test)]
+mod tests;
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+
+/// A state directory that this process owns. Clones share the lock; it is released with the last one.
+#[derive(Clone, Debug)]
+pub struct StateDir {
+    shared: Arc<Owned>,
+}
+
+/// Why a state directory can't be used.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the state directory {path} can't be used: {cause}", path = path.display())]
+pub struct StateDirError {
+    /// The directory.
+    pub path: PathBuf,
+    /// What was tried, what happened and what to do next.
+    pub cause: String,
+}
+
+#[derive(Debug)]
+struct Owned {
+    path: PathBuf,
+    /// Held for its lock alone.
+    _lock: Flock<File>,
+}
+
+/// The file in the directory that carries the lock.
+const LOCK_FILE: &str = "lock";
+
+/// How often a lock file that was deleted between opening and locking it is tried anew.
+const LOCK_ATTEMPTS: u32 = 10;
+
+/// A pid is padded to this length, so that it is written in place also when the disk is full.
+const PID_LINE_BYTES: usize = 12;
+
+// === impl StateDir ===
+
+impl StateDir {
+    /// Makes the directory where there is none (readable by its owner only), checks what it lies on and
+    /// locks it.
+    ///
+    /// # Errors
+    /// When the path is no directory or can't be written to, lies on a network file system, or belongs to
+    /// another daemon, whose pid the error names.
+    pub fn open(path: &Path) -> Result<StateDir, StateDirError> {
+        let failed = |cause: String| StateDirError { path: path.to_path_buf(), cause };
+        DirBuilder::new()
+            .mode(0o700)
+            .recursive(true)
+            .create(path)
+            .map_err(|e| failed(explain("making the directory", &e)))?;
+        // From here on a change of the working directory or of a link on the way can't lead elsewhere.
+        let path = path.canonicalize().map_err(|e| failed(explain("resolving its path", &e)))?;
+        filesystem::check(&path).map_err(&failed)?;
+        let lock = lock(&path).map_err(&failed)?;
+        Ok(StateDir { shared: Arc::new(Owned { path, _lock: lock }) })
+    }
+
+    /// The directory, absolute and without symbolic links.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.shared.path
+    }
+
+    /// Makes the names in the directory durable: files created, renamed and removed in it.
+    ///
+    /// # Errors
+    /// The system's, when the disk didn't take them.
+    pub fn sync(&self) -> io::Result<()> {
+        File::open(self.path())?.sync_all()
+    }
+}
+
+/// Locks the directory's lock file and writes this process's pid into it.
+fn lock(dir: &Path) -> Result<Flock<File>, String> {
+    let path = dir.join(LOCK_FILE);
+    for _ in 0..LOCK_ATTEMPTS {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(nix::libc::O_NOFOLLOW)
+            .open(&path)
+            .map_err(|e| explain(&format!("opening {}", path.display()), &e))?;
+        let mut lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => lock,
+            Err((file, Errno::EWOULDBLOCK)) => return Err(owned_by(file)),
+            Err((_, e)) => {
+                return Err(explain(&format!("locking {}", path.display()), &e.into()));
+            }
+        };
+        // A lock on a file that has been deleted meanwhile keeps nobody out.
+        if same_file(&lock, &path) {
+            write_pid(&mut lock)
+                .map_err(|e| explain(&format!("writing the pid to {}", path.display()), &e))?;
+            return Ok(lock);
+        }
+    }
+    Err(format!(
+        "locking {} failed: something deletes that file again and again; find out what cleans up \
+         this directory and make it stop",
+        path.display()
+    ))
+}
+
+fn same_file(open: &File, path: &Path) -> bool {
+    match (open.metadata(), path.symlink_metadata()) {
+        (Ok(open), Ok(named)) => open.ino() == named.ino() && open.dev() == named.dev(),
+        _ => false,
+    }
+}
+
+fn write_pid(file: &mut File) -> io::Result<()> {
+    let line = format!("{:<width$}\n", std::process::id(), width = PID_LINE_BYTES - 1);
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(line.as_bytes())?;
+    file.set_len(line.len() as u64)
+}
+
+fn owned_by(file: File) -> String {
+    let mut text = String::new();
+    // The owner may be about to write its pid; the refusal stands also without it.
+    let pid = match file.take(64).read_to_string(&mut text) {
+        Ok(_) => text.trim().parse::<u32>().ok(),
+        Err(_) => None,
+    };
+    let owner = match pid {
+        Some(pid) => format!("process {pid}"),
+        None => "another process".to_owned(),
+    };
+    format!(
+        "{owner} is using it already; stop that daemon first, or give this one a state directory of \
+         its own"
+    )
+}
+
+/// What an I/O error means for whoever runs the daemon.
+pub(crate) fn explain(tried: &str, e: &io::Error) -> String {
+    let next = match e.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "let the daemon's user own the directory, or name another one"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "remount its file system for writing, or name a directory on another one"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "free some space there, or name a directory on another file system"
+        }
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+            "there is something else than a directory on this path: move it away, or name another path"
+        }
+        io::ErrorKind::NotFound => "see that the path exists and stays there",
+        _ => "look at the kernel's log for a failing disk",
+    };
+    format!("{tried} failed: {e}; {next}")
+}
