@@ -7,9 +7,11 @@
 //!
 //! - `claim`: what a claim takes and which tags can be made; pure, the same for every backend.
 //! - [`sqlite`]: the embedded store.
+//! - [`thread`]: a store on a thread of its own.
 
 mod claim;
 pub mod sqlite;
+pub mod thread;
 
 use std::fmt;
 use std::ops::Range;
@@ -18,6 +20,7 @@ use std::sync::Arc;
 use crate::id::Tag;
 
 pub use claim::{ClaimPlan, plan_claim};
+pub use thread::{StoreHandle, StoreThread};
 
 /// A store of tags. Calls block; each returns within the backend's own time bound.
 ///
