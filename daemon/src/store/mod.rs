@@ -4,12 +4,23 @@
 //! the asynchronous side. Leaf's table and its half-open ranges are the contract, so that a Java Leaf
 //! and leafd can share one table: `max_id` is the first number not yet claimed, and a claim of `n`
 //! takes `[max_id, max_id + n)` and leaves `max_id + n`.
+//!
+//! - `claim`: what a claim takes and which tags can be made; pure, the same for every backend.
+//! - [`sqlite`]: the embedded store.
+//! - [`thread`]: a store on a thread of its own.
+
+mod claim;
+pub mod sqlite;
+pub mod thread;
 
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::id::Tag;
+
+pub use claim::{ClaimPlan, plan_claim};
+pub use thread::{StoreHandle, StoreThread};
 
 /// A store of tags. Calls block; each returns within the backend's own time bound.
 ///
@@ -24,33 +35,64 @@ pub trait Store: Send {
 
     /// Claims numbers of a tag in one transaction that is durable when this returns.
     ///
-    /// The number claimed is `max(wish.want, min(row.step, wish.step_max))`, cut at the tag's ceiling.
-    /// Numbers below 1 are claimed but not returned. When in doubt whether a commit happened, the call
-    /// fails and the range is given up.
+    /// See [`plan_claim`] for what is claimed. A claim never takes what the store knows to be claimed
+    /// already, also when the row was set back by hand. When in doubt whether a commit happened, the
+    /// call fails and the range is given up.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownTag`] unless there is a row of this tag, equal byte for byte;
+    /// [`StoreError::Exhausted`] when nothing is left below the ceiling; others as for every call.
     fn claim(&mut self, tag: &Tag, wish: ClaimWish) -> Result<Claim, StoreError>;
 
     /// One tag's row.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownTag`], and others as for every call.
     fn show(&mut self, tag: &Tag) -> Result<TagRow, StoreError>;
 
-    /// Up to `limit` rows in ascending byte order of their tags, those after `after`.
+    /// Up to `limit` rows in ascending byte order of their tags, those after `after`. Rows whose tag is
+    /// no [`Tag`], or that hold other things than numbers, are left out with a warning in the log.
+    ///
+    /// # Errors
+    /// As for every call.
     fn list(&mut self, after: Option<&Tag>, limit: u32) -> Result<Vec<TagRow>, StoreError>;
 
-    /// Creates a tag.
+    /// Creates a tag, with a generation above 0 that no earlier tag of the name had.
+    ///
+    /// # Errors
+    /// [`StoreError::TagExists`]; [`StoreError::Refused`] when the values are out of range or `start` is
+    /// below the end of what was claimed under this name before (it names the number to use); others as
+    /// for every call.
     fn create(&mut self, new: &NewTag) -> Result<TagRow, StoreError>;
 
-    /// Changes a tag's settings. Changes reach daemons with their next claim.
+    /// Changes a tag's settings. Changes reach daemons with their next claim. A ceiling below what is
+    /// claimed already stops further claims and takes nothing back.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownTag`]; [`StoreError::Refused`] when a value is out of range; others as for
+    /// every call.
     fn set(&mut self, tag: &Tag, change: &TagChange) -> Result<TagRow, StoreError>;
 
     /// The generation of each tag, in the order asked, `None` for one that is not there: one query for
     /// all (or one for every few hundred).
+    ///
+    /// # Errors
+    /// As for every call.
     fn generations(&mut self, tags: &[Tag]) -> Result<Vec<Option<Generation>>, StoreError>;
 
     /// Lifts a tag's first unclaimed number to at least `end`: what a daemon has seen claimed must not
-    /// be claimed again.
+    /// be claimed again. It never lowers it, and may put it above the ceiling.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownTag`], and others as for every call.
     fn raise(&mut self, tag: &Tag, end: u64) -> Result<(), StoreError>;
 
     /// Notes that this host starts: replaces its start token by `next` if the one that the store has is in
-    /// `known`, by compare-and-set. A host unknown to the store is entered.
+    /// `known`, by compare-and-set. A host unknown to the store is entered. A repeated call (its first
+    /// answer was lost) finds `next` in the store and answers [`CheckIn::Current`].
+    ///
+    /// # Errors
+    /// As for every call; whether the token was replaced is then unknown.
     fn check_in(
         &mut self,
         host: &HostId,
@@ -126,9 +168,9 @@ pub struct NewTag {
     pub start: u64,
     /// Its step; from 1 to [`STEP_MAX`].
     pub step: u64,
-    /// The largest number that may be issued; at least `start`, at most 2^63 - 1.
+    /// The largest number that may be issued; at least `start`, at most [`CEILING_MAX`].
     pub ceiling: u64,
-    /// What it is for; at most [`DESCRIPTION_CHARACTERS_MAX`] characters.
+    /// What it is for; at most [`DESCRIPTION_CHARACTERS_MAX`] characters, no control characters.
     pub description: Option<String>,
 }
 
@@ -139,7 +181,7 @@ pub struct TagChange {
     pub step: Option<u64>,
     /// See [`NewTag::ceiling`].
     pub ceiling: Option<u64>,
-    /// See [`NewTag::description`].
+    /// See [`NewTag::description`]; empty text removes it.
     pub description: Option<String>,
 }
 
@@ -158,7 +200,8 @@ pub enum CheckIn {
 /// Largest step that Leaf's `int` column holds.
 pub const STEP_MAX: u64 = i32::MAX as u64;
 
-/// Largest ceiling: the largest positive signed 64-bit number.
+/// Largest ceiling: the largest positive signed 64-bit number. That number itself is never issued: the
+/// row has to hold the number after the last one claimed.
 pub const CEILING_MAX: u64 = i64::MAX as u64;
 
 /// Longest description, Leaf's `varchar(256)`.
@@ -175,6 +218,14 @@ pub enum StoreError {
         store: String,
         /// What happened.
         cause: String,
+    },
+    /// Too many calls are waiting for the store. Nothing was sent.
+    #[error("the store {store} has {waiting_max} calls waiting; try again in a moment")]
+    Overloaded {
+        /// Which store.
+        store: String,
+        /// The limit that is reached.
+        waiting_max: usize,
     },
     /// There is no such tag.
     #[error("the store has no tag {tag:?}; create it with: leafctl tag create")]

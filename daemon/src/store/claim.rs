@@ -1,0 +1,177 @@
+//! What a claim takes from a row, and which tags can be made: arithmetic that every backend shares, so
+//! that none of them gets an overflow or a boundary wrong in its own way.
+
+use std::ops::Range;
+
+use super::{
+    CEILING_MAX, ClaimWish, DESCRIPTION_CHARACTERS_MAX, NewTag, STEP_MAX, StoreError, TagChange,
+    TagRow,
+};
+
+/// A claim that is worked out but not yet written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimPlan {
+    /// The numbers, never empty.
+    pub numbers: Range<u64>,
+    /// What `max_id` becomes: the end of the numbers.
+    pub max_id: i64,
+    /// The row's step, at least 1.
+    pub step: u64,
+}
+
+/// Works out a claim on a row as it stands: `max(want, min(step, step_max))` numbers from `max_id` on,
+/// cut at the ceiling.
+///
+/// It starts at 1 where `max_id` is below, and at `claimed_end` where `max_id` is below that: what was
+/// claimed before stays claimed although somebody set the row back. A step below 1 counts as 1.
+///
+/// # Errors
+/// [`StoreError::Exhausted`] when no number is left.
+pub fn plan_claim(
+    row: &TagRow,
+    claimed_end: i64,
+    wish: ClaimWish,
+) -> Result<ClaimPlan, StoreError> {
+    let exhausted = || StoreError::Exhausted { tag: row.tag.clone(), ceiling: row.ceiling };
+    let start = u64::try_from(row.max_id.max(claimed_end).max(1)).map_err(|_| exhausted())?;
+    let end_max = row.ceiling.min(CEILING_MAX - 1) + 1;
+    if start >= end_max {
+        return Err(exhausted());
+    }
+    let step = u64::try_from(row.step).unwrap_or(0).max(1);
+    let count = wish.want.max(1).max(step.min(wish.step_max));
+    let end = start.saturating_add(count).min(end_max);
+    let max_id = i64::try_from(end).map_err(|_| exhausted())?;
+    Ok(ClaimPlan { numbers: start..end, max_id, step })
+}
+
+impl NewTag {
+    /// Checks the values against their documented ranges.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] with the value and its range.
+    pub fn check(&self) -> Result<(), StoreError> {
+        check_step(self.step)?;
+        check_ceiling(self.ceiling)?;
+        check_description(self.description.as_deref())?;
+        let most = self.ceiling.min(CEILING_MAX - 1);
+        if self.start < 1 || self.start > most {
+            return Err(refused("start", self.start, format!("1 to {most}")));
+        }
+        Ok(())
+    }
+}
+
+impl TagChange {
+    /// Checks the values against their documented ranges.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] with the value and its range.
+    pub fn check(&self) -> Result<(), StoreError> {
+        self.step.map_or(Ok(()), check_step)?;
+        self.ceiling.map_or(Ok(()), check_ceiling)?;
+        check_description(self.description.as_deref())
+    }
+}
+
+fn check_step(step: u64) -> Result<(), StoreError> {
+    if (1..=STEP_MAX).contains(&step) {
+        return Ok(());
+    }
+    Err(refused("step", step, format!("1 to {STEP_MAX}")))
+}
+
+fn check_ceiling(ceiling: u64) -> Result<(), StoreError> {
+    if (1..=CEILING_MAX).contains(&ceiling) {
+        return Ok(());
+    }
+    Err(refused("ceiling", ceiling, format!("1 to {CEILING_MAX}")))
+}
+
+fn check_description(description: Option<&str>) -> Result<(), StoreError> {
+    let text = description.unwrap_or_default();
+    let characters = text.chars().count();
+    if characters > DESCRIPTION_CHARACTERS_MAX {
+        let allowed = format!("at most {DESCRIPTION_CHARACTERS_MAX} characters");
+        return Err(refused("description", format!("{characters} characters long"), allowed));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(refused("description", format!("{text:?}"), "text without control characters"));
+    }
+    Ok(())
+}
+
+fn refused(
+    what: &str,
+    value: impl std::fmt::Display,
+    allowed: impl std::fmt::Display,
+) -> StoreError {
+    StoreError::Refused(format!("a tag's {what} can't be {value}; allowed: {allowed}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::id::Tag;
+    use crate::store::Generation;
+
+    fn row(max_id: i64, step: i64, ceiling: u64) -> TagRow {
+        TagRow {
+            tag: Tag::parse(b"t").unwrap(),
+            max_id,
+            step,
+            ceiling,
+            generation: Generation(0),
+            description: None,
+            updated: None,
+        }
+    }
+
+    #[track_caller]
+    fn check(row: TagRow, claimed_end: i64, wish: (u64, u64), expect: Option<Range<u64>>) {
+        let wish = ClaimWish { want: wish.0, step_max: wish.1 };
+        let plan = plan_claim(&row, claimed_end, wish).ok().map(|plan| plan.numbers);
+        assert_eq!(plan, expect, "{row:?} {claimed_end} {wish:?}");
+    }
+
+    #[test]
+    fn claims_are_half_open_and_cut() {
+        let max = i64::MAX;
+        let top = CEILING_MAX;
+        check(row(1, 10, top), 0, (1, 1000), Some(1..11));
+        check(row(11, 10, top), 11, (25, 1000), Some(11..36));
+        check(row(1, 1000, top), 0, (5, 100), Some(1..101));
+        check(row(1, 1000, top), 0, (500, 100), Some(1..501));
+        check(row(1, 0, top), 0, (0, 0), Some(1..2));
+        check(row(0, -5, top), 0, (3, 100), Some(1..4));
+        check(row(i64::MIN, i64::MIN, top), 0, (3, 100), Some(1..4));
+        check(row(5, 10, top), 100, (1, 10), Some(100..110));
+        check(row(5, 10, 9), 0, (1, 10), Some(5..10));
+        check(row(9, 10, 9), 0, (1, 10), Some(9..10));
+        check(row(10, 10, 9), 0, (1, 10), None);
+        check(row(max - 3, 10, top), 0, (u64::MAX, 10), Some(top - 3..top));
+        check(row(max - 1, i64::MAX, top), 0, (1, u64::MAX), Some(top - 1..top));
+        check(row(max, 10, top), 0, (1, 10), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_row_gives_a_number_twice_or_out_of_range(
+            max_id: i64, step: i64, claimed_end: i64, ceiling in 1..=CEILING_MAX, want: u64, step_max: u64,
+        ) {
+            let wish = ClaimWish { want, step_max };
+            let mut at = row(max_id, step, ceiling);
+            let mut above = claimed_end.max(1) as u64;
+            for _ in 0..50 {
+                let Ok(plan) = plan_claim(&at, claimed_end, wish) else { break };
+                prop_assert!(plan.numbers.start >= above && !plan.numbers.is_empty());
+                prop_assert!(plan.numbers.end - 1 <= ceiling && plan.numbers.end <= CEILING_MAX);
+                prop_assert_eq!(plan.max_id as u64, plan.numbers.end);
+                above = plan.numbers.end;
+                at.max_id = plan.max_id;
+            }
+        }
+    }
+}

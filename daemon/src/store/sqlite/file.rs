@@ -1,0 +1,252 @@
+//! Opens the file of an embedded store, tells it from a copy, and puts SQLite's errors into words.
+//!
+//! Two hosts that each run a copy of one store would issue the same numbers. A file that was copied has
+//! another inode or another time of birth, on another host another machine id: then it is refused until
+//! somebody says that it is the one in use.
+
+use std::fs::{Metadata, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::Failure;
+use super::schema::{self, Meta};
+use crate::store::{StoreError, StoreId};
+
+/// How long a statement waits for another connection's transaction.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Between two attempts to switch a new file to its write-ahead log.
+const WAL_RETRY_PAUSE: Duration = Duration::from_millis(10);
+
+/// Pages are few and hot; the rest is the kernel's to keep.
+const CACHE_KIB: i64 = 256;
+
+/// Whether a missing file is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Create {
+    IfMissing,
+    Never,
+}
+
+/// An open file and what it was when it was opened.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    pub(super) connection: Connection,
+    inode: (u64, u64),
+}
+
+impl OpenFile {
+    /// Whether the path still leads to this file. SQLite would go on in a file that was removed.
+    pub(super) fn is_still_at(&self, path: &Path) -> bool {
+        std::fs::metadata(path).is_ok_and(|meta| inode(&meta) == self.inode)
+    }
+}
+
+/// What tells this host from others: its machine id and the identity that the operator gave.
+#[must_use]
+pub fn host_fingerprint(identity: Option<&str>) -> String {
+    let files = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
+    let read = |path| std::fs::read_to_string(path).ok();
+    let is_id = |text: &str| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let machine = files
+        .into_iter()
+        .filter_map(read)
+        .map(|text| text.trim().to_owned())
+        .find(|text| is_id(text))
+        .unwrap_or_else(|| "unknown".to_owned());
+    format!("machine={machine} identity={}", identity.unwrap_or_default())
+}
+
+/// Makes this host the owner of the store at `path`, under a new identity: the original may still be in
+/// use elsewhere. A store that this host owns already is left as it is.
+///
+/// What was issued after a copy was made is not in the copy: raise its tags above that before use.
+///
+/// # Errors
+/// See [`super::open`]; and [`StoreError::Unavailable`] when there is no file.
+pub fn adopt(path: &Path, fingerprint: &str) -> Result<StoreId, StoreError> {
+    let (mut open, meta, now) = open_any(path, fingerprint, Create::Never)?;
+    if meta.fingerprint == now.fingerprint {
+        return Ok(store_id(&meta.identity));
+    }
+    schema::rename(&mut open.connection, &now).map_err(|failure| named(path, failure))?;
+    Ok(store_id(&now.identity))
+}
+
+/// Opens a store that must be this host's.
+pub(super) fn open_own(
+    path: &Path,
+    fingerprint: &str,
+    create: Create,
+) -> Result<(OpenFile, StoreId), StoreError> {
+    let (open, meta, now) = open_any(path, fingerprint, create)?;
+    if meta.fingerprint == now.fingerprint {
+        return Ok((open, store_id(&meta.identity)));
+    }
+    let host_of =
+        |fingerprint: &str| fingerprint.rsplit_once(" file=").map(|(host, _)| host.to_owned());
+    let how = if host_of(&meta.fingerprint) == host_of(&now.fingerprint) {
+        "the file was copied or restored"
+    } else {
+        "it was made on another host or under another identity"
+    };
+    Err(StoreError::Refused(format!(
+        "the store {} is not known to be this host's own: {how}. Two daemons that use copies of one store issue the same ids. If no other copy is in use, take it over with: leafd adopt-store",
+        path.display()
+    )))
+}
+
+/// Opens and prepares a file. Returns also what the file says of itself, and what a file made by this
+/// host at this moment would say.
+fn open_any(
+    path: &Path,
+    fingerprint: &str,
+    create: Create,
+) -> Result<(OpenFile, Meta, Meta), StoreError> {
+    let meta = stat_or_create(path, create).map_err(|cause| unavailable(path, cause))?;
+    let now = Meta {
+        identity: draw_identity().map_err(|cause| unavailable(path, cause))?,
+        fingerprint: format!("{fingerprint} file={}", file_marks(&meta)),
+    };
+    let mut connection = connect(path).map_err(|failure| named(path, failure))?;
+    let found = schema::prepare(&mut connection, &now).map_err(|failure| named(path, failure))?;
+    let open = OpenFile { connection, inode: inode(&meta) };
+    // The file was looked at before SQLite opened it by name: it must be the same one.
+    if !open.is_still_at(path) {
+        return Err(unavailable(
+            path,
+            "the file was replaced while it was being opened; try again",
+        ));
+    }
+    Ok((open, found, now))
+}
+
+/// SQLite would make the file readable by everybody.
+fn stat_or_create(path: &Path, create: Create) -> Result<Metadata, String> {
+    if create == Create::IfMissing {
+        let made = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path);
+        made.map_err(|cause| {
+            format!("opening it for writing failed: {cause}; its directory must exist and both be writable for the daemon's user")
+        })?;
+    }
+    let meta = std::fs::metadata(path).map_err(|cause| format!("looking at it failed: {cause}"))?;
+    if !meta.is_file() {
+        return Err("it is not a regular file".to_owned());
+    }
+    Ok(meta)
+}
+
+fn connect(path: &Path) -> Result<Connection, Failure> {
+    // Made absolute, because SQLite gives some relative names a meaning of their own.
+    let absolute = std::path::absolute(path)
+        .map_err(|cause| unavailable(path, format!("its absolute path is unknown: {cause}")))?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(absolute, flags)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    if connection.is_readonly(rusqlite::MAIN_DB)? {
+        return Err(unavailable(path, "it can't be written to").into());
+    }
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    let encoding: String = connection.pragma_query_value(None, "encoding", |row| row.get(0))?;
+    if encoding != "UTF-8" {
+        return Err(
+            StoreError::Refused(format!("keeps text as {encoding}; leafd needs UTF-8")).into()
+        );
+    }
+    use_wal(&connection)?;
+    // A commit must survive a power failure; the build's default may be less.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    Ok(connection)
+}
+
+/// The switch fails at once, without SQLite's own waiting, while another connection makes it.
+fn use_wal(connection: &Connection) -> Result<(), Failure> {
+    let give_up = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        let mode = connection
+            .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
+        match mode {
+            Ok(mode) if mode == "wal" => return Ok(()),
+            Ok(mode) => {
+                return Err(StoreError::Refused(format!(
+                    "can't have a write-ahead log where it is (SQLite offers {mode:?}): put it on a local disk"
+                ))
+                .into());
+            }
+            Err(cause) if is_busy(&cause) && Instant::now() < give_up => {
+                std::thread::sleep(WAL_RETRY_PAUSE);
+            }
+            Err(cause) => return Err(cause.into()),
+        }
+    }
+}
+
+fn inode(meta: &Metadata) -> (u64, u64) {
+    (meta.dev(), meta.ino())
+}
+
+/// What a copy does not keep. The device is left out: its number may change with a reboot.
+fn file_marks(meta: &Metadata) -> String {
+    let born = meta.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    match born {
+        Some(born) => format!("{}/{}", meta.ino(), born.as_nanos()),
+        None => format!("{}/unknown", meta.ino()),
+    }
+}
+
+fn draw_identity() -> Result<String, String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)
+        .map_err(|cause| format!("the system gave no random number: {cause}"))?;
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
+}
+
+fn store_id(identity: &str) -> StoreId {
+    StoreId(format!("sqlite:{identity}").into())
+}
+
+fn unavailable(path: &Path, cause: impl Into<String>) -> StoreError {
+    StoreError::Unavailable { store: path.display().to_string(), cause: cause.into() }
+}
+
+/// Puts the file's name before what was found wrong with it.
+fn named(path: &Path, failure: Failure) -> StoreError {
+    match failure {
+        Failure::Said(StoreError::Refused(words)) => {
+            StoreError::Refused(format!("the store {} {words}", path.display()))
+        }
+        Failure::Said(error) => error,
+        Failure::Sql(cause) => describe(path, &cause),
+    }
+}
+
+pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+/// What happened, and what to do about it.
+pub(super) fn describe(path: &Path, error: &rusqlite::Error) -> StoreError {
+    let refused = |words: &str| {
+        StoreError::Refused(format!("the store {} {words} ({error})", path.display()))
+    };
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => refused(
+            "is not a SQLite database: name another file, or move it away to start a new store",
+        ),
+        Some(ErrorCode::DatabaseCorrupt) => {
+            refused("is damaged: stop the daemon and restore it from a backup")
+        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => unavailable(
+            path,
+            format!("another process held it locked for {} s", BUSY_TIMEOUT.as_secs()),
+        ),
+        Some(ErrorCode::DiskFull) => unavailable(path, "its disk is full: make room"),
+        _ => unavailable(path, error.to_string()),
+    }
+}

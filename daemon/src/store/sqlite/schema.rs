@@ -1,0 +1,239 @@
+//! The tables of an embedded store: made when missing, refused when they are not what they should be.
+
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+
+use super::Failure;
+use crate::store::StoreError;
+
+/// Version of the side tables. A file with a larger one was written by a newer leafd.
+const FORMAT: i64 = 1;
+
+/// Leaf's table. It has no checks: rows that others write must not fail later statements.
+const LEAF_TABLE: &str = "
+CREATE TABLE IF NOT EXISTS leaf_alloc (
+    biz_tag     varchar(128) NOT NULL DEFAULT '' PRIMARY KEY,
+    max_id      bigint NOT NULL DEFAULT 1,
+    step        int NOT NULL,
+    description varchar(256) DEFAULT NULL,
+    update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP
+);";
+
+/// `leafd_tag` outlives the rows of `leaf_alloc`: `generation` is that of the present row or else of
+/// the next one, `highest_end` the end of everything ever claimed under the name. `strict` is kept
+/// free.
+const SIDE_TABLES: &str = "
+CREATE TABLE IF NOT EXISTS leafd_meta (
+    name  text NOT NULL PRIMARY KEY,
+    value NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS leafd_tag (
+    tag         text NOT NULL PRIMARY KEY,
+    generation  integer NOT NULL DEFAULT 0,
+    ceiling     integer,
+    strict      integer NOT NULL DEFAULT 0,
+    highest_end integer NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS leafd_host (
+    host        text NOT NULL PRIMARY KEY,
+    start_token text NOT NULL,
+    started     text NOT NULL
+) WITHOUT ROWID;";
+
+/// Made at each opening, because they go when somebody drops and makes Leaf's table anew.
+const TRIGGERS: &str = "
+CREATE TRIGGER IF NOT EXISTS leafd_row_changed
+AFTER UPDATE OF max_id, step, description ON leaf_alloc
+BEGIN
+    UPDATE leaf_alloc SET update_time = CURRENT_TIMESTAMP WHERE biz_tag = NEW.biz_tag;
+END;
+CREATE TRIGGER IF NOT EXISTS leafd_row_deleted
+AFTER DELETE ON leaf_alloc WHEN typeof(OLD.biz_tag) = 'text'
+BEGIN
+    INSERT INTO leafd_tag (tag, generation, highest_end)
+    VALUES (OLD.biz_tag, (random() & 9223372036854775807) | 1,
+            CASE typeof(OLD.max_id) WHEN 'integer' THEN max(OLD.max_id, 0) ELSE 0 END)
+    ON CONFLICT (tag) DO UPDATE SET generation = excluded.generation, ceiling = NULL, strict = 0,
+        highest_end = max(highest_end, excluded.highest_end);
+END;
+CREATE TRIGGER IF NOT EXISTS leafd_row_renamed
+AFTER UPDATE OF biz_tag ON leaf_alloc
+WHEN typeof(OLD.biz_tag) = 'text' AND OLD.biz_tag IS NOT NEW.biz_tag
+BEGIN
+    INSERT INTO leafd_tag (tag, generation, highest_end)
+    VALUES (OLD.biz_tag, (random() & 9223372036854775807) | 1,
+            CASE typeof(OLD.max_id) WHEN 'integer' THEN max(OLD.max_id, 0) ELSE 0 END)
+    ON CONFLICT (tag) DO UPDATE SET generation = excluded.generation, ceiling = NULL, strict = 0,
+        highest_end = max(highest_end, excluded.highest_end);
+END;";
+
+// Statements. Each names its collation, because a table made by others may compare tags differently.
+
+pub(super) const INSERT_ROW: &str =
+    "INSERT INTO leaf_alloc (biz_tag, max_id, step, description) VALUES (?1, ?2, ?3, ?4)";
+
+pub(super) const SET_MAX_ID: &str =
+    "UPDATE leaf_alloc SET max_id = ?2 WHERE biz_tag = ?1 COLLATE BINARY";
+
+pub(super) const SET_STEP: &str =
+    "UPDATE leaf_alloc SET step = ?2 WHERE biz_tag = ?1 COLLATE BINARY";
+
+pub(super) const SET_DESCRIPTION: &str =
+    "UPDATE leaf_alloc SET description = ?2 WHERE biz_tag = ?1 COLLATE BINARY";
+
+pub(super) const SET_CEILING: &str = "INSERT INTO leafd_tag (tag, ceiling) VALUES (?1, ?2)
+    ON CONFLICT (tag) DO UPDATE SET ceiling = excluded.ceiling";
+
+pub(super) const REMEMBER_END: &str = "INSERT INTO leafd_tag (tag, highest_end) VALUES (?1, ?2)
+    ON CONFLICT (tag) DO UPDATE SET highest_end = max(highest_end, excluded.highest_end)";
+
+pub(super) const ENTER_TAG: &str =
+    "INSERT INTO leafd_tag (tag, generation, ceiling) VALUES (?1, ?2, ?3)
+    ON CONFLICT (tag) DO UPDATE
+    SET generation = excluded.generation, ceiling = excluded.ceiling, strict = 0";
+
+pub(super) const CLAIMED_END: &str = "SELECT highest_end FROM leafd_tag WHERE tag = ?1";
+
+pub(super) const HOST_TOKEN: &str = "SELECT start_token FROM leafd_host WHERE host = ?1";
+
+pub(super) const ENTER_HOST: &str =
+    "INSERT INTO leafd_host (host, start_token, started) VALUES (?1, ?2, CURRENT_TIMESTAMP)
+    ON CONFLICT (host) DO UPDATE
+    SET start_token = excluded.start_token, started = excluded.started";
+
+const TABLES: [(&str, &[&str]); 4] = [
+    ("leaf_alloc", &["biz_tag", "max_id", "step", "description", "update_time"]),
+    ("leafd_meta", &["name", "value"]),
+    ("leafd_tag", &["tag", "generation", "ceiling", "strict", "highest_end"]),
+    ("leafd_host", &["host", "start_token", "started"]),
+];
+
+/// What the store knows of itself.
+pub(super) struct Meta {
+    pub(super) identity: String,
+    pub(super) fingerprint: String,
+}
+
+/// Makes what is missing and checks what is there. `fresh` is written to a file that has no identity
+/// yet.
+pub(super) fn prepare(connection: &mut Connection, fresh: &Meta) -> Result<Meta, Failure> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    refuse_newer(&transaction)?;
+    for (table, _) in TABLES {
+        refuse_not_a_table(&transaction, table)?;
+    }
+    transaction.execute_batch(LEAF_TABLE)?;
+    transaction.execute_batch(SIDE_TABLES)?;
+    for (table, columns) in TABLES {
+        check_columns(&transaction, table, columns)?;
+    }
+    check_unique(&transaction)?;
+    transaction.execute_batch(TRIGGERS)?;
+    let meta = match get(&transaction, "identity")? {
+        Some(identity) => {
+            let fingerprint = get(&transaction, "fingerprint")?.unwrap_or_default();
+            Meta { identity, fingerprint }
+        }
+        None => {
+            put(&transaction, "format", FORMAT)?;
+            put(&transaction, "identity", &fresh.identity)?;
+            put(&transaction, "fingerprint", &fresh.fingerprint)?;
+            Meta { identity: fresh.identity.clone(), fingerprint: fresh.fingerprint.clone() }
+        }
+    };
+    transaction.commit()?;
+    Ok(meta)
+}
+
+/// Gives the store a new identity and host. Hosts check in anew: their starts were another store's.
+pub(super) fn rename(connection: &mut Connection, to: &Meta) -> Result<(), Failure> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    put(&transaction, "identity", &to.identity)?;
+    put(&transaction, "fingerprint", &to.fingerprint)?;
+    transaction.execute("DELETE FROM leafd_host", [])?;
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Before anything is made: a newer format may have other tables.
+fn refuse_newer(connection: &Connection) -> Result<(), Failure> {
+    let known: bool = connection.query_row(
+        "SELECT count(*) FROM sqlite_schema WHERE name = 'leafd_meta' AND type = 'table'",
+        [],
+        |row| row.get(0),
+    )?;
+    if !known {
+        return Ok(());
+    }
+    let format: Option<i64> = connection
+        .query_row("SELECT value FROM leafd_meta WHERE name = 'format'", [], |row| row.get(0))
+        .optional()?;
+    match format {
+        Some(FORMAT) => Ok(()),
+        Some(newer) if newer > FORMAT => refuse(format!(
+            "was written by a newer leafd (format {newer}; this one knows {FORMAT}): use that version"
+        )),
+        _ => refuse(
+            "has a table leafd_meta without a format that leafd ever wrote: restore the file from a backup",
+        ),
+    }
+}
+
+fn refuse_not_a_table(connection: &Connection, name: &str) -> Result<(), Failure> {
+    let kind: Option<String> = connection
+        .query_row("SELECT type FROM sqlite_schema WHERE name = ?1", [name], |row| row.get(0))
+        .optional()?;
+    match kind.as_deref() {
+        None | Some("table") => Ok(()),
+        Some(kind) => refuse(format!("has a {kind} called {name} where leafd needs a table")),
+    }
+}
+
+fn check_columns(connection: &Connection, table: &str, columns: &[&str]) -> Result<(), Failure> {
+    let mut statement = connection.prepare("SELECT name FROM pragma_table_info(?1)")?;
+    let names: Vec<String> =
+        statement.query_map([table], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let missing: Vec<&str> = columns
+        .iter()
+        .copied()
+        .filter(|column| !names.iter().any(|name| name.eq_ignore_ascii_case(column)))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    refuse(format!(
+        "has a table {table} that looks different: it lacks {}; leafd leaves it as it is, so rename it or name another file",
+        missing.join(", ")
+    ))
+}
+
+/// Two rows of one tag would be claimed from as one.
+fn check_unique(connection: &Connection) -> Result<(), Failure> {
+    let unique: bool = connection.query_row(
+        "SELECT count(*) > 0 FROM pragma_index_list('leaf_alloc') AS list
+         WHERE list.\"unique\" AND NOT list.partial
+           AND (SELECT group_concat(lower(name)) FROM pragma_index_info(list.name)) = 'biz_tag'",
+        [],
+        |row| row.get(0),
+    )?;
+    if unique {
+        return Ok(());
+    }
+    refuse("has a table leaf_alloc whose biz_tag is not unique: make it the primary key")
+}
+
+fn get(connection: &Connection, name: &str) -> Result<Option<String>, Failure> {
+    let sql = "SELECT CAST(value AS text) FROM leafd_meta WHERE name = ?1";
+    Ok(connection.query_row(sql, [name], |row| row.get(0)).optional()?)
+}
+
+fn put(connection: &Connection, name: &str, value: impl rusqlite::ToSql) -> Result<(), Failure> {
+    let sql = "INSERT INTO leafd_meta (name, value) VALUES (?1, ?2)
+        ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+    connection.execute(sql, params![name, value])?;
+    Ok(())
+}
+
+/// The file's name goes before the words where it is known.
+fn refuse<T>(words: impl Into<String>) -> Result<T, Failure> {
+    Err(Failure::Said(StoreError::Refused(words.into())))
+}
