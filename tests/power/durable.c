@@ -1,0 +1,183 @@
+/*
+ * durable.so: keeps, beside a directory, what a disk would hold of it if the power failed now.
+ *
+ * Preloaded into a process, it watches fsync and fdatasync on what lies below $DURABLE_DIR and keeps in
+ * $DURABLE_IMAGE the state that is certain to be on the disk, and nothing more:
+ *
+ *  - What a file contains is durable as of its last successful fsync or fdatasync. Every write after
+ *    that is lost, in whatever order; no write gets lucky. A file never synced is empty.
+ *  - Which names there are in a directory is durable as of that directory's last fsync. A file that was
+ *    created, renamed or unlinked since is in the image under its old name or not at all, however
+ *    often the file itself was synced. (Many file systems do more; none has to.)
+ *  - Nothing else makes anything durable: not close, sync, msync, O_SYNC, nor the passing of time.
+ *
+ * The image is <image>/<name>, a symbolic link to <image>/.files/<inode>-<birth>, a copy of what that
+ * file durably contains. So a sync of a file replaces one copy (written apart, then renamed: a killed
+ * process leaves the old or the new one), and a sync of a directory makes and removes links. The copy
+ * is taken after the real sync and before the call returns: whoever was told "synced" is in the image.
+ * Writes by other threads during the call may be counted as durable too early; the watched process
+ * must sync what it writes from one thread. Directories below the watched one are not looked into.
+ *
+ * With $DURABLE_MODE=nosync both calls do nothing and say that they succeeded, as a database does
+ * that was told not to sync: nothing becomes durable any more.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A test that can't keep its image must not go on as if it had. */
+static void give_up(const char *what)
+{
+    perror(what);
+    abort();
+}
+
+/* Whether the descriptor is the watched directory (2), something directly in it (1), or neither (0). */
+static int watched(int fd)
+{
+    const char *dir = getenv("DURABLE_DIR");
+    char link[64], path[PATH_MAX];
+    if (dir == NULL || getenv("DURABLE_IMAGE") == NULL)
+        return 0;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length < 0)
+        return 0;
+    path[length] = '\0';
+    size_t above = strlen(dir);
+    if (strncmp(path, dir, above) != 0)
+        return 0;
+    if (path[above] == '\0')
+        return 2;
+    return path[above] == '/' && strchr(path + above + 1, '/') == NULL;
+}
+
+/* The name of a file's copy; inodes are used again, so the birth belongs to it. */
+static void copy_name(char *to, size_t size, int at, const char *name, int flags)
+{
+    struct statx s;
+    if (statx(at, name, flags | AT_STATX_SYNC_AS_STAT, STATX_INO | STATX_BTIME, &s) != 0)
+        give_up("durable: statx");
+    snprintf(to, size, ".files/%llu-%lld.%u", (unsigned long long)s.stx_ino,
+             (long long)s.stx_btime.tv_sec, s.stx_btime.tv_nsec);
+}
+
+static int open_image(void)
+{
+    int image = open(getenv("DURABLE_IMAGE"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (image < 0)
+        give_up("durable: opening the image");
+    if (mkdirat(image, ".files", 0700) != 0 && errno != EEXIST)
+        give_up("durable: making .files");
+    return image;
+}
+
+static void keep_contents(int fd)
+{
+    char name[128], buffer[65536], self[64];
+    int image = open_image();
+    copy_name(name, sizeof name, fd, "", AT_EMPTY_PATH);
+    /* A descriptor of its own: the watched one may be for writing only. */
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    int from = open(self, O_RDONLY | O_CLOEXEC);
+    int to = openat(image, ".files/.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (from < 0 || to < 0)
+        give_up("durable: opening a copy");
+    for (off_t at = 0;;) {
+        ssize_t got = pread(from, buffer, sizeof buffer, at);
+        if (got < 0 || (got > 0 && write(to, buffer, (size_t)got) != got))
+            give_up("durable: copying");
+        if (got == 0)
+            break;
+        at += got;
+    }
+    close(from);
+    close(to);
+    if (renameat(image, ".files/.new", image, name) != 0)
+        give_up("durable: renaming a copy");
+    close(image);
+}
+
+static void keep_name(int image, int dir, const char *name)
+{
+    char copy[128], old[128];
+    copy_name(copy, sizeof copy, dir, name, AT_SYMLINK_NOFOLLOW);
+    ssize_t length = readlinkat(image, name, old, sizeof old - 1);
+    if (length >= 0) {
+        old[length] = '\0';
+        if (strcmp(old, copy) == 0)
+            return;
+    }
+    int empty = openat(image, copy, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (empty < 0)
+        give_up("durable: making an empty copy");
+    close(empty);
+    unlinkat(image, ".link", 0);
+    if (symlinkat(copy, image, ".link") != 0 || renameat(image, ".link", image, name) != 0)
+        give_up("durable: linking a name");
+}
+
+static DIR *entries_of(int fd)
+{
+    int own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *entries = own < 0 ? NULL : fdopendir(own);
+    if (entries == NULL)
+        give_up("durable: listing");
+    return entries;
+}
+
+static void keep_names(int dir)
+{
+    struct dirent *entry;
+    struct stat s;
+    int image = open_image();
+    DIR *entries = entries_of(dir);
+    while ((entry = readdir(entries)) != NULL) {
+        if (fstatat(dir, entry->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(s.st_mode))
+            keep_name(image, dir, entry->d_name);
+    }
+    closedir(entries);
+    entries = entries_of(image);
+    while ((entry = readdir(entries)) != NULL) {
+        if (entry->d_type == DT_LNK && fstatat(dir, entry->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0)
+            unlinkat(image, entry->d_name, 0);
+    }
+    closedir(entries);
+    close(image);
+}
+
+static int sync_and_keep(int fd, const char *real_name)
+{
+    int (*real)(int);
+    int what = watched(fd);
+    const char *mode = getenv("DURABLE_MODE");
+    if (what != 0 && mode != NULL && strcmp(mode, "nosync") == 0)
+        return 0;
+    *(void **)&real = dlsym(RTLD_NEXT, real_name);
+    int outcome = real(fd);
+    int error = errno;
+    if (outcome == 0 && what == 2)
+        keep_names(fd);
+    else if (outcome == 0 && what == 1)
+        keep_contents(fd);
+    errno = error;
+    return outcome;
+}
+
+int fsync(int fd)
+{
+    return sync_and_keep(fd, "fsync");
+}
+
+int fdatasync(int fd)
+{
+    return sync_and_keep(fd, "fdatasync");
+}
