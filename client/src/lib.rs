@@ -1,1 +1,60 @@
-//! placeholder
+//! Blocking client of leafd, the host's daemon that gives out unique 64-bit ids.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), leafd_client::Error> {
+//! use leafd_client::Client;
+//!
+//! let client = Client::connect(leafd_client::default_socket_path())?;
+//! let order_id = client.next("orders")?;
+//! let event_ids: Vec<u64> = client.next_batch("events", 100)?.collect();
+//! # Ok(()) }
+//! ```
+//!
+//! It needs `std` and `libc` only, starts no thread, and is safe to share between threads and to
+//! use on both sides of a fork: a child never sees an id that its parent held, whatever the
+//! parent's other threads were doing. (The limits: a fork from within a signal handler that
+//! interrupted a call of this crate, and, where the kernel can't wipe memory on fork, a child made
+//! by a bare system call.)
+//!
+//! The way of a request, from the caller to the socket:
+//!
+//! - `client`, `tag`, `pipeline`: what can be asked;
+//! - `names`, `slot`, `supply`, `sizing`: the held runs, and where the next one comes from;
+//! - `core`, `arena`, `atfork`: what clones share, and what a fork wipes;
+//! - `state`, `link`, `requests`, `reader`, `polling`: the one connection that threads share;
+//! - `socket`, `clock`: system calls.
+
+mod arena;
+mod atfork;
+mod builder;
+mod client;
+mod clock;
+mod core;
+mod deadline;
+mod error;
+mod ids;
+mod link;
+mod names;
+mod paths;
+mod pipeline;
+mod polling;
+mod reader;
+mod requests;
+mod sizing;
+mod slot;
+mod socket;
+mod state;
+mod supply;
+mod tag;
+
+pub use builder::{Builder, DEADLINE_DEFAULT};
+pub use client::{Client, Decoded, decode};
+pub use error::{Error, Result};
+pub use ids::Ids;
+pub use leafd_wire::reply::InfoReply;
+pub use leafd_wire::{COUNT_MAX, Layout, Parts, Run, Status, opcode};
+pub use names::TAGS_MAX;
+pub use paths::default_socket_path;
+pub use pipeline::{Answer, Pipeline};
+pub use requests::IN_FLIGHT_MAX;
+pub use tag::Tag;

@@ -1,0 +1,173 @@
+//! Memory that is all zeros in a forked child.
+//!
+//! Everything that can yield an id, and the way to every lock, starts in such memory: each tag's
+//! slot, and the pointers to what the process keeps on the heap for the client and its tags. A
+//! child therefore finds empty slots and null pointers and makes its own, whatever the parent's
+//! threads were doing when it forked.
+//!
+//! The kernel does it (`MADV_WIPEONFORK`); where it refuses, a fork handler does (see
+//! [`crate::atfork`]); where that can't be had either, no runs are held.
+
+use std::io;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use crate::atfork;
+use crate::slot::Slot;
+use crate::state::State;
+use crate::supply::Supply;
+
+/// What one tag keeps in wiped memory.
+#[repr(C)]
+pub(crate) struct Cell {
+    pub(crate) slot: Slot,
+    /// The process's supply of the tag; null until it is needed.
+    pub(crate) supply: AtomicPtr<Supply>,
+}
+
+/// How a chunk gets to be zero in a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guard {
+    /// The kernel wipes it.
+    Kernel,
+    /// A fork handler wipes it; children made by a bare system call are told by their process id.
+    Handler,
+    /// Nobody does: ids must not be held in it.
+    Nobody,
+}
+
+/// A client's wiped memory. It only grows, until the client is dropped.
+pub(crate) struct Arena {
+    chunks: AtomicPtr<Chunk>,
+    root: NonNull<Root>,
+    guard: Guard,
+}
+
+/// Wiped, too: the way to what the process keeps for the client.
+#[repr(C)]
+struct Root {
+    state: AtomicPtr<State>,
+}
+
+struct Chunk {
+    memory: NonNull<u8>,
+    guard: Guard,
+    /// Cells given out, and those that were asked for in vain.
+    used: AtomicUsize,
+    next: *mut Chunk,
+}
+
+const CHUNK_BYTES: usize = 64 * 1024;
+const CELL_BYTES: usize = size_of::<Cell>();
+const CHUNK_CELLS: usize = CHUNK_BYTES / CELL_BYTES;
+
+// The first cell of the first chunk is the root's.
+const _: () = assert!(size_of::<Root>() <= CELL_BYTES && align_of::<Root>() <= align_of::<Cell>());
+
+// SAFETY: the chunks are plain memory that any thread may use; their list changes by
+// compare-and-swap only, and is taken down by the sole owner.
+unsafe impl Send for Arena {}
+// SAFETY: as above; cells and root hold nothing but atomics.
+unsafe impl Sync for Arena {}
+
+// === impl Arena ===
+
+impl Arena {
+    pub(crate) fn new() -> io::Result<Arena> {
+        let chunk = Chunk::map()?;
+        chunk.used.store(1, Ordering::Relaxed);
+        let (root, guard) = (chunk.memory.cast(), chunk.guard);
+        Ok(Arena { chunks: AtomicPtr::new(Box::into_raw(Box::new(chunk))), root, guard })
+    }
+
+    pub(crate) fn guard(&self) -> Guard {
+        self.guard
+    }
+
+    /// The process's state; null until it is made.
+    pub(crate) fn state(&self) -> &AtomicPtr<State> {
+        // SAFETY: the root lies in the first chunk, which lives as long as the arena, is zeroed
+        // or written through atomics only, and a null pointer is a valid value for it.
+        unsafe { &self.root.as_ref().state }
+    }
+
+    /// A cell that nobody else has. It lives as long as the arena.
+    pub(crate) fn cell(&self) -> io::Result<NonNull<Cell>> {
+        loop {
+            let head = self.chunks.load(Ordering::Acquire);
+            // SAFETY: the list is never empty, and no chunk goes before the arena does.
+            let index = unsafe { (*head).used.fetch_add(1, Ordering::Relaxed) };
+            if index < CHUNK_CELLS {
+                // SAFETY: as above; the offset stays within the chunk.
+                return Ok(unsafe { (*head).memory.add(index * CELL_BYTES).cast() });
+            }
+            let mut chunk = Chunk::map()?;
+            if chunk.guard == Guard::Nobody && self.guard != Guard::Nobody {
+                return Err(io::Error::from(io::ErrorKind::Unsupported));
+            }
+            chunk.next = head;
+            let chunk = Box::into_raw(Box::new(chunk));
+            let swap =
+                self.chunks.compare_exchange(head, chunk, Ordering::Release, Ordering::Relaxed);
+            if swap.is_err() {
+                // SAFETY: nobody else has seen it.
+                drop(unsafe { Box::from_raw(chunk) });
+            }
+        }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        let mut chunk = *self.chunks.get_mut();
+        while !chunk.is_null() {
+            // SAFETY: each was made by `Box::into_raw` and is freed once, by the sole owner.
+            let taken = unsafe { Box::from_raw(chunk) };
+            chunk = taken.next;
+        }
+    }
+}
+
+// === impl Chunk ===
+
+impl Chunk {
+    fn map() -> io::Result<Chunk> {
+        // SAFETY: a new private mapping touches no memory that is in use.
+        let memory = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                CHUNK_BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if memory == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let memory = NonNull::new(memory.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: the advice is about the mapping made above.
+        let advised = unsafe {
+            libc::madvise(memory.as_ptr().cast(), CHUNK_BYTES, libc::MADV_WIPEONFORK) == 0
+        };
+        let guard = if advised {
+            Guard::Kernel
+        } else if atfork::register(memory, CHUNK_BYTES) {
+            Guard::Handler
+        } else {
+            Guard::Nobody
+        };
+        Ok(Chunk { memory, guard, used: AtomicUsize::new(0), next: ptr::null_mut() })
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        if self.guard == Guard::Handler {
+            atfork::unregister(self.memory);
+        }
+        // SAFETY: the mapping was made by `map` with this length, and its owner is the last user.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), CHUNK_BYTES) };
+    }
+}

@@ -1,0 +1,93 @@
+//! How a client is set up.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::Client;
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::paths::default_socket_path;
+
+/// How long a call may take unless it says otherwise.
+pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(2);
+
+/// Sets up a [`Client`].
+///
+/// ```no_run
+/// # fn main() -> Result<(), leafd_client::Error> {
+/// use std::time::Duration;
+///
+/// let client = leafd_client::Client::builder()
+///     .socket("/run/leafd/leafd.sock")
+///     .deadline(Duration::from_millis(500))
+///     .leased(false)
+///     .build()?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Builder {
+    socket: Option<PathBuf>,
+    deadline: Duration,
+    leased: bool,
+    polling: bool,
+}
+
+impl Builder {
+    pub(crate) fn new() -> Builder {
+        Builder { socket: None, deadline: DEADLINE_DEFAULT, leased: true, polling: true }
+    }
+
+    /// The socket's path: 1 to 107 bytes. Default: [`default_socket_path`], looked up by
+    /// [`Builder::build`].
+    #[must_use]
+    pub fn socket(mut self, path: impl Into<PathBuf>) -> Builder {
+        self.socket = Some(path.into());
+        self
+    }
+
+    /// How long calls without a deadline of their own may take. Default: [`DEADLINE_DEFAULT`].
+    ///
+    /// Connecting, waiting in the daemon and one retry all count. More than 60 s (what the daemon
+    /// honours) is cut to that. When the time is over, a call still waits up to 250 ms for the
+    /// daemon's own word on why.
+    #[must_use]
+    pub fn deadline(mut self, limit: Duration) -> Builder {
+        self.deadline = limit;
+        self
+    }
+
+    /// Whether `next` may answer from a run of ids that the process holds. Default: yes.
+    ///
+    /// Without, each id is a request of its own: ids of a tag are then strictly increasing on this
+    /// host, none is skipped when the process ends, and each takes microseconds instead of
+    /// nanoseconds. (Also off where no means can be had to keep a forked child from using the
+    /// parent's ids.)
+    #[must_use]
+    pub fn leased(mut self, leased: bool) -> Builder {
+        self.leased = leased;
+        self
+    }
+
+    /// Whether a waiting thread may poll the socket for some 50 µs before it sleeps. Default: yes.
+    ///
+    /// Even then it does so only while requests come back to back, the daemon polls as well, polls
+    /// are not in vain, and more than one core is usable.
+    #[must_use]
+    pub fn polling(mut self, polling: bool) -> Builder {
+        self.polling = polling;
+        self
+    }
+
+    /// The client. It connects on first use (see [`Client::connect`] for at once).
+    ///
+    /// # Errors
+    /// [`Error::Resources`] when the system has no memory.
+    pub fn build(self) -> Result<Client> {
+        let path = self.socket.unwrap_or_else(default_socket_path);
+        let core = Core::new(path, self.deadline, self.leased, self.polling).map_err(|source| {
+            Error::Resources { what: "no memory for a client can be had", source }
+        })?;
+        Ok(Client { core: Arc::new(core) })
+    }
+}

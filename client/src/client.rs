@@ -1,0 +1,265 @@
+//! The client's face: what can be asked of the daemon.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leafd_wire::{COUNT_MAX, InfoReply, Layout, Parts, REQUEST_LENGTH_MAX, opcode};
+
+use crate::builder::Builder;
+use crate::clock::coarse_ns;
+use crate::core::Core;
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::ids::Ids;
+use crate::names::Node;
+use crate::pipeline::Pipeline;
+use crate::tag::Tag;
+
+/// A connection to the host's leafd, for all threads of a process and, each on its own, for its
+/// forked children.
+///
+/// Clones share everything and cost a reference count. All calls block, none longer than its
+/// deadline (and 250 ms of grace).
+#[derive(Clone)]
+pub struct Client {
+    pub(crate) core: Arc<Core>,
+}
+
+/// A snowflake id taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// Its time (in ticks), worker and sequence.
+    pub parts: Parts,
+    /// When its tick starts, in milliseconds of Unix time.
+    pub unix_ms: u64,
+}
+
+/// Takes a snowflake id apart by its layout (see [`Client::layout`]).
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for an id with bits that the layout doesn't have.
+///
+/// ```
+/// use leafd_client::{Layout, decode};
+///
+/// let decoded = decode((1000 << 22) | (17 << 12) | 5, &Layout::LEAF)?;
+/// assert_eq!((decoded.parts.worker, decoded.parts.sequence), (17, 5));
+/// assert_eq!(decoded.unix_ms, 1_288_834_975_657);
+/// # Ok::<(), leafd_client::Error>(())
+/// ```
+pub fn decode(id: u64, layout: &Layout) -> Result<Decoded> {
+    let parts = layout
+        .decompose(id)
+        .map_err(|error| Error::invalid(format!("{id} is no id of this layout: {error}")))?;
+    Ok(Decoded { parts, unix_ms: layout.tick_start_ms(parts.tick) })
+}
+
+// === impl Client ===
+
+impl Client {
+    /// Connects to the daemon at `path` and agrees on a protocol version, now.
+    ///
+    /// # Errors
+    /// [`Error::Connect`] when nobody answers there, or what [`Client::info`] returns.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), leafd_client::Error> {
+    /// let client = leafd_client::Client::connect(leafd_client::default_socket_path())?;
+    /// let order_id = client.next("orders")?;
+    /// # Ok(()) }
+    /// ```
+    pub fn connect(path: impl Into<PathBuf>) -> Result<Client> {
+        let client = Client::builder().socket(path).build()?;
+        client.info()?;
+        Ok(client)
+    }
+
+    /// A client with other settings, or one that connects on first use.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// The next id of `tag`, a positive signed 64-bit number that nobody else gets.
+    ///
+    /// With leases (the default) most calls answer from a run that the process holds, without a
+    /// system call; ids of different threads and processes are then not in order of time.
+    /// [`Client::tag`] saves the look-up of the name.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a name that no tag can have (1 to 128 characters, none of
+    /// them a control character), else whatever kept the daemon from answering.
+    #[inline]
+    pub fn next(&self, tag: &str) -> Result<u64> {
+        let node = self.core.node(tag)?;
+        next(&self.core, node, self.core.leased, self.core.deadline)
+    }
+
+    /// As [`Client::next`], within `limit` (see [`Builder::deadline`]).
+    ///
+    /// # Errors
+    /// As [`Client::next`].
+    pub fn next_within(&self, tag: &str, limit: Duration) -> Result<u64> {
+        next(&self.core, self.core.node(tag)?, self.core.leased, limit)
+    }
+
+    /// The next id of `tag` by a request of its own: higher than any that was drawn so on this
+    /// host before.
+    ///
+    /// # Errors
+    /// As [`Client::next`].
+    pub fn next_unleased(&self, tag: &str) -> Result<u64> {
+        self.next_unleased_within(tag, self.core.deadline)
+    }
+
+    /// As [`Client::next_unleased`], within `limit` (see [`Builder::deadline`]).
+    ///
+    /// # Errors
+    /// As [`Client::next`].
+    pub fn next_unleased_within(&self, tag: &str, limit: Duration) -> Result<u64> {
+        next(&self.core, self.core.node(tag)?, false, limit)
+    }
+
+    /// `count` ids of `tag`, in the order in which they were issued, straight from the daemon.
+    ///
+    /// More than [`COUNT_MAX`] are drawn by several requests, some of them in flight at once. Zero
+    /// ids are no request at all.
+    ///
+    /// # Errors
+    /// As [`Client::next`]. Ids that were drawn before one of several requests failed are skipped.
+    pub fn next_batch(&self, tag: &str, count: u64) -> Result<Ids> {
+        self.next_batch_within(tag, count, self.core.deadline)
+    }
+
+    /// As [`Client::next_batch`], all of it within `limit` (see [`Builder::deadline`]).
+    ///
+    /// # Errors
+    /// As [`Client::next_batch`].
+    pub fn next_batch_within(&self, tag: &str, count: u64, limit: Duration) -> Result<Ids> {
+        let node = self.core.node(tag)?;
+        let deadline = Deadline::after(limit);
+        match u32::try_from(count) {
+            Ok(0) => Ok(Ids::of(Vec::new())),
+            Ok(count) if count <= COUNT_MAX => {
+                let (drawn, _) = self.core.draw(node.name(), count, false, &deadline)?;
+                Ok(Ids::new(drawn.first, drawn.rest))
+            }
+            _ => crate::pipeline::draw_many(self, tag, count, deadline),
+        }
+    }
+
+    /// A handle of `tag` for drawing many ids. The daemon is not asked whether there is such a tag.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a name that no tag can have, or when this client has used
+    /// [`crate::TAGS_MAX`] others.
+    pub fn tag(&self, tag: &str) -> Result<Tag> {
+        let node = NonNull::from(self.core.node(tag)?);
+        Ok(Tag::new(Arc::clone(&self.core), node))
+    }
+
+    /// A queue of requests that are sent before their answers are read.
+    #[must_use]
+    pub fn pipeline(&self) -> Pipeline<'_> {
+        Pipeline::new(self)
+    }
+
+    /// The daemon's version, limits, readiness and layouts.
+    ///
+    /// # Errors
+    /// Whatever kept the daemon from answering; a [`Error::Service`] of
+    /// [`leafd_wire::Status::Version`] when client and daemon have no version in common.
+    pub fn info(&self) -> Result<InfoReply> {
+        // The lowest and the highest version that is spoken.
+        let body = [leafd_wire::VERSION.to_le_bytes(); 2].concat();
+        let reply = self.core.ask(opcode::INFO, &body, true, &self.deadline())?;
+        InfoReply::decode(&reply).map_err(|error| Error::Protocol { what: error.to_string() })
+    }
+
+    /// The layout of the snowflake ids that are drawn under the tag name `name`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] when the daemon has none of this name; else as [`Client::info`].
+    pub fn layout(&self, name: &str) -> Result<Layout> {
+        let layouts = self.info()?.layouts;
+        let found = layouts.iter().find(|(of, _)| of == name);
+        found.map(|(_, layout)| *layout).ok_or_else(|| {
+            let names: Vec<&str> = layouts.iter().map(|(of, _)| of.as_str()).collect();
+            Error::invalid(format!("leafd has no layout {name:?}; it has {}", names.join(", ")))
+        })
+    }
+
+    /// The daemon's state, as the JSON text that it sends.
+    ///
+    /// # Errors
+    /// Whatever kept the daemon from answering.
+    pub fn status_json(&self) -> Result<String> {
+        text(self.core.ask(opcode::STATUS, &[], true, &self.deadline())?)
+    }
+
+    /// Makes an administrative request ([`leafd_wire::opcode`]; JSON in, JSON out) and never
+    /// repeats it: after [`Error::Disconnected`] or [`Error::Timeout`] it may have taken effect.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a body that is too long for a frame, else whatever kept the
+    /// daemon from answering or from doing it.
+    pub fn admin(&self, opcode: u8, json: &str) -> Result<String> {
+        self.admin_within(opcode, json, self.core.deadline)
+    }
+
+    /// As [`Client::admin`], within `limit` (see [`Builder::deadline`]).
+    ///
+    /// # Errors
+    /// As [`Client::admin`].
+    pub fn admin_within(&self, opcode: u8, json: &str, limit: Duration) -> Result<String> {
+        // What the length field counts besides the body.
+        let body_max = REQUEST_LENGTH_MAX as usize - (leafd_wire::HEADER_BYTES - 4);
+        if json.len() > body_max {
+            return Err(Error::invalid(format!(
+                "the request has {} bytes; at most {body_max} fit a frame",
+                json.len()
+            )));
+        }
+        text(self.core.ask(opcode, json.as_bytes(), false, &Deadline::after(limit))?)
+    }
+
+    /// The path of the daemon's socket.
+    #[must_use]
+    pub fn socket_path(&self) -> &Path {
+        self.core.path()
+    }
+
+    fn deadline(&self) -> Deadline {
+        Deadline::after(self.core.deadline)
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("socket", &self.core.path()).finish_non_exhaustive()
+    }
+}
+
+/// The next id, out of the held run if there is one.
+#[inline]
+pub(crate) fn next(core: &Core, node: &Node, leased: bool, limit: Duration) -> Result<u64> {
+    if leased {
+        if let Some(taken) = node.slot().take(coarse_ns()) {
+            if taken.refill_due {
+                node.refill(core);
+            }
+            return Ok(taken.id);
+        }
+        return node.next_slow(core, limit);
+    }
+    let (drawn, _) = core.draw(node.name(), 1, false, &Deadline::after(limit))?;
+    Ok(drawn.first.first)
+}
+
+fn text(body: Vec<u8>) -> Result<String> {
+    String::from_utf8(body)
+        .map_err(|_| Error::Protocol { what: "an answer's text is not UTF-8".to_owned() })
+}

@@ -1,0 +1,240 @@
+//! What all clones of a client share: settings, wiped memory, and the way to the process's state.
+
+use std::io;
+use std::path::PathBuf;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use leafd_wire::{Header, IdsRequest, Status};
+
+use crate::arena::{Arena, Guard};
+use crate::deadline::Deadline;
+use crate::error::{Break, Error, Result};
+use crate::names::{Names, Node};
+use crate::polling::has_cores_to_spare;
+use crate::requests::{Asked, Drawn, Outcome};
+use crate::socket::Record;
+use crate::state::{State, Target};
+
+/// The shared part of a client. Fields drop in this order: names before the arena of their cells.
+pub(crate) struct Core {
+    names: Names,
+    arena: Arena,
+    target: Arc<Target>,
+    pub(crate) deadline: Duration,
+    pub(crate) leased: bool,
+}
+
+/// How often a request is sent again when its connection breaks.
+///
+/// Once, if the connection had served: that is a daemon that restarts. A few times more if the new
+/// connections never served anything: that is a daemon still on its way down or up.
+#[derive(Debug, Default)]
+pub(crate) struct Attempts {
+    breaks: u32,
+    served_breaks: u32,
+}
+
+const BREAKS_MAX: u32 = 5;
+
+// === impl Core ===
+
+impl Core {
+    pub(crate) fn new(
+        path: PathBuf,
+        deadline: Duration,
+        leased: bool,
+        polling: bool,
+    ) -> io::Result<Core> {
+        let arena = Arena::new()?;
+        // Where no child can be kept from using its parent's runs, there are none.
+        let leased = leased && arena.guard() != Guard::Nobody;
+        let target = Arc::new(Target {
+            path,
+            polling: polling && has_cores_to_spare(),
+            reached: AtomicBool::new(false),
+            record: Record::new(),
+        });
+        Ok(Core { names: Names::new(), arena, target, deadline, leased })
+    }
+
+    pub(crate) fn path(&self) -> &std::path::Path {
+        &self.target.path
+    }
+
+    #[inline]
+    pub(crate) fn node(&self, tag: &str) -> Result<&Node> {
+        self.names.get(tag, &self.arena)
+    }
+
+    /// Whether something that was made by process `pid` is this process's own.
+    pub(crate) fn is_own(&self, pid: u32) -> bool {
+        // The kernel's wiping leaves nothing of the parent's to be found.
+        self.arena.guard() == Guard::Kernel || pid == std::process::id()
+    }
+
+    /// The process's state, made on first use, also in a forked child.
+    pub(crate) fn state(&self) -> &State {
+        let place = self.arena.state();
+        let found = place.load(Ordering::Acquire);
+        // SAFETY: the pointer is null or a state that lives as long as the core: it was made by
+        // `Box::into_raw` below and is freed in `drop` only. (In a child where nobody wipes it may
+        // be the parent's; its process id is plain memory that the child has a copy of.)
+        match unsafe { found.as_ref() } {
+            Some(state) if self.is_own(state.pid) => state,
+            _ => self.make_state(found),
+        }
+    }
+
+    #[cold]
+    fn make_state(&self, found: *mut State) -> &State {
+        // Read before the swap: once the new state is out, other threads may write a new record.
+        let inherited = self.target.record.get();
+        let new = Box::into_raw(Box::new(State::new(Arc::clone(&self.target))));
+        let swap =
+            self.arena.state().compare_exchange(found, new, Ordering::AcqRel, Ordering::Acquire);
+        match swap {
+            Ok(_) => {
+                // The parent's state is leaked on purpose: its locks may be held for ever.
+                if let Some(inherited) = inherited {
+                    inherited.close();
+                }
+                // SAFETY: just made, and freed in `drop` only.
+                unsafe { &*new }
+            }
+            Err(theirs) => {
+                // SAFETY: `new` was never seen by others; `theirs` is another thread's of this
+                // process and freed in `drop` only.
+                unsafe {
+                    drop(Box::from_raw(new));
+                    &*theirs
+                }
+            }
+        }
+    }
+
+    /// Draws ids by a request of its own. Also says when it was sent (exact clock, ns).
+    pub(crate) fn draw(
+        &self,
+        tag: &str,
+        count: u32,
+        lease: bool,
+        deadline: &Deadline,
+    ) -> Result<(Drawn, u64)> {
+        let mut sent_ns = 0;
+        let asked = Asked::Ids { count, lease };
+        let outcome = self.exchange(asked, Some(Attempts::default()), deadline, |id, out| {
+            sent_ns = crate::clock::exact_ns();
+            let deadline_ms = deadline.left_ms();
+            IdsRequest { tag: tag.as_bytes(), count, deadline_ms }.put(lease, id, out);
+        })?;
+        match outcome {
+            Outcome::Ids(drawn) => Ok((drawn, sent_ns)),
+            _ => Err(Error::Protocol { what: "an answer without ids".to_owned() }),
+        }
+    }
+
+    /// Asks for anything else. `repeatable`: a broken connection is no reason not to ask again.
+    pub(crate) fn ask(
+        &self,
+        opcode: u8,
+        body: &[u8],
+        repeatable: bool,
+        deadline: &Deadline,
+    ) -> Result<Vec<u8>> {
+        let attempts = repeatable.then(Attempts::default);
+        if attempts.is_none() {
+            // A connection that went away while nobody looked must not take the request along.
+            self.state().probe();
+        }
+        let asked = Asked::Body { opcode };
+        let outcome = self.exchange(asked, attempts, deadline, |id, out| {
+            Header::request(opcode, 0, id).put_frame(body, out);
+        })?;
+        match outcome {
+            Outcome::Body(body) => Ok(body),
+            _ => Err(Error::Protocol { what: "an answer without a body".to_owned() }),
+        }
+    }
+
+    fn exchange(
+        &self,
+        asked: Asked,
+        mut attempts: Option<Attempts>,
+        deadline: &Deadline,
+        mut put: impl FnMut(u32, &mut Vec<u8>),
+    ) -> Result<Outcome> {
+        let state = self.state();
+        loop {
+            let mut link = state.connected(deadline.end())?;
+            let ticket = link.submit(asked, None, &mut put)?;
+            link.send();
+            let Some(outcome) = state.answer(link, ticket, false, deadline.end_of_grace()) else {
+                state.abandon(ticket);
+                return Err(deadline.missed());
+            };
+            match self.settle(outcome, attempts.as_mut(), deadline)? {
+                Some(outcome) => return Ok(outcome),
+                None => continue,
+            }
+        }
+    }
+
+    /// An outcome as it goes to the caller; `None`: the request is to be sent again.
+    pub(crate) fn settle(
+        &self,
+        outcome: Outcome,
+        attempts: Option<&mut Attempts>,
+        deadline: &Deadline,
+    ) -> Result<Option<Outcome>> {
+        match outcome {
+            Outcome::Failed(error) => {
+                let stopping = error.status() == Some(Status::ShuttingDown);
+                if stopping && attempts.is_some() && !deadline.is_over() {
+                    return Ok(None);
+                }
+                Err(error)
+            }
+            Outcome::Broken { why, served } => {
+                if attempts.is_some_and(|attempts| attempts.again(why, served)) {
+                    return Ok(None);
+                }
+                Err(why.into_error(&self.target.path))
+            }
+            Outcome::Ids(_) | Outcome::Body(_) => Ok(Some(outcome)),
+        }
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        for node in self.names.all() {
+            node.drop_supply(self);
+        }
+        let place = self.arena.state().swap(ptr::null_mut(), Ordering::AcqRel);
+        // SAFETY: as in `state`.
+        match unsafe { place.as_ref() } {
+            // SAFETY: made by `Box::into_raw`, and nobody else holds the core any more.
+            Some(state) if self.is_own(state.pid) => drop(unsafe { Box::from_raw(place) }),
+            // A child that never used the client; or one where nobody wiped.
+            _ => {
+                if let Some(inherited) = self.target.record.get() {
+                    inherited.close();
+                }
+            }
+        }
+    }
+}
+
+// === impl Attempts ===
+
+impl Attempts {
+    /// Counts a broken connection and says whether to send again.
+    pub(crate) fn again(&mut self, why: Break, served: bool) -> bool {
+        self.breaks += 1;
+        self.served_breaks += u32::from(served);
+        why.is_retryable() && self.served_breaks <= 1 && self.breaks <= BREAKS_MAX
+    }
+}

@@ -1,0 +1,238 @@
+//! What can go wrong, split into what the service said and what the client found.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use leafd_wire::Status;
+
+/// Why a call failed.
+///
+/// [`Error::Service`] is the daemon's own word; all others are what the client found on its side.
+/// A failed call never used up an id that another call could return: at most ids are skipped.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The daemon answered, and refused.
+    #[non_exhaustive]
+    Service {
+        /// What became of the request. A number that this client doesn't know (from a newer
+        /// daemon) is told as [`Status::Internal`].
+        status: Status,
+        /// The number as it came in.
+        number: u16,
+        /// When a retry may succeed, if the daemon knows.
+        retry_after: Option<Duration>,
+        /// The daemon's explanation.
+        message: String,
+    },
+    /// No connection could be made.
+    #[non_exhaustive]
+    Connect {
+        /// The socket's path.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The connection broke while the call waited, and what may be retried has been.
+    #[non_exhaustive]
+    Disconnected {
+        /// The socket's path.
+        path: PathBuf,
+        /// What the system said; an end of the stream is [`io::ErrorKind::UnexpectedEof`].
+        source: io::Error,
+    },
+    /// No answer came within the deadline.
+    #[non_exhaustive]
+    Timeout {
+        /// How long the call waited.
+        waited: Duration,
+    },
+    /// The peer sent something that is not leafd's protocol.
+    #[non_exhaustive]
+    Protocol {
+        /// What was wrong with it.
+        what: String,
+    },
+    /// An argument can't be.
+    #[non_exhaustive]
+    InvalidArgument {
+        /// Which one, and what is allowed.
+        what: String,
+    },
+    /// A limit of the client or the system was reached.
+    #[non_exhaustive]
+    Resources {
+        /// What could not be had.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// What the calls of this crate return.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a connection is of no more use; cheap to hand to everyone who waited on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Break {
+    /// The daemon closed it.
+    End,
+    /// The system's error number.
+    Os(i32),
+    /// The peer doesn't speak the protocol.
+    Protocol(&'static str),
+    /// A frame's length field that none may have.
+    FrameLength(u32),
+    /// So many answers are overdue that none is expected any more.
+    Overdue,
+}
+
+// === impl Error ===
+
+impl Error {
+    /// The status, when the service said it.
+    #[must_use]
+    pub fn status(&self) -> Option<Status> {
+        match self {
+            Error::Service { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+
+    /// Whether the same call may succeed later without anyone changing anything.
+    ///
+    /// True of id requests only: whether an administrative request that failed by
+    /// [`Error::Disconnected`] or [`Error::Timeout`] took effect has to be looked up first.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Error::Service { status, .. } => status.retry_may_help(),
+            Error::Connect { source, .. } => !matches!(
+                source.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput
+            ),
+            Error::Disconnected { .. } | Error::Timeout { .. } => true,
+            Error::Protocol { .. } | Error::InvalidArgument { .. } | Error::Resources { .. } => {
+                false
+            }
+        }
+    }
+
+    /// After how long a retry may succeed, when the daemon said so.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Error::Service { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
+    pub(crate) fn service(number: u16, retry_after_ms: u32, message: &str) -> Error {
+        Error::Service {
+            status: Status::from_number(number).unwrap_or(Status::Internal),
+            number,
+            retry_after: (retry_after_ms > 0)
+                .then(|| Duration::from_millis(u64::from(retry_after_ms))),
+            message: message.to_owned(),
+        }
+    }
+
+    pub(crate) fn invalid(what: impl Into<String>) -> Error {
+        Error::InvalidArgument { what: what.into() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Service { status, number, retry_after, message } => {
+                write!(f, "leafd answered {status}")?;
+                if *number != *status as u16 {
+                    write!(f, " (status {number}, which this client doesn't know)")?;
+                }
+                if !message.is_empty() {
+                    write!(f, ": {message}")?;
+                }
+                match retry_after {
+                    Some(after) => write!(f, " (a retry may succeed in {} ms)", after.as_millis()),
+                    None => Ok(()),
+                }
+            }
+            Error::Connect { path, source } => {
+                write!(f, "can't connect to leafd at {}: {source}; ", path.display())?;
+                f.write_str(match source.kind() {
+                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                        "is the daemon running, and is this its socket? \
+                         (LEAFD_SOCKET names another one)"
+                    }
+                    io::ErrorKind::PermissionDenied => {
+                        "this user may not open the socket: join the group that owns it"
+                    }
+                    _ => "check the daemon's log",
+                })
+            }
+            Error::Disconnected { path, source } => write!(
+                f,
+                "the connection to leafd at {} broke before the answer came: {source}; \
+                 the daemon may be restarting, check its log",
+                path.display()
+            ),
+            Error::Timeout { waited } => write!(
+                f,
+                "leafd gave no answer within {} ms; try again, allow a longer deadline, \
+                 or look at `leafctl status`",
+                waited.as_millis()
+            ),
+            Error::Protocol { what } => write!(
+                f,
+                "the peer broke leafd's protocol: {what}; \
+                 is the socket leafd's, and do client and daemon fit together?"
+            ),
+            Error::InvalidArgument { what } => f.write_str(what),
+            Error::Resources { what, source } => write!(f, "{what}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Connect { source, .. }
+            | Error::Disconnected { source, .. }
+            | Error::Resources { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+// === impl Break ===
+
+impl Break {
+    /// Whether what was asked may be asked again on a new connection.
+    pub(crate) fn is_retryable(self) -> bool {
+        !matches!(self, Break::Protocol(_) | Break::FrameLength(_))
+    }
+
+    pub(crate) fn into_error(self, path: &Path) -> Error {
+        let source = match self {
+            Break::Protocol(what) => return Error::Protocol { what: what.to_owned() },
+            Break::FrameLength(length) => {
+                return Error::Protocol {
+                    what: format!(
+                        "a reply's length field says {length}; at most {} is allowed",
+                        leafd_wire::REPLY_LENGTH_MAX
+                    ),
+                };
+            }
+            Break::End => io::Error::new(io::ErrorKind::UnexpectedEof, "the daemon closed it"),
+            Break::Os(number) => io::Error::from_raw_os_error(number),
+            Break::Overdue => io::Error::new(
+                io::ErrorKind::TimedOut,
+                "too many answers are overdue; the daemon seems to hang",
+            ),
+        };
+        Error::Disconnected { path: path.to_owned(), source }
+    }
+}

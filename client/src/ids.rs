@@ -1,0 +1,89 @@
+//! Ids as they were drawn: a few runs instead of millions of numbers.
+
+use std::iter::FusedIterator;
+use std::vec;
+
+use leafd_wire::Run;
+
+/// Ids that were drawn together, in the order in which they were issued.
+///
+/// It iterates over the ids; [`Ids::into_runs`] gives the runs themselves. The ids are the
+/// caller's, like any number it holds: a process that forks half way through must not go on with
+/// the rest in both.
+#[derive(Clone, Debug)]
+pub struct Ids {
+    /// What is left of the run at the front; its count may be 0.
+    front: Run,
+    rest: vec::IntoIter<Run>,
+    left: u64,
+}
+
+impl Ids {
+    pub(crate) fn new(first: Run, rest: Vec<Run>) -> Ids {
+        let left = rest.iter().fold(u64::from(first.count), |sum, run| sum + u64::from(run.count));
+        Ids { front: first, rest: rest.into_iter(), left }
+    }
+
+    pub(crate) fn of(runs: Vec<Run>) -> Ids {
+        Ids::new(Run { first: 1, count: 0, stride: 1 }, runs)
+    }
+
+    /// How many ids are left.
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        self.left
+    }
+
+    /// What is left as runs, none of them empty.
+    pub fn into_runs(self) -> impl Iterator<Item = Run> {
+        std::iter::once(self.front).chain(self.rest).filter(|run| run.count > 0)
+    }
+}
+
+impl Iterator for Ids {
+    type Item = u64;
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        while self.front.count == 0 {
+            self.front = self.rest.next()?;
+        }
+        let id = self.front.first;
+        self.front.count -= 1;
+        // The number after a run's last may be none that can be an id; it is never looked at.
+        self.front.first = id.wrapping_add(u64::from(self.front.stride));
+        self.left -= 1;
+        Some(id)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match usize::try_from(self.left) {
+            Ok(left) => (left, Some(left)),
+            Err(_) => (usize::MAX, None),
+        }
+    }
+}
+
+impl FusedIterator for Ids {}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_come_out_id_by_id() {
+        let first = Run { first: 5, count: 2, stride: 1 };
+        let last = i64::MAX as u64;
+        let rest = vec![
+            Run { first: 10, count: 3, stride: 4 },
+            Run { first: last, count: 1, stride: u32::MAX },
+        ];
+        let mut ids = Ids::new(first, rest);
+        assert_eq!(ids.remaining(), 6);
+        assert_eq!(ids.next(), Some(5));
+        let runs: Vec<Run> = ids.clone().into_runs().collect();
+        assert_eq!(runs[0], Run { first: 6, count: 1, stride: 1 });
+        assert_eq!(ids.collect::<Vec<_>>(), [6, 10, 14, 18, last]);
+        assert_eq!(Ids::of(Vec::new()).next(), None);
+    }
+}

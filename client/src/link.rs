@@ -1,0 +1,227 @@
+//! The connection as its lock guards it: bytes to send, requests in flight, who sleeps.
+
+use std::io;
+use std::sync::{Arc, Condvar};
+use std::time::{Duration, Instant};
+
+use leafd_wire::frame::Frame;
+use leafd_wire::{Status, flag};
+
+use crate::error::{Break, Error, Result};
+use crate::polling::Polling;
+use crate::reader::{Reader, broken_by};
+use crate::requests::{Asked, For, Group, IN_FLIGHT_MAX, Requests, Ticket};
+use crate::socket::Socket;
+use crate::state::Awaited;
+
+/// The first pause before another attempt to connect, and the longest.
+const BACK_OFF_MIN: Duration = Duration::from_millis(2);
+const BACK_OFF_MAX: Duration = Duration::from_millis(100);
+
+/// Bytes kept for requests that are being written; more is given back.
+const OUTGOING_KEPT_BYTES: usize = 256 * 1024;
+
+/// Everything about a connection but the reading itself.
+pub(crate) struct Link {
+    socket: Option<Arc<Socket>>,
+    /// Taken by the thread that reads; `None` as well when there is no connection.
+    pub(crate) reader: Option<Reader>,
+    pub(crate) requests: Requests,
+    pub(crate) polling: Polling,
+    /// Who waits while another thread reads, each on a condition of its own.
+    pub(crate) sleeping: Vec<(Awaited, Arc<Condvar>)>,
+    pub(crate) spare_beds: Vec<Arc<Condvar>>,
+    /// Bytes that the system has not taken: from `sent_bytes` on.
+    outgoing: Vec<u8>,
+    sent_bytes: usize,
+    /// The peer takes no more bytes; what it sent before may still be read.
+    deaf: bool,
+    /// Whether this connection has brought an answer.
+    served: bool,
+    next_try: Option<Instant>,
+    back_off: Duration,
+    polling_allowed: bool,
+}
+
+// === impl Link ===
+
+impl Link {
+    pub(crate) fn new(polling_allowed: bool) -> Link {
+        Link {
+            socket: None,
+            reader: None,
+            requests: Requests::default(),
+            polling: Polling::new(polling_allowed),
+            sleeping: Vec::new(),
+            spare_beds: Vec::new(),
+            outgoing: Vec::new(),
+            sent_bytes: 0,
+            deaf: false,
+            served: false,
+            next_try: None,
+            back_off: BACK_OFF_MIN,
+            polling_allowed,
+        }
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.socket.is_some()
+    }
+
+    pub(crate) fn may_try(&self, now: Instant) -> bool {
+        self.next_try.is_none_or(|at| now >= at)
+    }
+
+    pub(crate) fn next_try(&self, now: Instant) -> Instant {
+        self.next_try.unwrap_or(now)
+    }
+
+    /// An attempt to connect failed. The pauses double; a part of each is the clock's last digits,
+    /// so that a host's processes don't all come at once.
+    pub(crate) fn refused(&mut self, now: Instant) {
+        let jitter_percent = crate::clock::exact_ns() / 64 % 50;
+        self.next_try = Some(now + self.back_off * (75 + jitter_percent as u32) / 100);
+        self.back_off = (self.back_off * 2).min(BACK_OFF_MAX);
+    }
+
+    pub(crate) fn adopt(&mut self, socket: Socket) {
+        let socket = Arc::new(socket);
+        self.reader = Some(Reader::new(Arc::clone(&socket)));
+        self.socket = Some(socket);
+        self.polling = Polling::new(self.polling_allowed);
+        self.outgoing.clear();
+        (self.sent_bytes, self.deaf, self.served) = (0, false, false);
+    }
+
+    /// Ends the connection and every request on it.
+    pub(crate) fn break_off(&mut self, why: Break) {
+        let Some(socket) = self.socket.take() else { return };
+        socket.shut_down();
+        self.reader = None;
+        self.outgoing.clear();
+        self.sent_bytes = 0;
+        self.requests.fail_all(why, self.served);
+        if !self.served {
+            // A connection that never answered anything is as good as none.
+            self.refused(Instant::now());
+        }
+        for (_, bed) in &self.sleeping {
+            bed.notify_one();
+        }
+    }
+
+    /// Queues a request: `put` writes its frame. It goes out by the next [`Link::send`].
+    pub(crate) fn submit(
+        &mut self,
+        asked: Asked,
+        group: Option<(Group, u64)>,
+        put: impl FnOnce(u32, &mut Vec<u8>),
+    ) -> Result<Ticket> {
+        let ticket = self.requests.begin(asked, group).ok_or_else(|| {
+            Error::invalid(format!(
+                "at most {IN_FLIGHT_MAX} requests may await an answer; read some answers first"
+            ))
+        })?;
+        put(ticket.request_id(), &mut self.outgoing);
+        Ok(ticket)
+    }
+
+    /// Sends what the system takes without waiting.
+    pub(crate) fn send(&mut self) {
+        let Some(socket) = &self.socket else { return };
+        while self.sent_bytes < self.outgoing.len() && !self.deaf {
+            match socket.send(&self.outgoing[self.sent_bytes..]) {
+                Ok(sent) => self.sent_bytes += sent,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // The peer may have said why before it closed: reading finds that, then the end.
+                Err(error) if broken_by(&error) == Break::End => self.deaf = true,
+                Err(_) => {
+                    socket.shut_down();
+                    self.deaf = true;
+                }
+            }
+        }
+        self.outgoing.clear();
+        self.outgoing.shrink_to(OUTGOING_KEPT_BYTES);
+        self.sent_bytes = 0;
+    }
+
+    pub(crate) fn is_sent(&self) -> bool {
+        self.sent_bytes == self.outgoing.len()
+    }
+
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        self.outgoing.len() - self.sent_bytes
+    }
+
+    pub(crate) fn unsent_socket(&self) -> Option<Arc<Socket>> {
+        if self.is_sent() { None } else { self.socket.clone() }
+    }
+
+    /// Takes the reader back. `false`: it is of a connection that has been given up meanwhile.
+    pub(crate) fn put_back(&mut self, reader: Reader) -> bool {
+        let current = self.socket.as_ref().is_some_and(|socket| reader.reads(socket));
+        if current {
+            self.reader = Some(reader);
+        }
+        current
+    }
+
+    /// If nobody reads, wakes one of those who wait, to read.
+    pub(crate) fn pass_reading_on(&self) {
+        if self.reader.is_some()
+            && let Some((_, bed)) = self.sleeping.first()
+        {
+            bed.notify_one();
+        }
+    }
+
+    /// Gives each frame that has arrived to the one who waits for it.
+    pub(crate) fn dispatch(&mut self, now: Instant) -> std::result::Result<(), Break> {
+        let Some(mut reader) = self.reader.take() else { return Ok(()) };
+        let outcome = loop {
+            match reader.frame() {
+                Ok(Some((frame, length))) => {
+                    let outcome = self.dispatch_frame(&frame, now);
+                    reader.consume(length);
+                    if let Err(why) = outcome {
+                        break Err(why);
+                    }
+                }
+                Ok(None) => break Ok(()),
+                Err(why) => break Err(why),
+            }
+        };
+        self.reader = Some(reader);
+        outcome
+    }
+
+    fn dispatch_frame(
+        &mut self,
+        frame: &Frame<'_>,
+        now: Instant,
+    ) -> std::result::Result<(), Break> {
+        let closes = Status::from_number(frame.header.status).is_some_and(Status::closes);
+        if closes && frame.header.request_id == 0 {
+            // Said to the connection, not to a request.
+            self.requests.refuse_all(frame)?;
+            return Err(Break::End);
+        }
+        self.polling.answered(now, frame.header.flags & flag::AWAKE != 0);
+        if frame.header.status == Status::Ok as u16 {
+            self.served = true;
+            self.back_off = BACK_OFF_MIN;
+        }
+        if let Some(whose) = self.requests.complete(frame)? {
+            self.wake(whose);
+        }
+        if closes { Err(Break::End) } else { Ok(()) }
+    }
+
+    fn wake(&self, whose: For) {
+        let awaited = Awaited::Answer(whose);
+        if let Some((_, bed)) = self.sleeping.iter().find(|(theirs, _)| *theirs == awaited) {
+            bed.notify_one();
+        }
+    }
+}

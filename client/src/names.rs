@@ -1,0 +1,204 @@
+//! From a tag's name to its cell, without a lock.
+//!
+//! A fork may stop a thread anywhere in here, and the child goes on with the same table: so it is
+//! a list per bucket that only grows, at its head, by one compare-and-swap. The nodes hold no ids.
+
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use leafd_wire::tag::check_tag;
+
+use crate::arena::{Arena, Cell};
+use crate::error::{Error, Result};
+use crate::slot::Slot;
+
+/// Most tags that one client can use in its life.
+pub const TAGS_MAX: usize = 65_536;
+
+const BUCKETS: usize = 1024;
+
+/// The tags that a client has used.
+pub(crate) struct Names {
+    buckets: Box<[AtomicPtr<Node>]>,
+    count: AtomicUsize,
+}
+
+/// A tag that a client has used. It stays until the client goes.
+pub(crate) struct Node {
+    name: Box<str>,
+    hash: u64,
+    cell: NonNull<Cell>,
+    next: *mut Node,
+}
+
+// SAFETY: a node does not change once it can be seen; its cell holds nothing but atomics.
+unsafe impl Send for Node {}
+// SAFETY: as above.
+unsafe impl Sync for Node {}
+
+// === impl Names ===
+
+impl Names {
+    pub(crate) fn new() -> Names {
+        let buckets = (0..BUCKETS).map(|_| AtomicPtr::new(ptr::null_mut())).collect();
+        Names { buckets, count: AtomicUsize::new(0) }
+    }
+
+    /// The node of `name`, made if it is new.
+    #[inline]
+    pub(crate) fn get(&self, name: &str, arena: &Arena) -> Result<&Node> {
+        let hash = hash(name.as_bytes());
+        match self.find(name, hash) {
+            Some(node) => Ok(node),
+            None => self.add(name, hash, arena),
+        }
+    }
+
+    /// Every node.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Node> {
+        self.buckets.iter().flat_map(|bucket| chain(bucket.load(Ordering::Acquire)))
+    }
+
+    #[inline]
+    fn find(&self, name: &str, hash: u64) -> Option<&Node> {
+        let bucket = &self.buckets[hash as usize % BUCKETS];
+        chain(bucket.load(Ordering::Acquire)).find(|node| node.hash == hash && *node.name == *name)
+    }
+
+    #[cold]
+    fn add(&self, name: &str, hash: u64, arena: &Arena) -> Result<&Node> {
+        check_tag(name.as_bytes())
+            .map_err(|error| Error::invalid(format!("the tag {name:?} can't be: {error}")))?;
+        if self.count.fetch_add(1, Ordering::Relaxed) >= TAGS_MAX {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+            return Err(Error::invalid(format!(
+                "one client uses at most {TAGS_MAX} tags; make another client for {name:?}"
+            )));
+        }
+        let cell = arena.cell().map_err(|source| Error::Resources {
+            what: "no memory that is wiped on fork can be had for a tag",
+            source,
+        })?;
+        let bucket = &self.buckets[hash as usize % BUCKETS];
+        let mut node = Box::new(Node { name: name.into(), hash, cell, next: ptr::null_mut() });
+        loop {
+            let head = bucket.load(Ordering::Acquire);
+            // Looked for again below the very head that the swap expects: so no name is in twice.
+            let same = |node: &&Node| node.hash == hash && *node.name == *name;
+            if let Some(theirs) = chain(head).find(same) {
+                // Another thread added it. This node's cell stays unused.
+                self.count.fetch_sub(1, Ordering::Relaxed);
+                return Ok(theirs);
+            }
+            node.next = head;
+            let new = Box::into_raw(node);
+            match bucket.compare_exchange(head, new, Ordering::AcqRel, Ordering::Relaxed) {
+                // SAFETY: nodes in the table live as long as it does.
+                Ok(_) => return Ok(unsafe { &*new }),
+                // SAFETY: it was not put in, so it is this thread's alone.
+                Err(_) => node = unsafe { Box::from_raw(new) },
+            }
+        }
+    }
+}
+
+impl Drop for Names {
+    fn drop(&mut self) {
+        for bucket in &mut self.buckets {
+            let mut node = *bucket.get_mut();
+            while !node.is_null() {
+                // SAFETY: each was made by `Box::into_raw` and is freed once, by the sole owner.
+                let taken = unsafe { Box::from_raw(node) };
+                node = taken.next;
+            }
+        }
+    }
+}
+
+// === impl Node ===
+
+impl Node {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    #[inline]
+    pub(crate) fn cell(&self) -> &Cell {
+        // SAFETY: the cell is the arena's, which the client drops after its nodes; it is zero or
+        // written through atomics only.
+        unsafe { self.cell.as_ref() }
+    }
+
+    #[inline]
+    pub(crate) fn slot(&self) -> &Slot {
+        &self.cell().slot
+    }
+}
+
+#[inline]
+fn chain<'a>(head: *mut Node) -> impl Iterator<Item = &'a Node> {
+    let mut next = head.cast_const();
+    std::iter::from_fn(move || {
+        // SAFETY: heads and links are null or point to nodes that live as long as their table,
+        // which callers hold.
+        let node = unsafe { next.as_ref() }?;
+        next = node.next;
+        Some(node)
+    })
+}
+
+/// A quick hash by eight bytes at a time. The names are the process's own, so nobody gains by
+/// making them collide.
+#[inline]
+fn hash(bytes: &[u8]) -> u64 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let mix = |hash: u64, word: [u8; 8]| {
+        (hash.rotate_left(23) ^ u64::from_le_bytes(word)).wrapping_mul(ODD)
+    };
+    let hash = words.iter().fold(bytes.len() as u64, |hash, word| mix(hash, *word));
+    let hash = mix(hash, last);
+    hash ^ (hash >> 32)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn a_name_has_one_cell_however_many_threads_ask() {
+        let arena = Arena::new().unwrap();
+        let names = Names::new();
+        let cells: Vec<HashSet<usize>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        (0..2000)
+                            .map(|index| {
+                                let node = names.get(&format!("tag-{index}"), &arena).unwrap();
+                                assert_eq!(node.name(), format!("tag-{index}"));
+                                std::ptr::from_ref(node.cell()).addr()
+                            })
+                            .collect()
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(cells.iter().all(|of_thread| of_thread.len() == 2000));
+        assert!(cells.windows(2).all(|pair| pair[0] == pair[1]));
+        assert_eq!(names.all().count(), 2000);
+    }
+
+    #[test]
+    fn impossible_names_are_refused() {
+        let arena = Arena::new().unwrap();
+        let names = Names::new();
+        for name in ["", "a\nb", &"x".repeat(129)] {
+            assert!(names.get(name, &arena).is_err(), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The receiving half of a connection: bytes from the socket, and the frames in them.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use leafd_wire::REPLY_LENGTH_MAX;
+use leafd_wire::frame::{Frame, frame_end};
+
+use crate::error::Break;
+use crate::polling::WINDOW;
+use crate::socket::{Readiness, Socket};
+
+/// Room for some thousand replies of one run each. Untouched pages of it cost nothing.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Held by the one thread that reads, outside of any lock.
+pub(crate) struct Reader {
+    socket: Arc<Socket>,
+    /// Received and not yet taken: from `start` to `end`.
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+/// How a thread waits for bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// Ask again and again for a moment first.
+    pub(crate) poll: bool,
+    /// An answer may be there already, so ask before sleeping.
+    pub(crate) maybe_there: bool,
+    /// Also return when bytes can be sent.
+    pub(crate) writable: bool,
+    pub(crate) until: Instant,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    Bytes,
+    /// No bytes, but there may be room to send.
+    Nothing,
+}
+
+// === impl Reader ===
+
+impl Reader {
+    pub(crate) fn new(socket: Arc<Socket>) -> Reader {
+        Reader { socket, buffer: vec![0; BUFFER_BYTES], start: 0, end: 0 }
+    }
+
+    pub(crate) fn reads(&self, socket: &Arc<Socket>) -> bool {
+        Arc::ptr_eq(&self.socket, socket)
+    }
+
+    /// Waits for bytes. Returns what came of it, and whether a poll was tried and hit.
+    pub(crate) fn fill(&mut self, patience: Patience) -> (Result<Arrival, Break>, Option<bool>) {
+        let mut polled = None;
+        if patience.poll {
+            match self.poll() {
+                Ok(Arrival::Nothing) => polled = Some(false),
+                outcome => return (outcome, Some(outcome.is_ok())),
+            }
+        } else if patience.maybe_there {
+            match self.receive() {
+                Ok(Arrival::Nothing) => {}
+                outcome => return (outcome, None),
+            }
+        }
+        let wanted = Readiness { readable: true, writable: patience.writable };
+        let outcome = match self.socket.wait(wanted, patience.until) {
+            Ok(ready) if ready.readable => self.receive(),
+            Ok(_) => Ok(Arrival::Nothing),
+            Err(error) => Err(broken_by(&error)),
+        };
+        (outcome, polled)
+    }
+
+    /// The next whole frame, if one is there. The caller has to consume it by its length.
+    pub(crate) fn frame(&self) -> Result<Option<(Frame<'_>, usize)>, Break> {
+        Frame::first(&self.buffer[self.start..self.end], REPLY_LENGTH_MAX)
+            .map_err(|error| Break::FrameLength(error.length))
+    }
+
+    pub(crate) fn consume(&mut self, length: usize) {
+        self.start += length;
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Takes what is there without waiting.
+    pub(crate) fn receive(&mut self) -> Result<Arrival, Break> {
+        self.make_room()?;
+        match self.socket.receive(&mut self.buffer[self.end..]) {
+            Ok(0) => Err(Break::End),
+            Ok(got) => {
+                self.end += got;
+                Ok(Arrival::Bytes)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Arrival::Nothing),
+            Err(error) => Err(broken_by(&error)),
+        }
+    }
+
+    fn poll(&mut self) -> Result<Arrival, Break> {
+        let end = Instant::now() + WINDOW;
+        loop {
+            let outcome = self.receive()?;
+            if outcome == Arrival::Bytes || Instant::now() >= end {
+                return Ok(outcome);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Makes room for the rest of the frame that has begun, whose length has been checked.
+    fn make_room(&mut self) -> Result<(), Break> {
+        let begun = &self.buffer[self.start..self.end];
+        let needed = match frame_end(begun, REPLY_LENGTH_MAX) {
+            Ok(end) => end.unwrap_or(0).max(begun.len() + 1),
+            Err(error) => return Err(Break::FrameLength(error.length)),
+        };
+        if self.start + needed > self.buffer.len() {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+            if needed > self.buffer.len() {
+                self.buffer.resize(needed, 0);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a connection is gone by what a system call said.
+pub(crate) fn broken_by(error: &io::Error) -> Break {
+    match error.raw_os_error() {
+        Some(libc::EPIPE) | None => Break::End,
+        Some(number) => Break::Os(number),
+    }
+}

@@ -1,0 +1,311 @@
+//! The requests of one connection that await an answer.
+//!
+//! A request id is a place in the table and the place's turn. A request that its caller gave up
+//! keeps its place until its answer comes, so that a late answer never meets another request.
+
+use std::collections::VecDeque;
+
+use leafd_wire::frame::Frame;
+use leafd_wire::{ErrorReply, IdsReply, Run, Status, opcode};
+
+use crate::error::{Break, Error};
+
+/// Most requests of one connection that may await an answer, in all threads together.
+pub const IN_FLIGHT_MAX: usize = 65_536;
+
+/// When this many given-up requests are still unanswered, the daemon is taken for hung.
+const ABANDONED_MAX: usize = 8192;
+
+const PLACE_BITS: u32 = 16;
+
+/// A request in flight. It has to be taken or abandoned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket(u32);
+
+/// What a request is, as far as its answer must fit it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asked {
+    /// That many ids; with a lease, up to that many.
+    Ids { count: u32, lease: bool },
+    /// Bytes, whatever they are.
+    Body { opcode: u8 },
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Ids(Drawn),
+    Body(Vec<u8>),
+    Failed(Error),
+    /// The connection went first. `served`: it had answered something before.
+    Broken {
+        why: Break,
+        served: bool,
+    },
+}
+
+/// Ids as they were drawn. One run takes no allocation.
+#[derive(Debug)]
+pub(crate) struct Drawn {
+    pub(crate) hold_ms: u32,
+    pub(crate) first: Run,
+    pub(crate) rest: Vec<Run>,
+}
+
+/// A set of requests that one caller awaits together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Group(pub(crate) usize);
+
+/// Whom a request's answer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum For {
+    Ticket(Ticket),
+    Group(Group),
+}
+
+/// The table.
+#[derive(Default)]
+pub(crate) struct Requests {
+    entries: Vec<Entry>,
+    free: Vec<u16>,
+    abandoned: usize,
+    /// A group's answers so far, each with the number that the group gave it.
+    groups: Vec<Option<VecDeque<(u64, Outcome)>>>,
+}
+
+struct Entry {
+    turn: u16,
+    asked: Asked,
+    /// The group and its own number for the request.
+    group: Option<(Group, u64)>,
+    progress: Progress,
+}
+
+enum Progress {
+    Free,
+    Waiting,
+    Abandoned,
+    Done(Outcome),
+}
+
+// === impl Ticket ===
+
+impl Ticket {
+    /// The number that goes over the wire.
+    pub(crate) fn request_id(self) -> u32 {
+        self.0
+    }
+}
+
+// === impl Requests ===
+
+impl Requests {
+    /// A new request's id. `None`: too many are in flight.
+    pub(crate) fn begin(&mut self, asked: Asked, group: Option<(Group, u64)>) -> Option<Ticket> {
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None => {
+                let place = u16::try_from(self.entries.len()).ok()?;
+                self.entries.push(Entry { turn: 0, asked, group, progress: Progress::Free });
+                place
+            }
+        };
+        let entry = &mut self.entries[usize::from(place)];
+        // Never 0, so that no request has the id 0, by which a daemon speaks to nobody.
+        entry.turn = entry.turn.checked_add(1).unwrap_or(1);
+        entry.asked = asked;
+        entry.group = group;
+        entry.progress = Progress::Waiting;
+        Some(Ticket(u32::from(entry.turn) << PLACE_BITS | u32::from(place)))
+    }
+
+    /// The outcome, once it is there; the request is then over.
+    pub(crate) fn take(&mut self, ticket: Ticket) -> Option<Outcome> {
+        let place = self.place(ticket)?;
+        let entry = &mut self.entries[place];
+        if !matches!(entry.progress, Progress::Done(_)) {
+            return None;
+        }
+        let progress = std::mem::replace(&mut entry.progress, Progress::Free);
+        self.free.push(place as u16);
+        match progress {
+            Progress::Done(outcome) => Some(outcome),
+            _ => None,
+        }
+    }
+
+    /// Drops a request, or its answer when it comes. `false`: too many are overdue.
+    #[must_use]
+    pub(crate) fn abandon(&mut self, ticket: Ticket) -> bool {
+        let Some(place) = self.place(ticket) else { return true };
+        let entry = &mut self.entries[place];
+        match entry.progress {
+            Progress::Waiting => {
+                entry.progress = Progress::Abandoned;
+                self.abandoned += 1;
+            }
+            Progress::Done(_) => {
+                entry.progress = Progress::Free;
+                self.free.push(place as u16);
+            }
+            Progress::Free | Progress::Abandoned => {}
+        }
+        self.abandoned < ABANDONED_MAX
+    }
+
+    /// Gives a reply to its request. `Ok(None)`: nobody waits for it any more.
+    pub(crate) fn complete(&mut self, frame: &Frame<'_>) -> Result<Option<For>, Break> {
+        let ticket = Ticket(frame.header.request_id);
+        let Some(place) = self.place(ticket) else {
+            return Err(Break::Protocol("a reply has the id of no request"));
+        };
+        let entry = &mut self.entries[place];
+        match entry.progress {
+            Progress::Waiting => {
+                let outcome = decode(frame, entry.asked)?;
+                match entry.group {
+                    Some((group, number)) => {
+                        entry.progress = Progress::Free;
+                        self.free.push(place as u16);
+                        self.deliver(group, number, outcome);
+                        Ok(Some(For::Group(group)))
+                    }
+                    None => {
+                        entry.progress = Progress::Done(outcome);
+                        Ok(Some(For::Ticket(ticket)))
+                    }
+                }
+            }
+            Progress::Abandoned => {
+                entry.progress = Progress::Free;
+                self.free.push(place as u16);
+                self.abandoned -= 1;
+                Ok(None)
+            }
+            Progress::Free | Progress::Done(_) => {
+                Err(Break::Protocol("a request is answered twice"))
+            }
+        }
+    }
+
+    /// Ends every request with what the daemon said to the connection as a whole.
+    pub(crate) fn refuse_all(&mut self, frame: &Frame<'_>) -> Result<(), Break> {
+        let mut refusals = Vec::new();
+        for _ in &self.entries {
+            refusals.push(failure(frame)?);
+        }
+        self.end_all(|| match refusals.pop() {
+            Some(refusal) => Outcome::Failed(refusal),
+            None => Outcome::Broken { why: Break::End, served: false },
+        });
+        Ok(())
+    }
+
+    /// Ends every request: the connection is gone.
+    pub(crate) fn fail_all(&mut self, why: Break, served: bool) {
+        self.end_all(|| Outcome::Broken { why, served });
+    }
+
+    fn end_all(&mut self, mut outcome: impl FnMut() -> Outcome) {
+        for place in 0..self.entries.len() {
+            let entry = &mut self.entries[place];
+            match (&entry.progress, entry.group) {
+                (Progress::Waiting, None) => {
+                    entry.progress = Progress::Done(outcome());
+                }
+                (Progress::Waiting, Some((group, number))) => {
+                    entry.progress = Progress::Free;
+                    self.free.push(place as u16);
+                    self.deliver(group, number, outcome());
+                }
+                (Progress::Abandoned, _) => {
+                    entry.progress = Progress::Free;
+                    self.free.push(place as u16);
+                }
+                (Progress::Free | Progress::Done(_), _) => {}
+            }
+        }
+        self.abandoned = 0;
+    }
+
+    pub(crate) fn open_group(&mut self) -> Group {
+        let free = self.groups.iter().position(Option::is_none);
+        let index = free.unwrap_or_else(|| {
+            self.groups.push(None);
+            self.groups.len() - 1
+        });
+        self.groups[index] = Some(VecDeque::new());
+        Group(index)
+    }
+
+    /// Ends a group and gives up what it waits for. `false`: too many are overdue.
+    #[must_use]
+    pub(crate) fn close_group(&mut self, group: Group) -> bool {
+        for entry in &mut self.entries {
+            let theirs = entry.group.is_some_and(|(of, _)| of == group);
+            if theirs && matches!(entry.progress, Progress::Waiting) {
+                entry.progress = Progress::Abandoned;
+                self.abandoned += 1;
+            }
+        }
+        self.groups[group.0] = None;
+        self.abandoned < ABANDONED_MAX
+    }
+
+    /// A group's next answer, in the order of arrival.
+    pub(crate) fn take_of(&mut self, group: Group) -> Option<(u64, Outcome)> {
+        self.groups.get_mut(group.0)?.as_mut()?.pop_front()
+    }
+
+    fn deliver(&mut self, group: Group, number: u64, outcome: Outcome) {
+        if let Some(Some(answers)) = self.groups.get_mut(group.0) {
+            answers.push_back((number, outcome));
+        }
+    }
+
+    fn place(&self, Ticket(id): Ticket) -> Option<usize> {
+        let place = (id & ((1 << PLACE_BITS) - 1)) as usize;
+        let entry = self.entries.get(place)?;
+        (u32::from(entry.turn) == id >> PLACE_BITS).then_some(place)
+    }
+}
+
+// === impl Drawn ===
+
+impl Drawn {
+    fn decode(body: &[u8], count: u32, lease: bool) -> Result<Drawn, Break> {
+        let reply = IdsReply::decode(body).map_err(|error| Break::Protocol(error.what))?;
+        let mut runs = reply.runs();
+        let first = runs.next().ok_or(Break::Protocol("a reply carries no ids"))?;
+        let rest: Vec<Run> = runs.collect();
+        let given = rest.iter().fold(u64::from(first.count), |sum, run| sum + u64::from(run.count));
+        let fits = if lease { given <= u64::from(count) } else { given == u64::from(count) };
+        if !fits {
+            return Err(Break::Protocol("a reply carries another number of ids than was asked"));
+        }
+        Ok(Drawn { hold_ms: reply.hold_ms, first, rest })
+    }
+}
+
+fn decode(frame: &Frame<'_>, asked: Asked) -> Result<Outcome, Break> {
+    let opcode = match asked {
+        Asked::Ids { .. } => opcode::IDS,
+        Asked::Body { opcode } => opcode,
+    };
+    if frame.header.opcode != opcode | opcode::REPLY {
+        return Err(Break::Protocol("a reply has another opcode than its request"));
+    }
+    if frame.header.status != Status::Ok as u16 {
+        return failure(frame).map(Outcome::Failed);
+    }
+    match asked {
+        Asked::Ids { count, lease } => Drawn::decode(frame.body, count, lease).map(Outcome::Ids),
+        Asked::Body { .. } => Ok(Outcome::Body(frame.body.to_vec())),
+    }
+}
+
+/// The error that a reply carries.
+pub(crate) fn failure(frame: &Frame<'_>) -> Result<Error, Break> {
+    let reply = ErrorReply::decode(frame.body).map_err(|error| Break::Protocol(error.what))?;
+    Ok(Error::service(frame.header.status, reply.retry_after_ms, reply.message))
+}

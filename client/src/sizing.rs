@@ -1,0 +1,114 @@
+//! How many ids the next run should have.
+//!
+//! Where ids grow old within milliseconds (snowflake), a run is to last about two milliseconds of
+//! the rate at which the process takes them. Elsewhere (segments) a run has a small floor, doubles
+//! while it lasts too short to ask for the next one in time, and shrinks when it lasts too long.
+
+use crate::slot::RUN_COUNT_MAX;
+
+/// The first run of a tag: small, as nothing is known of it yet.
+const FIRST: u32 = 8;
+
+/// Fewest ids of a run that may be held for long; also what a dying process may waste.
+const LONG_FLOOR: u32 = 32;
+
+/// Ids that may be held for less than this are short-lived.
+const SHORT_HOLD_MS: u32 = 1000;
+
+/// How long a run of short-lived ids is to last.
+const SHORT_RUN_NS: u64 = 2_000_000;
+
+/// A long-lived run should last from this …
+const LONG_RUN_MIN_NS: u64 = 10_000_000;
+/// … to this.
+const LONG_RUN_MAX_NS: u64 = 1_000_000_000;
+
+/// Most growth in one step: one measurement may be off.
+const GROWTH_MAX: u32 = 16;
+
+/// The size to ask for, as learned so far. It reads no clock.
+#[derive(Debug)]
+pub(crate) struct Sizing {
+    wish: u32,
+}
+
+impl Sizing {
+    pub(crate) fn new() -> Sizing {
+        Sizing { wish: FIRST }
+    }
+
+    /// How many ids to ask for now.
+    pub(crate) fn wish(&self) -> u32 {
+        self.wish
+    }
+
+    /// Learns that `used` ids of a run of `count` went in `lasted_ns`.
+    pub(crate) fn observe(&mut self, hold_ms: u32, count: u32, used: u32, lasted_ns: u64) {
+        let (used, lasted_ns) = (u64::from(used.max(1)), lasted_ns.max(1));
+        let target_ns = if hold_ms < SHORT_HOLD_MS {
+            Some(SHORT_RUN_NS.min(u64::from(hold_ms) * 1_000_000 / 2))
+        } else {
+            None
+        };
+        let (floor, wish) = match target_ns {
+            Some(target_ns) => (1, used.saturating_mul(target_ns) / lasted_ns),
+            None => {
+                let whole_ns = lasted_ns.saturating_mul(u64::from(count)) / used;
+                let wish = u64::from(self.wish);
+                let wish = if whole_ns < LONG_RUN_MIN_NS {
+                    wish * 2
+                } else if whole_ns > LONG_RUN_MAX_NS {
+                    wish / 2
+                } else {
+                    wish
+                };
+                (LONG_FLOOR, wish)
+            }
+        };
+        let ceiling = self.wish.saturating_mul(GROWTH_MAX).clamp(floor, RUN_COUNT_MAX);
+        self.wish = u32::try_from(wish).unwrap_or(RUN_COUNT_MAX).clamp(floor, ceiling);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Runs of the wished size at a steady rate, until the wish settles.
+    fn settled(hold_ms: u32, ids_a_second: u64) -> u32 {
+        let mut sizing = Sizing::new();
+        for _ in 0..64 {
+            let count = sizing.wish();
+            let lasted_ns = u64::from(count) * 1_000_000_000 / ids_a_second;
+            sizing.observe(hold_ms, count, count, lasted_ns);
+        }
+        sizing.wish()
+    }
+
+    #[test]
+    fn short_lived_runs_last_two_milliseconds() {
+        assert_eq!(settled(5, 1_000_000), 2000);
+        assert_eq!(settled(5, 1_000), 2);
+        assert_eq!(settled(5, 10), 1);
+        assert_eq!(settled(2, 1_000_000), 1000);
+        assert_eq!(settled(5, 1_000_000_000), RUN_COUNT_MAX);
+    }
+
+    #[test]
+    fn long_lived_runs_last_some_ten_milliseconds_and_have_a_floor() {
+        assert_eq!(settled(60_000, 1), LONG_FLOOR);
+        assert_eq!(settled(60_000, 1_000), LONG_FLOOR);
+        let wish = settled(60_000, 1_000_000);
+        assert!((10_000..=20_000).contains(&wish), "{wish}");
+        assert_eq!(settled(60_000, 1_000_000_000), RUN_COUNT_MAX);
+    }
+
+    #[test]
+    fn a_tag_that_goes_idle_shrinks() {
+        let mut sizing = Sizing { wish: RUN_COUNT_MAX };
+        for _ in 0..16 {
+            sizing.observe(60_000, 1000, 1, 60_000_000_000);
+        }
+        assert_eq!(sizing.wish(), LONG_FLOOR);
+    }
+}

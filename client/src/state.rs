@@ -1,0 +1,243 @@
+//! What a process keeps for a client: one connection, shared by all threads.
+//!
+//! Requests are told apart by their id, so that any number of threads wait at once. One of them
+//! reads and hands the others their answers; when it has its own, the next one takes over. No
+//! lock is held while a thread waits for the socket.
+//!
+//! A forked child never sees its parent's state: it finds a null pointer and makes its own.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use crate::error::{Break, Error, Result};
+use crate::link::Link;
+use crate::reader::{Arrival, Patience};
+use crate::requests::{For, Group, Outcome, Ticket};
+use crate::socket::{Record, Socket};
+
+/// How much longer than the deadline that the daemon was told a client waits for the daemon's own
+/// word on it.
+pub(crate) const GRACE: Duration = Duration::from_millis(250);
+
+/// What stays the same over a fork: where the socket is, and what is known about it.
+pub(crate) struct Target {
+    pub(crate) path: PathBuf,
+    pub(crate) polling: bool,
+    /// Whether a connection was ever made: then a missing daemon is one that restarts.
+    pub(crate) reached: AtomicBool,
+    pub(crate) record: Record,
+}
+
+/// A process's connection and those who wait on it.
+pub(crate) struct State {
+    /// The process that made it.
+    pub(crate) pid: u32,
+    target: Arc<Target>,
+    link: Mutex<Link>,
+}
+
+pub(crate) type Guard<'a> = MutexGuard<'a, Link>;
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    Answer(For),
+    /// That all bytes are with the system.
+    Sent,
+}
+
+// === impl State ===
+
+impl State {
+    pub(crate) fn new(target: Arc<Target>) -> State {
+        let link = Mutex::new(Link::new(target.polling));
+        State { pid: std::process::id(), target, link }
+    }
+
+    pub(crate) fn lock(&self) -> Guard<'_> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_>> {
+        match self.link.try_lock() {
+            Ok(link) => Some(link),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// The lock, with a connection. It is made anew, with growing pauses, until `until`; a daemon
+    /// that never was there is an error at once.
+    pub(crate) fn connected(&self, until: Instant) -> Result<Guard<'_>> {
+        loop {
+            let mut link = self.lock();
+            if link.is_connected() {
+                return Ok(link);
+            }
+            let now = Instant::now();
+            let mut refused = None;
+            if link.may_try(now) {
+                match Socket::connect(&self.target.path) {
+                    Ok(socket) => {
+                        self.target.record.set(&socket);
+                        self.target.reached.store(true, Ordering::Relaxed);
+                        link.adopt(socket);
+                        return Ok(link);
+                    }
+                    Err(error) => {
+                        link.refused(now);
+                        refused = Some(error);
+                    }
+                }
+            }
+            let next_try = link.next_try(now);
+            drop(link);
+            if let Some(source) = refused
+                && (!self.may_come_back(&source) || next_try >= until)
+            {
+                return Err(Error::Connect { path: self.target.path.clone(), source });
+            }
+            if now >= until {
+                let source = std::io::ErrorKind::TimedOut.into();
+                return Err(Error::Connect { path: self.target.path.clone(), source });
+            }
+            std::thread::sleep(next_try.min(until).saturating_duration_since(now));
+        }
+    }
+
+    /// Waits until the ticket's outcome is there. `None`: not by `until`; it is still in flight.
+    /// `maybe_there`: it was sent some time ago.
+    pub(crate) fn answer(
+        &self,
+        link: Guard<'_>,
+        ticket: Ticket,
+        maybe_there: bool,
+        until: Instant,
+    ) -> Option<Outcome> {
+        let awaited = Awaited::Answer(For::Ticket(ticket));
+        self.wait(link, awaited, maybe_there, until, |link| link.requests.take(ticket)).1
+    }
+
+    /// Waits for the next answer of a group, as [`State::answer`] does.
+    pub(crate) fn answer_of<'a>(
+        &'a self,
+        link: Guard<'a>,
+        group: Group,
+        until: Instant,
+    ) -> (Guard<'a>, Option<(u64, Outcome)>) {
+        let awaited = Awaited::Answer(For::Group(group));
+        self.wait(link, awaited, true, until, |link| link.requests.take_of(group))
+    }
+
+    /// Waits until the system has taken all bytes. `None`: not by `until`.
+    pub(crate) fn sent<'a>(&'a self, link: Guard<'a>, until: Instant) -> (Guard<'a>, Option<()>) {
+        self.wait(link, Awaited::Sent, false, until, |link| link.is_sent().then_some(()))
+    }
+
+    /// Gives up a request.
+    pub(crate) fn abandon(&self, ticket: Ticket) {
+        let mut link = self.lock();
+        if !link.requests.abandon(ticket) {
+            self.break_off(&mut link, Break::Overdue);
+        }
+    }
+
+    /// Ends the connection; everyone who waits on it is told.
+    pub(crate) fn break_off(&self, link: &mut Link, why: Break) {
+        self.target.record.clear();
+        link.break_off(why);
+    }
+
+    /// Finds out whether the peer has closed the connection meanwhile, without waiting.
+    pub(crate) fn probe(&self) {
+        let mut link = self.lock();
+        if let Some(mut reader) = link.reader.take() {
+            let outcome = reader.receive();
+            link.reader = Some(reader);
+            if let Err(why) = self.take_in(&mut link, outcome) {
+                self.break_off(&mut link, why);
+            }
+        }
+    }
+
+    /// Waits until `ready` has something, reading if nobody else does.
+    fn wait<'a, T>(
+        &'a self,
+        mut link: Guard<'a>,
+        awaited: Awaited,
+        mut maybe_there: bool,
+        until: Instant,
+        mut ready: impl FnMut(&mut Link) -> Option<T>,
+    ) -> (Guard<'a>, Option<T>) {
+        let mut now = Instant::now();
+        let mut poll = link.polling.begin(now);
+        loop {
+            let found = ready(&mut link);
+            if found.is_some() || now >= until {
+                link.pass_reading_on();
+                return (link, found);
+            }
+            link.send();
+            if let Some(mut reader) = link.reader.take() {
+                let patience = Patience { poll, maybe_there, writable: !link.is_sent(), until };
+                drop(link);
+                let (outcome, polled) = reader.fill(patience);
+                link = self.lock();
+                if let Some(hit) = polled {
+                    link.polling.end(hit);
+                    poll &= hit;
+                }
+                maybe_there = false;
+                if link.put_back(reader)
+                    && let Err(why) = self.take_in(&mut link, outcome)
+                {
+                    self.break_off(&mut link, why);
+                }
+            } else if let Some(socket) = link.unsent_socket() {
+                // The reader may be asleep without knowing of these bytes.
+                drop(link);
+                let wanted = crate::socket::Readiness { readable: false, writable: true };
+                // Whatever it finds, the next turn tries to send, and sees.
+                let _ = socket.wait(wanted, until.min(now + Duration::from_millis(20)));
+                link = self.lock();
+            } else {
+                link = self.sleep(link, awaited, until.saturating_duration_since(now));
+            }
+            now = Instant::now();
+        }
+    }
+
+    /// Gives the frames that arrived to those who wait for them.
+    fn take_in(
+        &self,
+        link: &mut Link,
+        outcome: std::result::Result<Arrival, Break>,
+    ) -> std::result::Result<(), Break> {
+        match outcome? {
+            Arrival::Nothing => Ok(()),
+            Arrival::Bytes => link.dispatch(Instant::now()),
+        }
+    }
+
+    /// Sleeps until the reader wakes this thread, or for `limit`.
+    fn sleep<'a>(&self, mut link: Guard<'a>, awaited: Awaited, limit: Duration) -> Guard<'a> {
+        let bed = link.spare_beds.pop().unwrap_or_else(|| Arc::new(Condvar::new()));
+        link.sleeping.push((awaited, Arc::clone(&bed)));
+        link = bed.wait_timeout(link, limit).unwrap_or_else(PoisonError::into_inner).0;
+        link.sleeping.retain(|(_, other)| !Arc::ptr_eq(other, &bed));
+        link.spare_beds.push(bed);
+        link
+    }
+
+    /// Whether a daemon that can't be reached now may be there soon.
+    fn may_come_back(&self, error: &std::io::Error) -> bool {
+        match error.raw_os_error() {
+            // The backlog is full: it is there.
+            Some(libc::EAGAIN) => true,
+            Some(libc::ENOENT | libc::ECONNREFUSED) => self.target.reached.load(Ordering::Relaxed),
+            _ => false,
+        }
+    }
+}

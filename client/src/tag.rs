@@ -1,0 +1,111 @@
+//! A handle that has its tag's name looked up already.
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::{Client, next};
+use crate::core::Core;
+use crate::error::Result;
+use crate::ids::Ids;
+use crate::names::Node;
+
+/// One tag of a client. It is made by [`Client::tag`], cheap to clone, and good in forked children.
+///
+/// ```no_run
+/// # fn main() -> Result<(), leafd_client::Error> {
+/// let client = leafd_client::Client::builder().build()?;
+/// let orders = client.tag("orders")?;
+/// for _ in 0..1_000_000 {
+///     let id = orders.next()?;
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Tag {
+    core: Arc<Core>,
+    /// In the core's table, so it lives as long as `core` does.
+    node: NonNull<Node>,
+    leased: bool,
+}
+
+// SAFETY: the node is shared by reference only, and may be (it is `Sync`).
+unsafe impl Send for Tag {}
+// SAFETY: as above.
+unsafe impl Sync for Tag {}
+
+// === impl Tag ===
+
+impl Tag {
+    pub(crate) fn new(core: Arc<Core>, node: NonNull<Node>) -> Tag {
+        let leased = core.leased;
+        Tag { core, node, leased }
+    }
+
+    /// The same tag, with every id drawn by a request of its own.
+    #[must_use]
+    pub fn unleased(mut self) -> Tag {
+        self.leased = false;
+        self
+    }
+
+    /// The tag's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.node().name()
+    }
+
+    /// The next id; see [`Client::next`]. Out of a held run this takes nanoseconds.
+    ///
+    /// # Errors
+    /// Whatever kept the daemon from answering.
+    #[inline]
+    pub fn next(&self) -> Result<u64> {
+        next(&self.core, self.node(), self.leased, self.core.deadline)
+    }
+
+    /// As [`Tag::next`], within `limit` (see [`crate::Builder::deadline`]).
+    ///
+    /// # Errors
+    /// As [`Tag::next`].
+    #[inline]
+    pub fn next_within(&self, limit: Duration) -> Result<u64> {
+        next(&self.core, self.node(), self.leased, limit)
+    }
+
+    /// `count` ids straight from the daemon; see [`Client::next_batch`].
+    ///
+    /// # Errors
+    /// As [`Client::next_batch`].
+    pub fn next_batch(&self, count: u64) -> Result<Ids> {
+        self.client().next_batch(self.name(), count)
+    }
+
+    /// As [`Tag::next_batch`], all of it within `limit` (see [`crate::Builder::deadline`]).
+    ///
+    /// # Errors
+    /// As [`Client::next_batch`].
+    pub fn next_batch_within(&self, count: u64, limit: Duration) -> Result<Ids> {
+        self.client().next_batch_within(self.name(), count, limit)
+    }
+
+    fn client(&self) -> Client {
+        Client { core: Arc::clone(&self.core) }
+    }
+
+    #[inline]
+    fn node(&self) -> &Node {
+        // SAFETY: the core's table keeps its nodes until the core goes, and `self` holds the core.
+        unsafe { self.node.as_ref() }
+    }
+}
+
+impl fmt::Debug for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tag")
+            .field("name", &self.name())
+            .field("leased", &self.leased)
+            .finish_non_exhaustive()
+    }
+}
