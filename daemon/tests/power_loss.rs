@@ -3,6 +3,7 @@
 //! nothing.
 //!
 //! The writing process is this test binary itself, run once more with a variable set.
+#![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
 #[path = "../../tests/power/mod.rs"]
 mod power;

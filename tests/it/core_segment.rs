@@ -168,7 +168,7 @@ fn deadlines_take_out_only_those_that_are_due() {
 #[test]
 fn a_claim_below_what_was_seen_is_refused() {
     let mut allocator: Allocator<u32> = Allocator::new(PROVISION, BootMs(0));
-    allocator.restore(vec![50..60], 1_000);
+    allocator.restore(Vec::from([50..60]), 1_000);
     allocator.enqueue(Want { count: 20, fewer_will_do: false }, BootMs(100), 0);
     assert!(allocator.claim_wanted(BootMs(0)).is_some());
     assert_eq!(allocator.claimed(BootMs(0), &(900..910), 10), Err(1_000));
@@ -278,10 +278,10 @@ fn no_number_is_issued_twice_whatever_comes_between() {
             }
             if random.bool() {
                 // A clean stop: exact marks.
-                for moved in allocator.exact_marks() {
+                for (held, mark) in allocator.exact_marks() {
                     let segment =
-                        disk.segments.iter_mut().find(|(numbers, _)| numbers.end == moved.end);
-                    segment.expect("only held segments are marked").1 = moved.mark;
+                        disk.segments.iter_mut().find(|(numbers, _)| numbers.end == held.end);
+                    segment.expect("only held segments are marked").1 = mark;
                 }
             }
         }

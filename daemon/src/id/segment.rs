@@ -53,6 +53,7 @@ pub struct MarkMove {
 /// A claimed range.
 #[derive(Clone, Debug)]
 struct Segment {
+    start: u64,
     /// The first number not issued.
     next: u64,
     /// Numbers below it may be issued: the journal says so.
@@ -123,7 +124,12 @@ impl<T> Allocator<T> {
         for range in unissued {
             assert!(range.start < range.end, "a leftover range is not empty");
             self.highest_end = self.highest_end.max(range.end);
-            self.held.push_back(Segment { next: range.start, mark: range.start, end: range.end });
+            self.held.push_back(Segment {
+                start: range.start,
+                next: range.start,
+                mark: range.start,
+                end: range.end,
+            });
         }
     }
 
@@ -248,7 +254,12 @@ impl<T> Allocator<T> {
         assert!(mark >= numbers.start && mark <= numbers.end, "a mark lies within its segment");
         assert!(self.held.back().is_none_or(|last| last.end <= numbers.start), "segments ascend");
         self.claim = ClaimState::Idle;
-        self.held.push_back(Segment { next: numbers.start, mark, end: numbers.end });
+        self.held.push_back(Segment {
+            start: numbers.start,
+            next: numbers.start,
+            mark,
+            end: numbers.end,
+        });
         self.watch = 0;
     }
 
@@ -303,9 +314,9 @@ impl<T> Allocator<T> {
         self.watch = 0;
     }
 
-    /// The exact marks of what is held, for a clean stop. Numbers marked but not issued are kept.
-    pub fn exact_marks(&self) -> impl Iterator<Item = MarkMove> + '_ {
-        self.held.iter().map(|segment| MarkMove { end: segment.end, mark: segment.next })
+    /// What is held, each with its exact mark, for a clean stop. Numbers marked but not issued are kept.
+    pub fn exact_marks(&self) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
+        self.held.iter().map(|segment| (segment.start..segment.end, segment.next))
     }
 
     /// Drops every number held: the tag is gone or another one.

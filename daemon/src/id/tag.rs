@@ -8,7 +8,7 @@ use leafd_wire::TagError;
 use leafd_wire::tag::check_tag;
 
 /// The checked name of a tag or a layout: 1 to 128 characters, no control characters.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(Arc<str>);
 
 /// A snowflake worker's number; which numbers fit is the layout's to say.
@@ -36,6 +36,13 @@ impl Tag {
 impl Borrow<str> for Tag {
     fn borrow(&self) -> &str {
         &self.0
+    }
+}
+
+/// As quoted text, which is how errors name a tag.
+impl fmt::Debug for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
     }
 }
 

@@ -1,0 +1,32 @@
+//! The host's clocks, read in one place and handed to the core as arguments.
+
+use nix::time::{ClockId, clock_gettime};
+
+use crate::id::snowflake::Now;
+use crate::id::{BootMs, UnixMs};
+
+/// Both clocks.
+#[must_use]
+pub fn now() -> Now {
+    Now { unix: UnixMs(read_us(ClockId::CLOCK_REALTIME) / 1_000), boot: boot() }
+}
+
+/// The boot-time clock: it counts sleep and never steps.
+#[must_use]
+pub fn boot() -> BootMs {
+    BootMs(read_us(ClockId::CLOCK_BOOTTIME) / 1_000)
+}
+
+/// Microseconds of a clock without steps, for short intervals.
+#[must_use]
+pub fn monotonic_us() -> u64 {
+    read_us(ClockId::CLOCK_MONOTONIC)
+}
+
+fn read_us(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock).expect("the kernel has these clocks and the address is ours");
+    // A wall clock before 1970 reads as 1970, which is before every layout's epoch and so refused.
+    let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
+    let nanoseconds = u64::try_from(time.tv_nsec()).unwrap_or(0);
+    seconds.saturating_mul(1_000_000).saturating_add(nanoseconds / 1_000)
+}

@@ -1,0 +1,48 @@
+//! Requests out of a stream of bytes, for tokio-util's framing.
+
+use bytes::{Bytes, BytesMut};
+use leafd_wire::frame::{Frame, frame_end};
+use leafd_wire::{FrameError, HEADER_BYTES, Header, REQUEST_LENGTH_MAX};
+use tokio_util::codec::Decoder;
+
+/// Cuts requests out of what a client sends.
+#[derive(Debug, Default)]
+pub struct RequestDecoder;
+
+/// One request's frame.
+#[derive(Debug)]
+pub struct Request {
+    /// Its header.
+    pub header: Header,
+    /// What follows the header.
+    pub body: Bytes,
+}
+
+/// Why no further request can be cut out.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// The stream can't be followed any further.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// The socket failed.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+impl Decoder for RequestDecoder {
+    type Item = Request;
+    type Error = DecodeError;
+
+    fn decode(&mut self, buffer: &mut BytesMut) -> Result<Option<Request>, DecodeError> {
+        let Some((frame, end)) = Frame::first(buffer, REQUEST_LENGTH_MAX)? else {
+            if let Some(end) = frame_end(buffer, REQUEST_LENGTH_MAX)? {
+                // Room for the rest of this frame, and no more: the length is within the limit.
+                buffer.reserve(end - buffer.len());
+            }
+            return Ok(None);
+        };
+        let header = frame.header;
+        let body = buffer.split_to(end).freeze().slice(HEADER_BYTES..);
+        Ok(Some(Request { header, body }))
+    }
+}

@@ -1,0 +1,264 @@
+//! One client's connection: bytes in, requests to the dispatcher, answers out.
+//!
+//! Memory stays bounded whatever the peer does: nothing more is read while too many requests await their
+//! answer or too many answers await the peer, and a peer that takes none for long is dropped.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use leafd_wire::{Header, PIPELINE_MAX, Status};
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+use tokio_util::codec::Decoder;
+use tracing::debug;
+
+use crate::codec::{DecodeError, RequestDecoder};
+use crate::config::Peer;
+use crate::dispatch::{Dispatcher, Failure, Session};
+use crate::polling::Pace;
+
+/// Answers that may wait for a peer to take them, in bytes. One answer more may always be added.
+const OUTBOX_BYTES_MAX: usize = 256 * 1024;
+
+/// How long a peer may take none of the answers that wait for it.
+const STALL_MAX: Duration = Duration::from_secs(30);
+
+/// How much is read at once.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Capacity that an idle connection's buffers keep.
+const IDLE_BYTES: usize = 4 * 1024;
+
+/// Requests answered before other connections get a turn.
+const TURN_REQUESTS: u32 = 1024;
+
+thread_local! {
+    /// The one read buffer: a connection keeps bytes of its own only while a frame is incomplete.
+    static SPARE: RefCell<BytesMut> = RefCell::new(BytesMut::new());
+}
+
+/// One client's connection.
+pub struct Connection {
+    stream: UnixStream,
+    session: Session,
+    dispatcher: Rc<Dispatcher>,
+    decoder: RequestDecoder,
+    pace: Pace,
+    /// What was read of a frame that is not complete yet.
+    partial: BytesMut,
+    /// Nothing more comes in: the peer has closed its side, sent what can't be followed, or we stop.
+    reading: bool,
+}
+
+/// What a turn ended with.
+enum Turn {
+    /// Everything is answered and nothing more will come.
+    Done,
+    /// Others may have a turn, then this connection goes on.
+    Again,
+}
+
+impl Connection {
+    /// A connection just accepted.
+    #[must_use]
+    pub fn new(stream: UnixStream, peer: Peer, dispatcher: Rc<Dispatcher>, pace: Pace) -> Self {
+        Connection {
+            stream,
+            session: Session::new(peer),
+            dispatcher,
+            decoder: RequestDecoder,
+            pace,
+            partial: BytesMut::new(),
+            reading: true,
+        }
+    }
+
+    /// Serves the client until it leaves, or `stopping` turns true and what it has asked is answered.
+    pub async fn serve(mut self, mut stopping: watch::Receiver<bool>) {
+        let outcome = loop {
+            tokio::select! {
+                biased;
+                turn = self.turn() => match turn {
+                    Ok(Turn::Done) => break Ok(()),
+                    Ok(Turn::Again) => tokio::task::yield_now().await,
+                    Err(error) => break Err(error),
+                },
+                // Once only: after it the connection no longer reads, and the branch is off.
+                _ = stopping.wait_for(|stopping| *stopping), if self.reading => self.stop_reading(),
+            }
+        };
+        if let Err(error) = outcome {
+            debug!(uid = self.session.peer.uid, "a connection ended: {error}");
+        }
+        self.session.outbox.close();
+    }
+
+    /// Reads, answers and writes until there is nothing to do.
+    async fn turn(&mut self) -> io::Result<Turn> {
+        let mut stall = pin!(tokio::time::sleep(STALL_MAX));
+        let mut stalled = false;
+        poll_fn(|cx| {
+            let outcome = self.poll(cx);
+            if outcome.is_ready() || self.session.outbox.is_empty() {
+                stalled = false;
+                return outcome;
+            }
+            if !stalled {
+                stalled = true;
+                stall.as_mut().reset(tokio::time::Instant::now() + STALL_MAX);
+            }
+            ready!(stall.as_mut().poll(cx));
+            Poll::Ready(Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("the peer took no answer for {} s", STALL_MAX.as_secs()),
+            )))
+        })
+        .await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Turn>> {
+        self.session.outbox.wake_on_answer(cx.waker());
+        let mut requests = 0;
+        loop {
+            let flushed = self.poll_flush(cx)?.is_ready();
+            if !self.reading && flushed && self.session.outbox.awaiting() == 0 {
+                return Poll::Ready(Ok(Turn::Done));
+            }
+            if requests >= TURN_REQUESTS {
+                return Poll::Ready(Ok(Turn::Again));
+            }
+            if !self.reading || self.full() {
+                // An answer that comes, or room at the peer, wakes this task.
+                return Poll::Pending;
+            }
+            requests += ready!(self.poll_requests(cx))?;
+        }
+    }
+
+    fn full(&self) -> bool {
+        self.session.outbox.awaiting() >= PIPELINE_MAX
+            || self.session.outbox.len() >= OUTBOX_BYTES_MAX
+    }
+
+    /// Writes what is to be written.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut bytes = self.session.outbox.bytes();
+        while !bytes.is_empty() {
+            match self.stream.try_write(&bytes) {
+                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Ok(written) => bytes.advance(written),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.stream.poll_write_ready(cx))?;
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        if bytes.capacity() > IDLE_BYTES {
+            *bytes = BytesMut::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads once and answers the requests that are complete. Tells how many.
+    fn poll_requests(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<u32>> {
+        let mut buffer = std::mem::take(&mut self.partial);
+        let held = !buffer.is_empty();
+        if held && self.complete(&buffer) {
+            // Requests that were read while the connection was full.
+            return Poll::Ready(Ok(self.answer(buffer)));
+        }
+        if !held {
+            buffer = SPARE.take();
+            buffer.clear();
+        }
+        let read = loop {
+            buffer.reserve(if held { READ_BYTES / 16 } else { READ_BYTES });
+            match self.stream.try_read_buf(&mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    match self.stream.poll_read_ready(cx) {
+                        Poll::Ready(Ok(())) => {}
+                        Poll::Ready(Err(error)) => break Err(error),
+                        Poll::Pending => {
+                            self.give_back(buffer);
+                            return Poll::Pending;
+                        }
+                    }
+                }
+                read => break read,
+            }
+        };
+        Poll::Ready(match read {
+            Ok(0) => {
+                // Half-closed: what was asked is still answered. An incomplete frame never will be.
+                self.reading = false;
+                Ok(0)
+            }
+            Ok(_) => Ok(self.answer(buffer)),
+            Err(error) => Err(error),
+        })
+    }
+
+    fn complete(&self, buffer: &BytesMut) -> bool {
+        let length_max = leafd_wire::REQUEST_LENGTH_MAX;
+        !matches!(leafd_wire::frame::Frame::first(buffer, length_max), Ok(None))
+    }
+
+    /// Answers the requests in `buffer` and keeps what is left of it.
+    fn answer(&mut self, mut buffer: BytesMut) -> u32 {
+        self.pace.requested();
+        self.session.outbox.set_awake(self.pace.polling());
+        let mut requests = 0;
+        while !self.full() && !self.session.outbox.closing() {
+            match self.decoder.decode(&mut buffer) {
+                Ok(Some(request)) => {
+                    self.dispatcher.request(&self.session, &request.header, &request.body);
+                    requests += 1;
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    self.refuse_stream(&error);
+                    break;
+                }
+            }
+        }
+        if self.session.outbox.closing() {
+            buffer.clear();
+            self.reading = false;
+        }
+        self.pace.answered();
+        self.give_back(buffer);
+        requests
+    }
+
+    /// The stream can't be followed: say so and read no more.
+    fn refuse_stream(&self, error: &DecodeError) {
+        let failure =
+            Failure::new(Status::FrameLength, format!("{error}; the connection is closed"));
+        self.session.outbox.failure(&Header::default(), &failure);
+    }
+
+    /// Keeps what is left of a buffer, and the buffer itself for the next read.
+    fn give_back(&mut self, mut buffer: BytesMut) {
+        if !buffer.is_empty() {
+            self.partial = BytesMut::from(&buffer[..]);
+            buffer.clear();
+        }
+        SPARE.set(buffer);
+    }
+
+    /// The daemon stops: what has already arrived is answered (by now with a refusal), then no more.
+    fn stop_reading(&mut self) {
+        let mut buffer = std::mem::take(&mut self.partial);
+        buffer.reserve(READ_BYTES);
+        // What can't be read any more needs no answer either.
+        let _ = self.stream.try_read_buf(&mut buffer);
+        self.answer(buffer);
+        self.reading = false;
+    }
+}

@@ -1,0 +1,283 @@
+//! A daemon's life: take what is this host's alone, recover, serve, and leave everything exact.
+
+use std::io::Write as _;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::LocalSet;
+use tracing::{error, info, warn};
+
+use crate::clock;
+use crate::config::{Config, StoreUrl, WorkerSpec};
+use crate::dispatch::segments::{SegmentSettings, Segments};
+use crate::dispatch::snowflakes::Snowflakes;
+use crate::dispatch::writer::Writer;
+use crate::dispatch::{About, Dispatcher};
+use crate::id::UnixMs;
+use crate::id::segment::Provision;
+use crate::journal::{Identity, Journal, LayoutRecord, MACHINE_ID_FILE, Recovered, Write};
+use crate::polling::Wakefulness;
+use crate::registry::fixed::FixedWorker;
+use crate::server::Server;
+use crate::socket::Socket;
+use crate::state_dir::StateDir;
+use crate::store::thread::{StoreHandle, StoreThread};
+use crate::store::{CheckIn, StoreId, sqlite};
+
+/// Of the time that a stop may take, the share for connections; the rest is the journal's.
+const STOP_SHARE: u32 = 2;
+
+/// Runs the daemon until a signal stops it.
+///
+/// # Errors
+/// What keeps it from starting, or from writing exact marks when it stops.
+pub fn run(config: &Config) -> Result<()> {
+    // One thread answers; the store's and the journal's threads do what blocks.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .context("cannot start the asynchronous runtime")?;
+    let tasks = LocalSet::new();
+    let outcome = tasks.block_on(&runtime, live(config));
+    // What is still waiting for a store that hangs must not hold up the end.
+    runtime.shutdown_timeout(Duration::ZERO);
+    outcome
+}
+
+async fn live(config: &Config) -> Result<()> {
+    let started = clock::boot();
+    // Signals first: one that comes during the start is obeyed after it.
+    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
+
+    let state_dir = StateDir::open(&config.state_dir)?;
+    let mut socket = Socket::bind(
+        &config.socket,
+        config.socket_mode,
+        config.socket_group.as_ref().map(|group| group.gid),
+    )?;
+    let worker = claim_worker(config)?;
+    let identity = Identity::of_host(MACHINE_ID_FILE.as_ref(), config.identity.as_deref());
+    let (journal, recovered) = Journal::open(&state_dir, &identity)?;
+    let store = open_store(config)?;
+    let (store_id, leftovers) = introduce(&store, &journal, &recovered).await?;
+
+    let writer = Rc::new(Writer::new(journal.clone()));
+    let segments = Segments::new(
+        segment_settings(config),
+        store.clone(),
+        store_id,
+        leftovers,
+        Rc::clone(&writer),
+    );
+    let snowflakes = Snowflakes::new(
+        layouts(config, &recovered)?,
+        worker.as_ref().map(FixedWorker::worker),
+        millis(config.max_drift),
+        config.waiters_max,
+        Rc::clone(&writer),
+    );
+    let about = About {
+        started,
+        socket: config.socket.display().to_string(),
+        state_dir: state_dir.path().display().to_string(),
+        store: config.store.to_string(),
+        worker: worker_text(config),
+        host: recovered.host.to_string(),
+        set_aside: recovered.set_aside.as_ref().map(|path| path.display().to_string()),
+    };
+    let dispatcher =
+        Dispatcher::new(segments, snowflakes, Rc::clone(&writer), config.access.clone(), about);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let wakefulness = Wakefulness::new(config.polling, cores);
+    let (stop, stopping) = watch::channel(false);
+    let connections_max = u64::try_from(connections_max(config)).unwrap_or(u64::MAX);
+    let server = Server::new(
+        socket.listen().context("cannot listen")?,
+        Rc::clone(&dispatcher),
+        Rc::clone(&wakefulness),
+        connections_max,
+        stopping,
+    );
+    let serving = tokio::task::spawn_local(server.run());
+    let check_removed = config.removed_tag_check;
+    let background = tokio::task::spawn_local({
+        let dispatcher = Rc::clone(&dispatcher);
+        async move {
+            tokio::join!(dispatcher.run(check_removed), wakefulness.run());
+        }
+    });
+    announce(config);
+
+    let name = tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    };
+    info!("{name}: stopping");
+    dispatcher.stop_issuing();
+    // A receiver is always there: the server's.
+    let _ = stop.send(true);
+    if tokio::time::timeout(config.stop_within / STOP_SHARE, serving).await.is_err() {
+        warn!("some clients took no answer in time; their connections are cut");
+    }
+    let left = config.stop_within - config.stop_within / STOP_SHARE;
+    let written = tokio::time::timeout(left, write_exact(&dispatcher, &journal)).await;
+    background.abort();
+    drop(socket);
+    drop(worker);
+    match written {
+        Ok(Ok(())) => {
+            journal.close().await;
+            info!("stopped; marks are exact");
+            Ok(())
+        }
+        Ok(Err(error)) => {
+            Err(error).context("stopped without exact marks: the next start skips some numbers")
+        }
+        Err(_) => bail!(
+            "stopped without exact marks, the journal did not answer within {left:?}: the next start skips some numbers"
+        ),
+    }
+}
+
+/// Waits for what is on its way to the journal and then makes every mark exact.
+async fn write_exact(dispatcher: &Rc<Dispatcher>, journal: &Journal) -> Result<()> {
+    dispatcher.writer.drained().await;
+    let mut writes = dispatcher.segments.exact_marks();
+    writes.extend(dispatcher.snowflakes.exact_bounds());
+    writes.push(Write::StoppedCleanly);
+    journal.commit(writes).await?;
+    Ok(())
+}
+
+fn claim_worker(config: &Config) -> Result<Option<FixedWorker>> {
+    match config.worker {
+        WorkerSpec::None => Ok(None),
+        WorkerSpec::Static(worker) => {
+            Ok(Some(FixedWorker::claim(worker, &config.worker_lock_dir)?))
+        }
+    }
+}
+
+fn worker_text(config: &Config) -> String {
+    match config.worker {
+        WorkerSpec::None => "none".to_owned(),
+        WorkerSpec::Static(worker) => format!("static:{worker}"),
+    }
+}
+
+fn open_store(config: &Config) -> Result<StoreHandle> {
+    match &config.store {
+        StoreUrl::Sqlite(path) => {
+            let store = sqlite::open(path, &sqlite::host_fingerprint(config.identity.as_deref()))?;
+            Ok(StoreThread::spawn("leafd-store", Box::new(store))?)
+        }
+    }
+}
+
+/// Learns which store it is and tells it of this start. Tells whether the journal's leftovers may be used.
+async fn introduce(
+    store: &StoreHandle,
+    journal: &Journal,
+    recovered: &Recovered,
+) -> Result<(StoreId, bool)> {
+    let store_id = store.identity().await?;
+    match store.check_in(&recovered.host, recovered.tokens_known.clone(), &recovered.token).await? {
+        CheckIn::Current | CheckIn::New => {
+            journal.commit(vec![Write::CheckedIn]).await?;
+            Ok((store_id, true))
+        }
+        CheckIn::Stale => {
+            error!(
+                host = %recovered.host,
+                "the store knows a later start of this host: the journal is an old copy, or another host runs a \
+                 copy of it; numbers left in it are skipped"
+            );
+            Ok((store_id, false))
+        }
+    }
+}
+
+/// Each configured layout with its recorded bound.
+fn layouts(config: &Config, recovered: &Recovered) -> Result<Vec<LayoutRecord>> {
+    // A journal just begun may follow one that was lost. Its ids lie before now, if the clock was right.
+    let floor = if recovered.begun { clock::now().unix } else { UnixMs(0) };
+    let mut records = Vec::new();
+    for (name, layout) in config.layouts.iter() {
+        let recorded = recovered.layouts.iter().find(|record| record.name == *name);
+        if let Some(recorded) = recorded
+            && recorded.layout != *layout
+        {
+            bail!(
+                "layout {name:?} is configured as {layout:?}, but ids were issued as {:?}: both in one column could \
+                 collide; give the new layout a name of its own",
+                recorded.layout
+            );
+        }
+        let bound = recorded.map_or(UnixMs(0), |record| record.bound).max(floor);
+        records.push(LayoutRecord { name: name.clone(), layout: *layout, bound });
+    }
+    Ok(records)
+}
+
+fn segment_settings(config: &Config) -> SegmentSettings {
+    SegmentSettings {
+        provision: Provision {
+            autonomy_ms: millis(config.autonomy),
+            step_max: config.max_step,
+            mark_ahead_ms: millis(config.mark_ahead),
+        },
+        waiters_max: config.waiters_max,
+    }
+}
+
+/// As many connections as are wanted and as descriptors allow.
+fn connections_max(config: &Config) -> usize {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    /// What the daemon itself needs, with room.
+    const OWN_DESCRIPTORS: u64 = 64;
+    let wanted =
+        u64::try_from(config.connections_max).unwrap_or(u64::MAX).saturating_add(OWN_DESCRIPTORS);
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return config.connections_max;
+    };
+    if soft >= wanted
+        || setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard).is_ok() && hard >= wanted
+    {
+        return config.connections_max;
+    }
+    let possible =
+        usize::try_from(soft.max(hard).saturating_sub(OWN_DESCRIPTORS)).unwrap_or(usize::MAX);
+    warn!(
+        "connections_max is {}, but the limit of open files leaves room for {possible}; raise it (LimitNOFILE=, ulimit -n)",
+        config.connections_max
+    );
+    possible
+}
+
+/// Tells where it is to be found: in the log, and on standard output for whoever started it by hand.
+fn announce(config: &Config) {
+    info!(
+        socket = %config.socket.display(), state_dir = %config.state_dir.display(), store = %config.store,
+        worker = worker_text(config), pid = std::process::id(), "ready"
+    );
+    let text = format!(
+        "leafd {} is ready\n  socket  {}\n  state   {}\n  store   {}\n  worker  {}\n",
+        env!("CARGO_PKG_VERSION"),
+        config.socket.display(),
+        config.state_dir.display(),
+        config.store,
+        worker_text(config),
+    );
+    // Nobody may be reading.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    let _ = std::io::stdout().flush();
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

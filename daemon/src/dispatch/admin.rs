@@ -1,0 +1,266 @@
+//! Tag administration: JSON in, JSON out, for peers that may administer.
+
+use std::future::Future;
+use std::rc::Rc;
+
+use leafd_wire::{Header, Status, opcode};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::{Dispatcher, Failure, Session};
+use crate::id::Tag;
+use crate::store::{
+    CEILING_MAX, DESCRIPTION_CHARACTERS_MAX, NewTag, STEP_MAX, StoreError, TagChange, TagRow,
+};
+
+/// TAG_CREATE's body.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Create {
+    tag: String,
+    #[serde(default = "first_id")]
+    start: u64,
+    #[serde(default = "default_step")]
+    step: u64,
+    #[serde(default = "largest_id")]
+    ceiling: u64,
+    description: Option<String>,
+}
+
+/// TAG_LIST's body.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    after: Option<String>,
+    #[serde(default = "default_page")]
+    limit: u32,
+}
+
+/// TAG_SHOW's body.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Show {
+    tag: String,
+}
+
+/// TAG_SET's body.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Set {
+    tag: String,
+    step: Option<u64>,
+    ceiling: Option<u64>,
+    description: Option<String>,
+}
+
+/// A tag as the answers have it.
+#[derive(Debug, Serialize)]
+struct Row<'a> {
+    tag: &'a str,
+    max_id: i64,
+    step: i64,
+    ceiling: u64,
+    generation: u64,
+    description: Option<&'a str>,
+    updated: Option<&'a str>,
+}
+
+/// A page of tags.
+#[derive(Debug, Serialize)]
+struct Page<'a> {
+    tags: Vec<Row<'a>>,
+    /// Where the next page starts: pass it as `after`. Null on the last page.
+    next: Option<&'a str>,
+}
+
+/// Most tags on a page.
+const PAGE_MAX: u32 = 1_000;
+
+fn first_id() -> u64 {
+    1
+}
+
+fn default_step() -> u64 {
+    1_000
+}
+
+fn largest_id() -> u64 {
+    CEILING_MAX
+}
+
+fn default_page() -> u32 {
+    100
+}
+
+impl Dispatcher {
+    /// Checks an administrative request and has the store do it.
+    pub(super) fn administer(
+        self: &Rc<Self>,
+        session: &Session,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<(), Failure> {
+        if !self.access.may_administer(&session.peer) {
+            return Err(Failure::new(
+                Status::Denied,
+                format!(
+                    "uid {} may not administer tags: only root, the daemon's own user, admin_uids and admin_gids may",
+                    session.peer.uid
+                ),
+            ));
+        }
+        let store = self.segments.store().clone();
+        match header.opcode {
+            opcode::TAG_CREATE => {
+                let new = self.checked_create(parse(body)?)?;
+                self.answer_row(session, header, new.tag.clone(), async move {
+                    store.create(new).await
+                });
+            }
+            opcode::TAG_SHOW => {
+                let tag = self.segment_tag(&parse::<Show>(body)?.tag)?;
+                self.answer_row(
+                    session,
+                    header,
+                    tag.clone(),
+                    async move { store.show(&tag).await },
+                );
+            }
+            opcode::TAG_SET => {
+                let (tag, change) = self.checked_set(parse(body)?)?;
+                self.answer_row(session, header, tag.clone(), async move {
+                    store.set(&tag, change).await
+                });
+            }
+            _ => {
+                let List { after, limit } = parse(body)?;
+                let after = after.map(|after| Tag::parse(after.as_bytes())).transpose()?;
+                range("limit", u64::from(limit), 1, u64::from(PAGE_MAX))?;
+                let reply = session.outbox.later(*header);
+                tokio::task::spawn_local(async move {
+                    // One more than asked for tells whether there is a next page.
+                    match store.list(after.as_ref(), limit + 1).await {
+                        Ok(rows) => reply.body(&page(&rows, limit as usize)),
+                        Err(error) => reply.failure(&Failure::from(&error)),
+                    }
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn answer_row(
+        self: &Rc<Self>,
+        session: &Session,
+        header: &Header,
+        tag: Tag,
+        call: impl Future<Output = Result<TagRow, StoreError>> + 'static,
+    ) {
+        let reply = session.outbox.later(*header);
+        let dispatcher = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            match call.await {
+                Ok(row) => {
+                    dispatcher.segments.changed(&tag);
+                    reply.body(&json(&Row::from(&row)));
+                }
+                Err(error) => reply.failure(&administrative(&error)),
+            }
+        });
+    }
+
+    fn checked_create(&self, create: Create) -> Result<NewTag, Failure> {
+        let tag = self.segment_tag(&create.tag)?;
+        range("ceiling", create.ceiling, 1, CEILING_MAX)?;
+        range("start", create.start, 1, create.ceiling)?;
+        range("step", create.step, 1, STEP_MAX)?;
+        check_description(create.description.as_deref())?;
+        let Create { start, step, ceiling, description, .. } = create;
+        Ok(NewTag { tag, start, step, ceiling, description })
+    }
+
+    fn checked_set(&self, set: Set) -> Result<(Tag, TagChange), Failure> {
+        let tag = self.segment_tag(&set.tag)?;
+        if let Some(step) = set.step {
+            range("step", step, 1, STEP_MAX)?;
+        }
+        if let Some(ceiling) = set.ceiling {
+            range("ceiling", ceiling, 1, CEILING_MAX)?;
+        }
+        check_description(set.description.as_deref())?;
+        let Set { step, ceiling, description, .. } = set;
+        if step.is_none() && ceiling.is_none() && description.is_none() {
+            return Err(refused("nothing to set: name step, ceiling or description"));
+        }
+        Ok((tag, TagChange { step, ceiling, description }))
+    }
+
+    /// A name that a segment tag may have.
+    fn segment_tag(&self, name: &str) -> Result<Tag, Failure> {
+        let tag = Tag::parse(name.as_bytes())?;
+        if self.snowflakes.layout(name).is_some() {
+            return Err(refused(format!(
+                "{name:?} is the name of a snowflake layout, whose ids need no row in the store"
+            )));
+        }
+        Ok(tag)
+    }
+}
+
+impl<'a> From<&'a TagRow> for Row<'a> {
+    fn from(row: &'a TagRow) -> Self {
+        Row {
+            tag: row.tag.as_str(),
+            max_id: row.max_id,
+            step: row.step,
+            ceiling: row.ceiling,
+            generation: row.generation.0,
+            description: row.description.as_deref(),
+            updated: row.updated.as_deref(),
+        }
+    }
+}
+
+fn page(rows: &[TagRow], limit: usize) -> Vec<u8> {
+    let shown = &rows[..rows.len().min(limit)];
+    let next = if rows.len() > limit { shown.last().map(|row| row.tag.as_str()) } else { None };
+    json(&Page { tags: shown.iter().map(Row::from).collect(), next })
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(body).map_err(|error| {
+        Failure::new(Status::Malformed, format!("the request's JSON can't be read: {error}"))
+    })
+}
+
+pub(super) fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("these types have string keys only")
+}
+
+fn range(name: &str, value: u64, least: u64, most: u64) -> Result<(), Failure> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(refused(format!("{name} is {value}; it must be from {least} to {most}")))
+}
+
+fn check_description(description: Option<&str>) -> Result<(), Failure> {
+    match description {
+        Some(text) if text.chars().count() > DESCRIPTION_CHARACTERS_MAX => Err(refused(format!(
+            "a description has at most {DESCRIPTION_CHARACTERS_MAX} characters"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn refused(message: impl Into<String>) -> Failure {
+    Failure::new(Status::ValueRefused, message)
+}
+
+/// What the store refuses of an administrative request is a refused value, not a defect of its rows.
+fn administrative(error: &StoreError) -> Failure {
+    match error {
+        StoreError::Refused(message) => refused(message.clone()),
+        other => Failure::from(other),
+    }
+}

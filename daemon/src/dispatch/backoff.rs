@@ -1,0 +1,20 @@
+//! How long to wait before trying the store again.
+
+/// Grows from a few hundredths of a second to at most one second, with jitter, so that many hosts whose store
+/// comes back do not all ask at the same instant.
+#[derive(Debug, Default)]
+pub struct Backoff {
+    failures: u32,
+}
+
+const FIRST_MS: u64 = 50;
+const LONGEST_MS: u64 = 1_000;
+
+impl Backoff {
+    /// The next wait, in milliseconds: between half of the present step and the whole of it.
+    pub fn next_ms(&mut self) -> u64 {
+        let step_ms = (FIRST_MS << self.failures.min(10)).min(LONGEST_MS);
+        self.failures = self.failures.saturating_add(1);
+        fastrand::u64(step_ms / 2..=step_ms)
+    }
+}

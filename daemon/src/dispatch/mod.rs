@@ -1,0 +1,302 @@
+//! From a request to its answer: one closed `match`, and behind it the tags in use.
+//!
+//! Everything here runs on one thread and never blocks: what needs the store or the journal waits in a
+//! queue with its deadline, and is answered when the thread that does the blocking has reported back.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use leafd_wire::tag::check_tag;
+use leafd_wire::{COUNT_MAX, DEADLINE_MS_MAX, Header, IdsRequest, InfoReply, InfoRequest, Status};
+use leafd_wire::{Run, VERSION, flag, opcode};
+
+mod admin;
+pub mod backoff;
+mod failure;
+pub mod outbox;
+pub mod segments;
+pub mod snowflakes;
+mod status;
+pub mod writer;
+
+pub use failure::Failure;
+use outbox::Outbox;
+use segments::{SegmentTag, Segments};
+use snowflakes::{SnowflakeTag, Snowflakes};
+use writer::Writer;
+
+use crate::clock;
+use crate::config::{AccessRules, Peer};
+use crate::id::segment::Want;
+use crate::id::{BootMs, Tag};
+
+/// Answers requests.
+pub struct Dispatcher {
+    /// Segment tags.
+    pub segments: Rc<Segments>,
+    /// Snowflake layouts.
+    pub snowflakes: Rc<Snowflakes>,
+    /// The journal's writer.
+    pub writer: Rc<Writer>,
+    /// Who may do what.
+    pub access: AccessRules,
+    /// What the status tells of the daemon as a whole.
+    pub about: About,
+    stopping: Cell<bool>,
+    counters: Counters,
+}
+
+/// What the status tells of the daemon as a whole.
+#[derive(Debug)]
+pub struct About {
+    /// When it started.
+    pub started: BootMs,
+    /// Its socket.
+    pub socket: String,
+    /// Its state directory.
+    pub state_dir: String,
+    /// Its store, without secrets.
+    pub store: String,
+    /// Where its worker comes from.
+    pub worker: String,
+    /// The host's identity.
+    pub host: String,
+    /// Where a journal of another host went.
+    pub set_aside: Option<String>,
+}
+
+/// What has happened since the start.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Requests of every kind.
+    pub requests: Cell<u64>,
+    /// Requests answered with a failure at once.
+    pub refused: Cell<u64>,
+    /// Connections open now.
+    pub connections: Cell<u64>,
+    /// Connections ever accepted.
+    pub accepted: Cell<u64>,
+}
+
+/// One connection, as far as answering it needs to know.
+pub struct Session {
+    /// Who is at the other end.
+    pub peer: Peer,
+    /// Where answers go.
+    pub outbox: Rc<Outbox>,
+    /// The tag of the last request: most connections draw one tag again and again.
+    last: RefCell<Option<(Box<[u8]>, Source)>>,
+    runs: RefCell<Vec<Run>>,
+}
+
+/// Where a tag's ids come from.
+#[derive(Clone)]
+enum Source {
+    Segment(Rc<SegmentTag>),
+    Snowflake(Rc<SnowflakeTag>),
+}
+
+/// How often bounds are kept ahead of the clock.
+const KEEP_WARM: Duration = Duration::from_secs(1);
+
+impl Session {
+    /// A new connection's.
+    #[must_use]
+    pub fn new(peer: Peer) -> Self {
+        Session { peer, outbox: Rc::default(), last: RefCell::default(), runs: RefCell::default() }
+    }
+}
+
+impl Dispatcher {
+    /// Puts the parts together.
+    #[must_use]
+    pub fn new(
+        segments: Rc<Segments>,
+        snowflakes: Rc<Snowflakes>,
+        writer: Rc<Writer>,
+        access: AccessRules,
+        about: About,
+    ) -> Rc<Self> {
+        let (stopping, counters) = (Cell::new(false), Counters::default());
+        Rc::new(Dispatcher { segments, snowflakes, writer, access, about, stopping, counters })
+    }
+
+    /// Answers one request, at once into the session's outbox or later.
+    pub fn request(self: &Rc<Self>, session: &Session, header: &Header, body: &[u8]) {
+        self.counters.requests.set(self.counters.requests.get() + 1);
+        let answered = if self.stopping.get() {
+            Err(Failure::stopping())
+        } else {
+            match header.opcode {
+                opcode::IDS => self.ids(session, header, body),
+                opcode::INFO => self.info(session, header, body),
+                opcode::STATUS => self.status(session, header, body),
+                opcode::TAG_CREATE | opcode::TAG_LIST | opcode::TAG_SHOW | opcode::TAG_SET => {
+                    self.administer(session, header, body)
+                }
+                unknown => Err(Failure::new(
+                    Status::UnknownOpcode,
+                    format!("opcode {unknown} is not known to protocol version {VERSION}"),
+                )),
+            }
+        };
+        if let Err(failure) = answered {
+            self.counters.refused.set(self.counters.refused.get() + 1);
+            session.outbox.failure(header, &failure);
+        }
+    }
+
+    fn ids(
+        self: &Rc<Self>,
+        session: &Session,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<(), Failure> {
+        let request = IdsRequest::decode(body)?;
+        if request.count == 0 || request.count > COUNT_MAX {
+            return Err(Failure::new(
+                Status::CountInvalid,
+                format!("a request is for 1 to {COUNT_MAX} ids, not for {}", request.count),
+            ));
+        }
+        if let Some(failure) = self.writer.failure() {
+            return Err(failure);
+        }
+        let source = self.source(session, request.tag)?;
+        let want = Want { count: request.count, fewer_will_do: header.flags & flag::LEASE != 0 };
+        let mut runs = session.runs.borrow_mut();
+        runs.clear();
+        let deadline = || {
+            let deadline_ms = request.deadline_ms.min(DEADLINE_MS_MAX);
+            BootMs(clock::boot().0 + u64::from(deadline_ms))
+        };
+        match source {
+            Source::Segment(tag) => {
+                if self.segments.take(&tag, want, &mut runs) {
+                    session.outbox.ids(header, segments::HOLD_MS, &runs);
+                } else {
+                    let reply = session.outbox.later(*header);
+                    self.segments.wait(&tag, want, deadline(), reply);
+                }
+            }
+            Source::Snowflake(tag) => {
+                if self.snowflakes.take(&tag, want, &mut runs) {
+                    session.outbox.ids(header, snowflakes::HOLD_MS, &runs);
+                } else {
+                    let reply = session.outbox.later(*header);
+                    let drawn = std::mem::take(&mut *runs);
+                    self.snowflakes.wait(&tag, want, deadline(), drawn, reply);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a tag's ids come from, for a peer that may draw them.
+    fn source(self: &Rc<Self>, session: &Session, name: &[u8]) -> Result<Source, Failure> {
+        if let Some((last, source)) = &*session.last.borrow()
+            && **last == *name
+            && !source.dead()
+        {
+            return Ok(source.clone());
+        }
+        let text = check_tag(name)?;
+        if !self.access.may_draw(text, &session.peer) {
+            return Err(Failure::new(
+                Status::Denied,
+                format!(
+                    "uid {} may not draw tag {text:?}: no access rule for it names this user or its groups",
+                    session.peer.uid
+                ),
+            ));
+        }
+        let source = match self.snowflakes.layout(text) {
+            Some(layout) => Source::Snowflake(Rc::clone(layout)),
+            None => Source::Segment(self.segments.tag(&Tag::parse(name)?)?),
+        };
+        *session.last.borrow_mut() = Some((name.into(), source.clone()));
+        Ok(source)
+    }
+
+    fn info(&self, session: &Session, header: &Header, body: &[u8]) -> Result<(), Failure> {
+        let request = InfoRequest::decode(body)?;
+        if !(request.version_min..=request.version_max).contains(&VERSION) {
+            return Err(Failure::new(
+                Status::Version,
+                format!(
+                    "this daemon speaks protocol version {VERSION}, the client {} to {}; upgrade the older of the two",
+                    request.version_min, request.version_max
+                ),
+            ));
+        }
+        let reply = InfoReply {
+            version: VERSION,
+            segments_ready: !self.writer.failed() && self.segments.store_failure().is_none(),
+            snowflake_ready: self.snowflakes.ready(),
+            request_length_max: leafd_wire::REQUEST_LENGTH_MAX,
+            count_max: COUNT_MAX,
+            pipeline_max: leafd_wire::PIPELINE_MAX,
+            deadline_ms_max: DEADLINE_MS_MAX,
+            pid: std::process::id(),
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+            layouts: self
+                .snowflakes
+                .layouts()
+                .iter()
+                .map(|layout| (layout.name.as_str().to_owned(), layout.layout))
+                .collect(),
+        };
+        session.outbox.info(header, &reply);
+        Ok(())
+    }
+
+    /// Runs what goes on between requests, until dropped.
+    pub async fn run(self: &Rc<Self>, check_removed: Duration) {
+        let writing = self.writer.run(
+            |failure| {
+                self.segments.abandon_all(failure);
+                self.snowflakes.abandon_all(failure);
+            },
+            || {
+                self.segments.attend_all();
+                self.snowflakes.serve_all();
+            },
+        );
+        let warming = async {
+            loop {
+                tokio::time::sleep(KEEP_WARM).await;
+                self.snowflakes.keep_warm();
+            }
+        };
+        let checking = async {
+            loop {
+                tokio::time::sleep(check_removed).await;
+                self.segments.check_removed().await;
+            }
+        };
+        tokio::join!(writing, warming, checking, self.segments.run());
+    }
+
+    /// Issues nothing more: requests that wait and those still to come are told that the daemon stops.
+    pub fn stop_issuing(&self) {
+        self.stopping.set(true);
+        self.segments.abandon_all(&Failure::stopping());
+        self.snowflakes.abandon_all(&Failure::stopping());
+    }
+
+    /// What has happened since the start.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+impl Source {
+    fn dead(&self) -> bool {
+        match self {
+            Source::Segment(tag) => tag.dead(),
+            Source::Snowflake(_) => false,
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Snowflake layouts: from a request to the layout's generator, and the bound that the journal keeps above
+//! what is issued.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use leafd_wire::{Layout, Run, Status};
+
+use super::outbox::ReplyTo;
+use super::segments::TICK;
+use super::writer::Writer;
+use super::{Failure, clock};
+use crate::id::segment::Want;
+use crate::id::snowflake::{Generator, Now, Refusal};
+use crate::id::{BootMs, Tag, UnixMs, WorkerId};
+use crate::journal::{LayoutRecord, Write};
+
+/// Every layout.
+pub struct Snowflakes {
+    layouts: Vec<Rc<SnowflakeTag>>,
+    writer: Rc<Writer>,
+    waiters_max: usize,
+}
+
+/// One layout, drawn under its name.
+pub struct SnowflakeTag {
+    pub(super) name: Tag,
+    pub(super) layout: Layout,
+    /// `None`: no worker id is held.
+    pub(super) generator: RefCell<Option<Generator>>,
+    waiting: RefCell<VecDeque<Waiter>>,
+    bound_in_flight: Cell<bool>,
+    /// A timer will serve the waiting requests.
+    timer_set: Cell<bool>,
+    used: Cell<BootMs>,
+}
+
+struct Waiter {
+    left: u32,
+    fewer_will_do: bool,
+    deadline: BootMs,
+    runs: Vec<Run>,
+    reply: ReplyTo,
+}
+
+/// How long a process may hold snowflake ids, in milliseconds: their time must stay that of their use.
+pub const HOLD_MS: u32 = 5;
+
+/// How long after a layout's last use its bound is kept ahead, so that the next id need not wait for the
+/// journal, in milliseconds.
+const WARM_MS: u64 = 60_000;
+
+/// What a request is told when no worker id is held.
+const NO_WORKER: &str = "this daemon holds no snowflake worker id; name one that no other host has, \
+                         with --worker static:N, LEAFD_WORKER=static:N or worker = \"static:N\"";
+
+impl Snowflakes {
+    /// The layouts, each with the bound below which ids may have been issued. Without a worker, requests
+    /// are refused.
+    #[must_use]
+    pub fn new(
+        layouts: Vec<LayoutRecord>,
+        worker: Option<WorkerId>,
+        drift_max_ms: u64,
+        waiters_max: usize,
+        writer: Rc<Writer>,
+    ) -> Rc<Self> {
+        let layouts = layouts
+            .into_iter()
+            .map(|LayoutRecord { name, layout, bound }| {
+                Rc::new(SnowflakeTag {
+                    name,
+                    layout,
+                    generator: RefCell::new(
+                        worker.map(|worker| Generator::new(layout, worker, bound, drift_max_ms)),
+                    ),
+                    waiting: RefCell::default(),
+                    bound_in_flight: Cell::new(false),
+                    timer_set: Cell::new(false),
+                    used: Cell::default(),
+                })
+            })
+            .collect();
+        Rc::new(Snowflakes { layouts, writer, waiters_max })
+    }
+
+    /// The layout of this name.
+    #[must_use]
+    pub fn layout(&self, name: &str) -> Option<&Rc<SnowflakeTag>> {
+        self.layouts.iter().find(|layout| layout.name.as_str() == name)
+    }
+
+    /// Every layout.
+    #[must_use]
+    pub fn layouts(&self) -> &[Rc<SnowflakeTag>] {
+        &self.layouts
+    }
+
+    /// Whether a worker id is held.
+    #[must_use]
+    pub fn ready(&self) -> bool {
+        !self.writer.failed()
+            && self.layouts.iter().any(|layout| layout.generator.borrow().is_some())
+    }
+
+    /// Draws ids of one tick at once, all of them or (leased) fewer. True: they are in `runs`.
+    pub fn take(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, want: Want, runs: &mut Vec<Run>) -> bool {
+        if !tag.waiting.borrow().is_empty() {
+            return false;
+        }
+        let now = clock::now();
+        let mut left = want.count;
+        if let Err(_refused) = self.draw(tag, now, &mut left, want.fewer_will_do, runs) {
+            // What was drawn of a batch so far is not lost: the caller lets the request wait with it.
+            return false;
+        }
+        true
+    }
+
+    /// Lets a request wait. `drawn` are the ids that [`Snowflakes::take`] already has for it.
+    pub fn wait(
+        self: &Rc<Self>,
+        tag: &Rc<SnowflakeTag>,
+        want: Want,
+        deadline: BootMs,
+        drawn: Vec<Run>,
+        reply: ReplyTo,
+    ) {
+        if tag.generator.borrow().is_none() {
+            return reply.failure(&Failure::new(Status::NoWorker, NO_WORKER));
+        }
+        if tag.waiting.borrow().len() >= self.waiters_max {
+            return reply.failure(&Failure::overloaded(
+                "waiters_max, the limit of requests that wait for a layout,",
+                self.waiters_max,
+            ));
+        }
+        let left = want.count - drawn.iter().map(|run| run.count).sum::<u32>();
+        let fewer_will_do = want.fewer_will_do;
+        tag.waiting.borrow_mut().push_back(Waiter {
+            left,
+            fewer_will_do,
+            deadline,
+            runs: drawn,
+            reply,
+        });
+        self.serve(tag);
+    }
+
+    /// Draws from tick after tick. An error leaves in `left` what is missing.
+    fn draw(
+        self: &Rc<Self>,
+        tag: &Rc<SnowflakeTag>,
+        now: Now,
+        left: &mut u32,
+        fewer_will_do: bool,
+        runs: &mut Vec<Run>,
+    ) -> Result<(), Option<Refusal>> {
+        let mut generator = tag.generator.borrow_mut();
+        let generator = generator.as_mut().ok_or(None)?;
+        let mut outcome = Ok(());
+        while *left > 0 {
+            match generator.take(now, *left, fastrand::u64(..)) {
+                Ok(run) => {
+                    *left -= run.count;
+                    runs.push(run);
+                    if fewer_will_do {
+                        break;
+                    }
+                }
+                Err(refusal) => {
+                    outcome = Err(Some(refusal));
+                    break;
+                }
+            }
+        }
+        tag.used.set(now.boot);
+        self.keep_bound(tag, generator, now);
+        outcome
+    }
+
+    /// Serves the waiting requests in order, as far as ids go.
+    fn serve(self: &Rc<Self>, tag: &Rc<SnowflakeTag>) {
+        if self.writer.failed() {
+            return;
+        }
+        let now = clock::now();
+        loop {
+            let Some(mut waiter) = tag.waiting.borrow_mut().pop_front() else { return };
+            if waiter.reply.gone() {
+                continue;
+            }
+            let drawn =
+                self.draw(tag, now, &mut waiter.left, waiter.fewer_will_do, &mut waiter.runs);
+            let Err(refused) = drawn else {
+                waiter.reply.ids(HOLD_MS, &waiter.runs);
+                continue;
+            };
+            let Some(refusal) = refused else {
+                waiter.reply.failure(&Failure::new(Status::NoWorker, NO_WORKER));
+                continue;
+            };
+            let wait_ms = match refusal {
+                Refusal::TickUsedUp { wait_ms } | Refusal::ClockBehind { wait_ms, .. } => wait_ms,
+                // The journal's answer serves again; this only sees to the deadline.
+                Refusal::BoundReached => waiter.deadline.0.saturating_sub(now.boot.0),
+                Refusal::TimeExhausted | Refusal::BeforeEpoch => u64::MAX,
+            };
+            // A wait that outlasts the deadline is told at once, with its length.
+            let overdue = waiter.deadline <= now.boot;
+            if overdue || now.boot.0.saturating_add(wait_ms) > waiter.deadline.0 {
+                waiter.reply.failure(&Failure::refusal(&tag.name, refusal, now.unix));
+                continue;
+            }
+            tag.waiting.borrow_mut().push_front(waiter);
+            self.set_timer(tag, wait_ms);
+            return;
+        }
+    }
+
+    /// Serves again after a while, however the wait ends.
+    fn set_timer(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, wait_ms: u64) {
+        if tag.timer_set.replace(true) {
+            return;
+        }
+        // At most a tick of ours at a time, so that deadlines of those behind are seen to as well.
+        let wait = Duration::from_millis(wait_ms.max(1)).min(TICK);
+        let (snowflakes, tag) = (Rc::clone(self), Rc::clone(tag));
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(wait).await;
+            tag.timer_set.set(false);
+            snowflakes.expire(&tag);
+            snowflakes.serve(&tag);
+        });
+    }
+
+    fn expire(&self, tag: &SnowflakeTag) {
+        let now = clock::now();
+        let mut waiting = tag.waiting.borrow_mut();
+        if waiting.iter().all(|waiter| waiter.deadline > now.boot) {
+            return;
+        }
+        for waiter in std::mem::take(&mut *waiting) {
+            if waiter.deadline > now.boot {
+                waiting.push_back(waiter);
+            } else {
+                waiter.reply.failure(&Failure::deadline(
+                    &tag.name,
+                    "earlier requests and the sequence's limit",
+                ));
+            }
+        }
+    }
+
+    /// Has the journal move the layout's bound, ahead of use.
+    fn keep_bound(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, generator: &Generator, now: Now) {
+        let Some(bound) = generator.bound_wanted(now) else { return };
+        if tag.bound_in_flight.replace(true) {
+            return;
+        }
+        let record = LayoutRecord { name: tag.name.clone(), layout: tag.layout, bound };
+        let (snowflakes, tag) = (Rc::clone(self), Rc::clone(tag));
+        self.writer.write(Write::Bound(record), move || {
+            tag.bound_in_flight.set(false);
+            if let Some(generator) = tag.generator.borrow_mut().as_mut() {
+                generator.bounded(bound);
+            }
+            snowflakes.serve(&tag);
+        });
+    }
+
+    /// Keeps the bounds of layouts in use ahead of the clock; to be called about once a second.
+    pub fn keep_warm(self: &Rc<Self>) {
+        let now = clock::now();
+        for tag in &self.layouts {
+            let warm = tag.used.get().0 > 0 && now.boot.0 - tag.used.get().0 < WARM_MS;
+            if warm && let Some(generator) = tag.generator.borrow().as_ref() {
+                self.keep_bound(tag, generator, now);
+            }
+        }
+    }
+
+    /// Answers every waiting request with a failure.
+    pub fn abandon_all(&self, failure: &Failure) {
+        for tag in &self.layouts {
+            for waiter in tag.waiting.take() {
+                waiter.reply.failure(failure);
+            }
+        }
+    }
+
+    /// Serves every layout again, after the journal was away.
+    pub fn serve_all(self: &Rc<Self>) {
+        for tag in &self.layouts {
+            self.serve(tag);
+        }
+    }
+
+    /// The exact bounds, for a clean stop: the end of the last tick used, as low as that may be.
+    #[must_use]
+    pub fn exact_bounds(&self) -> Vec<Write> {
+        self.layouts
+            .iter()
+            .filter_map(|tag| {
+                let generator = tag.generator.borrow();
+                let bound: UnixMs = generator.as_ref()?.used_end();
+                Some(Write::Bound(LayoutRecord {
+                    name: tag.name.clone(),
+                    layout: tag.layout,
+                    bound,
+                }))
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,127 @@
+//! Accepts connections and lets them go.
+
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use leafd_wire::reply::reply_header;
+use leafd_wire::{ErrorReply, Header, Status};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Notify, watch};
+use tracing::{debug, warn};
+
+use crate::connection::Connection;
+use crate::dispatch::Dispatcher;
+use crate::peer;
+use crate::polling::Wakefulness;
+
+/// Accepts connections.
+pub struct Server {
+    listener: UnixListener,
+    dispatcher: Rc<Dispatcher>,
+    wakefulness: Rc<Wakefulness>,
+    connections_max: u64,
+    stopping: watch::Receiver<bool>,
+    left: Rc<Notify>,
+    warned: Cell<bool>,
+}
+
+/// How long to wait when the system has no descriptor for another connection.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+/// Counts a connection while it lasts.
+struct Counted {
+    dispatcher: Rc<Dispatcher>,
+    left: Rc<Notify>,
+}
+
+impl Server {
+    /// A server that stops accepting when `stopping` turns true.
+    #[must_use]
+    pub fn new(
+        listener: UnixListener,
+        dispatcher: Rc<Dispatcher>,
+        wakefulness: Rc<Wakefulness>,
+        connections_max: u64,
+        stopping: watch::Receiver<bool>,
+    ) -> Self {
+        let (left, warned) = (Rc::default(), Cell::new(false));
+        Server { listener, dispatcher, wakefulness, connections_max, stopping, left, warned }
+    }
+
+    /// Serves until told to stop and every connection has ended.
+    pub async fn run(self) {
+        let mut stopping = self.stopping.clone();
+        loop {
+            tokio::select! {
+                biased;
+                _ = stopping.wait_for(|stopping| *stopping) => break,
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, _)) => self.connected(stream),
+                    Err(error) => self.accept_failed(&error).await,
+                },
+            }
+        }
+        // Nobody new may come in while the others are answered.
+        let Server { listener, dispatcher, left, .. } = self;
+        drop(listener);
+        while dispatcher.counters().connections.get() > 0 {
+            left.notified().await;
+        }
+    }
+
+    fn connected(&self, stream: UnixStream) {
+        let counters = self.dispatcher.counters();
+        if counters.connections.get() >= self.connections_max {
+            if !self.warned.replace(true) {
+                warn!(
+                    "connections_max ({}) is reached: further clients are refused",
+                    self.connections_max
+                );
+            }
+            return refuse(&stream, self.connections_max);
+        }
+        let peer = match peer::of(&stream) {
+            Ok(peer) => peer,
+            Err(error) => {
+                return debug!("a client left before it could be asked who it is: {error}");
+            }
+        };
+        counters.accepted.set(counters.accepted.get() + 1);
+        counters.connections.set(counters.connections.get() + 1);
+        let counted =
+            Counted { dispatcher: Rc::clone(&self.dispatcher), left: Rc::clone(&self.left) };
+        let pace = self.wakefulness.pace();
+        let connection = Connection::new(stream, peer, Rc::clone(&self.dispatcher), pace);
+        let stopping = self.stopping.clone();
+        tokio::task::spawn_local(async move {
+            let _counted = counted;
+            connection.serve(stopping).await;
+        });
+    }
+
+    async fn accept_failed(&self, error: &io::Error) {
+        if !self.warned.replace(true) {
+            warn!("cannot accept connections: {error}; clients wait");
+        }
+        tokio::time::sleep(ACCEPT_RETRY).await;
+    }
+}
+
+/// Says why, as far as the socket takes it at once, and closes.
+fn refuse(stream: &UnixStream, limit: u64) {
+    let message = format!("the daemon has its connections_max of {limit} connections; retry later");
+    let reply = ErrorReply { retry_after_ms: 1_000, message: &message };
+    let mut bytes = Vec::new();
+    reply.put(&reply_header(&Header::default(), Status::ConnectionLimit, 0), &mut bytes);
+    let _ = stream.try_write(&bytes);
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let connections = &self.dispatcher.counters().connections;
+        connections.set(connections.get() - 1);
+        self.left.notify_one();
+    }
+}
