@@ -168,7 +168,7 @@ fn deadlines_take_out_only_those_that_are_due() {
 #[test]
 fn a_claim_below_what_was_seen_is_refused() {
     let mut allocator: Allocator<u32> = Allocator::new(PROVISION, BootMs(0));
-    allocator.restore(Vec::from([50..60]), 1_000);
+    allocator.restore(std::iter::once(50..60).collect(), 1_000);
     allocator.enqueue(Want { count: 20, fewer_will_do: false }, BootMs(100), 0);
     assert!(allocator.claim_wanted(BootMs(0)).is_some());
     assert_eq!(allocator.claimed(BootMs(0), &(900..910), 10), Err(1_000));
