@@ -1,6 +1,7 @@
 //! A daemon's life: take what is this host's alone, recover, serve, and leave everything exact.
 
 use std::io::Write as _;
+use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -10,8 +11,7 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tracing::{error, info, warn};
 
-use crate::clock;
-use crate::config::{Config, StoreUrl, WorkerSpec};
+use crate::config::{Args, Config, ConfigError, StoreUrl, WorkerSpec};
 use crate::dispatch::segments::{SegmentSettings, Segments};
 use crate::dispatch::snowflakes::Snowflakes;
 use crate::dispatch::writer::Writer;
@@ -26,9 +26,50 @@ use crate::socket::Socket;
 use crate::state_dir::StateDir;
 use crate::store::thread::{StoreHandle, StoreThread};
 use crate::store::{CheckIn, StoreId, sqlite};
+use crate::{clock, logging};
 
 /// Of the time that a stop may take, the share for connections; the rest is the journal's.
 const STOP_SHARE: u32 = 2;
+
+/// The configuration can't be used; `EX_USAGE` of sysexits.h.
+const EXIT_CONFIG: u8 = 64;
+
+/// The daemon's whole life, from its arguments to its exit status: 0 after a stop that was asked for, 64 when
+/// the configuration can't be used, 1 for everything else.
+#[must_use]
+pub fn start(args: &Args) -> ExitCode {
+    let config = match Config::load(args) {
+        Ok(config) => config,
+        Err(error) => return refuse_config(&error),
+    };
+    let outcome = logging::init(&config.log, config.log_format)
+        .map_err(anyhow::Error::from)
+        .and_then(|_log| run(&config));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("leafd: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints the effective configuration; the exit status is that of [`start`].
+#[must_use]
+pub fn check_config(args: &Args) -> ExitCode {
+    match Config::load(args) {
+        Ok(config) => {
+            print!("{}", config.render());
+            ExitCode::SUCCESS
+        }
+        Err(error) => refuse_config(&error),
+    }
+}
+
+fn refuse_config(error: &ConfigError) -> ExitCode {
+    eprintln!("leafd: {error}");
+    ExitCode::from(EXIT_CONFIG)
+}
 
 /// Runs the daemon until a signal stops it.
 ///
