@@ -250,3 +250,18 @@ pub(super) fn describe(path: &Path, error: &rusqlite::Error) -> StoreError {
         _ => unavailable(path, error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commits_are_synced() {
+        let dir = tempfile::tempdir().unwrap();
+        let (open, _) = open_own(&dir.path().join("s"), "host", Create::IfMissing).unwrap();
+        let level: i64 =
+            open.connection.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap();
+        // 2 is FULL: less than that may lose the last commits with the power.
+        assert_eq!(level, 2);
+    }
+}
