@@ -3,4 +3,5 @@
 
 mod core_segment;
 mod core_snowflake;
+mod readme;
 mod seed;
