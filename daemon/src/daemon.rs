@@ -166,8 +166,13 @@ async fn live(config: &Config) -> Result<()> {
         warn!("some clients took no answer in time; their connections are cut");
     }
     let left = config.stop_within - config.stop_within / STOP_SHARE;
-    let written = tokio::time::timeout(left, write_exact(&dispatcher, &journal)).await;
-    background.abort();
+    let written = tokio::time::timeout(left, async {
+        // What is on its way to the journal first; then nothing more may be, and every mark is made exact.
+        dispatcher.writer.drained().await;
+        background.abort();
+        write_exact(&dispatcher, &journal).await
+    })
+    .await;
     drop(socket);
     drop(worker);
     match written {
@@ -185,9 +190,8 @@ async fn live(config: &Config) -> Result<()> {
     }
 }
 
-/// Waits for what is on its way to the journal and then makes every mark exact.
+/// Makes every mark and bound exact.
 async fn write_exact(dispatcher: &Rc<Dispatcher>, journal: &Journal) -> Result<()> {
-    dispatcher.writer.drained().await;
     let mut writes = dispatcher.segments.exact_marks();
     writes.extend(dispatcher.snowflakes.exact_bounds());
     writes.push(Write::StoppedCleanly);
