@@ -26,7 +26,7 @@ use crate::socket::Socket;
 use crate::state_dir::StateDir;
 use crate::store::thread::{StoreHandle, StoreThread};
 use crate::store::{CheckIn, StoreId, sqlite};
-use crate::{clock, logging};
+use crate::{clock, logging, store};
 
 /// Of the time that a stop may take, the share for connections; the rest is the journal's.
 const STOP_SHARE: u32 = 2;
@@ -42,6 +42,7 @@ pub fn start(args: &Args) -> ExitCode {
         Ok(config) => config,
         Err(error) => return refuse_config(&error),
     };
+    end_on_panic();
     let outcome = logging::init(&config.log, config.log_format)
         .map_err(anyhow::Error::from)
         .and_then(|_log| run(&config));
@@ -64,6 +65,18 @@ pub fn check_config(args: &Args) -> ExitCode {
         }
         Err(error) => refuse_config(&error),
     }
+}
+
+/// A panic is a broken assertion: better no daemon than one that goes on in a state nobody thought of. The next
+/// start goes on from the journal. Only the store's thread contains its own panics, a backend's.
+fn end_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        if std::thread::current().name() != Some(store::thread::THREAD_NAME) {
+            std::process::abort();
+        }
+    }));
 }
 
 fn refuse_config(error: &ConfigError) -> ExitCode {
