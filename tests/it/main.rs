@@ -3,4 +3,8 @@
 
 mod core_segment;
 mod core_snowflake;
+mod document;
+mod host;
+mod raw;
 mod seed;
+mod vectors;
