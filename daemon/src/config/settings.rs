@@ -149,7 +149,7 @@ pub(super) static CONNECTIONS_MAX: Setting = Setting {
     key: "connections_max",
     kind: Kind::Integer(1, 65_536),
     default: Default::Is("4096"),
-    help: "Most connections at once; further ones wait to be accepted.",
+    help: "Most connections at once; further ones are told so and closed.",
 };
 
 pub(super) static WAITERS_MAX: Setting = Setting {
