@@ -3,5 +3,9 @@
 
 mod core_segment;
 mod core_snowflake;
+mod document;
+mod host;
+mod raw;
 mod readme;
 mod seed;
+mod vectors;

@@ -1,0 +1,346 @@
+//! A host for one test: a folder of its own and the real `leafd` in it, which can be stopped, killed, frozen
+//! and started again, and which never outlives the test.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use leafd_client::{Client, opcode};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::raw::Raw;
+
+/// How long a daemon may take from its start to its first answer on a busy machine.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+
+/// How long an end may take beyond what `stop_within` allows.
+const END_WITHIN: Duration = Duration::from_secs(20);
+
+/// A host and its daemon.
+pub struct Host {
+    folder: TempDir,
+    settings: Vec<String>,
+    variables: Vec<(String, String)>,
+    /// A command that the daemon is run by: its words come before the daemon's.
+    runner: Vec<String>,
+    user: Option<u32>,
+    child: Option<Child>,
+}
+
+/// How a daemon ended that did not get as far as serving.
+#[derive(Debug)]
+pub struct Refusal {
+    pub code: Option<i32>,
+    pub said: String,
+}
+
+/// The binary, built once by the cargo and the profile that built this test.
+pub fn leafd_binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        let test = std::env::current_exe().unwrap();
+        let profile_dir = test.parent().and_then(Path::parent).expect("target/PROFILE/deps/it-*");
+        let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
+            Some("debug") => "dev",
+            Some(name) => name,
+            None => panic!("{} is no profile's folder", profile_dir.display()),
+        };
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let built = Command::new(cargo)
+            .args(["build", "--quiet", "--package", "leafd", "--bins", "--profile", profile])
+            .arg("--target-dir")
+            .arg(profile_dir.parent().expect("a profile's folder lies in the target folder"))
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status()
+            .expect("cargo runs");
+        assert!(built.success(), "leafd can't be built");
+        profile_dir.join("leafd")
+    })
+}
+
+/// Has a command's process die with the thread that starts it, so that no test leaves one behind.
+pub fn die_with_parent(command: &mut Command) -> &mut Command {
+    // SAFETY: between fork and exec only one system call is made.
+    unsafe {
+        command.pre_exec(|| {
+            nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(std::io::Error::from)
+        })
+    }
+}
+
+/// Tries until it works; panics with `what` when it doesn't in time.
+#[track_caller]
+pub fn eventually<T>(what: &str, within: Duration, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + within;
+    loop {
+        if let Some(value) = attempt() {
+            return value;
+        }
+        assert!(Instant::now() < end, "{what}: not within {within:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+// === impl Host ===
+
+impl Host {
+    /// A host whose daemon is not started yet, without a snowflake worker.
+    pub fn new() -> Host {
+        let folder = tempfile::Builder::new().prefix("leafd-it-").tempdir().unwrap();
+        // Other users come in as well: the socket's own mode is what keeps them out.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(folder.path().join("locks")).unwrap();
+        Host {
+            folder,
+            settings: Vec::new(),
+            variables: Vec::new(),
+            runner: Vec::new(),
+            user: None,
+            child: None,
+        }
+    }
+
+    /// With this worker.
+    pub fn worker(self, worker: u64) -> Host {
+        self.set("worker", &format!("static:{worker}"))
+    }
+
+    /// With a setting.
+    pub fn set(mut self, key: &str, value: &str) -> Host {
+        self.change(key, value);
+        self
+    }
+
+    /// With a variable in the environment.
+    pub fn variable(mut self, name: &str, value: impl AsRef<Path>) -> Host {
+        self.variables.push((name.to_owned(), value.as_ref().to_str().unwrap().to_owned()));
+        self
+    }
+
+    /// Run as another user, who owns the state directory then.
+    pub fn user(mut self, uid: u32) -> Host {
+        self.user = Some(uid);
+        fs::create_dir(self.state_dir()).unwrap();
+        for path in [self.folder.path(), &self.state_dir(), &self.path("locks")] {
+            nix::unistd::chown(path, Some(uid.into()), Some(uid.into())).unwrap();
+        }
+        self
+    }
+
+    /// Run by a command, such as one that mounts something first and then runs what follows its words.
+    pub fn runner(mut self, words: &[&str]) -> Host {
+        self.runner = words.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    /// Sets or replaces a setting for the next start.
+    pub fn change(&mut self, key: &str, value: &str) {
+        self.settings.retain(|setting| !setting.starts_with(&format!("{key}=")));
+        self.settings.push(format!("{key}={value}"));
+    }
+
+    /// Sets or replaces a variable for the next start.
+    pub fn change_variable(&mut self, name: &str, value: &str) {
+        self.variables.retain(|(known, _)| known != name);
+        self.variables.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// The daemon's command as it stands.
+    pub fn command(&self) -> Command {
+        let mut words = self.runner.iter();
+        let mut command = match words.next() {
+            None => Command::new(leafd_binary()),
+            Some(first) => {
+                let mut command = Command::new(first);
+                command.args(words).arg(leafd_binary());
+                command
+            }
+        };
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.arg("--socket").arg(self.socket()).arg("--state-dir").arg(self.state_dir());
+        command.arg("--set").arg(format!("worker_lock_dir={}", self.path("locks").display()));
+        for setting in &self.settings {
+            command.args(["--set", setting]);
+        }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        if let Some(uid) = self.user {
+            command.uid(uid).gid(uid);
+        }
+        command
+    }
+
+    /// Starts the daemon and waits until it answers.
+    #[track_caller]
+    pub fn start(&mut self) {
+        if let Err(refusal) = self.try_start() {
+            panic!("leafd does not start: {refusal:?}");
+        }
+    }
+
+    /// Starts the daemon and waits until it answers or ends.
+    pub fn try_start(&mut self) -> Result<(), Refusal> {
+        assert!(self.child.is_none(), "one daemon at a time");
+        let log = OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
+        let said_from = log.metadata().unwrap().len() as usize;
+        let output = log.try_clone().unwrap();
+        let mut command = self.command();
+        command.stdin(Stdio::null()).stdout(Stdio::from(output)).stderr(Stdio::from(log));
+        let mut child = die_with_parent(&mut command).spawn().unwrap();
+        let end = Instant::now() + READY_WITHIN;
+        loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                let said = self.log().split_off(said_from);
+                return Err(Refusal { code: status.code(), said });
+            }
+            // Another daemon may hold the socket: the answer must be this one's.
+            if Raw::try_connect(&self.socket()).is_some_and(|raw| raw.peer_pid() == child.id()) {
+                break;
+            }
+            assert!(
+                Instant::now() < end,
+                "leafd is not ready in {READY_WITHIN:?}:\n{}",
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.child = Some(child);
+        Ok(())
+    }
+
+    /// Ends it at once, without a chance to write anything.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().expect("a daemon runs");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Stops it in order; fails unless it ends with 0.
+    #[track_caller]
+    pub fn stop(&mut self) {
+        self.signal(Signal::SIGTERM);
+        let status = self.ended();
+        assert!(status.success(), "leafd ended with {status}:\n{}", self.log());
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub fn ended(&mut self) -> ExitStatus {
+        let mut child = self.child.take().expect("a daemon runs");
+        let end = Instant::now() + END_WITHIN;
+        while Instant::now() < end {
+            if let Some(status) = child.try_wait().unwrap() {
+                return status;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        child.kill().unwrap();
+        panic!("leafd does not end:\n{}", self.log());
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid() as i32), signal).unwrap();
+    }
+
+    /// Fails if the daemon is gone.
+    #[track_caller]
+    pub fn assert_alive(&mut self) {
+        let ended = self.child.as_mut().expect("a daemon runs").try_wait().unwrap();
+        assert_eq!(ended, None, "leafd has ended:\n{}", self.log());
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("a daemon runs").id()
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.path("leafd.sock")
+    }
+
+    pub fn state_dir(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    /// All that the daemons of this host have said.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    /// A client with leases.
+    pub fn client(&self) -> Client {
+        Client::builder().socket(self.socket()).deadline(Duration::from_secs(10)).build().unwrap()
+    }
+
+    pub fn raw(&self) -> Raw {
+        Raw::connect(&self.socket())
+    }
+
+    /// Creates a tag that starts at 1.
+    #[track_caller]
+    pub fn create(&self, tag: &str) {
+        self.admin(opcode::TAG_CREATE, &serde_json::json!({ "tag": tag }));
+    }
+
+    #[track_caller]
+    pub fn admin(&self, opcode: u8, body: &Value) -> Value {
+        let answer = self.client().admin(opcode, &body.to_string());
+        let answer = answer.unwrap_or_else(|error| panic!("{body}: {error}\n{}", self.log()));
+        serde_json::from_str(&answer).unwrap()
+    }
+
+    /// The daemon's state as an administrator sees it.
+    #[track_caller]
+    pub fn status(&self) -> Value {
+        serde_json::from_str(&self.client().status_json().unwrap()).unwrap()
+    }
+
+    /// Changes the store by hand, as an operator may.
+    pub fn store_sql(&self, sql: &str) {
+        let store = rusqlite::Connection::open(self.state_dir().join("store.db")).unwrap();
+        store.busy_timeout(Duration::from_secs(5)).unwrap();
+        store.execute_batch(sql).unwrap();
+    }
+
+    /// Memory that the daemon has in use, in KiB.
+    pub fn resident_kib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+        line.trim().trim_end_matches(" kB").parse().expect("a number of kB")
+    }
+
+    /// Runs a command of the daemon's, such as `check-config`, to its end.
+    pub fn run(&self, command: &str) -> (Option<i32>, String) {
+        let output = File::create(self.path("output")).unwrap();
+        let status = self
+            .command()
+            .arg(command)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().unwrap())
+            .stderr(output)
+            .status()
+            .unwrap();
+        (status.code(), fs::read_to_string(self.path("output")).unwrap())
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("what leafd said:\n{}", self.log());
+        }
+    }
+}

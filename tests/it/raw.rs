@@ -1,0 +1,175 @@
+//! A client that sends whatever bytes a test likes, well formed or not.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use leafd_wire::frame::Frame;
+use leafd_wire::{
+    ErrorReply, HEADER_BYTES, Header, IdsReply, IdsRequest, InfoReply, InfoRequest,
+    REPLY_LENGTH_MAX, Run, Status, VERSION,
+};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+
+/// How long a daemon may take for an answer that it owes.
+const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+
+/// A connection.
+pub struct Raw {
+    pub stream: UnixStream,
+}
+
+/// A frame that came back.
+#[derive(Debug)]
+pub struct Reply {
+    pub header: Header,
+    pub body: Vec<u8>,
+}
+
+impl Raw {
+    #[track_caller]
+    pub fn connect(socket: &Path) -> Raw {
+        match UnixStream::connect(socket) {
+            Ok(stream) => Raw::over(stream),
+            Err(error) => panic!("cannot connect to {}: {error}", socket.display()),
+        }
+    }
+
+    pub fn try_connect(socket: &Path) -> Option<Raw> {
+        UnixStream::connect(socket).ok().map(Raw::over)
+    }
+
+    pub fn over(stream: UnixStream) -> Raw {
+        stream.set_read_timeout(Some(ANSWER_WITHIN)).unwrap();
+        stream.set_write_timeout(Some(ANSWER_WITHIN)).unwrap();
+        Raw { stream }
+    }
+
+    /// The process that listens at the other end.
+    pub fn peer_pid(&self) -> u32 {
+        getsockopt(&self.stream, PeerCredentials).unwrap().pid() as u32
+    }
+
+    #[track_caller]
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+
+    /// Sends a frame with any body.
+    #[track_caller]
+    pub fn request(&mut self, opcode: u8, request_id: u32, body: &[u8]) {
+        let mut bytes = Vec::new();
+        Header::request(opcode, 0, request_id).put_frame(body, &mut bytes);
+        self.send(&bytes);
+    }
+
+    /// Asks for ids, without waiting for them.
+    #[track_caller]
+    pub fn ask(&mut self, tag: impl AsRef<[u8]>, count: u32, request_id: u32) {
+        self.send(&ids_request(tag, count, request_id, 10_000));
+    }
+
+    /// The next frame.
+    #[track_caller]
+    pub fn reply(&mut self) -> Reply {
+        self.try_reply().expect("an answer comes")
+    }
+
+    pub fn try_reply(&mut self) -> io::Result<Reply> {
+        let mut bytes = vec![0; HEADER_BYTES];
+        self.stream.read_exact(&mut bytes)?;
+        let length = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        assert!(length <= REPLY_LENGTH_MAX, "a reply of {length} bytes");
+        bytes.resize(4 + length as usize, 0);
+        self.stream.read_exact(&mut bytes[HEADER_BYTES..])?;
+        let (frame, end) = Frame::first(&bytes, REPLY_LENGTH_MAX).unwrap().expect("it is whole");
+        assert_eq!(end, bytes.len());
+        Ok(Reply { header: frame.header, body: frame.body.to_vec() })
+    }
+
+    /// Draws ids and waits for them.
+    #[track_caller]
+    pub fn draw(&mut self, tag: impl AsRef<[u8]>, count: u32) -> Vec<u64> {
+        self.ask(tag, count, 77);
+        let reply = self.reply();
+        assert_eq!(reply.header.request_id, 77);
+        reply.ids()
+    }
+
+    #[track_caller]
+    pub fn info(&mut self) -> InfoReply {
+        let mut bytes = Vec::new();
+        InfoRequest { version_min: VERSION, version_max: VERSION }.put(5, &mut bytes);
+        self.send(&bytes);
+        let reply = self.reply();
+        assert_eq!(reply.status(), Status::Ok);
+        InfoReply::decode(&reply.body).unwrap()
+    }
+
+    /// Sends one frame and expects this status in the answer. Returns the answer's text.
+    #[track_caller]
+    pub fn refused(&mut self, bytes: &[u8], status: Status) -> String {
+        self.send(bytes);
+        self.reply().refused(status)
+    }
+
+    /// Fails unless the daemon has closed the connection.
+    #[track_caller]
+    pub fn assert_closed(&mut self) {
+        match self.stream.read(&mut [0]) {
+            Ok(0) => {}
+            // What was sent and never read makes the kernel say so.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
+            other => panic!("the connection is still open: {other:?}"),
+        }
+    }
+}
+
+impl Reply {
+    #[track_caller]
+    pub fn status(&self) -> Status {
+        Status::from_number(self.header.status).expect("a known status")
+    }
+
+    /// The ids, one by one.
+    #[track_caller]
+    pub fn ids(&self) -> Vec<u64> {
+        self.runs().into_iter().flat_map(Run::ids).collect()
+    }
+
+    #[track_caller]
+    pub fn runs(&self) -> Vec<Run> {
+        if self.status() != Status::Ok {
+            panic!("{:?} instead of ids: {}", self.status(), self.text());
+        }
+        IdsReply::decode(&self.body).unwrap().runs().collect()
+    }
+
+    #[track_caller]
+    pub fn refused(&self, status: Status) -> String {
+        assert_eq!(self.status(), status, "{}", self.text());
+        self.text()
+    }
+
+    /// What a failure says.
+    pub fn text(&self) -> String {
+        ErrorReply::decode(&self.body).map_or(String::new(), |reply| reply.message.to_owned())
+    }
+
+    pub fn retry_after_ms(&self) -> u32 {
+        ErrorReply::decode(&self.body).unwrap().retry_after_ms
+    }
+}
+
+/// A request for ids as bytes.
+pub fn ids_request(
+    tag: impl AsRef<[u8]>,
+    count: u32,
+    request_id: u32,
+    deadline_ms: u32,
+) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    IdsRequest { tag: tag.as_ref(), count, deadline_ms }.put(false, request_id, &mut bytes);
+    bytes
+}
