@@ -7,8 +7,9 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use leafd_client::{Client, Tag};
+use nix::time::{ClockId, clock_gettime};
 
 use super::figures::{Metric, Stretch, call_ns, percentile};
 use super::processes::{Process, helper};
@@ -175,11 +176,19 @@ pub(super) fn processes(socket: &Path, tag: &str, count: usize, setting: Setting
     for worker in &mut workers {
         worker.go()?;
     }
-    let mut drawn = 0;
+    let (mut drawn, mut began_ns, mut ended_ns) = (0, u64::MAX, 0);
     for worker in &mut workers {
-        drawn += worker.line()?.trim().parse::<usize>().context("a helper tells no count")?;
+        let line = worker.line()?;
+        let told: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let [count, began, ended] = told[..] else { bail!("a helper tells {line:?}") };
+        drawn += count;
+        began_ns = began_ns.min(began);
+        ended_ns = ended_ns.max(ended);
     }
-    let figures = stretch.end(drawn);
+    let mut figures = stretch.end(usize::try_from(drawn)?);
+    // By the helpers' own clocks: waking up to read what they say takes time, too.
+    let seconds = ended_ns.saturating_sub(began_ns) as f64 / 1e9;
+    figures.insert(Metric::IdsPerSecond, drawn as f64 / seconds);
     let mut spans = Vec::new();
     for worker in workers {
         for line in String::from_utf8(worker.rest()?)?.lines() {
@@ -191,7 +200,7 @@ pub(super) fn processes(socket: &Path, tag: &str, count: usize, setting: Setting
 }
 
 /// One of these processes: says that it is ready, waits for a line, draws, and prints how many ids that
-/// brought and then which.
+/// brought, from when to when, and then which ids.
 pub(super) fn draw_and_tell(socket: &Path, tag: &str, time: Duration) -> Result<()> {
     let tag = Client::connect(socket)?.tag(tag)?;
     let mut buffer = touched_buffer();
@@ -200,6 +209,7 @@ pub(super) fn draw_and_tell(socket: &Path, tag: &str, time: Duration) -> Result<
     println!("ready");
     std::io::stdin().lock().read_line(&mut String::new())?;
     let mut drawn = 0;
+    let began_ns = monotonic_ns()?;
     let end = End::after(time);
     while !end.reached() {
         buffer.clear();
@@ -208,12 +218,19 @@ pub(super) fn draw_and_tell(socket: &Path, tag: &str, time: Duration) -> Result<
         check_ascending(&buffer)?;
         spans.extend(spans_of(&mut buffer));
     }
+    let ended_ns = monotonic_ns()?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    writeln!(out, "{drawn}")?;
+    writeln!(out, "{drawn} {began_ns} {ended_ns}")?;
     out.flush()?;
     for Span { first, last } in spans {
         writeln!(out, "{first} {last}")?;
     }
     out.flush()?;
     Ok(())
+}
+
+/// A clock that all processes share.
+fn monotonic_ns() -> Result<u64> {
+    let time = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC)?);
+    Ok(u64::try_from(time.as_nanos())?)
 }

@@ -92,31 +92,28 @@ fn finish(
 /// Some connections at once, a thread each, each with `depth` requests on their way.
 pub(super) fn connections<L: Line>(lines: Vec<L>, depth: usize, setting: Setting) -> Result<Round> {
     let warm = Barrier::new(lines.len() + 1);
-    let (figures, ids) = thread::scope(|scope| -> Result<_> {
-        let threads: Vec<_> = lines
-            .into_iter()
-            .map(|line| scope.spawn(|| draw_pipelined(line, depth, setting.time, &warm)))
-            .collect();
+    let start = Barrier::new(lines.len() + 1);
+    let (figures, each) = thread::scope(|scope| {
+        let work = |line| draw_pipelined(line, depth, setting.time, &warm, &start);
+        let threads: Vec<_> =
+            lines.into_iter().map(|line| scope.spawn(move || work(line))).collect();
         warm.wait();
+        // Begun before the threads go on: this one may be the last to be woken.
         let stretch = Stretch::begin(setting.server);
-        let mut ids = Vec::new();
-        let mut counted = 0;
-        let mut each = Vec::new();
-        for thread in threads {
-            each.push(thread.join().map_err(|_| anyhow!("a thread panicked"))?);
-        }
-        for drawn in &each {
-            counted += drawn.as_ref().map_or(0, |(_, timed)| *timed);
-        }
-        let figures = stretch.end(counted);
-        for drawn in each {
-            let (drawn, _) = drawn?;
-            check_ascending(&drawn)?;
-            ids.extend(drawn);
-        }
-        Ok((figures, ids))
-    })?;
-    let mut ids = ids;
+        start.wait();
+        let joined = threads.into_iter().map(thread::ScopedJoinHandle::join);
+        let each: Vec<_> = joined
+            .map(|drawn| drawn.unwrap_or_else(|_| Err(anyhow!("a thread panicked"))))
+            .collect();
+        let timed = each.iter().flatten().map(|(_, timed)| timed).sum();
+        (stretch.end(timed), each)
+    });
+    let mut ids = Vec::new();
+    for drawn in each {
+        let (drawn, _) = drawn?;
+        check_ascending(&drawn)?;
+        ids.extend(drawn);
+    }
     Ok((figures, spans_of(&mut ids)))
 }
 
@@ -126,13 +123,14 @@ fn draw_pipelined(
     depth: usize,
     time: Duration,
     warm: &Barrier,
+    start: &Barrier,
 ) -> Result<(Vec<u64>, usize)> {
     let mut ids = Vec::new();
-    let warming =
-        (0..WARM_UP / depth.min(WARM_UP)).try_for_each(|_| draw(&mut line, depth, &mut ids));
+    let warming = (0..WARM_UP.div_ceil(depth)).try_for_each(|_| draw(&mut line, depth, &mut ids));
     let drawn_before = ids.len();
     // Also after an error: the others wait here.
     warm.wait();
+    start.wait();
     warming?;
     let end = End::after(time);
     while !end.reached() {
