@@ -167,6 +167,7 @@ fn signals_interrupt_no_call() {
         // SAFETY: no arguments.
         let target = unsafe { libc::pthread_self() };
         let done = &done;
+        let _signalled = DoneOnDrop(done);
         scope.spawn(move || {
             while !done.load(Ordering::Relaxed) {
                 // SAFETY: the target outlives this scope.
@@ -180,6 +181,14 @@ fn signals_interrupt_no_call() {
         let start = Instant::now();
         assert!(client.next_within("silent", Duration::from_millis(100)).is_err());
         check_within(start.elapsed(), 100, 800);
-        done.store(true, Ordering::Relaxed);
     });
+}
+
+/// Ends what waits for it also when an assertion fails: a test that hangs tells nothing.
+struct DoneOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for DoneOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }

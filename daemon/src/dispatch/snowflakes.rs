@@ -46,7 +46,7 @@ struct Waiter {
 }
 
 /// How long a process may hold snowflake ids, in milliseconds: their time must stay that of their use.
-pub const HOLD_MS: u32 = 5;
+pub const HOLD_MS: u32 = 8;
 
 /// The most ticks that one request may take ids from: it bounds the runs of a reply.
 const REQUEST_TICKS_MAX: u64 = 2_048;
