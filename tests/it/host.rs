@@ -20,6 +20,9 @@ use crate::raw::Raw;
 /// How long a daemon may take from its start to its first answer on a busy machine.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
+/// How long one question whether it is ready may wait for its answer.
+const READY_POLL: Duration = Duration::from_millis(300);
+
 /// How long an end may take beyond what `stop_within` allows.
 const END_WITHIN: Duration = Duration::from_secs(20);
 
@@ -199,8 +202,8 @@ impl Host {
                 let said = self.log().split_off(said_from);
                 return Err(Refusal { code: status.code(), said });
             }
-            // Another daemon may hold the socket: the answer must be this one's.
-            if Raw::try_connect(&self.socket()).is_some_and(|raw| raw.peer_pid() == child.id()) {
+            // It listens before it is ready, and another daemon may hold the socket.
+            if self.answers(child.id()) {
                 break;
             }
             assert!(
@@ -212,6 +215,12 @@ impl Host {
         }
         self.child = Some(child);
         Ok(())
+    }
+
+    fn answers(&self, pid: u32) -> bool {
+        let Some(mut raw) = Raw::try_connect(&self.socket()) else { return false };
+        raw.stream.set_read_timeout(Some(READY_POLL)).unwrap();
+        raw.try_info().is_ok_and(|info| info.pid == pid)
     }
 
     /// Ends it at once, without a chance to write anything.

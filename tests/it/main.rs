@@ -1,10 +1,17 @@
 //! leafd's integration tests, one binary with a module for each subject.
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
+mod access;
 mod core_segment;
 mod core_snowflake;
+mod crash;
+mod crowds;
 mod document;
+mod drawing;
 mod host;
+mod hostile;
+mod life;
 mod raw;
 mod seed;
+mod starts;
 mod vectors;
