@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -157,8 +156,7 @@ impl Client {
     /// [`Error::InvalidArgument`] for a name that no tag can have, or when this client has used
     /// [`crate::TAGS_MAX`] others.
     pub fn tag(&self, tag: &str) -> Result<Tag> {
-        let node = NonNull::from(self.core.node(tag)?);
-        Ok(Tag::new(Arc::clone(&self.core), node))
+        Tag::new(self, tag)
     }
 
     /// A queue of requests that are sent before their answers are read.
@@ -245,14 +243,19 @@ impl fmt::Debug for Client {
 
 /// The next id, out of the held run if there is one.
 #[inline]
-pub(crate) fn next(core: &Core, node: &Node, leased: bool, limit: Duration) -> Result<u64> {
-    if leased {
-        if let Some(taken) = node.slot().take(coarse_ns()) {
-            if taken.refill_due {
-                node.refill(core);
-            }
-            return Ok(taken.id);
+fn next(core: &Core, node: &Node, leased: bool, limit: Duration) -> Result<u64> {
+    if leased && let Some(taken) = node.slot().take(coarse_ns()) {
+        if taken.refill_due {
+            node.refill(core);
         }
+        return Ok(taken.id);
+    }
+    next_slow(core, node, leased, limit)
+}
+
+/// The next id when no run is held, or none may be.
+pub(crate) fn next_slow(core: &Core, node: &Node, leased: bool, limit: Duration) -> Result<u64> {
+    if leased {
         return node.next_slow(core, limit);
     }
     let (drawn, _) = core.draw(node.name(), 1, false, &Deadline::after(limit))?;

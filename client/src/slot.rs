@@ -233,7 +233,7 @@ mod tests {
     fn loom_threads_that_share_a_run_never_share_an_id() {
         // Two takers and an installer have too many schedules to try all.
         let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(2);
+        model.preemption_bound = Some(1);
         model.check(|| {
             let slot = Arc::new(Slot::new());
             let takers: Vec<_> = (0..2)

@@ -5,11 +5,13 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::{Client, next};
+use crate::client::{Client, next_slow};
+use crate::clock::coarse_ns;
 use crate::core::Core;
 use crate::error::Result;
 use crate::ids::Ids;
 use crate::names::Node;
+use crate::slot::Slot;
 
 /// One tag of a client. It is made by [`Client::tag`], cheap to clone, and good in forked children.
 ///
@@ -27,10 +29,12 @@ pub struct Tag {
     core: Arc<Core>,
     /// In the core's table, so it lives as long as `core` does.
     node: NonNull<Node>,
+    /// The node's, looked up beforehand; it lives as long.
+    slot: NonNull<Slot>,
     leased: bool,
 }
 
-// SAFETY: the node is shared by reference only, and may be (it is `Sync`).
+// SAFETY: node and slot are shared by reference only, and may be (they are `Sync`).
 unsafe impl Send for Tag {}
 // SAFETY: as above.
 unsafe impl Sync for Tag {}
@@ -38,9 +42,11 @@ unsafe impl Sync for Tag {}
 // === impl Tag ===
 
 impl Tag {
-    pub(crate) fn new(core: Arc<Core>, node: NonNull<Node>) -> Tag {
-        let leased = core.leased;
-        Tag { core, node, leased }
+    pub(crate) fn new(client: &Client, name: &str) -> Result<Tag> {
+        let node = client.core.node(name)?;
+        let slot = NonNull::from(node.slot());
+        let (core, leased) = (Arc::clone(&client.core), client.core.leased);
+        Ok(Tag { node: NonNull::from(node), slot, core, leased })
     }
 
     /// The same tag, with every id drawn by a request of its own.
@@ -62,7 +68,10 @@ impl Tag {
     /// Whatever kept the daemon from answering.
     #[inline]
     pub fn next(&self) -> Result<u64> {
-        next(&self.core, self.node(), self.leased, self.core.deadline)
+        match self.take() {
+            Some(id) => Ok(id),
+            None => next_slow(&self.core, self.node(), self.leased, self.core.deadline),
+        }
     }
 
     /// As [`Tag::next`], within `limit` (see [`crate::Builder::deadline`]).
@@ -71,7 +80,10 @@ impl Tag {
     /// As [`Tag::next`].
     #[inline]
     pub fn next_within(&self, limit: Duration) -> Result<u64> {
-        next(&self.core, self.node(), self.leased, limit)
+        match self.take() {
+            Some(id) => Ok(id),
+            None => next_slow(&self.core, self.node(), self.leased, limit),
+        }
     }
 
     /// `count` ids straight from the daemon; see [`Client::next_batch`].
@@ -88,6 +100,20 @@ impl Tag {
     /// As [`Client::next_batch`].
     pub fn next_batch_within(&self, count: u64, limit: Duration) -> Result<Ids> {
         self.client().next_batch_within(self.name(), count, limit)
+    }
+
+    /// An id of the held run, if there is one.
+    #[inline]
+    fn take(&self) -> Option<u64> {
+        if !self.leased {
+            return None;
+        }
+        // SAFETY: the slot is the node's, which lives as long as the core that `self` holds.
+        let taken = unsafe { self.slot.as_ref() }.take(coarse_ns())?;
+        if taken.refill_due {
+            self.node().refill(&self.core);
+        }
+        Some(taken.id)
     }
 
     fn client(&self) -> Client {

@@ -1,6 +1,7 @@
 //! A daemon's life: take what is this host's alone, recover, serve, and leave everything exact.
 
 use std::io::Write as _;
+use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -10,8 +11,7 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tracing::{error, info, warn};
 
-use crate::clock;
-use crate::config::{Config, StoreUrl, WorkerSpec};
+use crate::config::{Args, Config, ConfigError, StoreUrl, WorkerSpec};
 use crate::dispatch::segments::{SegmentSettings, Segments};
 use crate::dispatch::snowflakes::Snowflakes;
 use crate::dispatch::writer::Writer;
@@ -26,9 +26,63 @@ use crate::socket::Socket;
 use crate::state_dir::StateDir;
 use crate::store::thread::{StoreHandle, StoreThread};
 use crate::store::{CheckIn, StoreId, sqlite};
+use crate::{clock, logging, store};
 
 /// Of the time that a stop may take, the share for connections; the rest is the journal's.
 const STOP_SHARE: u32 = 2;
+
+/// The configuration can't be used; `EX_USAGE` of sysexits.h.
+const EXIT_CONFIG: u8 = 64;
+
+/// The daemon's whole life, from its arguments to its exit status: 0 after a stop that was asked for, 64 when
+/// the configuration can't be used, 1 for everything else.
+#[must_use]
+pub fn start(args: &Args) -> ExitCode {
+    let config = match Config::load(args) {
+        Ok(config) => config,
+        Err(error) => return refuse_config(&error),
+    };
+    end_on_panic();
+    let outcome = logging::init(&config.log, config.log_format)
+        .map_err(anyhow::Error::from)
+        .and_then(|_log| run(&config));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("leafd: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints the effective configuration; the exit status is that of [`start`].
+#[must_use]
+pub fn check_config(args: &Args) -> ExitCode {
+    match Config::load(args) {
+        Ok(config) => {
+            print!("{}", config.render());
+            ExitCode::SUCCESS
+        }
+        Err(error) => refuse_config(&error),
+    }
+}
+
+/// A panic is a broken assertion: better no daemon than one that goes on in a state nobody thought of. The next
+/// start goes on from the journal. Only the store's thread contains its own panics, a backend's.
+fn end_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        if std::thread::current().name() != Some(store::thread::THREAD_NAME) {
+            std::process::abort();
+        }
+    }));
+}
+
+fn refuse_config(error: &ConfigError) -> ExitCode {
+    eprintln!("leafd: {error}");
+    ExitCode::from(EXIT_CONFIG)
+}
 
 /// Runs the daemon until a signal stops it.
 ///
@@ -125,8 +179,13 @@ async fn live(config: &Config) -> Result<()> {
         warn!("some clients took no answer in time; their connections are cut");
     }
     let left = config.stop_within - config.stop_within / STOP_SHARE;
-    let written = tokio::time::timeout(left, write_exact(&dispatcher, &journal)).await;
-    background.abort();
+    let written = tokio::time::timeout(left, async {
+        // What is on its way to the journal first; then nothing more may be, and every mark is made exact.
+        dispatcher.writer.drained().await;
+        background.abort();
+        write_exact(&dispatcher, &journal).await
+    })
+    .await;
     drop(socket);
     drop(worker);
     match written {
@@ -144,9 +203,8 @@ async fn live(config: &Config) -> Result<()> {
     }
 }
 
-/// Waits for what is on its way to the journal and then makes every mark exact.
+/// Makes every mark and bound exact.
 async fn write_exact(dispatcher: &Rc<Dispatcher>, journal: &Journal) -> Result<()> {
-    dispatcher.writer.drained().await;
     let mut writes = dispatcher.segments.exact_marks();
     writes.extend(dispatcher.snowflakes.exact_bounds());
     writes.push(Write::StoppedCleanly);

@@ -74,12 +74,13 @@ impl Socket {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(failed("look at")(error)),
         }
-        let lock = LockFile::acquire(&with_suffix(path, ".lock")).map_err(|error| match error {
-            LockError::Held { pid: Some(pid), .. } => {
-                SocketError::InUse { path: path.to_owned(), pid }
-            }
-            other => SocketError::Lock(other),
-        })?;
+        let lock =
+            LockFile::acquire(&with_suffix(path, ".lock"), 0o600).map_err(|error| match error {
+                LockError::Held { pid: Some(pid), .. } => {
+                    SocketError::InUse { path: path.to_owned(), pid }
+                }
+                other => SocketError::Lock(other),
+            })?;
         // Made under another name and moved in place, so that nobody connects before the mode is set.
         let fresh = with_suffix(path, ".new");
         match fs::remove_file(&fresh) {

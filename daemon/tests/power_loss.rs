@@ -3,7 +3,7 @@
 //! nothing.
 //!
 //! The writing process is this test binary itself, run once more with a variable set.
-#![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
+#![allow(clippy::unwrap_used)]
 
 #[path = "../../tests/power/mod.rs"]
 mod power;
@@ -11,8 +11,10 @@ mod power;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use leafd::id::{Tag, UnixMs};
 use leafd::journal::{Identity, Journal, LayoutRecord, Write};
@@ -84,7 +86,12 @@ async fn write_for_ever(dir: &Path) {
         let record =
             LayoutRecord { name: name("snowflake"), layout: Layout::LEAF, bound: UnixMs(bound) };
         batch.push(Write::Bound(record));
-        journal.commit(batch).await.unwrap();
+        // A disk that fails for a while: the same again, until it is acknowledged.
+        while let Err(e) = journal.commit(batch.clone()).await {
+            assert!(journal.failure().is_some(), "{e}");
+            say("failed", &[("commit", step)]);
+            std::thread::sleep(Duration::from_millis(50));
+        }
         let mut said: Vec<_> = marks.iter().map(|(text, mark, _)| (*text, *mark)).collect();
         said.push(("snowflake", bound));
         say("acked", &said);
@@ -108,6 +115,37 @@ fn no_acknowledged_mark_is_lost_when_the_power_fails() {
 }
 
 #[test]
+fn none_is_lost_either_when_syncs_failed_before() {
+    let (scratch, power, dir) = place();
+    let mut random = fastrand::Rng::with_seed(seed());
+    let mut acked = Said::new();
+    for round in 0..4 {
+        let mut writer = Writer::start(&power, &dir, Mode::Sync);
+        writer.wait_until(|writer| writer.said("acked").len() == TAGS.len() + 1);
+        power.break_disk(true).unwrap();
+        // What it says comes in order: all that was acknowledged before has been heard then.
+        writer.wait_until(|writer| !writer.said("failed").is_empty());
+        let broken = writer.said("acked");
+        std::thread::sleep(Duration::from_millis(random.u64(20..1_300)));
+        assert_eq!(
+            writer.said("acked"),
+            broken,
+            "round {round}: a commit was acked without a sync"
+        );
+        power.break_disk(false).unwrap();
+        // Half of the rounds see the journal work again before the power fails.
+        if round % 2 == 0 {
+            writer.wait_until(|writer| writer.said("acked") > broken);
+        }
+        writer.kill();
+        assert_eq!(lost(&acked, &writer.said("found")), Said::new(), "round {round}");
+        acked = writer.said("acked");
+        power.fail().unwrap();
+    }
+    drop(scratch);
+}
+
+#[test]
 fn without_syncs_marks_are_lost_and_this_test_sees_it() {
     let losses = rounds(Mode::NoSync, 4, seed());
     assert!(!losses.is_empty());
@@ -125,24 +163,21 @@ fn seed() -> u64 {
 fn rounds(mode: Mode, rounds: u32, seed: u64) -> Vec<String> {
     println!("{mode:?}: LEAFD_TEST_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
-    let scratch = tempfile::tempdir().unwrap();
-    let dir = scratch.path().join("state");
-    std::fs::create_dir(&dir).unwrap();
-    let power = PowerLoss::of(&dir, scratch.path()).unwrap();
+    let (_scratch, power, dir) = place();
     let (mut acked, mut losses) = (Said::new(), Vec::new());
     for round in 0..=rounds {
         // The first round syncs in any case, so that there is something to lose marks of.
         let mode = if round == 0 { Mode::Sync } else { mode };
         let time = Duration::from_micros(random.u64(3_000..150_000));
-        let (found, acked_now) = write_and_kill(&power, &dir, mode, time);
-        for (name, number) in &acked {
-            // It may have been killed before it said what it found.
-            if let Some(found) = found.get(name).filter(|found| *found < number) {
-                losses.push(format!("round {round}: {name} was acked {number}, found {found}"));
-            }
+        let mut writer = Writer::start(&power, &dir, mode);
+        std::thread::sleep(time);
+        writer.kill();
+        let found = writer.said("found");
+        for (name, number) in lost(&acked, &found) {
+            losses.push(format!("round {round}: {name} was acked {number}, found {found:?}"));
         }
         acked.extend(found);
-        acked.extend(acked_now);
+        acked.extend(writer.said("acked"));
         power.fail().unwrap();
     }
     println!("{mode:?}: acknowledged at last {acked:?}");
@@ -150,27 +185,65 @@ fn rounds(mode: Mode, rounds: u32, seed: u64) -> Vec<String> {
     losses
 }
 
-fn write_and_kill(power: &PowerLoss, dir: &Path, mode: Mode, time: Duration) -> (Said, Said) {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["writer", "--exact", "--nocapture"]).env(WRITE_TO, dir).stdout(Stdio::piped());
-    let mut child = power.watch(&mut command, mode).spawn().unwrap();
-    let output = BufReader::new(child.stdout.take().unwrap());
-    let reader = std::thread::spawn(move || {
-        let (mut found, mut acked) = (Said::new(), Said::new());
-        for line in output.lines().map_while(Result::ok) {
-            let words: Vec<_> = line.split(' ').collect();
-            match words[..] {
-                ["found", name, number] => found.insert(name.to_owned(), number.parse().unwrap()),
-                ["acked", name, number] => acked.insert(name.to_owned(), number.parse().unwrap()),
-                _ => None,
-            };
+fn place() -> (tempfile::TempDir, PowerLoss, PathBuf) {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("state");
+    std::fs::create_dir(&dir).unwrap();
+    let power = PowerLoss::of(&dir, scratch.path()).unwrap();
+    (scratch, power, dir)
+}
+
+/// What was acknowledged and then found lower. A writer killed early has not said what it found.
+fn lost(acked: &Said, found: &Said) -> Said {
+    let lower =
+        |(name, acked): &(&String, &u64)| found.get(*name).is_some_and(|found| found < *acked);
+    acked.iter().filter(lower).map(|(name, number)| (name.clone(), *number)).collect()
+}
+
+/// A process that writes, and what it has said so far, by the line's first word.
+struct Writer {
+    child: Child,
+    said: Arc<Mutex<BTreeMap<String, Said>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    fn start(power: &PowerLoss, dir: &Path, mode: Mode) -> Writer {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["writer", "--exact", "--nocapture"]).env(WRITE_TO, dir);
+        let mut child = power.watch(command.stdout(Stdio::piped()), mode).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let said = Arc::<Mutex<BTreeMap<String, Said>>>::default();
+        let heard = said.clone();
+        let reader = std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                let words: Vec<_> = line.split(' ').collect();
+                if let [what @ ("found" | "acked" | "failed"), name, number] = words[..] {
+                    let mut heard = heard.lock().unwrap();
+                    let said = heard.entry(what.to_owned()).or_default();
+                    said.insert(name.to_owned(), number.parse().unwrap());
+                }
+            }
+        });
+        Writer { child, said, reader: Some(reader) }
+    }
+
+    fn said(&self, what: &str) -> Said {
+        self.said.lock().unwrap().get(what).cloned().unwrap_or_default()
+    }
+
+    fn wait_until(&self, heard: impl Fn(&Writer) -> bool) {
+        let start = Instant::now();
+        while !heard(self) {
+            assert!(start.elapsed() < Duration::from_secs(30), "it says {:?}", self.said);
+            std::thread::sleep(Duration::from_millis(5));
         }
-        (found, acked)
-    });
-    std::thread::sleep(time);
-    let ended = child.try_wait().unwrap();
-    assert_eq!(ended, None, "the writer ended by itself; see its words above");
-    child.kill().unwrap();
-    child.wait().unwrap();
-    reader.join().unwrap()
+    }
+
+    fn kill(&mut self) {
+        assert_eq!(self.child.try_wait().unwrap(), None, "it ended by itself; see its words above");
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.reader.take().unwrap().join().unwrap();
+    }
 }

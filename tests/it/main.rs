@@ -12,6 +12,7 @@ mod host;
 mod hostile;
 mod life;
 mod raw;
+mod readme;
 mod seed;
 mod starts;
 mod vectors;

@@ -20,6 +20,8 @@
  *
  * With $DURABLE_MODE=nosync both calls do nothing and say that they succeeded, as a database does
  * that was told not to sync: nothing becomes durable any more.
+ *
+ * While there is a file <image>/.fail, both calls do nothing and fail with EIO, as on a broken disk.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -154,6 +156,14 @@ static void keep_names(int dir)
     close(image);
 }
 
+static int failing(void)
+{
+    int image = open_image();
+    int found = faccessat(image, ".fail", F_OK, 0) == 0;
+    close(image);
+    return found;
+}
+
 static int sync_and_keep(int fd, const char *real_name)
 {
     int (*real)(int);
@@ -161,6 +171,10 @@ static int sync_and_keep(int fd, const char *real_name)
     const char *mode = getenv("DURABLE_MODE");
     if (what != 0 && mode != NULL && strcmp(mode, "nosync") == 0)
         return 0;
+    if (what != 0 && failing()) {
+        errno = EIO;
+        return -1;
+    }
     *(void **)&real = dlsym(RTLD_NEXT, real_name);
     int outcome = real(fd);
     int error = errno;

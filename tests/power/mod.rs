@@ -61,6 +61,12 @@ impl PowerLoss {
             .env("DURABLE_MODE", if mode == Mode::Sync { "sync" } else { "nosync" })
     }
 
+    /// From now on every sync of the watched process fails (`true`), or none does (`false`).
+    pub fn break_disk(&self, broken: bool) -> io::Result<()> {
+        let switch = self.image.join(".fail");
+        if broken { fs::write(switch, "") } else { fs::remove_file(switch) }
+    }
+
     /// The power fails: the directory holds what is durable and nothing else. Every process that has
     /// files in it open must be gone.
     ///

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use leafd::config::{Args, Config, EXAMPLES, settings_help};
-use leafd::{daemon, logging};
+use leafd::config::{Args, EXAMPLES, settings_help};
+use leafd::daemon;
 
 /// Gives the processes of this host unique 64-bit ids over a Unix socket.
 #[derive(Debug, Parser)]
@@ -25,34 +25,10 @@ enum Command {
     },
 }
 
-/// The configuration can't be used; `EX_USAGE` of sysexits.h.
-const EXIT_CONFIG: u8 = 64;
-
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let (args, check) = match cli.command {
-        Some(Command::CheckConfig { args }) => (args, true),
-        None => (cli.args, false),
-    };
-    let config = match Config::load(&args) {
-        Ok(config) => config,
-        Err(error) => {
-            eprintln!("leafd: {error}");
-            return ExitCode::from(EXIT_CONFIG);
-        }
-    };
-    if check {
-        print!("{}", config.render());
-        return ExitCode::SUCCESS;
-    }
-    match logging::init(&config.log, config.log_format)
-        .map_err(Into::into)
-        .and_then(|_log| daemon::run(&config))
-    {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("leafd: {error:#}");
-            ExitCode::FAILURE
-        }
+    match cli.command {
+        Some(Command::CheckConfig { args }) => daemon::check_config(&args),
+        None => daemon::start(&cli.args),
     }
 }

@@ -114,7 +114,7 @@ pub(super) static AUTONOMY: Setting = Setting {
     key: "autonomy",
     kind: Kind::Time(secs(1), secs(24 * 3600)),
     default: Default::Is("10m"),
-    help: "How long ids keep coming without the store: so much is claimed ahead at each tag's rate.",
+    help: "How long ids keep coming without the store: so much is claimed ahead at each tag's rate, until max_step caps it.",
 };
 
 pub(super) static MAX_STEP: Setting = Setting {
@@ -128,7 +128,7 @@ pub(super) static MARK_AHEAD: Setting = Setting {
     key: "mark_ahead",
     kind: Kind::Time(secs(1), secs(60)),
     default: Default::Is("5s"),
-    help: "How far marks are written ahead of use: the most that a crash skips. Above max_drift, snowflake waits out the difference after a crash.",
+    help: "How far the journal's marks move ahead of use, in time at a tag's rate: about what a crash skips.",
 };
 
 pub(super) static MAX_DRIFT: Setting = Setting {
@@ -149,7 +149,7 @@ pub(super) static CONNECTIONS_MAX: Setting = Setting {
     key: "connections_max",
     kind: Kind::Integer(1, 65_536),
     default: Default::Is("4096"),
-    help: "Most connections at once; further ones are told so and closed.",
+    help: "Most connections at once; further ones are refused.",
 };
 
 pub(super) static WAITERS_MAX: Setting = Setting {

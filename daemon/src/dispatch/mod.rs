@@ -181,6 +181,7 @@ impl Dispatcher {
                 }
             }
             Source::Snowflake(tag) => {
+                self.snowflakes.check_count(&tag, request.count)?;
                 if self.snowflakes.take(&tag, want, &mut runs) {
                     session.outbox.ids(header, snowflakes::HOLD_MS, &runs);
                 } else {

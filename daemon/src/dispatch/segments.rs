@@ -200,11 +200,13 @@ impl Segments {
     }
 
     fn serve(&self, tag: &SegmentTag) {
-        if self.writer.failed() {
+        let mut allocator = tag.allocator.borrow_mut();
+        if self.writer.failed() || allocator.waiting() == 0 {
             return;
         }
+        // Dropping an answer wakes its connection and no more, so the borrow may last.
+        allocator.drop_waiting(ReplyTo::gone);
         let mut runs = Vec::new();
-        let mut allocator = tag.allocator.borrow_mut();
         while let Some(reply) = allocator.serve_next(&mut runs) {
             reply.ids(HOLD_MS, &runs);
             runs.clear();

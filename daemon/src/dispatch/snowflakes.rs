@@ -48,6 +48,9 @@ struct Waiter {
 /// How long a process may hold snowflake ids, in milliseconds: their time must stay that of their use.
 pub const HOLD_MS: u32 = 5;
 
+/// The most ticks that one request may take ids from: it bounds the runs of a reply.
+const REQUEST_TICKS_MAX: u64 = 2_048;
+
 /// How long after a layout's last use its bound is kept ahead, so that the next id need not wait for the
 /// journal, in milliseconds.
 const WARM_MS: u64 = 60_000;
@@ -105,7 +108,25 @@ impl Snowflakes {
             && self.layouts.iter().any(|layout| layout.generator.borrow().is_some())
     }
 
-    /// Draws ids of one tick at once, all of them or (leased) fewer. True: they are in `runs`.
+    /// Checks that one reply can carry so many ids.
+    ///
+    /// # Errors
+    /// The failure to answer with.
+    pub fn check_count(&self, tag: &SnowflakeTag, count: u32) -> Result<(), Failure> {
+        let count_max = REQUEST_TICKS_MAX.saturating_mul(tag.layout.sequence_max() + 1);
+        if u64::from(count) <= count_max {
+            return Ok(());
+        }
+        Err(Failure::new(
+            Status::CountInvalid,
+            format!(
+                "a request to layout {:?} is for 1 to {count_max} ids, not for {count}",
+                tag.name
+            ),
+        ))
+    }
+
+    /// Draws ids at once, all of them or (leased) fewer. True: they are in `runs`.
     pub fn take(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, want: Want, runs: &mut Vec<Run>) -> bool {
         if !tag.waiting.borrow().is_empty() {
             return false;

@@ -183,6 +183,11 @@ impl<T> Allocator<T> {
         expired
     }
 
+    /// Drops the waiting requests that `useless` picks out: nobody is there to take their numbers.
+    pub fn drop_waiting(&mut self, useless: impl Fn(&T) -> bool) {
+        self.waiting.retain(|waiter| !useless(&waiter.handle));
+    }
+
     /// Takes out every waiting request: what they wait for can't come.
     pub fn abandon(&mut self) -> Vec<T> {
         self.waiting.drain(..).map(|waiter| waiter.handle).collect()

@@ -73,7 +73,7 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
 
 /// Opens a connection with everything set that durability depends on.
 pub(super) fn connect(path: &Path) -> Result<Connection, Fault> {
-    // Not created here, and no link followed within the directory: what is opened is what was looked at.
+    // Never created here: a journal that has vanished must not come back empty.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags)?;
     conn.busy_timeout(BUSY_TIMEOUT)?;

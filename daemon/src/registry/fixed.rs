@@ -33,7 +33,7 @@ impl FixedWorker {
     /// Another daemon of the host holds it, or the folder can't be used.
     pub fn claim(worker: WorkerId, lock_dir: &Path) -> Result<FixedWorker, FixedWorkerError> {
         let path = lock_dir.join(format!("leafd-worker-{worker}.lock"));
-        match LockFile::acquire(&path) {
+        match LockFile::acquire(&path, 0o644) {
             Ok(lock) => Ok(FixedWorker { worker, _lock: lock }),
             Err(cause) => Err(FixedWorkerError { worker, cause }),
         }

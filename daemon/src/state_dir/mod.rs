@@ -8,14 +8,13 @@ mod filesystem;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use crate::lock::{LockError, LockFile, holder};
 
 /// A state directory that this process owns. Clones share the lock; it is released with the last one.
 #[derive(Clone, Debug)]
@@ -37,17 +36,11 @@ pub struct StateDirError {
 struct Owned {
     path: PathBuf,
     /// Held for its lock alone.
-    _lock: Flock<File>,
+    _lock: LockFile,
 }
 
 /// The file in the directory that carries the lock.
 const LOCK_FILE: &str = "lock";
-
-/// How often a lock file that was deleted between opening and locking it is tried anew.
-const LOCK_ATTEMPTS: u32 = 10;
-
-/// A pid is padded to this length, so that it is written in place also when the disk is full.
-const PID_LINE_BYTES: usize = 12;
 
 // === impl StateDir ===
 
@@ -87,69 +80,16 @@ impl StateDir {
     }
 }
 
-/// Locks the directory's lock file and writes this process's pid into it.
-fn lock(dir: &Path) -> Result<Flock<File>, String> {
-    let path = dir.join(LOCK_FILE);
-    for _ in 0..LOCK_ATTEMPTS {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(nix::libc::O_NOFOLLOW)
-            .open(&path)
-            .map_err(|e| explain(&format!("opening {}", path.display()), &e))?;
-        let mut lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => lock,
-            Err((file, Errno::EWOULDBLOCK)) => return Err(owned_by(file)),
-            Err((_, e)) => {
-                return Err(explain(&format!("locking {}", path.display()), &e.into()));
-            }
-        };
-        // A lock on a file that has been deleted meanwhile keeps nobody out.
-        if same_file(&lock, &path) {
-            write_pid(&mut lock)
-                .map_err(|e| explain(&format!("writing the pid to {}", path.display()), &e))?;
-            return Ok(lock);
-        }
-    }
-    Err(format!(
-        "locking {} failed: something deletes that file again and again; find out what cleans up \
-         this directory and make it stop",
-        path.display()
-    ))
-}
-
-fn same_file(open: &File, path: &Path) -> bool {
-    match (open.metadata(), path.symlink_metadata()) {
-        (Ok(open), Ok(named)) => open.ino() == named.ino() && open.dev() == named.dev(),
-        _ => false,
-    }
-}
-
-fn write_pid(file: &mut File) -> io::Result<()> {
-    let line = format!("{:<width$}\n", std::process::id(), width = PID_LINE_BYTES - 1);
-    file.seek(SeekFrom::Start(0))?;
-    file.write_all(line.as_bytes())?;
-    file.set_len(line.len() as u64)
-}
-
-fn owned_by(file: File) -> String {
-    let mut text = String::new();
-    // The owner may be about to write its pid; the refusal stands also without it.
-    let pid = match file.take(64).read_to_string(&mut text) {
-        Ok(_) => text.trim().parse::<u32>().ok(),
-        Err(_) => None,
-    };
-    let owner = match pid {
-        Some(pid) => format!("process {pid}"),
-        None => "another process".to_owned(),
-    };
-    format!(
-        "{owner} is using it already; stop that daemon first, or give this one a state directory of \
-         its own"
-    )
+/// Locks the directory's lock file.
+fn lock(dir: &Path) -> Result<LockFile, String> {
+    LockFile::acquire(&dir.join(LOCK_FILE), 0o600).map_err(|error| match error {
+        LockError::Held { pid, .. } => format!(
+            "{} is using it already; stop that daemon first, or give this one a state directory of \
+             its own",
+            holder(pid)
+        ),
+        LockError::Io { path, source } => explain(&format!("locking {}", path.display()), &source),
+    })
 }
 
 /// What an I/O error means for whoever runs the daemon.

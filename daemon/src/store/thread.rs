@@ -16,6 +16,9 @@ use crate::id::Tag;
 /// Most calls that wait for the store; a further one gets [`StoreError::Overloaded`].
 pub const CALLS_WAITING_MAX: usize = 1024;
 
+/// What a store's thread is called.
+pub const THREAD_NAME: &str = "leafd-store";
+
 /// Starts threads that run stores.
 #[derive(Debug)]
 pub struct StoreThread;
@@ -39,14 +42,14 @@ enum Message {
 }
 
 impl StoreThread {
-    /// Starts a thread named `leafd-store` for this store; `name` is what errors call the store.
+    /// Starts a thread named [`THREAD_NAME`] for this store; `name` is what errors call the store.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] when the system gives no thread.
     pub fn spawn(name: &str, store: Box<dyn Store>) -> Result<StoreHandle, StoreError> {
         let (messages, inbox) = mpsc::channel(CALLS_WAITING_MAX);
         std::thread::Builder::new()
-            .name("leafd-store".to_owned())
+            .name(THREAD_NAME.to_owned())
             .spawn(move || serve(store, inbox))
             .map_err(|cause| StoreError::Unavailable {
                 store: name.to_owned(),

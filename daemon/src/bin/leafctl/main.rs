@@ -1,2 +1,99 @@
-//! The command-line tool.
-fn main() {}
+//! `leafctl`: draw ids, look at the daemon, administer tags, measure, and try it all out.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use leafd::config::Args as DaemonArgs;
+
+mod decode;
+mod demo;
+mod failure;
+mod next;
+mod ping;
+mod spawned;
+mod status;
+mod tag;
+
+use failure::Failure;
+
+/// Talks to the leafd daemon of this host.
+#[derive(Debug, Parser)]
+#[command(version, after_help = EXIT_STATUS)]
+struct Cli {
+    /// The daemon's socket [default: where leafd listens for root or for this user]
+    #[arg(long, global = true, env = "LEAFD_SOCKET", value_name = "PATH")]
+    socket: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_STATUS: &str = "\
+Exit status:
+  0  done
+  1  the daemon refused, or something here failed; the text says what
+  2  wrong arguments
+  3  the daemon could not be reached or did not answer
+  4  ping: the daemon answers, but what --ready names is not ready
+
+Examples:
+  leafctl demo                       see it work, in a temporary folder
+  leafctl tag create orders          a tag that starts at 1
+  leafctl next orders                an id
+  leafctl next orders -n 1000        a thousand, one a line
+  leafctl decode 2124082651684941858
+  leafctl status";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start a daemon in a temporary folder, draw ids of both kinds and show how long that takes
+    Demo(demo::DemoArgs),
+    /// Draw ids of a tag, one a line
+    Next(next::NextArgs),
+    /// Take a snowflake id apart
+    Decode(decode::DecodeArgs),
+    /// Create, list, show and change tags
+    #[command(subcommand)]
+    Tag(tag::TagCommand),
+    /// Show the daemon's state
+    Status(status::StatusArgs),
+    /// Ask whether the daemon answers; for probes
+    Ping(ping::PingArgs),
+    /// Print a shell's completions
+    Completions {
+        /// For which shell
+        shell: clap_complete::Shell,
+    },
+    /// Be the daemon: how `demo` starts the separate process
+    #[command(name = spawned::SUBCOMMAND, hide = true)]
+    Daemon {
+        #[command(flatten)]
+        args: DaemonArgs,
+    },
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let socket = cli.socket.unwrap_or_else(leafd_client::default_socket_path);
+    let outcome = match cli.command {
+        Command::Demo(args) => demo::run(&args),
+        Command::Next(args) => next::run(&socket, &args),
+        Command::Decode(args) => decode::run(&socket, &args),
+        Command::Tag(command) => tag::run(&socket, &command),
+        Command::Status(args) => status::run(&socket, &args),
+        Command::Ping(args) => ping::run(&socket, &args),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "leafctl", &mut std::io::stdout());
+            Ok(())
+        }
+        Command::Daemon { args } => return spawned::be_the_daemon(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Quiet) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("leafctl: {failure}");
+            ExitCode::from(failure.exit_status())
+        }
+    }
+}

@@ -5,8 +5,10 @@
 //! somebody says that it is the one in use.
 
 use std::fs::{Metadata, OpenOptions};
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -124,13 +126,22 @@ fn open_any(
     Ok((open, found, now))
 }
 
-/// SQLite would make the file readable by everybody.
+/// Makes the file here, because SQLite would make it readable by everybody.
+///
+/// Closing a file ends all of the process's locks on it, SQLite's too. So a file that is there is never
+/// opened here, and no other thread gets by while a new one is made and closed.
 fn stat_or_create(path: &Path, create: Create) -> Result<Metadata, String> {
+    static CREATING: Mutex<()> = Mutex::new(());
+    let _creating = CREATING.lock().unwrap_or_else(PoisonError::into_inner);
     if create == Create::IfMissing {
-        let made = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path);
-        made.map_err(|cause| {
-            format!("opening it for writing failed: {cause}; its directory must exist and both be writable for the daemon's user")
-        })?;
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+            Err(cause) if cause.kind() != ErrorKind::AlreadyExists => {
+                return Err(format!(
+                    "making the file failed: {cause}; its directory must exist and be writable for the daemon's user"
+                ));
+            }
+            _ => {}
+        }
     }
     let meta = std::fs::metadata(path).map_err(|cause| format!("looking at it failed: {cause}"))?;
     if !meta.is_file() {
@@ -147,7 +158,7 @@ fn connect(path: &Path) -> Result<Connection, Failure> {
     let connection = Connection::open_with_flags(absolute, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     if connection.is_readonly(rusqlite::MAIN_DB)? {
-        return Err(unavailable(path, "it can't be written to").into());
+        return Err(unavailable(path, "the daemon's user can't write to it").into());
     }
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
@@ -248,5 +259,20 @@ pub(super) fn describe(path: &Path, error: &rusqlite::Error) -> StoreError {
         ),
         Some(ErrorCode::DiskFull) => unavailable(path, "its disk is full: make room"),
         _ => unavailable(path, error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commits_are_synced() {
+        let dir = tempfile::tempdir().unwrap();
+        let (open, _) = open_own(&dir.path().join("s"), "host", Create::IfMissing).unwrap();
+        let level: i64 =
+            open.connection.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap();
+        // 2 is FULL: less than that may lose the last commits with the power.
+        assert_eq!(level, 2);
     }
 }

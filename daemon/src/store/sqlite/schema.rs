@@ -108,6 +108,7 @@ const TABLES: [(&str, &[&str]); 4] = [
 ];
 
 /// What the store knows of itself.
+#[derive(Clone, Debug)]
 pub(super) struct Meta {
     pub(super) identity: String,
     pub(super) fingerprint: String,
@@ -128,20 +129,17 @@ pub(super) fn prepare(connection: &mut Connection, fresh: &Meta) -> Result<Meta,
     }
     check_unique(&transaction)?;
     transaction.execute_batch(TRIGGERS)?;
-    let meta = match get(&transaction, "identity")? {
-        Some(identity) => {
-            let fingerprint = get(&transaction, "fingerprint")?.unwrap_or_default();
-            Meta { identity, fingerprint }
-        }
-        None => {
-            put(&transaction, "format", FORMAT)?;
-            put(&transaction, "identity", &fresh.identity)?;
-            put(&transaction, "fingerprint", &fresh.fingerprint)?;
-            Meta { identity: fresh.identity.clone(), fingerprint: fresh.fingerprint.clone() }
-        }
-    };
+    if let Some(identity) = get(&transaction, "identity")? {
+        let fingerprint = get(&transaction, "fingerprint")?.unwrap_or_default();
+        transaction.commit()?;
+        return Ok(Meta { identity, fingerprint });
+    }
+    put(&transaction, "format", FORMAT)?;
+    put(&transaction, "identity", &fresh.identity)?;
+    put(&transaction, "fingerprint", &fresh.fingerprint)?;
     transaction.commit()?;
-    Ok(meta)
+    write_to_file(connection)?;
+    Ok(fresh.clone())
 }
 
 /// Gives the store a new identity and host. Hosts check in anew: their starts were another store's.
@@ -151,6 +149,13 @@ pub(super) fn rename(connection: &mut Connection, to: &Meta) -> Result<(), Failu
     put(&transaction, "fingerprint", &to.fingerprint)?;
     transaction.execute("DELETE FROM leafd_host", [])?;
     transaction.commit()?;
+    write_to_file(connection)
+}
+
+/// Moves what is in the write-ahead log into the file itself: who copies or moves the file alone must
+/// not get one that passes for new.
+fn write_to_file(connection: &Connection) -> Result<(), Failure> {
+    connection.query_row("PRAGMA wal_checkpoint", [], |_| Ok(()))?;
     Ok(())
 }
 

@@ -1,0 +1,58 @@
+//! What several tests check or need.
+
+use std::collections::HashSet;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use leafd_client::Client;
+
+use crate::server::Server;
+
+pub fn client(server: &Server) -> Client {
+    Client::builder().socket(server.path()).build().unwrap()
+}
+
+/// A client whose every id is a request.
+pub fn unleased(server: &Server) -> Client {
+    Client::builder().socket(server.path()).leased(false).build().unwrap()
+}
+
+#[track_caller]
+pub fn check_unique(ids: impl IntoIterator<Item = u64>) -> usize {
+    let mut seen = HashSet::new();
+    for id in ids {
+        assert!(id > 0 && i64::try_from(id).is_ok(), "{id} is no positive signed number");
+        assert!(seen.insert(id), "id {id} came twice");
+    }
+    seen.len()
+}
+
+#[track_caller]
+pub fn check_within(took: Duration, from_ms: u64, to_ms: u64) {
+    let expected = Duration::from_millis(from_ms)..=Duration::from_millis(to_ms);
+    assert!(expected.contains(&took), "it took {took:?}, not {expected:?}");
+}
+
+/// Random numbers whose seed is printed, and can be given as `LEAFD_TEST_SEED`.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new() -> Random {
+        let seed = match std::env::var("LEAFD_TEST_SEED") {
+            Ok(seed) => seed.parse().expect("LEAFD_TEST_SEED is a number"),
+            Err(_) => SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64,
+        };
+        println!("LEAFD_TEST_SEED={seed}");
+        Random::of(seed)
+    }
+
+    pub fn of(seed: u64) -> Random {
+        Random(seed | 1)
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}

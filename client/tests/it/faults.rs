@@ -1,0 +1,185 @@
+//! A daemon that is not there, says no, says nothing, or says nonsense.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leafd_client::{Client, Error, Status, opcode};
+
+use crate::checks::{check_unique, check_within, client, unleased};
+use crate::server::Server;
+
+#[test]
+fn a_daemon_that_never_was_is_a_clear_error_at_once() {
+    let start = Instant::now();
+    let error = Client::connect("/nonexistent/leafd.sock").unwrap_err();
+    check_within(start.elapsed(), 0, 500);
+    assert!(matches!(error, Error::Connect { .. }), "{error:?}");
+    assert!(error.is_retryable());
+    let text = error.to_string();
+    assert!(text.contains("/nonexistent/leafd.sock"), "{text}");
+    assert!(text.contains("is the daemon running"), "{text}");
+    let lazy = Client::builder().socket("/nonexistent/leafd.sock").build().unwrap();
+    assert!(matches!(lazy.next("orders"), Err(Error::Connect { .. })));
+    let long = Client::connect("/x".repeat(100)).unwrap_err();
+    assert!(matches!(long, Error::Connect { .. }) && !long.is_retryable(), "{long:?}");
+}
+
+#[test]
+fn a_silent_daemon_is_a_timeout() {
+    let server = Server::start();
+    for client in [client(&server), unleased(&server)] {
+        let start = Instant::now();
+        let error = client.next_within("silent", Duration::from_millis(200)).unwrap_err();
+        check_within(start.elapsed(), 200, 900);
+        assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+        // The connection is as good as before.
+        check_unique((0..100).map(|_| client.next("orders").unwrap()));
+        let mut pipeline = client.pipeline().deadline(Duration::from_millis(100));
+        pipeline.push("silent", 1).unwrap();
+        pipeline.push("orders", 1).unwrap();
+        let answers: Vec<_> = std::iter::from_fn(|| pipeline.answer()).collect();
+        assert!(answers[0].ids.is_ok() && answers[0].request == 1);
+        assert!(matches!(answers[1].ids, Err(Error::Timeout { .. })));
+        drop(pipeline);
+    }
+    assert_eq!(server.shared().connections_made.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn late_answers_meet_no_other_request() {
+    let server = Server::start();
+    let client = unleased(&server);
+    let mut ids = Vec::new();
+    for _ in 0..20 {
+        let error = client.next_within("slow", Duration::ZERO).unwrap_err();
+        assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+        ids.extend((0..20).map(|_| client.next("orders").unwrap()));
+    }
+    assert_eq!(check_unique(ids), 400);
+    assert_eq!(server.shared().connections_made.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn what_the_service_says_comes_through() {
+    let server = Server::start();
+    for client in [client(&server), unleased(&server)] {
+        let error = client.next("unknown").unwrap_err();
+        assert_eq!(error.status(), Some(Status::TagUnknown));
+        assert!(!error.is_retryable());
+        let text = error.to_string();
+        assert!(text.contains("TAG_UNKNOWN") && text.contains("no such tag"), "{text}");
+        assert_eq!(client.next("orders").map(|_| ()).ok(), Some(()));
+    }
+}
+
+#[test]
+fn impossible_arguments_never_reach_the_daemon() {
+    let server = Server::start();
+    let client = client(&server);
+    for tag in ["", "a\0b", &"x".repeat(129)] {
+        let error = client.next(tag).unwrap_err();
+        assert!(matches!(error, Error::InvalidArgument { .. }), "{error:?}");
+        assert!(client.tag(tag).is_err() && client.next_batch(tag, 5).is_err());
+    }
+    assert!(client.pipeline().push("orders", 0).is_err());
+    assert!(client.pipeline().push("orders", u32::MAX).is_err());
+    assert!(client.admin(opcode::TAG_LIST, &"x".repeat(70_000)).is_err());
+    assert_eq!(server.shared().connections_made.load(Ordering::SeqCst), 0);
+}
+
+/// Nonsense ends the connection, is told as such, and the next call starts afresh.
+fn check_nonsense(tag: &str) {
+    let server = Server::start();
+    for client in [client(&server), unleased(&server)] {
+        let first = client.next("orders").unwrap();
+        let error = client.next(tag).unwrap_err();
+        assert!(matches!(error, Error::Protocol { .. }), "{tag}: {error:?}");
+        assert!(!error.is_retryable());
+        check_unique([first, client.next("orders").unwrap()]);
+    }
+}
+
+#[test]
+fn an_oversized_length_is_refused() {
+    check_nonsense("long");
+}
+
+#[test]
+fn a_malformed_answer_is_refused() {
+    check_nonsense("garbage");
+}
+
+#[test]
+fn an_answer_to_nobody_is_refused() {
+    check_nonsense("stray");
+}
+
+#[test]
+fn more_ids_than_asked_for_are_refused() {
+    check_nonsense("more");
+}
+
+#[test]
+fn fewer_ids_are_fine_for_a_lease_only() {
+    let server = Server::start();
+    let client = client(&server);
+    assert_eq!(check_unique((0..1000).map(|_| client.next("fewer").unwrap())), 1000);
+    let error = client.next_batch("fewer", 10).unwrap_err();
+    assert!(matches!(error, Error::Protocol { .. }), "{error:?}");
+}
+
+#[test]
+fn an_answer_that_comes_twice_ends_the_connection() {
+    let server = Server::start();
+    let client = unleased(&server);
+    let first = client.next("twice").unwrap();
+    let ids = (0..10).map(|_| client.next("orders").unwrap());
+    assert_eq!(check_unique(ids.chain([first])), 11);
+    assert_eq!(server.shared().connections_made.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn a_connection_that_always_breaks_is_an_error_soon() {
+    let server = Server::start();
+    for client in [client(&server), unleased(&server)] {
+        let error = client.next("half").unwrap_err();
+        assert!(matches!(error, Error::Disconnected { .. }), "{error:?}");
+        assert!(error.is_retryable());
+        assert!(client.next("orders").is_ok());
+    }
+    assert!(server.requests_for("half") < 20);
+}
+
+#[test]
+fn signals_interrupt_no_call() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: all zeros is a valid action; the handler does nothing.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as *const () as usize;
+        assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()), 0);
+    }
+    let server = Server::start();
+    let client = unleased(&server);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        // SAFETY: no arguments.
+        let target = unsafe { libc::pthread_self() };
+        let done = &done;
+        scope.spawn(move || {
+            while !done.load(Ordering::Relaxed) {
+                // SAFETY: the target outlives this scope.
+                unsafe { libc::pthread_kill(target, libc::SIGUSR1) };
+                thread::sleep(Duration::from_micros(100));
+            }
+        });
+        let mut ids: Vec<u64> = (0..500).map(|_| client.next("orders").unwrap()).collect();
+        ids.push(client.next("slow").unwrap());
+        check_unique(ids);
+        let start = Instant::now();
+        assert!(client.next_within("silent", Duration::from_millis(100)).is_err());
+        check_within(start.elapsed(), 100, 800);
+        done.store(true, Ordering::Relaxed);
+    });
+}

@@ -1,0 +1,106 @@
+//! A daemon that restarts: no id request fails, no administrative one is made twice.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use leafd_client::{Error, opcode};
+
+use crate::checks::{check_unique, client, unleased};
+use crate::server::Server;
+
+#[test]
+fn restarts_under_load_are_not_noticed() {
+    let mut server = Server::start();
+    let leased = client(&server);
+    let unleased = unleased(&server);
+    let stop = AtomicBool::new(false);
+    let ids: Vec<Vec<u64>> = thread::scope(|scope| {
+        let mut drawing = Vec::new();
+        for _ in 0..3 {
+            drawing.push(scope.spawn(|| {
+                let mut ids = Vec::new();
+                while !stop.load(Ordering::Relaxed) {
+                    ids.push(unleased.next("orders").unwrap());
+                    ids.extend((0..100).map(|_| leased.next("orders").unwrap()));
+                    ids.push(leased.next("short").unwrap());
+                }
+                ids
+            }));
+        }
+        drawing.push(scope.spawn(|| {
+            let mut ids = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                let mut pipeline = unleased.pipeline();
+                for _ in 0..50 {
+                    pipeline.push("orders", 1).unwrap();
+                }
+                while let Some(answer) = pipeline.answer() {
+                    ids.extend(answer.ids.unwrap());
+                }
+            }
+            ids
+        }));
+        for _ in 0..6 {
+            thread::sleep(Duration::from_millis(100));
+            server.stop();
+            thread::sleep(Duration::from_millis(100));
+            server.restart();
+        }
+        thread::sleep(Duration::from_millis(100));
+        stop.store(true, Ordering::Relaxed);
+        drawing.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    check_unique(ids.into_iter().flatten());
+    assert!(server.shared().connections_made.load(Ordering::SeqCst) >= 14);
+}
+
+#[test]
+fn a_daemon_that_stays_away_is_an_error_by_the_deadline() {
+    let mut server = Server::start();
+    let client = client(&server);
+    let id = client.next_unleased("orders").unwrap();
+    server.stop();
+    let start = std::time::Instant::now();
+    let limit = Duration::from_millis(300);
+    let error = client.next_unleased_within("orders", limit).unwrap_err();
+    crate::checks::check_within(start.elapsed(), 150, 900);
+    assert!(matches!(error, Error::Connect { .. }), "{error:?}");
+    server.restart();
+    check_unique([id, client.next_unleased("orders").unwrap()]);
+}
+
+#[test]
+fn held_ids_outlast_the_daemon() {
+    let mut server = Server::start();
+    let client = client(&server);
+    let first = client.next("orders").unwrap();
+    server.stop();
+    let more = (0..5).map(|_| client.next("orders").unwrap());
+    assert_eq!(check_unique(more.chain([first])), 6);
+}
+
+#[test]
+fn a_daemon_that_says_it_is_stopping_is_asked_again() {
+    let server = Server::start();
+    for (client, tag) in [(client(&server), "stopping-a"), (unleased(&server), "stopping-b")] {
+        client.next(tag).unwrap();
+        assert_eq!(server.requests_for(tag), 4);
+    }
+}
+
+#[test]
+fn administrative_requests_are_never_made_twice() {
+    let mut server = Server::start();
+    let client = client(&server);
+    let error = client.admin(opcode::TAG_SET, "{}").unwrap_err();
+    assert!(matches!(error, Error::Disconnected { .. }), "{error:?}");
+    assert_eq!(server.shared().admin_requests.load(Ordering::SeqCst), 1);
+    // But a connection that went away in between takes no request along.
+    assert_eq!(client.admin(opcode::TAG_CREATE, "{\"a\":1}").unwrap(), "{\"a\":1}");
+    for _ in 0..5 {
+        server.restart();
+        assert_eq!(client.admin(opcode::TAG_CREATE, "{}").unwrap(), "{}");
+    }
+    assert_eq!(server.shared().admin_requests.load(Ordering::SeqCst), 7);
+}

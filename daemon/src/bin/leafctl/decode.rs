@@ -1,0 +1,74 @@
+//! `leafctl decode`: when, where and as which one an id was issued.
+
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use jiff::Timestamp;
+use leafd_client::{Client, Error, Layout};
+use serde_json::json;
+
+use crate::failure::Failure;
+
+/// Which id, and how it was put together.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Without a daemon only Leaf's own layout, `snowflake`, is known.
+
+Examples:
+  leafctl decode 2124082651684941858
+  leafctl decode 8123456789 --layout js53 --json")]
+pub struct DecodeArgs {
+    /// The id
+    id: u64,
+    /// The layout's name
+    #[arg(long, default_value = "snowflake", value_name = "NAME")]
+    layout: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Takes the id apart and prints its parts.
+pub fn run(socket: &Path, args: &DecodeArgs) -> Result<(), Failure> {
+    let layout = layout(socket, &args.layout)?;
+    let parts = layout.decompose(args.id).map_err(|error| {
+        anyhow!("{} is not an id of layout {:?}: {error}", args.id, args.layout)
+    })?;
+    let unix_ms = layout.tick_start_ms(parts.tick);
+    let time = i64::try_from(unix_ms)
+        .ok()
+        .and_then(|ms| Timestamp::from_millisecond(ms).ok())
+        .with_context(|| format!("{} lies beyond the calendar", args.id))?;
+    if args.json {
+        let decoded = json!({
+            "id": args.id,
+            "layout": args.layout,
+            "unix_ms": unix_ms,
+            "time": time.to_string(),
+            "worker": parts.worker,
+            "sequence": parts.sequence,
+        });
+        println!("{decoded}");
+    } else {
+        println!("id        {}", args.id);
+        println!("layout    {}", args.layout);
+        println!("time      {time} ({unix_ms})");
+        println!("worker    {}", parts.worker);
+        println!("sequence  {}", parts.sequence);
+    }
+    Ok(())
+}
+
+fn layout(socket: &Path, name: &str) -> Result<Layout, Failure> {
+    match Client::builder().socket(socket).build()?.layout(name) {
+        // Leaf's layout is what that name means unless a daemon says otherwise.
+        Err(Error::Connect { .. }) if name == "snowflake" => {
+            eprintln!(
+                "leafctl: no daemon answers on {}; taking Leaf's own layout",
+                socket.display()
+            );
+            Ok(Layout::LEAF)
+        }
+        outcome => Ok(outcome?),
+    }
+}

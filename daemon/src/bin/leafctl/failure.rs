@@ -1,0 +1,48 @@
+//! What goes wrong, and the exit status that says so.
+
+use std::io;
+
+/// Why a command did not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The daemon refused, or the client could not reach it.
+    #[error(transparent)]
+    Client(#[from] leafd_client::Error),
+    /// The daemon answers, but isn't ready.
+    #[error("{0}")]
+    NotReady(String),
+    /// Whoever reads our output has stopped reading: nothing to complain about.
+    #[error("nobody reads any more")]
+    Quiet,
+    /// Something else, in words.
+    #[error("{0:#}")]
+    Other(#[from] anyhow::Error),
+}
+
+impl Failure {
+    /// See the help text.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Failure::Client(leafd_client::Error::Service { .. }) | Failure::Other(_) => 1,
+            Failure::Client(_) => 3,
+            Failure::NotReady(_) => 4,
+            Failure::Quiet => 0,
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            Failure::Quiet
+        } else {
+            Failure::Other(anyhow::Error::new(error).context("cannot write"))
+        }
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Failure::Other(anyhow::Error::new(error).context("the daemon's JSON can't be read"))
+    }
+}

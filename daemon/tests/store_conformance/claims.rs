@@ -1,0 +1,128 @@
+//! Claims: what they take, and that nobody gets a number twice.
+
+use std::thread;
+
+use leafd::store::{CEILING_MAX, ClaimWish, NewTag, StoreError, TagChange};
+
+use crate::{Backend, claim, new_tag, tag};
+
+pub fn a_row_seeded_with_1_issues_1_first(backend: &mut dyn Backend) {
+    backend.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('orders', 1, 100)");
+    let mut store = backend.connect();
+    let first = claim(&mut *store, "orders", 1);
+    assert_eq!((first.numbers, first.step, first.ceiling), (1..101, 100, CEILING_MAX));
+    assert_eq!(store.show(&tag("orders")).unwrap().max_id, 101);
+    assert_eq!(claim(&mut *store, "orders", 1).numbers, 101..201);
+}
+
+pub fn sizes_follow_want_step_and_step_max(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    store.create(&new_tag("t", 1, 50)).unwrap();
+    let mut sized = |want, step_max| {
+        let claim = store.claim(&tag("t"), ClaimWish { want, step_max }).unwrap();
+        claim.numbers.end - claim.numbers.start
+    };
+    assert_eq!(sized(1, 1000), 50);
+    assert_eq!(sized(51, 1000), 51);
+    assert_eq!(sized(1, 20), 20);
+    assert_eq!(sized(30, 20), 30);
+    assert_eq!(sized(0, 0), 1);
+    store.set(&tag("t"), &TagChange { step: Some(7), ..TagChange::default() }).unwrap();
+    assert_eq!(claim(&mut *store, "t", 1).step, 7);
+}
+
+pub fn a_claim_is_cut_at_the_ceiling(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    store.create(&NewTag { ceiling: 12, ..new_tag("t", 1, 10) }).unwrap();
+    assert_eq!(claim(&mut *store, "t", 1).numbers, 1..11);
+    let last = claim(&mut *store, "t", 100);
+    assert_eq!((last.numbers, last.ceiling), (11..13, 12));
+    let used_up = store.claim(&tag("t"), ClaimWish { want: 1, step_max: 1 });
+    assert!(matches!(used_up, Err(StoreError::Exhausted { ceiling: 12, .. })), "{used_up:?}");
+    store.set(&tag("t"), &TagChange { ceiling: Some(20), ..TagChange::default() }).unwrap();
+    assert_eq!(claim(&mut *store, "t", 1).numbers, 13..21);
+}
+
+pub fn numbers_end_before_the_last_one(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    store.create(&new_tag("t", CEILING_MAX - 3, 100)).unwrap();
+    assert_eq!(claim(&mut *store, "t", u64::MAX).numbers, CEILING_MAX - 3..CEILING_MAX);
+    let used_up = store.claim(&tag("t"), ClaimWish { want: 1, step_max: 1 });
+    assert!(matches!(used_up, Err(StoreError::Exhausted { .. })), "{used_up:?}");
+}
+
+pub fn connections_get_disjoint_numbers(backend: &mut dyn Backend) {
+    const CONNECTIONS: u64 = 4;
+    const CLAIMS: u64 = 25;
+    let mut first = backend.connect();
+    first.create(&new_tag("a", 1, 3)).unwrap();
+    first.create(&new_tag("b", 1000, 1)).unwrap();
+    let threads: Vec<_> = (0..CONNECTIONS)
+        .map(|number| {
+            let mut store = backend.connect();
+            thread::spawn(move || {
+                let sized = |claim: u64| 1 + (number + claim) % 5;
+                let claims = (0..CLAIMS).map(|one| {
+                    let name = if one % 4 == 3 { "b" } else { "a" };
+                    (name, claim(&mut *store, name, sized(one)).numbers)
+                });
+                claims.collect::<Vec<_>>()
+            })
+        })
+        .collect();
+    let claimed: Vec<_> = threads.into_iter().flat_map(|one| one.join().unwrap()).collect();
+    assert_eq!(claimed.len() as u64, CONNECTIONS * CLAIMS);
+    for (name, start) in [("a", 1), ("b", 1000)] {
+        let mut ranges: Vec<_> =
+            claimed.iter().filter(|(of, _)| *of == name).map(|(_, numbers)| numbers).collect();
+        ranges.sort_by_key(|numbers| numbers.start);
+        let mut end = start;
+        for numbers in ranges {
+            assert_eq!(numbers.start, end, "numbers of {name} overlap or are lost");
+            end = numbers.end;
+        }
+        assert_eq!(first.show(&tag(name)).unwrap().max_id as u64, end);
+    }
+}
+
+pub fn claims_outlive_connections(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    let created = store.create(&new_tag("t", 5, 10)).unwrap();
+    assert_eq!(claim(&mut *store, "t", 1).numbers, 5..15);
+    drop(store);
+    let mut store = backend.connect();
+    let again = claim(&mut *store, "t", 1);
+    assert_eq!((again.numbers, again.generation), (15..25, created.generation));
+}
+
+pub fn a_row_set_back_gives_nothing_twice(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    store.create(&new_tag("t", 1, 100)).unwrap();
+    assert_eq!(claim(&mut *store, "t", 1).numbers, 1..101);
+    backend.execute("UPDATE leaf_alloc SET max_id = 1 WHERE biz_tag = 't'");
+    assert_eq!(claim(&mut *store, "t", 1).numbers, 101..201);
+}
+
+pub fn a_claim_by_another_program_is_respected(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    store.create(&new_tag("t", 1, 10)).unwrap();
+    assert_eq!(claim(&mut *store, "t", 1).numbers, 1..11);
+    backend.execute("UPDATE leaf_alloc SET max_id = max_id + 1000 WHERE biz_tag = 't'");
+    assert_eq!(claim(&mut *store, "t", 1).numbers, 1011..1021);
+}
+
+pub fn raise_lifts_and_never_lowers(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    store.create(&NewTag { ceiling: 2000, ..new_tag("t", 1, 10) }).unwrap();
+    store.raise(&tag("t"), 500).unwrap();
+    assert_eq!(claim(&mut *store, "t", 1).numbers, 500..510);
+    store.raise(&tag("t"), 7).unwrap();
+    store.raise(&tag("t"), 510).unwrap();
+    assert_eq!(claim(&mut *store, "t", 1).numbers, 510..520);
+    store.raise(&tag("t"), CEILING_MAX + 1).unwrap();
+    assert_eq!(store.show(&tag("t")).unwrap().max_id, i64::MAX);
+    let used_up = store.claim(&tag("t"), ClaimWish { want: 1, step_max: 1 });
+    assert!(matches!(used_up, Err(StoreError::Exhausted { ceiling: 2000, .. })), "{used_up:?}");
+    let unknown = store.raise(&tag("other"), 5);
+    assert!(matches!(unknown, Err(StoreError::UnknownTag { .. })), "{unknown:?}");
+}

@@ -1,0 +1,188 @@
+//! Tags: made, shown, changed, listed, told apart.
+
+use leafd::id::Tag;
+use leafd::store::{CEILING_MAX, ClaimWish, Generation, NewTag, STEP_MAX, StoreError, TagChange};
+
+use crate::{Backend, claim, new_tag, tag};
+
+pub fn unknown_tags_are_said_so(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    let unknown =
+        |error: StoreError| matches!(error, StoreError::UnknownTag { tag } if tag.as_str() == "no");
+    let wish = ClaimWish { want: 1, step_max: 1 };
+    assert!(unknown(store.claim(&tag("no"), wish).unwrap_err()));
+    assert!(unknown(store.show(&tag("no")).unwrap_err()));
+    assert!(unknown(store.set(&tag("no"), &TagChange::default()).unwrap_err()));
+    assert_eq!(store.generations(&[tag("no")]).unwrap(), [None]);
+    assert_eq!(store.list(None, 10).unwrap(), []);
+}
+
+pub fn a_created_tag_is_shown_as_created(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    let new = NewTag {
+        ceiling: 1 << 53,
+        description: Some("order numbers, „Aufträge“".to_owned()),
+        ..new_tag("orders", 1000, 200)
+    };
+    let created = store.create(&new).unwrap();
+    assert_eq!((created.max_id, created.step, created.ceiling), (1000, 200, 1 << 53));
+    assert_eq!(created.description, new.description);
+    assert!(created.generation > Generation(0));
+    let updated = created.updated.clone().unwrap();
+    assert!(
+        updated.len() == 20 && updated.starts_with("20") && updated.ends_with('Z'),
+        "{updated}"
+    );
+    assert_eq!(store.show(&tag("orders")).unwrap(), created);
+    assert_eq!(claim(&mut *store, "orders", 1).generation, created.generation);
+}
+
+pub fn a_tag_is_created_once(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    store.create(&new_tag("t", 1, 10)).unwrap();
+    claim(&mut *store, "t", 1);
+    let before = store.show(&tag("t")).unwrap();
+    let again = backend.connect().create(&new_tag("t", 900, 10));
+    assert!(matches!(again, Err(StoreError::TagExists { .. })), "{again:?}");
+    assert_eq!(store.show(&tag("t")).unwrap(), before);
+}
+
+pub fn values_out_of_range_are_refused(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    let good = new_tag("t", 1, 10);
+    let bad = [
+        NewTag { start: 0, ..good.clone() },
+        NewTag { start: CEILING_MAX, ..good.clone() },
+        NewTag { start: 6, ceiling: 5, ..good.clone() },
+        NewTag { step: 0, ..good.clone() },
+        NewTag { step: STEP_MAX + 1, ..good.clone() },
+        NewTag { ceiling: 0, ..good.clone() },
+        NewTag { ceiling: CEILING_MAX + 1, ..good.clone() },
+        NewTag { description: Some("x".repeat(257)), ..good.clone() },
+        NewTag { description: Some("a\0b".to_owned()), ..good.clone() },
+    ];
+    for new in &bad {
+        let refused = store.create(new);
+        assert!(matches!(refused, Err(StoreError::Refused(_))), "{new:?}: {refused:?}");
+    }
+    store.create(&NewTag { description: Some("ä".repeat(256)), ..good }).unwrap();
+    let bad = [
+        TagChange { step: Some(0), ..TagChange::default() },
+        TagChange { step: Some(STEP_MAX + 1), ..TagChange::default() },
+        TagChange { ceiling: Some(0), ..TagChange::default() },
+        TagChange { ceiling: Some(u64::MAX), ..TagChange::default() },
+        TagChange { description: Some("x".repeat(257)), ..TagChange::default() },
+    ];
+    for change in &bad {
+        let refused = store.set(&tag("t"), change);
+        assert!(matches!(refused, Err(StoreError::Refused(_))), "{change:?}: {refused:?}");
+    }
+}
+
+pub fn set_changes_only_what_it_names(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    let first = store.create(&new_tag("t", 1, 10)).unwrap();
+    let none = TagChange::default();
+    assert_eq!(store.set(&tag("t"), &none).unwrap().step, 10);
+    let row = store.set(&tag("t"), &TagChange { step: Some(STEP_MAX), ..none.clone() }).unwrap();
+    assert_eq!((row.step, row.ceiling, row.max_id), (STEP_MAX as i64, CEILING_MAX, 1));
+    let text = |text: &str| TagChange { description: Some(text.to_owned()), ..none.clone() };
+    assert_eq!(store.set(&tag("t"), &text("why")).unwrap().description.as_deref(), Some("why"));
+    let row = store.set(&tag("t"), &TagChange { ceiling: Some(99), ..none.clone() }).unwrap();
+    assert_eq!((row.ceiling, row.description.as_deref()), (99, Some("why")));
+    let row = store.set(&tag("t"), &text("")).unwrap();
+    assert_eq!((row.description, row.generation), (None, first.generation));
+}
+
+pub fn lists_come_in_pages(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    let mut names: Vec<String> = (0..23).map(|number| format!("tag {number}")).collect();
+    names.extend(["Zed", "~", "é", "ta", "tag", "\u{10000}", "\u{ffff}"].map(str::to_owned));
+    for name in &names {
+        store.create(&new_tag(name, 1, 10)).unwrap();
+    }
+    names.sort_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
+    for limit in [1, 7, 30, 1000] {
+        let mut listed: Vec<String> = Vec::new();
+        loop {
+            let after = listed.last().map(|name| tag(name));
+            let page = store.list(after.as_ref(), limit).unwrap();
+            assert!(page.len() <= limit as usize);
+            if page.is_empty() {
+                break;
+            }
+            listed.extend(page.iter().map(|row| row.tag.as_str().to_owned()));
+        }
+        assert_eq!(listed, names);
+    }
+    assert_eq!(store.list(None, 0).unwrap(), []);
+}
+
+pub fn tags_are_told_apart_byte_for_byte(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    store.create(&new_tag("order", 1, 10)).unwrap();
+    for other in ["Order", "order ", " order", "ordér", "orde", "order%", "o_der"] {
+        let unknown = store.claim(&tag(other), ClaimWish { want: 1, step_max: 1 });
+        assert!(matches!(unknown, Err(StoreError::UnknownTag { .. })), "{other:?}: {unknown:?}");
+        assert_eq!(store.generations(&[tag(other)]).unwrap(), [None]);
+    }
+    for (other, start) in [("Order", 1000), ("order ", 2000)] {
+        store.create(&new_tag(other, start, 10)).unwrap();
+        assert_eq!(claim(&mut *store, other, 1).numbers.start, start);
+    }
+    assert_eq!(claim(&mut *store, "order", 1).numbers, 1..11);
+}
+
+pub fn the_longest_tag_fits(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    let name = "\u{1F34D}".repeat(128);
+    let shorter = "\u{1F34D}".repeat(127);
+    store.create(&new_tag(&name, 1, 10)).unwrap();
+    assert_eq!(claim(&mut *store, &name, 1).numbers, 1..11);
+    assert_eq!(store.generations(&[tag(&shorter)]).unwrap(), [None]);
+    assert_eq!(store.list(None, 10).unwrap()[0].tag.as_str(), name);
+}
+
+pub fn a_deleted_tag_comes_back_as_another(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    let first = store.create(&new_tag("t", 1, 100)).unwrap();
+    assert_eq!(claim(&mut *store, "t", 1).numbers, 1..101);
+    backend.execute("DELETE FROM leaf_alloc WHERE biz_tag = 't'");
+    let gone = store.claim(&tag("t"), ClaimWish { want: 1, step_max: 1 });
+    assert!(matches!(gone, Err(StoreError::UnknownTag { .. })), "{gone:?}");
+    assert_eq!(store.generations(&[tag("t")]).unwrap(), [None]);
+    match store.create(&new_tag("t", 100, 10)) {
+        Err(StoreError::Refused(words)) => assert!(words.contains("101"), "{words}"),
+        other => panic!("{other:?}"),
+    }
+    let second = store.create(&new_tag("t", 101, 10)).unwrap();
+    assert!(second.generation > Generation(0) && second.generation != first.generation);
+    assert_eq!(claim(&mut *store, "t", 1).numbers, 101..111);
+}
+
+pub fn generations_are_answered_in_order(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    let names: Vec<String> = (0..600).map(|number| format!("t{number}")).collect();
+    for name in names.iter().step_by(100) {
+        store.create(&new_tag(name, 1, 10)).unwrap();
+    }
+    let asked: Vec<Tag> = names.iter().rev().map(|name| tag(name)).collect();
+    let answered = store.generations(&asked).unwrap();
+    assert_eq!(answered.len(), asked.len());
+    for (tag, generation) in asked.iter().zip(answered) {
+        assert_eq!(generation, store.show(tag).ok().map(|row| row.generation), "{tag}");
+    }
+    assert_eq!(store.generations(&[]).unwrap(), []);
+}
+
+pub fn a_row_by_another_program_is_a_tag(backend: &mut dyn Backend) {
+    backend.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 77, 10)");
+    let mut store = backend.connect();
+    let row = store.show(&tag("t")).unwrap();
+    assert_eq!((row.max_id, row.step, row.generation), (77, 10, Generation(0)));
+    assert_eq!((row.ceiling, row.description), (CEILING_MAX, None));
+    assert_eq!(claim(&mut *store, "t", 1).generation, Generation(0));
+    let change = TagChange { ceiling: Some(1000), ..TagChange::default() };
+    assert_eq!(store.set(&tag("t"), &change).unwrap().generation, Generation(0));
+    assert_eq!(store.generations(&[tag("t")]).unwrap(), [Some(Generation(0))]);
+}

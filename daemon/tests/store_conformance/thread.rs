@@ -1,0 +1,146 @@
+//! A store on its own thread: calls arrive, limits hold, panics and closing are told.
+
+use std::future::Future;
+use std::sync::mpsc;
+use std::task::{Context, Poll, Waker};
+
+use leafd::id::Tag;
+use leafd::store::thread::CALLS_WAITING_MAX;
+use leafd::store::*;
+
+use crate::sqlite::Throwaway;
+use crate::{Backend, new_tag, tag};
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().build().unwrap()
+}
+
+/// Answers `identity` with the thread's name after a permit came in, and panics at `raise`.
+struct Stub {
+    permits: mpsc::Receiver<()>,
+    dropped: mpsc::Sender<()>,
+}
+
+impl Drop for Stub {
+    fn drop(&mut self) {
+        let _ = self.dropped.send(());
+    }
+}
+
+fn stub() -> (StoreHandle, mpsc::Sender<()>, mpsc::Receiver<()>) {
+    let (permit, permits) = mpsc::channel();
+    let (dropped, was_dropped) = mpsc::channel();
+    let handle = StoreThread::spawn("stub", Box::new(Stub { permits, dropped })).unwrap();
+    (handle, permit, was_dropped)
+}
+
+impl Store for Stub {
+    fn identity(&mut self) -> Result<StoreId, StoreError> {
+        self.permits.recv().unwrap();
+        Ok(StoreId(std::thread::current().name().unwrap_or_default().into()))
+    }
+    fn claim(&mut self, _: &Tag, _: ClaimWish) -> Result<Claim, StoreError> {
+        Err(StoreError::Refused("stub".to_owned()))
+    }
+    fn show(&mut self, _: &Tag) -> Result<TagRow, StoreError> {
+        Err(StoreError::Refused("stub".to_owned()))
+    }
+    fn list(&mut self, _: Option<&Tag>, _: u32) -> Result<Vec<TagRow>, StoreError> {
+        Ok(Vec::new())
+    }
+    fn create(&mut self, _: &NewTag) -> Result<TagRow, StoreError> {
+        Err(StoreError::Refused("stub".to_owned()))
+    }
+    fn set(&mut self, _: &Tag, _: &TagChange) -> Result<TagRow, StoreError> {
+        Err(StoreError::Refused("stub".to_owned()))
+    }
+    fn generations(&mut self, _: &[Tag]) -> Result<Vec<Option<Generation>>, StoreError> {
+        Ok(Vec::new())
+    }
+    fn raise(&mut self, _: &Tag, _: u64) -> Result<(), StoreError> {
+        panic!("the stub breaks")
+    }
+    fn check_in(
+        &mut self,
+        _: &HostId,
+        _: &[StartToken],
+        _: &StartToken,
+    ) -> Result<CheckIn, StoreError> {
+        Ok(CheckIn::New)
+    }
+}
+
+#[test]
+fn every_call_reaches_the_store() {
+    let mut place = Throwaway::new();
+    let direct = place.connect().identity().unwrap();
+    let handle = StoreThread::spawn("store.db", place.connect()).unwrap();
+    runtime().block_on(async {
+        assert_eq!(handle.identity().await.unwrap(), direct);
+        let row = handle.create(new_tag("t", 1, 10)).await.unwrap();
+        let wish = ClaimWish { want: 1, step_max: 10 };
+        assert_eq!(handle.claim(&tag("t"), wish).await.unwrap().numbers, 1..11);
+        handle.raise(&tag("t"), 50).await.unwrap();
+        let change = TagChange { step: Some(3), ..TagChange::default() };
+        assert_eq!(handle.set(&tag("t"), change).await.unwrap().step, 3);
+        assert_eq!(handle.show(&tag("t")).await.unwrap().max_id, 50);
+        assert_eq!(handle.list(None, 5).await.unwrap().len(), 1);
+        let generations = handle.generations(vec![tag("t"), tag("u")]).await.unwrap();
+        assert_eq!(generations, [Some(row.generation), None]);
+        let (host, start) = (HostId("h".into()), StartToken("s".into()));
+        assert_eq!(handle.check_in(&host, vec![], &start).await.unwrap(), CheckIn::New);
+        handle.close().await;
+        let closed = handle.identity().await.unwrap_err().to_string();
+        assert!(closed.contains("store.db") && closed.contains("closed"), "{closed}");
+        handle.close().await;
+    });
+}
+
+#[test]
+fn a_panic_is_one_calls_error() {
+    let (handle, permit, _) = stub();
+    runtime().block_on(async {
+        let broken = handle.raise(&tag("t"), 1).await.unwrap_err().to_string();
+        assert!(broken.contains("the stub breaks"), "{broken}");
+        permit.send(()).unwrap();
+        assert_eq!(&*handle.identity().await.unwrap().0, "leafd-store");
+    });
+}
+
+#[test]
+fn the_queue_is_bounded_and_callers_that_left_are_not_served() {
+    let (handle, permit, _) = stub();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut calls: Vec<_> =
+        (0..CALLS_WAITING_MAX + 20).map(|_| Box::pin(handle.identity())).collect();
+    let mut refused = 0;
+    for call in &mut calls {
+        if let Poll::Ready(Err(error)) = call.as_mut().poll(&mut context) {
+            assert!(matches!(error, StoreError::Overloaded { waiting_max: CALLS_WAITING_MAX, .. }));
+            refused += 1;
+        }
+    }
+    // The thread may have taken one out of the queue.
+    assert!(refused == 20 || refused == 19, "{refused}");
+    drop(calls);
+    runtime().block_on(async {
+        // One for the call that is running already, one for ours: the rest is skipped.
+        permit.send(()).unwrap();
+        permit.send(()).unwrap();
+        loop {
+            match handle.identity().await {
+                Err(StoreError::Overloaded { .. }) => tokio::task::yield_now().await,
+                answer => break assert!(answer.is_ok(), "{answer:?}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn the_store_is_dropped_with_the_last_handle() {
+    let (handle, _permit, was_dropped) = stub();
+    drop(handle.clone());
+    assert!(was_dropped.try_recv().is_err());
+    drop(handle);
+    was_dropped.recv_timeout(std::time::Duration::from_secs(10)).unwrap();
+}
