@@ -15,6 +15,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::power::{Mode, PowerLoss};
 use crate::raw::Raw;
 
 /// How long a daemon may take from its start to its first answer on a busy machine.
@@ -153,6 +154,15 @@ impl Host {
     pub fn change_variable(&mut self, name: &str, value: &str) {
         self.variables.retain(|(known, _)| known != name);
         self.variables.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Has the next daemon run under the layer that drops unsynced writes.
+    pub fn watch(&mut self, power: &PowerLoss, mode: Mode) {
+        let mut command = Command::new("true");
+        for (name, value) in power.watch(&mut command, mode).get_envs() {
+            let value = value.and_then(|value| value.to_str()).expect("it sets plain text");
+            self.change_variable(name.to_str().expect("a plain name"), value);
+        }
     }
 
     /// The daemon's command as it stands.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
 mod access;
+mod clocks;
 mod core_segment;
 mod core_snowflake;
 mod crash;
@@ -11,6 +12,9 @@ mod drawing;
 mod host;
 mod hostile;
 mod life;
+#[path = "../power/mod.rs"]
+mod power;
+mod power_failure;
 mod raw;
 mod readme;
 mod seed;
