@@ -165,8 +165,8 @@ impl Host {
         }
     }
 
-    /// The daemon's command as it stands.
-    pub fn command(&self) -> Command {
+    /// The daemon's command as it stands, or one of its subcommands with the same arguments.
+    pub fn command(&self, subcommand: Option<&str>) -> Command {
         let mut words = self.runner.iter();
         let mut command = match words.next() {
             None => Command::new(leafd_binary()),
@@ -177,6 +177,7 @@ impl Host {
             }
         };
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.args(subcommand);
         command.arg("--socket").arg(self.socket()).arg("--state-dir").arg(self.state_dir());
         command.arg("--set").arg(format!("worker_lock_dir={}", self.path("locks").display()));
         for setting in &self.settings {
@@ -203,7 +204,7 @@ impl Host {
         let log = OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
         let said_from = log.metadata().unwrap().len() as usize;
         let output = log.try_clone().unwrap();
-        let mut command = self.command();
+        let mut command = self.command(None);
         command.stdin(Stdio::null()).stdout(Stdio::from(output)).stderr(Stdio::from(log));
         let mut child = die_with_parent(&mut command).spawn().unwrap();
         let end = Instant::now() + READY_WITHIN;
@@ -338,11 +339,10 @@ impl Host {
     }
 
     /// Runs a command of the daemon's, such as `check-config`, to its end.
-    pub fn run(&self, command: &str) -> (Option<i32>, String) {
+    pub fn run(&self, subcommand: &str) -> (Option<i32>, String) {
         let output = File::create(self.path("output")).unwrap();
         let status = self
-            .command()
-            .arg(command)
+            .command(Some(subcommand))
             .stdin(Stdio::null())
             .stdout(output.try_clone().unwrap())
             .stderr(output)

@@ -3,12 +3,15 @@
 
 mod access;
 mod clocks;
+mod copies;
 mod core_segment;
 mod core_snowflake;
 mod crash;
 mod crowds;
 mod document;
 mod drawing;
+mod faults;
+mod forks;
 mod host;
 mod hostile;
 mod life;
@@ -19,4 +22,5 @@ mod raw;
 mod readme;
 mod seed;
 mod starts;
+mod tidy;
 mod vectors;

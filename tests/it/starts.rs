@@ -106,6 +106,13 @@ fn a_bad_configuration_is_refused_with_what_is_allowed() {
 }
 
 #[test]
+fn arguments_before_a_subcommand_are_not_ignored() {
+    let words = ["--state-dir", "/nonexistent", "check-config"];
+    let output = Command::new(leafd_binary()).env_clear().args(words).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+#[test]
 fn check_config_tells_every_value_and_where_it_came_from() {
     let host = Host::new();
     let file = host.path("leafd.toml");
