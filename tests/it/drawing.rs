@@ -3,6 +3,7 @@
 //!
 //! Such a process is this test binary, run once more with a variable set.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -60,7 +61,8 @@ pub struct Drawn {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Errors {
     pub count: u64,
-    pub texts: Vec<String>,
+    /// The first text of each thread that had any, each text once.
+    pub texts: BTreeSet<String>,
 }
 
 // === The process that draws ===
@@ -176,7 +178,7 @@ impl Drawers {
         for entry in fs::read_dir(&self.record).unwrap() {
             let entry = entry.unwrap();
             if entry.file_name().to_string_lossy().starts_with("said-") {
-                errors.texts.push(fs::read_to_string(entry.path()).unwrap());
+                errors.texts.insert(fs::read_to_string(entry.path()).unwrap());
             }
         }
         errors

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use leafd_wire::Status;
 
-use crate::host::{Host, eventually};
+use crate::host::Host;
 use crate::power::{Mode, PowerLoss};
 use crate::raw::{Raw, ids_request};
 

@@ -252,16 +252,16 @@ impl Host {
     /// Waits for its end.
     #[track_caller]
     pub fn ended(&mut self) -> ExitStatus {
-        let mut child = self.child.take().expect("a daemon runs");
         let end = Instant::now() + END_WITHIN;
-        while Instant::now() < end {
+        loop {
+            let child = self.child.as_mut().expect("a daemon runs");
             if let Some(status) = child.try_wait().unwrap() {
+                self.child = None;
                 return status;
             }
+            assert!(Instant::now() < end, "leafd does not end:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(2));
         }
-        child.kill().unwrap();
-        panic!("leafd does not end:\n{}", self.log());
     }
 
     pub fn signal(&self, signal: Signal) {

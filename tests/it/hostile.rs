@@ -211,7 +211,7 @@ fn a_half_closed_connection_gets_its_answers_and_then_the_end() {
     // The start of a frame that never comes.
     raw.send(&[24, 0]);
     raw.stream.shutdown(Shutdown::Write).unwrap();
-    let mut answered = vec![false; 101];
+    let mut answered = [false; 101];
     for _ in 0..101 {
         let reply = raw.reply();
         let request_id = reply.header.request_id as usize;
