@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -16,6 +16,7 @@ use leafd_wire::{Header, PIPELINE_MAX, Status};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio_util::codec::Decoder;
+use tokio_util::io::poll_read_buf;
 use tracing::debug;
 
 use crate::codec::{DecodeError, RequestDecoder};
@@ -177,21 +178,12 @@ impl Connection {
             buffer = SPARE.take();
             buffer.clear();
         }
-        let read = loop {
-            buffer.reserve(if held { READ_BYTES / 16 } else { READ_BYTES });
-            match self.stream.try_read_buf(&mut buffer) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    match self.stream.poll_read_ready(cx) {
-                        Poll::Ready(Ok(())) => {}
-                        Poll::Ready(Err(error)) => break Err(error),
-                        Poll::Pending => {
-                            self.give_back(buffer);
-                            return Poll::Pending;
-                        }
-                    }
-                }
-                read => break read,
-            }
+        buffer.reserve(if held { READ_BYTES / 16 } else { READ_BYTES });
+        // Through the runtime's own read and not `try_read`: it knows that a read which doesn't fill the
+        // buffer has emptied the socket, and saves asking the kernel once more.
+        let Poll::Ready(read) = poll_read_buf(Pin::new(&mut self.stream), cx, &mut buffer) else {
+            self.give_back(buffer);
+            return Poll::Pending;
         };
         Poll::Ready(match read {
             Ok(0) => {

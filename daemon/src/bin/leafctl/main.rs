@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use leafd::config::Args as DaemonArgs;
 
+mod bench;
 mod decode;
 mod demo;
 mod failure;
@@ -59,11 +60,16 @@ enum Command {
     Status(status::StatusArgs),
     /// Ask whether the daemon answers; for probes
     Ping(ping::PingArgs),
+    /// Measure, side by side with the floors and with Redis
+    Bench(bench::BenchArgs),
     /// Print a shell's completions
     Completions {
         /// For which shell
         shell: clap_complete::Shell,
     },
+    /// Be one of the processes that `bench` measures with
+    #[command(hide = true)]
+    BenchHelper(bench::HelperArgs),
     /// Be the daemon: how `demo` starts the separate process
     #[command(name = spawned::SUBCOMMAND, hide = true)]
     Daemon {
@@ -82,6 +88,8 @@ fn main() -> ExitCode {
         Command::Tag(command) => tag::run(&socket, &command),
         Command::Status(args) => status::run(&socket, &args),
         Command::Ping(args) => ping::run(&socket, &args),
+        Command::Bench(args) => bench::run(&args).map_err(Failure::from),
+        Command::BenchHelper(args) => bench::run_helper(&args).map_err(Failure::from),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "leafctl", &mut std::io::stdout());
             Ok(())
