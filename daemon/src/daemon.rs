@@ -67,6 +67,32 @@ pub fn check_config(args: &Args) -> ExitCode {
     }
 }
 
+/// Makes this host the owner of the embedded store; the exit status is that of [`start`].
+#[must_use]
+pub fn adopt_store(args: &Args) -> ExitCode {
+    let config = match Config::load(args) {
+        Ok(config) => config,
+        Err(error) => return refuse_config(&error),
+    };
+    // A daemon that runs on it counts its claims under the store's old name: the lock keeps it out.
+    let adopted =
+        StateDir::open(&config.state_dir).map_err(anyhow::Error::from).and_then(|_lock| {
+            let StoreUrl::Sqlite(path) = &config.store;
+            let fingerprint = sqlite::host_fingerprint(config.identity.as_deref());
+            Ok(sqlite::adopt(path, &fingerprint)?)
+        });
+    match adopted {
+        Ok(identity) => {
+            println!("the store {} is this host's own, as {identity}", config.store);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("leafd: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// A panic is a broken assertion: better no daemon than one that goes on in a state nobody thought of. The next
 /// start goes on from the journal. Only the store's thread contains its own panics, a backend's.
 fn end_on_panic() {
@@ -172,7 +198,6 @@ async fn live(config: &Config) -> Result<()> {
         _ = interrupt.recv() => "SIGINT",
     };
     info!("{name}: stopping");
-    dispatcher.stop_issuing();
     // A receiver is always there: the server's.
     let _ = stop.send(true);
     if tokio::time::timeout(config.stop_within / STOP_SHARE, serving).await.is_err() {

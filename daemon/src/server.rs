@@ -23,6 +23,8 @@ pub struct Server {
     wakefulness: Rc<Wakefulness>,
     connections_max: u64,
     stopping: watch::Receiver<bool>,
+    /// Tells the connections to stop, once nobody can come in any more.
+    closing: watch::Sender<bool>,
     left: Rc<Notify>,
     warned: Cell<bool>,
 }
@@ -37,7 +39,7 @@ struct Counted {
 }
 
 impl Server {
-    /// A server that stops accepting when `stopping` turns true.
+    /// A server that stops accepting, and the dispatcher's issuing, when `stopping` turns true.
     #[must_use]
     pub fn new(
         listener: UnixListener,
@@ -47,7 +49,17 @@ impl Server {
         stopping: watch::Receiver<bool>,
     ) -> Self {
         let (left, warned) = (Rc::default(), Cell::new(false));
-        Server { listener, dispatcher, wakefulness, connections_max, stopping, left, warned }
+        let (closing, _) = watch::channel(false);
+        Server {
+            listener,
+            dispatcher,
+            wakefulness,
+            connections_max,
+            stopping,
+            closing,
+            left,
+            warned,
+        }
     }
 
     /// Serves until told to stop and every connection has ended.
@@ -63,9 +75,12 @@ impl Server {
                 },
             }
         }
-        // Nobody new may come in while the others are answered.
-        let Server { listener, dispatcher, left, .. } = self;
+        // The way in is closed before anybody is told to connect again: whoever came in by it now would
+        // be cut off a second time, and clients retry but once.
+        let Server { listener, dispatcher, closing, left, .. } = self;
         drop(listener);
+        dispatcher.stop_issuing();
+        closing.send_replace(true);
         while dispatcher.counters().connections.get() > 0 {
             left.notified().await;
         }
@@ -94,7 +109,7 @@ impl Server {
             Counted { dispatcher: Rc::clone(&self.dispatcher), left: Rc::clone(&self.left) };
         let pace = self.wakefulness.pace();
         let connection = Connection::new(stream, peer, Rc::clone(&self.dispatcher), pace);
-        let stopping = self.stopping.clone();
+        let stopping = self.closing.subscribe();
         tokio::task::spawn_local(async move {
             let _counted = counted;
             connection.serve(stopping).await;

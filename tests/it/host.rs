@@ -15,10 +15,14 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::power::{Mode, PowerLoss};
 use crate::raw::Raw;
 
 /// How long a daemon may take from its start to its first answer on a busy machine.
 const READY_WITHIN: Duration = Duration::from_secs(20);
+
+/// How long one question whether it is ready may wait for its answer.
+const READY_POLL: Duration = Duration::from_millis(300);
 
 /// How long an end may take beyond what `stop_within` allows.
 const END_WITHIN: Duration = Duration::from_secs(20);
@@ -152,8 +156,17 @@ impl Host {
         self.variables.push((name.to_owned(), value.to_owned()));
     }
 
-    /// The daemon's command as it stands.
-    pub fn command(&self) -> Command {
+    /// Has the next daemon run under the layer that drops unsynced writes.
+    pub fn watch(&mut self, power: &PowerLoss, mode: Mode) {
+        let mut command = Command::new("true");
+        for (name, value) in power.watch(&mut command, mode).get_envs() {
+            let value = value.and_then(|value| value.to_str()).expect("it sets plain text");
+            self.change_variable(name.to_str().expect("a plain name"), value);
+        }
+    }
+
+    /// The daemon's command as it stands, or one of its subcommands with the same arguments.
+    pub fn command(&self, subcommand: Option<&str>) -> Command {
         let mut words = self.runner.iter();
         let mut command = match words.next() {
             None => Command::new(leafd_binary()),
@@ -164,6 +177,7 @@ impl Host {
             }
         };
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.args(subcommand);
         command.arg("--socket").arg(self.socket()).arg("--state-dir").arg(self.state_dir());
         command.arg("--set").arg(format!("worker_lock_dir={}", self.path("locks").display()));
         for setting in &self.settings {
@@ -190,7 +204,7 @@ impl Host {
         let log = OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
         let said_from = log.metadata().unwrap().len() as usize;
         let output = log.try_clone().unwrap();
-        let mut command = self.command();
+        let mut command = self.command(None);
         command.stdin(Stdio::null()).stdout(Stdio::from(output)).stderr(Stdio::from(log));
         let mut child = die_with_parent(&mut command).spawn().unwrap();
         let end = Instant::now() + READY_WITHIN;
@@ -199,8 +213,8 @@ impl Host {
                 let said = self.log().split_off(said_from);
                 return Err(Refusal { code: status.code(), said });
             }
-            // Another daemon may hold the socket: the answer must be this one's.
-            if Raw::try_connect(&self.socket()).is_some_and(|raw| raw.peer_pid() == child.id()) {
+            // It listens before it is ready, and another daemon may hold the socket.
+            if self.answers(child.id()) {
                 break;
             }
             assert!(
@@ -212,6 +226,12 @@ impl Host {
         }
         self.child = Some(child);
         Ok(())
+    }
+
+    fn answers(&self, pid: u32) -> bool {
+        let Some(mut raw) = Raw::try_connect(&self.socket()) else { return false };
+        raw.stream.set_read_timeout(Some(READY_POLL)).unwrap();
+        raw.try_info().is_ok_and(|info| info.pid == pid)
     }
 
     /// Ends it at once, without a chance to write anything.
@@ -232,16 +252,16 @@ impl Host {
     /// Waits for its end.
     #[track_caller]
     pub fn ended(&mut self) -> ExitStatus {
-        let mut child = self.child.take().expect("a daemon runs");
         let end = Instant::now() + END_WITHIN;
-        while Instant::now() < end {
+        loop {
+            let child = self.child.as_mut().expect("a daemon runs");
             if let Some(status) = child.try_wait().unwrap() {
+                self.child = None;
                 return status;
             }
+            assert!(Instant::now() < end, "leafd does not end:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(2));
         }
-        child.kill().unwrap();
-        panic!("leafd does not end:\n{}", self.log());
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -319,11 +339,10 @@ impl Host {
     }
 
     /// Runs a command of the daemon's, such as `check-config`, to its end.
-    pub fn run(&self, command: &str) -> (Option<i32>, String) {
+    pub fn run(&self, subcommand: &str) -> (Option<i32>, String) {
         let output = File::create(self.path("output")).unwrap();
         let status = self
-            .command()
-            .arg(command)
+            .command(Some(subcommand))
             .stdin(Stdio::null())
             .stdout(output.try_clone().unwrap())
             .stderr(output)

@@ -10,7 +10,8 @@ use leafd_wire::{
     ErrorReply, HEADER_BYTES, Header, IdsReply, IdsRequest, InfoReply, InfoRequest,
     REPLY_LENGTH_MAX, Run, Status, VERSION,
 };
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+
+use crate::host::eventually;
 
 /// How long a daemon may take for an answer that it owes.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
@@ -44,11 +45,6 @@ impl Raw {
         stream.set_read_timeout(Some(ANSWER_WITHIN)).unwrap();
         stream.set_write_timeout(Some(ANSWER_WITHIN)).unwrap();
         Raw { stream }
-    }
-
-    /// The process that listens at the other end.
-    pub fn peer_pid(&self) -> u32 {
-        getsockopt(&self.stream, PeerCredentials).unwrap().pid() as u32
     }
 
     #[track_caller]
@@ -97,14 +93,27 @@ impl Raw {
         reply.ids()
     }
 
+    /// Draws one id, again and again until that works.
+    #[track_caller]
+    pub fn draw_until(&mut self, tag: &str, within: Duration) -> u64 {
+        eventually(tag, within, || {
+            self.ask(tag, 1, 78);
+            let reply = self.reply();
+            (reply.status() == Status::Ok).then(|| reply.ids()[0])
+        })
+    }
+
     #[track_caller]
     pub fn info(&mut self) -> InfoReply {
+        self.try_info().expect("INFO is answered")
+    }
+
+    pub fn try_info(&mut self) -> io::Result<InfoReply> {
         let mut bytes = Vec::new();
         InfoRequest { version_min: VERSION, version_max: VERSION }.put(5, &mut bytes);
-        self.send(&bytes);
-        let reply = self.reply();
-        assert_eq!(reply.status(), Status::Ok);
-        InfoReply::decode(&reply.body).unwrap()
+        self.stream.write_all(&bytes)?;
+        let reply = self.try_reply()?;
+        InfoReply::decode(&reply.body).map_err(|_| io::Error::other("an answer that is not INFO's"))
     }
 
     /// Sends one frame and expects this status in the answer. Returns the answer's text.

@@ -15,8 +15,8 @@
  * file durably contains. So a sync of a file replaces one copy (written apart, then renamed: a killed
  * process leaves the old or the new one), and a sync of a directory makes and removes links. The copy
  * is taken after the real sync and before the call returns: whoever was told "synced" is in the image.
- * Writes by other threads during the call may be counted as durable too early; the watched process
- * must sync what it writes from one thread. Directories below the watched one are not looked into.
+ * Writes by other threads to the same file during the call may be counted as durable too early: what
+ * is written to a file must be synced by the thread that writes it. Directories below the watched one are not looked into.
  *
  * With $DURABLE_MODE=nosync both calls do nothing and say that they succeeded, as a database does
  * that was told not to sync: nothing becomes durable any more.
@@ -29,6 +29,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,6 +157,9 @@ static void keep_names(int dir)
     close(image);
 }
 
+/* Threads sync files of their own, but there is one image. */
+static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+
 static int failing(void)
 {
     int image = open_image();
@@ -178,10 +182,14 @@ static int sync_and_keep(int fd, const char *real_name)
     *(void **)&real = dlsym(RTLD_NEXT, real_name);
     int outcome = real(fd);
     int error = errno;
-    if (outcome == 0 && what == 2)
-        keep_names(fd);
-    else if (outcome == 0 && what == 1)
-        keep_contents(fd);
+    if (outcome == 0 && what != 0) {
+        pthread_mutex_lock(&one_at_a_time);
+        if (what == 2)
+            keep_names(fd);
+        else
+            keep_contents(fd);
+        pthread_mutex_unlock(&one_at_a_time);
+    }
     errno = error;
     return outcome;
 }

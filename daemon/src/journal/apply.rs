@@ -70,8 +70,9 @@ fn enter_segment(
         state.write(conn, store, tag)?;
     }
     match Segment::first_above(conn, store, tag, start)? {
-        // The same claim again: a caller repeats it that was not told whether it was recorded.
-        Some(old) if (old.start, old.end) == (start, end) => {
+        // The same claim again: a caller repeats it that was not told whether it was recorded. At a stop it
+        // may be what an earlier life left of a claim, whose start the caller never knew.
+        Some(old) if old.end == end && (old.start == start || stopping && old.start < start) => {
             set_mark(conn, key, old, mark, stopping)
         }
         Some(old) if old.start < end => refuse(

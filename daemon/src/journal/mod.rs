@@ -103,8 +103,8 @@ pub struct TagRecord {
 pub enum Write {
     /// A claim: nothing in it below `mark` is certain to be unissued. Raises the tag's highest end.
     /// Segments of another generation of the tag are forgotten. The same claim once more moves its
-    /// mark (or, on a clean stop, brings back one that was forgotten too early); one that overlaps another
-    /// is refused.
+    /// mark (or, on a clean stop, brings back one that was forgotten too early; then it may also be named
+    /// by what an earlier start found left of it); one that overlaps another is refused.
     Segment {
         /// Where it was claimed.
         store: StoreId,

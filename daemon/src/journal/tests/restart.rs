@@ -57,6 +57,26 @@ fn tokens_of_unconfirmed_starts_pile_up_until_a_check_in() {
 }
 
 #[test]
+fn a_clean_stop_names_a_claim_by_what_an_earlier_life_left_of_it() {
+    let dir = place();
+    run(async {
+        let (journal, _) = open(dir.path());
+        journal.commit(vec![segment("a", 1..1001, 500)]).await.unwrap();
+        journal.close().await;
+        let (journal, _) = open(dir.path());
+        // Only now: while numbers are issued it would be a claim that overlaps another.
+        assert!(journal.commit(vec![segment("a", 500..1001, 700)]).await.is_err());
+        journal.commit(vec![mark("a", 1001, 700)]).await.unwrap();
+        let exact = vec![segment("a", 500..1001, 640), Write::StoppedCleanly];
+        journal.commit(exact).await.unwrap();
+        journal.close().await;
+        let (journal, _) = open(dir.path());
+        assert_eq!(unissued(&journal, "a").await, [640..1001]);
+        journal.close().await;
+    });
+}
+
+#[test]
 fn a_clean_stop_may_lower_marks_and_ends_everything() {
     let dir = place();
     run(async {

@@ -1,0 +1,176 @@
+//! The wall clock steps while the real daemon serves, by way of libfaketime (Debian package `faketime`).
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use leafd_wire::{Layout, Status};
+
+use crate::host::{Host, eventually};
+use crate::raw::{Raw, ids_request};
+
+/// A host whose daemon's wall clock is the system's plus what a file says.
+struct Faked {
+    host: Host,
+    offset: PathBuf,
+}
+
+impl Faked {
+    fn start() -> Faked {
+        let library = ["x86_64-linux-gnu", "aarch64-linux-gnu", ""]
+            .map(|triple| PathBuf::from("/usr/lib").join(triple).join("faketime/libfaketime.so.1"))
+            .into_iter()
+            .find(|path| path.exists())
+            .expect("libfaketime is needed: install the package faketime");
+        let host = Host::new().worker(17);
+        let offset = host.path("offset");
+        fs::write(&offset, "+0").unwrap();
+        let mut host = host
+            .variable("LD_PRELOAD", library)
+            .variable("FAKETIME_TIMESTAMP_FILE", &offset)
+            .variable("FAKETIME_NO_CACHE", "1")
+            .variable("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+            .variable("NO_FAKE_STAT", "1");
+        host.start();
+        host.create("orders");
+        Faked { host, offset }
+    }
+
+    /// Steps the clock to so many seconds from the right time.
+    fn step(&self, seconds: i64) {
+        let next = self.offset.with_extension("next");
+        fs::write(&next, format!("{seconds:+}")).unwrap();
+        fs::rename(&next, &self.offset).unwrap();
+    }
+}
+
+/// Draws and sees to it that ids only go up.
+struct Rising {
+    raw: Raw,
+    last: u64,
+    drawn: u64,
+}
+
+impl Rising {
+    fn new(host: &Host) -> Rising {
+        Rising { raw: host.raw(), last: 0, drawn: 0 }
+    }
+
+    #[track_caller]
+    fn draw(&mut self, tag: &str, count: u32) {
+        for id in self.raw.draw(tag, count) {
+            assert!(id > self.last, "{id} follows {}", self.last);
+            self.last = id;
+            self.drawn += 1;
+        }
+    }
+
+    /// How far the last id's time is ahead of the right time, in milliseconds.
+    fn ahead_ms(&self) -> i64 {
+        let tick = Layout::LEAF.decompose(self.last).unwrap().tick;
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        Layout::LEAF.tick_start_ms(tick) as i64 - now.as_millis() as i64
+    }
+}
+
+/// Draws both kinds for a while; every answer comes within a part of a second.
+#[track_caller]
+fn serve(snowflakes: &mut Rising, orders: &mut Rising, time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        let asked = Instant::now();
+        snowflakes.draw("snowflake", 20);
+        orders.draw("orders", 20);
+        assert!(asked.elapsed() < Duration::from_millis(900), "a gap of {:?}", asked.elapsed());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_clock_that_steps_back_two_seconds_stops_nothing() {
+    let faked = Faked::start();
+    let (mut snowflakes, mut orders) = (Rising::new(&faked.host), Rising::new(&faked.host));
+    serve(&mut snowflakes, &mut orders, Duration::from_millis(500));
+    assert!(snowflakes.ahead_ms().abs() < 500, "{} ms", snowflakes.ahead_ms());
+    faked.step(-2);
+    serve(&mut snowflakes, &mut orders, Duration::from_secs(3));
+    let status = faked.host.status();
+    let layout = status["snowflake"]["layouts"].as_array().unwrap();
+    assert_eq!(
+        layout.iter().map(|layout| layout["issued"].as_u64().unwrap()).sum::<u64>(),
+        snowflakes.drawn
+    );
+    // Forward again: the ids follow the clock at once.
+    faked.step(0);
+    serve(&mut snowflakes, &mut orders, Duration::from_millis(500));
+    assert!(snowflakes.ahead_ms().abs() < 500, "{} ms", snowflakes.ahead_ms());
+    assert!(snowflakes.drawn > 1_000);
+}
+
+#[test]
+fn a_clock_that_steps_back_an_hour_is_refused_until_it_is_right_again() {
+    let faked = Faked::start();
+    let (mut snowflakes, mut orders) = (Rising::new(&faked.host), Rising::new(&faked.host));
+    serve(&mut snowflakes, &mut orders, Duration::from_millis(300));
+    faked.step(-3_600);
+    let mut raw = faked.host.raw();
+    let text = raw.refused(&ids_request("snowflake", 1, 1, 1_000), Status::ClockBehind);
+    assert!(text.contains("max_drift"), "{text}");
+    // The client tells how long: an hour less the drift that is allowed.
+    let error = faked.host.client().next_within("snowflake", Duration::from_secs(1)).unwrap_err();
+    assert_eq!(error.status(), Some(Status::ClockBehind), "{error}");
+    let after = error.retry_after().expect("it says when").as_secs();
+    assert!((3_580..=3_600).contains(&after), "{after} s");
+    for _ in 0..50 {
+        orders.draw("orders", 10);
+        raw.refused(&ids_request("snowflake", 1, 1, 0), Status::ClockBehind);
+    }
+    faked.step(0);
+    eventually("ids again", Duration::from_secs(5), || {
+        raw.ask("snowflake", 1, 1);
+        (raw.reply().status() == Status::Ok).then_some(())
+    });
+    serve(&mut snowflakes, &mut orders, Duration::from_millis(300));
+}
+
+#[test]
+fn a_restart_under_a_clock_that_is_behind_issues_nothing_below_what_was_issued() {
+    let mut faked = Faked::start();
+    let mut snowflakes = Rising::new(&faked.host);
+    snowflakes.draw("snowflake", 100);
+    for seconds in [-2, -3_600] {
+        faked.step(seconds);
+        faked.host.kill();
+        faked.host.start();
+        snowflakes.raw = faked.host.raw();
+        if seconds == -2 {
+            // Its bound may lie further ahead than it may drift: then it waits for the clock.
+            let id = snowflakes.raw.draw_until("snowflake", Duration::from_secs(15));
+            assert!(id > snowflakes.last);
+            snowflakes.last = id;
+        } else {
+            let request = ids_request("snowflake", 1, 1, 500);
+            snowflakes.raw.refused(&request, Status::ClockBehind);
+        }
+    }
+    faked.host.raw().draw("orders", 1);
+    faked.step(0);
+    assert!(snowflakes.raw.draw_until("snowflake", Duration::from_secs(15)) > snowflakes.last);
+}
+
+#[test]
+fn a_clock_beyond_the_layouts_time_bits_is_an_error_that_says_so() {
+    let faked = Faked::start();
+    let mut raw = faked.host.raw();
+    raw.draw("snowflake", 1);
+    // Past 2080, and before 2010.
+    faked.step(60 * 366 * 86_400);
+    raw.refused(&ids_request("snowflake", 1, 1, 500), Status::TimeExhausted);
+    raw.draw("orders", 1);
+    faked.step(-20 * 366 * 86_400);
+    raw.ask("snowflake", 1, 1);
+    let reply = raw.reply();
+    assert!([Status::TimeExhausted, Status::ClockBehind].contains(&reply.status()), "{reply:?}");
+    faked.step(0);
+    raw.draw("orders", 1);
+}

@@ -1,0 +1,95 @@
+//! A copied state directory: what the original may still issue, the copy never does.
+
+use std::process::Command;
+
+use leafd_wire::Status;
+
+use crate::host::Host;
+use crate::raw::ids_request;
+
+/// Copies the state directory as a backup does, and puts the copy in the original's place.
+fn put_copy_in_place(host: &Host) {
+    let copied = Command::new("cp").arg("-a").args([host.state_dir(), host.path("copy")]).status();
+    assert!(copied.unwrap().success());
+    std::fs::rename(host.state_dir(), host.path("original")).unwrap();
+    std::fs::rename(host.path("copy"), host.state_dir()).unwrap();
+}
+
+#[test]
+fn a_copied_journal_is_set_aside_and_its_numbers_are_not_used() {
+    let mut host = Host::new().worker(17);
+    host.change("store", &format!("sqlite:{}", host.path("store.db").display()));
+    host.start();
+    host.create("orders");
+    let mut raw = host.raw();
+    let snowflake = raw.draw("snowflake", 1)[0];
+    raw.draw("orders", 10);
+    let show = serde_json::json!({ "tag": "orders" });
+    host.stop();
+    put_copy_in_place(&host);
+    host.start();
+    let claimed = host.admin(leafd_wire::opcode::TAG_SHOW, &show)["max_id"].as_u64().unwrap();
+    assert!(
+        host.raw().draw("orders", 1)[0] >= claimed,
+        "what the original holds is the original's"
+    );
+    assert!(host.raw().draw("snowflake", 1)[0] > snowflake);
+    assert!(host.log().contains("copy"), "it is said loudly");
+    assert!(host.status()["journal_set_aside"].is_string());
+    // The original, put back, is still the host that it was, and goes on below.
+    host.stop();
+    std::fs::rename(host.state_dir(), host.path("copy")).unwrap();
+    std::fs::rename(host.path("original"), host.state_dir()).unwrap();
+    host.start();
+    assert_eq!(host.raw().draw("orders", 1), [11]);
+}
+
+#[test]
+fn a_copied_store_is_refused_until_it_is_adopted() {
+    let mut host = Host::new();
+    host.start();
+    host.create("orders");
+    let last = *host.raw().draw("orders", 10).last().unwrap();
+    let (code, said) = host.run("adopt-store");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains(&host.pid().to_string()), "not while a daemon runs on it: {said}");
+    host.kill();
+    put_copy_in_place(&host);
+    let refusal = host.try_start().unwrap_err();
+    assert_eq!(refusal.code, Some(1));
+    assert!(refusal.said.contains("leafd adopt-store"), "{refusal:?}");
+    let (code, said) = host.run("adopt-store");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("store.db") && said.contains("sqlite:"), "{said}");
+    host.start();
+    assert!(host.raw().draw("orders", 1)[0] > last);
+    // Once more changes nothing.
+    host.stop();
+    assert_eq!(host.run("adopt-store").0, Some(0));
+    host.start();
+    host.raw().draw("orders", 1);
+}
+
+#[test]
+fn a_restored_older_journal_is_found_out_by_the_store() {
+    let mut host = Host::new();
+    host.change("store", &format!("sqlite:{}", host.path("store.db").display()));
+    host.start();
+    host.create("orders");
+    host.raw().draw("orders", 10);
+    host.stop();
+    // Restored in place: inode and birth are the same, the contents are old.
+    let journal = host.state_dir().join("journal.db");
+    let old = std::fs::read(&journal).unwrap();
+    host.start();
+    let last = *host.raw().draw("orders", 500).last().unwrap();
+    host.stop();
+    std::fs::write(&journal, old).unwrap();
+    host.start();
+    let mut raw = host.raw();
+    raw.send(&ids_request("orders", 1, 1, 5_000));
+    let reply = raw.reply();
+    assert_eq!(reply.status(), Status::Ok, "{}", reply.text());
+    assert!(reply.ids()[0] > last, "nothing of the old journal's stock");
+    assert!(host.log().contains("old copy"), "{}", host.log());
+}

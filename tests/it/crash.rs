@@ -1,0 +1,89 @@
+//! `kill -9` at random instants under load, round after round: no id twice, and little skipped.
+
+use std::time::{Duration, Instant};
+
+use crate::drawing::{Drawers, drawn};
+use crate::host::Host;
+use crate::seed::seeds;
+
+/// How many kills, unless the environment says otherwise.
+const ROUNDS: &str = "LEAFD_TEST_KILL_ROUNDS";
+const ROUNDS_DEFAULT: u32 = 25;
+
+/// How far marks move ahead of use, in seconds; the default setting.
+const MARK_AHEAD_S: f64 = 5.0;
+
+/// Numbers that a crash may skip whatever the rate: marks of a burst, runs held by processes, answers on
+/// their way.
+const SKIPPED_FLOOR: f64 = 50_000.0;
+
+#[test]
+fn kills_at_random_instants_give_no_id_twice() {
+    let rounds = std::env::var(ROUNDS).ok().map(|text| text.parse().expect("a number of rounds"));
+    let rounds: u32 = rounds.unwrap_or(ROUNDS_DEFAULT);
+    for mut random in seeds(1) {
+        let mut host = Host::new().worker(17);
+        host.start();
+        host.create("orders");
+        let record = host.path("drawn");
+        let drawers = Drawers::start(3, &host.socket(), &record);
+        drawers.under_way();
+        let started = Instant::now();
+        let mut ready_ms_max = 0;
+        for _ in 0..rounds {
+            std::thread::sleep(Duration::from_micros(random.u64(0..600_000)));
+            host.kill();
+            let killed = Instant::now();
+            host.start();
+            ready_ms_max = ready_ms_max.max(killed.elapsed().as_millis());
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        let seconds = started.elapsed().as_secs_f64();
+        let errors = drawers.stop();
+        let (orders, snowflakes) = (drawn(&record, "orders"), drawn(&record, "snowflake"));
+        orders.assert_unique();
+        snowflakes.assert_unique();
+        assert!(snowflakes.ids.len() > 100 * rounds as usize, "hardly anything was drawn");
+
+        let issued = orders.ids.len() as f64;
+        let skipped = (*orders.ids.last().unwrap() as f64 - issued) / f64::from(rounds);
+        let rate = issued / seconds;
+        // The rate is measured quick to rise and slow to fall: twice its mean is fair.
+        let allowed = 2.0 * MARK_AHEAD_S * rate + SKIPPED_FLOOR;
+        println!(
+            "{rounds} kills in {seconds:.0} s: {} segment ids, {} snowflake ids, none twice; a crash skipped \
+             {skipped:.0} numbers on average at {rate:.0} ids/s (allowed: {allowed:.0}); longest restart \
+             {ready_ms_max} ms; errors: {errors:?}",
+            orders.ids.len(),
+            snowflakes.ids.len(),
+        );
+        assert!(skipped <= allowed, "a crash skips {skipped:.0} numbers at {rate:.0} ids/s");
+        host.stop();
+    }
+}
+
+#[test]
+fn clean_restarts_under_load_give_no_errors_and_no_id_twice() {
+    for mut random in seeds(1) {
+        let mut host = Host::new().worker(17);
+        host.start();
+        host.create("orders");
+        let record = host.path("drawn");
+        let drawers = Drawers::start(4, &host.socket(), &record);
+        drawers.under_way();
+        for _ in 0..5 {
+            // Long enough for every request that the last stop cut off to be answered.
+            std::thread::sleep(Duration::from_micros(random.u64(100_000..500_000)));
+            host.stop();
+            host.start();
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        let errors = drawers.stop();
+        for tag in ["orders", "snowflake"] {
+            let drawn = drawn(&record, tag);
+            drawn.assert_unique();
+            println!("{} ids of {tag} over five restarts", drawn.ids.len());
+        }
+        assert_eq!(errors, crate::drawing::Errors::default());
+    }
+}

@@ -1,0 +1,222 @@
+//! A state directory that fails: full, gone, read-only, damaged, of another version. Each time nothing is
+//! issued that the journal does not know, and the text says what to do.
+
+use std::fs;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use leafd_wire::Status;
+
+use crate::host::Host;
+use crate::power::{Mode, PowerLoss};
+use crate::raw::{Raw, ids_request};
+
+/// A small file system in memory for the state directory, seen by the daemon alone.
+const MOUNT_SMALL: &str = r#"mount -t tmpfs -o size=512k,mode=700 tmpfs "$0" && exec "$@""#;
+
+/// The state directory read-only, for the daemon alone.
+const MOUNT_READ_ONLY: &str =
+    r#"mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@""#;
+
+/// How soon after a fault is mended ids come again.
+const MENDED_WITHIN: Duration = Duration::from_secs(10);
+
+/// A host whose store does not lie in the state directory.
+fn store_elsewhere() -> Host {
+    let mut host = Host::new().worker(17);
+    let store = format!("sqlite:{}", host.path("store.db").display());
+    host.change("store", &store);
+    host
+}
+
+/// Draws `orders` until the journal fails; the ids go up.
+#[track_caller]
+fn draw_until_refused(raw: &mut Raw) -> u64 {
+    let mut last = 0;
+    for _ in 0..200_000 {
+        raw.ask("orders", 60, 1);
+        let reply = raw.reply();
+        if reply.status() != Status::Ok {
+            let text = reply.refused(Status::Journal);
+            assert!(text.contains("journal.db"), "{text}");
+            assert!(reply.retry_after_ms() > 0);
+            return last;
+        }
+        for id in reply.ids() {
+            assert!(id > last);
+            last = id;
+        }
+    }
+    panic!("the journal never fails");
+}
+
+/// Draws of both kinds before anything fails. Returns the snowflake id.
+#[track_caller]
+fn start_sound(host: &mut Host) -> u64 {
+    host.start();
+    host.create("orders");
+    host.raw().draw("orders", 1);
+    host.raw().draw("snowflake", 1)[0]
+}
+
+/// While the journal fails nothing is issued, of either kind; then ids go on above.
+#[track_caller]
+fn refused_then_mended(host: &mut Host, snowflake: u64, mend: impl FnOnce(&Host)) {
+    let mut raw = host.raw();
+    let last = draw_until_refused(&mut raw);
+    for _ in 0..20 {
+        raw.refused(&ids_request("orders", 1, 1, 100), Status::Journal);
+        raw.refused(&ids_request("snowflake", 1, 1, 100), Status::Journal);
+    }
+    let info = raw.info();
+    assert!(!info.segments_ready && !info.snowflake_ready);
+    assert!(!host.status()["journal_error"].is_null());
+    mend(host);
+    assert!(raw.draw_until("orders", MENDED_WITHIN) > last);
+    assert!(raw.draw_until("snowflake", MENDED_WITHIN) > snowflake);
+    assert!(host.status()["journal_error"].is_null());
+    host.assert_alive();
+}
+
+#[test]
+fn a_full_disk_stops_issuing_until_there_is_room() {
+    let mut host = store_elsewhere();
+    fs::create_dir(host.state_dir()).unwrap();
+    let state_dir = host.state_dir();
+    let runner = ["unshare", "--mount", "sh", "-c", MOUNT_SMALL, state_dir.to_str().unwrap()];
+    host = host.runner(&runner);
+    let snowflake = start_sound(&mut host);
+    let inside = PathBuf::from(format!("/proc/{}/root{}", host.pid(), state_dir.display()));
+    assert!(inside.join("journal.db").exists(), "the mount is there: are the tests run as root?");
+    let filler = inside.join("filler");
+    let mut file = fs::File::create(&filler).unwrap();
+    // First in large pieces, then to the last byte.
+    for piece in [&[0; 4_096][..], &[0]] {
+        while file.write_all(piece).is_ok() {}
+    }
+    drop(file);
+    refused_then_mended(&mut host, snowflake, |_| fs::remove_file(&filler).unwrap());
+    host.stop();
+}
+
+#[test]
+fn a_disk_whose_syncs_fail_stops_issuing_until_they_work() {
+    let mut host = store_elsewhere();
+    fs::create_dir(host.state_dir()).unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let power = PowerLoss::of(&host.state_dir(), scratch.path()).unwrap();
+    host.watch(&power, Mode::Sync);
+    let snowflake = start_sound(&mut host);
+    power.break_disk(true).unwrap();
+    refused_then_mended(&mut host, snowflake, |_| power.break_disk(false).unwrap());
+    host.stop();
+}
+
+#[test]
+fn a_state_directory_that_is_moved_stops_issuing_until_it_is_back() {
+    let mut host = store_elsewhere();
+    let snowflake = start_sound(&mut host);
+    fs::rename(host.state_dir(), host.path("away")).unwrap();
+    refused_then_mended(&mut host, snowflake, |host| {
+        fs::rename(host.path("away"), host.state_dir()).unwrap();
+    });
+    host.kill();
+    host.start();
+    host.raw().draw("orders", 1);
+}
+
+#[test]
+fn a_state_directory_that_is_deleted_or_replaced_is_begun_anew_by_a_restart() {
+    let mut host = store_elsewhere();
+    host.start();
+    host.create("orders");
+    host.raw().draw("orders", 1);
+    let mut raw = host.raw();
+    let mut snowflake = raw.draw("snowflake", 1)[0];
+    for replaced in [false, true] {
+        fs::remove_dir_all(host.state_dir()).unwrap();
+        if replaced {
+            fs::create_dir(host.state_dir()).unwrap();
+        }
+        let last = draw_until_refused(&mut raw);
+        raw.refused(&ids_request("snowflake", 1, 1, 100), Status::Journal);
+        host.kill();
+        host.start();
+        raw = host.raw();
+        assert!(raw.draw("orders", 1)[0] > last);
+        let next = raw.draw_until("snowflake", MENDED_WITHIN);
+        assert!(next > snowflake);
+        snowflake = next;
+    }
+}
+
+#[test]
+fn a_read_only_state_directory_is_refused_at_start() {
+    let mut host = store_elsewhere();
+    host.start();
+    host.stop();
+    let state_dir = host.state_dir();
+    let runner = ["unshare", "--mount", "sh", "-c", MOUNT_READ_ONLY, state_dir.to_str().unwrap()];
+    host = host.runner(&runner);
+    let refusal = host.try_start().unwrap_err();
+    assert_eq!(refusal.code, Some(1), "{refusal:?}");
+    assert!(refusal.said.contains("remount its file system for writing"), "{refusal:?}");
+    host = host.runner(&[]);
+    host.start();
+}
+
+#[test]
+fn a_damaged_journal_is_refused_with_what_to_do() {
+    let mut host = store_elsewhere();
+    host.start();
+    host.create("orders");
+    let last = *host.raw().draw("orders", 10).last().unwrap();
+    host.stop();
+    let journal = host.state_dir().join("journal.db");
+    let whole = fs::read(&journal).unwrap();
+    let mut file = fs::OpenOptions::new().write(true).open(&journal).unwrap();
+    // SQLite fills its pages from their ends.
+    for page_end in (4_096..=whole.len()).step_by(4_096) {
+        file.seek(SeekFrom::Start(page_end as u64 - 30)).unwrap();
+        file.write_all(b"damage").unwrap();
+    }
+    let refusal = host.try_start().unwrap_err();
+    assert_eq!(refusal.code, Some(1), "{refusal:?}");
+    assert!(
+        refusal.said.contains("damaged") && refusal.said.contains("move journal.db"),
+        "{refusal:?}"
+    );
+    for (contents, words) in [(&b"no database"[..], "not a journal"), (b"", "not a journal")] {
+        file.set_len(0).unwrap();
+        fs::write(&journal, contents).unwrap();
+        let refusal = host.try_start().unwrap_err();
+        assert!(refusal.said.contains(words), "{refusal:?}");
+    }
+    // As the text says: moved away, this host begins anew and skips what it had.
+    fs::rename(&journal, host.path("damaged.db")).unwrap();
+    host.start();
+    assert!(host.raw().draw("orders", 1)[0] > last);
+}
+
+#[test]
+fn a_journal_of_a_newer_format_is_refused_and_left_alone() {
+    let mut host = store_elsewhere();
+    host.start();
+    host.create("orders");
+    host.raw().draw("orders", 10);
+    host.stop();
+    let journal = host.state_dir().join("journal.db");
+    let version = |version: u32| {
+        let database = rusqlite::Connection::open(&journal).unwrap();
+        database.pragma_update(None, "user_version", version).unwrap();
+    };
+    version(99);
+    let before = fs::read(&journal).unwrap();
+    let refusal = host.try_start().unwrap_err();
+    assert!(refusal.said.contains("version 99"), "{refusal:?}");
+    assert_eq!(fs::read(&journal).unwrap(), before);
+    version(1);
+    host.start();
+    assert_eq!(host.raw().draw("orders", 1), [11], "nothing is lost by it");
+}

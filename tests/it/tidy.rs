@@ -1,0 +1,101 @@
+//! What reviewers would otherwise say again and again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Files that people can read in one sitting.
+const LINES_MAX: usize = 450;
+
+/// Longer ones, each for a reason.
+const LONGER: [&str; 2] = [
+    // One tag's way through store and journal, which reads best in one piece.
+    "daemon/src/dispatch/segments.rs",
+    // The pure core of segments: its states and their changes.
+    "daemon/src/id/segment.rs",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
+}
+
+/// Every source file of the project, with its text.
+fn sources() -> Vec<(String, String)> {
+    let mut sources = Vec::new();
+    for folder in ["client", "daemon", "tests"] {
+        gather(&root().join(folder), &mut sources);
+    }
+    assert!(sources.len() > 50, "only {} files were found", sources.len());
+    sources
+}
+
+fn gather(folder: &Path, sources: &mut Vec<(String, String)>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && path.file_name() != Some("target".as_ref()) {
+            gather(&path, sources);
+        } else if path.extension() == Some("rs".as_ref()) {
+            let name = path.strip_prefix(root()).unwrap().display().to_string();
+            sources.push((name, fs::read_to_string(path).unwrap()));
+        }
+    }
+}
+
+#[test]
+fn every_file_of_tests_is_a_module_of_the_test() {
+    let main = include_str!("main.rs");
+    for entry in fs::read_dir(root().join("tests/it")).unwrap() {
+        let path = entry.unwrap().path();
+        let module = path.file_stem().unwrap().to_str().unwrap();
+        let named = main.lines().any(|line| line == format!("mod {module};"));
+        assert!(named || module == "main", "tests/it/{module} is not named in main.rs");
+    }
+}
+
+#[test]
+fn every_file_says_first_what_it_is_for() {
+    for (name, text) in sources() {
+        assert!(text.starts_with("//! "), "{name} starts without a line of //!");
+    }
+}
+
+#[test]
+fn no_file_is_too_long_to_read() {
+    for (name, text) in sources() {
+        let lines = text.lines().count();
+        let allowed = lines <= LINES_MAX || LONGER.contains(&name.as_str());
+        assert!(allowed, "{name} has {lines} lines; at most {LINES_MAX} are read");
+    }
+}
+
+#[test]
+fn no_test_is_left_out() {
+    // Put together here, so that this file does not find itself.
+    let left_out = ["#[ign", "ore"].concat();
+    for (name, text) in sources() {
+        assert!(!text.contains(&left_out), "{name} leaves out a test");
+    }
+}
+
+#[test]
+fn anchors_within_a_document_resolve() {
+    for document in ["protocol.md", "README.md"] {
+        let text = fs::read_to_string(root().join(document)).unwrap();
+        let anchors: Vec<String> = text
+            .lines()
+            .filter(|line| line.starts_with('#'))
+            .map(|line| {
+                let title = line.trim_start_matches('#').trim().to_lowercase();
+                let kept =
+                    title.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+                kept.collect::<String>().replace(' ', "-")
+            })
+            .collect();
+        for link in text.split("](#").skip(1) {
+            let anchor = link.split(')').next().unwrap();
+            assert!(
+                anchors.iter().any(|known| known == anchor),
+                "{document}: no heading for #{anchor}"
+            );
+        }
+    }
+}
