@@ -1,6 +1,6 @@
 //! Requests out of a stream of bytes, for tokio-util's framing.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf as _, BytesMut};
 use leafd_wire::frame::{Frame, frame_end};
 use leafd_wire::{FrameError, HEADER_BYTES, Header, REQUEST_LENGTH_MAX};
 use tokio_util::codec::Decoder;
@@ -15,7 +15,7 @@ pub struct Request {
     /// Its header.
     pub header: Header,
     /// What follows the header.
-    pub body: Bytes,
+    pub body: BytesMut,
 }
 
 /// Why no further request can be cut out.
@@ -42,7 +42,8 @@ impl Decoder for RequestDecoder {
             return Ok(None);
         };
         let header = frame.header;
-        let body = buffer.split_to(end).freeze().slice(HEADER_BYTES..);
+        let mut body = buffer.split_to(end);
+        body.advance(HEADER_BYTES);
         Ok(Some(Request { header, body }))
     }
 }

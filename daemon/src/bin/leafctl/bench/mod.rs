@@ -78,6 +78,9 @@ pub struct BenchArgs {
     pub json: Option<PathBuf>,
 }
 
+/// Above this the numbers are not the machine's own.
+const OTHERS_PERCENT_MAX: f64 = 10.0;
+
 const EXAMPLES: &str = "\
 Examples:
   leafctl bench                                     everything, in about a minute and a half
@@ -133,6 +136,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     stop::on_signals()?;
     let began = Instant::now();
     let machine = Machine::look();
+    let watch = machine::Watch::begin();
     let everything = args.only.is_empty() && args.socket.is_none();
     let idle = if everything || args.memory { Some(upkeep::Idle::start()?) } else { None };
 
@@ -186,6 +190,16 @@ pub fn run(args: &BenchArgs) -> Result<()> {
             began.elapsed().as_secs_f64()
         ),
     );
+    let others_percent = watch.others_percent();
+    about.push(format!(
+        "meanwhile everything else on the machine used {others_percent:.0} % of a core"
+    ));
+    if others_percent > OTHERS_PERCENT_MAX {
+        about.push(
+            "THE MACHINE WAS BUSY: latencies and ratios say little; measure again when it is idle"
+                .to_owned(),
+        );
+    }
     let results = Results { machine, about, rounds, costs, ids: witness.ids(), redis: has_redis };
     tell(&results, args.json.as_deref())
 }
