@@ -205,7 +205,14 @@ async fn live(config: &Config) -> Result<()> {
     }
     let left = config.stop_within - config.stop_within / STOP_SHARE;
     let written = tokio::time::timeout(left, async {
-        // What is on its way to the journal first; then nothing more may be, and every mark is made exact.
+        // Claims under way first, so that their numbers are not lost; but a store that hangs costs only them.
+        if tokio::time::timeout(left / STOP_SHARE, dispatcher.segments.claims_ended())
+            .await
+            .is_err()
+        {
+            warn!("the store has not answered; what it may have claimed for this host is skipped");
+        }
+        // Then what is on its way to the journal; then nothing more may be, and every mark is made exact.
         dispatcher.writer.drained().await;
         background.abort();
         write_exact(&dispatcher, &journal).await

@@ -18,6 +18,7 @@ pub mod outbox;
 pub mod segments;
 pub mod snowflakes;
 mod status;
+mod underway;
 pub mod writer;
 
 pub use failure::Failure;
@@ -282,6 +283,7 @@ impl Dispatcher {
     /// Issues nothing more: requests that wait and those still to come are told that the daemon stops.
     pub fn stop_issuing(&self) {
         self.stopping.set(true);
+        self.segments.stop_claiming();
         self.segments.abandon_all(&Failure::stopping());
         self.snowflakes.abandon_all(&Failure::stopping());
     }

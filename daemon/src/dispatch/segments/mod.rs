@@ -1,5 +1,8 @@
-//! Segment tags in use: from a request to the tag's allocator, and from what the allocator wants to the
-//! store and the journal.
+//! Segment tags: from a request to the tag's allocator, and from what the allocator wants to the journal
+//! (here) and the store (`claims`); which tags are in use at all (`in_use`).
+
+mod claims;
+mod in_use;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -7,17 +10,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use leafd_wire::Run;
-use tracing::{info, warn};
 
 use super::backoff::Backoff;
 use super::outbox::ReplyTo;
+use super::underway::UnderWay;
 use super::writer::Writer;
 use super::{Failure, clock};
 use crate::id::segment::{Allocator, MarkMove, Provision, Want};
 use crate::id::{BootMs, Tag};
 use crate::journal::Write;
 use crate::store::thread::StoreHandle;
-use crate::store::{Claim, ClaimWish, Generation, StoreError, StoreId};
+use crate::store::{Generation, StoreError, StoreId};
 
 /// How segment tags are kept.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +47,10 @@ pub struct Segments {
     restless: RefCell<Vec<Rc<SegmentTag>>>,
     pub(super) ticking: tokio::sync::Notify,
     claims: Cell<u64>,
+    /// Claims that the store or the journal has not answered.
+    claiming: Rc<UnderWay>,
+    /// The daemon stops: no more claims.
+    stopping: Cell<bool>,
     store_failure: RefCell<Option<Failure>>,
 }
 
@@ -69,17 +76,8 @@ pub const HOLD_MS: u32 = 60_000;
 /// How often tags with waiting requests are looked at.
 pub const TICK: Duration = Duration::from_millis(10);
 
-/// How long a tag that the store doesn't have is answered without asking again, in milliseconds.
-const UNKNOWN_MS: u64 = 1_000;
-
-/// How many unknown tags are remembered.
-const UNKNOWN_MAX: usize = 10_000;
-
 /// Tags that may be looked up at once.
 const LOADING_MAX: usize = 1_000;
-
-/// How long a claim's refusal is repeated without asking the store again, in milliseconds.
-const REFUSED_MS: u64 = 1_000;
 
 impl Segments {
     /// No tag is in use yet. `leftovers`: whether the journal's may be used.
@@ -103,6 +101,8 @@ impl Segments {
             restless: RefCell::default(),
             ticking: tokio::sync::Notify::new(),
             claims: Cell::new(0),
+            claiming: Rc::default(),
+            stopping: Cell::new(false),
             store_failure: RefCell::default(),
         })
     }
@@ -184,7 +184,7 @@ impl Segments {
 
     /// Serves who waits, and sees to marks and claims.
     fn attend(self: &Rc<Self>, tag: &Rc<SegmentTag>) {
-        if !tag.loaded.get() || tag.dead.get() {
+        if !tag.loaded.get() || tag.dead.get() || self.stopping.get() {
             return;
         }
         self.serve(tag);
@@ -195,7 +195,8 @@ impl Segments {
         }
         let wanted = tag.allocator.borrow_mut().claim_wanted(now);
         if let Some(want) = wanted {
-            tokio::task::spawn_local(Rc::clone(self).claim(Rc::clone(tag), want));
+            let begun = self.claiming.begin();
+            tokio::task::spawn_local(Rc::clone(self).claim(Rc::clone(tag), want, begun));
         }
     }
 
@@ -233,192 +234,11 @@ impl Segments {
         }
     }
 
-    /// Takes up what the journal has of a tag, after asking the store whether it is still the same tag.
-    async fn load(self: Rc<Self>, tag: Rc<SegmentTag>) {
-        let record = match self.writer.journal().tag(&self.store_id, &tag.tag).await {
-            Ok(record) => record,
-            Err(error) => {
-                self.loading.set(self.loading.get() - 1);
-                return self.remove(&tag, &Failure::from(&error));
-            }
-        };
-        if let Some(record) = record {
-            let highest_end = record.highest_end;
-            let known = match &self.store.generations(vec![tag.tag.clone()]).await.as_deref() {
-                Ok([Some(generation)]) => *generation == record.generation,
-                Ok(_) => false,
-                // Not to be asked now: go on with what this host holds.
-                Err(_) => true,
-            };
-            let usable = known && self.leftovers;
-            if usable {
-                tag.generation.set(Some(record.generation));
-            } else if !record.unissued.is_empty() {
-                warn!(tag = %tag.tag, "numbers left from before are of another tag or in doubt: they are skipped");
-                self.forget(&tag);
-            }
-            let unissued = if usable { record.unissued } else { Vec::new() };
-            tag.allocator.borrow_mut().restore(unissued, highest_end);
-        }
-        self.loading.set(self.loading.get() - 1);
-        tag.loaded.set(true);
-        *tag.waited_for.borrow_mut() = "the journal or the store has not answered yet".to_owned();
-        self.attend(&tag);
-    }
-
-    /// Claims numbers and has the journal record them.
-    async fn claim(self: Rc<Self>, tag: Rc<SegmentTag>, want: u64) {
-        let wish = ClaimWish { want, step_max: self.settings.provision.step_max };
-        *tag.waited_for.borrow_mut() = "the store has not answered a claim yet".to_owned();
-        match self.store.claim(&tag.tag, wish).await {
-            Ok(claim) => self.claimed(&tag, claim).await,
-            Err(error) => self.claim_failed(&tag, &error),
-        }
-    }
-
-    async fn claimed(self: &Rc<Self>, tag: &Rc<SegmentTag>, claim: Claim) {
-        self.claims.set(self.claims.get() + 1);
-        if tag.dead.get() {
-            // Removed meanwhile: nobody may use the numbers.
-            return;
-        }
-        *self.store_failure.borrow_mut() = None;
-        *tag.backoff.borrow_mut() = Backoff::default();
-        *tag.refused.borrow_mut() = None;
-        *tag.waited_for.borrow_mut() = "the journal has not recorded a claim yet".to_owned();
-        if tag
-            .generation
-            .replace(Some(claim.generation))
-            .is_some_and(|known| known != claim.generation)
-        {
-            warn!(tag = %tag.tag, "the tag was made anew: numbers held of the old one are dropped");
-            tag.allocator.borrow_mut().forget();
-            self.forget(tag);
-        }
-        let now = clock::boot();
-        let marked = tag.allocator.borrow_mut().claimed(now, &claim.numbers, claim.step);
-        match marked {
-            Ok(moved) => {
-                let write = Write::Segment {
-                    store: self.store_id.clone(),
-                    tag: tag.tag.clone(),
-                    generation: claim.generation,
-                    numbers: claim.numbers.clone(),
-                    mark: moved.mark,
-                };
-                let (segments, tag) = (Rc::clone(self), Rc::clone(tag));
-                self.writer.write(write, move || {
-                    tag.allocator.borrow_mut().hold(&claim.numbers, moved.mark);
-                    segments.attend(&tag);
-                });
-            }
-            Err(end) => {
-                warn!(
-                    tag = %tag.tag, claimed = ?claim.numbers, seen = end,
-                    "the store gave numbers that were claimed before: it has lost commits; raising it"
-                );
-                let error = match self.store.raise(&tag.tag, end).await {
-                    Ok(()) => StoreError::Refused(format!(
-                        "the store had lost claims of tag {:?}; it was raised to {end}",
-                        tag.tag
-                    )),
-                    Err(error) => error,
-                };
-                self.retry_claim(tag, Failure::from(&error));
-            }
-        }
-    }
-
-    fn claim_failed(self: &Rc<Self>, tag: &Rc<SegmentTag>, error: &StoreError) {
-        let failure = Failure::from(error);
-        match error {
-            StoreError::UnknownTag { .. } => {
-                tag.allocator.borrow_mut().claim_failed(clock::boot());
-                self.remove(tag, &failure);
-            }
-            StoreError::Exhausted { .. } | StoreError::Refused(_) => {
-                let until = BootMs(clock::boot().0 + REFUSED_MS);
-                *tag.refused.borrow_mut() = Some((failure.clone(), until));
-                self.serve(tag);
-                for reply in tag.allocator.borrow_mut().abandon() {
-                    reply.failure(&failure);
-                }
-                self.retry_claim(tag, failure);
-            }
-            _ => {
-                if self.store_failure.replace(Some(failure.clone())).is_none() {
-                    warn!("{error}; issuing goes on from what is claimed");
-                }
-                self.retry_claim(tag, failure);
-            }
-        }
-    }
-
-    fn retry_claim(self: &Rc<Self>, tag: &Rc<SegmentTag>, failure: Failure) {
-        let wait_ms = tag.backoff.borrow_mut().next_ms();
-        *tag.waited_for.borrow_mut() = failure.message;
-        tag.allocator.borrow_mut().claim_failed(BootMs(clock::boot().0 + wait_ms));
-        self.unsettle(tag);
-    }
-
-    /// Takes a tag out of use: who waits is told, what is held is forgotten.
-    pub(super) fn remove(&self, tag: &Rc<SegmentTag>, failure: &Failure) {
-        tag.dead.set(true);
-        let mut allocator = tag.allocator.borrow_mut();
-        allocator.forget();
-        for reply in allocator.abandon() {
-            reply.failure(failure);
-        }
-        drop(allocator);
-        self.tags.borrow_mut().remove(tag.tag.as_str());
-        if failure.status == leafd_wire::Status::TagUnknown {
-            if tag.generation.get().is_some() {
-                info!(tag = %tag.tag, "the tag was removed");
-                self.forget(tag);
-            }
-            let mut unknown = self.unknown.borrow_mut();
-            if unknown.len() >= UNKNOWN_MAX {
-                unknown.clear();
-            }
-            unknown.insert(tag.tag.clone(), BootMs(clock::boot().0 + UNKNOWN_MS));
-        }
-    }
-
     /// A tag was created or changed through this daemon: what was believed of it no longer holds.
     pub fn changed(self: &Rc<Self>, name: &Tag) {
         self.unknown.borrow_mut().remove(name.as_str());
         if let Some(tag) = self.tags.borrow().get(name) {
             *tag.refused.borrow_mut() = None;
-        }
-    }
-
-    /// Asks the store, in one query, whether the tags in use are still there and still the same.
-    pub async fn check_removed(self: &Rc<Self>) {
-        let in_use: Vec<Rc<SegmentTag>> =
-            self.tags.borrow().values().filter(|tag| tag.loaded.get()).cloned().collect();
-        if in_use.is_empty() {
-            return;
-        }
-        let names = in_use.iter().map(|tag| tag.tag.clone()).collect();
-        let Ok(generations) = self.store.generations(names).await else { return };
-        for (tag, generation) in in_use.iter().zip(generations) {
-            if tag.dead.get() || tag.allocator.borrow().busy() {
-                // A claim under way will find out by itself.
-                continue;
-            }
-            match (tag.generation.get(), generation) {
-                (_, None) => {
-                    let error = StoreError::UnknownTag { tag: tag.tag.clone() };
-                    self.remove(tag, &Failure::from(&error));
-                }
-                (Some(known), Some(found)) if known != found => {
-                    warn!(tag = %tag.tag, "the tag was made anew: numbers held of the old one are dropped");
-                    tag.allocator.borrow_mut().forget();
-                    tag.generation.set(Some(found));
-                    self.forget(tag);
-                }
-                _ => {}
-            }
         }
     }
 
@@ -490,11 +310,6 @@ impl Segments {
         writes
     }
 
-    fn forget(&self, tag: &SegmentTag) {
-        let write = Write::Forget { store: self.store_id.clone(), tag: tag.tag.clone() };
-        self.writer.write(write, || {});
-    }
-
     fn unsettle(&self, tag: &Rc<SegmentTag>) {
         if !tag.restless.replace(true) {
             self.restless.borrow_mut().push(Rc::clone(tag));
@@ -505,6 +320,16 @@ impl Segments {
     /// Calls `see` with each tag in use.
     pub fn each(&self, mut see: impl FnMut(&SegmentTag)) {
         self.tags.borrow().values().for_each(|tag| see(tag));
+    }
+
+    /// Claims nothing more: the daemon stops.
+    pub fn stop_claiming(&self) {
+        self.stopping.set(true);
+    }
+
+    /// Waits until the claims under way are in the journal or have failed.
+    pub async fn claims_ended(&self) {
+        self.claiming.all_ended().await;
     }
 
     /// Claims made since the start.
