@@ -16,6 +16,8 @@ fn a_clean_stop_leaves_no_gap() {
     host.start();
     host.create("orders");
     host.create("idle");
+    // Claims so large that marks stay within them for many lives.
+    host.admin(opcode::TAG_CREATE, &json!({ "tag": "large", "step": 10_000_000 }));
     let mut last = 0;
     let mut last_snowflake = 0;
     for (round, count) in [1, 63, 64, 65, 1_000, 999, 50_000, 1].into_iter().enumerate() {
@@ -23,6 +25,7 @@ fn a_clean_stop_leaves_no_gap() {
         assert_eq!(ids[0], last + 1, "round {round}: no gap");
         assert!(ids.windows(2).all(|pair| pair[1] == pair[0] + 1), "round {round}");
         last = *ids.last().unwrap();
+        assert_eq!(host.raw().draw("large", 1), [round as u64 + 1]);
         let snowflakes = host.raw().draw("snowflake", 3);
         assert!(snowflakes[0] > last_snowflake, "round {round}: ids go up over a restart");
         last_snowflake = snowflakes[2];
