@@ -68,15 +68,13 @@ impl Reader {
                 outcome => return (outcome, None),
             }
         }
-        let outcome = if patience.writable {
-            let wanted = Readiness { readable: true, writable: true };
-            match self.socket.wait(wanted, patience.until) {
-                Ok(ready) if ready.readable => self.receive(),
-                Ok(_) => Ok(Arrival::Nothing),
-                Err(error) => Err(broken_by(&error)),
-            }
-        } else {
-            self.receive_by(|socket, buffer| socket.receive_within(buffer, patience.until))
+        // Not by a receive that blocks: that would be woken once more when the daemon takes the request
+        // out of the socket, for the room that this makes to write.
+        let wanted = Readiness { readable: true, writable: patience.writable };
+        let outcome = match self.socket.wait(wanted, patience.until) {
+            Ok(ready) if ready.readable => self.receive(),
+            Ok(_) => Ok(Arrival::Nothing),
+            Err(error) => Err(broken_by(&error)),
         };
         (outcome, polled)
     }
@@ -96,15 +94,8 @@ impl Reader {
 
     /// Takes what is there without waiting.
     pub(crate) fn receive(&mut self) -> Result<Arrival, Break> {
-        self.receive_by(Socket::receive)
-    }
-
-    fn receive_by(
-        &mut self,
-        call: impl FnOnce(&Socket, &mut [u8]) -> io::Result<usize>,
-    ) -> Result<Arrival, Break> {
         self.make_room()?;
-        match call(&self.socket, &mut self.buffer[self.end..]) {
+        match self.socket.receive(&mut self.buffer[self.end..]) {
             Ok(0) => Err(Break::End),
             Ok(got) => {
                 self.end += got;

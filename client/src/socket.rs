@@ -1,5 +1,5 @@
-//! The system calls on a connection: never blocking but where they say so, never interrupted, never a
-//! SIGPIPE.
+//! The system calls on a connection: never blocking but in [`Socket::wait`], never interrupted,
+//! never a SIGPIPE.
 
 use std::io;
 use std::mem;
@@ -7,18 +7,12 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// A connected, close-on-exec stream socket.
+/// A connected, non-blocking, close-on-exec stream socket.
 pub(crate) struct Socket {
     descriptor: OwnedFd,
-    /// How long the system lets [`Socket::receive_within`] sleep, in milliseconds; 0: not said yet.
-    timeout_ms: AtomicU64,
 }
-
-/// How much longer than asked for a receive may sleep, in milliseconds: calls with like deadlines then
-/// need not say theirs anew each time.
-const TIMEOUT_SLACK_MS: u64 = 10;
 
 /// What a wait is for, and what it found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,16 +64,12 @@ impl Socket {
         // SAFETY: no memory is passed.
         let descriptor = check(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
         // SAFETY: the descriptor is new and nobody else's.
-        let descriptor_owned = unsafe { OwnedFd::from_raw_fd(descriptor) };
-        let socket = Socket { descriptor: descriptor_owned, timeout_ms: AtomicU64::new(0) };
+        let socket = Socket { descriptor: unsafe { OwnedFd::from_raw_fd(descriptor) } };
         let length = mem::size_of_val(&address) as libc::socklen_t;
         uninterrupted(|| {
             // SAFETY: the address is valid for its length.
             check(unsafe { libc::connect(descriptor, (&raw const address).cast(), length) })
         })?;
-        // Only connecting must not block by itself: from here on each call says whether it may.
-        // SAFETY: no memory is passed.
-        check(unsafe { libc::fcntl(descriptor, libc::F_SETFL, 0) })?;
         Ok(socket)
     }
 
@@ -96,56 +86,18 @@ impl Socket {
 
     /// Receives what is there; 0 is the stream's end.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        uninterrupted(|| self.receive_once(buffer, libc::MSG_DONTWAIT))
-    }
-
-    /// Sleeps until there is something to receive, and receives it: one system call instead of two.
-    /// [`io::ErrorKind::WouldBlock`]: nothing came until `until`, or a few milliseconds later.
-    pub(crate) fn receive_within(&self, buffer: &mut [u8], until: Instant) -> io::Result<usize> {
         uninterrupted(|| {
-            // Computed anew after an interruption; signals that come faster than the time-out must not
-            // keep it from ever passing.
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return self.receive_once(buffer, libc::MSG_DONTWAIT);
-            }
-            self.set_timeout(left)?;
-            self.receive_once(buffer, 0)
+            // SAFETY: the buffer is valid for writes of its length.
+            let got = unsafe {
+                libc::recv(
+                    self.number(),
+                    buffer.as_mut_ptr().cast(),
+                    buffer.len(),
+                    libc::MSG_DONTWAIT,
+                )
+            };
+            usize::try_from(got).map_err(|_| io::Error::last_os_error())
         })
-    }
-
-    fn receive_once(&self, buffer: &mut [u8], flags: libc::c_int) -> io::Result<usize> {
-        // SAFETY: the buffer is valid for writes of its length.
-        let got =
-            unsafe { libc::recv(self.number(), buffer.as_mut_ptr().cast(), buffer.len(), flags) };
-        usize::try_from(got).map_err(|_| io::Error::last_os_error())
-    }
-
-    /// Bounds the next receive's sleep, if it isn't bounded about so already.
-    fn set_timeout(&self, limit: Duration) -> io::Result<()> {
-        // Never 0, which would stand for ever.
-        let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
-        let known_ms = self.timeout_ms.load(Ordering::Relaxed);
-        if (limit_ms..=limit_ms + TIMEOUT_SLACK_MS).contains(&known_ms) {
-            return Ok(());
-        }
-        let timeout = libc::timeval {
-            tv_sec: libc::time_t::try_from(limit_ms / 1_000).unwrap_or(libc::time_t::MAX),
-            tv_usec: (limit_ms % 1_000 * 1_000) as libc::suseconds_t,
-        };
-        let length = mem::size_of_val(&timeout) as libc::socklen_t;
-        // SAFETY: the time is valid for its length.
-        check(unsafe {
-            libc::setsockopt(
-                self.number(),
-                libc::SOL_SOCKET,
-                libc::SO_RCVTIMEO,
-                (&raw const timeout).cast(),
-                length,
-            )
-        })?;
-        self.timeout_ms.store(limit_ms, Ordering::Relaxed);
-        Ok(())
     }
 
     /// Sleeps until one of `wanted` is there (an error or end counts as readable) or it is

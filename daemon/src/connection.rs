@@ -6,23 +6,22 @@
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use leafd_wire::{Header, PIPELINE_MAX, Status};
-use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio_util::codec::Decoder;
-use tokio_util::io::poll_read_buf;
 use tracing::debug;
 
 use crate::codec::{DecodeError, RequestDecoder};
 use crate::config::Peer;
 use crate::dispatch::{Dispatcher, Failure, Session};
 use crate::polling::Pace;
+use crate::stream::Stream;
 
 /// Answers that may wait for a peer to take them, in bytes. One answer more may always be added.
 const OUTBOX_BYTES_MAX: usize = 256 * 1024;
@@ -40,13 +39,16 @@ const IDLE_BYTES: usize = 4 * 1024;
 const TURN_REQUESTS: u32 = 1024;
 
 thread_local! {
-    /// The one read buffer: a connection keeps bytes of its own only while a frame is incomplete.
+    /// Where bytes arrive.
+    static ARRIVALS: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
+    /// The one buffer to cut requests out of: a connection keeps bytes of its own only while a frame is
+    /// incomplete.
     static SPARE: RefCell<BytesMut> = RefCell::new(BytesMut::new());
 }
 
 /// One client's connection.
 pub struct Connection {
-    stream: UnixStream,
+    stream: Stream,
     session: Session,
     dispatcher: Rc<Dispatcher>,
     decoder: RequestDecoder,
@@ -68,7 +70,7 @@ enum Turn {
 impl Connection {
     /// A connection just accepted.
     #[must_use]
-    pub fn new(stream: UnixStream, peer: Peer, dispatcher: Rc<Dispatcher>, pace: Pace) -> Self {
+    pub fn new(stream: Stream, peer: Peer, dispatcher: Rc<Dispatcher>, pace: Pace) -> Self {
         Connection {
             stream,
             session: Session::new(peer),
@@ -151,13 +153,9 @@ impl Connection {
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut bytes = self.session.outbox.bytes();
         while !bytes.is_empty() {
-            match self.stream.try_write(&bytes) {
-                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Ok(written) => bytes.advance(written),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(self.stream.poll_write_ready(cx))?;
-                }
-                Err(error) => return Poll::Ready(Err(error)),
+            match ready!(self.stream.poll_write(cx, &bytes))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => bytes.advance(written),
             }
         }
         if bytes.capacity() > IDLE_BYTES {
@@ -168,37 +166,37 @@ impl Connection {
 
     /// Reads once and answers the requests that are complete. Tells how many.
     fn poll_requests(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<u32>> {
-        let mut buffer = std::mem::take(&mut self.partial);
-        let held = !buffer.is_empty();
-        if held && self.complete(&buffer) {
+        if self.complete() {
             // Requests that were read while the connection was full.
-            return Poll::Ready(Ok(self.answer(buffer)));
+            let held = std::mem::take(&mut self.partial);
+            return Poll::Ready(Ok(self.answer(held)));
         }
-        if !held {
-            buffer = SPARE.take();
-            buffer.clear();
-        }
-        buffer.reserve(if held { READ_BYTES / 16 } else { READ_BYTES });
-        // Through the runtime's own read and not `try_read`: it knows that a read which doesn't fill the
-        // buffer has emptied the socket, and saves asking the kernel once more.
-        let Poll::Ready(read) = poll_read_buf(Pin::new(&mut self.stream), cx, &mut buffer) else {
-            self.give_back(buffer);
-            return Poll::Pending;
-        };
-        Poll::Ready(match read {
-            Ok(0) => {
+        ARRIVALS.with_borrow_mut(|arrivals| {
+            let count = ready!(self.stream.poll_read(cx, arrivals))?;
+            if count == 0 {
                 // Half-closed: what was asked is still answered. An incomplete frame never will be.
                 self.reading = false;
-                Ok(0)
+                return Poll::Ready(Ok(0));
             }
-            Ok(_) => Ok(self.answer(buffer)),
-            Err(error) => Err(error),
+            Poll::Ready(Ok(self.arrived(&arrivals[..count])))
         })
     }
 
-    fn complete(&self, buffer: &BytesMut) -> bool {
+    /// Puts bytes behind those of an incomplete frame and answers.
+    fn arrived(&mut self, bytes: &[u8]) -> u32 {
+        let mut buffer = std::mem::take(&mut self.partial);
+        if buffer.is_empty() {
+            buffer = SPARE.take();
+            buffer.clear();
+        }
+        buffer.extend_from_slice(bytes);
+        self.answer(buffer)
+    }
+
+    /// Whether a whole request (or one that can't be) is held already.
+    fn complete(&self) -> bool {
         let length_max = leafd_wire::REQUEST_LENGTH_MAX;
-        !matches!(leafd_wire::frame::Frame::first(buffer, length_max), Ok(None))
+        !matches!(leafd_wire::frame::Frame::first(&self.partial, length_max), Ok(None))
     }
 
     /// Answers the requests in `buffer` and keeps what is left of it.
@@ -246,11 +244,11 @@ impl Connection {
 
     /// The daemon stops: what has already arrived is answered (by now with a refusal), then no more.
     fn stop_reading(&mut self) {
-        let mut buffer = std::mem::take(&mut self.partial);
-        buffer.reserve(READ_BYTES);
-        // What can't be read any more needs no answer either.
-        let _ = self.stream.try_read_buf(&mut buffer);
-        self.answer(buffer);
+        ARRIVALS.with_borrow_mut(|arrivals| {
+            // What can't be read any more needs no answer either.
+            let count = self.stream.read_now(arrivals).unwrap_or(0);
+            self.arrived(&arrivals[..count]);
+        });
         self.reading = false;
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`daemon`] puts the parts together. A request's way through them, and the order in which to read:
 //!
-//! - [`server`], [`connection`], [`codec`]: from the socket to requests;
+//! - [`server`], [`stream`], [`connection`], [`codec`]: from the socket to requests;
 //! - [`dispatch`]: from a request to its answer, and to what the tags in use need;
 //! - [`id`]: the pure core; which ids may be issued next;
 //! - [`journal`]: what this host claimed and may have issued, on disk before use;
@@ -30,3 +30,4 @@ pub mod server;
 pub mod socket;
 pub mod state_dir;
 pub mod store;
+pub mod stream;

@@ -15,6 +15,7 @@ use crate::connection::Connection;
 use crate::dispatch::Dispatcher;
 use crate::peer;
 use crate::polling::Wakefulness;
+use crate::stream::Stream;
 
 /// Accepts connections.
 pub struct Server {
@@ -102,6 +103,10 @@ impl Server {
             Err(error) => {
                 return debug!("a client left before it could be asked who it is: {error}");
             }
+        };
+        let stream = match Stream::new(stream) {
+            Ok(stream) => stream,
+            Err(error) => return warn!("a connection can't be served: {error}"),
         };
         counters.accepted.set(counters.accepted.get() + 1);
         counters.connections.set(counters.connections.get() + 1);

@@ -1,5 +1,6 @@
 //! Runs `leafctl bench` for an instant: that every row can be measured, and that it leaves nothing behind.
 //! What it measures says nothing here.
+#![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
 use std::path::Path;
 use std::process::Command;
