@@ -197,11 +197,13 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {
+    /// What lies below the system's error: that one is part of this one's text already, and a chain that is
+    /// printed whole must not say it twice.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Connect { source, .. }
             | Error::Disconnected { source, .. }
-            | Error::Resources { source, .. } => Some(source),
+            | Error::Resources { source, .. } => source.source(),
             _ => None,
         }
     }

@@ -88,7 +88,7 @@ fn main() -> ExitCode {
         Command::Tag(command) => tag::run(&socket, &command),
         Command::Status(args) => status::run(&socket, &args),
         Command::Ping(args) => ping::run(&socket, &args),
-        Command::Bench(args) => bench::run(&args).map_err(Failure::from),
+        Command::Bench(args) => bench::run(&socket, &args).map_err(Failure::from),
         Command::BenchHelper(args) => bench::run_helper(&args).map_err(Failure::from),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "leafctl", &mut std::io::stdout());

@@ -61,12 +61,9 @@ pub struct BenchArgs {
     #[arg(long, value_name = "PATTERN")]
     pub only: Vec<String>,
 
-    /// Measure the daemon at this socket instead of one of the bench's own
-    #[arg(long, value_name = "PATH", requires = "tag")]
-    pub socket: Option<PathBuf>,
-
-    /// The segment tag to draw from at that socket; many of its ids will be used up
-    #[arg(long, value_name = "TAG", requires = "socket")]
+    /// Measure the running daemon that --socket names, instead of one of the bench's own, by ids of this
+    /// segment tag; many of them will be used up
+    #[arg(long, value_name = "TAG")]
     pub tag: Option<String>,
 
     /// Measure memory, start and idle processor time even though --only is given
@@ -86,8 +83,7 @@ Examples:
   leafctl bench                                     everything, in about a minute and a half
   leafctl bench --only 'back to back' --rounds 9    some rows, more closely
   leafctl bench --json bench.json                   the table, and a file to compare later
-  leafctl bench --socket /run/leafd/leafd.sock --tag scratch
-                                                    a daemon that is running; use a tag made for it";
+  leafctl bench --tag scratch                       the daemon that is running; use a tag made for it";
 
 /// Arguments of the processes that the bench starts from its own program.
 #[derive(Debug, clap::Args)]
@@ -132,20 +128,20 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 /// What keeps a row from being measured; an id that came twice; the user's wish to end.
-pub fn run(args: &BenchArgs) -> Result<()> {
+pub fn run(socket: &Path, args: &BenchArgs) -> Result<()> {
     stop::on_signals()?;
     let began = Instant::now();
     let machine = Machine::look();
     let watch = machine::Watch::begin();
-    let everything = args.only.is_empty() && args.socket.is_none();
+    let everything = args.only.is_empty() && args.tag.is_none();
     let idle = if everything || args.memory { Some(upkeep::Idle::start()?) } else { None };
 
     let mut rows = selected(&args.only)?;
     let dir = daemon::new_dir()?;
-    let own = if args.socket.is_none() { Some(OwnDaemon::start(dir.path())?) } else { None };
+    let own = if args.tag.is_none() { Some(OwnDaemon::start(dir.path())?) } else { None };
     let leafd = match &own {
         Some(daemon) => serve_rows(daemon, &rows)?,
-        None => found(args.socket.as_deref(), args.tag.clone())?,
+        None => found(socket, args.tag.clone())?,
     };
     let redis = RedisServer::start()?;
     let servers = Servers { leafd, redis };
@@ -243,8 +239,8 @@ fn serve_rows(daemon: &OwnDaemon, rows: &[Row]) -> Result<Leafd> {
 }
 
 /// A daemon that was running before.
-fn found(socket: Option<&Path>, tag: Option<String>) -> Result<Leafd> {
-    let socket = socket.context("there is no socket to connect to")?.to_owned();
+fn found(socket: &Path, tag: Option<String>) -> Result<Leafd> {
+    let socket = socket.to_owned();
     let client = Client::connect(&socket)?;
     let info = client.info()?;
     if let Some(tag) = &tag {
