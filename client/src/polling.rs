@@ -39,14 +39,16 @@ impl Polling {
     pub(crate) fn begin(&mut self, now: Instant) -> bool {
         let back_to_back =
             self.answered_at.is_some_and(|at| now.saturating_duration_since(at) < WINDOW);
-        if !self.allowed || !self.daemon_awake || !back_to_back {
+        if !self.allowed || !back_to_back {
             return false;
         }
+        // Counted whether or not the daemon is awake: it goes to sleep while this client rests, and the two
+        // must not wait for one another.
         if self.rest > 0 {
             self.rest -= 1;
             return false;
         }
-        true
+        self.daemon_awake
     }
 
     /// How a poll ended.
