@@ -5,6 +5,9 @@
 mod claims;
 mod hosts;
 mod odd_rows;
+mod postgres;
+mod postgres_faults;
+mod server;
 mod sqlite;
 mod tags;
 mod thread;
@@ -66,6 +69,7 @@ macro_rules! conformance {
 }
 
 conformance!(on_sqlite, crate::sqlite::Throwaway::new());
+conformance!(on_postgres, crate::postgres::Database::new());
 
 fn tag(name: &str) -> Tag {
     Tag::parse(name.as_bytes()).unwrap()
