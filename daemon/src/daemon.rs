@@ -26,7 +26,7 @@ use crate::socket::Socket;
 use crate::state_dir::StateDir;
 use crate::store::network::{self, Target};
 use crate::store::thread::{StoreHandle, StoreThread};
-use crate::store::{CheckIn, StoreId, postgres, sqlite};
+use crate::store::{CheckIn, StoreId, mysql, postgres, sqlite};
 use crate::{clock, logging, store};
 
 /// Of the time that a stop may take, the share for connections; the rest is the journal's.
@@ -240,8 +240,9 @@ fn open_store(config: &Config) -> Result<StoreHandle> {
             let store = postgres::open(target(config, url));
             Ok(StoreThread::spawn(&url.to_string(), Box::new(store))?)
         }
-        StoreUrl::Mysql(_) => {
-            bail!("this version has no MySQL store yet: use postgres:// or sqlite:")
+        StoreUrl::Mysql(url) => {
+            let store = mysql::open(target(config, url));
+            Ok(StoreThread::spawn(&url.to_string(), Box::new(store))?)
         }
     }
 }

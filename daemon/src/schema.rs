@@ -3,11 +3,11 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 
 use crate::config::{Args, Config, StoreUrl};
 use crate::daemon::{refuse_config, target};
-use crate::store::{postgres, sqlite};
+use crate::store::{mysql, postgres, sqlite};
 
 /// Prints the statements that [`apply`] runs where tables are missing.
 #[must_use]
@@ -16,7 +16,7 @@ pub fn print(args: &Args) -> ExitCode {
         let text = match &config.store {
             StoreUrl::Sqlite(_) => sqlite::print_schema(),
             StoreUrl::Postgres(_) => postgres::print(),
-            StoreUrl::Mysql(_) => return Err(no_mysql()),
+            StoreUrl::Mysql(_) => mysql::print(),
         };
         print!("{text}");
         Ok(())
@@ -35,7 +35,7 @@ pub fn apply(args: &Args) -> ExitCode {
                 return Ok(());
             }
             StoreUrl::Postgres(url) => postgres::apply(&target(config, url))?,
-            StoreUrl::Mysql(_) => return Err(no_mysql()),
+            StoreUrl::Mysql(url) => mysql::apply(&target(config, url))?,
         };
         match made.is_empty() {
             true => println!("the tables of {} are there; nothing was made", config.store),
@@ -43,10 +43,6 @@ pub fn apply(args: &Args) -> ExitCode {
         }
         Ok(())
     })
-}
-
-fn no_mysql() -> anyhow::Error {
-    anyhow!("this version has no MySQL store yet: use postgres:// or sqlite:")
 }
 
 fn with_config(args: &Args, work: impl FnOnce(&Config) -> Result<()>) -> ExitCode {

@@ -12,6 +12,7 @@
 //! - [`thread`]: a store on a thread of its own.
 
 mod claim;
+pub mod mysql;
 pub mod network;
 pub mod postgres;
 pub mod sqlite;

@@ -4,6 +4,8 @@
 
 mod claims;
 mod hosts;
+mod mysql;
+mod mysql_faults;
 mod odd_rows;
 mod postgres;
 mod postgres_faults;
@@ -22,6 +24,11 @@ trait Backend {
 
     /// Runs SQL as another program would that knows only Leaf's table.
     fn execute(&mut self, sql: &str);
+
+    /// Whether its keys take names for the same that differ in trailing spaces only.
+    fn folds_trailing_spaces(&self) -> bool {
+        false
+    }
 }
 
 /// Makes a test of each check for a backend.
@@ -69,6 +76,7 @@ macro_rules! conformance {
 }
 
 conformance!(on_sqlite, crate::sqlite::Throwaway::new());
+conformance!(on_mariadb, crate::mysql::Database::new());
 conformance!(on_postgres, crate::postgres::Database::new());
 
 fn tag(name: &str) -> Tag {

@@ -135,6 +135,8 @@ impl Drop for Server {
             drop(keeper.stdin.take());
             let _ = keeper.wait();
         }
+        // The keeper had no part in it if the server was stopped before.
+        let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 

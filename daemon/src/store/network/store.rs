@@ -387,7 +387,7 @@ fn taken(tag: &Tag, name: Option<String>) -> Failure {
     match name {
         Some(other) if other != tag.as_str() => Failure::Said(StoreError::Refused(format!(
             "tag {:?} can't be created beside {other:?}: the collation of leaf_alloc.biz_tag takes them for the same; use \
-             another name, or give the column a binary collation",
+             another name, or give the column a collation that tells them apart",
             tag.as_str()
         ))),
         _ => Failure::Said(StoreError::TagExists { tag: tag.clone() }),
