@@ -13,6 +13,7 @@ mod server;
 mod sqlite;
 mod tags;
 mod thread;
+mod tls;
 
 use leafd::id::Tag;
 use leafd::store::{CEILING_MAX, Claim, ClaimWish, NewTag, Store};

@@ -1,12 +1,12 @@
 //! What the stores behind a network share: everything but how to reach a server and what its SQL looks like,
 //! so that neither of them gets a claim wrong in its own way.
 //!
-//! [`NetworkStore`] is a [`Store`] over a [`Driver`]: one connection, opened when it is needed, dropped when
+//! [`NetworkStore`] is a [`Store`](super::Store) over a `Driver`: one connection, opened when it is needed, dropped when
 //! it is in doubt. Beside Leaf's table there are side tables for what Leaf has no column for; without them
 //! (only Leaf's table, perhaps only SELECT and UPDATE on it) claims work, and what needs them says so.
 //!
 //! - `driver`: what a backend supplies.
-//! - `store`: the [`Store`] over it.
+//! - `store`: the store over it.
 //! - `rows`: rows as they are, odd ones included.
 //! - `tables`: which tables there are, and how they differ from what they should be.
 //! - `tls`: whom to trust.
