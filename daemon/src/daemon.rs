@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tracing::{error, info, warn};
 
-use crate::config::{Args, Config, ConfigError, StoreUrl, WorkerSpec};
+use crate::config::{Args, Config, ConfigError, NetworkUrl, StoreUrl, WorkerSpec};
 use crate::dispatch::segments::{SegmentSettings, Segments};
 use crate::dispatch::snowflakes::Snowflakes;
 use crate::dispatch::writer::Writer;
@@ -24,8 +24,9 @@ use crate::registry::fixed::FixedWorker;
 use crate::server::Server;
 use crate::socket::Socket;
 use crate::state_dir::StateDir;
+use crate::store::network::{self, Target};
 use crate::store::thread::{StoreHandle, StoreThread};
-use crate::store::{CheckIn, StoreId, sqlite};
+use crate::store::{CheckIn, StoreId, mysql, postgres, sqlite};
 use crate::{clock, logging, store};
 
 /// Of the time that a stop may take, the share for connections; the rest is the journal's.
@@ -43,6 +44,7 @@ pub fn start(args: &Args) -> ExitCode {
         Err(error) => return refuse_config(&error),
     };
     end_on_panic();
+    network::install_tls_provider();
     let outcome = logging::init(&config.log, config.log_format)
         .map_err(anyhow::Error::from)
         .and_then(|_log| run(&config));
@@ -105,7 +107,7 @@ fn end_on_panic() {
     }));
 }
 
-fn refuse_config(error: &ConfigError) -> ExitCode {
+pub(crate) fn refuse_config(error: &ConfigError) -> ExitCode {
     eprintln!("leafd: {error}");
     ExitCode::from(EXIT_CONFIG)
 }
@@ -266,6 +268,24 @@ fn open_store(config: &Config) -> Result<StoreHandle> {
             let store = sqlite::open(path, &sqlite::host_fingerprint(config.identity.as_deref()))?;
             Ok(StoreThread::spawn("leafd-store", Box::new(store))?)
         }
+        StoreUrl::Postgres(url) => {
+            let store = postgres::open(target(config, url));
+            Ok(StoreThread::spawn(&url.to_string(), Box::new(store))?)
+        }
+        StoreUrl::Mysql(url) => {
+            let store = mysql::open(target(config, url));
+            Ok(StoreThread::spawn(&url.to_string(), Box::new(store))?)
+        }
+    }
+}
+
+/// A network store's place and bounds, as configured.
+pub(crate) fn target(config: &Config, url: &NetworkUrl) -> Target {
+    Target {
+        url: url.clone(),
+        password: config.store_password.clone(),
+        connect_timeout: config.store_connect_timeout,
+        statement_timeout: config.store_statement_timeout,
     }
 }
 
@@ -277,7 +297,8 @@ async fn introduce(
 ) -> Result<(StoreId, bool)> {
     let store_id = store.identity().await?;
     match store.check_in(&recovered.host, recovered.tokens_known.clone(), &recovered.token).await? {
-        CheckIn::Current | CheckIn::New => {
+        // Where no host is noted, the journal's own marks are all there is to go by.
+        CheckIn::Current | CheckIn::New | CheckIn::Unsupported => {
             journal.commit(vec![Write::CheckedIn]).await?;
             Ok((store_id, true))
         }

@@ -9,7 +9,7 @@
 //! - [`store`]: the central store, where ranges of numbers are claimed;
 //! - [`registry`]: where the snowflake worker id comes from.
 //!
-//! Beside it: [`config`], [`logging`], [`clock`] (the only reader of clocks), [`polling`] (when to stay
+//! Beside it: [`schema`] (the store's tables), [`config`], [`logging`], [`clock`] (the only reader of clocks), [`polling`] (when to stay
 //! awake), [`socket`], [`peer`], [`lock`] and [`state_dir`].
 #![deny(unsafe_code)]
 
@@ -26,6 +26,7 @@ pub mod logging;
 pub mod peer;
 pub mod polling;
 pub mod registry;
+pub mod schema;
 pub mod server;
 pub mod socket;
 pub mod state_dir;

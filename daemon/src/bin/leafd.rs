@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use leafd::config::{Args, EXAMPLES, settings_help};
-use leafd::daemon;
+use leafd::{daemon, schema};
 
 /// Gives the processes of this host unique 64-bit ids over a Unix socket.
 #[derive(Debug, Parser)]
@@ -31,6 +31,25 @@ enum Command {
         #[command(flatten)]
         args: Args,
     },
+    /// Show or make the tables of the configured store.
+    Schema {
+        #[command(subcommand)]
+        action: Schema,
+    },
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Schema {
+    /// Print the statements that make the tables.
+    Print {
+        #[command(flatten)]
+        args: Args,
+    },
+    /// Make the tables that are missing. What is there is left as it is, and refused when it looks different.
+    Apply {
+        #[command(flatten)]
+        args: Args,
+    },
 }
 
 fn main() -> ExitCode {
@@ -38,6 +57,8 @@ fn main() -> ExitCode {
     match cli.command {
         Some(Command::CheckConfig { args }) => daemon::check_config(&args),
         Some(Command::AdoptStore { args }) => daemon::adopt_store(&args),
+        Some(Command::Schema { action: Schema::Print { args } }) => schema::print(&args),
+        Some(Command::Schema { action: Schema::Apply { args } }) => schema::apply(&args),
         None => daemon::start(&cli.args),
     }
 }

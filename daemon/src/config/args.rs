@@ -17,7 +17,7 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     pub state_dir: Option<PathBuf>,
 
-    /// Where numbers are claimed, such as sqlite:/var/lib/leafd/store.db
+    /// Where numbers are claimed, such as sqlite:/var/lib/leafd/store.db or postgres://leafd@db1,db2/ids
     #[arg(long, value_name = "URL")]
     pub store: Option<String>,
 

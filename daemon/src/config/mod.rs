@@ -9,16 +9,18 @@
 //! - `settings`: the table of settings; the single source of keys, defaults and ranges.
 //! - `sources`: collects what was given where, and refuses what no setting is called.
 //! - `value`, `reader`: from given text to typed values, with the errors.
-//! - `access`, `layouts`, `types`: the settings that are more than a number.
+//! - `access`, `layouts`, `store_url`, `password`, `types`: the settings that are more than a number.
 
 mod access;
 mod args;
 mod error;
 mod layouts;
+mod password;
 mod paths;
 mod reader;
 mod settings;
 mod sources;
+mod store_url;
 mod types;
 mod value;
 
@@ -32,10 +34,12 @@ pub use access::{AccessRules, Peer};
 pub use args::{Args, EXAMPLES};
 pub use error::{ConfigError, Source};
 pub use layouts::Layouts;
+pub use password::StorePassword;
 pub use reader::Effective;
 pub use settings::{Kind, SETTINGS, Setting, settings_help, settings_markdown};
 pub use sources::Surroundings;
-pub use types::{LogFilter, LogFormat, SocketGroup, StoreUrl, WorkerSpec};
+pub use store_url::{Endpoint, NetworkUrl, StoreUrl, Tls};
+pub use types::{LogFilter, LogFormat, SocketGroup, WorkerSpec};
 
 use reader::Reader;
 
@@ -53,6 +57,12 @@ pub struct Config {
     pub state_dir: PathBuf,
     /// Where numbers are claimed.
     pub store: StoreUrl,
+    /// What a network store is shown at login.
+    pub store_password: StorePassword,
+    /// How long each server of a network store may take to let us in.
+    pub store_connect_timeout: Duration,
+    /// How long one call of a network store may take.
+    pub store_statement_timeout: Duration,
     /// Where the snowflake worker's number comes from; it fits every layout in [`Config::layouts`].
     pub worker: WorkerSpec,
     /// Where worker numbers are locked, host-wide.
@@ -108,7 +118,8 @@ impl Config {
         let state_dir =
             read.computed(&settings::STATE_DIR, || paths::state_dir(around), types::path)?;
         let store_default = || Ok(format!("sqlite:{}", state_dir.join("store.db").display()));
-        let store = read.computed(&settings::STORE, store_default, types::store)?;
+        let store = read.computed(&settings::STORE, store_default, store_url::parse)?;
+        let password_file = read.optional(&settings::STORE_PASSWORD_FILE, types::path)?;
         let layouts = read.value(&settings::LAYOUTS, layouts::parse)?;
         let worker = read.value(&settings::WORKER, |node| types::worker(node, &layouts))?;
         let admin_uids = read.value(&settings::ADMIN_UIDS, access::parse_ids)?;
@@ -120,6 +131,9 @@ impl Config {
             socket_group: read.optional(&settings::SOCKET_GROUP, types::group)?,
             state_dir,
             store,
+            store_password: password::find(password_file, around),
+            store_connect_timeout: read.duration(&settings::STORE_CONNECT_TIMEOUT)?,
+            store_statement_timeout: read.duration(&settings::STORE_STATEMENT_TIMEOUT)?,
             worker,
             worker_lock_dir: read.value(&settings::WORKER_LOCK_DIR, types::path)?,
             identity: read.optional(&settings::IDENTITY, types::identity)?,

@@ -150,9 +150,11 @@ fn show(setting: &Setting, node: &Node) -> String {
     }
 }
 
-/// A value as the file would have it: bare text gets the type that its setting has.
+/// A value as the file would have it: bare text gets the type that its setting has. A store's URL that was
+/// accepted has no password in it.
 fn show_typed(setting: &Setting, node: &Node) -> String {
     match (&setting.kind, &node.value) {
+        (_, Value::Bare(text) | Value::Text(text)) if setting.key == "store" => format!("{text:?}"),
         (Kind::Integer(..) | Kind::Boolean, Value::Bare(text)) => text.clone(),
         _ => show(setting, node),
     }

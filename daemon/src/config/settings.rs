@@ -84,9 +84,32 @@ pub(super) static STATE_DIR: Setting = Setting {
 
 pub(super) static STORE: Setting = Setting {
     key: "store",
-    kind: Kind::Text("sqlite:PATH"),
+    kind: Kind::Text(
+        "sqlite:PATH, postgres://USER@HOST[:PORT]/DATABASE or mysql://USER@HOST[:PORT]/DATABASE",
+    ),
     default: Default::Found("sqlite:<state_dir>/store.db"),
-    help: "Where numbers are claimed. The embedded store serves one host only.",
+    help: "Where numbers are claimed. The embedded store, sqlite, serves one host only.",
+};
+
+pub(super) static STORE_PASSWORD_FILE: Setting = Setting {
+    key: "store_password_file",
+    kind: Kind::Text("the path of a file with nothing but the password, UTF-8"),
+    default: Default::Unset,
+    help: "The store's password, read at each connection. Else the systemd credential store_password, else the variable LEAFD_STORE_PASSWORD.",
+};
+
+pub(super) static STORE_CONNECT_TIMEOUT: Setting = Setting {
+    key: "store_connect_timeout",
+    kind: Kind::Time(Duration::from_millis(100), secs(60)),
+    default: Default::Is("3s"),
+    help: "How long each server of a postgres or mysql store may take to let the daemon in.",
+};
+
+pub(super) static STORE_STATEMENT_TIMEOUT: Setting = Setting {
+    key: "store_statement_timeout",
+    kind: Kind::Time(Duration::from_millis(100), secs(60)),
+    default: Default::Is("3s"),
+    help: "How long a claim, or another call of a postgres or mysql store, may take.",
 };
 
 pub(super) static WORKER: Setting = Setting {
@@ -228,6 +251,9 @@ pub static SETTINGS: &[&Setting] = &[
     &SOCKET_GROUP,
     &STATE_DIR,
     &STORE,
+    &STORE_PASSWORD_FILE,
+    &STORE_CONNECT_TIMEOUT,
+    &STORE_STATEMENT_TIMEOUT,
     &WORKER,
     &WORKER_LOCK_DIR,
     &IDENTITY,

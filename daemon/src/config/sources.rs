@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::args::Args;
 use super::error::{ConfigError, Source};
+use super::password;
 use super::settings::{self, Kind, Setting};
 use super::value::{Node, parse_document, parse_value};
 
@@ -102,7 +103,7 @@ fn from_variables(around: &Surroundings) -> Result<Given, ConfigError> {
     for (name, value) in &around.variables {
         let Some(name) = name.to_str() else { continue };
         let Some(key) = name.strip_prefix(PREFIX) else { continue };
-        if name == CONFIG_VARIABLE || is_service_link(key) {
+        if name == CONFIG_VARIABLE || name == password::VARIABLE || is_service_link(key) {
             continue;
         }
         let source = Source::Variable(name.to_owned());

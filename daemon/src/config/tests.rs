@@ -170,9 +170,8 @@ fn bad_files_are_refused_with_place_key_value_and_range() {
 
 #[test]
 fn bad_stores_are_refused() {
-    let unsupported = "not supported by this release";
-    check("store = 'postgres://h/db'", &[unsupported, "sqlite:PATH"]);
-    check("store = 'mysql://h/db'", &[unsupported]);
+    check("store = 'postgres://h/db'", &["postgres://(not shown)", "USER@HOST"]);
+    check("store = 'mysql://a:b@h/db'", &["LEAFD_STORE_PASSWORD"]);
     check("store = 'oracle:x'", &["sqlite:PATH"]);
     check("store = 'sqlite:'", &["path of a file"]);
     check("store = 'sqlite:/a/'", &["path of a file"]);
@@ -181,6 +180,29 @@ fn bad_stores_are_refused() {
     check("store = 'sqlite://a/b'", &["ABSOLUTE"]);
     let store = from_text("store = 'sqlite:///a/b'").unwrap().store;
     assert_eq!(store, StoreUrl::Sqlite("/a/b".into()));
+}
+
+#[test]
+fn the_store_s_password_comes_from_file_credential_or_variable() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("store_password"), "credential\n").unwrap();
+    std::fs::write(path("file"), "file\r\n").unwrap();
+    let variable = ("LEAFD_STORE_PASSWORD", "hunter2");
+    let credentials = dir.path().to_str().unwrap();
+    let load = |args: &[&str], variables: &[(&str, &str)]| {
+        let config = Config::load_from(&set(args), &root_with(variables)).unwrap();
+        assert!(!format!("{config:?}{}", config.render()).contains("hunter2"));
+        config.store_password.read()
+    };
+    assert_eq!(load(&[], &[]), Ok(None));
+    assert_eq!(load(&[], &[variable]).unwrap().as_deref(), Some("hunter2"));
+    let both = [variable, ("CREDENTIALS_DIRECTORY", credentials)];
+    assert_eq!(load(&[], &both).unwrap().as_deref(), Some("credential"));
+    let named = format!("store_password_file={}", path("file"));
+    assert_eq!(load(&[&named], &both).unwrap().as_deref(), Some("file"));
+    let missing = load(&["store_password_file=/nonexistent/x"], &both).unwrap_err();
+    assert!(missing.contains("/nonexistent/x"), "{missing}");
 }
 
 #[test]
@@ -376,7 +398,8 @@ fn the_shipped_example_is_the_defaults_and_names_every_setting() {
     let config = from_text(&all).unwrap();
     for (shown, default) in config.effective.iter().zip(&plain.effective) {
         assert!(matches!(shown.source, Source::File { .. }), "{} is not named", shown.key);
-        let example = ["socket_group", "identity", "access", "layouts"].contains(&shown.key);
+        let example = ["socket_group", "store_password_file", "identity", "access", "layouts"]
+            .contains(&shown.key);
         let plain_text =
             |value: &Option<String>| value.as_deref().map(|text| text.replace('_', ""));
         assert!(

@@ -9,13 +9,6 @@ use super::layouts::Layouts;
 use super::value::{Bad, Node};
 use crate::id::WorkerId;
 
-/// Where numbers are claimed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoreUrl {
-    /// The embedded store, a SQLite database at this path.
-    Sqlite(PathBuf),
-}
-
 /// Where the snowflake worker's number comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerSpec {
@@ -69,36 +62,6 @@ pub(super) fn socket(node: &Node) -> Result<PathBuf, Bad> {
         return Err(node.bad());
     }
     Ok(path)
-}
-
-pub(super) fn store(node: &Node) -> Result<StoreUrl, Bad> {
-    let text = node.text()?;
-    let Some(rest) = text.strip_prefix("sqlite:") else {
-        let is = |scheme: &str| text.starts_with(&format!("{scheme}:"));
-        if ["postgres", "postgresql", "mysql", "mariadb"].into_iter().any(is) {
-            return Err(
-                node.bad_for("sqlite:PATH (other stores are not supported by this release)")
-            );
-        }
-        return Err(node.bad());
-    };
-    // `sqlite:///PATH` is the same file written as a URL with an empty authority.
-    let path = match rest.strip_prefix("//") {
-        Some(path) if path.starts_with('/') => path,
-        Some(_) => return Err(node.bad_for("sqlite:PATH or sqlite:///ABSOLUTE/PATH")),
-        None => rest,
-    };
-    if path == ":memory:" {
-        return Err(node
-            .bad_for("sqlite:PATH; a store in memory would issue every id again after a restart"));
-    }
-    if path.contains('?') {
-        return Err(node.bad_for("sqlite:PATH without parameters"));
-    }
-    if path.is_empty() || path.ends_with('/') || path.chars().any(char::is_control) {
-        return Err(node.bad_for("sqlite:PATH, the path of a file"));
-    }
-    Ok(StoreUrl::Sqlite(PathBuf::from(path)))
 }
 
 pub(super) fn worker(node: &Node, layouts: &Layouts) -> Result<WorkerSpec, Bad> {
@@ -189,14 +152,5 @@ impl LogFilter {
 impl fmt::Display for LogFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-impl fmt::Display for StoreUrl {
-    /// Without secrets.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StoreUrl::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-        }
     }
 }

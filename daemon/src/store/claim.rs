@@ -1,11 +1,11 @@
-//! What a claim takes from a row, and which tags can be made: arithmetic that every backend shares, so
-//! that none of them gets an overflow or a boundary wrong in its own way.
+//! What a claim takes from a row, which tags can be made, and which starts of a host are believed: decisions
+//! that every backend shares, so that none of them gets an overflow or a boundary wrong in its own way.
 
 use std::ops::Range;
 
 use super::{
-    CEILING_MAX, ClaimWish, DESCRIPTION_CHARACTERS_MAX, NewTag, STEP_MAX, StoreError, TagChange,
-    TagRow,
+    CEILING_MAX, CheckIn, ClaimWish, DESCRIPTION_CHARACTERS_MAX, NewTag, STEP_MAX, StartToken,
+    StoreError, TagChange, TagRow,
 };
 
 /// A claim that is worked out but not yet written.
@@ -45,7 +45,45 @@ pub fn plan_claim(
     Ok(ClaimPlan { numbers: start..end, max_id, step })
 }
 
+/// What a store makes of a host's start, given the start that it knows of; and whether it then replaces that by
+/// the `next` one.
+#[must_use]
+pub fn judge_start(
+    found: Option<&str>,
+    known: &[StartToken],
+    next: &StartToken,
+) -> (CheckIn, bool) {
+    match found {
+        None => (CheckIn::New, true),
+        Some(token) if *token == *next.0 => (CheckIn::Current, false),
+        Some(token) if known.iter().any(|one| *one.0 == *token) => (CheckIn::Current, true),
+        Some(_) => (CheckIn::Stale, false),
+    }
+}
+
+/// A random number from 1 to 2^63 - 1: unlike a counter it stays unique when the store is set back.
+pub(super) fn draw_generation() -> Result<u64, StoreError> {
+    let drawn = getrandom::u64().map_err(|cause| {
+        StoreError::Refused(format!("the system gave no random number for a new tag: {cause}"))
+    })?;
+    Ok((drawn >> 1) | 1)
+}
+
 impl NewTag {
+    /// Checks that it starts at or above the end of what was ever claimed under its name.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] with the number to use.
+    pub fn check_above(&self, claimed_end: i64) -> Result<(), StoreError> {
+        match u64::try_from(claimed_end) {
+            Ok(end) if self.start < end => Err(StoreError::Refused(format!(
+                "tag {:?} existed before and its numbers below {end} were claimed: create it with start {end} or more",
+                self.tag.as_str()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Checks the values against their documented ranges.
     ///
     /// # Errors

@@ -7,9 +7,14 @@
 //!
 //! - `claim`: what a claim takes and which tags can be made; pure, the same for every backend.
 //! - [`sqlite`]: the embedded store.
+//! - [`network`]: what the stores behind a network share.
+//! - [`postgres`], [`mysql`]: these.
 //! - [`thread`]: a store on a thread of its own.
 
 mod claim;
+pub mod mysql;
+pub mod network;
+pub mod postgres;
 pub mod sqlite;
 pub mod thread;
 
@@ -19,7 +24,7 @@ use std::sync::Arc;
 
 use crate::id::Tag;
 
-pub use claim::{ClaimPlan, plan_claim};
+pub use claim::{ClaimPlan, judge_start, plan_claim};
 pub use thread::{StoreHandle, StoreThread};
 
 /// A store of tags. Calls block; each returns within the backend's own time bound.
@@ -195,6 +200,9 @@ pub enum CheckIn {
     /// The store has a start of this host that the journal doesn't know: the journal is an old copy, or
     /// another host runs a copy of it.
     Stale,
+    /// The store can't note hosts, because it has only Leaf's table: nothing speaks against the journal, and
+    /// nothing would.
+    Unsupported,
 }
 
 /// Largest step that Leaf's `int` column holds.

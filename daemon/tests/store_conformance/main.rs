@@ -4,10 +4,16 @@
 
 mod claims;
 mod hosts;
+mod mysql;
+mod mysql_faults;
 mod odd_rows;
+mod postgres;
+mod postgres_faults;
+mod server;
 mod sqlite;
 mod tags;
 mod thread;
+mod tls;
 
 use leafd::id::Tag;
 use leafd::store::{CEILING_MAX, Claim, ClaimWish, NewTag, Store};
@@ -19,6 +25,11 @@ trait Backend {
 
     /// Runs SQL as another program would that knows only Leaf's table.
     fn execute(&mut self, sql: &str);
+
+    /// Whether its keys take names for the same that differ in trailing spaces only.
+    fn folds_trailing_spaces(&self) -> bool {
+        false
+    }
 }
 
 /// Makes a test of each check for a backend.
@@ -66,6 +77,8 @@ macro_rules! conformance {
 }
 
 conformance!(on_sqlite, crate::sqlite::Throwaway::new());
+conformance!(on_mariadb, crate::mysql::Database::new());
+conformance!(on_postgres, crate::postgres::Database::new());
 
 fn tag(name: &str) -> Tag {
     Tag::parse(name.as_bytes()).unwrap()

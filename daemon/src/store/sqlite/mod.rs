@@ -22,11 +22,12 @@ use self::file::{Create, OpenFile};
 use self::rows::{Found, find, require};
 use super::{
     CheckIn, Claim, ClaimWish, Generation, HostId, NewTag, StartToken, Store, StoreError, StoreId,
-    TagChange, TagRow, plan_claim,
+    TagChange, TagRow, claim::draw_generation, judge_start, plan_claim,
 };
 use crate::id::Tag;
 
 pub use self::file::{adopt, host_fingerprint};
+pub use self::schema::print_schema;
 
 /// An embedded store that is, or can again be, open.
 #[derive(Debug)]
@@ -236,13 +237,10 @@ impl Store for SqliteStore {
                 .prepare_cached(schema::HOST_TOKEN)?
                 .query_row([&*host.0], |row| row.get(0))
                 .optional()?;
-            let answer = match found {
-                None => CheckIn::New,
-                Some(token) if *token == *next.0 => return Ok(CheckIn::Current),
-                Some(token) if known.iter().any(|one| *one.0 == *token) => CheckIn::Current,
-                Some(_) => return Ok(CheckIn::Stale),
-            };
-            transaction.prepare_cached(schema::ENTER_HOST)?.execute([&*host.0, &*next.0])?;
+            let (answer, replace) = judge_start(found.as_deref(), known, next);
+            if replace {
+                transaction.prepare_cached(schema::ENTER_HOST)?.execute([&*host.0, &*next.0])?;
+            }
             Ok(answer)
         })
     }
@@ -267,22 +265,7 @@ fn refuse_below_tombstone(transaction: &Transaction<'_>, new: &NewTag) -> Result
         .prepare_cached(schema::CLAIMED_END)?
         .query_row([new.tag.as_str()], |row| row.get(0))
         .optional()?;
-    match claimed_end.and_then(|end| u64::try_from(end).ok()) {
-        Some(end) if new.start < end => Err(StoreError::Refused(format!(
-            "tag {:?} existed before and its numbers below {end} were claimed: create it with start {end} or more",
-            new.tag.as_str()
-        ))
-        .into()),
-        _ => Ok(()),
-    }
-}
-
-/// A random number from 1 to 2^63 - 1: unlike a counter it stays unique when the file is set back.
-fn draw_generation() -> Result<u64, StoreError> {
-    let drawn = getrandom::u64().map_err(|cause| {
-        StoreError::Refused(format!("the system gave no random number for a new tag: {cause}"))
-    })?;
-    Ok((drawn >> 1) | 1)
+    Ok(new.check_above(claimed_end.unwrap_or(0))?)
 }
 
 impl From<rusqlite::Error> for Failure {

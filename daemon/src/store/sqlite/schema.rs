@@ -107,6 +107,12 @@ const TABLES: [(&str, &[&str]); 4] = [
     ("leafd_host", &["host", "start_token", "started"]),
 ];
 
+/// The statements that make the tables.
+#[must_use]
+pub fn print_schema() -> String {
+    format!("{}\n{}\n{}\n", LEAF_TABLE.trim(), SIDE_TABLES.trim(), TRIGGERS.trim())
+}
+
 /// What the store knows of itself.
 #[derive(Clone, Debug)]
 pub(super) struct Meta {

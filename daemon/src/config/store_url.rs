@@ -1,0 +1,314 @@
+//! The store's address: one URL for every kind of store, parsed by rules of our own, because the database
+//! crates' parsers lack several hosts (MySQL) or certificate checks (PostgreSQL).
+//!
+//! A password in the URL is refused: URLs end up in process lists, unit files and logs.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::value::{Bad, Node};
+
+/// Where numbers are claimed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// The embedded store, a SQLite database at this path.
+    Sqlite(PathBuf),
+    /// A PostgreSQL database.
+    Postgres(NetworkUrl),
+    /// A MySQL or MariaDB database.
+    Mysql(NetworkUrl),
+}
+
+/// A database on servers of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkUrl {
+    /// The URL without its parameters, for people.
+    shown: String,
+    /// Who logs in.
+    pub user: String,
+    /// Where servers may be, in the order in which they are tried; never empty.
+    pub endpoints: Vec<Endpoint>,
+    /// The database's name.
+    pub database: String,
+    /// How the connection is protected; `None` for plain text.
+    pub tls: Option<Tls>,
+}
+
+/// Where one server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// A host by name or address, and its port.
+    Tcp(String, u16),
+    /// A Unix socket: for PostgreSQL its directory, and the port that its name ends in.
+    Unix(PathBuf, u16),
+}
+
+/// A protected connection. The server's certificate and name are always checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// Who is trusted to sign the server's certificate, PEM; `None` for whom the system trusts.
+    pub root_certificates: Option<PathBuf>,
+    /// What we show of ourselves: certificates and key, PEM.
+    pub client: Option<(PathBuf, PathBuf)>,
+}
+
+/// What differs between the kinds of network stores.
+struct Scheme {
+    port: u16,
+    allowed: &'static str,
+}
+
+const POSTGRES: Scheme = Scheme {
+    port: 5432,
+    allowed: "postgres://USER@HOST[:PORT][,HOST[:PORT]..]/DATABASE[?sslmode=verify-full&..], a socket's directory \
+              as HOST with / written as %2F",
+};
+
+const MYSQL: Scheme = Scheme {
+    port: 3306,
+    allowed: "mysql://USER@HOST[:PORT][,HOST[:PORT]..]/DATABASE[?sslmode=verify-full&..], a socket's path \
+              as HOST with / written as %2F",
+};
+
+const PARAMETERS: &str = "sslmode=verify-full (or require, which is the same here), sslmode=disable, \
+                          sslrootcert=PATH (or system), sslcert=PATH with sslkey=PATH, target_session_attrs=read-write";
+
+pub(super) fn parse(node: &Node) -> Result<StoreUrl, Bad> {
+    let text = node.text()?;
+    let Some((scheme, rest)) = text.split_once(':') else { return Err(node.bad()) };
+    match scheme {
+        "sqlite" => sqlite(node, rest).map(StoreUrl::Sqlite),
+        "postgres" | "postgresql" => network(text, rest, &POSTGRES)
+            .map(StoreUrl::Postgres)
+            .map_err(|allowed| node.bad_for(allowed)),
+        "mysql" | "mariadb" => network(text, rest, &MYSQL)
+            .map(StoreUrl::Mysql)
+            .map_err(|allowed| node.bad_for(allowed)),
+        _ => Err(node.bad()),
+    }
+}
+
+fn sqlite(node: &Node, rest: &str) -> Result<PathBuf, Bad> {
+    // `sqlite:///PATH` is the same file written as a URL with an empty authority.
+    let path = match rest.strip_prefix("//") {
+        Some(path) if path.starts_with('/') => path,
+        Some(_) => return Err(node.bad_for("sqlite:PATH or sqlite:///ABSOLUTE/PATH")),
+        None => rest,
+    };
+    if path == ":memory:" {
+        return Err(node
+            .bad_for("sqlite:PATH; a store in memory would issue every id again after a restart"));
+    }
+    if path.contains('?') {
+        return Err(node.bad_for("sqlite:PATH without parameters"));
+    }
+    if path.is_empty() || path.ends_with('/') || path.chars().any(char::is_control) {
+        return Err(node.bad_for("sqlite:PATH, the path of a file"));
+    }
+    Ok(PathBuf::from(path))
+}
+
+/// Parses what stands after the scheme; the error is what is allowed there.
+fn network(text: &str, rest: &str, scheme: &Scheme) -> Result<NetworkUrl, String> {
+    let allowed = || scheme.allowed.to_owned();
+    let rest = rest.strip_prefix("//").ok_or_else(allowed)?;
+    let (address, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+    let (authority, database) = address.rsplit_once('/').ok_or_else(allowed)?;
+    let (user, hosts) = authority.rsplit_once('@').ok_or_else(allowed)?;
+    if user.contains(':') {
+        return Err(format!(
+            "{}, without a password: give that in store_password_file, as the systemd credential store_password, or \
+             in the environment as LEAFD_STORE_PASSWORD",
+            scheme.allowed
+        ));
+    }
+    let user = decoded(user).ok_or_else(allowed)?;
+    let database = decoded(database).ok_or_else(allowed)?;
+    let endpoints: Option<Vec<Endpoint>> =
+        hosts.split(',').map(|host| endpoint(host, scheme)).collect();
+    let endpoints = endpoints.ok_or_else(allowed)?;
+    let tls = tls(parameters)?;
+    let local = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Unix(..));
+    if tls.is_some() && endpoints.iter().any(local) {
+        return Err(
+            "no sslmode where a HOST is a Unix socket, which needs no protection".to_owned()
+        );
+    }
+    let shown = text.split_once('?').map_or(text, |(before, _)| before).to_owned();
+    Ok(NetworkUrl { shown, user, endpoints, database, tls })
+}
+
+fn endpoint(text: &str, scheme: &Scheme) -> Option<Endpoint> {
+    let (host, port) = match text.strip_prefix('[') {
+        // An IPv6 address has colons of its own.
+        Some(rest) => {
+            let (host, after) = rest.split_once(']')?;
+            host.parse::<std::net::Ipv6Addr>().ok()?;
+            (host, after.strip_prefix(':').or(after.is_empty().then_some(""))?)
+        }
+        None => text.split_once(':').unwrap_or((text, "")),
+    };
+    let port = match port {
+        "" => scheme.port,
+        digits => digits.parse().ok().filter(|port| *port > 0)?,
+    };
+    let host = decoded(host)?;
+    if host.starts_with('/') {
+        return Some(Endpoint::Unix(PathBuf::from(host), port));
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || ".-_:".contains(c);
+    host.chars().all(plain).then_some(Endpoint::Tcp(host, port))
+}
+
+fn tls(parameters: &str) -> Result<Option<Tls>, String> {
+    let (mut asked, mut disabled) = (false, false);
+    let (mut roots, mut certificate, mut key) = (None, None, None);
+    for pair in parameters.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let path = || decoded(value).map(PathBuf::from);
+        match (name, value) {
+            ("sslmode", "disable") => disabled = true,
+            ("sslmode", "require" | "verify-full") | ("sslrootcert", "system") => asked = true,
+            ("sslrootcert", _) if !value.is_empty() => roots = path(),
+            ("sslcert", _) if !value.is_empty() => certificate = path(),
+            ("sslkey", _) if !value.is_empty() => key = path(),
+            // It is always so: only a server that takes writes can give numbers.
+            ("target_session_attrs", "read-write" | "primary") => {}
+            _ => return Err(format!("after the ? only these, with & between them: {PARAMETERS}")),
+        }
+    }
+    let named = roots.is_some() || certificate.is_some() || key.is_some();
+    if disabled && (asked || named) {
+        return Err("either sslmode=disable or certificates, not both".to_owned());
+    }
+    let client = match (certificate, key) {
+        (Some(certificate), Some(key)) => Some((certificate, key)),
+        (None, None) => None,
+        _ => return Err("sslcert and sslkey together, or neither".to_owned()),
+    };
+    Ok((asked || named).then_some(Tls { root_certificates: roots, client }))
+}
+
+/// Text with its `%XX` undone; `None` when it is empty, not UTF-8 or has control characters.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let high = char::from(rest.next()?).to_digit(16)?;
+        let low = char::from(rest.next()?).to_digit(16)?;
+        bytes.push(u8::try_from(high * 16 + low).ok()?);
+    }
+    let text = String::from_utf8(bytes).ok()?;
+    (!text.is_empty() && !text.chars().any(char::is_control)).then_some(text)
+}
+
+// === impl Endpoint ===
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Endpoint::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Endpoint::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Endpoint::Unix(path, _) => path.display().fmt(f),
+        }
+    }
+}
+
+impl Endpoint {
+    /// The Unix socket's path, if it is one.
+    #[must_use]
+    pub fn socket(&self) -> Option<&Path> {
+        match self {
+            Endpoint::Tcp(..) => None,
+            Endpoint::Unix(path, _) => Some(path),
+        }
+    }
+}
+
+// === impl StoreUrl ===
+
+impl fmt::Display for NetworkUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    /// Without parameters; there never is a secret in it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreUrl::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            StoreUrl::Postgres(url) | StoreUrl::Mysql(url) => url.fmt(f),
+        }
+    }
+}
+
+impl std::str::FromStr for StoreUrl {
+    type Err = String;
+
+    /// As the setting `store`; the error is what is allowed.
+    fn from_str(text: &str) -> Result<StoreUrl, String> {
+        parse(&Node::bare(text)).map_err(|bad| {
+            bad.allowed.unwrap_or_else(|| "sqlite:PATH, postgres://.. or mysql://..".to_owned())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network_of(text: &str) -> NetworkUrl {
+        match text.parse().unwrap() {
+            StoreUrl::Postgres(url) | StoreUrl::Mysql(url) => url,
+            StoreUrl::Sqlite(path) => panic!("{path:?}"),
+        }
+    }
+
+    #[test]
+    fn several_hosts_ports_and_sockets() {
+        let url = network_of("postgres://ann@h1,h2:6000,[::1]:7,%2Frun%2Fpg/ids");
+        let tcp = |host: &str, port| Endpoint::Tcp(host.to_owned(), port);
+        let socket = Endpoint::Unix("/run/pg".into(), 5432);
+        assert_eq!(url.endpoints, [tcp("h1", 5432), tcp("h2", 6000), tcp("::1", 7), socket]);
+        assert_eq!((&*url.user, &*url.database, url.tls), ("ann", "ids", None));
+        assert_eq!(network_of("mysql://a@h/d").endpoints, [tcp("h", 3306)]);
+        assert_eq!(network_of("mariadb://a%40b@h/d%2Fe").user, "a@b");
+    }
+
+    #[test]
+    fn protection_is_all_or_nothing() {
+        let tls = |rest: &str| network_of(&format!("postgres://a@h/d?{rest}")).tls;
+        assert_eq!(tls("sslmode=disable"), None);
+        assert_eq!(tls("sslmode=require&target_session_attrs=read-write"), Some(Tls::default()));
+        let full = tls("sslrootcert=/ca.pem&sslcert=/c.pem&sslkey=/k.pem").unwrap();
+        assert_eq!(full.root_certificates, Some("/ca.pem".into()));
+        assert_eq!(full.client, Some(("/c.pem".into(), "/k.pem".into())));
+    }
+
+    #[test]
+    fn what_can_t_be_used_is_said_without_secrets() {
+        let refused = |text: &str, part: &str| {
+            let allowed = text.parse::<StoreUrl>().unwrap_err();
+            assert!(allowed.contains(part), "{text}: {allowed}");
+            assert!(!allowed.contains("hunter2"), "{allowed}");
+        };
+        refused("postgres://ann:hunter2@h/d", "store_password_file");
+        refused("postgres://h/d", "USER@HOST");
+        refused("postgres:d", "USER@HOST");
+        refused("mysql://a@h", "mysql://USER@HOST");
+        refused("mysql://a@h/", "DATABASE");
+        refused("mysql://a@h:0/d", "PORT");
+        refused("mysql://a@/d", "HOST");
+        refused("mysql://a@h%0A/d", "HOST");
+        refused("mysql://a@h/d?password=hunter2", "sslmode=verify-full");
+        refused("mysql://a@h/d?sslmode=prefer", "sslmode=disable");
+        refused("mysql://a@h/d?sslcert=/c", "together");
+        refused("mysql://a@h/d?sslmode=disable&sslrootcert=/c", "not both");
+        refused("postgres://a@%2Frun/d?sslmode=require", "Unix socket");
+    }
+}

@@ -1,0 +1,60 @@
+//! `leafd schema`: shows the tables that the configured store needs, or makes those that are missing. The daemon
+//! itself never makes a table in a database that it shares.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::config::{Args, Config, StoreUrl};
+use crate::daemon::{refuse_config, target};
+use crate::store::{mysql, postgres, sqlite};
+
+/// Prints the statements that [`apply`] runs where tables are missing.
+#[must_use]
+pub fn print(args: &Args) -> ExitCode {
+    with_config(args, |config| {
+        let text = match &config.store {
+            StoreUrl::Sqlite(_) => sqlite::print_schema(),
+            StoreUrl::Postgres(_) => postgres::print(),
+            StoreUrl::Mysql(_) => mysql::print(),
+        };
+        print!("{text}");
+        Ok(())
+    })
+}
+
+/// Makes what is missing; tables that are there are left as they are, or refused when they look different.
+#[must_use]
+pub fn apply(args: &Args) -> ExitCode {
+    with_config(args, |config| {
+        let made = match &config.store {
+            StoreUrl::Sqlite(path) => {
+                let host = sqlite::host_fingerprint(config.identity.as_deref());
+                sqlite::open(path, &host)?;
+                println!("the tables of {} are there", config.store);
+                return Ok(());
+            }
+            StoreUrl::Postgres(url) => postgres::apply(&target(config, url))?,
+            StoreUrl::Mysql(url) => mysql::apply(&target(config, url))?,
+        };
+        match made.is_empty() {
+            true => println!("the tables of {} are there; nothing was made", config.store),
+            false => println!("made in {}: {}", config.store, made.join(", ")),
+        }
+        Ok(())
+    })
+}
+
+fn with_config(args: &Args, work: impl FnOnce(&Config) -> Result<()>) -> ExitCode {
+    let config = match Config::load(args) {
+        Ok(config) => config,
+        Err(error) => return refuse_config(&error),
+    };
+    match work(&config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("leafd: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Finds the server that takes writes among those that the URL names, and agrees on how to talk to it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+
+use mysql::prelude::Queryable;
+use mysql::{ClientIdentity, Conn, Opts, OptsBuilder, SslOpts};
+
+use super::driver::describe;
+use crate::config::{Endpoint, Tls};
+use crate::store::StoreError;
+use crate::store::network::{APPLICATION_NAME, Target, install_tls_provider};
+use crate::store::thread::THREAD_NAME;
+
+/// Where systems keep the certificates that they trust, as one file.
+const SYSTEM_ROOTS: [&str; 3] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+];
+
+/// Switches that each alone make a server take no writes; not all of them are known to every server.
+const READ_ONLY: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN
+    ('read_only', 'super_read_only', 'innodb_read_only', 'transaction_read_only', 'tx_read_only')";
+
+/// The first server that lets us in and takes writes, and which one it was.
+pub(super) fn connect(target: &Target) -> Result<(Conn, String), StoreError> {
+    let password = target.password.read().map_err(|cause| target.unavailable(cause))?;
+    let mut causes = Vec::new();
+    for endpoint in &target.url.endpoints {
+        let opts = options(target, endpoint, password.as_deref());
+        let settings = settings(target);
+        match within_time(target, move || one(opts, &settings)) {
+            Ok(connection) => return Ok((connection, endpoint.to_string())),
+            Err(cause) => causes.push(format!("{endpoint}: {cause}")),
+        }
+    }
+    Err(target.unavailable(causes.join("; ")))
+}
+
+/// The crate bounds each read and write, but neither the look-up of a name nor all of it together. So it runs on a
+/// thread that is left behind when it takes too long; it ends by the crate's bounds.
+fn within_time(
+    target: &Target,
+    work: impl FnOnce() -> Result<Conn, String> + Send + 'static,
+) -> Result<Conn, String> {
+    let (send, receive) = mpsc::channel();
+    std::thread::Builder::new()
+        // A panic in there is the backend's, like one on the store's own thread.
+        .name(THREAD_NAME.to_owned())
+        .spawn(move || drop(send.send(work())))
+        .map_err(|cause| format!("the system gave no thread to connect with: {cause}"))?;
+    let bound = target.connect_timeout;
+    receive.recv_timeout(bound).unwrap_or_else(|error| match error {
+        mpsc::RecvTimeoutError::Timeout => {
+            Err(format!("no answer within {bound:?} (store_connect_timeout)"))
+        }
+        mpsc::RecvTimeoutError::Disconnected => Err("the mysql crate failed from a bug".to_owned()),
+    })
+}
+
+fn options(target: &Target, endpoint: &Endpoint, password: Option<&str>) -> Opts {
+    let attributes = HashMap::from([("program_name".to_owned(), APPLICATION_NAME.to_owned())]);
+    let builder = OptsBuilder::new()
+        .user(Some(&target.url.user))
+        .pass(password)
+        .db_name(Some(&target.url.database))
+        .connect_attrs(Some(attributes))
+        // Otherwise it would go on over whatever socket the server names.
+        .prefer_socket(false)
+        .tcp_connect_timeout(Some(target.connect_timeout))
+        .read_timeout(Some(target.statement_timeout))
+        .write_timeout(Some(target.statement_timeout));
+    let builder = match endpoint {
+        Endpoint::Tcp(host, port) => builder.ip_or_hostname(Some(host)).tcp_port(*port),
+        Endpoint::Unix(path, _) => builder.socket(path.to_str()),
+    };
+    builder.ssl_opts(target.url.tls.as_ref().map(protection)).into()
+}
+
+/// Certificate and name are checked unless told otherwise. The crate trusts the public authorities that it brings
+/// along, and the file beside them.
+fn protection(tls: &Tls) -> SslOpts {
+    install_tls_provider();
+    let roots = tls.root_certificates.clone().or_else(|| {
+        SYSTEM_ROOTS.into_iter().find(|path| Path::new(path).exists()).map(PathBuf::from)
+    });
+    let identity =
+        tls.client.clone().map(|(certificate, key)| ClientIdentity::new(certificate, key));
+    SslOpts::default().with_root_cert_path(roots).with_client_identity(identity)
+}
+
+/// What the statements rely on. The server gives up a little before we do, so that a lock isn't kept by a statement
+/// that nobody waits for.
+fn settings(target: &Target) -> Vec<String> {
+    let seconds = target.statement_timeout.as_secs().max(1);
+    vec![
+        "SET NAMES utf8mb4".to_owned(),
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned(),
+        format!(
+            "SET SESSION autocommit = 1, time_zone = '+00:00',
+             sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',
+             innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}"
+        ),
+    ]
+}
+
+fn one(opts: Opts, settings: &[String]) -> Result<Conn, String> {
+    let talk = || -> Result<(Conn, Vec<(String, String)>), mysql::Error> {
+        let mut connection = Conn::new(opts)?;
+        let switches = connection.query(READ_ONLY)?;
+        for statement in settings {
+            connection.query_drop(statement)?;
+        }
+        Ok((connection, switches))
+    };
+    let (connection, switches) = talk().map_err(|error| describe(&error))?;
+    let on = |value: &str| !["OFF", "0", "NO"].contains(&value.to_ascii_uppercase().as_str());
+    match switches.iter().find(|(_, value)| on(value)) {
+        Some((name, value)) => Err(format!("it is read-only, as replicas are ({name} is {value})")),
+        None => Ok(connection),
+    }
+}

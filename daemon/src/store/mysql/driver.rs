@@ -1,0 +1,169 @@
+//! One connection to MySQL or MariaDB. A statement that the server doesn't answer ends by the socket's time limit;
+//! no statement of a call begins after the call's deadline. So a call takes at most twice its bound, and a frozen
+//! server holds it for once.
+
+use std::error::Error as _;
+use std::io;
+use std::time::Instant;
+
+use mysql::prelude::Queryable;
+use mysql::{Conn, Error, Params, Value};
+
+use super::{connect, sql};
+use crate::store::StoreError;
+use crate::store::network::{Driver, Failure, Param, Statements, Target};
+
+/// A connection.
+#[derive(Debug)]
+pub struct MysqlDriver {
+    connection: Conn,
+    endpoint: String,
+    deadline: Instant,
+}
+
+impl MysqlDriver {
+    fn bounded<T>(
+        &mut self,
+        statement: impl FnOnce(&mut Conn) -> Result<T, Error>,
+    ) -> Result<T, Failure> {
+        if Instant::now() >= self.deadline {
+            let words = "the statements took too long (store_statement_timeout)";
+            return Err(Failure::TimedOut(format!("{}: {words}", self.endpoint)));
+        }
+        statement(&mut self.connection).map_err(|error| match classify(&error) {
+            Failure::Lost(words) => Failure::Lost(format!("{}: {words}", self.endpoint)),
+            Failure::TimedOut(_) => Failure::TimedOut(format!(
+                "{}: no answer in time (store_statement_timeout)",
+                self.endpoint
+            )),
+            other => other,
+        })
+    }
+}
+
+impl Driver for MysqlDriver {
+    const SQL: Statements = sql::STATEMENTS;
+
+    fn connect(target: &Target) -> Result<Self, StoreError> {
+        let (connection, endpoint) = connect::connect(target)?;
+        Ok(MysqlDriver { connection, endpoint, deadline: Instant::now() })
+    }
+
+    /// A replica that is promoted answers the same: nothing in it is the server's own, once the table has its mark.
+    fn place(&mut self) -> Result<String, Failure> {
+        let cells = |rows: Vec<Vec<Option<String>>>| -> Vec<String> {
+            rows.into_iter().flatten().flatten().collect()
+        };
+        let of_table = cells(self.query(sql::PLACE, &[])?);
+        let database = of_table.first().cloned().unwrap_or_default();
+        let mark = of_table.get(1).and_then(|comment| sql::mark_in(comment)).map(str::to_owned);
+        let mark = match mark {
+            Some(mark) => mark,
+            None => cells(self.query(sql::SERVER, &[])?).join(" "),
+        };
+        Ok(format!("mysql {database} {mark}"))
+    }
+
+    fn set_deadline(&mut self, deadline: Instant) {
+        self.deadline = deadline;
+    }
+
+    fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Failure> {
+        let params = named(params);
+        self.bounded(|connection| {
+            match params {
+                Params::Empty => connection.query_drop(sql)?,
+                params => connection.exec_drop(sql, params)?,
+            }
+            Ok(connection.affected_rows())
+        })
+    }
+
+    fn query(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Vec<Option<String>>>, Failure> {
+        let params = named(params);
+        let rows: Vec<mysql::Row> = self.bounded(|connection| connection.exec(sql, params))?;
+        Ok(rows.into_iter().map(|row| row.unwrap().into_iter().map(text).collect()).collect())
+    }
+
+    fn placeholder(number: usize) -> String {
+        format!(":p{number}")
+    }
+}
+
+/// By the names that [`MysqlDriver::placeholder`] gives.
+fn named(params: &[Param<'_>]) -> Params {
+    if params.is_empty() {
+        return Params::Empty;
+    }
+    let value = |param: &Param<'_>| match *param {
+        Param::Text(text) => Value::from(text),
+        Param::OptionalText(text) => Value::from(text),
+        Param::Integer(number) => Value::from(number),
+    };
+    let pairs = params.iter().enumerate();
+    let pairs = pairs.map(|(index, param)| (format!("p{}", index + 1).into_bytes(), value(param)));
+    Params::Named(pairs.collect())
+}
+
+fn text(value: Value) -> Option<String> {
+    match value {
+        Value::NULL => None,
+        Value::Bytes(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        Value::Int(number) => Some(number.to_string()),
+        Value::UInt(number) => Some(number.to_string()),
+        other => Some(other.as_sql(true)),
+    }
+}
+
+/// The server's words.
+pub(super) fn describe(error: &Error) -> String {
+    match error {
+        Error::MySqlError(said) => format!("{} (error {})", said.message, said.code),
+        other => match io_cause(other) {
+            Some(cause) => format!("the connection broke: {cause}"),
+            None => other.to_string(),
+        },
+    }
+}
+
+/// The input or output that failed, however deep the crate has wrapped it.
+fn io_cause(error: &Error) -> Option<&io::Error> {
+    match error {
+        Error::IoError(cause) => Some(cause),
+        Error::CodecError(wrapped) => wrapped.source()?.downcast_ref(),
+        _ => None,
+    }
+}
+
+/// What an error means for the connection and for the caller. The numbers are the servers' documented ones.
+fn classify(error: &Error) -> Failure {
+    let words = describe(error);
+    let timed_out = |cause: &io::Error| {
+        [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&cause.kind())
+    };
+    if io_cause(error).is_some_and(timed_out) {
+        return Failure::TimedOut(words);
+    }
+    let said = match error {
+        Error::MySqlError(said) => said,
+        Error::FromValueError(_) => return Failure::Rejected(words),
+        _ => return Failure::Lost(words),
+    };
+    match said.code {
+        1062 => Failure::Duplicate(words),
+        1044 | 1142 | 1143 | 1227 | 1370 | 1419 => Failure::Denied(words),
+        1054 | 1146 => Failure::Missing(words),
+        1290 | 1792 | 1836 => Failure::ReadOnly(words),
+        // Going down, or we were cut off.
+        1053 | 1077..=1080 | 1152..=1161 | 1317 | 1927 => Failure::Lost(words),
+        // Data that the columns don't take, and statements that the server doesn't.
+        1048 | 1064 | 1264 | 1265 | 1267 | 1292 | 1364 | 1366 | 1406 | 1644 | 1665 | 1690 => {
+            Failure::Rejected(words)
+        }
+        _ => Failure::Busy(words),
+    }
+}

@@ -1,0 +1,66 @@
+//! The tables of a MySQL or MariaDB store: printed, or made where they are missing.
+
+use std::time::Instant;
+
+use super::{MysqlDriver, sql};
+use crate::store::StoreError;
+use crate::store::claim::draw_generation;
+use crate::store::network::{Driver, Failure, Target, columns, refuse_different};
+
+/// Keeps two of us from making the tables at once. Making tables commits by itself here, so that a transaction
+/// wouldn't.
+const LOCK: &str = "SELECT GET_LOCK('leafd schema', 10)";
+
+/// What [`apply`] would run, but for the mark that it puts into the remark on `leaf_alloc`.
+#[must_use]
+pub fn print() -> String {
+    let triggers = sql::TRIGGERS.iter().map(|(_, statement)| *statement);
+    let all = std::iter::once(sql::LEAF_TABLE).chain(sql::SIDE_TABLES).chain(triggers);
+    all.map(|statement| format!("{statement};\n")).collect()
+}
+
+/// Makes what is missing. Tells which tables were made.
+///
+/// # Errors
+/// [`StoreError::Refused`] when a table that is there looks different; others as for every call.
+pub fn apply(target: &Target) -> Result<Vec<&'static str>, StoreError> {
+    let mut driver = MysqlDriver::connect(target)?;
+    driver.set_deadline(Instant::now() + target.statement_timeout);
+    make(&mut driver, target).map_err(|failure| failure.answer(target))
+}
+
+fn make(driver: &mut MysqlDriver, target: &Target) -> Result<Vec<&'static str>, Failure> {
+    let locked = driver.query(LOCK, &[])?;
+    if locked.into_iter().flatten().flatten().next().as_deref() != Some("1") {
+        return Err(Failure::Busy("somebody else is making the tables; try again".to_owned()));
+    }
+    let found = columns(driver)?;
+    refuse_different(driver, target, sql::TABLES, &found)?;
+    driver.execute(sql::LEAF_TABLE, &[])?;
+    for statement in sql::SIDE_TABLES {
+        driver.execute(statement, &[])?;
+    }
+    let triggers = driver.query(sql::TRIGGERS_THERE, &[])?;
+    let there: Vec<String> = triggers.into_iter().flatten().flatten().collect();
+    for (name, statement) in sql::TRIGGERS {
+        if !there.iter().any(|one| one == name) {
+            driver.execute(statement, &[])?;
+        }
+    }
+    mark(driver)?;
+    let missing = |table: &&str| !found.iter().any(|[of, ..]| of == table);
+    Ok(sql::TABLES.iter().map(|layout| layout.table).filter(missing).collect())
+}
+
+/// Gives Leaf's table its mark, unless it has one.
+fn mark(driver: &mut MysqlDriver) -> Result<(), Failure> {
+    let place = driver.query(sql::PLACE, &[])?;
+    let comment = place.into_iter().flatten().nth(1).flatten().unwrap_or_default();
+    if sql::mark_in(&comment).is_some() {
+        return Ok(());
+    }
+    let marked = sql::marked(&comment, draw_generation()?);
+    let quoted = marked.replace('\\', "\\\\").replace('\'', "''");
+    driver.execute(&format!("ALTER TABLE leaf_alloc COMMENT = '{quoted}'"), &[])?;
+    Ok(())
+}

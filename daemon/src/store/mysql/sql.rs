@@ -1,0 +1,190 @@
+//! What is said to MySQL and MariaDB.
+
+use crate::store::network::{Layout, Statements};
+
+/// The tables, and the types that are as good as ours for each column.
+pub(super) static TABLES: &[Layout] = &[
+    Layout {
+        table: "leaf_alloc",
+        columns: &[
+            ("biz_tag", &["varchar"]),
+            ("max_id", &["bigint"]),
+            ("step", &["int", "bigint"]),
+            ("description", &["varchar", "text"]),
+            ("update_time", &["timestamp", "datetime"]),
+        ],
+    },
+    Layout { table: "leafd_meta", columns: &[("name", &["varchar"]), ("value", &["varchar"])] },
+    Layout {
+        table: "leafd_tag",
+        columns: &[
+            ("tag", &["varbinary"]),
+            ("generation", &["bigint"]),
+            ("ceiling", &["bigint"]),
+            ("strict", &["int"]),
+            ("highest_end", &["bigint"]),
+        ],
+    },
+    Layout {
+        table: "leafd_host",
+        columns: &[
+            ("host", &["varchar"]),
+            ("start_token", &["varchar"]),
+            ("started", &["timestamp", "datetime"]),
+        ],
+    },
+];
+
+/// The database, and the remark on Leaf's table.
+pub(super) const PLACE: &str = "SELECT DATABASE(), TABLE_COMMENT FROM information_schema.TABLES
+    WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'leaf_alloc'";
+
+/// What tells servers apart, for want of a mark.
+pub(super) const SERVER: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN
+    ('server_uuid', 'hostname', 'port')";
+
+/// Begins the mark that tells a table from one that takes its place. It is kept in the table's remark, because that
+/// goes with the table, and comes along to replicas.
+const MARK: &str = "leafd-";
+
+/// The mark in a table's remark.
+pub(super) fn mark_in(comment: &str) -> Option<&str> {
+    comment.split(' ').find_map(|word| word.strip_prefix(MARK)).filter(|mark| !mark.is_empty())
+}
+
+/// A table's remark with a new mark after what was there.
+pub(super) fn marked(comment: &str, mark: u64) -> String {
+    format!("{comment} {MARK}{mark:016x}").trim().to_owned()
+}
+
+/// A query for what `network::rows` reads, with the side table or with nothing in its place.
+macro_rules! select_rows {
+    (side, $rest:literal) => {
+        concat!(
+            "SELECT a.biz_tag, a.max_id, a.step, a.description,
+             DATE_FORMAT(a.update_time, '%Y-%m-%dT%H:%i:%sZ'),
+             t.generation, t.ceiling, t.highest_end, t.strict
+             FROM leaf_alloc AS a
+             LEFT JOIN leafd_tag AS t ON t.tag = CAST(CONVERT(a.biz_tag USING utf8mb4) AS BINARY) ",
+            $rest
+        )
+    };
+    (plain, $rest:literal) => {
+        concat!(
+            "SELECT a.biz_tag, a.max_id, a.step, a.description,
+             DATE_FORMAT(a.update_time, '%Y-%m-%dT%H:%i:%sZ'), NULL, NULL, NULL, NULL
+             FROM leaf_alloc AS a ",
+            $rest
+        )
+    };
+}
+
+pub(super) const STATEMENTS: Statements = Statements {
+    begin: "START TRANSACTION",
+    find: select_rows!(side, "WHERE a.biz_tag = :p1"),
+    find_plain: select_rows!(plain, "WHERE a.biz_tag = :p1"),
+    lock: "SELECT biz_tag FROM leaf_alloc WHERE biz_tag = :p1 FOR UPDATE",
+    list: select_rows!(
+        side,
+        "WHERE CAST(CONVERT(a.biz_tag USING utf8mb4) AS BINARY) > CAST(:p1 AS BINARY)
+         ORDER BY CAST(CONVERT(a.biz_tag USING utf8mb4) AS BINARY) LIMIT :p2"
+    ),
+    list_plain: select_rows!(
+        plain,
+        "WHERE CAST(CONVERT(a.biz_tag USING utf8mb4) AS BINARY) > CAST(:p1 AS BINARY)
+         ORDER BY CAST(CONVERT(a.biz_tag USING utf8mb4) AS BINARY) LIMIT :p2"
+    ),
+    generations: "SELECT a.biz_tag, t.generation FROM leaf_alloc AS a
+        LEFT JOIN leafd_tag AS t ON t.tag = CAST(CONVERT(a.biz_tag USING utf8mb4) AS BINARY)
+        WHERE a.biz_tag IN",
+    generations_plain: "SELECT a.biz_tag, NULL FROM leaf_alloc AS a WHERE a.biz_tag IN",
+    set_max_id: "UPDATE leaf_alloc SET max_id = :p3 WHERE biz_tag = :p1 AND max_id = :p2",
+    set_step: "UPDATE leaf_alloc SET step = :p2 WHERE biz_tag = :p1",
+    set_description: "UPDATE leaf_alloc SET description = :p2 WHERE biz_tag = :p1",
+    insert_row: "INSERT INTO leaf_alloc (biz_tag, max_id, step, description)
+        VALUES (:p1, :p2, :p3, :p4)",
+    claimed_end: "SELECT highest_end FROM leafd_tag WHERE tag = CAST(:p1 AS BINARY) FOR UPDATE",
+    remember_end: "INSERT INTO leafd_tag (tag, highest_end) VALUES (:p1, :p2)
+        ON DUPLICATE KEY UPDATE highest_end = GREATEST(highest_end, VALUES(highest_end))",
+    enter_tag: "INSERT INTO leafd_tag (tag, generation, ceiling) VALUES (:p1, :p2, :p3)
+        ON DUPLICATE KEY UPDATE generation = VALUES(generation), ceiling = VALUES(ceiling), strict = 0",
+    set_ceiling: "INSERT INTO leafd_tag (tag, ceiling) VALUES (:p1, :p2)
+        ON DUPLICATE KEY UPDATE ceiling = VALUES(ceiling)",
+    host_token: "SELECT start_token FROM leafd_host WHERE host = :p1 FOR UPDATE",
+    enter_host: "INSERT INTO leafd_host (host, start_token, started) VALUES (:p1, :p2, CURRENT_TIMESTAMP)
+        ON DUPLICATE KEY UPDATE start_token = VALUES(start_token), started = VALUES(started)",
+    columns: "SELECT TABLE_NAME, COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS
+        WHERE TABLE_SCHEMA = DATABASE()
+        AND TABLE_NAME IN ('leaf_alloc', 'leafd_meta', 'leafd_tag', 'leafd_host')",
+    defects: "SELECT CONCAT(TABLE_NAME, ' has the engine ', COALESCE(ENGINE, 'of a view'), ' instead of InnoDB')
+        FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()
+        AND TABLE_NAME IN ('leaf_alloc', 'leafd_meta', 'leafd_tag', 'leafd_host')
+        AND COALESCE(ENGINE, '') <> 'InnoDB'
+        UNION ALL
+        SELECT 'leaf_alloc.biz_tag is not unique: make it the primary key' FROM DUAL
+        WHERE NOT EXISTS (
+            SELECT INDEX_NAME FROM information_schema.STATISTICS
+            WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'leaf_alloc' AND NON_UNIQUE = 0
+            GROUP BY INDEX_NAME
+            HAVING COUNT(*) = 1 AND MAX(COLUMN_NAME) = 'biz_tag' AND MAX(SUB_PART) IS NULL)",
+    meta: "SELECT name, value FROM leafd_meta",
+};
+
+/// Leaf's own, in a character set that holds every name, and a collation that tells `Order` from `order`.
+pub(super) const LEAF_TABLE: &str = "CREATE TABLE IF NOT EXISTS leaf_alloc (
+    biz_tag     varchar(128) NOT NULL DEFAULT '',
+    max_id      bigint NOT NULL DEFAULT 1,
+    step        int NOT NULL,
+    description varchar(256) DEFAULT NULL,
+    update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,
+    PRIMARY KEY (biz_tag)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin";
+
+/// What Leaf has no column for. `leafd_tag` outlives the rows of `leaf_alloc`: `generation` is that of the present row
+/// or else of the next one, `highest_end` the end of everything ever claimed under the name, whose bytes are `tag`.
+pub(super) const SIDE_TABLES: [&str; 4] = [
+    "CREATE TABLE IF NOT EXISTS leafd_meta (
+    name  varchar(64) NOT NULL PRIMARY KEY,
+    value varchar(255) NOT NULL
+) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin",
+    "CREATE TABLE IF NOT EXISTS leafd_tag (
+    tag         varbinary(512) NOT NULL PRIMARY KEY,
+    generation  bigint NOT NULL DEFAULT 0,
+    ceiling     bigint DEFAULT NULL,
+    strict      int NOT NULL DEFAULT 0,
+    highest_end bigint NOT NULL DEFAULT 0
+) ENGINE = InnoDB",
+    "CREATE TABLE IF NOT EXISTS leafd_host (
+    host        varchar(64) NOT NULL PRIMARY KEY,
+    start_token varchar(64) NOT NULL,
+    started     datetime NOT NULL
+) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin",
+    "INSERT IGNORE INTO leafd_meta (name, value) VALUES ('format', '1'), ('identity', UUID())",
+];
+
+/// The names of the [`TRIGGERS`] that there are.
+pub(super) const TRIGGERS_THERE: &str = "SELECT TRIGGER_NAME FROM information_schema.TRIGGERS
+    WHERE TRIGGER_SCHEMA = DATABASE() AND EVENT_OBJECT_TABLE = 'leaf_alloc'";
+
+/// Rows that others delete or rename leave a tombstone, and a tag made anew is another one.
+pub(super) const TRIGGERS: [(&str, &str); 2] = [
+    (
+        "leafd_row_deleted",
+        "CREATE TRIGGER leafd_row_deleted AFTER DELETE ON leaf_alloc FOR EACH ROW
+INSERT INTO leafd_tag (tag, generation, highest_end)
+VALUES (CONVERT(OLD.biz_tag USING utf8mb4),
+        CAST(CONV(SUBSTRING(MD5(CONCAT(UUID(), RAND())), 1, 15), 16, 10) AS UNSIGNED) | 1, GREATEST(OLD.max_id, 0))
+ON DUPLICATE KEY UPDATE generation = VALUES(generation), ceiling = NULL, strict = 0,
+    highest_end = GREATEST(highest_end, VALUES(highest_end))",
+    ),
+    (
+        "leafd_row_renamed",
+        "CREATE TRIGGER leafd_row_renamed AFTER UPDATE ON leaf_alloc FOR EACH ROW
+INSERT INTO leafd_tag (tag, generation, highest_end)
+SELECT CONVERT(OLD.biz_tag USING utf8mb4),
+       CAST(CONV(SUBSTRING(MD5(CONCAT(UUID(), RAND())), 1, 15), 16, 10) AS UNSIGNED) | 1, GREATEST(OLD.max_id, 0)
+FROM DUAL WHERE BINARY OLD.biz_tag <> BINARY NEW.biz_tag
+ON DUPLICATE KEY UPDATE generation = VALUES(generation), ceiling = NULL, strict = 0,
+    highest_end = GREATEST(highest_end, VALUES(highest_end))",
+    ),
+];

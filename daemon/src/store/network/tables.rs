@@ -1,0 +1,154 @@
+//! Which of the tables a database has, and how they differ from what they should be. Nothing here changes a
+//! table.
+
+use super::{Driver, Failure, Target};
+
+/// A table that leafd uses: its columns, and for each the beginnings of the types that it may have.
+#[derive(Debug)]
+pub struct Layout {
+    pub table: &'static str,
+    pub columns: &'static [(&'static str, &'static [&'static str])],
+}
+
+/// What there is beside Leaf's table, once that is known to be usable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// Nothing.
+    None,
+    /// All of it; the name that the store was given when it was made.
+    Tables(String),
+}
+
+/// Version of the side tables. A store with a larger one was made by a newer leafd.
+pub const FORMAT: &str = "1";
+
+/// How Leaf's and leafd's tables differ from `expected`, a sentence each. Tables that aren't there don't
+/// differ; columns that nobody expects do no harm.
+pub fn differences(expected: &[Layout], found: &[[String; 3]]) -> Vec<String> {
+    let mut said = Vec::new();
+    for Layout { table, columns } in expected {
+        let of_table: Vec<_> = found.iter().filter(|[of, ..]| of == table).collect();
+        if of_table.is_empty() {
+            continue;
+        }
+        for (name, types) in *columns {
+            let column = of_table.iter().find(|[_, column, _]| column.eq_ignore_ascii_case(name));
+            let Some([_, _, is]) = column else {
+                said.push(format!("{table} lacks the column {name}"));
+                continue;
+            };
+            if !types.iter().any(|allowed| is.to_ascii_lowercase().starts_with(allowed)) {
+                said.push(format!("{table}.{name} is {is} instead of {}", types.join(" or ")));
+            }
+        }
+    }
+    said
+}
+
+/// Table, column and type of all there is.
+pub fn columns<D: Driver>(driver: &mut D) -> Result<Vec<[String; 3]>, Failure> {
+    let rows = driver.query(D::SQL.columns, &[])?;
+    let texts = rows.into_iter().filter_map(|row| {
+        let row: Option<Vec<String>> = row.into_iter().collect();
+        row.and_then(|row| row.try_into().ok())
+    });
+    Ok(texts.collect())
+}
+
+/// Refuses tables that can't be claimed from safely; tells which there are.
+pub(super) fn check_tables<D: Driver>(
+    driver: &mut D,
+    target: &Target,
+    expected: &[Layout],
+) -> Result<Side, Failure> {
+    let found = columns(driver)?;
+    let has = |table: &str| found.iter().any(|[of, ..]| of == table);
+    if !has("leaf_alloc") {
+        return Err(target
+            .refused("has no table leaf_alloc that we may read: make it with: leafd schema apply")
+            .into());
+    }
+    refuse_different(driver, target, expected, &found)?;
+    let side: Vec<&str> =
+        expected.iter().map(|layout| layout.table).filter(|table| *table != "leaf_alloc").collect();
+    match side.iter().filter(|table| has(table)).count() {
+        0 => Ok(Side::None),
+        some if some == side.len() => meta(driver, target).map(Side::Tables),
+        _ => {
+            let missing: Vec<&str> = side.into_iter().filter(|table| !has(table)).collect();
+            Err(target
+                .refused(format_args!(
+                    "lacks {}, or hides it from user {:?}: make it with: leafd schema apply",
+                    missing.join(" and "),
+                    target.url.user
+                ))
+                .into())
+        }
+    }
+}
+
+/// Refuses what `leafd schema apply` must not touch either.
+pub fn refuse_different<D: Driver>(
+    driver: &mut D,
+    target: &Target,
+    expected: &[Layout],
+    found: &[[String; 3]],
+) -> Result<(), Failure> {
+    let mut said = differences(expected, found);
+    if found.iter().any(|[table, ..]| table == "leaf_alloc") {
+        let defects = driver.query(D::SQL.defects, &[])?;
+        said.extend(defects.into_iter().flatten().flatten());
+    }
+    if said.is_empty() {
+        return Ok(());
+    }
+    Err(target
+        .refused(format_args!(
+            "has tables that look different: {}; leafd leaves them as they are, so change them with SQL",
+            said.join("; ")
+        ))
+        .into())
+}
+
+/// The store's name, out of a format that we know.
+fn meta<D: Driver>(driver: &mut D, target: &Target) -> Result<String, Failure> {
+    let rows = driver.query(D::SQL.meta, &[])?;
+    let value = |name: &str| {
+        let row = rows.iter().find(|row| row.first().is_some_and(|is| is.as_deref() == Some(name)));
+        row.and_then(|row| row.get(1)).cloned().flatten()
+    };
+    match (value("format").as_deref(), value("identity")) {
+        (Some(FORMAT), Some(identity)) => Ok(identity),
+        (Some(format), _) if format != FORMAT => Err(target
+            .refused(format_args!(
+                "was made by another leafd (format {format}; this one knows {FORMAT}): use that version"
+            ))
+            .into()),
+        _ => Err(target
+            .refused("has a table leafd_meta without format and identity: complete it with: leafd schema apply")
+            .into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_said_column_by_column() {
+        let expected = [
+            Layout { table: "a", columns: &[("id", &["bigint"]), ("name", &["varchar", "text"])] },
+            Layout { table: "b", columns: &[("x", &["int"])] },
+        ];
+        let column = |table: &str, name: &str, kind: &str| {
+            [table.to_owned(), name.to_owned(), kind.to_owned()]
+        };
+        let right = [column("a", "ID", "BIGINT(20)"), column("a", "name", "text")];
+        assert!(differences(&expected, &right).is_empty());
+        let wrong = [column("a", "id", "integer"), column("a", "more", "text")];
+        assert_eq!(
+            differences(&expected, &wrong),
+            ["a.id is integer instead of bigint", "a lacks the column name"]
+        );
+    }
+}

@@ -1,0 +1,110 @@
+//! Finds the server that takes writes among those that the URL names, and agrees on how to talk to it.
+
+use std::time::Duration;
+
+use postgres::NoTls;
+use tokio::task::JoinHandle;
+use tokio_postgres::{Client, Config};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::driver::{classify, describe};
+use crate::config::Endpoint;
+use crate::store::StoreError;
+use crate::store::network::{APPLICATION_NAME, Failure, Target, tls};
+
+/// A connection and the task that moves its bytes.
+pub(super) struct Connected {
+    pub(super) client: Client,
+    pub(super) mover: JoinHandle<()>,
+    pub(super) endpoint: String,
+}
+
+/// Whether the server is a standby, and whether it refuses writes for whatever reason.
+const STANDING: &str =
+    "SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'";
+
+/// The first server that lets us in and takes writes.
+pub(super) async fn connect(target: &Target) -> Result<Connected, StoreError> {
+    let mut config = Config::new();
+    config
+        .user(&target.url.user)
+        .dbname(&target.url.database)
+        .application_name(APPLICATION_NAME)
+        .connect_timeout(target.connect_timeout);
+    if let Some(password) = target.password.read().map_err(|cause| target.unavailable(cause))? {
+        config.password(password);
+    }
+    let mut causes = Vec::new();
+    for endpoint in &target.url.endpoints {
+        // Around all of it: the crate's own bound ends with the TCP connection.
+        let attempt = tokio::time::timeout(target.connect_timeout, one(target, &config, endpoint));
+        match attempt.await {
+            Ok(Ok(connected)) => return Ok(connected),
+            Ok(Err(cause)) => causes.push(format!("{endpoint}: {cause}")),
+            Err(_) => causes.push(format!(
+                "{endpoint}: no answer within {:?} (store_connect_timeout)",
+                target.connect_timeout
+            )),
+        }
+    }
+    Err(target.unavailable(causes.join("; ")))
+}
+
+async fn one(target: &Target, config: &Config, endpoint: &Endpoint) -> Result<Connected, String> {
+    let mut config = config.clone();
+    match endpoint {
+        Endpoint::Tcp(host, port) => config.host(host).port(*port),
+        Endpoint::Unix(directory, port) => config.host_path(directory).port(*port),
+    };
+    let (client, mover) = match &target.url.tls {
+        Some(tls) => {
+            config.ssl_mode(tokio_postgres::config::SslMode::Require);
+            let connector = MakeRustlsConnect::new(tls::client_config(tls)?);
+            let (client, connection) =
+                config.connect(connector).await.map_err(|error| describe(&error))?;
+            (client, tokio::spawn(async move { drop(connection.await) }))
+        }
+        None => {
+            config.ssl_mode(tokio_postgres::config::SslMode::Disable);
+            let (client, connection) =
+                config.connect(NoTls).await.map_err(|error| describe(&error))?;
+            (client, tokio::spawn(async move { drop(connection.await) }))
+        }
+    };
+    let connected = Connected { client, mover, endpoint: endpoint.to_string() };
+    match agree(&connected.client, target.statement_timeout).await {
+        Ok(()) => Ok(connected),
+        Err(failure) => {
+            connected.mover.abort();
+            Err(failure)
+        }
+    }
+}
+
+/// Refuses a server that takes no writes; sets what the statements rely on.
+async fn agree(client: &Client, statement_timeout: Duration) -> Result<(), String> {
+    let row = client.query_typed(STANDING, &[]).await.map_err(|error| describe(&error))?;
+    let flag = |index: usize| row.first().is_some_and(|row| row.get::<_, bool>(index));
+    if flag(0) {
+        return Err("it is a standby, which takes no writes".to_owned());
+    }
+    if flag(1) {
+        return Err("it is read-only".to_owned());
+    }
+    // The server gives up a little before we do, so that a lock isn't kept by a statement that nobody waits
+    // for. A commit that the server doesn't write to disk before it answers would be none.
+    let ms = (statement_timeout.as_millis() * 9 / 10).max(1);
+    let settings = format!(
+        "SET statement_timeout = {ms};
+         SET lock_timeout = {ms};
+         SET idle_in_transaction_session_timeout = {};
+         SET TimeZone = 'UTC';
+         SELECT set_config('synchronous_commit', 'on', false)
+         WHERE current_setting('synchronous_commit') = 'off'",
+        ms * 2
+    );
+    client.batch_execute(&settings).await.map_err(|error| match classify(&error) {
+        Failure::Lost(words) => words,
+        _ => describe(&error),
+    })
+}

@@ -1,0 +1,211 @@
+//! One connection to PostgreSQL, every statement within its deadline.
+
+use std::error::Error as _;
+use std::time::Instant;
+
+use postgres::Row;
+use postgres::error::SqlState;
+use postgres::types::{ToSql, Type};
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use tokio_postgres::{Client, Error};
+
+use super::{connect, sql};
+use crate::store::StoreError;
+use crate::store::network::{Call, Driver, Failure, Param, Statements, Target};
+
+/// A connection, and the runtime that moves its bytes while a statement runs.
+#[derive(Debug)]
+pub struct PostgresDriver {
+    /// `None` only while this is dropped.
+    runtime: Option<Runtime>,
+    client: Client,
+    mover: JoinHandle<()>,
+    endpoint: String,
+    deadline: Instant,
+}
+
+impl PostgresDriver {
+    fn bounded<T>(&self, statement: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+        let Some(runtime) = &self.runtime else {
+            return Err(Failure::Lost("the connection is closed".to_owned()));
+        };
+        let outcome = runtime
+            .block_on(async { tokio::time::timeout_at(self.deadline.into(), statement).await });
+        match outcome {
+            Ok(result) => result.map_err(|error| match classify(&error) {
+                Failure::Lost(words) => Failure::Lost(format!("{}: {words}", self.endpoint)),
+                other => other,
+            }),
+            Err(_) => Err(Failure::TimedOut(format!(
+                "{}: no answer in time (store_statement_timeout)",
+                self.endpoint
+            ))),
+        }
+    }
+
+    /// Runs several statements without parameters.
+    pub(super) fn batch(&mut self, statements: &str) -> Result<(), Failure> {
+        self.bounded(self.client.batch_execute(statements))
+    }
+}
+
+impl Drop for PostgresDriver {
+    fn drop(&mut self) {
+        self.mover.abort();
+        // A look-up of a name may still hang in the system's resolver; it must not hold us.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Driver for PostgresDriver {
+    const SQL: Statements = sql::STATEMENTS;
+
+    fn connect(target: &Target) -> Result<Self, StoreError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .map_err(|cause| target.unavailable(format!("no runtime for it: {cause}")))?;
+        let connected = runtime.block_on(connect::connect(target));
+        let connected = match connected {
+            Ok(connected) => connected,
+            Err(error) => {
+                // As when dropped: not waiting for what hangs.
+                runtime.shutdown_background();
+                return Err(error);
+            }
+        };
+        let connect::Connected { client, mover, endpoint } = connected;
+        Ok(PostgresDriver {
+            runtime: Some(runtime),
+            client,
+            mover,
+            endpoint,
+            deadline: Instant::now(),
+        })
+    }
+
+    fn place(&mut self) -> Result<String, Failure> {
+        let rows = self.query(sql::PLACE, &[])?;
+        let cells: Vec<String> = rows
+            .into_iter()
+            .flatten()
+            .map(|cell| cell.unwrap_or_else(|| "unknown".to_owned()))
+            .collect();
+        Ok(format!("postgres {}", cells.join(" ")))
+    }
+
+    fn set_deadline(&mut self, deadline: Instant) {
+        self.deadline = deadline;
+    }
+
+    fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Failure> {
+        if params.is_empty() {
+            return self.batch(sql).map(|()| 0);
+        }
+        let typed = typed(params);
+        self.bounded(self.client.execute_typed(sql, &typed))
+    }
+
+    fn query(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Vec<Option<String>>>, Failure> {
+        let typed = typed(params);
+        let rows = self.bounded(self.client.query_typed(sql, &typed))?;
+        texts(&rows)
+    }
+
+    /// Sent together: a claim waits for the network once less, and holds its row's lock the shorter.
+    fn query_locked(
+        &mut self,
+        lock: &str,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Vec<Option<String>>>, Failure> {
+        let typed = typed(params);
+        let rows = self.bounded(async {
+            let locked = self.client.query_typed(lock, &typed);
+            let (locked, rows) = tokio::join!(locked, self.client.query_typed(sql, &typed));
+            locked.and(rows)
+        })?;
+        texts(&rows)
+    }
+
+    /// Sent together, as above.
+    fn execute_both(&mut self, first: Call<'_>, second: Call<'_>) -> Result<u64, Failure> {
+        let (first_typed, second_typed) = (typed(first.1), typed(second.1));
+        self.bounded(async {
+            let one = self.client.execute_typed(first.0, &first_typed);
+            let two = self.client.execute_typed(second.0, &second_typed);
+            let (one, two) = tokio::join!(one, two);
+            two.and(one)
+        })
+    }
+
+    fn placeholder(number: usize) -> String {
+        format!("${number}")
+    }
+}
+
+fn texts(rows: &[Row]) -> Result<Vec<Vec<Option<String>>>, Failure> {
+    let texts = rows.iter().map(|row| {
+        let cells = (0..row.len()).map(|index| row.try_get::<_, Option<String>>(index));
+        cells.collect::<Result<Vec<_>, _>>().map_err(|error| Failure::Rejected(describe(&error)))
+    });
+    texts.collect()
+}
+
+type Typed<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// Types are said with the values, so that a statement is one round trip and nothing is kept on the server.
+fn typed<'a>(params: &'a [Param<'_>]) -> Vec<Typed<'a>> {
+    let one = |param: &'a Param<'_>| -> Typed<'a> {
+        match param {
+            Param::Text(text) => (text, Type::TEXT),
+            Param::OptionalText(text) => (text, Type::TEXT),
+            Param::Integer(number) => (number, Type::INT8),
+        }
+    };
+    params.iter().map(one).collect()
+}
+
+/// The server's words, which the error itself doesn't show.
+pub(super) fn describe(error: &Error) -> String {
+    if let Some(said) = error.as_db_error() {
+        return format!("{} (SQLSTATE {})", said.message(), said.code().code());
+    }
+    match error.source() {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
+/// What an error means for the connection and for the caller.
+pub(super) fn classify(error: &Error) -> Failure {
+    let words = describe(error);
+    let Some(code) = error.code() else { return Failure::Lost(words) };
+    if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
+        return Failure::ReadOnly(words);
+    }
+    if *code == SqlState::UNIQUE_VIOLATION {
+        return Failure::Duplicate(words);
+    }
+    if *code == SqlState::INSUFFICIENT_PRIVILEGE {
+        return Failure::Denied(words);
+    }
+    if [SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_COLUMN].contains(code) {
+        return Failure::Missing(words);
+    }
+    match code.code().get(..2) {
+        // The server goes down, or cut us off.
+        Some("08" | "57") if *code != SqlState::QUERY_CANCELED => Failure::Lost(words),
+        // Data, integrity, syntax and rights: asking again gives the same.
+        Some("22" | "23" | "42" | "P0") => Failure::Rejected(words),
+        _ => Failure::Busy(words),
+    }
+}

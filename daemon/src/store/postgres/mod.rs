@@ -1,0 +1,27 @@
+//! The store on PostgreSQL.
+//!
+//! - `driver`: one connection, through the asynchronous engine of the `postgres` crate on a runtime of its own,
+//!   because the crate's blocking calls can't be bounded in time: a server that is frozen while we log in, or that
+//!   never answers a query, would hold them for ever.
+//! - `connect`: finding the server that takes writes, and what is agreed with it.
+//! - `schema`: the tables, printed and made.
+//! - `sql`: the statements.
+
+mod connect;
+mod driver;
+mod schema;
+mod sql;
+
+use super::network::{NetworkStore, Target};
+
+pub use driver::PostgresDriver;
+pub use schema::{apply, print};
+
+/// A store on PostgreSQL.
+pub type PostgresStore = NetworkStore<PostgresDriver>;
+
+/// The store at `target`. Connects with the first call.
+#[must_use]
+pub fn open(target: Target) -> PostgresStore {
+    NetworkStore::new(target, sql::TABLES)
+}

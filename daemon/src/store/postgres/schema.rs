@@ -1,0 +1,40 @@
+//! The tables of a PostgreSQL store: printed, or made where they are missing.
+
+use std::time::Instant;
+
+use super::{PostgresDriver, sql};
+use crate::store::StoreError;
+use crate::store::network::{Driver, Failure, Target, columns, refuse_different};
+
+/// Keeps two of us from making the tables at once; the number has no meaning.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(7093862105577215)";
+
+/// What [`apply`] would run.
+#[must_use]
+pub fn print() -> String {
+    format!("{}\n{}\n{}\n", sql::LEAF_TABLE, sql::SIDE_TABLES, sql::TRIGGERS)
+}
+
+/// Makes what is missing, in one transaction. Tells which tables were made.
+///
+/// # Errors
+/// [`StoreError::Refused`] when a table that is there looks different; others as for every call.
+pub fn apply(target: &Target) -> Result<Vec<&'static str>, StoreError> {
+    let mut driver = PostgresDriver::connect(target)?;
+    driver.set_deadline(Instant::now() + target.statement_timeout);
+    make(&mut driver, target).map_err(|failure| failure.answer(target))
+}
+
+fn make(driver: &mut PostgresDriver, target: &Target) -> Result<Vec<&'static str>, Failure> {
+    driver.batch("BEGIN")?;
+    driver.batch(LOCK)?;
+    let found = columns(driver)?;
+    refuse_different(driver, target, sql::TABLES, &found)?;
+    driver.batch("SET LOCAL client_min_messages = warning")?;
+    driver.batch(sql::LEAF_TABLE)?;
+    driver.batch(sql::SIDE_TABLES)?;
+    driver.batch(sql::TRIGGERS)?;
+    driver.batch("COMMIT")?;
+    let missing = |table: &&str| !found.iter().any(|[of, ..]| of == table);
+    Ok(sql::TABLES.iter().map(|layout| layout.table).filter(missing).collect())
+}

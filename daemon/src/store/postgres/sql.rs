@@ -1,0 +1,163 @@
+//! What is said to PostgreSQL. Names are looked up by the search path, as Leaf's table may be in any schema.
+
+use crate::store::network::{Layout, Statements};
+
+/// The tables, and the types that are as good as ours for each column.
+pub(super) static TABLES: &[Layout] = &[
+    Layout {
+        table: "leaf_alloc",
+        columns: &[
+            ("biz_tag", &["character varying", "text"]),
+            ("max_id", &["bigint"]),
+            ("step", &["integer", "bigint"]),
+            ("description", &["character varying", "text"]),
+            ("update_time", &["timestamp"]),
+        ],
+    },
+    Layout { table: "leafd_meta", columns: &[("name", &["text"]), ("value", &["text"])] },
+    Layout {
+        table: "leafd_tag",
+        columns: &[
+            ("tag", &["text"]),
+            ("generation", &["bigint"]),
+            ("ceiling", &["bigint"]),
+            ("strict", &["integer"]),
+            ("highest_end", &["bigint"]),
+        ],
+    },
+    Layout {
+        table: "leafd_host",
+        columns: &[("host", &["text"]), ("start_token", &["text"]), ("started", &["timestamp"])],
+    },
+];
+
+/// Which cluster, database and table this is: a copy made with SQL differs in one of them, a standby that is
+/// promoted in none.
+pub(super) const PLACE: &str = "SELECT (SELECT system_identifier::text FROM pg_control_system()),
+    (SELECT oid::text FROM pg_database WHERE datname = current_database()),
+    to_regclass('leaf_alloc')::oid::text";
+
+/// A query for what `network::rows` reads, with the side table or with nothing in its place.
+macro_rules! select_rows {
+    (side, $rest:literal) => {
+        concat!(
+            "SELECT a.biz_tag::text, a.max_id::text, a.step::text, a.description::text,
+             to_char(a.update_time, 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'),
+             t.generation::text, t.ceiling::text, t.highest_end::text, t.strict::text
+             FROM leaf_alloc AS a LEFT JOIN leafd_tag AS t ON t.tag = a.biz_tag COLLATE \"C\" ",
+            $rest
+        )
+    };
+    (plain, $rest:literal) => {
+        concat!(
+            "SELECT a.biz_tag::text, a.max_id::text, a.step::text, a.description::text,
+             to_char(a.update_time, 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'), NULL::text, NULL::text, NULL::text, NULL::text
+             FROM leaf_alloc AS a ",
+            $rest
+        )
+    };
+}
+
+pub(super) const STATEMENTS: Statements = Statements {
+    // Whatever the server's default: each statement then sees what was committed before it.
+    begin: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+    find: select_rows!(side, "WHERE a.biz_tag = $1"),
+    find_plain: select_rows!(plain, "WHERE a.biz_tag = $1"),
+    lock: "SELECT biz_tag::text FROM leaf_alloc WHERE biz_tag = $1 FOR UPDATE",
+    list: select_rows!(
+        side,
+        "WHERE a.biz_tag COLLATE \"C\" > $1 ORDER BY a.biz_tag COLLATE \"C\" LIMIT $2"
+    ),
+    list_plain: select_rows!(
+        plain,
+        "WHERE a.biz_tag COLLATE \"C\" > $1 ORDER BY a.biz_tag COLLATE \"C\" LIMIT $2"
+    ),
+    generations: "SELECT a.biz_tag::text, t.generation::text FROM leaf_alloc AS a
+        LEFT JOIN leafd_tag AS t ON t.tag = a.biz_tag COLLATE \"C\" WHERE a.biz_tag IN",
+    generations_plain: "SELECT a.biz_tag::text, NULL::text FROM leaf_alloc AS a WHERE a.biz_tag IN",
+    set_max_id: "UPDATE leaf_alloc SET max_id = $3, update_time = now()
+        WHERE biz_tag = $1 AND max_id = $2",
+    set_step: "UPDATE leaf_alloc SET step = $2, update_time = now() WHERE biz_tag = $1",
+    set_description: "UPDATE leaf_alloc SET description = $2, update_time = now() WHERE biz_tag = $1",
+    insert_row: "INSERT INTO leaf_alloc (biz_tag, max_id, step, description) VALUES ($1, $2, $3, $4)",
+    claimed_end: "SELECT highest_end::text FROM leafd_tag WHERE tag = $1 FOR UPDATE",
+    remember_end: "INSERT INTO leafd_tag (tag, highest_end) VALUES ($1, $2)
+        ON CONFLICT (tag) DO UPDATE SET highest_end = greatest(leafd_tag.highest_end, excluded.highest_end)",
+    enter_tag: "INSERT INTO leafd_tag (tag, generation, ceiling) VALUES ($1, $2, $3)
+        ON CONFLICT (tag) DO UPDATE
+        SET generation = excluded.generation, ceiling = excluded.ceiling, strict = 0",
+    set_ceiling: "INSERT INTO leafd_tag (tag, ceiling) VALUES ($1, $2)
+        ON CONFLICT (tag) DO UPDATE SET ceiling = excluded.ceiling",
+    host_token: "SELECT start_token FROM leafd_host WHERE host = $1 FOR UPDATE",
+    enter_host: "INSERT INTO leafd_host (host, start_token, started) VALUES ($1, $2, now())
+        ON CONFLICT (host) DO UPDATE
+        SET start_token = excluded.start_token, started = excluded.started",
+    columns: "SELECT c.relname::text, a.attname::text, format_type(a.atttypid, a.atttypmod)
+        FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
+        WHERE c.oid IN (to_regclass('leaf_alloc'), to_regclass('leafd_meta'), to_regclass('leafd_tag'),
+                        to_regclass('leafd_host'))
+        AND a.attnum > 0 AND NOT a.attisdropped",
+    defects: "SELECT 'leaf_alloc is no table' FROM pg_class
+        WHERE oid = to_regclass('leaf_alloc') AND relkind NOT IN ('r', 'p')
+        UNION ALL
+        SELECT 'leaf_alloc.biz_tag is not unique: make it the primary key'
+        WHERE NOT EXISTS (
+            SELECT 1 FROM pg_index AS i
+            JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+            WHERE i.indrelid = to_regclass('leaf_alloc') AND i.indisunique AND i.indisvalid
+            AND i.indpred IS NULL AND i.indnkeyatts = 1 AND a.attname = 'biz_tag')
+        UNION ALL
+        SELECT 'leaf_alloc is unlogged, so that a crash empties it' FROM pg_class
+        WHERE oid = to_regclass('leaf_alloc') AND relpersistence <> 'p'",
+    meta: "SELECT name, value FROM leafd_meta",
+};
+
+/// Leaf's table in its natural twin: names compare and sort byte by byte.
+pub(super) const LEAF_TABLE: &str = "CREATE TABLE IF NOT EXISTS leaf_alloc (
+    biz_tag     varchar(128) COLLATE \"C\" NOT NULL DEFAULT '' PRIMARY KEY,
+    max_id      bigint NOT NULL DEFAULT 1,
+    step        int NOT NULL,
+    description varchar(256) DEFAULT NULL,
+    update_time timestamptz NOT NULL DEFAULT CURRENT_TIMESTAMP
+);";
+
+/// What Leaf has no column for.
+pub(super) const SIDE_TABLES: &str = "CREATE TABLE IF NOT EXISTS leafd_meta (
+    name  text NOT NULL PRIMARY KEY,
+    value text NOT NULL
+);
+-- Outlives the rows of leaf_alloc: generation is that of the present row or else of the next one, highest_end
+-- the end of everything ever claimed under the name.
+CREATE TABLE IF NOT EXISTS leafd_tag (
+    tag         text COLLATE \"C\" NOT NULL PRIMARY KEY,
+    generation  bigint NOT NULL DEFAULT 0,
+    ceiling     bigint,
+    strict      int NOT NULL DEFAULT 0,
+    highest_end bigint NOT NULL DEFAULT 0
+);
+CREATE TABLE IF NOT EXISTS leafd_host (
+    host        text COLLATE \"C\" NOT NULL PRIMARY KEY,
+    start_token text NOT NULL,
+    started     timestamptz NOT NULL
+);
+INSERT INTO leafd_meta (name, value) VALUES ('format', '1'), ('identity', gen_random_uuid()::text)
+    ON CONFLICT (name) DO NOTHING;";
+
+/// Rows that others delete or rename leave a tombstone, and a tag made anew is another one. With its maker's
+/// rights, because whoever deletes a row knows only Leaf's table.
+pub(super) const TRIGGERS: &str = "CREATE OR REPLACE FUNCTION leafd_row_gone() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' AND NEW.biz_tag COLLATE \"C\" = OLD.biz_tag COLLATE \"C\" THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO leafd_tag (tag, generation, highest_end)
+    VALUES (OLD.biz_tag,
+            (('x' || substr(md5(gen_random_uuid()::text), 1, 16))::bit(64)::bigint & 9223372036854775807) | 1,
+            greatest(OLD.max_id, 0))
+    ON CONFLICT (tag) DO UPDATE SET generation = excluded.generation, ceiling = NULL, strict = 0,
+        highest_end = greatest(leafd_tag.highest_end, excluded.highest_end);
+    RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER leafd_row_gone AFTER DELETE OR UPDATE OF biz_tag ON leaf_alloc
+    FOR EACH ROW EXECUTE FUNCTION leafd_row_gone();";

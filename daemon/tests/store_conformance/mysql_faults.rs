@@ -1,0 +1,293 @@
+//! MariaDB servers that are not as they should be, tables that others made, and rights that are missing.
+
+use std::time::{Duration, Instant};
+
+use ::mysql::prelude::Queryable as _;
+use leafd::config::StorePassword;
+use leafd::store::{
+    CheckIn, ClaimWish, Generation, HostId, StartToken, Store, StoreError, TagChange, mysql,
+};
+use nix::sys::signal::Signal;
+
+use crate::mysql::{Database, PASSWORD, client, is_up, new_server, shared, target, target_at};
+use crate::{Backend, claim, new_tag, tag};
+
+/// Leaf's own, to the letter, in a database whose default collation folds case and trailing spaces.
+const LEAF_TABLE: &str = "CREATE TABLE `leaf_alloc` (
+    `biz_tag` varchar(128) NOT NULL DEFAULT '',
+    `max_id` bigint(20) NOT NULL DEFAULT '1',
+    `step` int(11) NOT NULL,
+    `description` varchar(256) DEFAULT NULL,
+    `update_time` timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,
+    PRIMARY KEY (`biz_tag`)
+    ) ENGINE=InnoDB";
+
+const WISH: ClaimWish = ClaimWish { want: 1, step_max: 1000 };
+
+#[track_caller]
+fn unavailable(result: Result<impl std::fmt::Debug, StoreError>, part: &str) {
+    match result {
+        Err(StoreError::Unavailable { cause, .. }) => assert!(cause.contains(part), "{cause}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn refused(result: Result<impl std::fmt::Debug, StoreError>, part: &str) {
+    match result {
+        Err(StoreError::Refused(words)) => assert!(words.contains(part), "{words}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn url(hosts: &str) -> String {
+    format!("mysql://remote@{hosts}/ids")
+}
+
+fn password(text: &str) -> StorePassword {
+    StorePassword::Variable(text.to_owned())
+}
+
+#[test]
+fn a_wrong_password_is_told_and_not_shown() {
+    let host = format!("127.0.0.1:{}", shared().port);
+    let result = mysql::open(target_at(&url(&host), password("hunter2"))).identity();
+    let shown = format!("{result:?}");
+    unavailable(result, "Access denied");
+    assert!(!shown.contains("hunter2"), "{shown}");
+    unavailable(
+        mysql::open(target_at(&url(&host), StorePassword::None)).identity(),
+        "Access denied",
+    );
+    refused(
+        mysql::open(target_at(&url(&host), password(PASSWORD))).identity(),
+        "leafd schema apply",
+    );
+}
+
+#[test]
+fn a_dead_first_host_and_a_read_only_one_are_passed_over() {
+    let port = shared().port;
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let read_only = new_server(&["--read-only=1"]);
+    let only = url(&format!("127.0.0.1:{}", read_only.port));
+    unavailable(mysql::open(target_at(&only, password(PASSWORD))).identity(), "it is read-only");
+    let hosts = format!("127.0.0.1:{closed},127.0.0.1:{},127.0.0.1:{port}", read_only.port);
+    refused(
+        mysql::open(target_at(&url(&hosts), password(PASSWORD))).identity(),
+        "leafd schema apply",
+    );
+    let none = url(&format!("127.0.0.1:{closed}"));
+    unavailable(mysql::open(target_at(&none, password(PASSWORD))).identity(), "refused");
+}
+
+#[test]
+fn a_frozen_server_holds_a_call_no_longer_than_its_bound() {
+    let server = new_server(&[]);
+    let mut target = target(&server, "root", "ids");
+    mysql::apply(&target).unwrap();
+    target.connect_timeout = Duration::from_millis(700);
+    target.statement_timeout = Duration::from_millis(900);
+    let mut store = mysql::open(target.clone());
+    store.create(&new_tag("t", 1, 10)).unwrap();
+    nix::sys::signal::kill(server.pid(), Signal::SIGSTOP).unwrap();
+    let mut bounded = |bound_ms: u64| {
+        let begun = Instant::now();
+        unavailable(store.claim(&tag("t"), WISH), "no answer");
+        let took = begun.elapsed();
+        assert!(took < Duration::from_millis(bound_ms + 400), "{took:?}");
+    };
+    // In a statement; then, with the connection given up, while logging in.
+    bounded(900);
+    bounded(700);
+    nix::sys::signal::kill(server.pid(), Signal::SIGCONT).unwrap();
+    assert!(claim(&mut store, "t", 1).numbers.start >= 1);
+}
+
+#[test]
+fn a_restarted_server_is_used_by_the_next_call() {
+    let mut server = new_server(&[]);
+    let target = target(&server, "root", "ids");
+    mysql::apply(&target).unwrap();
+    let mut store = mysql::open(target);
+    store.create(&new_tag("t", 1, 10)).unwrap();
+    let name = store.identity().unwrap();
+    server.kill();
+    unavailable(store.claim(&tag("t"), WISH), "socket");
+    server.start(is_up);
+    assert_eq!(claim(&mut store, "t", 1).numbers, 1..11);
+    // The connection breaks between two calls: the next one doesn't notice.
+    server.stop();
+    server.start(is_up);
+    assert_eq!(claim(&mut store, "t", 1).numbers, 11..21);
+    server.stop();
+    server.start(is_up);
+    assert_eq!(store.show(&tag("t")).unwrap().max_id, 21);
+    assert_eq!(store.identity().unwrap(), name);
+}
+
+#[test]
+fn a_server_that_stops_taking_writes_is_left() {
+    let server = new_server(&[]);
+    let target = target(&server, "root", "ids");
+    mysql::apply(&target).unwrap();
+    mysql::open(target).create(&new_tag("t", 1, 10)).unwrap();
+    let alter = |setting: &str| {
+        client(&server, "ids").unwrap().query_drop(format!("SET GLOBAL {setting}")).unwrap();
+    };
+    // As on a primary that becomes a replica; our user has no right to write there all the same.
+    client(&server, "ids")
+        .unwrap()
+        .query_drop(
+            "GRANT SELECT, INSERT, UPDATE, TRIGGER ON ids.* TO plain@localhost IDENTIFIED BY ''",
+        )
+        .unwrap();
+    let mut plain = mysql::open(crate::mysql::target(&server, "plain", "ids"));
+    assert_eq!(claim(&mut plain, "t", 1).numbers, 1..11);
+    alter("read_only = 1");
+    unavailable(plain.claim(&tag("t"), WISH), "read-only");
+    unavailable(plain.claim(&tag("t"), WISH), "it is read-only, as replicas are");
+    alter("read_only = 0");
+    assert_eq!(claim(&mut plain, "t", 1).numbers, 11..21);
+}
+
+/// A user with nothing but these rights, which end with what they are on.
+fn user(database: &mut Database, name: &str, grants: &[(&str, &str)]) {
+    database.execute(&format!("CREATE USER IF NOT EXISTS {name}@localhost"));
+    for (rights, table) in grants {
+        database
+            .execute(&format!("GRANT {rights} ON {}.{table} TO {name}@localhost", database.name()));
+    }
+}
+
+#[test]
+fn select_and_update_on_leafs_table_are_enough_to_claim() {
+    let mut database = Database::without_tables();
+    database.execute(LEAF_TABLE);
+    database.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('orders', 1, 100)");
+    user(&mut database, "leaf", &[("SELECT, UPDATE", "leaf_alloc")]);
+    let mut store = database.connect_as("leaf");
+    assert_eq!(claim(&mut *store, "orders", 1).numbers, 1..101);
+    store.raise(&tag("orders"), 500).unwrap();
+    let again = claim(&mut *store, "orders", 1);
+    assert_eq!((again.numbers, again.generation), (500..600, Generation(0)));
+    let (host, start) = (HostId("h".into()), StartToken("s".into()));
+    assert_eq!(store.check_in(&host, &[], &start).unwrap(), CheckIn::Unsupported);
+    let asked = [tag("orders"), tag("no")];
+    assert_eq!(store.generations(&asked).unwrap(), [Some(Generation(0)), None]);
+    assert_eq!(store.list(None, 10).unwrap().len(), 1);
+    refused(store.create(&new_tag("new", 1, 10)), "needs leafd_tag");
+    let change = TagChange { ceiling: Some(9), ..TagChange::default() };
+    refused(store.set(&tag("orders"), &change), "needs leafd_tag");
+    let change = TagChange { step: Some(7), ..TagChange::default() };
+    assert_eq!(store.set(&tag("orders"), &change).unwrap().step, 7);
+}
+
+#[test]
+fn missing_rights_are_named() {
+    let mut database = Database::new();
+    database.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 10)");
+    user(
+        &mut database,
+        "reader",
+        &[
+            ("SELECT", "leaf_alloc"),
+            ("SELECT", "leafd_meta"),
+            ("SELECT", "leafd_tag"),
+            ("SELECT", "leafd_host"),
+        ],
+    );
+    let mut store = database.connect_as("reader");
+    assert_eq!(store.show(&tag("t")).unwrap().max_id, 1);
+    refused(store.claim(&tag("t"), WISH), "claims need SELECT and UPDATE on leaf_alloc");
+    user(&mut database, "reader", &[("UPDATE", "leaf_alloc"), ("INSERT, UPDATE", "leafd_tag")]);
+    assert_eq!(claim(&mut *store, "t", 1).numbers, 1..11);
+}
+
+#[test]
+fn applying_twice_changes_nothing_and_other_tables_are_refused() {
+    let mut database = Database::without_tables();
+    let target = database.target("root");
+    assert_eq!(mysql::apply(&target).unwrap().len(), 4);
+    let name = database.connect().identity().unwrap();
+    assert_eq!(mysql::apply(&target).unwrap(), Vec::<&str>::new());
+    assert_eq!(database.connect().identity().unwrap(), name);
+    let cases = [
+        (
+            "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id int)",
+            "leaf_alloc.max_id is int(11) instead of bigint; leaf_alloc lacks the column step",
+        ),
+        (
+            "CREATE TABLE leaf_alloc (biz_tag varchar(128), max_id bigint, step int, description text, update_time timestamp)",
+            "not unique",
+        ),
+        (
+            "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint, step int, description text,
+             update_time timestamp) ENGINE = Aria",
+            "has the engine Aria instead of InnoDB",
+        ),
+        ("CREATE VIEW leaf_alloc AS SELECT 'x' AS biz_tag", "of a view"),
+        ("CREATE TABLE leafd_tag (x int)", "leafd_tag lacks the column tag"),
+    ];
+    for (sql, part) in cases {
+        let mut database = Database::without_tables();
+        database.execute(sql);
+        refused(mysql::apply(&database.target("root")), part);
+    }
+}
+
+#[test]
+fn rows_deleted_and_made_anew_by_hand_are_other_tags() {
+    let mut database = Database::new();
+    database.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 100)");
+    let mut store = database.connect();
+    assert_eq!(claim(&mut *store, "t", 1).generation, Generation(0));
+    // By somebody who may do nothing with leafd's own tables.
+    user(&mut database, "admin", &[("SELECT, INSERT, DELETE", "leaf_alloc")]);
+    let opts = ::mysql::OptsBuilder::new()
+        .socket(shared().dir.join("socket").to_str())
+        .user(Some("admin"))
+        .db_name(Some(database.name()));
+    let mut admin = ::mysql::Conn::new(opts).unwrap();
+    admin.query_drop("DELETE FROM leaf_alloc").unwrap();
+    let anew = "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 10)";
+    admin.query_drop(anew).unwrap();
+    let anew = claim(&mut *store, "t", 1);
+    assert_ne!(anew.generation, Generation(0));
+    assert_eq!(anew.numbers, 101..111);
+}
+
+#[test]
+fn a_table_made_anew_is_another_store() {
+    let mut database = Database::new();
+    let mut store = database.connect();
+    store.create(&new_tag("t", 1, 10)).unwrap();
+    let name = store.identity().unwrap();
+    database.execute("DROP TABLE leaf_alloc");
+    mysql::apply(&database.target("root")).unwrap();
+    assert_ne!(database.connect().identity().unwrap(), name);
+    let mut admin = client(shared(), database.name()).unwrap();
+    let of_us = "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()";
+    for id in admin.query::<u64, _>(of_us).unwrap() {
+        admin.query_drop(format!("KILL {id}")).unwrap();
+    }
+    refused(store.claim(&tag("t"), WISH), "is another database, or has another table");
+}
+
+#[test]
+fn a_folding_collation_never_gives_two_names_one_row() {
+    let mut database = Database::without_tables();
+    // As Leaf's table is on a server with the usual defaults.
+    database.execute(LEAF_TABLE);
+    database.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('Order', 1, 10)");
+    mysql::apply(&database.target("root")).unwrap();
+    let mut store = database.connect();
+    assert_eq!(claim(&mut *store, "Order", 1).numbers, 1..11);
+    for other in ["order", "Order ", "Orde\u{301}r", "\u{d6}rder"] {
+        let unknown = store.claim(&tag(other), WISH);
+        assert!(matches!(unknown, Err(StoreError::UnknownTag { .. })), "{other:?}: {unknown:?}");
+        assert_eq!(store.generations(&[tag(other)]).unwrap(), [None]);
+    }
+    refused(store.create(&new_tag("order", 1, 10)), "takes them for the same");
+    assert_eq!(claim(&mut *store, "Order", 1).numbers, 11..21);
+}

@@ -1,0 +1,282 @@
+//! PostgreSQL servers that are not as they should be, tables that others made, and rights that are missing.
+
+use std::time::{Duration, Instant};
+
+use leafd::config::StorePassword;
+use leafd::store::{
+    CheckIn, ClaimWish, Generation, HostId, StartToken, Store, StoreError, TagChange, postgres,
+};
+use nix::sys::signal::Signal;
+
+use crate::postgres::{Database, PASSWORD, client, is_up, new_server, shared, target, target_at};
+use crate::{Backend, claim, new_tag, tag};
+
+const WISH: ClaimWish = ClaimWish { want: 1, step_max: 1000 };
+
+#[track_caller]
+fn unavailable(result: Result<impl std::fmt::Debug, StoreError>, part: &str) {
+    match result {
+        Err(StoreError::Unavailable { cause, .. }) => assert!(cause.contains(part), "{cause}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn refused(result: Result<impl std::fmt::Debug, StoreError>, part: &str) {
+    match result {
+        Err(StoreError::Refused(words)) => assert!(words.contains(part), "{words}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn url(hosts: &str) -> String {
+    format!("postgres://postgres@{hosts}/postgres")
+}
+
+fn password(text: &str) -> StorePassword {
+    StorePassword::Variable(text.to_owned())
+}
+
+#[test]
+fn a_wrong_password_is_told_and_not_shown() {
+    let host = format!("127.0.0.1:{}", shared().port);
+    let result = postgres::open(target_at(&url(&host), password("hunter2"))).identity();
+    let shown = format!("{result:?}");
+    unavailable(result, "password authentication failed");
+    assert!(!shown.contains("hunter2"), "{shown}");
+    unavailable(postgres::open(target_at(&url(&host), StorePassword::None)).identity(), "password");
+    refused(
+        postgres::open(target_at(&url(&host), password(PASSWORD))).identity(),
+        "leafd schema apply",
+    );
+}
+
+#[test]
+fn a_dead_first_host_and_a_read_only_one_are_passed_over() {
+    let port = shared().port;
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let read_only = new_server(&["default_transaction_read_only=on"]);
+    let only = url(&format!("127.0.0.1:{}", read_only.port));
+    unavailable(postgres::open(target_at(&only, password(PASSWORD))).identity(), "it is read-only");
+    let hosts = format!("127.0.0.1:{closed},127.0.0.1:{},127.0.0.1:{port}", read_only.port);
+    refused(
+        postgres::open(target_at(&url(&hosts), password(PASSWORD))).identity(),
+        "leafd schema apply",
+    );
+    let none = url(&format!("127.0.0.1:{closed}"));
+    unavailable(postgres::open(target_at(&none, password(PASSWORD))).identity(), "refused");
+}
+
+#[test]
+fn a_frozen_server_holds_a_call_no_longer_than_its_bound() {
+    let server = new_server(&[]);
+    let mut target = target(&server, "postgres", "postgres");
+    postgres::apply(&target).unwrap();
+    target.connect_timeout = Duration::from_millis(700);
+    target.statement_timeout = Duration::from_millis(900);
+    let mut store = postgres::open(target.clone());
+    store.create(&new_tag("t", 1, 10)).unwrap();
+    for process in processes(&server) {
+        nix::sys::signal::kill(process, Signal::SIGSTOP).unwrap();
+    }
+    let mut bounded = |bound_ms: u64| {
+        let begun = Instant::now();
+        unavailable(store.claim(&tag("t"), WISH), "no answer");
+        let took = begun.elapsed();
+        assert!(took < Duration::from_millis(bound_ms + 400), "{took:?}");
+    };
+    // In a statement; then, with the connection given up, while logging in.
+    bounded(900);
+    bounded(700);
+    for process in processes(&server) {
+        nix::sys::signal::kill(process, Signal::SIGCONT).unwrap();
+    }
+    assert!(claim(&mut store, "t", 1).numbers.start >= 1);
+}
+
+/// The server's process and those of its connections.
+fn processes(server: &crate::server::Server) -> Vec<nix::unistd::Pid> {
+    let main = server.pid();
+    let of_main = |pid: &i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let parent = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)?.parse().ok());
+        parent == Some(main.as_raw())
+    };
+    let names = std::fs::read_dir("/proc").unwrap().filter_map(|one| one.ok());
+    let pids = names.filter_map(|one| one.file_name().to_str()?.parse().ok());
+    let children = pids.filter(of_main).map(nix::unistd::Pid::from_raw);
+    std::iter::once(main).chain(children).collect()
+}
+
+#[test]
+fn a_restarted_server_is_used_by_the_next_call() {
+    let mut server = new_server(&[]);
+    let target = target(&server, "postgres", "postgres");
+    postgres::apply(&target).unwrap();
+    let mut store = postgres::open(target);
+    store.create(&new_tag("t", 1, 10)).unwrap();
+    let name = store.identity().unwrap();
+    server.kill();
+    // What was said depends on how much of it was gone by then.
+    unavailable(store.claim(&tag("t"), WISH), "");
+    server.start(is_up);
+    assert_eq!(claim(&mut store, "t", 1).numbers, 1..11);
+    // The connection breaks between two calls: the next one doesn't notice.
+    server.stop();
+    server.start(is_up);
+    assert_eq!(claim(&mut store, "t", 1).numbers, 11..21);
+    server.stop();
+    server.start(is_up);
+    assert_eq!(store.show(&tag("t")).unwrap().max_id, 21);
+    assert_eq!(store.identity().unwrap(), name);
+}
+
+#[test]
+fn a_server_that_stops_taking_writes_is_left() {
+    let server = new_server(&[]);
+    let target = target(&server, "postgres", "postgres");
+    postgres::apply(&target).unwrap();
+    let mut store = postgres::open(target);
+    store.create(&new_tag("t", 1, 10)).unwrap();
+    let alter = |setting: &str| {
+        let mut client = client(&server, "postgres").unwrap();
+        client.batch_execute("SET transaction_read_only = off").unwrap();
+        client.batch_execute(setting).unwrap();
+        client.batch_execute("SELECT pg_reload_conf()").unwrap();
+        client
+            .batch_execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'leafd'",
+            )
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+    };
+    alter("ALTER SYSTEM SET default_transaction_read_only = on");
+    unavailable(store.claim(&tag("t"), WISH), "it is read-only");
+    alter("ALTER SYSTEM RESET default_transaction_read_only");
+    assert_eq!(claim(&mut store, "t", 1).numbers, 1..11);
+}
+
+/// A role with nothing but what it is granted.
+fn role(database: &mut Database, name: &str, grants: &str) {
+    database.execute(&format!(
+        "DO $$ BEGIN CREATE ROLE {name} LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$; {grants}"
+    ));
+}
+
+#[test]
+fn select_and_update_on_leafs_table_are_enough_to_claim() {
+    let mut database = Database::without_tables();
+    database.execute(
+        "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY DEFAULT '', max_id bigint NOT NULL DEFAULT 1,
+         step int NOT NULL, description varchar(256), update_time timestamp NOT NULL DEFAULT now());
+         INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('orders', 1, 100)",
+    );
+    role(&mut database, "plain", "GRANT SELECT, UPDATE ON leaf_alloc TO plain");
+    let mut store = database.connect_as("plain");
+    assert_eq!(claim(&mut *store, "orders", 1).numbers, 1..101);
+    store.raise(&tag("orders"), 500).unwrap();
+    let again = claim(&mut *store, "orders", 1);
+    assert_eq!((again.numbers, again.generation), (500..600, Generation(0)));
+    let (host, start) = (HostId("h".into()), StartToken("s".into()));
+    assert_eq!(store.check_in(&host, &[], &start).unwrap(), CheckIn::Unsupported);
+    let asked = [tag("orders"), tag("no")];
+    assert_eq!(store.generations(&asked).unwrap(), [Some(Generation(0)), None]);
+    assert_eq!(store.list(None, 10).unwrap().len(), 1);
+    refused(store.create(&new_tag("new", 1, 10)), "needs leafd_tag");
+    let change = TagChange { ceiling: Some(9), ..TagChange::default() };
+    refused(store.set(&tag("orders"), &change), "needs leafd_tag");
+    let change = TagChange { step: Some(7), ..TagChange::default() };
+    assert_eq!(store.set(&tag("orders"), &change).unwrap().step, 7);
+}
+
+#[test]
+fn missing_rights_are_named() {
+    let mut database = Database::new();
+    database.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 10)");
+    role(&mut database, "reader", "GRANT SELECT ON leaf_alloc, leafd_meta, leafd_tag TO reader");
+    let mut store = database.connect_as("reader");
+    assert_eq!(store.show(&tag("t")).unwrap().max_id, 1);
+    refused(store.claim(&tag("t"), WISH), "claims need SELECT and UPDATE on leaf_alloc");
+    database.execute(
+        "GRANT UPDATE ON leaf_alloc TO reader; GRANT INSERT, UPDATE ON leafd_tag TO reader",
+    );
+    assert_eq!(claim(&mut *store, "t", 1).numbers, 1..11);
+}
+
+#[test]
+fn applying_twice_changes_nothing_and_other_tables_are_refused() {
+    let mut database = Database::without_tables();
+    let target = database.target("postgres");
+    assert_eq!(postgres::apply(&target).unwrap().len(), 4);
+    let name = database.connect().identity().unwrap();
+    assert_eq!(postgres::apply(&target).unwrap(), Vec::<&str>::new());
+    assert_eq!(database.connect().identity().unwrap(), name);
+    let cases = [
+        (
+            "CREATE TABLE leaf_alloc (biz_tag text PRIMARY KEY, max_id int)",
+            "leaf_alloc.max_id is integer instead of bigint; leaf_alloc lacks the column step",
+        ),
+        (
+            "CREATE TABLE leaf_alloc (biz_tag text, max_id bigint, step int, description text, update_time timestamp)",
+            "not unique",
+        ),
+        ("CREATE VIEW leaf_alloc AS SELECT 'x' AS biz_tag", "is no table"),
+        ("CREATE TABLE leafd_tag (x int)", "leafd_tag lacks the column tag"),
+    ];
+    for (sql, part) in cases {
+        let mut database = Database::without_tables();
+        database.execute(sql);
+        refused(postgres::apply(&database.target("postgres")), part);
+    }
+}
+
+#[test]
+fn rows_deleted_and_made_anew_by_hand_are_other_tags() {
+    let mut database = Database::new();
+    database.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 100)");
+    let mut store = database.connect();
+    assert_eq!(claim(&mut *store, "t", 1).generation, Generation(0));
+    // By somebody who may do nothing with leafd's own tables.
+    role(&mut database, "admin", "GRANT ALL ON leaf_alloc TO admin");
+    database.execute(
+        "SET ROLE admin; DELETE FROM leaf_alloc;
+         INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 10)",
+    );
+    let anew = claim(&mut *store, "t", 1);
+    assert_ne!(anew.generation, Generation(0));
+    assert_eq!(anew.numbers, 101..111);
+}
+
+#[test]
+fn a_table_made_anew_is_another_store() {
+    let mut database = Database::new();
+    let mut store = database.connect();
+    store.create(&new_tag("t", 1, 10)).unwrap();
+    let name = store.identity().unwrap();
+    database.execute("DROP TABLE leaf_alloc");
+    postgres::apply(&database.target("postgres")).unwrap();
+    assert_ne!(database.connect().identity().unwrap(), name);
+    let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE application_name = 'leafd' AND datname = current_database()";
+    database.execute(sql);
+    refused(store.claim(&tag("t"), WISH), "is another database, or has another table");
+}
+
+#[test]
+fn a_folding_collation_never_gives_two_names_one_row() {
+    let mut database = Database::without_tables();
+    database.execute(
+        "CREATE COLLATION folding (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+         CREATE TABLE leaf_alloc (biz_tag varchar(128) COLLATE folding PRIMARY KEY DEFAULT '',
+         max_id bigint NOT NULL DEFAULT 1, step int NOT NULL, description varchar(256),
+         update_time timestamptz NOT NULL DEFAULT now());
+         INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('Order', 1, 10)",
+    );
+    postgres::apply(&database.target("postgres")).unwrap();
+    let mut store = database.connect();
+    assert_eq!(claim(&mut *store, "Order", 1).numbers, 1..11);
+    let other = store.claim(&tag("order"), WISH);
+    assert!(matches!(other, Err(StoreError::UnknownTag { .. })), "{other:?}");
+    assert_eq!(store.generations(&[tag("order")]).unwrap(), [None]);
+    refused(store.create(&new_tag("order", 1, 10)), "takes them for the same");
+}

@@ -1,0 +1,146 @@
+//! Throwaway database servers: started by the tests, as the user that the server insists on, and ended with
+//! them, however they end.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, User};
+
+/// Longest that a server may take to start.
+const START_MAX: Duration = Duration::from_secs(60);
+
+/// Holds the server while its standard input is open. A line there ends the server and leaves its folder;
+/// without one, that is when the tests are gone, the folder goes too.
+const KEEPER: &str = r#"
+dir=$1 signal=$2
+shift 2
+"$@" >>"$dir/log" 2>&1 &
+server=$!
+echo "$server"
+read -r keep
+kill -CONT "$server"; kill -"$signal" "$server"
+wait "$server"
+[ -n "$keep" ] || rm -rf "$dir"
+"#;
+
+/// A folder for a server, and the server when it runs.
+pub struct Server {
+    pub dir: PathBuf,
+    /// On the loopback interface.
+    pub port: u16,
+    program: Vec<String>,
+    stop_signal: &'static str,
+    running: Option<(Child, Pid)>,
+}
+
+impl Server {
+    /// A server that is to run as `user` if the tests are root; `program` is told its folder and port.
+    pub fn new(
+        user: &str,
+        stop_signal: &'static str,
+        program: impl FnOnce(&Path, u16) -> Vec<String>,
+    ) -> Server {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("leafd-{}-{user}-{count}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut server = Server { program: Vec::new(), port, dir, stop_signal, running: None };
+        if nix::unistd::geteuid().is_root() {
+            let user = User::from_name(user).unwrap().expect("the server's package made its user");
+            std::os::unix::fs::chown(&server.dir, Some(user.uid.into()), Some(user.gid.into()))
+                .unwrap();
+            let ids = [format!("--reuid={}", user.uid), format!("--regid={}", user.gid)];
+            server.program = ["setpriv".to_owned(), "--clear-groups".to_owned()].into();
+            server.program.extend(ids);
+        }
+        let dir = server.dir.clone();
+        server.program.extend(program(&dir, port));
+        server
+    }
+
+    /// Runs a program once as the server's user; it must succeed.
+    pub fn run(&self, program: &[&str]) {
+        let prefix = self.program.iter().take_while(|word| !word.starts_with('/'));
+        let words: Vec<&str> = prefix.map(String::as_str).chain(program.iter().copied()).collect();
+        let output = Command::new(words[0]).args(&words[1..]).current_dir(&self.dir).output();
+        let output = output.unwrap_or_else(|cause| panic!("{program:?}: {cause}"));
+        assert!(output.status.success(), "{program:?}: {output:?}");
+    }
+
+    /// Starts the server and waits until `is_up`.
+    pub fn start(&mut self, is_up: impl Fn(&Server) -> bool) {
+        let begun = Instant::now();
+        self.spawn();
+        while !is_up(self) {
+            let log = || std::fs::read_to_string(self.dir.join("log")).unwrap_or_default();
+            assert!(begun.elapsed() < START_MAX, "the server doesn't start: {}", log());
+            std::thread::sleep(Duration::from_millis(50));
+            // What a killed server left behind may need a moment to go.
+            if self.running.as_ref().is_some_and(|(_, pid)| kill(*pid, None).is_err()) {
+                self.stop();
+                self.spawn();
+            }
+        }
+    }
+
+    fn spawn(&mut self) {
+        let mut keeper = Command::new("sh")
+            .args(["-c", KEEPER, "sh"])
+            .arg(&self.dir)
+            .arg(self.stop_signal)
+            .args(&self.program)
+            .current_dir(&self.dir)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let said = keeper.stdout.take().unwrap();
+        BufReader::new(said).read_line(&mut line).unwrap();
+        let pid = line.trim().parse().expect("the keeper says the server's pid");
+        self.running = Some((keeper, Pid::from_raw(pid)));
+    }
+
+    /// Ends it in good order, or what is left of it; its folder stays.
+    pub fn stop(&mut self) {
+        if let Some((mut keeper, _)) = self.running.take() {
+            drop(keeper.stdin.take().map(|mut stdin| writeln!(stdin, "keep")));
+            keeper.wait().unwrap();
+        }
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> Pid {
+        self.running.as_ref().expect("it runs").1
+    }
+
+    /// Kills it and waits until it is gone.
+    pub fn kill(&mut self) {
+        kill(self.pid(), Signal::SIGKILL).unwrap();
+        self.stop();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some((mut keeper, _)) = self.running.take() {
+            drop(keeper.stdin.take());
+            let _ = keeper.wait();
+        }
+        // The keeper had no part in it if the server was stopped before.
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A path as a URL's host.
+pub fn as_host(path: &Path) -> String {
+    path.display().to_string().replace('/', "%2F")
+}
