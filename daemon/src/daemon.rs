@@ -79,7 +79,12 @@ pub fn adopt_store(args: &Args) -> ExitCode {
     // A daemon that runs on it counts its claims under the store's old name: the lock keeps it out.
     let adopted =
         StateDir::open(&config.state_dir).map_err(anyhow::Error::from).and_then(|_lock| {
-            let StoreUrl::Sqlite(path) = &config.store;
+            let StoreUrl::Sqlite(path) = &config.store else {
+                bail!(
+                    "only the embedded store belongs to a host; {} needs no adoption",
+                    config.store
+                );
+            };
             let fingerprint = sqlite::host_fingerprint(config.identity.as_deref());
             Ok(sqlite::adopt(path, &fingerprint)?)
         });
