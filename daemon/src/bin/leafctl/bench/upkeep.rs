@@ -136,7 +136,9 @@ fn tag_name(index: usize) -> String {
 fn make_tags(dir: &Path) -> Result<()> {
     let config = config(dir)?;
     let state = StateDir::open(&state_dir(dir))?;
-    let leafd::config::StoreUrl::Sqlite(path) = &config.store;
+    let leafd::config::StoreUrl::Sqlite(path) = &config.store else {
+        anyhow::bail!("the bench's daemon keeps its tags in the embedded store");
+    };
     let store_id = sqlite::open(path, &host_fingerprint(None))?.identity()?;
     let mut store = Connection::open(path)?;
     let transaction = store.transaction()?;
