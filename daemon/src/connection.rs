@@ -55,6 +55,8 @@ pub struct Connection {
     pace: Pace,
     /// What was read of a frame that is not complete yet.
     partial: BytesMut,
+    /// Bytes that the peer's socket has taken.
+    written_bytes: u64,
     /// Nothing more comes in: the peer has closed its side, sent what can't be followed, or we stop.
     reading: bool,
 }
@@ -78,6 +80,7 @@ impl Connection {
             decoder: RequestDecoder,
             pace,
             partial: BytesMut::new(),
+            written_bytes: 0,
             reading: true,
         }
     }
@@ -105,15 +108,16 @@ impl Connection {
     /// Reads, answers and writes until there is nothing to do.
     async fn turn(&mut self) -> io::Result<Turn> {
         let mut stall = pin!(tokio::time::sleep(STALL_MAX));
-        let mut stalled = false;
+        let mut stalled_at = None;
         poll_fn(|cx| {
             let outcome = self.poll(cx);
             if outcome.is_ready() || self.session.outbox.is_empty() {
-                stalled = false;
+                stalled_at = None;
                 return outcome;
             }
-            if !stalled {
-                stalled = true;
+            if stalled_at != Some(self.written_bytes) {
+                // A peer that takes some is slow, not stalled.
+                stalled_at = Some(self.written_bytes);
                 stall.as_mut().reset(tokio::time::Instant::now() + STALL_MAX);
             }
             ready!(stall.as_mut().poll(cx));
@@ -155,7 +159,10 @@ impl Connection {
         while !bytes.is_empty() {
             match ready!(self.stream.poll_write(cx, &bytes))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                written => bytes.advance(written),
+                written => {
+                    self.written_bytes += written as u64;
+                    bytes.advance(written);
+                }
             }
         }
         if bytes.capacity() > IDLE_BYTES {

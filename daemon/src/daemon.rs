@@ -150,8 +150,14 @@ async fn live(config: &Config) -> Result<()> {
     let worker = claim_worker(config)?;
     let identity = Identity::of_host(MACHINE_ID_FILE.as_ref(), config.identity.as_deref());
     let (journal, recovered) = Journal::open(&state_dir, &identity)?;
+    let mut layouts = layouts(config, &recovered)?;
+    // Before anything else can fail: the next start must not think that this journal was always here.
+    record_floors(&journal, &mut layouts, recovered.begun, config.max_drift).await?;
     let store = open_store(config)?;
     let (store_id, leftovers) = introduce(&store, &journal, &recovered).await?;
+    if !leftovers {
+        record_floors(&journal, &mut layouts, true, config.max_drift).await?;
+    }
 
     let writer = Rc::new(Writer::new(journal.clone()));
     let segments = Segments::new(
@@ -162,7 +168,7 @@ async fn live(config: &Config) -> Result<()> {
         Rc::clone(&writer),
     );
     let snowflakes = Snowflakes::new(
-        layouts(config, &recovered)?,
+        layouts,
         worker.as_ref().map(FixedWorker::worker),
         millis(config.max_drift),
         config.waiters_max,
@@ -198,6 +204,7 @@ async fn live(config: &Config) -> Result<()> {
             tokio::join!(dispatcher.run(check_removed), wakefulness.run());
         }
     });
+    let guarding = tokio::task::spawn_local(guard_worker(worker, Rc::clone(&dispatcher)));
     announce(config);
 
     let name = tokio::select! {
@@ -226,10 +233,12 @@ async fn live(config: &Config) -> Result<()> {
     })
     .await;
     drop(socket);
-    drop(worker);
+    guarding.abort();
     match written {
         Ok(Ok(())) => {
             journal.close().await;
+            // Folds the embedded store into its one file; a store that hangs is left as it is.
+            let _ = tokio::time::timeout(left, store.close()).await;
             info!("stopped; marks are exact");
             Ok(())
         }
@@ -258,6 +267,22 @@ fn claim_worker(config: &Config) -> Result<Option<FixedWorker>> {
             Ok(Some(FixedWorker::claim(worker, &config.worker_lock_dir)?))
         }
     }
+}
+
+/// How often the worker's lock is looked at.
+const GUARD_EVERY: Duration = Duration::from_secs(1);
+
+/// Gives the worker number up when its lock file is gone or another: then nothing keeps a second daemon out.
+async fn guard_worker(worker: Option<FixedWorker>, dispatcher: Rc<Dispatcher>) {
+    let Some(worker) = worker else { return };
+    while worker.still_held() {
+        tokio::time::sleep(GUARD_EVERY).await;
+    }
+    error!(
+        worker = %worker.worker(),
+        "the lock file of the worker number was removed or replaced; snowflake ids are refused until leafd is started again"
+    );
+    dispatcher.snowflakes.give_up_worker();
 }
 
 fn worker_text(config: &Config) -> String {
@@ -318,10 +343,8 @@ async fn introduce(
     }
 }
 
-/// Each configured layout with its recorded bound.
+/// Each configured layout with its recorded bound, 0 where none is recorded.
 fn layouts(config: &Config, recovered: &Recovered) -> Result<Vec<LayoutRecord>> {
-    // A journal just begun may follow one that was lost. Its ids lie before now, if the clock was right.
-    let floor = if recovered.begun { clock::now().unix } else { UnixMs(0) };
     let mut records = Vec::new();
     for (name, layout) in config.layouts.iter() {
         let recorded = recovered.layouts.iter().find(|record| record.name == *name);
@@ -334,10 +357,31 @@ fn layouts(config: &Config, recovered: &Recovered) -> Result<Vec<LayoutRecord>> 
                 recorded.layout
             );
         }
-        let bound = recorded.map_or(UnixMs(0), |record| record.bound).max(floor);
+        let bound = recorded.map_or(UnixMs(0), |record| record.bound);
         records.push(LayoutRecord { name: name.clone(), layout: *layout, bound });
     }
     Ok(records)
+}
+
+/// Lifts bounds that are not known (all of them if `doubtful`) above everything that an earlier life with the
+/// same worker number may have issued: as far ahead of the clock as ids may run. Durable when this returns.
+async fn record_floors(
+    journal: &Journal,
+    layouts: &mut [LayoutRecord],
+    doubtful: bool,
+    max_drift: Duration,
+) -> Result<()> {
+    let floor = UnixMs(clock::now().unix.0.saturating_add(millis(max_drift)));
+    let unknown = layouts.iter_mut().filter(|record| doubtful || record.bound == UnixMs(0));
+    let mut writes = Vec::new();
+    for record in unknown {
+        record.bound = record.bound.max(floor);
+        writes.push(Write::Bound(record.clone()));
+    }
+    if !writes.is_empty() {
+        journal.commit(writes).await?;
+    }
+    Ok(())
 }
 
 fn segment_settings(config: &Config) -> SegmentSettings {

@@ -11,7 +11,8 @@ use nix::fcntl::{Flock, FlockArg};
 /// A lock that is held until dropped. The file stays: removing it would let two hold it.
 #[derive(Debug)]
 pub struct LockFile {
-    _file: Flock<File>,
+    file: Flock<File>,
+    path: PathBuf,
 }
 
 /// Why a lock can't be had.
@@ -74,13 +75,19 @@ impl LockFile {
                     Err(error) if error.raw_os_error() != Some(libc::EBADF) => {
                         return Err(failed(error));
                     }
-                    _ => return Ok(LockFile { _file: lock }),
+                    _ => return Ok(LockFile { file: lock, path: path.to_owned() }),
                 }
             }
         }
         Err(failed(io::Error::other(
             "something deletes that file again and again; find out what cleans up there and make it stop",
         )))
+    }
+
+    /// Whether the lock still keeps others out: the file has not been removed or replaced.
+    #[must_use]
+    pub fn still_held(&self) -> bool {
+        same_file(&self.file, &self.path)
     }
 }
 

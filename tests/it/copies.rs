@@ -93,3 +93,40 @@ fn a_restored_older_journal_is_found_out_by_the_store() {
     assert!(reply.ids()[0] > last, "nothing of the old journal's stock");
     assert!(host.log().contains("old copy"), "{}", host.log());
 }
+
+/// The store is gone and a new one made in its place, as its error texts advise: what this host's journal has
+/// seen of a tag is not issued again.
+#[test]
+fn a_lost_store_issues_nothing_again_that_the_journal_has_seen() {
+    let mut host = Host::new();
+    host.start();
+    host.create("orders");
+    let before = host.raw().draw("orders", 5_000);
+    host.stop();
+    for file in ["store.db", "store.db-wal", "store.db-shm"] {
+        // Not each is there after a clean stop.
+        let _ = std::fs::remove_file(host.state_dir().join(file));
+    }
+    host.start();
+    host.create("orders");
+    let after = host.raw().draw("orders", 5_000);
+    assert!(after[0] > *before.last().unwrap(), "{} after {:?}", after[0], before.last());
+}
+
+/// Under `static:N` a lost journal must not lead below what an earlier life issued ahead of its clock.
+#[test]
+fn a_lost_journal_starts_above_the_drift_of_an_earlier_life() {
+    let mut host = Host::new().worker(5);
+    host.start();
+    let before = host.raw().draw("snowflake", 1_000);
+    host.kill();
+    for file in ["journal.db", "journal.db-wal"] {
+        let _ = std::fs::remove_file(host.state_dir().join(file));
+    }
+    // A start and a crash in between must not make the next start forget that the journal is new.
+    host.start();
+    host.kill();
+    host.start();
+    let after = host.raw().draw("snowflake", 1_000);
+    assert!(after[0] > *before.last().unwrap(), "{} after {:?}", after[0], before.last());
+}

@@ -73,6 +73,12 @@ struct Page<'a> {
     next: Option<&'a str>,
 }
 
+/// Most bytes of a page: within a reply's limit, with room for what is around the rows.
+const PAGE_BYTES_MAX: usize = 900 * 1024;
+
+/// What parts a row from the next one.
+const ROW_BYTES: usize = 1;
+
 /// Most tags on a page.
 const PAGE_MAX: u32 = 1_000;
 
@@ -222,8 +228,15 @@ impl<'a> From<&'a TagRow> for Row<'a> {
 }
 
 fn page(rows: &[TagRow], limit: usize) -> Vec<u8> {
-    let shown = &rows[..rows.len().min(limit)];
-    let next = if rows.len() > limit { shown.last().map(|row| row.tag.as_str()) } else { None };
+    let mut bytes = 0;
+    // As many as a reply can carry, at least one: names and descriptions may be long.
+    let fitting = rows.iter().take_while(|row| {
+        bytes += ROW_BYTES + json(&Row::from(*row)).len();
+        bytes <= PAGE_BYTES_MAX
+    });
+    let shown = &rows[..fitting.count().max(1).min(limit).min(rows.len())];
+    let next =
+        if rows.len() > shown.len() { shown.last().map(|row| row.tag.as_str()) } else { None };
     json(&Page { tags: shown.iter().map(Row::from).collect(), next })
 }
 

@@ -303,6 +303,14 @@ impl Snowflakes {
         }
     }
 
+    /// The worker number is this host's no longer: nothing more is issued.
+    pub fn give_up_worker(&self) {
+        for tag in &self.layouts {
+            *tag.generator.borrow_mut() = None;
+        }
+        self.abandon_all(&Failure::new(Status::NoWorker, NO_WORKER));
+    }
+
     /// Answers every waiting request with a failure.
     pub fn abandon_all(&self, failure: &Failure) {
         for tag in &self.layouts {

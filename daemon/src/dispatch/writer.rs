@@ -91,24 +91,49 @@ impl Writer {
             }
             self.committing.set(true);
             let (writes, effects): (Vec<Write>, Vec<Effect>) = batch.into_iter().unzip();
-            // The same changes again until they are durable: a claim in them is already made.
-            while let Err(error) = self.journal.commit(writes.clone()).await {
-                let failure = Failure::from(&error);
-                if self.failure.borrow().is_none() {
-                    error!("{error}; issuing stops until the journal can be written again");
+            if self.commit(&writes, &on_failure).await {
+                effects.into_iter().for_each(|effect| effect());
+            } else {
+                // One of them contradicts the journal: the others must not suffer for it. Its own effect
+                // never comes, so its tag stays as it is, and only that tag.
+                for (write, effect) in writes.into_iter().zip(effects) {
+                    if self.commit(std::slice::from_ref(&write), &on_failure).await {
+                        effect();
+                    } else {
+                        error!(
+                            ?write,
+                            "a change that contradicts the journal is left out; its tag stands still"
+                        );
+                    }
                 }
-                *self.failure.borrow_mut() = Some(failure.clone());
-                on_failure(&failure);
-                tokio::time::sleep(RETRY).await;
-            }
-            self.commits.set(self.commits.get() + 1);
-            for effect in effects {
-                effect();
             }
             self.committing.set(false);
             if self.failure.take().is_some() {
                 info!("the journal can be written again; issuing goes on");
                 on_recovery();
+            }
+        }
+    }
+
+    /// Commits until it has worked. False: the journal works and refuses.
+    async fn commit(&self, writes: &[Write], on_failure: &impl Fn(&Failure)) -> bool {
+        // The same changes again until they are durable: a claim in them is already made.
+        loop {
+            match self.journal.commit(writes.to_vec()).await {
+                Ok(()) => {
+                    self.commits.set(self.commits.get() + 1);
+                    return true;
+                }
+                Err(error) if error.refused => return false,
+                Err(error) => {
+                    let failure = Failure::from(&error);
+                    if self.failure.borrow().is_none() {
+                        error!("{error}; issuing stops until the journal can be written again");
+                    }
+                    *self.failure.borrow_mut() = Some(failure.clone());
+                    on_failure(&failure);
+                    tokio::time::sleep(RETRY).await;
+                }
             }
         }
     }

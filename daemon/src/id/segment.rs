@@ -75,6 +75,11 @@ pub struct Allocator<T> {
     provision: Provision,
     held: VecDeque<Segment>,
     waiting: VecDeque<Waiter<T>>,
+    /// How many numbers the waiting requests need at least: kept, so that a request costs the same however
+    /// many wait.
+    waited_for: u64,
+    /// No waiting request's deadline is before it.
+    deadline_first: BootMs,
     claim: ClaimState,
     mark_in_flight: bool,
     /// Below this `next` of the current segment nothing needs the caller's attention.
@@ -105,6 +110,8 @@ impl<T> Allocator<T> {
             provision,
             held: VecDeque::new(),
             waiting: VecDeque::new(),
+            waited_for: 0,
+            deadline_first: BootMs(u64::MAX),
             claim: ClaimState::Idle,
             mark_in_flight: false,
             watch: 0,
@@ -148,6 +155,8 @@ impl<T> Allocator<T> {
 
     /// Lets a request wait behind those that came before it.
     pub fn enqueue(&mut self, want: Want, deadline: BootMs, handle: T) {
+        self.waited_for += u64::from(want.least());
+        self.deadline_first = self.deadline_first.min(deadline);
         self.waiting.push_back(Waiter { want, deadline, handle });
     }
 
@@ -163,33 +172,49 @@ impl<T> Allocator<T> {
         if !self.issue(want, runs) {
             return None;
         }
-        self.waiting.pop_front().map(|waiter| waiter.handle)
+        self.pop_front()
+    }
+
+    /// Takes out the request that came last, if its deadline has passed already: it did not want to wait.
+    pub fn expire_last(&mut self, now: BootMs) -> Option<T> {
+        if self.waiting.back()?.deadline > now {
+            return None;
+        }
+        let waiter = self.waiting.pop_back()?;
+        self.waited_for -= u64::from(waiter.want.least());
+        Some(waiter.handle)
     }
 
     /// Takes out the requests whose deadline has passed.
     pub fn expire(&mut self, now: BootMs) -> Vec<T> {
         let mut expired = Vec::new();
-        // Most queues hold equal deadlines in order, so the first one not due ends most searches.
-        if self.waiting.iter().all(|waiter| waiter.deadline > now) {
+        if now < self.deadline_first {
             return expired;
         }
+        self.deadline_first = BootMs(u64::MAX);
         for waiter in std::mem::take(&mut self.waiting) {
             if waiter.deadline <= now {
+                self.waited_for -= u64::from(waiter.want.least());
                 expired.push(waiter.handle);
             } else {
+                self.deadline_first = self.deadline_first.min(waiter.deadline);
                 self.waiting.push_back(waiter);
             }
         }
         expired
     }
 
-    /// Drops the waiting requests that `useless` picks out: nobody is there to take their numbers.
-    pub fn drop_waiting(&mut self, useless: impl Fn(&T) -> bool) {
-        self.waiting.retain(|waiter| !useless(&waiter.handle));
+    /// Drops the requests at the head that `useless` picks out: nobody is there to take their numbers.
+    pub fn drop_head_while(&mut self, useless: impl Fn(&T) -> bool) {
+        while self.waiting.front().is_some_and(|waiter| useless(&waiter.handle)) {
+            self.pop_front();
+        }
     }
 
     /// Takes out every waiting request: what they wait for can't come.
     pub fn abandon(&mut self) -> Vec<T> {
+        self.waited_for = 0;
+        self.deadline_first = BootMs(u64::MAX);
         self.waiting.drain(..).map(|waiter| waiter.handle).collect()
     }
 
@@ -202,7 +227,7 @@ impl<T> Allocator<T> {
             ClaimState::Idle | ClaimState::RetryAt(_) => {}
         }
         let held = self.unissued();
-        let waited_for = self.waited_for();
+        let waited_for = self.waited_for;
         let rate_need = self.rate.ids_in(now, self.provision.autonomy_ms);
         let low = rate_need.min(self.provision.step_max).max(self.step / 4);
         let short = waited_for > held;
@@ -287,7 +312,7 @@ impl<T> Allocator<T> {
                 current.next + (marked - marked.min(target / 2)).min(current.end - current.next);
             self.watch = self.watch.max(current.next + 1);
         }
-        if marked > target / 2 && marked >= self.waited_for() {
+        if marked > target / 2 && marked >= self.waited_for {
             return Vec::new();
         }
         let mut moves = Vec::new();
@@ -353,10 +378,10 @@ impl<T> Allocator<T> {
         self.rate.per_second(now)
     }
 
-    /// Whether a claim or a mark is under way, so that the tag must not be dropped.
+    /// Whether a claim is under way.
     #[must_use]
-    pub fn busy(&self) -> bool {
-        self.claim == ClaimState::InFlight || self.mark_in_flight || !self.waiting.is_empty()
+    pub fn claiming(&self) -> bool {
+        self.claim == ClaimState::InFlight
     }
 
     /// Whether a claim failed and is to be tried again.
@@ -423,12 +448,13 @@ impl<T> Allocator<T> {
     /// How many numbers should be marked ahead of use.
     fn mark_target(&mut self, now: BootMs) -> u64 {
         let ahead = self.rate.ids_in(now, self.provision.mark_ahead_ms).max(MARK_AHEAD_MIN);
-        ahead.saturating_add(self.waited_for())
+        ahead.saturating_add(self.waited_for)
     }
 
-    /// How many numbers the waiting requests need at least.
-    fn waited_for(&self) -> u64 {
-        self.waiting.iter().map(|waiter| u64::from(waiter.want.least())).sum()
+    fn pop_front(&mut self) -> Option<T> {
+        let waiter = self.waiting.pop_front()?;
+        self.waited_for -= u64::from(waiter.want.least());
+        Some(waiter.handle)
     }
 }
 

@@ -140,6 +140,10 @@ impl Generator {
         // A whole tick must fit below it.
         let tick_ms = 2 * u64::from(self.layout.unit_ms);
         let target = target.max(now.unix.0.max(used_ms).saturating_add(tick_ms));
+        // Nothing is issued past the time bits: a clock that is beyond them moves nothing.
+        if self.layout.tick_at(now.unix.0).is_none_or(|tick| tick > self.layout.tick_max()) {
+            return None;
+        }
         (target > self.bound.0).then_some(UnixMs(target))
     }
 

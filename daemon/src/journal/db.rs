@@ -42,6 +42,8 @@ pub(super) struct Db {
     pub meta: Meta,
     /// The database and its log, each by the inode that is open.
     files: [(PathBuf, FileId); 2],
+    /// The embedded stores that the journal knew when it was opened.
+    embedded: Vec<StoreId>,
 }
 
 /// What the journal had of earlier starts.
@@ -105,6 +107,24 @@ fn expect(conn: &Connection, pragma: &str, wanted: &str, answer: &str) -> Result
     Err(Fault(format!("SQLite keeps {pragma} at {found} instead of {answer}")))
 }
 
+/// How the identities of embedded stores begin.
+const EMBEDDED: &str = "sqlite:";
+
+fn is_embedded(store: &StoreId) -> bool {
+    store.0.starts_with(EMBEDDED)
+}
+
+fn embedded_stores(conn: &Connection) -> Result<Vec<StoreId>, Fault> {
+    let mut statement = conn.prepare("SELECT DISTINCT store FROM tags")?;
+    let stores = statement.query_map([], |row| row.get::<_, String>(0))?;
+    let mut embedded = Vec::new();
+    for store in stores {
+        embedded.push(StoreId(store?.into()));
+    }
+    embedded.retain(is_embedded);
+    Ok(embedded)
+}
+
 // === impl Db ===
 
 impl Db {
@@ -126,7 +146,8 @@ impl Db {
         let meta = Meta::read(&conn)?;
         let log_id =
             FileId::of(&log).map_err(|e| Fault(explain("looking for its write-ahead log", &e)))?;
-        let db = Db { conn, meta, files: [(path, database_id), (log, log_id)] };
+        let embedded = embedded_stores(&conn)?;
+        let db = Db { conn, meta, files: [(path, database_id), (log, log_id)], embedded };
         db.check_in_place()?;
         Ok(db)
     }
@@ -188,16 +209,33 @@ impl Db {
 
     /// What is recorded of a tag.
     pub fn tag(&self, store: &StoreId, tag: &Tag) -> Result<Option<TagRecord>, Fault> {
-        let Some(state) = TagState::read(&self.conn, store, tag)? else { return Ok(None) };
+        let state = TagState::read(&self.conn, store, tag)?;
+        let lost_end = if is_embedded(store) { self.embedded_end(tag)? } else { 0 };
+        if state.is_none() && lost_end == 0 {
+            return Ok(None);
+        }
+        let state = state.unwrap_or_default();
         let unissued = rows::Segment::all(&self.conn, &store.0, tag.as_str())?
             .into_iter()
             .map(|segment| segment.mark.cast_unsigned()..segment.end.cast_unsigned())
             .collect();
         Ok(Some(TagRecord {
             generation: Generation(state.generation.cast_unsigned()),
-            highest_end: state.highest_end.cast_unsigned(),
+            highest_end: state.highest_end.max(lost_end).cast_unsigned(),
             unissued,
         }))
+    }
+
+    /// The highest end that this host has ever seen of a tag in an embedded store, whichever it was. Such a
+    /// store is this host's alone; one that was lost, restored or adopted comes back under another identity
+    /// and with lower numbers, and what was issued from it must not be issued again.
+    fn embedded_end(&self, tag: &Tag) -> Result<i64, Fault> {
+        let mut end = 0;
+        for store in &self.embedded {
+            let state = TagState::read(&self.conn, store, tag)?;
+            end = end.max(state.map_or(0, |state| state.highest_end));
+        }
+        Ok(end)
     }
 
     /// Closes the file. What was committed is durable either way; a fold that fails is made up for when

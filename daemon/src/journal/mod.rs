@@ -9,8 +9,8 @@
 //! bounds of layouts and highest ends of tags, because a limit that is too high never lets an id out
 //! twice. It may be too low, though: a restored copy is as old as its backup, and a state directory
 //! that was lost leaves no bound at all. So whoever issues under a worker number that outlives the journal
-//! (`static:N`) must, after a start with [`Recovered::begun`], wait until its clock has passed the instant
-//! of the start by more than its clock's drift may be, and never start below the bound carried over.
+//! (`static:N`) must start a layout that the journal has no bound of, or an old one, above everything that
+//! an earlier life may have issued: the present time and its clock's drift.
 //!
 //! In the order of a start: `begin` makes a journal, `db` opens one, by `schema` (what file is it?), `wal`
 //! (is its log whole?) and `verify` (is every row what was written?); `writer` is the thread; `apply`
@@ -92,7 +92,8 @@ pub struct LayoutRecord {
 pub struct TagRecord {
     /// The generation that the segments belong to.
     pub generation: Generation,
-    /// The highest end of any claim ever made by this host, whatever the generation.
+    /// The highest end of any claim ever made by this host, whatever the generation; of an embedded store
+    /// also under the identities that it had before it was lost, restored or adopted.
     pub highest_end: u64,
     /// Numbers claimed and certainly not issued, ascending, none empty: from each mark to its end.
     pub unissued: Vec<Range<u64>>,
@@ -153,6 +154,8 @@ pub struct JournalError {
     pub path: PathBuf,
     /// What was tried, what happened and what to do next.
     pub cause: String,
+    /// The journal works, but the change contradicts what is recorded: trying it again is of no use.
+    pub refused: bool,
 }
 
 /// How much stack the thread may use; SQLite needs little.
@@ -169,7 +172,11 @@ impl Journal {
     /// left as it is then.
     pub fn open(dir: &StateDir, identity: &Identity) -> Result<(Journal, Recovered), JournalError> {
         let path = db::file_in(dir);
-        let failed = |fault: fault::Fault| JournalError { path: path.clone(), cause: fault.0 };
+        let failed = |fault: fault::Fault| JournalError {
+            path: path.clone(),
+            cause: fault.0,
+            refused: false,
+        };
         let missing = match fs::symlink_metadata(&path) {
             Ok(_) => false,
             Err(e) if e.kind() == ErrorKind::NotFound => true,
@@ -188,7 +195,7 @@ impl Journal {
             let kept = begin::instead_of(db, dir, identity).map_err(failed)?;
             tracing::error!(
                 journal = %path.display(), %written_by, %found, kept = %kept.display(),
-                "the journal is a copy of another one: it was set aside and this host begins anew; the                  numbers that it had in stock are skipped"
+                "the journal is a copy of another one: it was set aside and this host begins anew; the numbers that it had in stock are skipped"
             );
             set_aside = Some(kept);
             db = db::Db::open(dir).map_err(failed)?;
@@ -279,6 +286,7 @@ impl Journal {
         let closed = || JournalError {
             path: self.path.to_path_buf(),
             cause: "it is closed; restart leafd if it should not be".to_owned(),
+            refused: false,
         };
         self.queue.send(command(answer)).map_err(|_| closed())?;
         answered.await.map_err(|_| closed())

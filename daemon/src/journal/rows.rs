@@ -28,7 +28,7 @@ pub(super) struct Meta {
 }
 
 /// A row of `tags`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Default, Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TagState {
     pub generation: i64,
     pub highest_end: i64,

@@ -123,7 +123,8 @@ impl Writer {
                 for (answer, outcome) in answers.into_iter().zip(outcome) {
                     let outcome = outcome.map_err(|why| {
                         tracing::error!(%why, "a change was kept out of the journal");
-                        self.error(Fault(format!("a change contradicts what is recorded: {why}")))
+                        let fault = Fault(format!("a change contradicts what is recorded: {why}"));
+                        JournalError { refused: true, ..self.error(fault) }
                     });
                     let _ = answer.send(outcome);
                 }
@@ -209,7 +210,7 @@ impl Writer {
     }
 
     fn error(&self, fault: Fault) -> JournalError {
-        JournalError { path: self.path.clone(), cause: fault.0 }
+        JournalError { path: self.path.clone(), cause: fault.0, refused: false }
     }
 
     fn close(self) {

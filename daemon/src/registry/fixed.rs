@@ -10,7 +10,7 @@ use crate::lock::{LockError, LockFile};
 #[derive(Debug)]
 pub struct FixedWorker {
     worker: WorkerId,
-    _lock: LockFile,
+    lock: LockFile,
 }
 
 /// Why the number can't be used.
@@ -34,7 +34,7 @@ impl FixedWorker {
     pub fn claim(worker: WorkerId, lock_dir: &Path) -> Result<FixedWorker, FixedWorkerError> {
         let path = lock_dir.join(format!("leafd-worker-{worker}.lock"));
         match LockFile::acquire(&path, 0o644) {
-            Ok(lock) => Ok(FixedWorker { worker, _lock: lock }),
+            Ok(lock) => Ok(FixedWorker { worker, lock }),
             Err(cause) => Err(FixedWorkerError { worker, cause }),
         }
     }
@@ -43,5 +43,11 @@ impl FixedWorker {
     #[must_use]
     pub fn worker(&self) -> WorkerId {
         self.worker
+    }
+
+    /// Whether the lock still keeps the host's other daemons out.
+    #[must_use]
+    pub fn still_held(&self) -> bool {
+        self.lock.still_held()
     }
 }

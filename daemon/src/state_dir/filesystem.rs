@@ -39,7 +39,8 @@ pub(super) fn check(dir: &Path) -> Result<(), String> {
                 dir = %dir.display(),
                 file_system = name,
                 "the state directory lies on a file system that does not outlive the machine or the \
-                 container: after its end this host starts anew and claims anew; mount a disk there"
+                 container: after its end this host starts anew, and an embedded store in it would issue its \
+                 ids again; mount a disk there"
             );
             Ok(())
         }

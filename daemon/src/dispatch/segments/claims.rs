@@ -83,12 +83,18 @@ impl Segments {
 
     fn claim_failed(self: &Rc<Self>, tag: &Rc<SegmentTag>, error: &StoreError) {
         let failure = Failure::from(error);
+        if !matches!(error, StoreError::Unavailable { .. } | StoreError::Overloaded { .. }) {
+            // It has answered.
+            *self.store_failure.borrow_mut() = None;
+        }
         match error {
             StoreError::UnknownTag { .. } => {
                 tag.allocator.borrow_mut().claim_failed(clock::boot());
                 self.remove(tag, &failure);
             }
-            StoreError::Exhausted { .. } | StoreError::Refused(_) => {
+            StoreError::Exhausted { .. }
+            | StoreError::Refused(_)
+            | StoreError::TagExists { .. } => {
                 let until = BootMs(clock::boot().0 + REFUSED_MS);
                 *tag.refused.borrow_mut() = Some((failure.clone(), until));
                 self.serve(tag);
@@ -97,7 +103,8 @@ impl Segments {
                 }
                 self.retry_claim(tag, failure);
             }
-            _ => {
+            StoreError::Overloaded { .. } => self.retry_claim(tag, failure),
+            StoreError::Unavailable { .. } => {
                 if self.store_failure.replace(Some(failure.clone())).is_none() {
                     warn!("{error}; issuing goes on from what is claimed");
                 }

@@ -84,7 +84,7 @@ impl Segments {
         let names = in_use.iter().map(|tag| tag.tag.clone()).collect();
         let Ok(generations) = self.store.generations(names).await else { return };
         for (tag, generation) in in_use.iter().zip(generations) {
-            if tag.dead.get() || tag.allocator.borrow().busy() {
+            if tag.dead.get() || tag.allocator.borrow().claiming() {
                 // A claim under way will find out by itself.
                 continue;
             }

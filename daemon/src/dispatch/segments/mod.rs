@@ -151,10 +151,7 @@ impl Segments {
         taken
     }
 
-    /// Lets a request wait, until `deadline`.
-    ///
-    /// # Errors
-    /// The failure to answer with, and the handle to answer, when waiting is of no use.
+    /// Lets a request wait, until `deadline`. It is answered at once when waiting is of no use.
     pub fn wait(
         self: &Rc<Self>,
         tag: &Rc<SegmentTag>,
@@ -175,10 +172,15 @@ impl Segments {
             ));
         }
         tag.allocator.borrow_mut().enqueue(want, deadline, reply);
-        self.unsettle(tag);
         self.attend(tag);
         if deadline <= now {
-            self.expire(tag, now);
+            // It has been seen to; to look at all the others each time would let one client starve them.
+            let expired = tag.allocator.borrow_mut().expire_last(now);
+            if let Some(reply) = expired {
+                reply.failure(&Failure::deadline(&tag.tag, &tag.waited_for.borrow()));
+            }
+        } else {
+            self.unsettle(tag);
         }
     }
 
@@ -205,10 +207,11 @@ impl Segments {
         if self.writer.failed() || allocator.waiting() == 0 {
             return;
         }
-        // Dropping an answer wakes its connection and no more, so the borrow may last.
-        allocator.drop_waiting(ReplyTo::gone);
         let mut runs = Vec::new();
-        while let Some(reply) = allocator.serve_next(&mut runs) {
+        loop {
+            // Dropping an answer wakes its connection and no more, so the borrow may last.
+            allocator.drop_head_while(ReplyTo::gone);
+            let Some(reply) = allocator.serve_next(&mut runs) else { return };
             reply.ids(HOLD_MS, &runs);
             runs.clear();
         }

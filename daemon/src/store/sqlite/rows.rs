@@ -70,7 +70,8 @@ pub(super) fn generation(
     let mut rows = statement.query([tag.as_str()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let number: Option<i64> = row.get(0)?;
-    Ok(Some(Generation(number.unwrap_or(0).cast_unsigned())))
+    // One that can't be is no generation that any host holds numbers of; the claim says what is wrong.
+    Ok(Some(Generation(u64::try_from(number.unwrap_or(0)).unwrap_or(0))))
 }
 
 /// Up to `limit` usable rows after a tag, in the order of their bytes.
@@ -106,7 +107,9 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Found, String>> {
     };
     let updated: Option<String> = row.get(4)?;
     let (max_id, step) = (integer("max_id", cell(1)?), integer("step", cell(2)?));
-    let generation = integer_or("generation", cell(5)?, 0);
+    let generation = integer_or("generation", cell(5)?, 0).and_then(|number| {
+        u64::try_from(number).map(Generation).map_err(|_| format!("its generation is {number}"))
+    });
     let ceiling = integer_or("ceiling", cell(6)?, CEILING_MAX.cast_signed());
     let claimed_end = integer_or("highest_end", cell(7)?, 0);
     let strict = integer_or("strict", cell(8)?, 0);
@@ -121,7 +124,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Found, String>> {
             max_id: max_id?,
             step: step?,
             ceiling,
-            generation: Generation(generation?.cast_unsigned()),
+            generation: generation?,
             description,
             updated,
         };
