@@ -26,8 +26,9 @@ const WARM_UP: u32 = 2_000;
 
 /// Shows it.
 pub fn run(args: &DemoArgs) -> Result<(), Failure> {
-    // Blocked before any other thread is there, so that a Ctrl-C at any time is waited for below.
-    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
+    // Blocked before any other thread is there, so that a Ctrl-C at any time is waited for below. A
+    // terminal that is closed ends the demo like Ctrl-C does: its folder must go then too.
+    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
     signals.thread_block().context("cannot block signals")?;
     let begun = Instant::now();
     let daemon = Spawned::start()?;
