@@ -1,5 +1,6 @@
 //! `leafctl`: draw ids, look at the daemon, administer tags, measure, and try it all out.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -90,10 +91,7 @@ fn main() -> ExitCode {
         Command::Ping(args) => ping::run(&socket, &args),
         Command::Bench(args) => bench::run(&socket, &args).map_err(Failure::from),
         Command::BenchHelper(args) => bench::run_helper(&args).map_err(Failure::from),
-        Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "leafctl", &mut std::io::stdout());
-            Ok(())
-        }
+        Command::Completions { shell } => completions(shell),
         Command::Daemon { args } => return spawned::be_the_daemon(&args),
     };
     match outcome {
@@ -104,4 +102,14 @@ fn main() -> ExitCode {
             ExitCode::from(failure.exit_status())
         }
     }
+}
+
+/// Prints a shell's completions, whole or not at all: what generates them panics where it can't write.
+fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "leafctl", &mut script);
+    let mut out = std::io::stdout().lock();
+    out.write_all(&script)?;
+    out.flush()?;
+    Ok(())
 }
