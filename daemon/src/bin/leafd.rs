@@ -9,13 +9,20 @@ use leafd::{daemon, schema};
 /// Gives the processes of this host unique 64-bit ids over a Unix socket.
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)] // They would be ignored.
-#[command(version, after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n{}", settings_help()))]
+#[command(version, after_help = format!("{EXAMPLES}\n\n{EXIT_STATUS}"), after_long_help = format!("{EXAMPLES}\n\n{EXIT_STATUS}\n{}", settings_help()))]
 struct Cli {
     #[command(flatten)]
     args: Args,
     #[command(subcommand)]
     command: Option<Command>,
 }
+
+const EXIT_STATUS: &str = "\
+Exit status:
+  0   stopped when asked, or done
+  1   failed; the text says what
+  2   wrong arguments
+  64  a configuration that can't be used";
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
