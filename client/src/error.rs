@@ -168,7 +168,9 @@ impl fmt::Display for Error {
                          (LEAFD_SOCKET names another one)"
                     }
                     io::ErrorKind::PermissionDenied => {
-                        "this user may not open the socket: join the group that owns it"
+                        "this user may not open the socket or look into its folder: \
+                         the socket's group and mode decide that, which are the daemon's settings \
+                         socket_group and socket_mode"
                     }
                     _ => "check the daemon's log",
                 })

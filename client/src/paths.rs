@@ -8,70 +8,111 @@ const SYSTEM_SOCKET: &str = "/run/leafd/leafd.sock";
 
 const FOLDER_AND_NAME: &str = "leafd/leafd.sock";
 
-/// The path of the socket that clients use, and the daemon binds, unless told otherwise.
+/// The path of the socket that clients use unless told otherwise: where a daemon is that this user
+/// started, else where the system's is.
 ///
-/// The first of these that there is:
 /// 1. `$LEAFD_SOCKET`, if not empty;
-/// 2. `/run/leafd/leafd.sock`, if that exists;
-/// 3. `$XDG_RUNTIME_DIR/leafd/leafd.sock`, if the variable is set;
-/// 4. `leafd/leafd.sock` in the state folder: `$XDG_STATE_HOME`, else `~/.local/state`;
-/// 5. `/run/leafd/leafd.sock`, if there is no home either.
+/// 2. for root `/run/leafd/leafd.sock`, where root's daemon listens;
+/// 3. the user's own, if it exists: `leafd/leafd.sock` in `$XDG_RUNTIME_DIR`, or in the state folder:
+///    `$XDG_STATE_HOME`, else `~/.local/state`;
+/// 4. `/run/leafd/leafd.sock`, if it exists;
+/// 5. the first of 3, where this user's daemon would listen; without a home `/run/leafd/leafd.sock`.
 ///
 /// As the base directory specification has it, `XDG_` variables that are not absolute paths count
 /// as unset.
 #[must_use]
 pub fn default_socket_path() -> PathBuf {
-    choose(|name| env::var_os(name).map(PathBuf::from), Path::new(SYSTEM_SOCKET).exists())
+    // SAFETY: it takes nothing, touches no memory and can't fail.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    choose(|name| env::var_os(name).map(PathBuf::from), is_root, Path::exists)
 }
 
-fn choose(variable: impl Fn(&str) -> Option<PathBuf>, system_exists: bool) -> PathBuf {
-    let absolute = |name| variable(name).filter(|path| path.is_absolute());
+fn choose(
+    variable: impl Fn(&str) -> Option<PathBuf>,
+    is_root: bool,
+    exists: impl Fn(&Path) -> bool,
+) -> PathBuf {
     if let Some(path) = variable("LEAFD_SOCKET").filter(|path| !path.as_os_str().is_empty()) {
         return path;
     }
-    if system_exists {
-        return SYSTEM_SOCKET.into();
+    let system = PathBuf::from(SYSTEM_SOCKET);
+    if is_root {
+        return system;
     }
-    absolute("XDG_RUNTIME_DIR")
-        .or_else(|| absolute("XDG_STATE_HOME"))
-        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
-        .map_or_else(|| SYSTEM_SOCKET.into(), |folder| folder.join(FOLDER_AND_NAME))
+    let absolute = |name| variable(name).filter(|path| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
+    // Both, for a daemon that was started where there is no runtime folder, as cron and su do.
+    let own: Vec<PathBuf> = [absolute("XDG_RUNTIME_DIR"), state]
+        .into_iter()
+        .flatten()
+        .map(|folder| folder.join(FOLDER_AND_NAME))
+        .collect();
+    if let Some(path) = own.iter().find(|path| exists(path)) {
+        return path.clone();
+    }
+    if exists(&system) {
+        return system;
+    }
+    own.into_iter().next().unwrap_or(system)
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
-    fn check(variables: &[(&str, &str)], system_exists: bool, expected: &str) {
+    const ALL: [(&str, &str); 4] = [
+        ("LEAFD_SOCKET", "x.sock"),
+        ("XDG_RUNTIME_DIR", "/run/user/1"),
+        ("XDG_STATE_HOME", "/state"),
+        ("HOME", "/home/a"),
+    ];
+    const RUNTIME: &str = "/run/user/1/leafd/leafd.sock";
+    const STATE: &str = "/state/leafd/leafd.sock";
+    const HOME: &str = "/home/a/.local/state/leafd/leafd.sock";
+
+    fn chosen(variables: &[(&str, &str)], is_root: bool, existing: &[&str]) -> PathBuf {
         let variable = |name: &str| {
             variables.iter().find(|(of, _)| *of == name).map(|(_, value)| PathBuf::from(value))
         };
-        assert_eq!(choose(variable, system_exists), Path::new(expected), "{variables:?}");
+        choose(variable, is_root, |path| existing.iter().any(|there| Path::new(there) == path))
+    }
+
+    fn check(variables: &[(&str, &str)], existing: &[&str], expected: &str) {
+        let path = chosen(variables, false, existing);
+        assert_eq!(path, Path::new(expected), "{variables:?} {existing:?}");
     }
 
     #[test]
-    fn the_first_place_that_there_is_wins() {
-        let all = [
-            ("LEAFD_SOCKET", "x.sock"),
-            ("XDG_RUNTIME_DIR", "/run/user/1"),
-            ("XDG_STATE_HOME", "/state"),
-            ("HOME", "/home/a"),
-        ];
-        check(&all, true, "x.sock");
-        check(&all[1..], true, "/run/leafd/leafd.sock");
-        check(&all[1..], false, "/run/user/1/leafd/leafd.sock");
-        check(&all[2..], false, "/state/leafd/leafd.sock");
-        check(&all[3..], false, "/home/a/.local/state/leafd/leafd.sock");
-        check(&[], false, "/run/leafd/leafd.sock");
+    fn the_variable_wins_for_everyone() {
+        check(&ALL, &[RUNTIME, SYSTEM_SOCKET], "x.sock");
+        assert_eq!(chosen(&ALL, true, &[SYSTEM_SOCKET]), Path::new("x.sock"));
+    }
+
+    #[test]
+    fn root_looks_where_its_daemon_listens() {
+        assert_eq!(chosen(&ALL[1..], true, &[RUNTIME, STATE]), Path::new(SYSTEM_SOCKET));
+    }
+
+    #[test]
+    fn a_users_own_daemon_is_found_before_the_systems() {
+        check(&ALL[1..], &[RUNTIME, STATE, SYSTEM_SOCKET], RUNTIME);
+        check(&ALL[1..], &[STATE, SYSTEM_SOCKET], STATE);
+        check(&ALL[3..], &[HOME, SYSTEM_SOCKET], HOME);
+        check(&ALL[1..], &[SYSTEM_SOCKET], SYSTEM_SOCKET);
+    }
+
+    #[test]
+    fn with_no_socket_anywhere_it_is_where_the_users_daemon_would_listen() {
+        check(&ALL[1..], &[], RUNTIME);
+        check(&ALL[2..], &[], STATE);
+        check(&ALL[3..], &[], HOME);
+        check(&[], &[], SYSTEM_SOCKET);
     }
 
     #[test]
     fn empty_and_relative_values_count_as_unset() {
-        check(&[("LEAFD_SOCKET", ""), ("HOME", "/h")], false, "/h/.local/state/leafd/leafd.sock");
-        check(
-            &[("XDG_RUNTIME_DIR", "run"), ("XDG_STATE_HOME", "/s")],
-            false,
-            "/s/leafd/leafd.sock",
-        );
+        check(&[("LEAFD_SOCKET", ""), ("HOME", "/home/a")], &[], HOME);
+        check(&[("XDG_RUNTIME_DIR", "run"), ("XDG_STATE_HOME", "/state")], &[], STATE);
     }
 }

@@ -1,5 +1,6 @@
 //! `leafctl decode`: when, where and as which one an id was issued.
 
+use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
@@ -39,6 +40,7 @@ pub fn run(socket: &Path, args: &DecodeArgs) -> Result<(), Failure> {
         .ok()
         .and_then(|ms| Timestamp::from_millisecond(ms).ok())
         .with_context(|| format!("{} lies beyond the calendar", args.id))?;
+    let mut out = io::stdout().lock();
     if args.json {
         let decoded = json!({
             "id": args.id,
@@ -48,13 +50,13 @@ pub fn run(socket: &Path, args: &DecodeArgs) -> Result<(), Failure> {
             "worker": parts.worker,
             "sequence": parts.sequence,
         });
-        println!("{decoded}");
+        writeln!(out, "{decoded}")?;
     } else {
-        println!("id        {}", args.id);
-        println!("layout    {}", args.layout);
-        println!("time      {time} ({unix_ms})");
-        println!("worker    {}", parts.worker);
-        println!("sequence  {}", parts.sequence);
+        writeln!(out, "id        {}", args.id)?;
+        writeln!(out, "layout    {}", args.layout)?;
+        writeln!(out, "time      {time} ({unix_ms})")?;
+        writeln!(out, "worker    {}", parts.worker)?;
+        writeln!(out, "sequence  {}", parts.sequence)?;
     }
     Ok(())
 }

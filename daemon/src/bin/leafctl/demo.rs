@@ -1,5 +1,6 @@
 //! `leafctl demo`: the whole thing in one command, in a temporary folder.
 
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -26,21 +27,28 @@ const WARM_UP: u32 = 2_000;
 
 /// Shows it.
 pub fn run(args: &DemoArgs) -> Result<(), Failure> {
-    // Blocked before any other thread is there, so that a Ctrl-C at any time is waited for below.
-    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
+    // Blocked before any other thread is there, so that a Ctrl-C at any time is waited for below. A
+    // terminal that is closed ends the demo like Ctrl-C does: its folder must go then too.
+    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
     signals.thread_block().context("cannot block signals")?;
+    let mut out = io::stdout().lock();
     let begun = Instant::now();
     let daemon = Spawned::start()?;
-    println!(
+    writeln!(
+        out,
         "leafd is up after {} ms (pid {}), on SQLite in {}",
         begun.elapsed().as_millis(),
         daemon.pid(),
         daemon.folder().display()
-    );
-    show(&daemon)?;
+    )?;
+    show(&daemon, &mut out)?;
+    if args.exit {
+        // Where it listens is nothing to try: the socket goes with it.
+        return Ok(());
+    }
     let (socket, program) = (daemon.socket().display(), program());
-    println!("\nIt listens on {socket}. To try next, in another terminal:\n");
-    println!("  export LEAFD_SOCKET={socket}");
+    writeln!(out, "\nIt listens on {socket}. To try next, in another terminal:\n")?;
+    writeln!(out, "  export LEAFD_SOCKET={socket}")?;
     for command in [
         "next orders -n 5",
         "next snowflake",
@@ -49,42 +57,41 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
         "status",
         "bench",
     ] {
-        println!("  {program} {command}");
+        writeln!(out, "  {program} {command}")?;
     }
-    if args.exit {
-        return Ok(());
-    }
-    println!("\nCtrl-C ends it and removes the folder.");
+    writeln!(out, "\nCtrl-C ends it and removes the folder.")?;
     signals.wait().context("cannot wait for Ctrl-C")?;
-    println!();
+    writeln!(out)?;
     Ok(())
 }
 
-fn show(daemon: &Spawned) -> Result<(), Failure> {
+fn show(daemon: &Spawned, out: &mut impl Write) -> Result<(), Failure> {
     let client = Client::connect(daemon.socket())?;
     client.admin(
         opcode::TAG_CREATE,
         &json!({"tag": "orders", "description": "a demo"}).to_string(),
     )?;
-    println!("\nTag \"orders\" is created. Its first ids, through the socket:");
-    println!("  {}", ids(client.next_batch("orders", 5)?));
-    println!("Snowflake ids of worker 0, which need no store:");
-    println!("  {}", ids(client.next_batch("snowflake", 3)?));
+    writeln!(out, "\nTag \"orders\" is created. Its first ids, through the socket:")?;
+    writeln!(out, "  {}", ids(client.next_batch("orders", 5)?))?;
+    writeln!(out, "Snowflake ids of worker 0, which need no store:")?;
+    writeln!(out, "  {}", ids(client.next_batch("snowflake", 3)?))?;
 
-    println!("\n{:<34} {:>12} {:>12}", "", "segment", "snowflake");
+    writeln!(out, "\n{:<34} {:>12} {:>12}", "", "segment", "snowflake")?;
     let unleased = |tag: &str| median(|| client.next_unleased(tag).map(drop));
-    println!(
+    writeln!(
+        out,
         "{:<34} {:>12} {:>12}",
         "one id, asked for (p50)",
         micros(unleased("orders")?),
         micros(unleased("snowflake")?)
-    );
-    println!(
+    )?;
+    writeln!(
+        out,
         "{:<34} {:>12} {:>12}",
         "one id from a held run (mean)",
         nanos(leased(&client, "orders")?),
         nanos(leased(&client, "snowflake")?)
-    );
+    )?;
     Ok(())
 }
 

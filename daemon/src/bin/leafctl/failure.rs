@@ -20,11 +20,15 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// See the help text.
+    /// See the help text. 3 is for what a script may wait out: only failures of reaching the daemon.
     pub fn exit_status(&self) -> u8 {
+        use leafd_client::Error;
         match self {
-            Failure::Client(leafd_client::Error::Service { .. }) | Failure::Other(_) => 1,
-            Failure::Client(_) => 3,
+            Failure::Client(Error::InvalidArgument { .. }) => 2,
+            Failure::Client(
+                Error::Connect { .. } | Error::Disconnected { .. } | Error::Timeout { .. },
+            ) => 3,
+            Failure::Client(_) | Failure::Other(_) => 1,
             Failure::NotReady(_) => 4,
             Failure::Quiet => 0,
         }

@@ -1,5 +1,6 @@
 //! `leafctl`: draw ids, look at the daemon, administer tags, measure, and try it all out.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -22,8 +23,9 @@ use failure::Failure;
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXIT_STATUS)]
 struct Cli {
-    /// The daemon's socket [default: where leafd listens for root or for this user]
-    #[arg(long, global = true, env = "LEAFD_SOCKET", value_name = "PATH")]
+    /// The daemon's socket [env: LEAFD_SOCKET] [default: where leafd listens for root or for this user]
+    // The client's default reads the variable; clap would refuse an empty one, which counts as not set.
+    #[arg(long, global = true, value_name = "PATH")]
     socket: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
@@ -90,10 +92,7 @@ fn main() -> ExitCode {
         Command::Ping(args) => ping::run(&socket, &args),
         Command::Bench(args) => bench::run(&socket, &args).map_err(Failure::from),
         Command::BenchHelper(args) => bench::run_helper(&args).map_err(Failure::from),
-        Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "leafctl", &mut std::io::stdout());
-            Ok(())
-        }
+        Command::Completions { shell } => completions(shell),
         Command::Daemon { args } => return spawned::be_the_daemon(&args),
     };
     match outcome {
@@ -104,4 +103,24 @@ fn main() -> ExitCode {
             ExitCode::from(failure.exit_status())
         }
     }
+}
+
+/// Prints a shell's completions, whole or not at all: what generates them panics where it can't write.
+fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut public_command(), "leafctl", &mut script);
+    let mut out = std::io::stdout().lock();
+    out.write_all(&script)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// The command line without the subcommands that only this program itself calls: completions would
+/// offer hidden ones too.
+fn public_command() -> clap::Command {
+    let all = Cli::command();
+    clap::Command::new("leafctl")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(all.get_arguments().cloned())
+        .subcommands(all.get_subcommands().filter(|command| !command.is_hide_set()).cloned())
 }

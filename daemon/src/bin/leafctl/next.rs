@@ -21,7 +21,7 @@ pub struct NextArgs {
     /// A segment tag, or a snowflake layout's name
     tag: String,
     /// How many ids
-    #[arg(short = 'n', long, default_value_t = 1, value_name = "N")]
+    #[arg(short = 'n', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
     /// Ask for each id by itself, as a program without held runs would
     #[arg(long)]

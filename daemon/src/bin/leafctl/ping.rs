@@ -1,5 +1,6 @@
 //! `leafctl ping`: the answer is the exit status.
 
+use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,7 @@ pub fn run(socket: &Path, args: &PingArgs) -> Result<(), Failure> {
     let begun = Instant::now();
     let info = client.info()?;
     let took_us = begun.elapsed().as_micros();
+    let mut out = io::stdout().lock();
     if args.json {
         let answer = json!({
             "release": info.release,
@@ -52,15 +54,16 @@ pub fn run(socket: &Path, args: &PingArgs) -> Result<(), Failure> {
             "segments_ready": info.segments_ready,
             "snowflake_ready": info.snowflake_ready,
         });
-        println!("{answer}");
+        writeln!(out, "{answer}")?;
     } else {
-        println!(
+        writeln!(
+            out,
             "leafd {} (pid {}) answered in {took_us} us; segments {}, snowflake {}",
             info.release,
             info.pid,
             words(info.segments_ready),
             words(info.snowflake_ready),
-        );
+        )?;
     }
     for kind in &args.ready {
         let (name, ready) = match kind {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use leafd::config::Args;
 use leafd_client::Client;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
@@ -30,6 +30,12 @@ pub struct Spawned {
 
 /// Runs the daemon in this process, which ends when the one that started it does.
 pub fn be_the_daemon(args: &Args) -> ExitCode {
+    // A process inherits the signals that its starter blocks, and `demo` blocks the very ones that
+    // stop a daemon: with them blocked, neither its starter nor its starter's death could end it.
+    if let Err(error) = SigSet::all().thread_unblock() {
+        eprintln!("leafctl: cannot unblock signals: {error}");
+        return ExitCode::FAILURE;
+    }
     if let Err(error) = nix::sys::prctl::set_pdeathsig(Signal::SIGTERM) {
         eprintln!("leafctl: cannot tie the daemon's life to its starter's: {error}");
         return ExitCode::FAILURE;

@@ -1,5 +1,6 @@
 //! `leafctl status`: what the daemon says of itself.
 
+use std::io::{self, Write};
 use std::path::Path;
 
 use leafd_client::Client;
@@ -22,53 +23,69 @@ pub struct StatusArgs {
 pub fn run(socket: &Path, args: &StatusArgs) -> Result<(), Failure> {
     let client = Client::builder().socket(socket).build()?;
     let answer = client.status_json()?;
+    let mut out = io::stdout().lock();
     if args.json {
-        println!("{answer}");
+        writeln!(out, "{answer}")?;
         return Ok(());
     }
     let status: Value = serde_json::from_str(&answer)?;
-    let line = |name: &str, value: &Value| {
-        if !value.is_null() {
-            println!(
-                "{name:<22} {}",
-                value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-            );
-        }
-    };
-    line("release", &status["release"]);
-    line("pid", &status["pid"]);
-    println!("{:<22} {}", "up", duration(status["uptime_ms"].as_u64().unwrap_or(0)));
+    line(&mut out, "release", &status["release"])?;
+    line(&mut out, "pid", &status["pid"])?;
+    writeln!(out, "{:<22} {}", "up", duration(status["uptime_ms"].as_u64().unwrap_or(0)))?;
     for name in ["host", "socket", "state_dir", "journal_set_aside", "journal_error"] {
-        line(name, &status[name]);
+        line(&mut out, name, &status[name])?;
     }
     let segments = &status["segments"];
-    line("segments ready", &segments["ready"]);
+    line(&mut out, "segments ready", &segments["ready"])?;
     for name in ["store", "store_id", "store_error", "claims", "tags_in_use"] {
-        line(name, &segments[name]);
+        line(&mut out, name, &segments[name])?;
     }
     let snowflake = &status["snowflake"];
-    line("snowflake ready", &snowflake["ready"]);
+    line(&mut out, "snowflake ready", &snowflake["ready"])?;
     for name in ["registry", "worker"] {
-        line(name, &snowflake[name]);
+        line(&mut out, name, &snowflake[name])?;
     }
     for name in ["connections", "requests", "requests_refused", "journal_commits"] {
-        line(name, &status[name]);
+        line(&mut out, name, &status[name])?;
     }
-    table(&segments["tags"], "TAG", &["tag", "ids_per_second", "issued", "held", "waiting"]);
-    table(&snowflake["layouts"], "LAYOUT", &["name", "issued", "clock_ahead_ms", "bound_ms"]);
+    table(
+        &mut out,
+        &segments["tags"],
+        "TAG",
+        &["tag", "ids_per_second", "issued", "held", "waiting"],
+    )?;
+    table(
+        &mut out,
+        &snowflake["layouts"],
+        "LAYOUT",
+        &["name", "issued", "clock_ahead_ms", "bound_ms"],
+    )?;
     Ok(())
 }
 
-fn table(rows: &Value, title: &str, members: &[&str]) {
-    let Some(rows) = rows.as_array().filter(|rows| !rows.is_empty()) else { return };
-    print!("\n{title:<32}");
-    members[1..].iter().for_each(|member| print!(" {:>16}", member.to_uppercase()));
-    println!();
-    for row in rows {
-        print!("{:<32}", row[members[0]].as_str().unwrap_or_default());
-        members[1..].iter().for_each(|member| print!(" {:>16}", row[*member].to_string()));
-        println!();
+/// A line, if there is something to say.
+fn line(out: &mut impl Write, name: &str, value: &Value) -> io::Result<()> {
+    if value.is_null() {
+        return Ok(());
     }
+    writeln!(out, "{name:<22} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+}
+
+fn table(out: &mut impl Write, rows: &Value, title: &str, members: &[&str]) -> io::Result<()> {
+    let Some(rows) = rows.as_array().filter(|rows| !rows.is_empty()) else { return Ok(()) };
+    write!(out, "\n{title:<32}")?;
+    for member in &members[1..] {
+        write!(out, " {:>16}", member.to_uppercase())?;
+    }
+    writeln!(out)?;
+    for row in rows {
+        write!(out, "{:<32}", row[members[0]].as_str().unwrap_or_default())?;
+        for member in &members[1..] {
+            write!(out, " {:>16}", row[*member].to_string())?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
 }
 
 fn duration(ms: u64) -> String {

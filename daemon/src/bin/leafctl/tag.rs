@@ -1,5 +1,6 @@
 //! `leafctl tag`: create, list, show and change tags.
 
+use std::io::{self, Write};
 use std::path::Path;
 
 use leafd_client::{Client, opcode};
@@ -19,7 +20,7 @@ Examples:
     Create {
         /// Its name: 1 to 128 characters
         tag: String,
-        /// The first number to issue
+        /// The first number to issue [default: 1]
         #[arg(long, value_name = "N")]
         start: Option<u64>,
         /// The smallest claim, and what a quiet host claims at once [default: 1000]
@@ -59,13 +60,13 @@ Examples:
     Set {
         /// Its name
         tag: String,
-        /// See `create`
+        /// The smallest claim from now on, and what a quiet host claims at once
         #[arg(long, value_name = "N")]
         step: Option<u64>,
-        /// See `create`
+        /// The largest number that may ever be issued
         #[arg(long, value_name = "N")]
         ceiling: Option<u64>,
-        /// See `create`; empty text removes it
+        /// What it is for; empty text removes it
         #[arg(long, value_name = "TEXT")]
         description: Option<String>,
         /// Print JSON
@@ -111,13 +112,14 @@ pub fn run(socket: &Path, command: &TagCommand) -> Result<(), Failure> {
 
 fn one(client: &Client, opcode: u8, body: &Value, json: bool) -> Result<(), Failure> {
     let answer = client.admin(opcode, &body.to_string())?;
+    let mut out = io::stdout().lock();
     if json {
-        println!("{answer}");
+        writeln!(out, "{answer}")?;
         return Ok(());
     }
     let row: Value = serde_json::from_str(&answer)?;
     for member in ["tag", "max_id", "step", "ceiling", "generation", "description", "updated"] {
-        println!("{member:<12} {}", plain(&row[member]));
+        writeln!(out, "{member:<12} {}", plain(&row[member]))?;
     }
     Ok(())
 }
@@ -128,9 +130,9 @@ fn list(
     mut left: u64,
     json: bool,
 ) -> Result<(), Failure> {
-    if !json {
-        println!("{:<32} {:>20} {:>12}  DESCRIPTION", "TAG", "MAX_ID", "STEP");
-    }
+    let mut out = io::stdout().lock();
+    // After the first page only: above an error it would look like an empty list.
+    let mut header_due = !json;
     while left > 0 {
         let body = object(&[
             ("after", after.take().map(Value::from)),
@@ -139,17 +141,22 @@ fn list(
         let page: Value =
             serde_json::from_str(&client.admin(opcode::TAG_LIST, &body.to_string())?)?;
         let rows = page["tags"].as_array().map_or(&[][..], Vec::as_slice);
+        if header_due {
+            writeln!(out, "{:<32} {:>20} {:>12}  DESCRIPTION", "TAG", "MAX_ID", "STEP")?;
+            header_due = false;
+        }
         for row in rows {
             if json {
-                println!("{row}");
+                writeln!(out, "{row}")?;
             } else {
-                println!(
+                writeln!(
+                    out,
                     "{:<32} {:>20} {:>12}  {}",
                     plain(&row["tag"]),
                     plain(&row["max_id"]),
                     plain(&row["step"]),
                     plain(&row["description"]),
-                );
+                )?;
             }
         }
         left -= left.min(rows.len() as u64);
