@@ -27,7 +27,7 @@ use crate::state_dir::StateDir;
 use crate::store::network::{self, Target};
 use crate::store::thread::{StoreHandle, StoreThread};
 use crate::store::{CheckIn, StoreId, mysql, postgres, sqlite};
-use crate::{clock, logging, store};
+use crate::{clock, logging, output, store};
 
 /// Of the time that a stop may take, the share for connections; the rest is the journal's.
 const STOP_SHARE: u32 = 2;
@@ -61,10 +61,7 @@ pub fn start(args: &Args) -> ExitCode {
 #[must_use]
 pub fn check_config(args: &Args) -> ExitCode {
     match Config::load(args) {
-        Ok(config) => {
-            print!("{}", config.render());
-            ExitCode::SUCCESS
-        }
+        Ok(config) => output::print(&config.render()),
         Err(error) => refuse_config(&error),
     }
 }
@@ -89,10 +86,10 @@ pub fn adopt_store(args: &Args) -> ExitCode {
             Ok(sqlite::adopt(path, &fingerprint)?)
         });
     match adopted {
-        Ok(identity) => {
-            println!("the store {} is this host's own, as {identity}", config.store);
-            ExitCode::SUCCESS
-        }
+        Ok(identity) => output::print(&format!(
+            "the store {} is this host's own, as {identity}\n",
+            config.store
+        )),
         Err(error) => {
             eprintln!("leafd: {error:#}");
             ExitCode::FAILURE

@@ -23,6 +23,7 @@ pub mod id;
 pub mod journal;
 pub mod lock;
 pub mod logging;
+pub mod output;
 pub mod peer;
 pub mod polling;
 pub mod registry;

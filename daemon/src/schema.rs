@@ -7,19 +7,19 @@ use anyhow::Result;
 
 use crate::config::{Args, Config, StoreUrl};
 use crate::daemon::{refuse_config, target};
+use crate::output;
 use crate::store::{mysql, postgres, sqlite};
 
 /// Prints the statements that [`apply`] runs where tables are missing.
 #[must_use]
 pub fn print(args: &Args) -> ExitCode {
     with_config(args, |config| {
-        let text = match &config.store {
+        Ok(match &config.store {
             StoreUrl::Sqlite(_) => sqlite::print_schema(),
             StoreUrl::Postgres(_) => postgres::print(),
             StoreUrl::Mysql(_) => mysql::print(),
-        };
-        print!("{text}");
-        Ok(())
+        }
+        .to_string())
     })
 }
 
@@ -31,27 +31,26 @@ pub fn apply(args: &Args) -> ExitCode {
             StoreUrl::Sqlite(path) => {
                 let host = sqlite::host_fingerprint(config.identity.as_deref());
                 sqlite::open(path, &host)?;
-                println!("the tables of {} are there", config.store);
-                return Ok(());
+                return Ok(format!("the tables of {} are there\n", config.store));
             }
             StoreUrl::Postgres(url) => postgres::apply(&target(config, url))?,
             StoreUrl::Mysql(url) => mysql::apply(&target(config, url))?,
         };
-        match made.is_empty() {
-            true => println!("the tables of {} are there; nothing was made", config.store),
-            false => println!("made in {}: {}", config.store, made.join(", ")),
-        }
-        Ok(())
+        Ok(match made.is_empty() {
+            true => format!("the tables of {} are there; nothing was made\n", config.store),
+            false => format!("made in {}: {}\n", config.store, made.join(", ")),
+        })
     })
 }
 
-fn with_config(args: &Args, work: impl FnOnce(&Config) -> Result<()>) -> ExitCode {
+/// Does what answers with a text, and prints that.
+fn with_config(args: &Args, work: impl FnOnce(&Config) -> Result<String>) -> ExitCode {
     let config = match Config::load(args) {
         Ok(config) => config,
         Err(error) => return refuse_config(&error),
     };
     match work(&config) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(text) => output::print(&text),
         Err(error) => {
             eprintln!("leafd: {error:#}");
             ExitCode::FAILURE

@@ -61,9 +61,6 @@ enum Schema {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    if cli.command.is_some() {
-        end_when_nothing_can_be_printed();
-    }
     match cli.command {
         Some(Command::CheckConfig { args }) => daemon::check_config(&args),
         Some(Command::AdoptStore { args }) => daemon::adopt_store(&args),
@@ -71,23 +68,4 @@ fn main() -> ExitCode {
         Some(Command::Schema { action: Schema::Apply { args } }) => schema::apply(&args),
         None => daemon::start(&cli.args),
     }
-}
-
-/// Has a subcommand end in words when its output can't be written, and without any when whoever read it
-/// has read enough (`leafd check-config | head -1`): what they print is the last thing that they do.
-///
-/// `print!` tells of both by a panic with this text, and by nothing else.
-fn end_when_nothing_can_be_printed() {
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        let text = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
-        let Some(reason) = text.strip_prefix("failed printing to stdout: ") else {
-            return report(panic);
-        };
-        if reason.starts_with("Broken pipe") {
-            std::process::exit(0);
-        }
-        eprintln!("leafd: cannot write: {reason}");
-        std::process::exit(1);
-    }));
 }
