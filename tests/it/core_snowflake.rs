@@ -88,6 +88,20 @@ fn ahead_of_the_clock_ids_come_no_faster_than_time_passes() {
 }
 
 #[test]
+fn ahead_of_the_clock_time_slept_through_is_not_lost() {
+    let mut generator = generator();
+    generator.take(at(10_000), 1, 0).expect("it runs");
+    let mut issued = 0;
+    for wake_ms in [0, 2, 5, 7, 10] {
+        let now = Now { unix: UnixMs(START_MS + 8_000), boot: BootMs(10_000 + wake_ms) };
+        while let Ok(run) = generator.take(now, 10_000, 0) {
+            issued += run.count;
+        }
+    }
+    assert_eq!(issued, 11 * 4_096 - 1, "every tick of the ten milliseconds is used");
+}
+
+#[test]
 fn a_clock_beyond_the_drift_is_refused_with_the_time_to_wait() {
     let mut generator = generator();
     generator.take(at(3_600_000), 1, 0).expect("it runs");

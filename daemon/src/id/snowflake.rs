@@ -215,7 +215,12 @@ impl Generator {
             self.starved = true;
             return Err(Refusal::TickUsedUp { wait_ms });
         }
-        Ok(self.open(number, now, random))
+        // As with the wall clock, time slept through by those who wait is not lost to them.
+        let earliest_ms = now.boot.0.saturating_sub(CATCH_UP_MS);
+        let opened = last.opened.map_or(now.boot, |opened| {
+            BootMs(opened.0.saturating_add(u64::from(self.layout.unit_ms)).max(earliest_ms))
+        });
+        Ok(Tick { opened: Some(opened), ..self.open(number, now, random) })
     }
 
     fn open(&self, number: u64, now: Now, random: u64) -> Tick {
