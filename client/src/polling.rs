@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Longest poll, and the longest pause between an answer and the next request that still counts
 /// as back to back.
-pub(crate) const WINDOW: Duration = Duration::from_micros(50);
+pub(crate) const WINDOW: Duration = Duration::from_micros(100);
 
 /// How many requests go by without a poll after the first one in vain, and at most.
 const PENALTY_MIN: u32 = 8;
