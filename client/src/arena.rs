@@ -30,7 +30,8 @@ pub(crate) struct Cell {
 pub(crate) enum Guard {
     /// The kernel wipes it.
     Kernel,
-    /// A fork handler wipes it; children made by a bare system call are told by their process id.
+    /// A fork handler wipes it. A child made by a bare system call is not wiped: its process id tells its
+    /// connection apart, but not a run that its parent held.
     Handler,
     /// Nobody does: ids must not be held in it.
     Nobody,
