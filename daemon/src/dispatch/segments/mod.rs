@@ -1,26 +1,38 @@
-//! Segment tags: from a request to the tag's allocator, and from what the allocator wants to the journal
-//! (here) and the store (`claims`); which tags are in use at all (`in_use`).
+//! Segment tags: from a request to the tag's supply, and from what that wants to the journal (here) and the
+//! store (`claims`).
+//!
+//! - `supply`: a tag's numbers, held ahead or drawn one claim at a time.
+//! - `claims`: what the supply wants from the store, and what comes of it.
+//! - `in_use`: which tags are in use at all.
+//! - `home`, `watch`, `guard`: the stores that tags live in; keeping company with them; their fail-overs.
 
 mod claims;
+mod guard;
+mod home;
 mod in_use;
+mod supply;
+mod watch;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use leafd_wire::Run;
+use leafd_wire::{Run, Status};
 
 use super::backoff::Backoff;
 use super::outbox::ReplyTo;
 use super::underway::UnderWay;
 use super::writer::Writer;
 use super::{Failure, clock};
-use crate::id::segment::{Allocator, MarkMove, Provision, Want};
+use crate::config::{Routing, TagHome};
+use crate::id::segment::{MarkMove, Provision, Want};
 use crate::id::{BootMs, Tag};
-use crate::journal::Write;
-use crate::store::thread::StoreHandle;
-use crate::store::{Generation, StoreError, StoreId};
+use crate::journal::{Recovered, Write};
+use crate::store::{Generation, StoreError};
+use claims::{Sent, lane_number};
+pub use home::Home;
+pub(super) use supply::Supply;
 
 /// How segment tags are kept.
 #[derive(Clone, Copy, Debug)]
@@ -29,15 +41,19 @@ pub struct SegmentSettings {
     pub provision: Provision,
     /// Requests that may wait for one tag.
     pub waiters_max: usize,
+    /// How long claims wait after a store's fail-over.
+    pub failover_settle: Duration,
 }
 
 /// Every segment tag in use.
 pub struct Segments {
     settings: SegmentSettings,
-    store: StoreHandle,
-    store_id: StoreId,
-    /// Whether the journal's leftovers may be used.
-    leftovers: bool,
+    homes: Vec<Rc<Home>>,
+    routing: Routing,
+    /// Which of several independent primaries this host turns to first.
+    first_lane: usize,
+    /// What the journal told at the start.
+    start: Recovered,
     pub(super) writer: Rc<Writer>,
     tags: RefCell<HashMap<Tag, Rc<SegmentTag>>>,
     /// Tags that the store lately didn't have, and until when to believe it.
@@ -51,23 +67,36 @@ pub struct Segments {
     claiming: Rc<UnderWay>,
     /// The daemon stops: no more claims.
     stopping: Cell<bool>,
-    store_failure: RefCell<Option<Failure>>,
 }
 
 /// One segment tag in use.
 pub struct SegmentTag {
     pub(super) tag: Tag,
-    pub(super) allocator: RefCell<Allocator<ReplyTo>>,
-    generation: Cell<Option<Generation>>,
+    pub(super) supply: RefCell<Supply>,
+    /// The stores that feed it: one, or several independent primaries.
+    lanes: Box<[Lane]>,
     /// Set when the tag was removed; whoever still holds it looks it up anew.
     dead: Cell<bool>,
-    loaded: Cell<bool>,
     restless: Cell<bool>,
     backoff: RefCell<Backoff>,
     /// Why the last claim failed, and until when requests that need one are told so at once.
     refused: RefCell<Option<(Failure, BootMs)>>,
     /// What requests wait for, for the text of a deadline.
     waited_for: RefCell<String>,
+}
+
+/// A tag in one of its stores.
+struct Lane {
+    home: Rc<Home>,
+    /// Set when its take-up has begun, so that it happens once.
+    taking_up: Cell<bool>,
+    /// What the journal has left of it is known.
+    taken_up: Cell<bool>,
+    /// The store doesn't have it.
+    missing: Cell<bool>,
+    generation: Cell<Option<Generation>>,
+    /// The last warning that its numbers come to an end, in percent.
+    warned_percent: Cell<Option<u64>>,
 }
 
 /// How long ids of a segment tag may be held by a process.
@@ -80,20 +109,21 @@ pub const TICK: Duration = Duration::from_millis(10);
 const LOADING_MAX: usize = 1_000;
 
 impl Segments {
-    /// No tag is in use yet. `leftovers`: whether the journal's may be used.
+    /// No tag is in use yet.
     #[must_use]
     pub fn new(
         settings: SegmentSettings,
-        store: StoreHandle,
-        store_id: StoreId,
-        leftovers: bool,
+        homes: Vec<Rc<Home>>,
+        routing: Routing,
+        start: Recovered,
         writer: Rc<Writer>,
     ) -> Rc<Self> {
         Rc::new(Segments {
             settings,
-            store,
-            store_id,
-            leftovers,
+            homes,
+            routing,
+            first_lane: fastrand::usize(..),
+            start,
             writer,
             tags: RefCell::default(),
             unknown: RefCell::default(),
@@ -103,14 +133,14 @@ impl Segments {
             claims: Cell::new(0),
             claiming: Rc::default(),
             stopping: Cell::new(false),
-            store_failure: RefCell::default(),
         })
     }
 
     /// The tag, brought into use if it isn't.
     ///
     /// # Errors
-    /// The store doesn't have it, as far as is known, or too many are being looked up.
+    /// No store is configured for it, or its store doesn't have it, as far as is known, or too many are
+    /// being looked up.
     pub fn tag(self: &Rc<Self>, name: &Tag) -> Result<Rc<SegmentTag>, Failure> {
         if let Some(tag) = self.tags.borrow().get(name) {
             return Ok(Rc::clone(tag));
@@ -122,29 +152,55 @@ impl Segments {
         if self.loading.get() >= LOADING_MAX {
             return Err(Failure::overloaded("the limit of tags looked up at once", LOADING_MAX));
         }
+        let lanes: Box<[Lane]> = self.homes_of(name)?.into_iter().map(Lane::new).collect();
+        let supply = Supply::new(self.settings.provision, lane_number(lanes.len()), now);
         let tag = Rc::new(SegmentTag {
             tag: name.clone(),
-            allocator: RefCell::new(Allocator::new(self.settings.provision, now)),
-            generation: Cell::new(None),
+            supply: RefCell::new(supply),
+            lanes,
             dead: Cell::new(false),
-            loaded: Cell::new(false),
             restless: Cell::new(false),
             backoff: RefCell::default(),
             refused: RefCell::default(),
             waited_for: RefCell::new("the tag is being looked up".to_owned()),
         });
         self.tags.borrow_mut().insert(name.clone(), Rc::clone(&tag));
-        self.loading.set(self.loading.get() + 1);
-        tokio::task::spawn_local(Rc::clone(self).load(Rc::clone(&tag)));
+        for index in 0..tag.lanes.len() {
+            self.loading.set(self.loading.get() + 1);
+            let (segments, tag) = (Rc::clone(self), Rc::clone(&tag));
+            tokio::task::spawn_local(async move {
+                Rc::clone(&segments).take_up(tag, index).await;
+                segments.loading.set(segments.loading.get() - 1);
+            });
+        }
         Ok(tag)
+    }
+
+    /// The stores that a tag lives in: one, or independent primaries in their order.
+    ///
+    /// # Errors
+    /// The configuration names none.
+    pub fn homes_of(&self, tag: &Tag) -> Result<Vec<Rc<Home>>, Failure> {
+        let indexes = match self.routing.home(tag) {
+            Some(TagHome::One(index)) => vec![index],
+            Some(TagHome::Primaries { members, .. }) => members.to_vec(),
+            None => {
+                return Err(Failure::new(
+                    Status::TagUnknown,
+                    format!("no rule of routes says which store tag {tag:?} lives in; add one to the configuration"),
+                ));
+            }
+        };
+        Ok(indexes.into_iter().map(|index| Rc::clone(&self.homes[index])).collect())
     }
 
     /// Draws ids at once if they are there. True: they are in `runs`.
     pub fn take(self: &Rc<Self>, tag: &Rc<SegmentTag>, want: Want, runs: &mut Vec<Run>) -> bool {
-        let mut allocator = tag.allocator.borrow_mut();
+        let mut supply = tag.supply.borrow_mut();
+        let Supply::Held(allocator) = &mut *supply else { return false };
         let taken = allocator.take(want, runs);
         let attention = allocator.wants_attention();
-        drop(allocator);
+        drop(supply);
         if attention {
             self.attend(tag);
         }
@@ -164,20 +220,20 @@ impl Segments {
         if let Some((failure, _)) = refused {
             return reply.failure(&failure);
         }
-        if tag.allocator.borrow().waiting() >= self.settings.waiters_max {
+        if tag.supply.borrow().waiting() >= self.settings.waiters_max {
             let limit = self.settings.waiters_max;
             return reply.failure(&Failure::overloaded(
                 "waiters_max, the limit of requests that wait for a tag,",
                 limit,
             ));
         }
-        tag.allocator.borrow_mut().enqueue(want, deadline, reply);
+        tag.supply.borrow_mut().enqueue(want, deadline, reply);
         self.attend(tag);
         if deadline <= now {
             // It has been seen to; to look at all the others each time would let one client starve them.
-            let expired = tag.allocator.borrow_mut().expire_last(now);
+            let expired = tag.supply.borrow_mut().expire_last(now);
             if let Some(reply) = expired {
-                reply.failure(&Failure::deadline(&tag.tag, &tag.waited_for.borrow()));
+                reply.failure(&tag.deadline());
             }
         } else {
             self.unsettle(tag);
@@ -186,24 +242,28 @@ impl Segments {
 
     /// Serves who waits, and sees to marks and claims.
     fn attend(self: &Rc<Self>, tag: &Rc<SegmentTag>) {
-        if !tag.loaded.get() || tag.dead.get() || self.stopping.get() {
+        let taken_up = tag.lanes.iter().any(|lane| lane.taken_up.get());
+        if !taken_up || tag.dead.get() || self.stopping.get() {
             return;
         }
         self.serve(tag);
         let now = clock::boot();
-        let moves = tag.allocator.borrow_mut().marks_wanted(now);
+        let moves = tag.supply.borrow_mut().marks_wanted(now);
         if !moves.is_empty() {
             self.move_marks(tag, moves);
         }
-        let wanted = tag.allocator.borrow_mut().claim_wanted(now);
+        // While no store can be claimed from nothing is asked; whatever waits goes on when one can.
+        let Some((lane, under)) = self.lane_to_claim(tag) else { return };
+        let wanted = tag.supply.borrow_mut().claim_wanted(now);
         if let Some(want) = wanted {
-            let begun = self.claiming.begin();
-            tokio::task::spawn_local(Rc::clone(self).claim(Rc::clone(tag), want, begun));
+            let sent = Sent { lane, under, want, begun: self.claiming.begin() };
+            tokio::task::spawn_local(Rc::clone(self).claim(Rc::clone(tag), sent));
         }
     }
 
     fn serve(&self, tag: &SegmentTag) {
-        let mut allocator = tag.allocator.borrow_mut();
+        let mut supply = tag.supply.borrow_mut();
+        let Supply::Held(allocator) = &mut *supply else { return };
         if self.writer.failed() || allocator.waiting() == 0 {
             return;
         }
@@ -220,17 +280,16 @@ impl Segments {
     fn move_marks(self: &Rc<Self>, tag: &Rc<SegmentTag>, moves: Vec<MarkMove>) {
         let moves = Rc::new(moves);
         for (index, moved) in moves.iter().enumerate() {
-            let write = Write::Mark {
-                store: self.store_id.clone(),
-                tag: tag.tag.clone(),
-                end: moved.end,
-                mark: moved.mark,
-            };
+            let lane = &tag.lanes[moved.lane as usize];
+            let store = lane.home.key().expect("what is held was claimed from a store that is known");
+            let write = Write::Mark { store, tag: tag.tag.clone(), end: moved.end, mark: moved.mark };
             let last = index + 1 == moves.len();
             let (segments, tag, moves) = (Rc::clone(self), Rc::clone(tag), Rc::clone(&moves));
             self.writer.write(write, move || {
                 if last {
-                    tag.allocator.borrow_mut().marked(&moves);
+                    if let Supply::Held(allocator) = &mut *tag.supply.borrow_mut() {
+                        allocator.marked(&moves);
+                    }
                     segments.attend(&tag);
                 }
             });
@@ -258,7 +317,7 @@ impl Segments {
                 self.expire(&tag, now);
                 self.attend(&tag);
                 let restless =
-                    tag.allocator.borrow().waiting() > 0 || tag.allocator.borrow().retrying();
+                    tag.supply.borrow().waiting() > 0 || tag.allocator.borrow().retrying();
                 if restless && !tag.dead.get() {
                     self.unsettle(&tag);
                 }
@@ -267,9 +326,9 @@ impl Segments {
     }
 
     fn expire(&self, tag: &SegmentTag, now: BootMs) {
-        let expired = tag.allocator.borrow_mut().expire(now);
+        let expired = tag.supply.borrow_mut().expire(now);
         if !expired.is_empty() {
-            let failure = Failure::deadline(&tag.tag, &tag.waited_for.borrow());
+            let failure = tag.deadline();
             for reply in expired {
                 reply.failure(&failure);
             }
@@ -279,7 +338,7 @@ impl Segments {
     /// Answers every waiting request with a failure.
     pub fn abandon_all(&self, failure: &Failure) {
         for tag in self.tags.borrow().values() {
-            for reply in tag.allocator.borrow_mut().abandon() {
+            for reply in tag.supply.borrow_mut().abandon() {
                 reply.failure(failure);
             }
         }
@@ -298,16 +357,12 @@ impl Segments {
     pub fn exact_marks(&self) -> Vec<Write> {
         let mut writes = Vec::new();
         for tag in self.tags.borrow().values() {
-            let Some(generation) = tag.generation.get() else { continue };
+            let Supply::Held(allocator) = &*tag.supply.borrow() else { continue };
             // A segment and not just a mark: one that was marked to its end is forgotten by now.
-            writes.extend(tag.allocator.borrow().exact_marks().map(|(numbers, mark)| {
-                Write::Segment {
-                    store: self.store_id.clone(),
-                    tag: tag.tag.clone(),
-                    generation,
-                    numbers,
-                    mark,
-                }
+            writes.extend(allocator.exact_marks().filter_map(|(lane, numbers, mark)| {
+                let lane = &tag.lanes[lane as usize];
+                let (store, generation) = (lane.home.key()?, lane.generation.get()?);
+                Some(Write::Segment { store, tag: tag.tag.clone(), generation, numbers, mark })
             }));
         }
         writes
@@ -341,22 +396,16 @@ impl Segments {
         self.claims.get()
     }
 
-    /// Which store the tags are of.
+    /// The stores, in the order of the configuration.
     #[must_use]
-    pub fn store_id(&self) -> &StoreId {
-        &self.store_id
+    pub fn homes(&self) -> &[Rc<Home>] {
+        &self.homes
     }
 
-    /// The store, for administration.
-    #[must_use]
-    pub fn store(&self) -> &StoreHandle {
-        &self.store
-    }
-
-    /// Why the store can't be used, when it lately couldn't.
+    /// Why not every store can be claimed from, if so.
     #[must_use]
     pub fn store_failure(&self) -> Option<Failure> {
-        self.store_failure.borrow().clone()
+        self.homes.iter().find_map(|home| home.excuse())
     }
 }
 
@@ -365,5 +414,30 @@ impl SegmentTag {
     #[must_use]
     pub fn dead(&self) -> bool {
         self.dead.get()
+    }
+
+    /// Why a request's deadline has passed: no store can be claimed from, or what is under way takes too long.
+    fn deadline(&self) -> Failure {
+        let excuses: Vec<_> = self.lanes.iter().map(|lane| lane.home.excuse()).collect();
+        match excuses.into_iter().collect::<Option<Vec<_>>>().and_then(|mut all| all.pop()) {
+            Some(excuse) => Failure {
+                message: format!("no id of tag {:?} within the deadline: {}", self.tag, excuse.message),
+                ..excuse
+            },
+            None => Failure::deadline(&self.tag, &self.waited_for.borrow()),
+        }
+    }
+}
+
+impl Lane {
+    fn new(home: Rc<Home>) -> Lane {
+        Lane {
+            home,
+            taking_up: Cell::new(false),
+            taken_up: Cell::new(false),
+            missing: Cell::new(false),
+            generation: Cell::new(None),
+            warned_percent: Cell::new(None),
+        }
     }
 }
