@@ -151,7 +151,7 @@ async fn live(config: &Config) -> Result<()> {
     // Before anything else can fail: the next start must not think that this journal was always here.
     record_floors(&journal, &mut layouts, recovered.begun, config.max_drift).await?;
     let store = open_store(config)?;
-    let (store_id, leftovers) = introduce(&store, &journal, &recovered).await?;
+    let (store_id, leftovers) = introduce(&store, &config.store, &journal, &recovered).await?;
     if !leftovers {
         record_floors(&journal, &mut layouts, true, config.max_drift).await?;
     }
@@ -319,14 +319,19 @@ pub(crate) fn target(config: &Config, url: &NetworkUrl) -> Target {
 /// Learns which store it is and tells it of this start. Tells whether the journal's leftovers may be used.
 async fn introduce(
     store: &StoreHandle,
+    url: &StoreUrl,
     journal: &Journal,
     recovered: &Recovered,
 ) -> Result<(StoreId, bool)> {
     let store_id = store.identity().await?;
-    match store.check_in(&recovered.host, recovered.tokens_known.clone(), &recovered.token).await? {
+    match store
+        .check_in(&recovered.host, recovered.tokens_known(&store_id), &recovered.token)
+        .await?
+    {
         // Where no host is noted, the journal's own marks are all there is to go by.
         CheckIn::Current | CheckIn::New | CheckIn::Unsupported => {
-            journal.commit(vec![Write::CheckedIn]).await?;
+            let (url, store) = (url.to_string().into(), store_id.clone());
+            journal.commit(vec![Write::CheckedIn { url, store, history: "".into() }]).await?;
             Ok((store_id, true))
         }
         CheckIn::Stale => {
@@ -335,6 +340,7 @@ async fn introduce(
                 "the store knows a later start of this host: the journal is an old copy, or another host runs a \
                  copy of it; numbers left in it are skipped"
             );
+            journal.commit(vec![Write::ForgetAll { store: store_id.clone() }]).await?;
             Ok((store_id, false))
         }
     }

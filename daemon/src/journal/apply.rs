@@ -5,7 +5,7 @@ use rusqlite::Connection;
 
 use super::fault::Fault;
 use super::rows::{self, Segment, TagState};
-use super::{LayoutRecord, Write};
+use super::{LayoutRecord, Write, stores};
 use crate::id::Tag;
 use crate::store::StoreId;
 
@@ -40,10 +40,12 @@ fn apply(conn: &Connection, write: &Write, stopping: bool) -> Result<(), Problem
         }
         Write::Forget { store, tag } => forget(conn, (store, tag)),
         Write::Bound(record) => enter_bound(conn, record, stopping),
-        Write::CheckedIn => {
-            conn.execute("DELETE FROM tokens WHERE start < (SELECT max(start) FROM tokens)", [])?;
+        Write::ForgetAll { store } => {
+            conn.execute("DELETE FROM segments WHERE store = ?1", [&*store.0])?;
             Ok(())
         }
+        Write::CheckedIn { url, store, history } => stores::check_in(conn, url, store, history),
+        Write::History { store, history } => stores::enter_history(conn, store, history),
         Write::StoppedCleanly => Ok(()),
     }
 }

@@ -14,7 +14,7 @@ use super::db::{self, Db, beside, connect};
 use super::fault::Fault;
 use super::identity::Identity;
 use super::rows::{self, Meta, TagState, get};
-use super::schema;
+use super::{schema, stores};
 use crate::state_dir::{StateDir, explain};
 use crate::store::HostId;
 
@@ -39,7 +39,8 @@ pub(super) fn first(dir: &StateDir, identity: &Identity) -> Result<(), Fault> {
 }
 
 /// Puts a fresh journal in the place of one that is not this host's. What limits ids from below is
-/// carried over: bounds and highest ends can only be too careful. Numbers in stock are not.
+/// carried over: bounds and highest ends can only be too careful. So is where each store was and with which
+/// history, so that a change of it is noticed. Numbers in stock are not, nor what stores confirmed.
 pub(super) fn instead_of(
     foreign: Db,
     dir: &StateDir,
@@ -83,8 +84,9 @@ fn build(dir: &StateDir, identity: &Identity, from: Option<&Connection>) -> Resu
     // The fingerprint is that of this very file: renaming changes neither inode nor birth.
     let fingerprint = identity.fingerprint(&path).map_err(trying)?;
     let host = HostId(db::random_hex()?.into());
-    fill(&path, Meta { host, fingerprint, commits: 0, layouts: 0, stopped_cleanly: false }, from)
-        .map_err(|fault| fault.while_trying("beginning a new journal"))?;
+    let meta =
+        Meta { host, fingerprint, commits: 0, layouts: 0, stores: 0, stopped_cleanly: false };
+    fill(&path, meta, from).map_err(|fault| fault.while_trying("beginning a new journal"))?;
     Ok(path)
 }
 
@@ -96,6 +98,7 @@ fn fill(path: &Path, mut meta: Meta, from: Option<&Connection>) -> Result<(), Fa
         carry_over(from, &transaction)?;
     }
     meta.layouts = db::count_layouts(&transaction)?;
+    meta.stores = stores::count(&transaction)?;
     meta.write(&transaction)?;
     transaction.commit()?;
     // All of it in the one file that gets renamed.
@@ -107,6 +110,7 @@ fn carry_over(from: &Connection, to: &Connection) -> Result<(), Fault> {
     for record in rows::read_layouts(from)? {
         rows::write_layout(to, &record)?;
     }
+    stores::carry_over(from, to)?;
     let mut statement = from.prepare("SELECT store, tag, generation, highest_end FROM tags")?;
     let mut tags = statement.query([])?;
     while let Some(row) = tags.next()? {

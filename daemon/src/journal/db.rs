@@ -1,6 +1,7 @@
 //! One open journal file: opened and verified, committed to, and checked to be still the file that its
 //! name leads to.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +13,8 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use super::apply::{self, Problem};
 use super::fault::Fault;
 use super::rows::{self, Meta, TagState};
-use super::{LayoutRecord, StartToken, TagRecord, Write, schema, verify, wal};
+use super::stores::{self, Start};
+use super::{LayoutRecord, StartToken, StoreRecord, TagRecord, Write, schema, verify, wal};
 use crate::id::Tag;
 use crate::state_dir::{StateDir, explain};
 use crate::store::{Generation, StoreId};
@@ -32,9 +34,6 @@ const LOG_KEPT_BYTES: u32 = 2 << 20;
 /// SQLite's page cache; marks are few and small.
 const CACHE_KIB: i32 = 256;
 
-/// Start tokens kept: a daemon that restarts for days while the store is away must not fill the disk.
-const TOKENS_MAX: usize = 1_000;
-
 /// An open journal.
 #[derive(Debug)]
 pub(super) struct Db {
@@ -49,8 +48,10 @@ pub(super) struct Db {
 /// What the journal had of earlier starts.
 #[derive(Debug)]
 pub(super) struct Started {
-    pub tokens_known: Vec<StartToken>,
+    /// Those whose tokens are kept, oldest first, without this one.
+    pub earlier: Vec<Start>,
     pub token: StartToken,
+    pub stores: Vec<StoreRecord>,
     pub layouts: Vec<LayoutRecord>,
     pub stopped_cleanly: bool,
 }
@@ -154,26 +155,22 @@ impl Db {
 
     /// Enters a start: its token is durable when this returns.
     pub fn start(&mut self) -> Result<Started, Fault> {
-        let known = rows::read_tokens(&self.conn)?;
+        let earlier = stores::read_starts(&self.conn)?;
+        let stores = stores::read(&self.conn)?;
         let layouts = rows::read_layouts(&self.conn)?;
         let token = StartToken(random_hex()?.into());
-        let number = known.last().map_or(0, |(number, _)| *number).saturating_add(1);
+        let number = earlier.last().map_or(0, |start| start.number).saturating_add(1);
         let mut meta = self.meta.clone();
         meta.commits += 1;
         meta.stopped_cleanly = false;
         let transaction = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // The confirmed token is the oldest and must stay; of the others the oldest matter least.
-        if known.len() >= TOKENS_MAX {
-            transaction.execute("DELETE FROM tokens WHERE start = ?1", (known[1].0,))?;
-        }
-        rows::write_token(&transaction, number, &token)?;
+        stores::write_start(&transaction, &Start { number, token: token.clone() })?;
         meta.write(&transaction)?;
         transaction.commit()?;
         let stopped_cleanly = self.meta.stopped_cleanly;
         self.meta = meta;
         self.check_in_place()?;
-        let tokens_known = known.into_iter().map(|(_, token)| token).collect();
-        Ok(Started { tokens_known, token, layouts, stopped_cleanly })
+        Ok(Started { earlier, token, stores, layouts, stopped_cleanly })
     }
 
     /// Makes batches durable in one transaction. A batch that contradicts what is recorded is left out
@@ -199,6 +196,7 @@ impl Db {
             }
         }
         meta.layouts = count_layouts(&transaction)?;
+        meta.stores = stores::count(&transaction)?;
         meta.write(&transaction)?;
         transaction.commit()?;
         self.meta = meta;
@@ -224,6 +222,25 @@ impl Db {
             highest_end: state.highest_end.max(lost_end).cast_unsigned(),
             unissued,
         }))
+    }
+
+    /// See [`super::Journal::ends`].
+    pub fn ends(
+        &self,
+        store: &StoreId,
+        after: Option<&Tag>,
+        limit: u32,
+    ) -> Result<Vec<(Tag, u64)>, Fault> {
+        let others = self.embedded.iter().filter(|other| is_embedded(store) && *other != store);
+        let mut ends = BTreeMap::new();
+        // The first of all of them are among the first of each.
+        for store in others.chain([store]) {
+            for (tag, end) in TagState::ends(&self.conn, store, after, limit)? {
+                let highest = ends.entry(tag).or_insert(0);
+                *highest = end.cast_unsigned().max(*highest);
+            }
+        }
+        Ok(ends.into_iter().take(usize::try_from(limit).unwrap_or(usize::MAX)).collect())
     }
 
     /// The highest end that this host has ever seen of a tag in an embedded store, whichever it was. Such a

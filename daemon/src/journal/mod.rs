@@ -12,9 +12,28 @@
 //! (`static:N`) must start a layout that the journal has no bound of, or an old one, above everything that
 //! an earlier life may have issued: the present time and its clock's drift.
 //!
+//! # Stores
+//! Of each store it is known where it was found, with which history, and which of this host's starts it
+//! confirmed last, so that a daemon can start while its stores are away and still notice later what became of
+//! them. Whoever uses the journal keeps this order, and then a crash at any point is safe:
+//!
+//! 1. A start's token is durable before it can be sent. When the answer to a check-in is lost, or the crash
+//!    comes before [`Write::CheckedIn`], the next start finds the token among those that the store may have.
+//! 2. [`Write::CheckedIn`] is durable before the first claim: it moves the URL, confirms the start and drops
+//!    what tokens no store can have any more, all at once. Before it the journal says what was true until
+//!    then, and nothing has been claimed from a store that it doesn't know.
+//! 3. [`Write::ForgetAll`] as soon as leftovers are found not to be ours: otherwise a start without the store
+//!    would trust them again.
+//! 4. [`Write::History`] last, after what was seen has been pushed and the settling time is over. Until then
+//!    each start finds the old history, notices the change anew and pushes again, which changes nothing that
+//!    was pushed before. For the same reason a check-in leaves a recorded history alone.
+//!
+//! A store that is not in use any more keeps its row, a few hundred bytes, and its highest ends; it can't pin
+//! tokens beyond the last thousand starts.
+//!
 //! In the order of a start: `begin` makes a journal, `db` opens one, by `schema` (what file is it?), `wal`
 //! (is its log whole?) and `verify` (is every row what was written?); `writer` is the thread; `apply`
-//! checks and enters changes; `rows` knows the tables' rows.
+//! checks and enters changes; `rows` knows the tables' rows, and `stores` those about stores and starts.
 
 mod apply;
 mod begin;
@@ -23,6 +42,7 @@ mod fault;
 mod identity;
 mod rows;
 mod schema;
+mod stores;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -40,7 +60,8 @@ use leafd_wire::Layout;
 use tokio::sync::{mpsc, oneshot};
 
 pub use self::identity::{Identity, MACHINE_ID_FILE};
-use self::writer::{Command, Failure, Link, Writer};
+use self::stores::Start;
+use self::writer::{Command, Failure, Link, Page, Writer};
 use crate::id::{Tag, UnixMs};
 use crate::state_dir::{StateDir, explain};
 use crate::store::{Generation, HostId, StartToken, StoreId};
@@ -59,9 +80,6 @@ pub struct Journal {
 pub struct Recovered {
     /// Who this host is.
     pub host: HostId,
-    /// Start tokens that the store may have, oldest first: the last one confirmed and those of starts
-    /// whose check-in was never confirmed.
-    pub tokens_known: Vec<StartToken>,
     /// This start's token: new, and already in the journal.
     pub token: StartToken,
     /// Whether this journal was begun at this start: there was none, or it was another host's. What was
@@ -74,7 +92,30 @@ pub struct Recovered {
     pub layouts: Vec<LayoutRecord>,
     /// Whether the last stop wrote exact marks.
     pub stopped_cleanly: bool,
+    /// Every store that this host ever checked in with, by name; also those that a journal which was set aside
+    /// knew.
+    pub stores: Vec<StoreRecord>,
+    /// Earlier starts whose tokens are kept, oldest first.
+    starts: Vec<Start>,
 }
+
+/// What the journal has of a store.
+#[derive(Clone, Debug)]
+pub struct StoreRecord {
+    /// Which store it is.
+    pub store: StoreId,
+    /// The history that this host trusts: what it last had, or was dealt with after a change.
+    pub history: Arc<str>,
+    /// The URLs that last led to it, without secrets; none when all of them lead to other stores now.
+    pub urls: Vec<Arc<str>>,
+    /// The last start that it confirmed, 0 for none.
+    confirmed: i64,
+    /// That start's token.
+    token: Option<StartToken>,
+}
+
+/// The longest history that can be recorded, in bytes.
+pub const HISTORY_BYTES_MAX: usize = 1_024;
 
 /// A layout as recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,10 +178,33 @@ pub enum Write {
         /// Whose numbers.
         tag: Tag,
     },
+    /// Forgets all segments of a store: they are not this host's any more, because the store knows a later
+    /// start of it or lost its last commits while this host was off. The highest ends stay.
+    ForgetAll {
+        /// Where they were claimed.
+        store: StoreId,
+    },
     /// Records a layout or moves its bound (down only on a clean stop).
     Bound(LayoutRecord),
-    /// The store has taken this start's token: the earlier ones are forgotten.
-    CheckedIn,
+    /// A store has taken this start's token: of earlier ones it can have none any more. Records where it was
+    /// found; the URL leads to no other store from now on. Refused when a text is too long.
+    CheckedIn {
+        /// Where it was found, without secrets; at most 8 KiB.
+        url: Arc<str>,
+        /// Which store it is; at most 1 KiB.
+        store: StoreId,
+        /// Its history, up to [`HISTORY_BYTES_MAX`]. Taken only of a store that is not recorded yet: a
+        /// change is entered by [`Write::History`].
+        history: Arc<str>,
+    },
+    /// A store's history changed, and that was dealt with: every highest end was pushed, and the others had
+    /// their time to do so. Refused for a store that never checked in, or when it is too long.
+    History {
+        /// Which store.
+        store: StoreId,
+        /// Its history now, up to [`HISTORY_BYTES_MAX`].
+        history: Arc<str>,
+    },
     /// Every mark and bound in this batch is exact, and nothing is issued any more: the journal refuses
     /// every later batch but another of this kind, whether or not this one came through.
     StoppedCleanly,
@@ -160,6 +224,33 @@ pub struct JournalError {
 
 /// How much stack the thread may use; SQLite needs little.
 const THREAD_STACK_BYTES: usize = 1 << 20;
+
+// === impl Recovered ===
+
+impl Recovered {
+    /// What is recorded of the store that a URL last led to.
+    #[must_use]
+    pub fn at(&self, url: &str) -> Option<&StoreRecord> {
+        self.stores.iter().find(|record| record.urls.iter().any(|one| **one == *url))
+    }
+
+    /// What is recorded of a store, wherever it was found.
+    #[must_use]
+    pub fn of(&self, store: &StoreId) -> Option<&StoreRecord> {
+        self.stores.iter().find(|record| record.store == *store)
+    }
+
+    /// The start tokens that a store may have, oldest first: the one that it confirmed last and those of
+    /// later starts. A store of which there is no record may have that of any earlier start.
+    #[must_use]
+    pub fn tokens_known(&self, store: &StoreId) -> Vec<StartToken> {
+        let record = self.of(store);
+        let confirmed = record.map_or(0, |record| record.confirmed);
+        let later = self.starts.iter().filter(|start| start.number > confirmed);
+        let token = record.and_then(|record| record.token.clone());
+        token.into_iter().chain(later.map(|start| start.token.clone())).collect()
+    }
+}
 
 // === impl Journal ===
 
@@ -203,12 +294,13 @@ impl Journal {
         let started = db.start().map_err(failed)?;
         let recovered = Recovered {
             host: db.meta.host.clone(),
-            tokens_known: started.tokens_known,
             token: started.token,
             begun: missing || set_aside.is_some(),
             set_aside,
             layouts: started.layouts,
             stopped_cleanly: started.stopped_cleanly,
+            stores: started.stores,
+            starts: started.earlier,
         };
         let journal = Journal::spawn(path.clone(), dir, identity, db)
             .map_err(|e| failed(fault::Fault(explain("starting its thread", &e))))?;
@@ -258,6 +350,22 @@ impl Journal {
     /// When the journal can't be read.
     pub async fn tag(&self, store: &StoreId, tag: &Tag) -> Result<Option<TagRecord>, JournalError> {
         self.ask(|answer| Command::Tag(store.clone(), tag.clone(), answer)).await?
+    }
+
+    /// The highest ends of any claim ever made from a store, up to `limit` tags of them in ascending order of
+    /// their bytes, those after `after`; empty when there are no more. This is what to push after a fail-over.
+    /// The journal does nothing else meanwhile: some thousands at a time are right.
+    ///
+    /// # Errors
+    /// When the journal can't be read.
+    pub async fn ends(
+        &self,
+        store: &StoreId,
+        after: Option<&Tag>,
+        limit: u32,
+    ) -> Result<Vec<(Tag, u64)>, JournalError> {
+        let page = Page { store: store.clone(), after: after.cloned(), limit };
+        self.ask(|answer| Command::Ends(page, answer)).await?
     }
 
     /// The fault that stands, `None` while the journal works. Cheap.

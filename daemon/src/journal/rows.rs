@@ -6,8 +6,8 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use leafd_wire::Layout;
 
+use super::LayoutRecord;
 use super::fault::Fault;
-use super::{LayoutRecord, StartToken};
 use crate::id::{Tag, UnixMs};
 use crate::store::{HostId, StoreId};
 
@@ -24,6 +24,8 @@ pub(super) struct Meta {
     pub commits: i64,
     /// How many layouts are recorded: a bound must not get lost with its row.
     pub layouts: i64,
+    /// How many stores are recorded: a history must not get lost with its row.
+    pub stores: i64,
     pub stopped_cleanly: bool,
 }
 
@@ -81,17 +83,19 @@ impl Meta {
             .text(&self.fingerprint)
             .int(self.commits)
             .int(self.layouts)
+            .int(self.stores)
             .int(i64::from(self.stopped_cleanly))
             .get()
     }
 
     pub fn write(&self, conn: &Connection) -> rusqlite::Result<()> {
-        conn.prepare_cached("INSERT OR REPLACE INTO meta VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6)")?
+        conn.prepare_cached("INSERT OR REPLACE INTO meta VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
             .execute((
                 &*self.host.0,
                 &self.fingerprint,
                 self.commits,
                 self.layouts,
+                self.stores,
                 self.stopped_cleanly,
                 self.sum(),
             ))?;
@@ -104,49 +108,22 @@ impl Meta {
         let Some(row) = rows.next()? else {
             return Err(Fault::damaged("meta has no row"));
         };
-        let stopped: i64 = get(row, 5)?;
+        let stopped: i64 = get(row, 6)?;
         let meta = Meta {
             host: HostId(get::<String>(row, 1)?.into()),
             fingerprint: get(row, 2)?,
             commits: get(row, 3)?,
             layouts: get(row, 4)?,
+            stores: get(row, 5)?,
             stopped_cleanly: stopped == 1,
         };
-        let sum_right = get::<i64>(row, 6)? == meta.sum();
+        let sum_right = get::<i64>(row, 7)? == meta.sum();
         let right = sum_right && (0..=1).contains(&stopped) && meta.commits >= 0;
         if !right || rows.next()?.is_some() {
             return Err(Fault::damaged("meta is not as it was written"));
         }
         Ok(meta)
     }
-}
-
-// === tokens ===
-
-pub(super) fn write_token(
-    conn: &Connection,
-    start: i64,
-    token: &StartToken,
-) -> rusqlite::Result<()> {
-    let sum = Sum::of("tokens").int(start).text(&token.0).get();
-    conn.execute("INSERT INTO tokens VALUES (?1, ?2, ?3)", (start, &*token.0, sum))?;
-    Ok(())
-}
-
-/// The tokens with the numbers of their starts, oldest first.
-pub(super) fn read_tokens(conn: &Connection) -> Result<Vec<(i64, StartToken)>, Fault> {
-    let mut statement = conn.prepare("SELECT start, token, sum FROM tokens ORDER BY start")?;
-    let mut rows = statement.query([])?;
-    let mut tokens = Vec::new();
-    while let Some(row) = rows.next()? {
-        let start = get(row, 0)?;
-        let token: String = get(row, 1)?;
-        if get::<i64>(row, 2)? != Sum::of("tokens").int(start).text(&token).get() {
-            return Err(Fault::damaged(format!("start token {start} is not as it was written")));
-        }
-        tokens.push((start, StartToken(token.into())));
-    }
-    Ok(tokens)
 }
 
 // === layouts ===
@@ -234,6 +211,29 @@ impl TagState {
         Ok(Some(state))
     }
 
+    /// Up to `limit` tags of a store with their highest ends, in the order of their bytes, those after `after`.
+    pub fn ends(
+        conn: &Connection,
+        store: &StoreId,
+        after: Option<&Tag>,
+        limit: u32,
+    ) -> Result<Vec<(Tag, i64)>, Fault> {
+        let (store, after) = (&*store.0, after.map_or("", Tag::as_str));
+        let mut statement = conn.prepare_cached(
+            "SELECT tag, generation, highest_end, sum FROM tags \
+             WHERE store = ?1 AND tag > ?2 ORDER BY tag LIMIT ?3",
+        )?;
+        let mut rows = statement.query((store, after, limit))?;
+        let mut ends = Vec::new();
+        while let Some(row) = rows.next()? {
+            let tag = read_tag(row, 0)?;
+            let state = TagState { generation: get(row, 1)?, highest_end: get(row, 2)? };
+            state.check(store, tag.as_str(), get(row, 3)?)?;
+            ends.push((tag, state.highest_end));
+        }
+        Ok(ends)
+    }
+
     pub fn check(self, store: &str, tag: &str, sum: i64) -> Result<(), Fault> {
         if self.sum(store, tag) == sum && self.generation >= 0 && self.highest_end >= 0 {
             return Ok(());
@@ -304,4 +304,10 @@ impl Segment {
 /// A column's value; one of another type is damage, not a failing disk.
 pub(super) fn get<T: FromSql>(row: &Row<'_>, column: usize) -> Result<T, Fault> {
     Ok(row.get(column)?)
+}
+
+/// A column's tag.
+pub(super) fn read_tag(row: &Row<'_>, column: usize) -> Result<Tag, Fault> {
+    let tag: String = get(row, column)?;
+    Tag::parse(tag.as_bytes()).map_err(|e| Fault::damaged(format!("the recorded tag {tag:?}: {e}")))
 }

@@ -17,11 +17,15 @@ const APPLICATION_ID: i32 = 0x6c65_6166;
 const FORMAT_VERSION: i32 = 1;
 
 /// The tables. Every row ends with a checksum over all that it says.
-const TABLES: [&str; 5] = [
+const TABLES: [&str; 7] = [
     "CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), host TEXT NOT NULL, \
      fingerprint TEXT NOT NULL, commits INTEGER NOT NULL, layouts INTEGER NOT NULL, \
-     stopped_cleanly INTEGER NOT NULL, sum INTEGER NOT NULL) STRICT",
+     stores INTEGER NOT NULL, stopped_cleanly INTEGER NOT NULL, sum INTEGER NOT NULL) STRICT",
     "CREATE TABLE tokens (start INTEGER PRIMARY KEY, token TEXT NOT NULL, sum INTEGER NOT NULL) STRICT",
+    "CREATE TABLE stores (store TEXT PRIMARY KEY NOT NULL, history TEXT NOT NULL, \
+     start INTEGER NOT NULL, token TEXT NOT NULL, sum INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+    "CREATE TABLE urls (url TEXT PRIMARY KEY NOT NULL, store TEXT NOT NULL, start INTEGER NOT NULL, \
+     sum INTEGER NOT NULL) STRICT, WITHOUT ROWID",
     "CREATE TABLE layouts (name TEXT PRIMARY KEY NOT NULL, time_bits INTEGER NOT NULL, \
      worker_bits INTEGER NOT NULL, sequence_bits INTEGER NOT NULL, unit_ms INTEGER NOT NULL, \
      epoch_ms INTEGER NOT NULL, bound_ms INTEGER NOT NULL, sum INTEGER NOT NULL) STRICT, WITHOUT ROWID",

@@ -3,8 +3,8 @@
 use rusqlite::Connection;
 
 use super::fault::Fault;
-use super::rows::{self, Meta, Segment, TagState, get};
-use crate::id::Tag;
+use super::rows::{self, Meta, Segment, TagState, get, read_tag};
+use super::stores;
 
 /// The structure of the file, by SQLite's own check.
 pub(super) fn structure(conn: &Connection) -> Result<(), Fault> {
@@ -22,7 +22,7 @@ pub(super) fn rows(conn: &Connection) -> Result<(), Fault> {
             meta.layouts
         )));
     }
-    rows::read_tokens(conn)?;
+    stores::verify(conn, meta.stores)?;
     tags(conn)?;
     segments(conn)
 }
@@ -32,11 +32,9 @@ fn tags(conn: &Connection) -> Result<(), Fault> {
         conn.prepare("SELECT store, tag, generation, highest_end, sum FROM tags")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let (store, tag): (String, String) = (get(row, 0)?, get(row, 1)?);
-        Tag::parse(tag.as_bytes())
-            .map_err(|e| Fault::damaged(format!("the recorded tag {tag:?}: {e}")))?;
+        let (store, tag): (String, _) = (get(row, 0)?, read_tag(row, 1)?);
         let state = TagState { generation: get(row, 2)?, highest_end: get(row, 3)? };
-        state.check(&store, &tag, get(row, 4)?)?;
+        state.check(&store, tag.as_str(), get(row, 4)?)?;
     }
     Ok(())
 }

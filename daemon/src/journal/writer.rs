@@ -30,7 +30,16 @@ const REOPEN_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) enum Command {
     Commit(Vec<Write>, oneshot::Sender<Result<(), JournalError>>),
     Tag(StoreId, Tag, oneshot::Sender<Result<Option<TagRecord>, JournalError>>),
+    Ends(Page, oneshot::Sender<Result<Vec<(Tag, u64)>, JournalError>>),
     Close(oneshot::Sender<()>),
+}
+
+/// Which highest ends are asked for.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub store: StoreId,
+    pub after: Option<Tag>,
+    pub limit: u32,
 }
 
 /// The fault that stands, shared with whoever asks for the journal's state.
@@ -81,6 +90,10 @@ impl Writer {
                 Command::Tag(store, tag, answer) => {
                     let record = self.on_db(|db| db.tag(&store, &tag));
                     let _ = answer.send(record.map_err(|fault| self.error(fault)));
+                }
+                Command::Ends(Page { store, after, limit }, answer) => {
+                    let ends = self.on_db(|db| db.ends(&store, after.as_ref(), limit));
+                    let _ = answer.send(ends.map_err(|fault| self.error(fault)));
                 }
                 Command::Close(answer) => {
                     self.close();

@@ -15,6 +15,9 @@ async fn write_some(journal: &Journal) {
         journal.commit(vec![mark(&name, 100_001, 1000 + i)]).await.unwrap();
     }
     journal.commit(vec![Write::Bound(layout("snowflake", BOUND))]).await.unwrap();
+    let history = "timeline 1".into();
+    let met = Write::CheckedIn { url: "url".into(), store: store(), history };
+    journal.commit(vec![met]).await.unwrap();
 }
 
 /// Opens what was damaged, and says whether that was refused; if not, everything must be there.
@@ -27,6 +30,7 @@ async fn survives(dir: &Path, seed: u64) -> bool {
         }
     };
     assert_eq!(now.layouts, [layout("snowflake", BOUND)], "seed {seed}");
+    assert_eq!(now.at("url").map(|at| &*at.history), Some("timeline 1"), "seed {seed}");
     for i in 0..TAGS {
         let mark = 1000 + i;
         assert_eq!(unissued(&journal, &format!("tag {i}")).await, [mark..100_001], "seed {seed}");

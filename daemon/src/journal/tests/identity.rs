@@ -16,7 +16,7 @@ async fn write_some(dir: &Path) -> Recovered {
 
 /// The journal was begun anew: no leftovers, all limits.
 async fn is_fresh(journal: &Journal, now: &Recovered, was: &Recovered) {
-    assert!(now.begun && now.tokens_known.is_empty() && !now.stopped_cleanly);
+    assert!(now.begun && now.tokens_known(&store()).is_empty() && !now.stopped_cleanly);
     assert_ne!(now.host, was.host);
     assert_eq!(now.layouts, [layout("snowflake", 5_000)]);
     let a = tag_of(journal, "a").await.unwrap();

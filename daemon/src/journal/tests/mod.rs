@@ -7,6 +7,7 @@ mod faults;
 mod identity;
 mod refused;
 mod restart;
+mod stores;
 
 use std::ops::Range;
 use std::path::Path;

@@ -57,6 +57,17 @@ fn rows_that_leafd_did_not_write_are_refused() {
         "UPDATE layouts SET bound_ms = bound_ms - 1",
         "DELETE FROM layouts",
         "UPDATE tokens SET token = ''",
+        "DELETE FROM tokens",
+        "UPDATE stores SET history = 'another'",
+        "UPDATE stores SET start = 0, token = ''",
+        "UPDATE stores SET store = 'b'",
+        "DELETE FROM stores",
+        "INSERT INTO stores SELECT 'b', history, start, token, sum FROM stores",
+        "DELETE FROM urls; DELETE FROM stores",
+        "UPDATE urls SET url = 'another'",
+        "UPDATE urls SET store = 'b'",
+        "UPDATE urls SET start = start + 1",
+        "UPDATE meta SET stores = 0; DELETE FROM urls; DELETE FROM stores",
         "UPDATE meta SET commits = 0",
         "DELETE FROM meta",
         "CREATE TABLE more (x)",
@@ -66,7 +77,12 @@ fn rows_that_leafd_did_not_write_are_refused() {
         let dir = place();
         run(async {
             let (journal, _) = open(dir.path());
-            let batch = vec![segment("a", 1..1001, 10), Write::Bound(layout("snowflake", 5_000))];
+            let history = "history".into();
+            let batch = vec![
+                Write::CheckedIn { url: "url".into(), store: store(), history },
+                segment("a", 1..1001, 10),
+                Write::Bound(layout("snowflake", 5_000)),
+            ];
             journal.commit(batch).await.unwrap();
             journal.close().await;
         });

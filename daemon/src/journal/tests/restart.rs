@@ -1,4 +1,4 @@
-//! What a restart finds: marks, bounds, tokens, and nothing that was not acknowledged.
+//! What a restart finds: marks, bounds, and nothing that was not acknowledged.
 
 use super::*;
 
@@ -31,27 +31,6 @@ fn marks_bounds_and_highest_ends_survive() {
         assert_eq!((b.highest_end, b.unissued), (11, vec![]));
         let elsewhere = journal.tag(&StoreId("other".into()), &tag("a")).await.unwrap();
         assert_eq!(elsewhere, None);
-        journal.close().await;
-    });
-}
-
-#[test]
-fn tokens_of_unconfirmed_starts_pile_up_until_a_check_in() {
-    let dir = place();
-    run(async {
-        let mut drawn = Vec::new();
-        for _ in 0..3 {
-            let (journal, now) = open(dir.path());
-            assert_eq!(now.tokens_known, drawn);
-            assert!(now.token.0.len() == 32 && !drawn.contains(&now.token));
-            drawn.push(now.token);
-            journal.close().await;
-        }
-        let (journal, now) = open(dir.path());
-        journal.commit(vec![Write::CheckedIn]).await.unwrap();
-        journal.close().await;
-        let (journal, last) = open(dir.path());
-        assert_eq!(last.tokens_known, [now.token]);
         journal.close().await;
     });
 }
