@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tracing::{error, info, warn};
 
-use crate::config::{Args, Config, ConfigError, NetworkUrl, StoreUrl, WorkerSpec};
+use crate::config::{Args, Config, ConfigError, WorkerSpec};
 use crate::dispatch::segments::{SegmentSettings, Segments};
 use crate::dispatch::snowflakes::Snowflakes;
 use crate::dispatch::writer::Writer;
@@ -24,10 +24,8 @@ use crate::registry::fixed::FixedWorker;
 use crate::server::Server;
 use crate::socket::Socket;
 use crate::state_dir::StateDir;
-use crate::store::network::{self, Target};
-use crate::store::thread::{StoreHandle, StoreThread};
-use crate::store::{CheckIn, StoreId, mysql, postgres, sqlite};
-use crate::{clock, logging, output, store};
+use crate::store::network;
+use crate::{clock, logging, output, store, stores};
 
 /// Of the time that a stop may take, the share for connections; the rest is the journal's.
 const STOP_SHARE: u32 = 2;
@@ -63,37 +61,6 @@ pub fn check_config(args: &Args) -> ExitCode {
     match Config::load(args) {
         Ok(config) => output::print(&config.render()),
         Err(error) => refuse_config(&error),
-    }
-}
-
-/// Makes this host the owner of the embedded store; the exit status is that of [`start`].
-#[must_use]
-pub fn adopt_store(args: &Args) -> ExitCode {
-    let config = match Config::load(args) {
-        Ok(config) => config,
-        Err(error) => return refuse_config(&error),
-    };
-    // A daemon that runs on it counts its claims under the store's old name: the lock keeps it out.
-    let adopted =
-        StateDir::open(&config.state_dir).map_err(anyhow::Error::from).and_then(|_lock| {
-            let StoreUrl::Sqlite(path) = &config.store else {
-                bail!(
-                    "only the embedded store belongs to a host; {} needs no adoption",
-                    config.store
-                );
-            };
-            let fingerprint = sqlite::host_fingerprint(config.identity.as_deref());
-            Ok(sqlite::adopt(path, &fingerprint)?)
-        });
-    match adopted {
-        Ok(identity) => output::print(&format!(
-            "the store {} is this host's own, as {identity}\n",
-            config.store
-        )),
-        Err(error) => {
-            eprintln!("leafd: {error:#}");
-            ExitCode::FAILURE
-        }
     }
 }
 
@@ -150,20 +117,20 @@ async fn live(config: &Config) -> Result<()> {
     let mut layouts = layouts(config, &recovered)?;
     // Before anything else can fail: the next start must not think that this journal was always here.
     record_floors(&journal, &mut layouts, recovered.begun, config.max_drift).await?;
-    let store = open_store(config)?;
-    let (store_id, leftovers) = introduce(&store, &config.store, &journal, &recovered).await?;
-    if !leftovers {
-        record_floors(&journal, &mut layouts, true, config.max_drift).await?;
-    }
+    let homes = stores::open(config, &recovered)?;
 
     let writer = Rc::new(Writer::new(journal.clone()));
     let segments = Segments::new(
         segment_settings(config),
-        store.clone(),
-        store_id,
-        leftovers,
+        homes,
+        config.routing.clone(),
+        recovered.clone(),
         Rc::clone(&writer),
     );
+    let watching = stores::watch(&segments).await;
+    if segments.homes().iter().any(|home| home.stale()) {
+        record_floors(&journal, &mut layouts, true, config.max_drift).await?;
+    }
     let snowflakes = Snowflakes::new(
         layouts,
         worker.as_ref().map(FixedWorker::worker),
@@ -175,13 +142,12 @@ async fn live(config: &Config) -> Result<()> {
         started,
         socket: config.socket.display().to_string(),
         state_dir: state_dir.path().display().to_string(),
-        store: config.store.to_string(),
         worker: worker_text(config),
         host: recovered.host.to_string(),
         set_aside: recovered.set_aside.as_ref().map(|path| path.display().to_string()),
     };
     let dispatcher =
-        Dispatcher::new(segments, snowflakes, Rc::clone(&writer), config.access.clone(), about);
+        Dispatcher::new(Rc::clone(&segments), snowflakes, Rc::clone(&writer), config.access.clone(), about);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let wakefulness = Wakefulness::new(config.polling, cores);
     let (stop, stopping) = watch::channel(false);
@@ -202,7 +168,7 @@ async fn live(config: &Config) -> Result<()> {
         }
     });
     let guarding = tokio::task::spawn_local(guard_worker(worker, Rc::clone(&dispatcher)));
-    announce(config);
+    announce(config, &segments);
 
     let name = tokio::select! {
         _ = terminate.recv() => "SIGTERM",
@@ -226,6 +192,7 @@ async fn live(config: &Config) -> Result<()> {
         // Then what is on its way to the journal; then nothing more may be, and every mark is made exact.
         dispatcher.writer.drained().await;
         background.abort();
+        drop(watching);
         write_exact(&dispatcher, &journal).await
     })
     .await;
@@ -235,7 +202,9 @@ async fn live(config: &Config) -> Result<()> {
         Ok(Ok(())) => {
             journal.close().await;
             // Folds the embedded store into its one file; a store that hangs is left as it is.
-            let _ = tokio::time::timeout(left, store.close()).await;
+            for home in segments.homes() {
+                let _ = tokio::time::timeout(left, home.store.close()).await;
+            }
             info!("stopped; marks are exact");
             Ok(())
         }
@@ -289,63 +258,6 @@ fn worker_text(config: &Config) -> String {
     }
 }
 
-fn open_store(config: &Config) -> Result<StoreHandle> {
-    match &config.store {
-        StoreUrl::Sqlite(path) => {
-            let store = sqlite::open(path, &sqlite::host_fingerprint(config.identity.as_deref()))?;
-            Ok(StoreThread::spawn("leafd-store", Box::new(store))?)
-        }
-        StoreUrl::Postgres(url) => {
-            let store = postgres::open(target(config, url));
-            Ok(StoreThread::spawn(&url.to_string(), Box::new(store))?)
-        }
-        StoreUrl::Mysql(url) => {
-            let store = mysql::open(target(config, url));
-            Ok(StoreThread::spawn(&url.to_string(), Box::new(store))?)
-        }
-    }
-}
-
-/// A network store's place and bounds, as configured.
-pub(crate) fn target(config: &Config, url: &NetworkUrl) -> Target {
-    Target {
-        url: url.clone(),
-        password: config.store_password.clone(),
-        connect_timeout: config.store_connect_timeout,
-        statement_timeout: config.store_statement_timeout,
-    }
-}
-
-/// Learns which store it is and tells it of this start. Tells whether the journal's leftovers may be used.
-async fn introduce(
-    store: &StoreHandle,
-    url: &StoreUrl,
-    journal: &Journal,
-    recovered: &Recovered,
-) -> Result<(StoreId, bool)> {
-    let store_id = store.identity().await?;
-    match store
-        .check_in(&recovered.host, recovered.tokens_known(&store_id), &recovered.token)
-        .await?
-    {
-        // Where no host is noted, the journal's own marks are all there is to go by.
-        CheckIn::Current | CheckIn::New | CheckIn::Unsupported => {
-            let (url, store) = (url.to_string().into(), store_id.clone());
-            journal.commit(vec![Write::CheckedIn { url, store, history: "".into() }]).await?;
-            Ok((store_id, true))
-        }
-        CheckIn::Stale => {
-            error!(
-                host = %recovered.host,
-                "the store knows a later start of this host: the journal is an old copy, or another host runs a \
-                 copy of it; numbers left in it are skipped"
-            );
-            journal.commit(vec![Write::ForgetAll { store: store_id.clone() }]).await?;
-            Ok((store_id, false))
-        }
-    }
-}
-
 /// Each configured layout with its recorded bound, 0 where none is recorded.
 fn layouts(config: &Config, recovered: &Recovered) -> Result<Vec<LayoutRecord>> {
     let mut records = Vec::new();
@@ -395,6 +307,7 @@ fn segment_settings(config: &Config) -> SegmentSettings {
             mark_ahead_ms: millis(config.mark_ahead),
         },
         waiters_max: config.waiters_max,
+        failover_settle: config.failover_settle,
     }
 }
 
@@ -423,17 +336,22 @@ fn connections_max(config: &Config) -> usize {
 }
 
 /// Tells where it is to be found: in the log, and on standard output for whoever started it by hand.
-fn announce(config: &Config) {
+fn announce(config: &Config, segments: &Segments) {
+    let stores = segments.homes().iter().map(|home| &*home.url).collect::<Vec<_>>().join(", ");
+    let away = segments.store_failure().map(|failure| failure.message);
+    let ready = match &away {
+        None => "ready".to_owned(),
+        Some(why) => format!("up, but not ready for every tag: {why}"),
+    };
     info!(
-        socket = %config.socket.display(), state_dir = %config.state_dir.display(), store = %config.store,
-        worker = worker_text(config), pid = std::process::id(), "ready"
+        socket = %config.socket.display(), state_dir = %config.state_dir.display(), stores,
+        worker = worker_text(config), pid = std::process::id(), "{ready}"
     );
     let text = format!(
-        "leafd {} is ready\n  socket  {}\n  state   {}\n  store   {}\n  worker  {}\n",
+        "leafd {} is {ready}\n  socket  {}\n  state   {}\n  store   {stores}\n  worker  {}\n",
         env!("CARGO_PKG_VERSION"),
         config.socket.display(),
         config.state_dir.display(),
-        config.store,
         worker_text(config),
     );
     // Nobody may be reading.

@@ -9,10 +9,11 @@
 //! - [`store`]: the central store, where ranges of numbers are claimed;
 //! - [`registry`]: where the snowflake worker id comes from.
 //!
-//! Beside it: [`schema`] (the store's tables), [`config`], [`logging`], [`clock`] (the only reader of clocks), [`polling`] (when to stay
+//! Beside it: [`stores`] (opens the configured ones), [`schema`] (their tables), [`adopt`] (accepts another one), [`config`], [`logging`], [`clock`] (the only reader of clocks), [`polling`] (when to stay
 //! awake), [`socket`], [`peer`], [`lock`] and [`state_dir`].
 #![deny(unsafe_code)]
 
+pub mod adopt;
 pub mod clock;
 pub mod codec;
 pub mod config;
@@ -32,4 +33,5 @@ pub mod server;
 pub mod socket;
 pub mod state_dir;
 pub mod store;
+pub mod stores;
 pub mod stream;

@@ -1,25 +1,32 @@
-//! `leafd schema`: shows the tables that the configured store needs, or makes those that are missing. The daemon
+//! `leafd schema`: shows the tables that the configured stores need, or makes those that are missing. The daemon
 //! itself never makes a table in a database that it shares.
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use crate::config::{Args, Config, StoreUrl};
-use crate::daemon::{refuse_config, target};
+use crate::config::{Args, Config, StoreSpec, StoreUrl};
+use crate::daemon::refuse_config;
 use crate::output;
 use crate::store::{mysql, postgres, sqlite};
+use crate::stores::target;
 
-/// Prints the statements that [`apply`] runs where tables are missing.
+/// Prints the statements that [`apply`] runs where tables are missing: once, however many stores there are of a kind.
 #[must_use]
 pub fn print(args: &Args) -> ExitCode {
     with_config(args, |config| {
-        Ok(match &config.store {
-            StoreUrl::Sqlite(_) => sqlite::print_schema(),
-            StoreUrl::Postgres(_) => postgres::print(),
-            StoreUrl::Mysql(_) => mysql::print(),
+        let mut texts: Vec<String> = Vec::new();
+        for spec in &config.routing.stores {
+            let text = match &spec.url {
+                StoreUrl::Sqlite(_) => sqlite::print_schema().to_string(),
+                StoreUrl::Postgres(_) => postgres::print(),
+                StoreUrl::Mysql(_) => mysql::print(),
+            };
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
         }
-        .to_string())
+        Ok(texts.join("\n"))
     })
 }
 
@@ -27,19 +34,26 @@ pub fn print(args: &Args) -> ExitCode {
 #[must_use]
 pub fn apply(args: &Args) -> ExitCode {
     with_config(args, |config| {
-        let made = match &config.store {
-            StoreUrl::Sqlite(path) => {
-                let host = sqlite::host_fingerprint(config.identity.as_deref());
-                sqlite::open(path, &host)?;
-                return Ok(format!("the tables of {} are there\n", config.store));
-            }
-            StoreUrl::Postgres(url) => postgres::apply(&target(config, url))?,
-            StoreUrl::Mysql(url) => mysql::apply(&target(config, url))?,
-        };
-        Ok(match made.is_empty() {
-            true => format!("the tables of {} are there; nothing was made\n", config.store),
-            false => format!("made in {}: {}\n", config.store, made.join(", ")),
-        })
+        let said: Result<Vec<String>> =
+            config.routing.stores.iter().map(|spec| apply_to(config, spec)).collect();
+        Ok(said?.concat())
+    })
+}
+
+fn apply_to(config: &Config, spec: &StoreSpec) -> Result<String> {
+    let made = match &spec.url {
+        StoreUrl::Sqlite(path) => {
+            let host = sqlite::host_fingerprint(config.identity.as_deref());
+            sqlite::open(path, &host)?;
+            return Ok(format!("the tables of {} are there\n", spec.url));
+        }
+        StoreUrl::Postgres(url) => postgres::apply(&target(config, url, &spec.password)),
+        StoreUrl::Mysql(url) => mysql::apply(&target(config, url, &spec.password)),
+    };
+    let made = made.with_context(|| format!("cannot make the tables of {}", spec.url))?;
+    Ok(match made.is_empty() {
+        true => format!("the tables of {} are there; nothing was made\n", spec.url),
+        false => format!("made in {}: {}\n", spec.url, made.join(", ")),
     })
 }
 

@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     match cli.command {
         Some(Command::CheckConfig { args }) => daemon::check_config(&args),
-        Some(Command::AdoptStore { args }) => daemon::adopt_store(&args),
+        Some(Command::AdoptStore { args }) => adopt::adopt_store(&args),
         Some(Command::Schema { action: Schema::Print { args } }) => schema::print(&args),
         Some(Command::Schema { action: Schema::Apply { args } }) => schema::apply(&args),
         None => daemon::start(&cli.args),

@@ -37,6 +37,12 @@ impl Failure {
         )
     }
 
+    /// A store can't be claimed from at present.
+    #[must_use]
+    pub fn store_away(message: impl Into<String>) -> Self {
+        Failure { retry_after_ms: RETRY_MS, ..Failure::new(Status::StoreUnavailable, message) }
+    }
+
     /// The daemon is stopping.
     #[must_use]
     pub fn stopping() -> Self {
@@ -107,7 +113,7 @@ impl From<TagError> for Failure {
 impl From<&StoreError> for Failure {
     fn from(error: &StoreError) -> Self {
         let status = match error {
-            StoreError::Unavailable { .. } => Status::StoreUnavailable,
+            StoreError::Unavailable { .. } | StoreError::Changed { .. } => Status::StoreUnavailable,
             StoreError::UnknownTag { .. } => Status::TagUnknown,
             StoreError::TagExists { .. } => Status::TagExists,
             StoreError::Exhausted { .. } => Status::TagExhausted,

@@ -57,8 +57,6 @@ pub struct About {
     pub socket: String,
     /// Its state directory.
     pub state_dir: String,
-    /// Its store, without secrets.
-    pub store: String,
     /// Where its worker comes from.
     pub worker: String,
     /// The host's identity.
@@ -133,9 +131,12 @@ impl Dispatcher {
                 opcode::IDS => self.ids(session, header, body),
                 opcode::INFO => self.info(session, header, body),
                 opcode::STATUS => self.status(session, header, body),
-                opcode::TAG_CREATE | opcode::TAG_LIST | opcode::TAG_SHOW | opcode::TAG_SET => {
-                    self.administer(session, header, body)
-                }
+                opcode::TAG_CREATE
+                | opcode::TAG_LIST
+                | opcode::TAG_SHOW
+                | opcode::TAG_SET
+                | opcode::TAG_RAISE
+                | opcode::TAG_DELETE => self.administer(session, header, body),
                 unknown => Err(Failure::new(
                     Status::UnknownOpcode,
                     format!("opcode {unknown} is not known to protocol version {VERSION}"),
@@ -274,7 +275,9 @@ impl Dispatcher {
         let checking = async {
             loop {
                 tokio::time::sleep(check_removed).await;
-                self.segments.check_removed().await;
+                for home in self.segments.homes() {
+                    self.segments.check_terms(home).await;
+                }
             }
         };
         tokio::join!(writing, warming, checking, self.segments.run());

@@ -6,7 +6,9 @@ use std::rc::Rc;
 use leafd_wire::{Header, Malformed};
 use serde_json::{Value, json};
 
+use super::segments::Home;
 use super::{Dispatcher, Failure, Session, clock};
+use crate::id::BootMs;
 
 /// Most tags in one answer; the busiest come first.
 const TAGS_MAX: usize = 100;
@@ -50,16 +52,18 @@ impl Dispatcher {
         let now = clock::now();
         let mut tags = Vec::new();
         self.segments.each(|tag| {
-            let mut allocator = tag.allocator.borrow_mut();
+            let mut supply = tag.supply.borrow_mut();
+            let ids_per_second = supply.ids_per_second(now.boot);
             tags.push((
-                allocator.ids_per_second(now.boot),
+                ids_per_second,
                 json!({
                     "tag": tag.tag.as_str(),
-                    "issued": allocator.issued(),
-                    "ids_per_second": allocator.ids_per_second(now.boot).round(),
-                    "held": allocator.unissued(),
-                    "waiting": allocator.waiting(),
-                    "highest_end": allocator.highest_end(),
+                    "issued": supply.issued(),
+                    "ids_per_second": ids_per_second.round(),
+                    "held": supply.unissued(),
+                    "waiting": supply.waiting(),
+                    "strict": supply.is_strict(),
+                    "highest_ends": supply.highest_ends(),
                 }),
             ));
         });
@@ -98,13 +102,31 @@ impl Dispatcher {
         status["requests_refused"] = json!(counters.refused.get());
         status["connections"] = json!(counters.connections.get());
         status["connections_accepted"] = json!(counters.accepted.get());
-        status["segments"]["store"] = json!(self.about.store);
-        status["segments"]["store_id"] = json!(self.segments.store_id().to_string());
+        status["segments"]["stores"] = json!(self.stores(now.boot));
         status["segments"]["claims"] = json!(self.segments.claims());
         status["segments"]["tags_in_use"] = json!(in_use);
         status["segments"]["tags"] = json!(tags);
         status["snowflake"]["registry"] = json!(self.about.worker);
         status["snowflake"]["layouts"] = json!(layouts);
+    }
+
+    fn stores(&self, now: BootMs) -> Vec<Value> {
+        let store = |home: &Rc<Home>| {
+            let error = home.excuse().map(|failure| failure.message);
+            json!({
+                "name": &*home.name,
+                "url": &*home.url,
+                "store_id": home.key().map(|key| key.to_string()),
+                "place": &*home.role.0,
+                "history": home.trusted().map(|trusted| trusted.history.to_string()),
+                "ready": error.is_none(),
+                "error": error,
+                "failovers": home.fail_overs(),
+                "settling_ms": home.settling_ms(now),
+                "journal_stale": home.stale(),
+            })
+        };
+        self.segments.homes().iter().map(store).collect()
     }
 
     fn worker(&self) -> Option<u64> {

@@ -74,6 +74,11 @@ impl Home {
         remembered: Option<StoreId>,
     ) -> Home {
         let primary = Primary::in_role(&role.0);
+        // Counters of another era are other numbers.
+        let remembered = remembered.filter(|key| {
+            let base = key.0.split_once(PRIMARY).map_or(&*key.0, |(base, _)| base);
+            *key.0 == *format!("{base}{}", suffix(primary))
+        });
         Home {
             name,
             url,
@@ -98,15 +103,17 @@ impl Home {
         }
     }
 
-    /// Under which name the journal counts the numbers of a store. Counters of another era are other numbers.
+    /// Under which name the journal counts the numbers of a store. A primary's counters of another era are other
+    /// numbers.
     #[must_use]
     pub fn key_of(&self, store: &StoreId) -> StoreId {
-        match self.primary {
-            Some(Primary { index, of, era }) => {
-                StoreId(format!("{store} primary {index} of {of} era {era}").into())
-            }
-            None => store.clone(),
-        }
+        StoreId(format!("{store}{}", suffix(self.primary)).into())
+    }
+
+    /// Whether a name under which the journal counts is that of a store, in whatever era.
+    #[must_use]
+    pub fn is_of(key: &StoreId, store: &StoreId) -> bool {
+        key.0.strip_prefix(&*store.0).is_some_and(|rest| rest.is_empty() || rest.starts_with(PRIMARY))
     }
 
     /// Under which name the journal counts this store's numbers; `None` until it has ever answered.
@@ -275,5 +282,15 @@ impl Home {
             info!(store = %self.url, "the store answers");
         }
         !self.attended.replace(true)
+    }
+}
+
+/// What parts a primary's name from its place among the primaries.
+const PRIMARY: &str = " primary ";
+
+fn suffix(primary: Option<Primary>) -> String {
+    match primary {
+        Some(Primary { index, of, era }) => format!("{PRIMARY}{index} of {of} era {era}"),
+        None => String::new(),
     }
 }

@@ -95,7 +95,7 @@ impl Segments {
         let key = home.key_of(&found.id);
         // An embedded store is this host's own, and the journal knows what was issued from a lost one.
         if let Some(known) = self.start.at(&home.url).map(|record| &record.store)
-            && *known != key
+            && !Home::is_of(known, &found.id)
             && !home.embedded
         {
             self.set_aside(home);
