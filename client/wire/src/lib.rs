@@ -63,6 +63,10 @@ pub mod opcode {
     pub const TAG_SHOW: u8 = 18;
     /// Change a tag's settings (administrative, JSON).
     pub const TAG_SET: u8 = 19;
+    /// Lift a tag's next number (administrative, JSON).
+    pub const TAG_RAISE: u8 = 20;
+    /// Delete a tag (administrative, JSON).
+    pub const TAG_DELETE: u8 = 21;
     /// Set in every reply's opcode.
     pub const REPLY: u8 = 0x80;
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use leafd::config::{Args, EXAMPLES, settings_help};
-use leafd::{daemon, schema};
+use leafd::{adopt, daemon, schema};
 
 /// Gives the processes of this host unique 64-bit ids over a Unix socket.
 #[derive(Debug, Parser)]
@@ -31,9 +31,11 @@ enum Command {
         #[command(flatten)]
         args: Args,
     },
-    /// Make a copied or restored embedded store this host's own, when no other copy of it is in use.
+    /// Accept another store than this host used before: a copied or restored embedded one, or another database
+    /// behind the URL.
     ///
-    /// What was issued after the copy was made is not in it: raise its tags above that first.
+    /// What was issued after a copy was made is not in it: raise its tags above that first. Of an embedded store
+    /// no other copy may be in use.
     AdoptStore {
         #[command(flatten)]
         args: Args,

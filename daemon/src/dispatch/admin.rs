@@ -7,10 +7,12 @@ use leafd_wire::{Header, Status, opcode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::dwelling::Dwelling;
 use super::{Dispatcher, Failure, Session};
 use crate::id::Tag;
 use crate::store::{
-    CEILING_MAX, DESCRIPTION_CHARACTERS_MAX, NewTag, STEP_MAX, StoreError, TagChange, TagRow,
+    CEILING_MAX, DESCRIPTION_CHARACTERS_MAX, Generation, NewTag, STEP_MAX, StoreError, TagChange,
+    TagRow,
 };
 
 /// TAG_CREATE's body.
@@ -24,6 +26,8 @@ struct Create {
     step: u64,
     #[serde(default = "largest_id")]
     ceiling: u64,
+    #[serde(default)]
+    strict: bool,
     description: Option<String>,
 }
 
@@ -34,6 +38,8 @@ struct List {
     after: Option<String>,
     #[serde(default = "default_page")]
     limit: u32,
+    /// The name of the store to list; the first one's if there is none.
+    store: Option<String>,
 }
 
 /// TAG_SHOW's body.
@@ -53,6 +59,24 @@ struct Set {
     description: Option<String>,
 }
 
+/// TAG_RAISE's body.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raise {
+    tag: String,
+    /// The least number that may be claimed from now on.
+    to: u64,
+}
+
+/// TAG_DELETE's body.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Delete {
+    tag: String,
+    /// The generation that was shown to whoever decided on it.
+    generation: u64,
+}
+
 /// A tag as the answers have it.
 #[derive(Debug, Serialize)]
 struct Row<'a> {
@@ -60,6 +84,7 @@ struct Row<'a> {
     max_id: i64,
     step: i64,
     ceiling: u64,
+    strict: bool,
     generation: u64,
     description: Option<&'a str>,
     updated: Option<&'a str>,
@@ -69,8 +94,10 @@ struct Row<'a> {
 #[derive(Debug, Serialize)]
 struct Page<'a> {
     tags: Vec<Row<'a>>,
-    /// Where the next page starts: pass it as `after`. Null on the last page.
+    /// Where the next page starts: pass it as `after`. Null on a store's last page.
     next: Option<&'a str>,
+    /// The store that comes after this one, once its last page is reached: pass it as `store`.
+    next_store: Option<&'a str>,
 }
 
 /// Most bytes of a page: within a reply's limit, with room for what is around the rows.
@@ -115,43 +142,83 @@ impl Dispatcher {
                 ),
             ));
         }
-        let store = self.segments.store().clone();
         match header.opcode {
             opcode::TAG_CREATE => {
                 let new = self.checked_create(parse(body)?)?;
+                let dwelling = self.dwelling(&new.tag)?;
                 self.answer_row(session, header, new.tag.clone(), async move {
-                    store.create(new).await
+                    dwelling.create(&new).await
                 });
             }
             opcode::TAG_SHOW => {
                 let tag = self.segment_tag(&parse::<Show>(body)?.tag)?;
-                self.answer_row(
-                    session,
-                    header,
-                    tag.clone(),
-                    async move { store.show(&tag).await },
-                );
+                let dwelling = self.dwelling(&tag)?;
+                self.answer_row(session, header, tag.clone(), async move {
+                    dwelling.show(&tag).await
+                });
             }
             opcode::TAG_SET => {
                 let (tag, change) = self.checked_set(parse(body)?)?;
+                let dwelling = self.dwelling(&tag)?;
                 self.answer_row(session, header, tag.clone(), async move {
-                    store.set(&tag, change).await
+                    dwelling.set(&tag, &change).await
                 });
             }
-            _ => {
-                let List { after, limit } = parse(body)?;
-                let after = after.map(|after| Tag::parse(after.as_bytes())).transpose()?;
-                range("limit", u64::from(limit), 1, u64::from(PAGE_MAX))?;
-                let reply = session.outbox.later(*header);
-                tokio::task::spawn_local(async move {
-                    // One more than asked for tells whether there is a next page.
-                    match store.list(after.as_ref(), limit + 1).await {
-                        Ok(rows) => reply.body(&page(&rows, limit as usize)),
-                        Err(error) => reply.failure(&Failure::from(&error)),
-                    }
+            opcode::TAG_RAISE => {
+                let Raise { tag, to } = parse(body)?;
+                let tag = self.segment_tag(&tag)?;
+                range("to", to, 1, CEILING_MAX)?;
+                let dwelling = self.dwelling(&tag)?;
+                self.answer_row(session, header, tag.clone(), async move {
+                    dwelling.raise(&tag, to).await
                 });
             }
+            opcode::TAG_DELETE => {
+                let Delete { tag, generation } = parse(body)?;
+                let tag = self.segment_tag(&tag)?;
+                let dwelling = self.dwelling(&tag)?;
+                self.answer_row(session, header, tag.clone(), async move {
+                    dwelling.delete(&tag, Generation(generation)).await
+                });
+            }
+            _ => self.list(session, header, parse(body)?)?,
         }
+        Ok(())
+    }
+
+    /// Where a tag lives.
+    fn dwelling(&self, tag: &Tag) -> Result<Dwelling, Failure> {
+        Ok(Dwelling::new(self.segments.homes_of(tag)?))
+    }
+
+    fn list(&self, session: &Session, header: &Header, list: List) -> Result<(), Failure> {
+        let List { after, limit, store } = list;
+        let after = after.map(|after| Tag::parse(after.as_bytes())).transpose()?;
+        range("limit", u64::from(limit), 1, u64::from(PAGE_MAX))?;
+        // Independent primaries have the same tags: one of them is enough.
+        let mut listed = self.segments.homes().iter().filter(|home| {
+            home.primary.is_none_or(|primary| primary.index == 0)
+        });
+        let home = match &store {
+            None => listed.next(),
+            Some(name) => listed.find(|home| *home.name == **name),
+        };
+        let home = Rc::clone(home.ok_or_else(|| {
+            refused(format!("there is no store {:?} whose tags are listed", store.unwrap_or_default()))
+        })?);
+        let next_store = listed.next().map(|home| home.name.clone());
+        let reply = session.outbox.later(*header);
+        tokio::task::spawn_local(async move {
+            // One more than asked for tells whether there is a next page.
+            match home.store.list(after.as_ref(), limit + 1).await {
+                Ok(rows) => {
+                    let dwelling = Dwelling::new(vec![home]);
+                    let rows: Vec<TagRow> = rows.into_iter().map(|row| dwelling.shown(row)).collect();
+                    reply.body(&page(&rows, limit as usize, next_store.as_deref()));
+                }
+                Err(error) => reply.failure(&Failure::from(&error)),
+            }
+        });
         Ok(())
     }
 
@@ -181,8 +248,8 @@ impl Dispatcher {
         range("start", create.start, 1, create.ceiling)?;
         range("step", create.step, 1, STEP_MAX)?;
         check_description(create.description.as_deref())?;
-        let Create { start, step, ceiling, description, .. } = create;
-        Ok(NewTag { tag, start, step, ceiling, description })
+        let Create { start, step, ceiling, strict, description, .. } = create;
+        Ok(NewTag { tag, start, step, ceiling, strict, description })
     }
 
     fn checked_set(&self, set: Set) -> Result<(Tag, TagChange), Failure> {
@@ -220,6 +287,7 @@ impl<'a> From<&'a TagRow> for Row<'a> {
             max_id: row.max_id,
             step: row.step,
             ceiling: row.ceiling,
+            strict: row.strict,
             generation: row.generation.0,
             description: row.description.as_deref(),
             updated: row.updated.as_deref(),
@@ -227,7 +295,7 @@ impl<'a> From<&'a TagRow> for Row<'a> {
     }
 }
 
-fn page(rows: &[TagRow], limit: usize) -> Vec<u8> {
+fn page(rows: &[TagRow], limit: usize, next_store: Option<&str>) -> Vec<u8> {
     let mut bytes = 0;
     // As many as a reply can carry, at least one: names and descriptions may be long.
     let fitting = rows.iter().take_while(|row| {
@@ -237,7 +305,8 @@ fn page(rows: &[TagRow], limit: usize) -> Vec<u8> {
     let shown = &rows[..fitting.count().max(1).min(limit).min(rows.len())];
     let next =
         if rows.len() > shown.len() { shown.last().map(|row| row.tag.as_str()) } else { None };
-    json(&Page { tags: shown.iter().map(Row::from).collect(), next })
+    let next_store = next_store.filter(|_| next.is_none());
+    json(&Page { tags: shown.iter().map(Row::from).collect(), next, next_store })
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {

@@ -13,6 +13,7 @@ use leafd_wire::{Run, VERSION, flag, opcode};
 
 mod admin;
 pub mod backoff;
+mod dwelling;
 mod failure;
 pub mod outbox;
 pub mod segments;

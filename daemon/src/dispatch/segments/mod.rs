@@ -299,8 +299,15 @@ impl Segments {
     /// A tag was created or changed through this daemon: what was believed of it no longer holds.
     pub fn changed(self: &Rc<Self>, name: &Tag) {
         self.unknown.borrow_mut().remove(name.as_str());
-        if let Some(tag) = self.tags.borrow().get(name) {
+        let tag = self.tags.borrow().get(name).cloned();
+        if let Some(tag) = tag {
             *tag.refused.borrow_mut() = None;
+            let segments = Rc::clone(self);
+            tokio::task::spawn_local(async move {
+                for lane in &tag.lanes {
+                    segments.check_terms(&lane.home).await;
+                }
+            });
         }
     }
 

@@ -1,0 +1,170 @@
+//! Where a tag lives, for its administration: one store, or several independent primaries that an operator sees
+//! as one.
+//!
+//! Of N primaries, the one with index i holds a counter k for the ids k*N + i. What an operator names and is shown
+//! are ids; what a store holds are counters.
+
+use std::rc::Rc;
+
+use super::segments::Home;
+use crate::config::Primary;
+use crate::id::Tag;
+use crate::store::{Generation, NewTag, StoreError, TagChange, TagRow};
+
+/// The stores of one tag.
+pub struct Dwelling {
+    homes: Vec<Rc<Home>>,
+}
+
+impl Dwelling {
+    /// One store, or all of a tag's primaries in their order.
+    #[must_use]
+    pub fn new(homes: Vec<Rc<Home>>) -> Self {
+        Dwelling { homes }
+    }
+
+    /// Creates the tag; of several primaries in each one that doesn't have it yet.
+    pub async fn create(&self, new: &NewTag) -> Result<TagRow, StoreError> {
+        if self.homes.len() > 1 && new.strict {
+            return Err(StoreError::Refused(format!(
+                "tag {:?} lives in {} independent primaries, and so can't be strict: none of them knows what the others give",
+                new.tag.as_str(),
+                self.homes.len()
+            )));
+        }
+        let mut created = None;
+        let mut exists = None;
+        for home in &self.homes {
+            let counters = NewTag {
+                start: first_counter(home.primary, new.start),
+                ceiling: last_counter(home.primary, new.ceiling),
+                ..new.clone()
+            };
+            match home.store.create(counters).await {
+                Ok(row) => created = Some(shown_by(home, row)),
+                Err(error @ StoreError::TagExists { .. }) => exists = Some(error),
+                Err(error) => return Err(self.partly(home, error)),
+            }
+        }
+        match (created, exists) {
+            (Some(row), _) => Ok(row),
+            (None, Some(error)) => Err(error),
+            (None, None) => Err(nowhere()),
+        }
+    }
+
+    /// The tag's row; of several primaries the one that has come furthest.
+    pub async fn show(&self, tag: &Tag) -> Result<TagRow, StoreError> {
+        let mut furthest: Option<TagRow> = None;
+        for home in &self.homes {
+            let row = shown_by(home, home.store.show(tag).await?);
+            let further = furthest.as_ref().is_none_or(|known| known.max_id < row.max_id);
+            // The first primary's generation stands for all.
+            let generation = furthest.as_ref().map_or(row.generation, |known| known.generation);
+            if further {
+                furthest = Some(TagRow { generation, ..row });
+            }
+        }
+        furthest.ok_or_else(nowhere)
+    }
+
+    /// Changes the tag's settings everywhere.
+    pub async fn set(&self, tag: &Tag, change: &TagChange) -> Result<TagRow, StoreError> {
+        for home in &self.homes {
+            let ceiling = change.ceiling.map(|ceiling| last_counter(home.primary, ceiling));
+            let change = TagChange { ceiling, ..change.clone() };
+            home.store.set(tag, change).await.map_err(|error| self.partly(home, error))?;
+        }
+        self.show(tag).await
+    }
+
+    /// Lifts the tag's next number to at least `to`.
+    pub async fn raise(&self, tag: &Tag, to: u64) -> Result<TagRow, StoreError> {
+        // Where it is not, raising does nothing: so it must be there.
+        self.show(tag).await?;
+        for home in &self.homes {
+            let counter = first_counter(home.primary, to);
+            let raised = async {
+                let under = home.store.identity().await?;
+                home.store.raise(&under, vec![(tag.clone(), counter)]).await
+            };
+            raised.await.map_err(|error| self.partly(home, error))?;
+        }
+        self.show(tag).await
+    }
+
+    /// Deletes the tag if it is still the one that was shown; answers with what was deleted.
+    pub async fn delete(&self, tag: &Tag, generation: Generation) -> Result<TagRow, StoreError> {
+        let shown = self.show(tag).await?;
+        if shown.generation != generation {
+            return Err(StoreError::Refused(format!(
+                "tag {:?} was deleted and made anew meanwhile: look at it again",
+                tag.as_str()
+            )));
+        }
+        for home in &self.homes {
+            let deleted = async {
+                let row = home.store.show(tag).await?;
+                home.store.delete(tag, row.generation).await
+            };
+            match deleted.await {
+                // Deleted before, when another primary was away.
+                Err(StoreError::UnknownTag { .. }) if self.homes.len() > 1 => {}
+                Err(error) => return Err(self.partly(home, error)),
+                Ok(_) => {}
+            }
+        }
+        Ok(shown)
+    }
+
+    /// A row as an operator is shown it, in ids.
+    #[must_use]
+    pub fn shown(&self, row: TagRow) -> TagRow {
+        match self.homes.first() {
+            Some(home) => shown_by(home, row),
+            None => row,
+        }
+    }
+
+    /// Says which of several primaries has failed, and what to do.
+    fn partly(&self, home: &Home, error: StoreError) -> StoreError {
+        match error {
+            StoreError::Unavailable { store, cause } if self.homes.len() > 1 => {
+                StoreError::Unavailable {
+                    store,
+                    cause: format!(
+                        "{cause}; primaries before it are done: repeat this when primary {:?} answers again",
+                        &*home.name
+                    ),
+                }
+            }
+            other => other,
+        }
+    }
+}
+
+fn nowhere() -> StoreError {
+    StoreError::Refused("the tag lives in no store".to_owned())
+}
+
+fn shown_by(home: &Home, row: TagRow) -> TagRow {
+    let Some(Primary { index, of, .. }) = home.primary else { return row };
+    let id = |counter: u64| {
+        let id = u128::from(counter) * u128::from(of) + u128::from(index);
+        u64::try_from(id).unwrap_or(u64::MAX).min(crate::store::CEILING_MAX)
+    };
+    let max_id = u64::try_from(row.max_id).map_or(row.max_id, |counter| id(counter).cast_signed());
+    TagRow { max_id, ceiling: id(row.ceiling), ..row }
+}
+
+/// The least counter whose id is at least this one.
+fn first_counter(primary: Option<Primary>, id: u64) -> u64 {
+    let Some(Primary { index, of, .. }) = primary else { return id };
+    id.saturating_sub(u64::from(index)).div_ceil(u64::from(of)).max(1)
+}
+
+/// The largest counter whose id is at most this one; at least 1, which every store takes for a ceiling.
+fn last_counter(primary: Option<Primary>, id: u64) -> u64 {
+    let Some(Primary { index, of, .. }) = primary else { return id };
+    (id.saturating_sub(u64::from(index)) / u64::from(of)).max(1)
+}
