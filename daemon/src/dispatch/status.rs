@@ -59,7 +59,7 @@ impl Dispatcher {
                     "ids_per_second": allocator.ids_per_second(now.boot).round(),
                     "held": allocator.unissued(),
                     "waiting": allocator.waiting(),
-                    "highest_end": allocator.highest_end(),
+                    "highest_end": allocator.highest_end(0),
                 }),
             ));
         });

@@ -47,7 +47,7 @@ impl Segments {
             self.forget(tag);
         }
         let now = clock::boot();
-        let marked = tag.allocator.borrow_mut().claimed(now, &claim.numbers, claim.step);
+        let marked = tag.allocator.borrow_mut().claimed(now, 0, &claim.numbers, claim.step);
         match marked {
             Ok(moved) => {
                 let write = Write::Segment {
@@ -59,7 +59,8 @@ impl Segments {
                 };
                 let (segments, tag) = (Rc::clone(self), Rc::clone(tag));
                 self.writer.write(write, move || {
-                    tag.allocator.borrow_mut().hold(&claim.numbers, moved.mark);
+                    let cut = tag.allocator.borrow_mut().hold(0, &claim.numbers, moved.mark);
+                    segments.journal_cut(&tag, cut);
                     drop(begun);
                     segments.attend(&tag);
                 });

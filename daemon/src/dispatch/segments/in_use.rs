@@ -43,7 +43,8 @@ impl Segments {
                 self.forget(&tag);
             }
             let unissued = if usable { record.unissued } else { Vec::new() };
-            tag.allocator.borrow_mut().restore(unissued, highest_end);
+            let cut = tag.allocator.borrow_mut().restore(0, unissued, highest_end);
+            self.journal_cut(&tag, cut);
         }
         self.loading.set(self.loading.get() - 1);
         tag.loaded.set(true);

@@ -16,8 +16,8 @@ use super::outbox::ReplyTo;
 use super::underway::UnderWay;
 use super::writer::Writer;
 use super::{Failure, clock};
-use crate::id::segment::{Allocator, MarkMove, Provision, Want};
-use crate::id::{BootMs, Tag};
+use crate::id::segment::{Allocator, Cut, MarkMove, Provision};
+use crate::id::{BootMs, Tag, Want};
 use crate::journal::Write;
 use crate::store::thread::StoreHandle;
 use crate::store::{Generation, StoreError, StoreId};
@@ -124,7 +124,7 @@ impl Segments {
         }
         let tag = Rc::new(SegmentTag {
             tag: name.clone(),
-            allocator: RefCell::new(Allocator::new(self.settings.provision, now)),
+            allocator: RefCell::new(Allocator::new(self.settings.provision, 1, now)),
             generation: Cell::new(None),
             dead: Cell::new(false),
             loaded: Cell::new(false),
@@ -237,6 +237,23 @@ impl Segments {
         }
     }
 
+    /// Has the journal record what will not be issued.
+    fn journal_cut(&self, tag: &SegmentTag, cut: Cut) {
+        for closed in cut.closed {
+            let write = Write::Mark {
+                store: self.store_id.clone(),
+                tag: tag.tag.clone(),
+                end: closed.end,
+                mark: closed.mark,
+            };
+            self.writer.write(write, || {});
+        }
+        if let (Some((numbers, mark)), Some(generation)) = (cut.kept, tag.generation.get()) {
+            let (store, tag) = (self.store_id.clone(), tag.tag.clone());
+            self.writer.write(Write::Segment { store, tag, generation, numbers, mark }, || {});
+        }
+    }
+
     /// A tag was created or changed through this daemon: what was believed of it no longer holds.
     pub fn changed(self: &Rc<Self>, name: &Tag) {
         self.unknown.borrow_mut().remove(name.as_str());
@@ -300,7 +317,7 @@ impl Segments {
         for tag in self.tags.borrow().values() {
             let Some(generation) = tag.generation.get() else { continue };
             // A segment and not just a mark: one that was marked to its end is forgotten by now.
-            writes.extend(tag.allocator.borrow().exact_marks().map(|(numbers, mark)| {
+            writes.extend(tag.allocator.borrow().exact_marks().map(|(_, numbers, mark)| {
                 Write::Segment {
                     store: self.store_id.clone(),
                     tag: tag.tag.clone(),
