@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use leafd::id::BootMs;
-use leafd::id::segment::{Allocator, MarkMove, Provision, Want};
+use leafd::id::segment::{Allocator, MarkMove, Provision};
+use leafd::id::{BootMs, Want};
 use leafd_wire::Run;
 
 use crate::seed::seeds;
@@ -29,7 +29,7 @@ struct Instant {
 impl Instant {
     fn new(start: u64, step: u64) -> Self {
         Instant {
-            allocator: Allocator::new(PROVISION, BootMs(0)),
+            allocator: Allocator::new(PROVISION, 1, BootMs(0)),
             max_id: start,
             step,
             claims: Vec::new(),
@@ -49,8 +49,9 @@ impl Instant {
             let numbers = self.max_id..self.max_id + size;
             self.max_id = numbers.end;
             self.claims.push(size);
-            let moved = self.allocator.claimed(self.now, &numbers, self.step).expect("it ascends");
-            self.allocator.hold(&numbers, moved.mark);
+            let moved =
+                self.allocator.claimed(self.now, 0, &numbers, self.step).expect("it ascends");
+            assert!(self.allocator.hold(0, &numbers, moved.mark).is_empty());
         }
     }
 
@@ -121,7 +122,7 @@ fn a_steady_tag_claims_once_per_autonomy() {
 #[test]
 fn a_request_larger_than_max_step_is_served() {
     let mut tag = Instant::new(1, 10);
-    tag.allocator = Allocator::new(Provision { step_max: 100, ..PROVISION }, BootMs(0));
+    tag.allocator = Allocator::new(Provision { step_max: 100, ..PROVISION }, 1, BootMs(0));
     let runs = tag.draw(Want { count: 1_000_000, fewer_will_do: false });
     assert_eq!(runs.iter().map(|run| u64::from(run.count)).sum::<u64>(), 1_000_000);
 }
@@ -137,14 +138,14 @@ fn a_leased_request_takes_what_is_there() {
 
 #[test]
 fn waiters_are_served_in_order_and_nobody_overtakes() {
-    let mut allocator: Allocator<u32> = Allocator::new(PROVISION, BootMs(0));
+    let mut allocator: Allocator<u32> = Allocator::new(PROVISION, 1, BootMs(0));
     for handle in 0..3 {
         allocator.enqueue(one(), BootMs(100), handle);
     }
     assert!(allocator.claim_wanted(BootMs(0)).is_some());
     assert_eq!(allocator.claim_wanted(BootMs(0)), None, "a claim in flight is never doubled");
-    let moved = allocator.claimed(BootMs(0), &(1..11), 10).expect("it ascends");
-    allocator.hold(&(1..11), moved.mark);
+    let moved = allocator.claimed(BootMs(0), 0, &(1..11), 10).expect("it ascends");
+    assert!(allocator.hold(0, &(1..11), moved.mark).is_empty());
     let mut runs = Vec::new();
     assert!(!allocator.take(one(), &mut runs), "those who wait come first");
     for handle in 0..3 {
@@ -156,7 +157,7 @@ fn waiters_are_served_in_order_and_nobody_overtakes() {
 
 #[test]
 fn deadlines_take_out_only_those_that_are_due() {
-    let mut allocator: Allocator<u32> = Allocator::new(PROVISION, BootMs(0));
+    let mut allocator: Allocator<u32> = Allocator::new(PROVISION, 1, BootMs(0));
     for (handle, deadline) in [(0, 30), (1, 10), (2, 20)] {
         allocator.enqueue(one(), BootMs(deadline), handle);
     }
@@ -167,11 +168,11 @@ fn deadlines_take_out_only_those_that_are_due() {
 
 #[test]
 fn a_claim_below_what_was_seen_is_refused() {
-    let mut allocator: Allocator<u32> = Allocator::new(PROVISION, BootMs(0));
-    allocator.restore(std::iter::once(50..60).collect(), 1_000);
+    let mut allocator: Allocator<u32> = Allocator::new(PROVISION, 1, BootMs(0));
+    assert!(allocator.restore(0, std::iter::once(50..60).collect(), 1_000).is_empty());
     allocator.enqueue(Want { count: 20, fewer_will_do: false }, BootMs(100), 0);
     assert!(allocator.claim_wanted(BootMs(0)).is_some());
-    assert_eq!(allocator.claimed(BootMs(0), &(900..910), 10), Err(1_000));
+    assert_eq!(allocator.claimed(BootMs(0), 0, &(900..910), 10), Err(1_000));
     allocator.claim_failed(BootMs(50));
     assert_eq!(allocator.claim_wanted(BootMs(49)), None);
     assert!(allocator.claim_wanted(BootMs(50)).is_some());
@@ -195,14 +196,14 @@ fn no_number_is_issued_twice_whatever_comes_between() {
         let mut last = 0;
         let mut now = BootMs(0);
         for _life in 0..8 {
-            let mut allocator: Allocator<u32> = Allocator::new(PROVISION, now);
+            let mut allocator: Allocator<u32> = Allocator::new(PROVISION, 1, now);
             let leftovers = disk
                 .segments
                 .iter()
                 .filter(|(numbers, mark)| *mark < numbers.end)
                 .map(|(numbers, mark)| *mark..numbers.end)
                 .collect();
-            allocator.restore(leftovers, disk.highest_end);
+            assert!(allocator.restore(0, leftovers, disk.highest_end).is_empty());
             let mut marks_in_flight: Option<Vec<MarkMove>> = None;
             let mut claim_in_flight: Option<u64> = None;
             let mut segment_in_flight: Option<(Range<u64>, u64)> = None;
@@ -250,7 +251,7 @@ fn no_number_is_issued_twice_whatever_comes_between() {
                                 let numbers = disk.max_id..disk.max_id + want.max(10);
                                 disk.max_id = numbers.end;
                                 let moved =
-                                    allocator.claimed(now, &numbers, 10).expect("it ascends");
+                                    allocator.claimed(now, 0, &numbers, 10).expect("it ascends");
                                 segment_in_flight = Some((numbers, moved.mark));
                             }
                         }
@@ -259,7 +260,7 @@ fn no_number_is_issued_twice_whatever_comes_between() {
                         if let Some((numbers, mark)) = segment_in_flight.take() {
                             disk.segments.push((numbers.clone(), mark));
                             disk.highest_end = numbers.end;
-                            allocator.hold(&numbers, mark);
+                            assert!(allocator.hold(0, &numbers, mark).is_empty());
                         }
                     }
                 }
@@ -278,7 +279,7 @@ fn no_number_is_issued_twice_whatever_comes_between() {
             }
             if random.bool() {
                 // A clean stop: exact marks.
-                for (held, mark) in allocator.exact_marks() {
+                for (_, held, mark) in allocator.exact_marks() {
                     let segment =
                         disk.segments.iter_mut().find(|(numbers, _)| numbers.end == held.end);
                     segment.expect("only held segments are marked").1 = mark;

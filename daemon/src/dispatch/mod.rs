@@ -30,8 +30,7 @@ use writer::Writer;
 
 use crate::clock;
 use crate::config::{AccessRules, Peer};
-use crate::id::segment::Want;
-use crate::id::{BootMs, Tag};
+use crate::id::{BootMs, Tag, Want};
 
 /// Answers requests.
 pub struct Dispatcher {

@@ -12,9 +12,8 @@ use super::outbox::ReplyTo;
 use super::segments::TICK;
 use super::writer::Writer;
 use super::{Failure, clock};
-use crate::id::segment::Want;
 use crate::id::snowflake::{Generator, Now, Refusal};
-use crate::id::{BootMs, Tag, UnixMs, WorkerId};
+use crate::id::{BootMs, Tag, UnixMs, Want, WorkerId};
 use crate::journal::{LayoutRecord, Write};
 
 /// Every layout.

@@ -11,6 +11,7 @@ use crate::dispatch::Failure;
 use crate::dispatch::backoff::Backoff;
 use crate::dispatch::underway::Begun;
 use crate::id::BootMs;
+use crate::id::segment::Cut;
 use crate::journal::Write;
 use crate::store::{Claim, ClaimWish, Identity, StoreError};
 
@@ -96,9 +97,11 @@ impl Segments {
                 let (segments, tag) = (Rc::clone(self), Rc::clone(tag));
                 self.writer.write(write, move || {
                     let lane = lane_number(sent.lane);
-                    if let Supply::Held(allocator) = &mut *tag.supply.borrow_mut() {
-                        allocator.hold(lane, &claim.numbers, moved.mark);
-                    }
+                    let cut = match &mut *tag.supply.borrow_mut() {
+                        Supply::Held(allocator) => allocator.hold(lane, &claim.numbers, moved.mark),
+                        Supply::Strict(_) => Cut::default(),
+                    };
+                    segments.journal_cut(&tag, sent.lane, cut);
                     drop(sent);
                     segments.attend(&tag);
                 });
@@ -125,7 +128,7 @@ impl Segments {
         let shared = tag.supply.borrow_mut().strict().claimed(claim.numbers.clone());
         match shared {
             Ok(shared) => {
-                for (reply, run) in shared {
+                for (reply, run) in shared.served {
                     reply.ids(0, &[run]);
                 }
                 // Nothing of it is left to issue; what counts is how far the store has come.

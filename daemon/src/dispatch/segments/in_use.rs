@@ -11,6 +11,7 @@ use super::supply::Supply;
 use super::{Lane, SegmentTag, Segments};
 use crate::clock;
 use crate::dispatch::Failure;
+use crate::id::segment::Cut;
 use crate::id::{BootMs, Tag};
 use crate::journal::{TagRecord, Write};
 use crate::store::{StoreError, TagTerms};
@@ -53,8 +54,6 @@ impl Segments {
                 return;
             }
             self.restore(&tag, index, record, terms.flatten().as_ref(), missing);
-        } else if let Supply::Held(allocator) = &mut *tag.supply.borrow_mut() {
-            allocator.restore(lane_number(index), Vec::new(), 0);
         }
         lane.taken_up.set(true);
         *tag.waited_for.borrow_mut() = "the journal or the store has not answered yet".to_owned();
@@ -85,9 +84,16 @@ impl Segments {
             self.forget(tag, lane);
         }
         let unissued = if usable { record.unissued } else { Vec::new() };
-        if let Supply::Held(allocator) = &mut *tag.supply.borrow_mut() {
-            allocator.restore(lane_number(index), unissued, record.highest_end);
-        }
+        let cut = match &mut *tag.supply.borrow_mut() {
+            Supply::Held(allocator) => {
+                allocator.restore(lane_number(index), unissued, record.highest_end)
+            }
+            Supply::Strict(queue) => {
+                queue.raise_highest_end(record.highest_end);
+                Cut::default()
+            }
+        };
+        self.journal_cut(tag, index, cut);
         if lost {
             self.report_loss(tag, lane, record.highest_end);
         }
@@ -187,10 +193,14 @@ impl Segments {
         if terms.end < seen {
             return self.report_loss(tag, lane, seen);
         }
-        let cut = tag.supply.borrow_mut().set_terms(lane_number(index), terms);
-        if cut > 0 {
-            warn!(tag = %tag.tag, ceiling = terms.ceiling, numbers = cut, "numbers held above the tag's new ceiling are dropped");
+        let cut = tag.supply.borrow_mut().set_terms(lane_number(index), terms.step, terms.ceiling);
+        if cut.lost > 0 {
+            warn!(
+                tag = %tag.tag, ceiling = terms.ceiling, numbers = cut.lost,
+                "numbers held above the tag's new ceiling are dropped"
+            );
         }
+        self.journal_cut(tag, index, cut);
     }
 
     pub(super) fn made_anew(&self, tag: &SegmentTag, index: usize) {

@@ -26,8 +26,8 @@ use super::underway::UnderWay;
 use super::writer::Writer;
 use super::{Failure, clock};
 use crate::config::{Routing, TagHome};
-use crate::id::segment::{MarkMove, Provision, Want};
-use crate::id::{BootMs, Tag};
+use crate::id::segment::{Cut, MarkMove, Provision};
+use crate::id::{BootMs, Tag, Want};
 use crate::journal::{Recovered, Write};
 use crate::store::{Generation, StoreError};
 use claims::{Sent, lane_number};
@@ -293,6 +293,20 @@ impl Segments {
                     segments.attend(&tag);
                 }
             });
+        }
+    }
+
+    /// Has the journal record what will not be issued.
+    fn journal_cut(&self, tag: &SegmentTag, index: usize, cut: Cut) {
+        let lane = &tag.lanes[index];
+        let Some(store) = lane.home.key() else { return };
+        for closed in cut.closed {
+            let (store, tag) = (store.clone(), tag.tag.clone());
+            self.writer.write(Write::Mark { store, tag, end: closed.end, mark: closed.mark }, || {});
+        }
+        if let (Some((numbers, mark)), Some(generation)) = (cut.kept, lane.generation.get()) {
+            let tag = tag.tag.clone();
+            self.writer.write(Write::Segment { store, tag, generation, numbers, mark }, || {});
         }
     }
 
