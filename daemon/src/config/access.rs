@@ -1,6 +1,7 @@
 //! Who may draw which tags, and who may administer: rules from the configuration, compiled for asking.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::sync::Arc;
 
 use super::value::{Bad, Node};
@@ -43,9 +44,12 @@ pub(super) struct Rule {
     members: Members,
 }
 
+/// Which tags are meant.
 #[derive(Debug)]
-enum Pattern {
+pub(super) enum Pattern {
+    /// The one of this name.
     Exact(String),
+    /// Those that begin so.
     Prefix(String),
 }
 
@@ -122,6 +126,35 @@ impl Compiled {
     }
 }
 
+impl Pattern {
+    pub(super) fn matches(&self, tag: &str) -> bool {
+        match self {
+            Pattern::Exact(name) => name == tag,
+            Pattern::Prefix(prefix) => tag.starts_with(prefix),
+        }
+    }
+
+    /// Whether every tag that the other one means is meant by this one too.
+    pub(super) fn covers(&self, other: &Pattern) -> bool {
+        match (self, other) {
+            (Pattern::Prefix(prefix), Pattern::Prefix(other) | Pattern::Exact(other)) => {
+                other.starts_with(prefix)
+            }
+            (Pattern::Exact(name), Pattern::Exact(other)) => name == other,
+            (Pattern::Exact(_), Pattern::Prefix(_)) => false,
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Pattern::Exact(name) => f.write_str(name),
+            Pattern::Prefix(prefix) => write!(f, "{prefix}*"),
+        }
+    }
+}
+
 impl Members {
     fn name(&self, peer: &Peer) -> bool {
         self.uids.contains(&peer.uid) || peer.gids.iter().any(|gid| self.gids.contains(gid))
@@ -173,7 +206,7 @@ fn parse_member_ids(node: &Node) -> Result<Vec<u32>, Bad> {
     })
 }
 
-fn parse_patterns(node: &Node) -> Result<Vec<Pattern>, Bad> {
+pub(super) fn parse_patterns(node: &Node) -> Result<Vec<Pattern>, Bad> {
     let wrong = |node: &Node| {
         node.bad_for("a list of tags, such as [\"orders\", \"pay.*\"]; a * only at the end of one")
     };

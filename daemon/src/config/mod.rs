@@ -9,7 +9,7 @@
 //! - `settings`: the table of settings; the single source of keys, defaults and ranges.
 //! - `sources`: collects what was given where, and refuses what no setting is called.
 //! - `value`, `reader`: from given text to typed values, with the errors.
-//! - `access`, `layouts`, `store_url`, `password`, `types`: the settings that are more than a number.
+//! - `access`, `layouts`, `routing`, `store_url`, `password`, `types`: the settings that are more than a number.
 
 mod access;
 mod args;
@@ -18,6 +18,7 @@ mod layouts;
 mod password;
 mod paths;
 mod reader;
+mod routing;
 mod settings;
 mod sources;
 mod store_url;
@@ -27,7 +28,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use access::{AccessRules, Peer};
@@ -36,6 +37,7 @@ pub use error::{ConfigError, Source};
 pub use layouts::Layouts;
 pub use password::StorePassword;
 pub use reader::Effective;
+pub use routing::{Primary, Routing, StoreSpec, TagHome};
 pub use settings::{Kind, SETTINGS, Setting, settings_help, settings_markdown};
 pub use sources::Surroundings;
 pub use store_url::{Endpoint, NetworkUrl, StoreUrl, Tls};
@@ -55,14 +57,14 @@ pub struct Config {
     pub socket_group: Option<SocketGroup>,
     /// Where the journal lives.
     pub state_dir: PathBuf,
-    /// Where numbers are claimed.
-    pub store: StoreUrl,
-    /// What a network store is shown at login.
-    pub store_password: StorePassword,
+    /// Where numbers are claimed, and which tags where.
+    pub routing: Routing,
     /// How long each server of a network store may take to let us in.
     pub store_connect_timeout: Duration,
     /// How long one call of a network store may take.
     pub store_statement_timeout: Duration,
+    /// How long claims wait after a store's fail-over.
+    pub failover_settle: Duration,
     /// Where the snowflake worker's number comes from; it fits every layout in [`Config::layouts`].
     pub worker: WorkerSpec,
     /// Where worker numbers are locked, host-wide.
@@ -117,9 +119,7 @@ impl Config {
         let socket = read.computed(&settings::SOCKET, || paths::socket(around), types::socket)?;
         let state_dir =
             read.computed(&settings::STATE_DIR, || paths::state_dir(around), types::path)?;
-        let store_default = || Ok(format!("sqlite:{}", state_dir.join("store.db").display()));
-        let store = read.computed(&settings::STORE, store_default, store_url::parse)?;
-        let password_file = read.optional(&settings::STORE_PASSWORD_FILE, types::path)?;
+        let routing = routing(&mut read, &state_dir, around)?;
         let layouts = read.value(&settings::LAYOUTS, layouts::parse)?;
         let worker = read.value(&settings::WORKER, |node| types::worker(node, &layouts))?;
         let admin_uids = read.value(&settings::ADMIN_UIDS, access::parse_ids)?;
@@ -130,10 +130,10 @@ impl Config {
             socket_mode: read.value(&settings::SOCKET_MODE, types::mode)?,
             socket_group: read.optional(&settings::SOCKET_GROUP, types::group)?,
             state_dir,
-            store,
-            store_password: password::find(password_file, around),
+            routing,
             store_connect_timeout: read.duration(&settings::STORE_CONNECT_TIMEOUT)?,
             store_statement_timeout: read.duration(&settings::STORE_STATEMENT_TIMEOUT)?,
+            failover_settle: read.duration(&settings::FAILOVER_SETTLE)?,
             worker,
             worker_lock_dir: read.value(&settings::WORKER_LOCK_DIR, types::path)?,
             identity: read.optional(&settings::IDENTITY, types::identity)?,
@@ -164,4 +164,29 @@ impl Config {
         }
         out
     }
+}
+
+/// The stores: one, or several with routes to them.
+fn routing(
+    read: &mut Reader,
+    state_dir: &Path,
+    around: &Surroundings,
+) -> Result<Routing, ConfigError> {
+    let stores = read.optional(&settings::STORES, |node| routing::parse_stores(node, around))?;
+    let Some(stores) = stores else {
+        let store_default = || Ok(format!("sqlite:{}", state_dir.join("store.db").display()));
+        let url = read.computed(&settings::STORE, store_default, store_url::parse)?;
+        let file = read.optional(&settings::STORE_PASSWORD_FILE, types::path)?;
+        read.value(&settings::ROUTES, |node| match node.list()? {
+            [] => Ok(()),
+            _ => Err(node.bad_for("nothing without stores, which names them")),
+        })?;
+        return Ok(Routing::sole(url, password::find(file, around)));
+    };
+    for alone in [&settings::STORE, &settings::STORE_PASSWORD_FILE] {
+        read.optional(alone, |node| -> Result<(), _> {
+            Err(node.bad_for("nothing beside stores, which names every store"))
+        })?;
+    }
+    read.value(&settings::ROUTES, |node| Routing::of(stores, node))
 }

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::settings;
 use super::sources::Surroundings;
 
 /// Where the store's password is found. Files are read at each connection, so that a new password needs no
@@ -19,7 +20,7 @@ pub enum StorePassword {
 }
 
 /// Not a setting, because settings are shown.
-pub(super) const VARIABLE: &str = "LEAFD_STORE_PASSWORD";
+const VARIABLE: &str = "LEAFD_STORE_PASSWORD";
 
 /// The name of the systemd credential.
 const CREDENTIAL: &str = "store_password";
@@ -27,17 +28,38 @@ const CREDENTIAL: &str = "store_password";
 /// Longer than any password; a larger file is something else.
 const FILE_BYTES_MAX: usize = 4096;
 
+/// Whether a variable of the environment holds a password: the sole store's, or that of one by its name.
+pub(super) fn is_variable(name: &str) -> bool {
+    let named = name.strip_prefix(VARIABLE).is_some_and(|rest| rest.starts_with('_'));
+    name == VARIABLE || named && name != settings::STORE_PASSWORD_FILE.variable()
+}
+
 /// The file that the setting names, else the credential, else the variable.
 pub(super) fn find(file: Option<PathBuf>, around: &Surroundings) -> StorePassword {
+    find_as(file, CREDENTIAL, VARIABLE, around)
+}
+
+/// The same for one of several stores, by its name.
+pub(super) fn find_named(file: Option<PathBuf>, name: &str, around: &Surroundings) -> StorePassword {
+    let variable = format!("{VARIABLE}_{}", name.to_ascii_uppercase().replace('-', "_"));
+    find_as(file, &format!("{CREDENTIAL}_{name}"), &variable, around)
+}
+
+fn find_as(
+    file: Option<PathBuf>,
+    credential: &str,
+    variable: &str,
+    around: &Surroundings,
+) -> StorePassword {
     if let Some(file) = file {
         return StorePassword::File(file);
     }
-    let credential = around.variable("CREDENTIALS_DIRECTORY");
-    let credential = credential.map(|dir| PathBuf::from(dir).join(CREDENTIAL));
+    let directory = around.variable("CREDENTIALS_DIRECTORY");
+    let credential = directory.map(|dir| PathBuf::from(dir).join(credential));
     if let Some(file) = credential.filter(|file| file.exists()) {
         return StorePassword::File(file);
     }
-    match around.variable(VARIABLE).and_then(|value| value.to_str()) {
+    match around.variable(variable).and_then(|value| value.to_str()) {
         Some(password) => StorePassword::Variable(password.to_owned()),
         None => StorePassword::None,
     }

@@ -91,6 +91,31 @@ pub(super) static STORE: Setting = Setting {
     help: "Where numbers are claimed. The embedded store, sqlite, serves one host only.",
 };
 
+pub(super) static STORES: Setting = Setting {
+    key: "stores",
+    kind: Kind::Toml(
+        "tables {url = \"postgres://..\", password_file = \"..\"}, or just URLs, by names of a-z, 0-9 and -",
+    ),
+    default: Default::Unset,
+    help: "Several stores instead of `store`, with `routes` to them.",
+};
+
+pub(super) static ROUTES: Setting = Setting {
+    key: "routes",
+    kind: Kind::Toml(
+        "a list of tables {tags = [\"orders\", \"pay.*\"], store = \"a\"}, or with hash = [\"a\", \"b\"] or primaries = [\"a\", \"b\"] and era = 1 instead of store",
+    ),
+    default: Default::Is("[]"),
+    help: "Which of the `stores` each tag lives in; the first rule that matches decides.",
+};
+
+pub(super) static FAILOVER_SETTLE: Setting = Setting {
+    key: "failover_settle",
+    kind: Kind::Time(Duration::ZERO, secs(600)),
+    default: Default::Is("10s"),
+    help: "How long claims wait after a store's fail-over, so that every daemon can tell it what was claimed. Each daemon looks at its stores about four times within it.",
+};
+
 pub(super) static STORE_PASSWORD_FILE: Setting = Setting {
     key: "store_password_file",
     kind: Kind::Text("the path of a file with nothing but the password, UTF-8"),
@@ -251,9 +276,12 @@ pub static SETTINGS: &[&Setting] = &[
     &SOCKET_GROUP,
     &STATE_DIR,
     &STORE,
+    &STORES,
+    &ROUTES,
     &STORE_PASSWORD_FILE,
     &STORE_CONNECT_TIMEOUT,
     &STORE_STATEMENT_TIMEOUT,
+    &FAILOVER_SETTLE,
     &WORKER,
     &WORKER_LOCK_DIR,
     &IDENTITY,

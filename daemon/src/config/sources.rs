@@ -103,7 +103,7 @@ fn from_variables(around: &Surroundings) -> Result<Given, ConfigError> {
     for (name, value) in &around.variables {
         let Some(name) = name.to_str() else { continue };
         let Some(key) = name.strip_prefix(PREFIX) else { continue };
-        if name == CONFIG_VARIABLE || name == password::VARIABLE || is_service_link(key) {
+        if name == CONFIG_VARIABLE || password::is_variable(name) || is_service_link(key) {
             continue;
         }
         let source = Source::Variable(name.to_owned());
