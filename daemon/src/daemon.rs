@@ -26,7 +26,7 @@ use crate::socket::Socket;
 use crate::state_dir::StateDir;
 use crate::store::network::{self, Target};
 use crate::store::thread::{StoreHandle, StoreThread};
-use crate::store::{CheckIn, StoreId, mysql, postgres, sqlite};
+use crate::store::{CheckIn, mysql, postgres, sqlite};
 use crate::{clock, logging, output, store};
 
 /// Of the time that a stop may take, the share for connections; the rest is the journal's.
@@ -151,7 +151,7 @@ async fn live(config: &Config) -> Result<()> {
     // Before anything else can fail: the next start must not think that this journal was always here.
     record_floors(&journal, &mut layouts, recovered.begun, config.max_drift).await?;
     let store = open_store(config)?;
-    let (store_id, leftovers) = introduce(&store, &journal, &recovered).await?;
+    let (identity, leftovers) = introduce(&store, &journal, &recovered).await?;
     if !leftovers {
         record_floors(&journal, &mut layouts, true, config.max_drift).await?;
     }
@@ -160,7 +160,7 @@ async fn live(config: &Config) -> Result<()> {
     let segments = Segments::new(
         segment_settings(config),
         store.clone(),
-        store_id,
+        identity,
         leftovers,
         Rc::clone(&writer),
     );
@@ -313,6 +313,7 @@ pub(crate) fn target(config: &Config, url: &NetworkUrl) -> Target {
         password: config.store_password.clone(),
         connect_timeout: config.store_connect_timeout,
         statement_timeout: config.store_statement_timeout,
+        leaf_only: config.leaf_only,
     }
 }
 
@@ -321,13 +322,14 @@ async fn introduce(
     store: &StoreHandle,
     journal: &Journal,
     recovered: &Recovered,
-) -> Result<(StoreId, bool)> {
-    let store_id = store.identity().await?;
-    match store.check_in(&recovered.host, recovered.tokens_known.clone(), &recovered.token).await? {
+) -> Result<(store::Identity, bool)> {
+    let identity = store.identity().await?;
+    let known = recovered.tokens_known.clone();
+    match store.check_in(&identity, &recovered.host, known, &recovered.token).await? {
         // Where no host is noted, the journal's own marks are all there is to go by.
         CheckIn::Current | CheckIn::New | CheckIn::Unsupported => {
             journal.commit(vec![Write::CheckedIn]).await?;
-            Ok((store_id, true))
+            Ok((identity, true))
         }
         CheckIn::Stale => {
             error!(
@@ -335,7 +337,7 @@ async fn introduce(
                 "the store knows a later start of this host: the journal is an old copy, or another host runs a \
                  copy of it; numbers left in it are skipped"
             );
-            Ok((store_id, false))
+            Ok((identity, false))
         }
     }
 }

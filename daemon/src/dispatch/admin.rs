@@ -182,7 +182,7 @@ impl Dispatcher {
         range("step", create.step, 1, STEP_MAX)?;
         check_description(create.description.as_deref())?;
         let Create { start, step, ceiling, description, .. } = create;
-        Ok(NewTag { tag, start, step, ceiling, description })
+        Ok(NewTag { tag, start, step, ceiling, strict: false, description })
     }
 
     fn checked_set(&self, set: Set) -> Result<(Tag, TagChange), Failure> {

@@ -111,7 +111,7 @@ impl From<&StoreError> for Failure {
             StoreError::UnknownTag { .. } => Status::TagUnknown,
             StoreError::TagExists { .. } => Status::TagExists,
             StoreError::Exhausted { .. } => Status::TagExhausted,
-            StoreError::Refused(_) => Status::StoreRefused,
+            StoreError::Refused(_) | StoreError::Changed { .. } => Status::StoreRefused,
             StoreError::Overloaded { .. } => Status::Overloaded,
         };
         let retry_after_ms = if status.retry_may_help() { RETRY_MS } else { 0 };

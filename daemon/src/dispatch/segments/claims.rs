@@ -21,7 +21,7 @@ impl Segments {
     pub(super) async fn claim(self: Rc<Self>, tag: Rc<SegmentTag>, want: u64, begun: Begun) {
         let wish = ClaimWish { want, step_max: self.settings.provision.step_max };
         *tag.waited_for.borrow_mut() = "the store has not answered a claim yet".to_owned();
-        match self.store.claim(&tag.tag, wish).await {
+        match self.store.claim(&self.identity, &tag.tag, wish).await {
             Ok(claim) => self.claimed(&tag, claim, begun).await,
             Err(error) => self.claim_failed(&tag, &error),
         }
@@ -69,13 +69,14 @@ impl Segments {
                     tag = %tag.tag, claimed = ?claim.numbers, seen = end,
                     "the store gave numbers that were claimed before: it has lost commits; raising it"
                 );
-                let error = match self.store.raise(&tag.tag, end).await {
-                    Ok(()) => StoreError::Refused(format!(
-                        "the store had lost claims of tag {:?}; it was raised to {end}",
-                        tag.tag
-                    )),
-                    Err(error) => error,
-                };
+                let error =
+                    match self.store.raise(&self.identity, vec![(tag.tag.clone(), end)]).await {
+                        Ok(_) => StoreError::Refused(format!(
+                            "the store had lost claims of tag {:?}; it was raised to {end}",
+                            tag.tag
+                        )),
+                        Err(error) => error,
+                    };
                 self.retry_claim(tag, Failure::from(&error));
             }
         }
@@ -94,6 +95,7 @@ impl Segments {
             }
             StoreError::Exhausted { .. }
             | StoreError::Refused(_)
+            | StoreError::Changed { .. }
             | StoreError::TagExists { .. } => {
                 let until = BootMs(clock::boot().0 + REFUSED_MS);
                 *tag.refused.borrow_mut() = Some((failure.clone(), until));

@@ -7,9 +7,9 @@ use tracing::{info, warn};
 use super::{SegmentTag, Segments};
 use crate::clock;
 use crate::dispatch::Failure;
-use crate::id::BootMs;
+use crate::id::{BootMs, Tag};
 use crate::journal::Write;
-use crate::store::StoreError;
+use crate::store::{StoreError, TagTerms};
 
 /// How long a tag that the store doesn't have is answered without asking again, in milliseconds.
 const UNKNOWN_MS: u64 = 1_000;
@@ -29,8 +29,8 @@ impl Segments {
         };
         if let Some(record) = record {
             let highest_end = record.highest_end;
-            let known = match &self.store.generations(vec![tag.tag.clone()]).await.as_deref() {
-                Ok([Some(generation)]) => *generation == record.generation,
+            let known = match &self.look_up(vec![tag.tag.clone()]).await.as_deref() {
+                Ok([Some(terms)]) => terms.generation == record.generation,
                 Ok(_) => false,
                 // Not to be asked now: go on with what this host holds.
                 Err(_) => true,
@@ -82,8 +82,9 @@ impl Segments {
             return;
         }
         let names = in_use.iter().map(|tag| tag.tag.clone()).collect();
-        let Ok(generations) = self.store.generations(names).await else { return };
-        for (tag, generation) in in_use.iter().zip(generations) {
+        let Ok(found) = self.look_up(names).await else { return };
+        for (tag, terms) in in_use.iter().zip(found) {
+            let generation = terms.map(|terms| terms.generation);
             if tag.dead.get() || tag.allocator.borrow().claiming() {
                 // A claim under way will find out by itself.
                 continue;
@@ -102,6 +103,10 @@ impl Segments {
                 _ => {}
             }
         }
+    }
+
+    async fn look_up(&self, tags: Vec<Tag>) -> Result<Vec<Option<TagTerms>>, StoreError> {
+        self.store.look_up(&self.identity, tags).await
     }
 
     pub(super) fn forget(&self, tag: &SegmentTag) {

@@ -20,7 +20,7 @@ use crate::id::segment::{Allocator, MarkMove, Provision, Want};
 use crate::id::{BootMs, Tag};
 use crate::journal::Write;
 use crate::store::thread::StoreHandle;
-use crate::store::{Generation, StoreError, StoreId};
+use crate::store::{Generation, Identity, StoreError, StoreId};
 
 /// How segment tags are kept.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +36,8 @@ pub struct Segments {
     settings: SegmentSettings,
     store: StoreHandle,
     store_id: StoreId,
+    /// What the store was when it was introduced to.
+    identity: Identity,
     /// Whether the journal's leftovers may be used.
     leftovers: bool,
     pub(super) writer: Rc<Writer>,
@@ -85,14 +87,15 @@ impl Segments {
     pub fn new(
         settings: SegmentSettings,
         store: StoreHandle,
-        store_id: StoreId,
+        identity: Identity,
         leftovers: bool,
         writer: Rc<Writer>,
     ) -> Rc<Self> {
         Rc::new(Segments {
             settings,
             store,
-            store_id,
+            store_id: identity.id.clone(),
+            identity,
             leftovers,
             writer,
             tags: RefCell::default(),
