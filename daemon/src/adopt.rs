@@ -33,11 +33,11 @@ fn adopt_all(config: &Config) -> Result<String> {
     let state_dir = StateDir::open(&config.state_dir)?;
     let mut said = String::new();
     let mut others = Vec::new();
-    for spec in &config.routing.stores {
+    for spec in config.routing.stores.iter() {
         match &spec.url {
             StoreUrl::Sqlite(path) => {
                 let fingerprint = sqlite::host_fingerprint(config.identity.as_deref());
-                let adopted = sqlite::adopt(path, &fingerprint)?;
+                let adopted = sqlite::adopt(path.as_ref(), &fingerprint)?;
                 said.push_str(&format!("the store {} is this host's own, as {adopted}\n", spec.url));
             }
             _ => others.push(spec),

@@ -16,7 +16,7 @@ use crate::stores::target;
 pub fn print(args: &Args) -> ExitCode {
     with_config(args, |config| {
         let mut texts: Vec<String> = Vec::new();
-        for spec in &config.routing.stores {
+        for spec in config.routing.stores.iter() {
             let text = match &spec.url {
                 StoreUrl::Sqlite(_) => sqlite::print_schema().to_string(),
                 StoreUrl::Postgres(_) => postgres::print(),

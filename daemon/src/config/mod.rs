@@ -65,6 +65,8 @@ pub struct Config {
     pub store_statement_timeout: Duration,
     /// How long claims wait after a store's fail-over.
     pub failover_settle: Duration,
+    /// Whether a network store is used although leafd's tables are not to be seen there.
+    pub leaf_only: bool,
     /// Where the snowflake worker's number comes from; it fits every layout in [`Config::layouts`].
     pub worker: WorkerSpec,
     /// Where worker numbers are locked, host-wide.
@@ -134,6 +136,7 @@ impl Config {
             store_connect_timeout: read.duration(&settings::STORE_CONNECT_TIMEOUT)?,
             store_statement_timeout: read.duration(&settings::STORE_STATEMENT_TIMEOUT)?,
             failover_settle: read.duration(&settings::FAILOVER_SETTLE)?,
+            leaf_only: read.boolean(&settings::LEAF_ONLY)?,
             worker,
             worker_lock_dir: read.value(&settings::WORKER_LOCK_DIR, types::path)?,
             identity: read.optional(&settings::IDENTITY, types::identity)?,

@@ -137,6 +137,13 @@ pub(super) static STORE_STATEMENT_TIMEOUT: Setting = Setting {
     help: "How long a claim, or another call of a postgres or mysql store, may take.",
 };
 
+pub(super) static LEAF_ONLY: Setting = Setting {
+    key: "leaf_only",
+    kind: Kind::Boolean,
+    default: Default::Is("false"),
+    help: "Use a postgres or mysql store in which leafd's own tables are not to be seen: only if no leafd made them there, as strict tags are then told from no others.",
+};
+
 pub(super) static WORKER: Setting = Setting {
     key: "worker",
     kind: Kind::Text("\"none\" or \"static:N\", N from 0 to what the smallest worker field holds"),
@@ -282,6 +289,7 @@ pub static SETTINGS: &[&Setting] = &[
     &STORE_CONNECT_TIMEOUT,
     &STORE_STATEMENT_TIMEOUT,
     &FAILOVER_SETTLE,
+    &LEAF_ONLY,
     &WORKER,
     &WORKER_LOCK_DIR,
     &IDENTITY,

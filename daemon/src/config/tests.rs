@@ -49,7 +49,7 @@ fn defaults_are_as_documented() {
     let config = Config::load_from(&Args::default(), &root_with(&[])).unwrap();
     assert_eq!(config.socket, Path::new("/run/leafd/leafd.sock"));
     assert_eq!(config.state_dir, Path::new("/var/lib/leafd"));
-    assert_eq!(config.store, StoreUrl::Sqlite("/var/lib/leafd/store.db".into()));
+    assert_eq!(config.routing.stores[0].url, StoreUrl::Sqlite("/var/lib/leafd/store.db".into()));
     assert_eq!(config.socket_mode, 0o660);
     assert_eq!(config.autonomy, Duration::from_secs(600));
     assert_eq!(config.max_step, 10_000_000);
@@ -178,7 +178,7 @@ fn bad_stores_are_refused() {
     check("store = 'sqlite:a?mode=ro'", &["without parameters"]);
     check("store = 'sqlite::memory:'", &["memory"]);
     check("store = 'sqlite://a/b'", &["ABSOLUTE"]);
-    let store = from_text("store = 'sqlite:///a/b'").unwrap().store;
+    let store = from_text("store = 'sqlite:///a/b'").unwrap().routing.stores[0].url.clone();
     assert_eq!(store, StoreUrl::Sqlite("/a/b".into()));
 }
 
@@ -193,7 +193,7 @@ fn the_store_s_password_comes_from_file_credential_or_variable() {
     let load = |args: &[&str], variables: &[(&str, &str)]| {
         let config = Config::load_from(&set(args), &root_with(variables)).unwrap();
         assert!(!format!("{config:?}{}", config.render()).contains("hunter2"));
-        config.store_password.read()
+        config.routing.stores[0].password.read()
     };
     assert_eq!(load(&[], &[]), Ok(None));
     assert_eq!(load(&[], &[variable]).unwrap().as_deref(), Some("hunter2"));

@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use super::{
-    CEILING_MAX, CheckIn, ClaimWish, DESCRIPTION_CHARACTERS_MAX, NewTag, STEP_MAX, StartToken,
-    StoreError, TagChange, TagRow,
+    CEILING_MAX, CheckIn, ClaimWish, DESCRIPTION_CHARACTERS_MAX, Generation, NewTag, STEP_MAX,
+    StartToken, StoreError, TagChange, TagRow,
 };
 
 /// A claim that is worked out but not yet written.
@@ -20,7 +20,7 @@ pub struct ClaimPlan {
 }
 
 /// Works out a claim on a row as it stands: `max(want, min(step, step_max))` numbers from `max_id` on,
-/// cut at the ceiling.
+/// cut at the ceiling. Of a strict tag only `want`, as nobody may keep what is left.
 ///
 /// It starts at 1 where `max_id` is below, and at `claimed_end` where `max_id` is below that: what was
 /// claimed before stays claimed although somebody set the row back. A step below 1 counts as 1.
@@ -33,16 +33,27 @@ pub fn plan_claim(
     wish: ClaimWish,
 ) -> Result<ClaimPlan, StoreError> {
     let exhausted = || StoreError::Exhausted { tag: row.tag.clone(), ceiling: row.ceiling };
-    let start = u64::try_from(row.max_id.max(claimed_end).max(1)).map_err(|_| exhausted())?;
+    let start = next_start(row.max_id, claimed_end);
     let end_max = row.ceiling.min(CEILING_MAX - 1) + 1;
     if start >= end_max {
         return Err(exhausted());
     }
-    let step = u64::try_from(row.step).unwrap_or(0).max(1);
-    let count = wish.want.max(1).max(step.min(wish.step_max));
+    let step = step_of(row.step);
+    let ahead = if row.strict { 1 } else { step.min(wish.step_max) };
+    let count = wish.want.max(1).max(ahead);
     let end = start.saturating_add(count).min(end_max);
     let max_id = i64::try_from(end).map_err(|_| exhausted())?;
     Ok(ClaimPlan { numbers: start..end, max_id, step })
+}
+
+/// Where the next claim starts, from 1: what was claimed before stays claimed.
+pub(super) fn next_start(max_id: i64, claimed_end: i64) -> u64 {
+    max_id.max(claimed_end).max(1).cast_unsigned()
+}
+
+/// A row's step as it counts, at least 1.
+pub(super) fn step_of(step: i64) -> u64 {
+    step.max(1).cast_unsigned()
 }
 
 /// What a store makes of a host's start, given the start that it knows of; and whether it then replaces that by
@@ -100,6 +111,24 @@ impl NewTag {
     }
 }
 
+impl TagRow {
+    /// Checks that it is still the tag that was looked at.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`].
+    pub(super) fn check_generation(&self, seen: Generation) -> Result<(), StoreError> {
+        if self.generation == seen {
+            return Ok(());
+        }
+        Err(StoreError::Refused(format!(
+            "tag {:?} was made anew since it was looked at (its generation is {}, not {}): look at it again",
+            self.tag.as_str(),
+            self.generation.0,
+            seen.0
+        )))
+    }
+}
+
 impl TagChange {
     /// Checks the values against their documented ranges.
     ///
@@ -153,7 +182,6 @@ mod tests {
 
     use super::*;
     use crate::id::Tag;
-    use crate::store::Generation;
 
     fn row(max_id: i64, step: i64, ceiling: u64) -> TagRow {
         TagRow {
@@ -162,6 +190,7 @@ mod tests {
             step,
             ceiling,
             generation: Generation(0),
+            strict: false,
             description: None,
             updated: None,
         }
@@ -192,6 +221,15 @@ mod tests {
         check(row(max - 3, 10, top), 0, (u64::MAX, 10), Some(top - 3..top));
         check(row(max - 1, i64::MAX, top), 0, (1, u64::MAX), Some(top - 1..top));
         check(row(max, 10, top), 0, (1, 10), None);
+    }
+
+    #[test]
+    fn a_strict_tag_gives_what_is_wanted() {
+        let strict = |max_id, ceiling| TagRow { strict: true, ..row(max_id, 1000, ceiling) };
+        check(strict(1, CEILING_MAX), 0, (1, 1000), Some(1..2));
+        check(strict(1, CEILING_MAX), 0, (0, 1000), Some(1..2));
+        check(strict(5, CEILING_MAX), 9, (70, 1000), Some(9..79));
+        check(strict(5, 7), 0, (70, 1000), Some(5..8));
     }
 
     proptest! {

@@ -5,6 +5,8 @@
 //! and leafd can share one table: `max_id` is the first number not yet claimed, and a claim of `n`
 //! takes `[max_id, max_id + n)` and leaves `max_id + n`.
 //!
+//! - `identity`: who a store says it is.
+//! - `error`: why a call fails.
 //! - `claim`: what a claim takes and which tags can be made; pure, the same for every backend.
 //! - [`sqlite`]: the embedded store.
 //! - [`network`]: what the stores behind a network share.
@@ -12,31 +14,70 @@
 //! - [`thread`]: a store on a thread of its own.
 
 mod claim;
+mod error;
+mod identity;
 pub mod mysql;
 pub mod network;
 pub mod postgres;
 pub mod sqlite;
 pub mod thread;
 
-use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::time::Duration;
 
 use crate::id::Tag;
 
 pub use claim::{ClaimPlan, judge_start, plan_claim};
+pub use error::StoreError;
+pub use identity::{History, HostId, Identity, ROLE_BYTES_MAX, Role, StartToken, StoreId};
 pub use thread::{StoreHandle, StoreThread};
 
 /// A store of tags. Calls block; each returns within the backend's own time bound.
 ///
 /// Every call opens or reopens the connection when there is none, so that a store that comes back is
-/// used again without a call of its own.
+/// used again without a call of its own. Which store a new connection leads to is for the caller to judge: calls
+/// that grant or judge numbers carry the [`Identity`] that it trusts, and fail with [`StoreError::Changed`] under
+/// any other.
 pub trait Store: Send {
-    /// Which store answers. It tells a database from its replacement or its restored copy.
+    /// Which store answers, asked of the server each time.
     ///
     /// # Errors
-    /// [`StoreError`], as for every call.
-    fn identity(&mut self) -> Result<StoreId, StoreError>;
+    /// [`StoreError`], as for every call. [`StoreError::Unavailable`] also when the server no longer takes writes.
+    fn identity(&mut self) -> Result<Identity, StoreError>;
+
+    /// Records what this store is among several, where no role is recorded yet; the same role again is fine.
+    /// The role of `under` is not looked at.
+    ///
+    /// Claims under another role that are under way are waited for.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`] under another store or history; [`StoreError::Refused`] when another role is
+    /// recorded (it names both), when it is no role, and when there is only Leaf's table; others as for every call.
+    fn take_role(&mut self, under: &Identity, role: &Role) -> Result<(), StoreError>;
+
+    /// Replaces the role of `under` by another one, for the operator.
+    ///
+    /// When this returns, no claim under the former role is under way or can still be made: the ends that
+    /// [`Store::look_up`] then tells stay until somebody claims under the new one.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`] when the store is not what `under` says, its role included; [`StoreError::Refused`] when
+    /// it is no role, and when there is only Leaf's table; others as for every call.
+    fn replace_role(&mut self, under: &Identity, role: &Role) -> Result<(), StoreError>;
+
+    /// How long ago, on the store's own clock, somebody first noticed the history that `under` names: this call enters
+    /// it if nobody has, and answers zero. `None` where only Leaf's table is, which has no place for it.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`]; others as for every call.
+    fn note_history(&mut self, under: &Identity) -> Result<Option<Duration>, StoreError>;
+
+    /// Tells everybody that the store has lost commits without showing another history: from now on it shows one.
+    /// False where that can't be told, because there is only Leaf's table, and where there is nobody to tell.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`], also when somebody else has told it meanwhile; others as for every call.
+    fn declare_loss(&mut self, under: &Identity) -> Result<bool, StoreError>;
 
     /// Claims numbers of a tag in one transaction that is durable when this returns.
     ///
@@ -45,9 +86,10 @@ pub trait Store: Send {
     /// call fails and the range is given up.
     ///
     /// # Errors
+    /// [`StoreError::Changed`];
     /// [`StoreError::UnknownTag`] unless there is a row of this tag, equal byte for byte;
     /// [`StoreError::Exhausted`] when nothing is left below the ceiling; others as for every call.
-    fn claim(&mut self, tag: &Tag, wish: ClaimWish) -> Result<Claim, StoreError>;
+    fn claim(&mut self, under: &Identity, tag: &Tag, wish: ClaimWish) -> Result<Claim, StoreError>;
 
     /// One tag's row.
     ///
@@ -55,7 +97,9 @@ pub trait Store: Send {
     /// [`StoreError::UnknownTag`], and others as for every call.
     fn show(&mut self, tag: &Tag) -> Result<TagRow, StoreError>;
 
-    /// Up to `limit` rows in ascending byte order of their tags, those after `after`. Rows whose tag is
+    /// Up to `limit` rows in the store's own order, those after `after`: the order of the table's key, so that a page
+    /// costs as much as it is long. It is the order of the names' bytes in the tables that leafd makes, and that
+    /// of the key's collation in others; it is the same for every page. Rows whose tag is
     /// no [`Tag`], or that hold other things than numbers, are left out with a warning in the log.
     ///
     /// # Errors
@@ -78,46 +122,50 @@ pub trait Store: Send {
     /// every call.
     fn set(&mut self, tag: &Tag, change: &TagChange) -> Result<TagRow, StoreError>;
 
-    /// The generation of each tag, in the order asked, `None` for one that is not there: one query for
+    /// Deletes a tag that still has this generation; tells its row as it was. The end of what was claimed stays
+    /// remembered under its name.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownTag`]; [`StoreError::Refused`] when the tag was made anew meanwhile, or when there is only
+    /// Leaf's table; others as for every call.
+    fn delete(&mut self, tag: &Tag, generation: Generation) -> Result<TagRow, StoreError>;
+
+    /// What there is of each tag, in the order asked, `None` for one that is not there: one query for
     /// all (or one for every few hundred).
     ///
     /// # Errors
-    /// As for every call.
-    fn generations(&mut self, tags: &[Tag]) -> Result<Vec<Option<Generation>>, StoreError>;
+    /// [`StoreError::Changed`], and others as for every call.
+    fn look_up(
+        &mut self,
+        under: &Identity,
+        tags: &[Tag],
+    ) -> Result<Vec<Option<TagTerms>>, StoreError>;
 
-    /// Lifts a tag's first unclaimed number to at least `end`: what a daemon has seen claimed must not
-    /// be claimed again. It never lowers it, and may put it above the ceiling.
+    /// Lifts each tag's first unclaimed number to at least this end: what a daemon has seen claimed must not
+    /// be claimed again. It never lowers one, and may put it above the ceiling. Tells for each, in the order
+    /// given, whether its row moved: not if it was there already, and not if there is no such tag.
+    ///
+    /// Many are lifted in transactions of a few hundred, so that some may be lifted when this fails; to
+    /// repeat it does no harm.
     ///
     /// # Errors
-    /// [`StoreError::UnknownTag`], and others as for every call.
-    fn raise(&mut self, tag: &Tag, end: u64) -> Result<(), StoreError>;
+    /// [`StoreError::Changed`], and others as for every call.
+    fn raise(&mut self, under: &Identity, ends: &[(Tag, u64)]) -> Result<Vec<bool>, StoreError>;
 
     /// Notes that this host starts: replaces its start token by `next` if the one that the store has is in
     /// `known`, by compare-and-set. A host unknown to the store is entered. A repeated call (its first
     /// answer was lost) finds `next` in the store and answers [`CheckIn::Current`].
     ///
     /// # Errors
-    /// As for every call; whether the token was replaced is then unknown.
+    /// [`StoreError::Changed`]; others as for every call, and whether the token was replaced is then unknown.
     fn check_in(
         &mut self,
+        under: &Identity,
         host: &HostId,
         known: &[StartToken],
         next: &StartToken,
     ) -> Result<CheckIn, StoreError>;
 }
-
-/// Tells stores apart. Journal entries are keyed by it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StoreId(pub Arc<str>);
-
-/// Tells hosts apart: 32 hexadecimal digits drawn when a state directory is made.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HostId(pub Arc<str>);
-
-/// Drawn anew at each start and kept by journal and store, so that of two copies of one journal only
-/// the first to start is believed: 32 hexadecimal digits.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct StartToken(pub Arc<str>);
 
 /// Tells a tag from one of the same name that was there before it; 0 where only Leaf's table is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -143,6 +191,23 @@ pub struct Claim {
     pub ceiling: u64,
     /// The tag's generation.
     pub generation: Generation,
+    /// Whether the tag is strict: its numbers are to be used at once and in order, and none kept.
+    pub strict: bool,
+}
+
+/// What a tag offers to whoever uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TagTerms {
+    /// Its generation.
+    pub generation: Generation,
+    /// Where the next claim would start if the ceiling allows; from 1.
+    pub end: u64,
+    /// Its step; at least 1.
+    pub step: u64,
+    /// The largest number that may be issued; 0 where the row has none that makes sense.
+    pub ceiling: u64,
+    /// Whether it is strict.
+    pub strict: bool,
 }
 
 /// A tag as the store has it. What others wrote there is passed on as it is.
@@ -158,6 +223,8 @@ pub struct TagRow {
     pub ceiling: u64,
     /// Its generation.
     pub generation: Generation,
+    /// Whether it is strict.
+    pub strict: bool,
     /// What it is for.
     pub description: Option<String>,
     /// When the row last changed, as `YYYY-MM-DDTHH:MM:SSZ`; `None` when the store doesn't say.
@@ -175,6 +242,8 @@ pub struct NewTag {
     pub step: u64,
     /// The largest number that may be issued; at least `start`, at most [`CEILING_MAX`].
     pub ceiling: u64,
+    /// Whether its numbers are to increase strictly across all hosts. It can't be changed later.
+    pub strict: bool,
     /// What it is for; at most [`DESCRIPTION_CHARACTERS_MAX`] characters, no control characters.
     pub description: Option<String>,
 }
@@ -214,62 +283,3 @@ pub const CEILING_MAX: u64 = i64::MAX as u64;
 
 /// Longest description, Leaf's `varchar(256)`.
 pub const DESCRIPTION_CHARACTERS_MAX: usize = 256;
-
-/// Why a store call failed.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StoreError {
-    /// The store can't be reached, or not within the time bound. Whether a change was made is unknown.
-    #[error("the store {store} can't be used: {cause}")]
-    Unavailable {
-        /// Which store, without secrets.
-        store: String,
-        /// What happened.
-        cause: String,
-    },
-    /// Too many calls are waiting for the store. Nothing was sent.
-    #[error("the store {store} has {waiting_max} calls waiting; try again in a moment")]
-    Overloaded {
-        /// Which store.
-        store: String,
-        /// The limit that is reached.
-        waiting_max: usize,
-    },
-    /// There is no such tag.
-    #[error("the store has no tag {tag:?}; create it with: leafctl tag create")]
-    UnknownTag {
-        /// The tag asked for.
-        tag: Tag,
-    },
-    /// There is such a tag already.
-    #[error("the store already has a tag {tag:?}")]
-    TagExists {
-        /// The tag to be created.
-        tag: Tag,
-    },
-    /// All numbers up to the ceiling are claimed.
-    #[error(
-        "tag {tag:?} is used up: every number to its ceiling {ceiling} is claimed; raise it with: leafctl tag set --ceiling"
-    )]
-    Exhausted {
-        /// The tag.
-        tag: Tag,
-        /// Its largest allowed number.
-        ceiling: u64,
-    },
-    /// The store holds, or was asked for, something that can't be used safely.
-    #[error("{0}")]
-    Refused(String),
-}
-
-impl fmt::Display for StoreId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Display for HostId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}

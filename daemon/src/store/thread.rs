@@ -4,12 +4,13 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    CheckIn, Claim, ClaimWish, Generation, HostId, NewTag, StartToken, Store, StoreError, StoreId,
-    TagChange, TagRow,
+    CheckIn, Claim, ClaimWish, Generation, HostId, Identity, NewTag, Role, StartToken, Store,
+    StoreError, TagChange, TagRow, TagTerms,
 };
 use crate::id::Tag;
 
@@ -81,17 +82,40 @@ impl StoreHandle {
     /// # Errors
     /// As there; for every call also [`StoreError::Overloaded`], and [`StoreError::Unavailable`] when
     /// the store is closed or its backend panicked.
-    pub async fn identity(&self) -> Result<StoreId, StoreError> {
+    pub async fn identity(&self) -> Result<Identity, StoreError> {
         self.call(|store| store.identity()).await
+    }
+
+    /// See [`Store::take_role`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn take_role(&self, under: &Identity, role: &Role) -> Result<(), StoreError> {
+        let (under, role) = (under.clone(), role.clone());
+        self.call(move |store| store.take_role(&under, &role)).await
+    }
+
+    /// See [`Store::replace_role`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn replace_role(&self, under: &Identity, role: &Role) -> Result<(), StoreError> {
+        let (under, role) = (under.clone(), role.clone());
+        self.call(move |store| store.replace_role(&under, &role)).await
     }
 
     /// See [`Store::claim`].
     ///
     /// # Errors
     /// See [`StoreHandle::identity`].
-    pub async fn claim(&self, tag: &Tag, wish: ClaimWish) -> Result<Claim, StoreError> {
-        let tag = tag.clone();
-        self.call(move |store| store.claim(&tag, wish)).await
+    pub async fn claim(
+        &self,
+        under: &Identity,
+        tag: &Tag,
+        wish: ClaimWish,
+    ) -> Result<Claim, StoreError> {
+        let (under, tag) = (under.clone(), tag.clone());
+        self.call(move |store| store.claim(&under, &tag, wish)).await
     }
 
     /// See [`Store::show`].
@@ -129,21 +153,57 @@ impl StoreHandle {
         self.call(move |store| store.set(&tag, &change)).await
     }
 
-    /// See [`Store::generations`].
+    /// See [`Store::delete`].
     ///
     /// # Errors
     /// See [`StoreHandle::identity`].
-    pub async fn generations(&self, tags: Vec<Tag>) -> Result<Vec<Option<Generation>>, StoreError> {
-        self.call(move |store| store.generations(&tags)).await
+    pub async fn delete(&self, tag: &Tag, generation: Generation) -> Result<TagRow, StoreError> {
+        let tag = tag.clone();
+        self.call(move |store| store.delete(&tag, generation)).await
+    }
+
+    /// See [`Store::look_up`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn look_up(
+        &self,
+        under: &Identity,
+        tags: Vec<Tag>,
+    ) -> Result<Vec<Option<TagTerms>>, StoreError> {
+        let under = under.clone();
+        self.call(move |store| store.look_up(&under, &tags)).await
+    }
+
+    /// See [`Store::note_history`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn note_history(&self, under: &Identity) -> Result<Option<Duration>, StoreError> {
+        let under = under.clone();
+        self.call(move |store| store.note_history(&under)).await
+    }
+
+    /// See [`Store::declare_loss`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn declare_loss(&self, under: &Identity) -> Result<bool, StoreError> {
+        let under = under.clone();
+        self.call(move |store| store.declare_loss(&under)).await
     }
 
     /// See [`Store::raise`].
     ///
     /// # Errors
     /// See [`StoreHandle::identity`].
-    pub async fn raise(&self, tag: &Tag, end: u64) -> Result<(), StoreError> {
-        let tag = tag.clone();
-        self.call(move |store| store.raise(&tag, end)).await
+    pub async fn raise(
+        &self,
+        under: &Identity,
+        ends: Vec<(Tag, u64)>,
+    ) -> Result<Vec<bool>, StoreError> {
+        let under = under.clone();
+        self.call(move |store| store.raise(&under, &ends)).await
     }
 
     /// See [`Store::check_in`].
@@ -152,12 +212,13 @@ impl StoreHandle {
     /// See [`StoreHandle::identity`].
     pub async fn check_in(
         &self,
+        under: &Identity,
         host: &HostId,
         known: Vec<StartToken>,
         next: &StartToken,
     ) -> Result<CheckIn, StoreError> {
-        let (host, next) = (host.clone(), next.clone());
-        self.call(move |store| store.check_in(&host, &known, &next)).await
+        let (under, host, next) = (under.clone(), host.clone(), next.clone());
+        self.call(move |store| store.check_in(&under, &host, &known, &next)).await
     }
 
     /// Closes the store after the calls that came before, and waits until it is closed. Later calls

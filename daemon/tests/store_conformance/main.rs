@@ -16,7 +16,10 @@ mod thread;
 mod tls;
 
 use leafd::id::Tag;
-use leafd::store::{CEILING_MAX, Claim, ClaimWish, NewTag, Store};
+use leafd::store::{
+    CEILING_MAX, CheckIn, Claim, ClaimWish, Generation, HostId, NewTag, StartToken, Store,
+    StoreError, TagTerms,
+};
 
 /// A throwaway store, empty at first.
 trait Backend {
@@ -85,10 +88,41 @@ fn tag(name: &str) -> Tag {
 }
 
 fn new_tag(name: &str, start: u64, step: u64) -> NewTag {
-    NewTag { tag: tag(name), start, step, ceiling: CEILING_MAX, description: None }
+    NewTag { tag: tag(name), start, step, ceiling: CEILING_MAX, strict: false, description: None }
 }
 
 /// Claims `want` numbers, with the tag's step counting up to 1,000.
 fn claim(store: &mut dyn Store, name: &str, want: u64) -> Claim {
-    store.claim(&tag(name), ClaimWish { want, step_max: 1000 }).unwrap()
+    try_claim(store, &tag(name), ClaimWish { want, step_max: 1000 }).unwrap()
+}
+
+// Calls under whatever the store says it is.
+
+fn try_claim(store: &mut dyn Store, tag: &Tag, wish: ClaimWish) -> Result<Claim, StoreError> {
+    let under = store.identity()?;
+    store.claim(&under, tag, wish)
+}
+
+fn look_up(store: &mut dyn Store, tags: &[Tag]) -> Vec<Option<TagTerms>> {
+    let under = store.identity().unwrap();
+    store.look_up(&under, tags).unwrap()
+}
+
+fn generations(store: &mut dyn Store, tags: &[Tag]) -> Vec<Option<Generation>> {
+    look_up(store, tags).into_iter().map(|terms| Some(terms?.generation)).collect()
+}
+
+fn raise(store: &mut dyn Store, name: &str, end: u64) -> bool {
+    let under = store.identity().unwrap();
+    store.raise(&under, &[(tag(name), end)]).unwrap()[0]
+}
+
+fn check_in(
+    store: &mut dyn Store,
+    host: &HostId,
+    known: &[StartToken],
+    next: &StartToken,
+) -> CheckIn {
+    let under = store.identity().unwrap();
+    store.check_in(&under, host, known, next).unwrap()
 }

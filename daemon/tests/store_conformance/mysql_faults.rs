@@ -10,7 +10,7 @@ use leafd::store::{
 use nix::sys::signal::Signal;
 
 use crate::mysql::{Database, PASSWORD, client, is_up, new_server, shared, target, target_at};
-use crate::{Backend, claim, new_tag, tag};
+use crate::{Backend, check_in, claim, generations, new_tag, raise, tag, try_claim};
 
 /// Leaf's own, to the letter, in a database whose default collation folds case and trailing spaces.
 const LEAF_TABLE: &str = "CREATE TABLE `leaf_alloc` (
@@ -90,10 +90,11 @@ fn a_frozen_server_holds_a_call_no_longer_than_its_bound() {
     target.statement_timeout = Duration::from_millis(900);
     let mut store = mysql::open(target.clone());
     store.create(&new_tag("t", 1, 10)).unwrap();
+    let under = store.identity().unwrap();
     nix::sys::signal::kill(server.pid(), Signal::SIGSTOP).unwrap();
     let mut bounded = |bound_ms: u64| {
         let begun = Instant::now();
-        unavailable(store.claim(&tag("t"), WISH), "no answer");
+        unavailable(store.claim(&under, &tag("t"), WISH), "no answer");
         let took = begun.elapsed();
         assert!(took < Duration::from_millis(bound_ms + 400), "{took:?}");
     };
@@ -111,19 +112,19 @@ fn a_restarted_server_is_used_by_the_next_call() {
     mysql::apply(&target).unwrap();
     let mut store = mysql::open(target);
     store.create(&new_tag("t", 1, 10)).unwrap();
-    let name = store.identity().unwrap();
+    let under = store.identity().unwrap();
     server.kill();
-    unavailable(store.claim(&tag("t"), WISH), "socket");
+    unavailable(store.claim(&under, &tag("t"), WISH), "socket");
     server.start(is_up);
-    assert_eq!(claim(&mut store, "t", 1).numbers, 1..11);
+    assert_eq!(store.claim(&under, &tag("t"), WISH).unwrap().numbers, 1..11);
     // The connection breaks between two calls: the next one doesn't notice.
     server.stop();
     server.start(is_up);
-    assert_eq!(claim(&mut store, "t", 1).numbers, 11..21);
+    assert_eq!(store.claim(&under, &tag("t"), WISH).unwrap().numbers, 11..21);
     server.stop();
     server.start(is_up);
     assert_eq!(store.show(&tag("t")).unwrap().max_id, 21);
-    assert_eq!(store.identity().unwrap(), name);
+    assert_eq!(store.identity().unwrap(), under);
 }
 
 #[test]
@@ -143,12 +144,13 @@ fn a_server_that_stops_taking_writes_is_left() {
         )
         .unwrap();
     let mut plain = mysql::open(crate::mysql::target(&server, "plain", "ids"));
-    assert_eq!(claim(&mut plain, "t", 1).numbers, 1..11);
+    let under = plain.identity().unwrap();
+    assert_eq!(plain.claim(&under, &tag("t"), WISH).unwrap().numbers, 1..11);
     alter("read_only = 1");
-    unavailable(plain.claim(&tag("t"), WISH), "read-only");
-    unavailable(plain.claim(&tag("t"), WISH), "it is read-only, as replicas are");
+    unavailable(plain.claim(&under, &tag("t"), WISH), "read-only");
+    unavailable(plain.claim(&under, &tag("t"), WISH), "it is read-only, as replicas are");
     alter("read_only = 0");
-    assert_eq!(claim(&mut plain, "t", 1).numbers, 11..21);
+    assert_eq!(plain.claim(&under, &tag("t"), WISH).unwrap().numbers, 11..21);
 }
 
 /// A user with nothing but these rights, which end with what they are on.
@@ -168,13 +170,13 @@ fn select_and_update_on_leafs_table_are_enough_to_claim() {
     user(&mut database, "leaf", &[("SELECT, UPDATE", "leaf_alloc")]);
     let mut store = database.connect_as("leaf");
     assert_eq!(claim(&mut *store, "orders", 1).numbers, 1..101);
-    store.raise(&tag("orders"), 500).unwrap();
+    raise(&mut *store, "orders", 500);
     let again = claim(&mut *store, "orders", 1);
     assert_eq!((again.numbers, again.generation), (500..600, Generation(0)));
     let (host, start) = (HostId("h".into()), StartToken("s".into()));
-    assert_eq!(store.check_in(&host, &[], &start).unwrap(), CheckIn::Unsupported);
+    assert_eq!(check_in(&mut *store, &host, &[], &start), CheckIn::Unsupported);
     let asked = [tag("orders"), tag("no")];
-    assert_eq!(store.generations(&asked).unwrap(), [Some(Generation(0)), None]);
+    assert_eq!(generations(&mut *store, &asked), [Some(Generation(0)), None]);
     assert_eq!(store.list(None, 10).unwrap().len(), 1);
     refused(store.create(&new_tag("new", 1, 10)), "needs leafd_tag");
     let change = TagChange { ceiling: Some(9), ..TagChange::default() };
@@ -199,7 +201,7 @@ fn missing_rights_are_named() {
     );
     let mut store = database.connect_as("reader");
     assert_eq!(store.show(&tag("t")).unwrap().max_id, 1);
-    refused(store.claim(&tag("t"), WISH), "claims need SELECT and UPDATE on leaf_alloc");
+    refused(try_claim(&mut *store, &tag("t"), WISH), "claims need SELECT and UPDATE on leaf_alloc");
     user(&mut database, "reader", &[("UPDATE", "leaf_alloc"), ("INSERT, UPDATE", "leafd_tag")]);
     assert_eq!(claim(&mut *store, "t", 1).numbers, 1..11);
 }
@@ -271,7 +273,7 @@ fn a_table_made_anew_is_another_store() {
     for id in admin.query::<u64, _>(of_us).unwrap() {
         admin.query_drop(format!("KILL {id}")).unwrap();
     }
-    refused(store.claim(&tag("t"), WISH), "is another database, or has another table");
+    refused(try_claim(&mut *store, &tag("t"), WISH), "is another database, or has another table");
 }
 
 #[test]
@@ -284,9 +286,9 @@ fn a_folding_collation_never_gives_two_names_one_row() {
     let mut store = database.connect();
     assert_eq!(claim(&mut *store, "Order", 1).numbers, 1..11);
     for other in ["order", "Order ", "Orde\u{301}r", "\u{d6}rder"] {
-        let unknown = store.claim(&tag(other), WISH);
+        let unknown = try_claim(&mut *store, &tag(other), WISH);
         assert!(matches!(unknown, Err(StoreError::UnknownTag { .. })), "{other:?}: {unknown:?}");
-        assert_eq!(store.generations(&[tag(other)]).unwrap(), [None]);
+        assert_eq!(generations(&mut *store, &[tag(other)]), [None]);
     }
     refused(store.create(&new_tag("order", 1, 10)), "takes them for the same");
     assert_eq!(claim(&mut *store, "Order", 1).numbers, 11..21);

@@ -2,7 +2,7 @@
 
 use leafd::store::{CEILING_MAX, ClaimWish, StoreError, TagChange};
 
-use crate::{Backend, claim, tag};
+use crate::{Backend, claim, tag, try_claim};
 
 fn insert(backend: &mut dyn Backend, name: &str, max_id: i64, step: i64) {
     backend.execute(&format!(
@@ -26,11 +26,11 @@ pub fn max_id_near_the_end_never_wraps(backend: &mut dyn Backend) {
         let mut store = backend.connect();
         let wish = ClaimWish { want: 1, step_max: 1000 };
         if left > 0 {
-            let numbers = store.claim(&tag(&name), wish).unwrap().numbers;
+            let numbers = try_claim(&mut *store, &tag(&name), wish).unwrap().numbers;
             assert_eq!(numbers, CEILING_MAX - left as u64..CEILING_MAX);
         }
         for want in [1, u64::MAX] {
-            let used_up = store.claim(&tag(&name), ClaimWish { want, step_max: 1000 });
+            let used_up = try_claim(&mut *store, &tag(&name), ClaimWish { want, step_max: 1000 });
             assert!(matches!(used_up, Err(StoreError::Exhausted { .. })), "{name}: {used_up:?}");
         }
         assert!(store.show(&tag(&name)).unwrap().max_id > 0);

@@ -83,6 +83,7 @@ pub fn target_at(url: &str, password: StorePassword) -> Target {
         password,
         connect_timeout: Duration::from_secs(5),
         statement_timeout: Duration::from_secs(5),
+        leaf_only: false,
     }
 }
 

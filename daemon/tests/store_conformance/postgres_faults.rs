@@ -9,7 +9,7 @@ use leafd::store::{
 use nix::sys::signal::Signal;
 
 use crate::postgres::{Database, PASSWORD, client, is_up, new_server, shared, target, target_at};
-use crate::{Backend, claim, new_tag, tag};
+use crate::{Backend, check_in, claim, generations, new_tag, raise, tag, try_claim};
 
 const WISH: ClaimWish = ClaimWish { want: 1, step_max: 1000 };
 
@@ -76,12 +76,13 @@ fn a_frozen_server_holds_a_call_no_longer_than_its_bound() {
     target.statement_timeout = Duration::from_millis(900);
     let mut store = postgres::open(target.clone());
     store.create(&new_tag("t", 1, 10)).unwrap();
+    let under = store.identity().unwrap();
     for process in processes(&server) {
         nix::sys::signal::kill(process, Signal::SIGSTOP).unwrap();
     }
     let mut bounded = |bound_ms: u64| {
         let begun = Instant::now();
-        unavailable(store.claim(&tag("t"), WISH), "no answer");
+        unavailable(store.claim(&under, &tag("t"), WISH), "no answer");
         let took = begun.elapsed();
         assert!(took < Duration::from_millis(bound_ms + 400), "{took:?}");
     };
@@ -115,20 +116,20 @@ fn a_restarted_server_is_used_by_the_next_call() {
     postgres::apply(&target).unwrap();
     let mut store = postgres::open(target);
     store.create(&new_tag("t", 1, 10)).unwrap();
-    let name = store.identity().unwrap();
+    let under = store.identity().unwrap();
     server.kill();
     // What was said depends on how much of it was gone by then.
-    unavailable(store.claim(&tag("t"), WISH), "");
+    unavailable(store.claim(&under, &tag("t"), WISH), "");
     server.start(is_up);
-    assert_eq!(claim(&mut store, "t", 1).numbers, 1..11);
+    assert_eq!(store.claim(&under, &tag("t"), WISH).unwrap().numbers, 1..11);
     // The connection breaks between two calls: the next one doesn't notice.
     server.stop();
     server.start(is_up);
-    assert_eq!(claim(&mut store, "t", 1).numbers, 11..21);
+    assert_eq!(store.claim(&under, &tag("t"), WISH).unwrap().numbers, 11..21);
     server.stop();
     server.start(is_up);
     assert_eq!(store.show(&tag("t")).unwrap().max_id, 21);
-    assert_eq!(store.identity().unwrap(), name);
+    assert_eq!(store.identity().unwrap(), under);
 }
 
 #[test]
@@ -138,6 +139,7 @@ fn a_server_that_stops_taking_writes_is_left() {
     postgres::apply(&target).unwrap();
     let mut store = postgres::open(target);
     store.create(&new_tag("t", 1, 10)).unwrap();
+    let under = store.identity().unwrap();
     let alter = |setting: &str| {
         let mut client = client(&server, "postgres").unwrap();
         client.batch_execute("SET transaction_read_only = off").unwrap();
@@ -151,9 +153,9 @@ fn a_server_that_stops_taking_writes_is_left() {
         std::thread::sleep(Duration::from_millis(300));
     };
     alter("ALTER SYSTEM SET default_transaction_read_only = on");
-    unavailable(store.claim(&tag("t"), WISH), "it is read-only");
+    unavailable(store.claim(&under, &tag("t"), WISH), "it is read-only");
     alter("ALTER SYSTEM RESET default_transaction_read_only");
-    assert_eq!(claim(&mut store, "t", 1).numbers, 1..11);
+    assert_eq!(store.claim(&under, &tag("t"), WISH).unwrap().numbers, 1..11);
 }
 
 /// A role with nothing but what it is granted.
@@ -174,13 +176,13 @@ fn select_and_update_on_leafs_table_are_enough_to_claim() {
     role(&mut database, "plain", "GRANT SELECT, UPDATE ON leaf_alloc TO plain");
     let mut store = database.connect_as("plain");
     assert_eq!(claim(&mut *store, "orders", 1).numbers, 1..101);
-    store.raise(&tag("orders"), 500).unwrap();
+    raise(&mut *store, "orders", 500);
     let again = claim(&mut *store, "orders", 1);
     assert_eq!((again.numbers, again.generation), (500..600, Generation(0)));
     let (host, start) = (HostId("h".into()), StartToken("s".into()));
-    assert_eq!(store.check_in(&host, &[], &start).unwrap(), CheckIn::Unsupported);
+    assert_eq!(check_in(&mut *store, &host, &[], &start), CheckIn::Unsupported);
     let asked = [tag("orders"), tag("no")];
-    assert_eq!(store.generations(&asked).unwrap(), [Some(Generation(0)), None]);
+    assert_eq!(generations(&mut *store, &asked), [Some(Generation(0)), None]);
     assert_eq!(store.list(None, 10).unwrap().len(), 1);
     refused(store.create(&new_tag("new", 1, 10)), "needs leafd_tag");
     let change = TagChange { ceiling: Some(9), ..TagChange::default() };
@@ -196,7 +198,7 @@ fn missing_rights_are_named() {
     role(&mut database, "reader", "GRANT SELECT ON leaf_alloc, leafd_meta, leafd_tag TO reader");
     let mut store = database.connect_as("reader");
     assert_eq!(store.show(&tag("t")).unwrap().max_id, 1);
-    refused(store.claim(&tag("t"), WISH), "claims need SELECT and UPDATE on leaf_alloc");
+    refused(try_claim(&mut *store, &tag("t"), WISH), "claims need SELECT and UPDATE on leaf_alloc");
     database.execute(
         "GRANT UPDATE ON leaf_alloc TO reader; GRANT INSERT, UPDATE ON leafd_tag TO reader",
     );
@@ -259,7 +261,7 @@ fn a_table_made_anew_is_another_store() {
     let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
         WHERE application_name = 'leafd' AND datname = current_database()";
     database.execute(sql);
-    refused(store.claim(&tag("t"), WISH), "is another database, or has another table");
+    refused(try_claim(&mut *store, &tag("t"), WISH), "is another database, or has another table");
 }
 
 #[test]
@@ -275,8 +277,8 @@ fn a_folding_collation_never_gives_two_names_one_row() {
     postgres::apply(&database.target("postgres")).unwrap();
     let mut store = database.connect();
     assert_eq!(claim(&mut *store, "Order", 1).numbers, 1..11);
-    let other = store.claim(&tag("order"), WISH);
+    let other = try_claim(&mut *store, &tag("order"), WISH);
     assert!(matches!(other, Err(StoreError::UnknownTag { .. })), "{other:?}");
-    assert_eq!(store.generations(&[tag("order")]).unwrap(), [None]);
+    assert_eq!(generations(&mut *store, &[tag("order")]), [None]);
     refused(store.create(&new_tag("order", 1, 10)), "takes them for the same");
 }

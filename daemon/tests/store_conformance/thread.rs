@@ -34,12 +34,30 @@ fn stub() -> (StoreHandle, mpsc::Sender<()>, mpsc::Receiver<()>) {
     (handle, permit, was_dropped)
 }
 
+fn nobody(id: &str) -> Identity {
+    Identity { id: StoreId(id.into()), history: History::default(), role: Role::default() }
+}
+
 impl Store for Stub {
-    fn identity(&mut self) -> Result<StoreId, StoreError> {
+    fn identity(&mut self) -> Result<Identity, StoreError> {
         self.permits.recv().unwrap();
-        Ok(StoreId(std::thread::current().name().unwrap_or_default().into()))
+        Ok(nobody(std::thread::current().name().unwrap_or_default()))
     }
-    fn claim(&mut self, _: &Tag, _: ClaimWish) -> Result<Claim, StoreError> {
+    fn take_role(&mut self, _: &Identity, _: &Role) -> Result<(), StoreError> {
+        Ok(())
+    }
+    fn replace_role(&mut self, _: &Identity, _: &Role) -> Result<(), StoreError> {
+        Ok(())
+    }
+    fn note_history(&mut self, _: &Identity) -> Result<Option<Duration>, StoreError> {
+        unreachable!("not asked here")
+    }
+
+    fn declare_loss(&mut self, _: &Identity) -> Result<bool, StoreError> {
+        unreachable!("not asked here")
+    }
+
+    fn claim(&mut self, _: &Identity, _: &Tag, _: ClaimWish) -> Result<Claim, StoreError> {
         Err(StoreError::Refused("stub".to_owned()))
     }
     fn show(&mut self, _: &Tag) -> Result<TagRow, StoreError> {
@@ -54,14 +72,18 @@ impl Store for Stub {
     fn set(&mut self, _: &Tag, _: &TagChange) -> Result<TagRow, StoreError> {
         Err(StoreError::Refused("stub".to_owned()))
     }
-    fn generations(&mut self, _: &[Tag]) -> Result<Vec<Option<Generation>>, StoreError> {
+    fn delete(&mut self, _: &Tag, _: Generation) -> Result<TagRow, StoreError> {
+        Err(StoreError::Refused("stub".to_owned()))
+    }
+    fn look_up(&mut self, _: &Identity, _: &[Tag]) -> Result<Vec<Option<TagTerms>>, StoreError> {
         Ok(Vec::new())
     }
-    fn raise(&mut self, _: &Tag, _: u64) -> Result<(), StoreError> {
+    fn raise(&mut self, _: &Identity, _: &[(Tag, u64)]) -> Result<Vec<bool>, StoreError> {
         panic!("the stub breaks")
     }
     fn check_in(
         &mut self,
+        _: &Identity,
         _: &HostId,
         _: &[StartToken],
         _: &StartToken,
@@ -79,16 +101,21 @@ fn every_call_reaches_the_store() {
         assert_eq!(handle.identity().await.unwrap(), direct);
         let row = handle.create(new_tag("t", 1, 10)).await.unwrap();
         let wish = ClaimWish { want: 1, step_max: 10 };
-        assert_eq!(handle.claim(&tag("t"), wish).await.unwrap().numbers, 1..11);
-        handle.raise(&tag("t"), 50).await.unwrap();
+        assert_eq!(handle.claim(&direct, &tag("t"), wish).await.unwrap().numbers, 1..11);
+        let ends = vec![(tag("t"), 50), (tag("u"), 9)];
+        assert_eq!(handle.raise(&direct, ends).await.unwrap(), [true, false]);
         let change = TagChange { step: Some(3), ..TagChange::default() };
         assert_eq!(handle.set(&tag("t"), change).await.unwrap().step, 3);
         assert_eq!(handle.show(&tag("t")).await.unwrap().max_id, 50);
         assert_eq!(handle.list(None, 5).await.unwrap().len(), 1);
-        let generations = handle.generations(vec![tag("t"), tag("u")]).await.unwrap();
-        assert_eq!(generations, [Some(row.generation), None]);
+        let terms = handle.look_up(&direct, vec![tag("t"), tag("u")]).await.unwrap();
+        assert_eq!((terms[0].unwrap().generation, terms[1]), (row.generation, None));
+        assert_eq!(handle.delete(&tag("t"), row.generation).await.unwrap().max_id, 50);
         let (host, start) = (HostId("h".into()), StartToken("s".into()));
-        assert_eq!(handle.check_in(&host, vec![], &start).await.unwrap(), CheckIn::New);
+        assert_eq!(handle.check_in(&direct, &host, vec![], &start).await.unwrap(), CheckIn::New);
+        handle.take_role(&direct, &Role("1 of 2".into())).await.unwrap();
+        let now = handle.identity().await.unwrap();
+        handle.replace_role(&now, &direct.role).await.unwrap();
         handle.close().await;
         let closed = handle.identity().await.unwrap_err().to_string();
         assert!(closed.contains("store.db") && closed.contains("closed"), "{closed}");
@@ -100,10 +127,10 @@ fn every_call_reaches_the_store() {
 fn a_panic_is_one_calls_error() {
     let (handle, permit, _) = stub();
     runtime().block_on(async {
-        let broken = handle.raise(&tag("t"), 1).await.unwrap_err().to_string();
+        let broken = handle.raise(&nobody(""), vec![]).await.unwrap_err().to_string();
         assert!(broken.contains("the stub breaks"), "{broken}");
         permit.send(()).unwrap();
-        assert_eq!(&*handle.identity().await.unwrap().0, "leafd-store");
+        assert_eq!(&*handle.identity().await.unwrap().id.0, "leafd-store");
     });
 }
 

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use tracing::{error, warn};
+use tracing::error;
 
 use super::supply::Supply;
 use super::{Lane, SegmentTag, Segments};
@@ -26,7 +26,8 @@ pub(super) struct Sent {
     pub(super) lane: usize,
     pub(super) under: Identity,
     pub(super) want: u64,
-    pub(super) begun: Begun,
+    /// The daemon's stop waits until this is dropped.
+    pub(super) _begun: Begun,
 }
 
 impl Segments {

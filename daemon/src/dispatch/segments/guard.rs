@@ -108,7 +108,7 @@ impl Segments {
     }
 
     /// Raises every tag of a store that this host knows to the highest end that it has seen. Tells how many it knows.
-    async fn tell_seen(&self, home: &Home, under: &Identity) -> Result<usize, StoreError> {
+    async fn tell_seen(&self, home: &Rc<Home>, under: &Identity) -> Result<usize, StoreError> {
         let Some(key) = home.key() else { return Ok(0) };
         let mut told = 0;
         let mut after: Option<Tag> = None;

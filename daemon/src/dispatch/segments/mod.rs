@@ -256,7 +256,7 @@ impl Segments {
         let Some((lane, under)) = self.lane_to_claim(tag) else { return };
         let wanted = tag.supply.borrow_mut().claim_wanted(now);
         if let Some(want) = wanted {
-            let sent = Sent { lane, under, want, begun: self.claiming.begin() };
+            let sent = Sent { lane, under, want, _begun: self.claiming.begin() };
             tokio::task::spawn_local(Rc::clone(self).claim(Rc::clone(tag), sent));
         }
     }
@@ -338,7 +338,7 @@ impl Segments {
                 self.expire(&tag, now);
                 self.attend(&tag);
                 let restless =
-                    tag.supply.borrow().waiting() > 0 || tag.allocator.borrow().retrying();
+                    tag.supply.borrow().waiting() > 0 || tag.supply.borrow().retrying();
                 if restless && !tag.dead.get() {
                     self.unsettle(&tag);
                 }

@@ -116,9 +116,13 @@ fn one(opts: Opts, settings: &[String]) -> Result<Conn, String> {
         Ok((connection, switches))
     };
     let (connection, switches) = talk().map_err(|error| describe(&error))?;
-    let on = |value: &str| !["OFF", "0", "NO"].contains(&value.to_ascii_uppercase().as_str());
-    match switches.iter().find(|(_, value)| on(value)) {
+    match switches.iter().find(|(_, value)| is_on(value)) {
         Some((name, value)) => Err(format!("it is read-only, as replicas are ({name} is {value})")),
         None => Ok(connection),
     }
+}
+
+/// What a switch is set to, in the words of any server.
+pub(super) fn is_on(value: &str) -> bool {
+    !["OFF", "0", "NO"].contains(&value.to_ascii_uppercase().as_str())
 }

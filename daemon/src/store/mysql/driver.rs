@@ -11,13 +11,15 @@ use mysql::{Conn, Error, Params, Value};
 
 use super::{connect, sql};
 use crate::store::StoreError;
-use crate::store::network::{Driver, Failure, Param, Statements, Target};
+use crate::store::network::{Driver, Failure, Param, Place, Standing, Statements, Target};
 
 /// A connection.
 #[derive(Debug)]
 pub struct MysqlDriver {
     connection: Conn,
     endpoint: String,
+    /// What tells the server from others, once it was asked.
+    server: Option<String>,
     deadline: Instant,
 }
 
@@ -46,22 +48,41 @@ impl Driver for MysqlDriver {
 
     fn connect(target: &Target) -> Result<Self, StoreError> {
         let (connection, endpoint) = connect::connect(target)?;
-        Ok(MysqlDriver { connection, endpoint, deadline: Instant::now() })
+        Ok(MysqlDriver { connection, endpoint, server: None, deadline: Instant::now() })
     }
 
-    /// A replica that is promoted answers the same: nothing in it is the server's own, once the table has its mark.
-    fn place(&mut self) -> Result<String, Failure> {
-        let cells = |rows: Vec<Vec<Option<String>>>| -> Vec<String> {
-            rows.into_iter().flatten().flatten().collect()
+    fn standing(&mut self, side: bool) -> Result<Standing, Failure> {
+        let server = match &self.server {
+            Some(server) => server.clone(),
+            None => {
+                let variables = self.query(sql::SERVER, &[])?.into_iter().filter_map(|row| {
+                    let text: Option<Vec<String>> = row.into_iter().collect();
+                    Some(text?.join("="))
+                });
+                let server: Vec<String> = variables.collect();
+                self.server.insert(server.join(" ")).clone()
+            }
         };
-        let of_table = cells(self.query(sql::PLACE, &[])?);
-        let database = of_table.first().cloned().unwrap_or_default();
-        let mark = of_table.get(1).and_then(|comment| sql::mark_in(comment)).map(str::to_owned);
-        let mark = match mark {
-            Some(mark) => mark,
-            None => cells(self.query(sql::SERVER, &[])?).join(" "),
+        let sql = if side { sql::STANDING } else { sql::STANDING_PLAIN };
+        let rows = self.query(sql, &[])?;
+        let mut cells = rows.into_iter().flatten();
+        let mut next = || cells.next().flatten();
+        let Some(database) = next() else {
+            return Err(Failure::Missing("leaf_alloc is gone".to_owned()));
         };
-        Ok(format!("mysql {database} {mark}"))
+        let (remark, created) = (next().unwrap_or_default(), next().unwrap_or_default());
+        if next().is_some_and(|value| connect::is_on(&value)) {
+            let words = format!("{}: it is read-only by now (read_only is ON)", self.endpoint);
+            return Err(Failure::ReadOnly(words));
+        }
+        let mark = sql::mark_in(&remark).unwrap_or("unmarked");
+        let place = Place {
+            kind: "mysql",
+            server: format!("{server} database={database}"),
+            table: format!("{mark} {created}"),
+            timeline: String::new(),
+        };
+        Ok(Standing { place, name: next(), role: next() })
     }
 
     fn set_deadline(&mut self, deadline: Instant) {

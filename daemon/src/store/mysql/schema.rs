@@ -54,8 +54,8 @@ fn make(driver: &mut MysqlDriver, target: &Target) -> Result<Vec<&'static str>, 
 
 /// Gives Leaf's table its mark, unless it has one.
 fn mark(driver: &mut MysqlDriver) -> Result<(), Failure> {
-    let place = driver.query(sql::PLACE, &[])?;
-    let comment = place.into_iter().flatten().nth(1).flatten().unwrap_or_default();
+    let remark = driver.query(sql::REMARK, &[])?;
+    let comment = remark.into_iter().flatten().flatten().next().unwrap_or_default();
     if sql::mark_in(&comment).is_some() {
         return Ok(());
     }

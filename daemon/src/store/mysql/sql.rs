@@ -35,13 +35,34 @@ pub(super) static TABLES: &[Layout] = &[
     },
 ];
 
-/// The database, and the remark on Leaf's table.
-pub(super) const PLACE: &str = "SELECT DATABASE(), TABLE_COMMENT FROM information_schema.TABLES
+/// The remark on Leaf's table.
+pub(super) const REMARK: &str = "SELECT TABLE_COMMENT FROM information_schema.TABLES
     WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'leaf_alloc'";
 
-/// What tells servers apart, for want of a mark.
+/// What tells servers apart: some know one of these, some another.
 pub(super) const SERVER: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN
-    ('server_uuid', 'hostname', 'port')";
+    ('server_uuid', 'server_uid', 'hostname', 'port', 'server_id')";
+
+/// Where the connection leads beside that, whether writes are refused there, and what leafd's tables say.
+macro_rules! select_standing {
+    ($name:literal, $role:literal) => {
+        concat!(
+            "SELECT DATABASE(), TABLE_COMMENT, CAST(CREATE_TIME AS CHAR), @@GLOBAL.read_only, ",
+            $name,
+            ", ",
+            $role,
+            " FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'leaf_alloc'"
+        )
+    };
+}
+
+pub(super) const STANDING: &str = select_standing!(
+    "(SELECT value FROM leafd_meta WHERE name = 'identity')",
+    "(SELECT value FROM leafd_meta WHERE name = 'role')"
+);
+
+/// Like [`STANDING`], without leafd's tables.
+pub(super) const STANDING_PLAIN: &str = select_standing!("NULL", "NULL");
 
 /// Begins the mark that tells a table from one that takes its place. It is kept in the table's remark, because that
 /// goes with the table, and comes along to replicas.
@@ -57,57 +78,62 @@ pub(super) fn marked(comment: &str, mark: u64) -> String {
     format!("{comment} {MARK}{mark:016x}").trim().to_owned()
 }
 
-/// A query for what `network::rows` reads, with the side table or with nothing in its place.
-macro_rules! select_rows {
-    (side, $rest:literal) => {
-        concat!(
-            "SELECT a.biz_tag, a.max_id, a.step, a.description,
-             DATE_FORMAT(a.update_time, '%Y-%m-%dT%H:%i:%sZ'),
-             t.generation, t.ceiling, t.highest_end, t.strict
-             FROM leaf_alloc AS a
-             LEFT JOIN leafd_tag AS t ON t.tag = CAST(CONVERT(a.biz_tag USING utf8mb4) AS BINARY) ",
-            $rest
-        )
+/// What `network::rows` reads of a row, with the side table or with nothing in its place.
+macro_rules! row {
+    (side) => {
+        "a.biz_tag, a.max_id, a.step, a.description, DATE_FORMAT(a.update_time, '%Y-%m-%dT%H:%i:%sZ'),
+         t.generation, t.ceiling, t.highest_end, t.strict"
     };
-    (plain, $rest:literal) => {
-        concat!(
-            "SELECT a.biz_tag, a.max_id, a.step, a.description,
-             DATE_FORMAT(a.update_time, '%Y-%m-%dT%H:%i:%sZ'), NULL, NULL, NULL, NULL
-             FROM leaf_alloc AS a ",
-            $rest
-        )
+    (plain) => {
+        "a.biz_tag, a.max_id, a.step, a.description, DATE_FORMAT(a.update_time, '%Y-%m-%dT%H:%i:%sZ'),
+         NULL, NULL, NULL, NULL"
+    };
+}
+
+/// Rows, beside what leafd's tables say of them.
+macro_rules! tables {
+    () => {
+        "leaf_alloc AS a LEFT JOIN leafd_tag AS t ON t.tag = CAST(CONVERT(a.biz_tag USING utf8mb4) AS BINARY)"
     };
 }
 
 pub(super) const STATEMENTS: Statements = Statements {
     begin: "START TRANSACTION",
-    find: select_rows!(side, "WHERE a.biz_tag = :p1"),
-    find_plain: select_rows!(plain, "WHERE a.biz_tag = :p1"),
-    lock: "SELECT biz_tag FROM leaf_alloc WHERE biz_tag = :p1 FOR UPDATE",
-    list: select_rows!(
-        side,
-        "WHERE CAST(CONVERT(a.biz_tag USING utf8mb4) AS BINARY) > CAST(:p1 AS BINARY)
-         ORDER BY CAST(CONVERT(a.biz_tag USING utf8mb4) AS BINARY) LIMIT :p2"
+    find: concat!(
+        "SELECT i.value, r.value, NULL, ",
+        row!(side),
+        " FROM leafd_meta AS i JOIN leafd_meta AS r ON i.name = 'identity' AND r.name = 'role' LEFT JOIN (",
+        tables!(),
+        ") ON a.biz_tag IN"
     ),
-    list_plain: select_rows!(
-        plain,
-        "WHERE CAST(CONVERT(a.biz_tag USING utf8mb4) AS BINARY) > CAST(:p1 AS BINARY)
-         ORDER BY CAST(CONVERT(a.biz_tag USING utf8mb4) AS BINARY) LIMIT :p2"
+    find_plain: concat!(
+        "SELECT NULL, NULL, NULL, ",
+        row!(plain),
+        " FROM (SELECT 1) AS one LEFT JOIN leaf_alloc AS a ON a.biz_tag IN"
     ),
-    generations: "SELECT a.biz_tag, t.generation FROM leaf_alloc AS a
-        LEFT JOIN leafd_tag AS t ON t.tag = CAST(CONVERT(a.biz_tag USING utf8mb4) AS BINARY)
-        WHERE a.biz_tag IN",
-    generations_plain: "SELECT a.biz_tag, NULL FROM leaf_alloc AS a WHERE a.biz_tag IN",
+    // Whoever replaces the role waits for this, and this for them.
+    lock: "SELECT biz_tag, (SELECT value FROM leafd_meta WHERE name = 'role' LOCK IN SHARE MODE) FROM leaf_alloc
+        WHERE biz_tag IN",
+    lock_plain: "SELECT biz_tag FROM leaf_alloc WHERE biz_tag IN",
+    locking: "ORDER BY biz_tag FOR UPDATE",
+    lock_role: "SELECT value FROM leafd_meta WHERE name = 'role' FOR UPDATE",
+    list: concat!("SELECT ", row!(side), " FROM ", tables!()),
+    list_plain: concat!("SELECT ", row!(plain), " FROM leaf_alloc AS a"),
     set_max_id: "UPDATE leaf_alloc SET max_id = :p3 WHERE biz_tag = :p1 AND max_id = :p2",
+    touch: "",
     set_step: "UPDATE leaf_alloc SET step = :p2 WHERE biz_tag = :p1",
     set_description: "UPDATE leaf_alloc SET description = :p2 WHERE biz_tag = :p1",
     insert_row: "INSERT INTO leaf_alloc (biz_tag, max_id, step, description)
         VALUES (:p1, :p2, :p3, :p4)",
     claimed_end: "SELECT highest_end FROM leafd_tag WHERE tag = CAST(:p1 AS BINARY) FOR UPDATE",
-    remember_end: "INSERT INTO leafd_tag (tag, highest_end) VALUES (:p1, :p2)
-        ON DUPLICATE KEY UPDATE highest_end = GREATEST(highest_end, VALUES(highest_end))",
-    enter_tag: "INSERT INTO leafd_tag (tag, generation, ceiling) VALUES (:p1, :p2, :p3)
-        ON DUPLICATE KEY UPDATE generation = VALUES(generation), ceiling = VALUES(ceiling), strict = 0",
+    remember_ends: "INSERT INTO leafd_tag (tag, highest_end) VALUES",
+    remembering: "ON DUPLICATE KEY UPDATE highest_end = GREATEST(highest_end, VALUES(highest_end))",
+    enter_tag: "INSERT INTO leafd_tag (tag, generation, ceiling, strict) VALUES (:p1, :p2, :p3, :p4)
+        ON DUPLICATE KEY UPDATE generation = VALUES(generation), ceiling = VALUES(ceiling), strict = VALUES(strict)",
+    delete_row: "DELETE FROM leaf_alloc WHERE biz_tag = :p1",
+    leave_tombstone: "INSERT INTO leafd_tag (tag, generation, highest_end) VALUES (:p1, :p2, :p3)
+        ON DUPLICATE KEY UPDATE generation = VALUES(generation), ceiling = NULL, strict = 0,
+        highest_end = GREATEST(highest_end, VALUES(highest_end))",
     set_ceiling: "INSERT INTO leafd_tag (tag, ceiling) VALUES (:p1, :p2)
         ON DUPLICATE KEY UPDATE ceiling = VALUES(ceiling)",
     host_token: "SELECT start_token FROM leafd_host WHERE host = :p1 FOR UPDATE",
@@ -127,6 +153,9 @@ pub(super) const STATEMENTS: Statements = Statements {
             WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'leaf_alloc' AND NON_UNIQUE = 0
             GROUP BY INDEX_NAME
             HAVING COUNT(*) = 1 AND MAX(COLUMN_NAME) = 'biz_tag' AND MAX(SUB_PART) IS NULL)",
+    set_role: "UPDATE leafd_meta SET value = :p1 WHERE name = 'role'",
+    note: "INSERT INTO leafd_meta (name, value) VALUES ('noticed', :p1) ON DUPLICATE KEY UPDATE value = VALUES(value)",
+    now_ms: "SELECT CAST(FLOOR(UNIX_TIMESTAMP(NOW(3)) * 1000) AS CHAR)",
     meta: "SELECT name, value FROM leafd_meta",
 };
 
@@ -145,7 +174,7 @@ pub(super) const LEAF_TABLE: &str = "CREATE TABLE IF NOT EXISTS leaf_alloc (
 pub(super) const SIDE_TABLES: [&str; 4] = [
     "CREATE TABLE IF NOT EXISTS leafd_meta (
     name  varchar(64) NOT NULL PRIMARY KEY,
-    value varchar(255) NOT NULL
+    value varchar(1000) NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin",
     "CREATE TABLE IF NOT EXISTS leafd_tag (
     tag         varbinary(512) NOT NULL PRIMARY KEY,
@@ -159,7 +188,7 @@ pub(super) const SIDE_TABLES: [&str; 4] = [
     start_token varchar(64) NOT NULL,
     started     datetime NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin",
-    "INSERT IGNORE INTO leafd_meta (name, value) VALUES ('format', '1'), ('identity', UUID())",
+    "INSERT IGNORE INTO leafd_meta (name, value) VALUES ('format', '1'), ('identity', UUID()), ('role', '')",
 ];
 
 /// The names of the [`TRIGGERS`] that there are.

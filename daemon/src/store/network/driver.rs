@@ -14,8 +14,9 @@ pub trait Driver: Send + Sized {
     /// Connects to the first server that takes writes.
     fn connect(target: &Target) -> Result<Self, StoreError>;
 
-    /// The server's own part of the store's name, beside what the tables say.
-    fn place(&mut self) -> Result<String, Failure>;
+    /// Where the connection leads, and what leafd's tables say if they are there. Fails when the server no longer takes
+    /// writes.
+    fn standing(&mut self, side: bool) -> Result<Standing, Failure>;
 
     /// Statements fail from now on when they aren't done by then.
     fn set_deadline(&mut self, deadline: Instant);
@@ -50,6 +51,29 @@ pub trait Driver: Send + Sized {
 
     /// How the `number`th of a list of parameters is written, from 1.
     fn placeholder(number: usize) -> String;
+}
+
+/// What tells a table from every other one, and one of its lives from the next.
+#[derive(Clone, Debug, Default)]
+pub struct Place {
+    /// The kind of store, as its name begins.
+    pub kind: &'static str,
+    /// The server and the database: these stay while a connection lasts.
+    pub server: String,
+    /// Leaf's table there. It may be made anew under an open connection.
+    pub table: String,
+    /// Counts the server's fail-overs, where it does so itself. It stays while a connection lasts, because a server
+    /// has to start anew, or to become writable, for it to change.
+    pub timeline: String,
+}
+
+/// Where a connection leads, and what leafd's tables say of the store.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    pub place: Place,
+    /// The name that the store was given when its tables were made.
+    pub name: Option<String>,
+    pub role: Option<String>,
 }
 
 /// A statement and its parameters.
@@ -90,23 +114,28 @@ pub enum Failure {
 #[derive(Debug)]
 pub struct Statements {
     pub begin: &'static str,
-    /// (tag): the nine columns that `rows` reads, at most one row.
+    /// Up to a list of tags in parentheses: the store's name, its role and Leaf's table, and then the nine columns that
+    /// `rows` reads. A row for each tag, and one without a tag if there is none of them.
     pub find: &'static str,
     /// Like `find`, from Leaf's table alone.
     pub find_plain: &'static str,
-    /// (tag): keeps others from changing the row that `find` then finds. A statement of its own, because a query
-    /// that waits for a lock sees what it joins as it was before the wait.
+    /// Up to a list of tags in parentheses: keeps others from changing the rows that `find` then finds, and the role. A
+    /// statement of its own, because a query that waits for a lock sees what it joins as it was before the wait.
     pub lock: &'static str,
-    /// (after, limit): as `find`, in ascending byte order.
+    /// Like `lock`, from Leaf's table alone.
+    pub lock_plain: &'static str,
+    /// Follows the list of `lock`. In the key's order, so that two of us never wait for each other.
+    pub locking: &'static str,
+    /// Waits for the claims that are under way and keeps further ones from reading the role.
+    pub lock_role: &'static str,
+    /// The nine columns, up to the conditions.
     pub list: &'static str,
     /// Like `list`, from Leaf's table alone.
     pub list_plain: &'static str,
-    /// Tag and generation, up to a list of tags in parentheses.
-    pub generations: &'static str,
-    /// Like `generations`, from Leaf's table alone.
-    pub generations_plain: &'static str,
     /// (tag, old `max_id`, new `max_id`): changes one row, if it is still as it was found.
     pub set_max_id: &'static str,
+    /// Follows a list of columns that change, where the table doesn't note the time by itself.
+    pub touch: &'static str,
     /// (tag, step)
     pub set_step: &'static str,
     /// (tag, description)
@@ -115,10 +144,16 @@ pub struct Statements {
     pub insert_row: &'static str,
     /// (tag): the end of what was ever claimed under a name.
     pub claimed_end: &'static str,
-    /// (tag, end)
-    pub remember_end: &'static str,
-    /// (tag, generation, ceiling)
+    /// Up to a list of (tag, end) in parentheses each.
+    pub remember_ends: &'static str,
+    /// Follows that list.
+    pub remembering: &'static str,
+    /// (tag, generation, ceiling, strict)
     pub enter_tag: &'static str,
+    /// (tag)
+    pub delete_row: &'static str,
+    /// (tag, generation of the next one, end)
+    pub leave_tombstone: &'static str,
     /// (tag, ceiling)
     pub set_ceiling: &'static str,
     /// (host): its start token; locks its row.
@@ -129,6 +164,12 @@ pub struct Statements {
     pub columns: &'static str,
     /// A row for each way in which Leaf's table can't be claimed from safely, in words.
     pub defects: &'static str,
+    /// (role)
+    pub set_role: &'static str,
+    /// (text): what is noted under `noticed` in `leafd_meta`.
+    pub note: &'static str,
+    /// The server's clock, in milliseconds of Unix time.
+    pub now_ms: &'static str,
     /// Name and value of all there is in `leafd_meta`.
     pub meta: &'static str,
 }
@@ -161,7 +202,8 @@ impl Failure {
             }
             Failure::Denied(words) => target.refused(format_args!(
                 "denies it to user {:?}: {words}; claims need SELECT and UPDATE on leaf_alloc, and where leafd_meta, \
-                 leafd_tag and leafd_host exist SELECT, INSERT and UPDATE on them",
+                 leafd_tag and leafd_host exist SELECT, INSERT and UPDATE on them; creating and deleting tags needs \
+                 INSERT and DELETE on leaf_alloc too",
                 target.url.user
             )),
             Failure::Missing(words) => target.refused(format_args!(

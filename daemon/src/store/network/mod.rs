@@ -6,13 +6,15 @@
 //! (only Leaf's table, perhaps only SELECT and UPDATE on it) claims work, and what needs them says so.
 //!
 //! - `driver`: what a backend supplies.
-//! - `store`: the store over it.
+//! - `session`: a connection to a store whose tables are known to be usable.
+//! - `store`: keeping one, and the calls of a store over it.
 //! - `rows`: rows as they are, odd ones included.
 //! - `tables`: which tables there are, and how they differ from what they should be.
 //! - `tls`: whom to trust.
 
 mod driver;
 mod rows;
+mod session;
 mod store;
 mod tables;
 pub(super) mod tls;
@@ -22,7 +24,7 @@ use std::time::Duration;
 use super::StoreError;
 use crate::config::{NetworkUrl, StorePassword};
 
-pub(super) use driver::{Call, Driver, Failure, Param, Statements};
+pub(super) use driver::{Call, Driver, Failure, Param, Place, Standing, Statements};
 pub use store::NetworkStore;
 pub(super) use tables::{Layout, columns, refuse_different};
 pub use tls::install_provider as install_tls_provider;
@@ -38,6 +40,8 @@ pub struct Target {
     pub connect_timeout: Duration,
     /// How long a call may take once we are in.
     pub statement_timeout: Duration,
+    /// Whether it is used although leafd's tables are not to be seen there.
+    pub leaf_only: bool,
 }
 
 /// What a connection calls itself, for whoever looks at the server's list of connections.

@@ -3,7 +3,11 @@
 
 use super::Failure;
 use crate::id::Tag;
-use crate::store::{CEILING_MAX, Generation, StoreError, TagRow};
+use crate::store::claim::{next_start, step_of};
+use crate::store::{CEILING_MAX, Generation, StoreError, TagRow, TagTerms};
+
+/// A row as it comes: every column as text.
+pub(super) type Cells = Vec<Option<String>>;
 
 /// A row that can be worked with.
 #[derive(Debug)]
@@ -19,14 +23,10 @@ const COLUMNS: usize = 9;
 
 /// The row of a tag, out of what a look-up by the column's own collation found: the same byte for byte, or
 /// none.
-pub(super) fn same_tag(
-    rows: Vec<Vec<Option<String>>>,
-    tag: &Tag,
-) -> Result<Option<Found>, Failure> {
-    let same = |row: &Vec<Option<String>>| {
-        row.first().is_some_and(|name| name.as_deref() == Some(tag.as_str()))
+pub(super) fn same_tag(rows: Vec<Cells>, tag: &Tag) -> Result<Option<Found>, Failure> {
+    let Some(row) = rows.into_iter().find(|row| name(row) == Some(tag.as_str())) else {
+        return Ok(None);
     };
-    let Some(row) = rows.into_iter().find(same) else { return Ok(None) };
     let found = read(row).map_err(|odd| {
         StoreError::Refused(format!(
             "the row of tag {:?} in leaf_alloc can't be used: {odd}; repair it with SQL",
@@ -36,8 +36,13 @@ pub(super) fn same_tag(
     Ok(Some(found))
 }
 
+/// The name that a row begins with.
+pub(super) fn name(row: &Cells) -> Option<&str> {
+    row.first().and_then(Option::as_deref)
+}
+
 /// A row of a query with the nine columns, or what is odd about it.
-pub(super) fn read(row: Vec<Option<String>>) -> Result<Found, String> {
+pub(super) fn read(row: Cells) -> Result<Found, String> {
     let row: [Option<String>; COLUMNS] =
         row.try_into().map_err(|row: Vec<_>| format!("it has {} columns", row.len()))?;
     let [tag, max_id, step, description, updated, generation, ceiling, highest_end, strict] = row;
@@ -49,11 +54,21 @@ pub(super) fn read(row: Vec<Option<String>>) -> Result<Found, String> {
     let ceiling = integer("ceiling", ceiling, Some(CEILING_MAX.cast_signed()))?;
     let ceiling = u64::try_from(ceiling).map_err(|_| format!("its ceiling is {ceiling}"))?;
     let claimed_end = integer("highest_end", highest_end, Some(0))?;
-    if integer("strict", strict, Some(0))? != 0 {
-        return Err("it is strict, which this version doesn't know".to_owned());
-    }
-    let row = TagRow { tag, max_id, step, ceiling, generation, description, updated };
+    let strict = integer("strict", strict, Some(0))? != 0;
+    let row = TagRow { tag, max_id, step, ceiling, generation, strict, description, updated };
     Ok(Found { row, claimed_end })
+}
+
+/// What a row of a query with the nine columns offers, as far as it makes sense: the claim says what doesn't.
+pub(super) fn terms(row: &Cells) -> TagTerms {
+    let number = |column: usize| row.get(column)?.as_ref()?.parse::<i64>().ok();
+    TagTerms {
+        generation: Generation(number(5).unwrap_or(0).cast_unsigned()),
+        end: next_start(number(1).unwrap_or(0), number(7).unwrap_or(0)),
+        step: step_of(number(2).unwrap_or(0)),
+        ceiling: number(6).map_or(CEILING_MAX, |ceiling| u64::try_from(ceiling).unwrap_or(0)),
+        strict: number(8).unwrap_or(0) != 0,
+    }
 }
 
 /// A number, or what stands for an empty cell.

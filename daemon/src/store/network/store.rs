@@ -1,15 +1,17 @@
 //! A [`Store`] over a [`Driver`].
 
-use std::time::Instant;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
-use super::rows::{self, Found, integer, same_tag};
-use super::tables::{Layout, Side, check_tables};
+use super::rows::{self, integer, name};
+use super::session::{Session, TAGS_A_STATEMENT_MAX};
+use super::tables::Layout;
 use super::{Driver, Failure, Param, Target};
 use crate::id::Tag;
 use crate::store::claim::draw_generation;
 use crate::store::{
-    CheckIn, Claim, ClaimWish, Generation, HostId, NewTag, StartToken, Store, StoreError, StoreId,
-    TagChange, TagRow, judge_start, plan_claim,
+    CheckIn, Claim, ClaimWish, Generation, HostId, Identity, NewTag, Role, StartToken, Store,
+    StoreError, TagChange, TagRow, TagTerms, judge_start, plan_claim,
 };
 
 /// A store on a server of its own. Making one connects to nothing: the first call does.
@@ -17,25 +19,14 @@ use crate::store::{
 pub struct NetworkStore<D> {
     target: Target,
     tables: &'static [Layout],
-    /// Which store it was at first. What was claimed is counted under that name, so that another one that
-    /// takes its place must not be used.
-    identity: Option<StoreId>,
     session: Option<Session<D>>,
+    /// Whether it was said that there is only Leaf's table.
+    warned: bool,
 }
-
-#[derive(Debug)]
-struct Session<D> {
-    driver: D,
-    /// Whether there are side tables.
-    side: bool,
-}
-
-/// Most tags in one query for generations.
-const TAGS_A_QUERY_MAX: usize = 200;
 
 impl<D: Driver> NetworkStore<D> {
     pub(in crate::store) fn new(target: Target, tables: &'static [Layout]) -> Self {
-        NetworkStore { target, tables, identity: None, session: None }
+        NetworkStore { target, tables, session: None, warned: false }
     }
 
     /// Runs `work` in one transaction and commits it. Any failure rolls back.
@@ -105,37 +96,40 @@ impl<D: Driver> NetworkStore<D> {
     }
 
     fn connect(&mut self) -> Result<Session<D>, StoreError> {
-        let mut driver = D::connect(&self.target)?;
-        driver.set_deadline(Instant::now() + self.target.statement_timeout);
-        let (place, side) = driver
-            .place()
-            .and_then(|place| Ok((place, check_tables(&mut driver, &self.target, self.tables)?)))
-            .map_err(|failure| failure.answer(&self.target))?;
-        let (name, has_side) = match &side {
-            Side::Tables(name) => (name.as_str(), true),
-            Side::None => ("unnamed", false),
-        };
-        let identity = StoreId(format!("{place} {name}").into());
-        match &self.identity {
-            Some(first) if *first != identity => {
-                return Err(self.target.refused(
-                    "is another database, or has another table, than while it was in use: put the first one back, or \
-                     restart the daemon to use this one",
-                ));
-            }
-            Some(_) => {}
-            None => {
-                if !has_side {
-                    tracing::warn!(
-                        store = %self.target.url,
-                        "the store has only Leaf's table: deleted tags, ceilings and copied hosts go unnoticed, and no tag \
-                         can be created; add leafd's tables with: leafd schema apply"
-                    );
-                }
-                self.identity = Some(identity);
-            }
+        let session = Session::open(&self.target, self.tables)?;
+        if !session.side && !self.warned {
+            tracing::warn!(
+                store = %self.target.url,
+                "the store has only Leaf's table: deleted tags, ceilings and copied hosts go unnoticed, and no tag \
+                 can be created; add leafd's tables with: leafd schema apply"
+            );
+            self.warned = true;
         }
-        Ok(Session { driver, side: has_side })
+        Ok(session)
+    }
+
+    /// Records a role if `judge` says so of what the store is, told what errors call it. No claim is under way then.
+    fn record_role(
+        &mut self,
+        role: &Role,
+        judge: impl FnOnce(Identity, &str) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        role.check()?;
+        let no_role = self.needs_side_tables("a role among several stores");
+        self.write(|session| {
+            if session.side {
+                session.driver.execute(D::SQL.lock_role, &[])?;
+            }
+            let found = session.identity()?;
+            if !judge(found.clone(), &session.store())? {
+                return Ok(());
+            }
+            if !session.side {
+                return Err(no_role);
+            }
+            let losses = found.history.losses().to_owned();
+            session.set_role(role, &losses)
+        })
     }
 
     fn needs_side_tables(&self, what: &str) -> Failure {
@@ -145,84 +139,53 @@ impl<D: Driver> NetworkStore<D> {
 
 fn needs_side_tables(target: &Target, what: &str) -> Failure {
     let words = format!(
-        "has only Leaf's table, or hides leafd's own from user {:?}: {what} needs leafd_tag; make it with: leafd schema apply",
+        "has only Leaf's table, or hides leafd's own from user {:?}: {what} needs them; make them with: leafd schema apply",
         target.url.user
     );
     Failure::Said(target.refused(words))
 }
 
-impl<D: Driver> Session<D> {
-    fn find(&mut self, tag: &Tag, lock: bool) -> Result<Option<Found>, Failure> {
-        let sql = if self.side { D::SQL.find } else { D::SQL.find_plain };
-        let params = [Param::Text(tag.as_str())];
-        let rows = match lock {
-            true => self.driver.query_locked(D::SQL.lock, sql, &params)?,
-            false => self.driver.query(sql, &params)?,
-        };
-        same_tag(rows, tag)
-    }
-
-    fn require(&mut self, tag: &Tag, lock: bool) -> Result<Found, Failure> {
-        self.find(tag, lock)?
-            .ok_or_else(|| Failure::Said(StoreError::UnknownTag { tag: tag.clone() }))
-    }
-
-    /// Writes a tag's first unclaimed number to its row, which is locked, and to what is remembered when the
-    /// row is gone.
-    fn move_max_id(&mut self, found: &Found, max_id: i64) -> Result<(), Failure> {
-        let name = found.row.tag.as_str();
-        let remember = [Param::Text(name), Param::Integer(max_id)];
-        if max_id == found.row.max_id {
-            // A row's change to what it is already wouldn't count as one everywhere.
-            if self.side {
-                self.driver.execute(D::SQL.remember_end, &remember)?;
-            }
-            return Ok(());
-        }
-        let set = [Param::Text(name), Param::Integer(found.row.max_id), Param::Integer(max_id)];
-        let changed = match self.side {
-            true => self
-                .driver
-                .execute_both((D::SQL.set_max_id, &set), (D::SQL.remember_end, &remember))?,
-            false => self.driver.execute(D::SQL.set_max_id, &set)?,
-        };
-        if changed != 1 {
-            return Err(Failure::Busy(format!(
-                "moving tag {name:?} changed {changed} rows of leaf_alloc where it must be 1; a rule or trigger of \
-                 that table may be in the way"
-            )));
-        }
-        Ok(())
-    }
-
-    fn generations(&mut self, tags: &[Tag]) -> Result<Vec<Option<Generation>>, Failure> {
-        let head = if self.side { D::SQL.generations } else { D::SQL.generations_plain };
-        let list: Vec<String> = (1..=tags.len()).map(D::placeholder).collect();
-        let params: Vec<Param<'_>> = tags.iter().map(|tag| Param::Text(tag.as_str())).collect();
-        let rows = self.driver.query(&format!("{head} ({})", list.join(", ")), &params)?;
-        let mut there = std::collections::HashMap::new();
-        for row in rows {
-            let mut cells = row.into_iter();
-            let (Some(Some(name)), generation) = (cells.next(), cells.next().flatten()) else {
-                continue;
-            };
-            let generation =
-                integer("generation", generation, Some(0)).map_err(Failure::Rejected)?;
-            there.insert(name, Generation(generation.cast_unsigned()));
-        }
-        Ok(tags.iter().map(|tag| there.get(tag.as_str()).copied()).collect())
-    }
-}
-
 impl<D: Driver> Store for NetworkStore<D> {
-    fn identity(&mut self) -> Result<StoreId, StoreError> {
-        self.ready()?;
-        self.identity.clone().ok_or_else(|| self.target.unavailable("it gave no name"))
+    fn identity(&mut self) -> Result<Identity, StoreError> {
+        self.read(Session::identity)
     }
 
-    fn claim(&mut self, tag: &Tag, wish: ClaimWish) -> Result<Claim, StoreError> {
+    fn take_role(&mut self, under: &Identity, role: &Role) -> Result<(), StoreError> {
+        self.record_role(role, |found, store| found.may_take(role, under, store))
+    }
+
+    fn replace_role(&mut self, under: &Identity, role: &Role) -> Result<(), StoreError> {
+        self.record_role(role, |found, store| {
+            found.check(under, store).map(|()| under.role != *role)
+        })
+    }
+
+    fn note_history(&mut self, under: &Identity) -> Result<Option<Duration>, StoreError> {
         self.write(|session| {
-            let found = session.require(tag, true)?;
+            session.check(under)?;
+            match session.side {
+                true => session.noticed(&under.history).map(Some),
+                false => Ok(None),
+            }
+        })
+    }
+
+    fn declare_loss(&mut self, under: &Identity) -> Result<bool, StoreError> {
+        self.write(|session| {
+            if !session.side {
+                return Ok(false);
+            }
+            session.driver.execute(D::SQL.lock_role, &[])?;
+            session.check(under)?;
+            let losses = under.history.losses().parse::<u64>().unwrap_or(0).saturating_add(1);
+            session.set_role(&under.role, &losses.to_string())?;
+            Ok(true)
+        })
+    }
+
+    fn claim(&mut self, under: &Identity, tag: &Tag, wish: ClaimWish) -> Result<Claim, StoreError> {
+        self.write(|session| {
+            let found = session.require_under(under, tag)?;
             let plan = plan_claim(&found.row, found.claimed_end, wish)?;
             session.move_max_id(&found, plan.max_id)?;
             Ok(Claim {
@@ -230,6 +193,7 @@ impl<D: Driver> Store for NetworkStore<D> {
                 step: plan.step,
                 ceiling: found.row.ceiling,
                 generation: found.row.generation,
+                strict: found.row.strict,
             })
         })
     }
@@ -240,18 +204,14 @@ impl<D: Driver> Store for NetworkStore<D> {
 
     fn list(&mut self, after: Option<&Tag>, limit: u32) -> Result<Vec<TagRow>, StoreError> {
         let mut listed: Vec<TagRow> = Vec::new();
-        let mut after = after.map_or("", Tag::as_str).to_owned();
+        let mut after = after.map(|tag| tag.as_str().to_owned());
         // Rows that are left out don't count, or a page of them would look like the end.
         while listed.len() < limit as usize {
             let asked = limit as usize - listed.len();
-            let rows = self.read(|session| {
-                let sql = if session.side { D::SQL.list } else { D::SQL.list_plain };
-                let limit = Param::Integer(i64::try_from(asked).unwrap_or(i64::MAX));
-                session.driver.query(sql, &[Param::Text(&after), limit])
-            })?;
+            let rows = self.read(|session| session.page(after.as_deref(), asked))?;
             let last = rows.len() < asked;
-            if let Some(Some(name)) = rows.last().and_then(|row| row.first()) {
-                after.clone_from(name);
+            if let Some(name) = rows.last().and_then(name) {
+                after = Some(name.to_owned());
             }
             for row in rows {
                 match rows::read(row) {
@@ -275,9 +235,9 @@ impl<D: Driver> Store for NetworkStore<D> {
                 return Err(needs_side_tables(&target, "creating a tag"));
             }
             let name = new.tag.as_str();
-            let there = session.driver.query(D::SQL.find, &[Param::Text(name)])?;
+            let there = session.find_all(std::slice::from_ref(&new.tag), false)?.rows;
             if let Some(row) = there.first() {
-                return Err(taken(&new.tag, row.first().cloned().flatten()));
+                return Err(taken(&new.tag, rows::name(row)));
             }
             let claimed_end = session.driver.query(D::SQL.claimed_end, &[Param::Text(name)])?;
             let claimed_end = claimed_end.into_iter().flatten().next().flatten();
@@ -302,6 +262,7 @@ impl<D: Driver> Store for NetworkStore<D> {
                 Param::Text(name),
                 Param::Integer(generation.cast_signed()),
                 Param::Integer(new.ceiling.cast_signed()),
+                Param::Integer(i64::from(new.strict)),
             ];
             session.driver.execute(D::SQL.enter_tag, &side)?;
             Ok(session.require(&new.tag, false)?.row)
@@ -315,7 +276,7 @@ impl<D: Driver> Store for NetworkStore<D> {
         self.write(|session| {
             let name = Param::Text(tag.as_str());
             // Not `require`: a row with an odd step is repaired by setting the step.
-            if session.generations(std::slice::from_ref(tag))? == [None] {
+            if !session.is_there(tag)? {
                 return Err(StoreError::UnknownTag { tag: tag.clone() }.into());
             }
             if let Some(step) = change.step {
@@ -339,34 +300,56 @@ impl<D: Driver> Store for NetworkStore<D> {
         })
     }
 
-    fn generations(&mut self, tags: &[Tag]) -> Result<Vec<Option<Generation>>, StoreError> {
+    fn delete(&mut self, tag: &Tag, generation: Generation) -> Result<TagRow, StoreError> {
+        let next = draw_generation()?;
+        let no_tombstone = self.needs_side_tables("deleting a tag");
+        self.write(|session| {
+            if !session.side {
+                return Err(no_tombstone);
+            }
+            let found = session.require(tag, true)?;
+            found.row.check_generation(generation)?;
+            let name = Param::Text(tag.as_str());
+            session.driver.execute(D::SQL.delete_row, &[name])?;
+            let end = Param::Integer(found.row.max_id.max(found.claimed_end).max(0));
+            let params = [name, Param::Integer(next.cast_signed()), end];
+            session.driver.execute(D::SQL.leave_tombstone, &params)?;
+            Ok(found.row)
+        })
+    }
+
+    fn look_up(
+        &mut self,
+        under: &Identity,
+        tags: &[Tag],
+    ) -> Result<Vec<Option<TagTerms>>, StoreError> {
         let mut answers = Vec::with_capacity(tags.len());
-        for some in tags.chunks(TAGS_A_QUERY_MAX) {
-            answers.extend(self.read(|session| session.generations(some))?);
+        for some in tags.chunks(TAGS_A_STATEMENT_MAX) {
+            let rows = self.read(|session| session.find_under(under, some, false))?;
+            let named = rows.iter().filter_map(|row| Some((name(row)?, rows::terms(row))));
+            let named: HashMap<&str, TagTerms> = named.collect();
+            answers.extend(some.iter().map(|tag| named.get(tag.as_str()).copied()));
         }
         Ok(answers)
     }
 
-    fn raise(&mut self, tag: &Tag, end: u64) -> Result<(), StoreError> {
-        // There are no numbers beyond: nothing more than the largest value can be asked for.
-        let end = i64::try_from(end).unwrap_or(i64::MAX);
-        self.write(|session| {
-            let found = session.require(tag, true)?;
-            let remembered = found.claimed_end >= end || !session.side;
-            if found.row.max_id >= end && remembered {
-                return Ok(());
-            }
-            session.move_max_id(&found, found.row.max_id.max(end))
-        })
+    fn raise(&mut self, under: &Identity, ends: &[(Tag, u64)]) -> Result<Vec<bool>, StoreError> {
+        let mut answers = Vec::with_capacity(ends.len());
+        for some in ends.chunks(TAGS_A_STATEMENT_MAX) {
+            answers.extend(self.write(|session| session.lift(under, some))?);
+        }
+        Ok(answers)
     }
 
     fn check_in(
         &mut self,
+        under: &Identity,
         host: &HostId,
         known: &[StartToken],
         next: &StartToken,
     ) -> Result<CheckIn, StoreError> {
         self.write(|session| {
+            session.check(under)?;
             if !session.side {
                 return Ok(CheckIn::Unsupported);
             }
@@ -383,7 +366,7 @@ impl<D: Driver> Store for NetworkStore<D> {
 }
 
 /// Why a tag can't be created where its key finds this row.
-fn taken(tag: &Tag, name: Option<String>) -> Failure {
+fn taken(tag: &Tag, name: Option<&str>) -> Failure {
     match name {
         Some(other) if other != tag.as_str() => Failure::Said(StoreError::Refused(format!(
             "tag {:?} can't be created beside {other:?}: the collation of leaf_alloc.biz_tag takes them for the same; use \

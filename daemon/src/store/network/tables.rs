@@ -10,15 +10,6 @@ pub struct Layout {
     pub columns: &'static [(&'static str, &'static [&'static str])],
 }
 
-/// What there is beside Leaf's table, once that is known to be usable.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    /// Nothing.
-    None,
-    /// All of it; the name that the store was given when it was made.
-    Tables(String),
-}
-
 /// Version of the side tables. A store with a larger one was made by a newer leafd.
 pub const FORMAT: &str = "1";
 
@@ -55,12 +46,12 @@ pub fn columns<D: Driver>(driver: &mut D) -> Result<Vec<[String; 3]>, Failure> {
     Ok(texts.collect())
 }
 
-/// Refuses tables that can't be claimed from safely; tells which there are.
+/// Refuses tables that can't be claimed from safely; tells whether there are leafd's own.
 pub(super) fn check_tables<D: Driver>(
     driver: &mut D,
     target: &Target,
     expected: &[Layout],
-) -> Result<Side, Failure> {
+) -> Result<bool, Failure> {
     let found = columns(driver)?;
     let has = |table: &str| found.iter().any(|[of, ..]| of == table);
     if !has("leaf_alloc") {
@@ -72,8 +63,15 @@ pub(super) fn check_tables<D: Driver>(
     let side: Vec<&str> =
         expected.iter().map(|layout| layout.table).filter(|table| *table != "leaf_alloc").collect();
     match side.iter().filter(|table| has(table)).count() {
-        0 => Ok(Side::None),
-        some if some == side.len() => meta(driver, target).map(Side::Tables),
+        0 if target.leaf_only => Ok(false),
+        0 => Err(target
+            .refused(format_args!(
+                "has none of leafd's own tables, or hides them from user {:?}, so that strict tags can't be told from \
+                 others: make them with: leafd schema apply; or, if this database is only Leaf's, set leaf_only = true",
+                target.url.user
+            ))
+            .into()),
+        some if some == side.len() => check_meta(driver, target).map(|()| true),
         _ => {
             let missing: Vec<&str> = side.into_iter().filter(|table| !has(table)).collect();
             Err(target
@@ -110,24 +108,28 @@ pub fn refuse_different<D: Driver>(
         .into())
 }
 
-/// The store's name, out of a format that we know.
-fn meta<D: Driver>(driver: &mut D, target: &Target) -> Result<String, Failure> {
+/// Refuses a format that we don't know, and what is not complete.
+fn check_meta<D: Driver>(driver: &mut D, target: &Target) -> Result<(), Failure> {
     let rows = driver.query(D::SQL.meta, &[])?;
     let value = |name: &str| {
         let row = rows.iter().find(|row| row.first().is_some_and(|is| is.as_deref() == Some(name)));
         row.and_then(|row| row.get(1)).cloned().flatten()
     };
-    match (value("format").as_deref(), value("identity")) {
-        (Some(FORMAT), Some(identity)) => Ok(identity),
-        (Some(format), _) if format != FORMAT => Err(target
+    match value("format").as_deref() {
+        Some(FORMAT) if value("identity").is_some() && value("role").is_some() => Ok(()),
+        Some(format) if format != FORMAT => Err(target
             .refused(format_args!(
                 "was made by another leafd (format {format}; this one knows {FORMAT}): use that version"
             ))
             .into()),
-        _ => Err(target
-            .refused("has a table leafd_meta without format and identity: complete it with: leafd schema apply")
-            .into()),
+        _ => Err(meta_incomplete(target)),
     }
+}
+
+/// There has to be a row for each of these.
+pub(super) fn meta_incomplete(target: &Target) -> Failure {
+    let words = "has a table leafd_meta without format, identity or role: complete it with: leafd schema apply";
+    target.refused(words).into()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use tokio_postgres::{Client, Error};
 
 use super::{connect, sql};
 use crate::store::StoreError;
-use crate::store::network::{Call, Driver, Failure, Param, Statements, Target};
+use crate::store::network::{Call, Driver, Failure, Param, Place, Standing, Statements, Target};
 
 /// A connection, and the runtime that moves its bytes while a statement runs.
 #[derive(Debug)]
@@ -88,14 +88,18 @@ impl Driver for PostgresDriver {
         })
     }
 
-    fn place(&mut self) -> Result<String, Failure> {
-        let rows = self.query(sql::PLACE, &[])?;
-        let cells: Vec<String> = rows
-            .into_iter()
-            .flatten()
-            .map(|cell| cell.unwrap_or_else(|| "unknown".to_owned()))
-            .collect();
-        Ok(format!("postgres {}", cells.join(" ")))
+    fn standing(&mut self, side: bool) -> Result<Standing, Failure> {
+        let sql = if side { sql::STANDING } else { sql::STANDING_PLAIN };
+        let mut cells = self.query(sql, &[])?.into_iter().flatten();
+        let mut next = || cells.next().flatten();
+        let mut known = |what: &str| {
+            next().ok_or_else(|| Failure::Missing(format!("the server doesn't say {what}")))
+        };
+        let server = known("which cluster and database it is")?;
+        let table = known("which table leaf_alloc is")?;
+        let timeline = known("its timeline")?;
+        let place = Place { kind: "postgres", server, table, timeline };
+        Ok(Standing { place, name: next(), role: next() })
     }
 
     fn set_deadline(&mut self, deadline: Instant) {

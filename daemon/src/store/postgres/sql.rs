@@ -31,61 +31,88 @@ pub(super) static TABLES: &[Layout] = &[
     },
 ];
 
-/// Which cluster, database and table this is: a copy made with SQL differs in one of them, a standby that is
-/// promoted in none.
-pub(super) const PLACE: &str = "SELECT (SELECT system_identifier::text FROM pg_control_system()),
-    (SELECT oid::text FROM pg_database WHERE datname = current_database()),
-    to_regclass('leaf_alloc')::oid::text";
-
-/// A query for what `network::rows` reads, with the side table or with nothing in its place.
-macro_rules! select_rows {
-    (side, $rest:literal) => {
+/// Where the connection leads: the cluster and the database; Leaf's table; the timeline that is being written, which the
+/// last checkpoint may not know yet; and what leafd's tables say.
+macro_rules! select_standing {
+    ($name:literal, $role:literal) => {
         concat!(
-            "SELECT a.biz_tag::text, a.max_id::text, a.step::text, a.description::text,
-             to_char(a.update_time, 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'),
-             t.generation::text, t.ceiling::text, t.highest_end::text, t.strict::text
-             FROM leaf_alloc AS a LEFT JOIN leafd_tag AS t ON t.tag = a.biz_tag COLLATE \"C\" ",
-            $rest
+            "SELECT (SELECT system_identifier::text FROM pg_control_system()) || ' ' ||
+             (SELECT oid::text FROM pg_database WHERE datname = current_database()),
+             to_regclass('leaf_alloc')::oid::text,
+             substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), ",
+            $name,
+            ", ",
+            $role
         )
     };
-    (plain, $rest:literal) => {
-        concat!(
-            "SELECT a.biz_tag::text, a.max_id::text, a.step::text, a.description::text,
-             to_char(a.update_time, 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'), NULL::text, NULL::text, NULL::text, NULL::text
-             FROM leaf_alloc AS a ",
-            $rest
-        )
+}
+
+pub(super) const STANDING: &str = select_standing!(
+    "(SELECT value FROM leafd_meta WHERE name = 'identity')",
+    "(SELECT value FROM leafd_meta WHERE name = 'role')"
+);
+
+/// Like [`STANDING`], without leafd's tables.
+pub(super) const STANDING_PLAIN: &str = select_standing!("NULL::text", "NULL::text");
+
+/// What `network::rows` reads of a row, with the side table or with nothing in its place.
+macro_rules! row {
+    (side) => {
+        "a.biz_tag::text, a.max_id::text, a.step::text, a.description::text,
+         to_char(a.update_time, 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'),
+         t.generation::text, t.ceiling::text, t.highest_end::text, t.strict::text"
+    };
+    (plain) => {
+        "a.biz_tag::text, a.max_id::text, a.step::text, a.description::text,
+         to_char(a.update_time, 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'), NULL::text, NULL::text, NULL::text, NULL::text"
+    };
+}
+
+/// Rows, beside what leafd's tables say of them.
+macro_rules! tables {
+    () => {
+        "leaf_alloc AS a LEFT JOIN leafd_tag AS t ON t.tag = a.biz_tag COLLATE \"C\""
     };
 }
 
 pub(super) const STATEMENTS: Statements = Statements {
     // Whatever the server's default: each statement then sees what was committed before it.
     begin: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
-    find: select_rows!(side, "WHERE a.biz_tag = $1"),
-    find_plain: select_rows!(plain, "WHERE a.biz_tag = $1"),
-    lock: "SELECT biz_tag::text FROM leaf_alloc WHERE biz_tag = $1 FOR UPDATE",
-    list: select_rows!(
-        side,
-        "WHERE a.biz_tag COLLATE \"C\" > $1 ORDER BY a.biz_tag COLLATE \"C\" LIMIT $2"
+    find: concat!(
+        "SELECT i.value, r.value, to_regclass('leaf_alloc')::oid::text, ",
+        row!(side),
+        " FROM leafd_meta AS i JOIN leafd_meta AS r ON i.name = 'identity' AND r.name = 'role' LEFT JOIN (",
+        tables!(),
+        ") ON a.biz_tag IN"
     ),
-    list_plain: select_rows!(
-        plain,
-        "WHERE a.biz_tag COLLATE \"C\" > $1 ORDER BY a.biz_tag COLLATE \"C\" LIMIT $2"
+    find_plain: concat!(
+        "SELECT NULL::text, NULL::text, to_regclass('leaf_alloc')::oid::text, ",
+        row!(plain),
+        " FROM (SELECT 1) AS one LEFT JOIN leaf_alloc AS a ON a.biz_tag IN"
     ),
-    generations: "SELECT a.biz_tag::text, t.generation::text FROM leaf_alloc AS a
-        LEFT JOIN leafd_tag AS t ON t.tag = a.biz_tag COLLATE \"C\" WHERE a.biz_tag IN",
-    generations_plain: "SELECT a.biz_tag::text, NULL::text FROM leaf_alloc AS a WHERE a.biz_tag IN",
+    lock: "SELECT biz_tag::text FROM leaf_alloc WHERE biz_tag IN",
+    lock_plain: "SELECT biz_tag::text FROM leaf_alloc WHERE biz_tag IN",
+    locking: "ORDER BY biz_tag FOR UPDATE",
+    // The locks of `lock` are waited for, and come after.
+    lock_role: "LOCK TABLE leaf_alloc IN EXCLUSIVE MODE",
+    list: concat!("SELECT ", row!(side), " FROM ", tables!()),
+    list_plain: concat!("SELECT ", row!(plain), " FROM leaf_alloc AS a"),
     set_max_id: "UPDATE leaf_alloc SET max_id = $3, update_time = now()
         WHERE biz_tag = $1 AND max_id = $2",
+    touch: ", update_time = now()",
     set_step: "UPDATE leaf_alloc SET step = $2, update_time = now() WHERE biz_tag = $1",
     set_description: "UPDATE leaf_alloc SET description = $2, update_time = now() WHERE biz_tag = $1",
     insert_row: "INSERT INTO leaf_alloc (biz_tag, max_id, step, description) VALUES ($1, $2, $3, $4)",
     claimed_end: "SELECT highest_end::text FROM leafd_tag WHERE tag = $1 FOR UPDATE",
-    remember_end: "INSERT INTO leafd_tag (tag, highest_end) VALUES ($1, $2)
-        ON CONFLICT (tag) DO UPDATE SET highest_end = greatest(leafd_tag.highest_end, excluded.highest_end)",
-    enter_tag: "INSERT INTO leafd_tag (tag, generation, ceiling) VALUES ($1, $2, $3)
+    remember_ends: "INSERT INTO leafd_tag (tag, highest_end) VALUES",
+    remembering: "ON CONFLICT (tag) DO UPDATE SET highest_end = greatest(leafd_tag.highest_end, excluded.highest_end)",
+    enter_tag: "INSERT INTO leafd_tag (tag, generation, ceiling, strict) VALUES ($1, $2, $3, $4)
         ON CONFLICT (tag) DO UPDATE
-        SET generation = excluded.generation, ceiling = excluded.ceiling, strict = 0",
+        SET generation = excluded.generation, ceiling = excluded.ceiling, strict = excluded.strict",
+    delete_row: "DELETE FROM leaf_alloc WHERE biz_tag = $1",
+    leave_tombstone: "INSERT INTO leafd_tag (tag, generation, highest_end) VALUES ($1, $2, $3)
+        ON CONFLICT (tag) DO UPDATE SET generation = excluded.generation, ceiling = NULL, strict = 0,
+        highest_end = greatest(leafd_tag.highest_end, excluded.highest_end)",
     set_ceiling: "INSERT INTO leafd_tag (tag, ceiling) VALUES ($1, $2)
         ON CONFLICT (tag) DO UPDATE SET ceiling = excluded.ceiling",
     host_token: "SELECT start_token FROM leafd_host WHERE host = $1 FOR UPDATE",
@@ -109,6 +136,10 @@ pub(super) const STATEMENTS: Statements = Statements {
         UNION ALL
         SELECT 'leaf_alloc is unlogged, so that a crash empties it' FROM pg_class
         WHERE oid = to_regclass('leaf_alloc') AND relpersistence <> 'p'",
+    set_role: "UPDATE leafd_meta SET value = $1 WHERE name = 'role'",
+    note: "INSERT INTO leafd_meta (name, value) VALUES ('noticed', $1)
+        ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+    now_ms: "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint::text",
     meta: "SELECT name, value FROM leafd_meta",
 };
 
@@ -140,7 +171,7 @@ CREATE TABLE IF NOT EXISTS leafd_host (
     start_token text NOT NULL,
     started     timestamptz NOT NULL
 );
-INSERT INTO leafd_meta (name, value) VALUES ('format', '1'), ('identity', gen_random_uuid()::text)
+INSERT INTO leafd_meta (name, value) VALUES ('format', '1'), ('identity', gen_random_uuid()::text), ('role', '')
     ON CONFLICT (name) DO NOTHING;";
 
 /// Rows that others delete or rename leave a tombstone, and a tag made anew is another one. With its maker's

@@ -83,10 +83,10 @@ pub(super) fn open_own(
     path: &Path,
     fingerprint: &str,
     create: Create,
-) -> Result<(OpenFile, StoreId), StoreError> {
+) -> Result<OpenFile, StoreError> {
     let (open, meta, now) = open_any(path, fingerprint, create)?;
     if meta.fingerprint == now.fingerprint {
-        return Ok((open, store_id(&meta.identity)));
+        return Ok(open);
     }
     let host_of =
         |fingerprint: &str| fingerprint.rsplit_once(" file=").map(|(host, _)| host.to_owned());
@@ -217,7 +217,7 @@ fn draw_identity() -> Result<String, String> {
     Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
-fn store_id(identity: &str) -> StoreId {
+pub(super) fn store_id(identity: &str) -> StoreId {
     StoreId(format!("sqlite:{identity}").into())
 }
 
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn commits_are_synced() {
         let dir = tempfile::tempdir().unwrap();
-        let (open, _) = open_own(&dir.path().join("s"), "host", Create::IfMissing).unwrap();
+        let open = open_own(&dir.path().join("s"), "host", Create::IfMissing).unwrap();
         let level: i64 =
             open.connection.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap();
         // 2 is FULL: less than that may lose the last commits with the power.

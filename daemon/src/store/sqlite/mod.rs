@@ -14,6 +14,7 @@ mod file;
 mod rows;
 mod schema;
 
+use std::time::Duration;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
@@ -21,20 +22,23 @@ use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 use self::file::{Create, OpenFile};
 use self::rows::{Found, find, require};
 use super::{
-    CheckIn, Claim, ClaimWish, Generation, HostId, NewTag, StartToken, Store, StoreError, StoreId,
-    TagChange, TagRow, claim::draw_generation, judge_start, plan_claim,
+    CheckIn, Claim, ClaimWish, Generation, History, HostId, Identity, NewTag, Role, StartToken,
+    Store, StoreError, TagChange, TagRow, TagTerms, claim::draw_generation, judge_start,
+    plan_claim,
 };
 use crate::id::Tag;
 
 pub use self::file::{adopt, host_fingerprint};
 pub use self::schema::print_schema;
 
+/// Most tags that are raised in one transaction.
+const RAISED_AT_ONCE_MAX: usize = 500;
+
 /// An embedded store that is, or can again be, open.
 #[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,
     fingerprint: String,
-    identity: StoreId,
     /// `None` after a failure: the next call opens the file anew.
     open: Option<OpenFile>,
 }
@@ -49,13 +53,8 @@ pub struct SqliteStore {
 /// [`StoreError::Refused`] when it is no SQLite database, is damaged, was written by a newer leafd, has
 /// another `leaf_alloc`, or belongs to another host (see [`adopt`]).
 pub fn open(path: &Path, fingerprint: &str) -> Result<SqliteStore, StoreError> {
-    let (open, identity) = file::open_own(path, fingerprint, Create::IfMissing)?;
-    Ok(SqliteStore {
-        path: path.to_owned(),
-        fingerprint: fingerprint.to_owned(),
-        identity,
-        open: Some(open),
-    })
+    let open = Some(file::open_own(path, fingerprint, Create::IfMissing)?);
+    Ok(SqliteStore { path: path.to_owned(), fingerprint: fingerprint.to_owned(), open })
 }
 
 /// Why a statement's caller gives up: for a reason of its own, or the database's.
@@ -92,6 +91,27 @@ impl SqliteStore {
         })
     }
 
+    /// What errors call the store.
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// Records a role if `judge` says so of what the store is, told what errors call it.
+    fn record_role(
+        &mut self,
+        role: &Role,
+        judge: impl FnOnce(Identity, &str) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        role.check()?;
+        let store = self.name();
+        self.write(|transaction| {
+            if judge(identity(transaction)?, &store)? {
+                transaction.prepare_cached(schema::SET_ROLE)?.execute([&*role.0])?;
+            }
+            Ok(())
+        })
+    }
+
     fn write<T>(
         &mut self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
@@ -106,39 +126,48 @@ impl SqliteStore {
         self.transact(TransactionBehavior::Deferred, work)
     }
 
-    /// The open file, opened anew if it was closed or is no longer the one at its path. A file that
-    /// takes its place must be the same store: what was claimed is counted under that store's name.
+    /// The open file, opened anew if it was closed or is no longer the one at its path.
     fn ready(&mut self) -> Result<&mut OpenFile, StoreError> {
         if self.open.as_ref().is_some_and(|open| !open.is_still_at(&self.path)) {
             self.open = None;
         }
         let open = match self.open.take() {
             Some(open) => open,
-            None => {
-                let (open, identity) =
-                    file::open_own(&self.path, &self.fingerprint, Create::Never)?;
-                if identity != self.identity {
-                    return Err(StoreError::Refused(format!(
-                        "another store has taken the place of {} while it was in use: put the first one back, or restart the daemon to use this one",
-                        self.path.display()
-                    )));
-                }
-                open
-            }
+            None => file::open_own(&self.path, &self.fingerprint, Create::Never)?,
         };
         Ok(self.open.insert(open))
     }
 }
 
 impl Store for SqliteStore {
-    fn identity(&mut self) -> Result<StoreId, StoreError> {
-        self.ready()?;
-        Ok(self.identity.clone())
+    fn identity(&mut self) -> Result<Identity, StoreError> {
+        self.read(identity)
     }
 
-    fn claim(&mut self, tag: &Tag, wish: ClaimWish) -> Result<Claim, StoreError> {
+    fn take_role(&mut self, under: &Identity, role: &Role) -> Result<(), StoreError> {
+        self.record_role(role, |found, store| found.may_take(role, under, store))
+    }
+
+    fn replace_role(&mut self, under: &Identity, role: &Role) -> Result<(), StoreError> {
+        self.record_role(role, |found, store| found.check(under, store).map(|()| true))
+    }
+
+    fn note_history(&mut self, under: &Identity) -> Result<Option<Duration>, StoreError> {
+        let store = self.name();
+        self.read(|transaction| Ok(identity(transaction)?.check(under, &store)?))?;
+        Ok(None)
+    }
+
+    /// One host uses this store: it knows already.
+    fn declare_loss(&mut self, under: &Identity) -> Result<bool, StoreError> {
+        self.note_history(under).map(|_| false)
+    }
+
+    fn claim(&mut self, under: &Identity, tag: &Tag, wish: ClaimWish) -> Result<Claim, StoreError> {
+        let store = self.name();
         self.write(|transaction| {
-            let Found { row, claimed_end, .. } = require(transaction, tag)?;
+            identity(transaction)?.check(under, &store)?;
+            let Found { row, claimed_end } = require(transaction, tag)?;
             let plan = plan_claim(&row, claimed_end, wish)?;
             move_max_id(transaction, tag, plan.max_id)?;
             Ok(Claim {
@@ -146,6 +175,7 @@ impl Store for SqliteStore {
                 step: plan.step,
                 ceiling: row.ceiling,
                 generation: row.generation,
+                strict: row.strict,
             })
         })
     }
@@ -177,6 +207,7 @@ impl Store for SqliteStore {
                 tag,
                 generation.cast_signed(),
                 new.ceiling.cast_signed(),
+                new.strict,
             ])?;
             Ok(require(transaction, &new.tag)?.row)
         })
@@ -210,29 +241,60 @@ impl Store for SqliteStore {
         })
     }
 
-    fn generations(&mut self, tags: &[Tag]) -> Result<Vec<Option<Generation>>, StoreError> {
-        // One transaction sees one state of the file; within the process a query each costs
-        // microseconds, so there is nothing to gain from one large query.
-        self.read(|transaction| tags.iter().map(|tag| rows::generation(transaction, tag)).collect())
+    fn delete(&mut self, tag: &Tag, generation: Generation) -> Result<TagRow, StoreError> {
+        let next = draw_generation()?;
+        self.write(|transaction| {
+            let Found { row, claimed_end } = require(transaction, tag)?;
+            row.check_generation(generation)?;
+            transaction.prepare_cached(schema::DELETE_ROW)?.execute([tag.as_str()])?;
+            let end = row.max_id.max(claimed_end).max(0);
+            transaction.prepare_cached(schema::LEAVE_TOMBSTONE)?.execute(params![
+                tag.as_str(),
+                next.cast_signed(),
+                end
+            ])?;
+            Ok(row)
+        })
     }
 
-    fn raise(&mut self, tag: &Tag, end: u64) -> Result<(), StoreError> {
-        // There are no numbers beyond: nothing more than the largest value can be asked for.
-        let end = i64::try_from(end).unwrap_or(i64::MAX);
-        self.write(|transaction| match find(transaction, tag)? {
-            None => Err(StoreError::UnknownTag { tag: tag.clone() }.into()),
-            Some(found) if found.row.max_id >= end && found.claimed_end >= end => Ok(()),
-            Some(found) => move_max_id(transaction, tag, found.row.max_id.max(end)),
+    fn look_up(
+        &mut self,
+        under: &Identity,
+        tags: &[Tag],
+    ) -> Result<Vec<Option<TagTerms>>, StoreError> {
+        let store = self.name();
+        // One transaction sees one state of the file; within the process a query each costs
+        // microseconds, so there is nothing to gain from one large query.
+        self.read(|transaction| {
+            identity(transaction)?.check(under, &store)?;
+            tags.iter().map(|tag| rows::terms(transaction, tag)).collect()
         })
+    }
+
+    fn raise(&mut self, under: &Identity, ends: &[(Tag, u64)]) -> Result<Vec<bool>, StoreError> {
+        let store = self.name();
+        let mut moved = Vec::with_capacity(ends.len());
+        for some in ends.chunks(RAISED_AT_ONCE_MAX) {
+            moved.extend(self.write(|transaction| {
+                identity(transaction)?.check(under, &store)?;
+                some.iter()
+                    .map(|(tag, end)| lift(transaction, tag, *end))
+                    .collect::<Result<Vec<_>, _>>()
+            })?);
+        }
+        Ok(moved)
     }
 
     fn check_in(
         &mut self,
+        under: &Identity,
         host: &HostId,
         known: &[StartToken],
         next: &StartToken,
     ) -> Result<CheckIn, StoreError> {
+        let store = self.name();
         self.write(|transaction| {
+            identity(transaction)?.check(under, &store)?;
             let found: Option<String> = transaction
                 .prepare_cached(schema::HOST_TOKEN)?
                 .query_row([&*host.0], |row| row.get(0))
@@ -244,6 +306,46 @@ impl Store for SqliteStore {
             Ok(answer)
         })
     }
+}
+
+/// Who the store says it is. Its history never changes: a file that was copied or restored is refused until it is
+/// adopted, and then has another name.
+fn identity(transaction: &Transaction<'_>) -> Result<Identity, Failure> {
+    let (name, role): (Option<String>, Option<String>) = transaction
+        .prepare_cached(schema::STANDING)?
+        .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let Some(name) = name else {
+        let words =
+            "the store's table leafd_meta has lost its identity: restore the file from a backup";
+        return Err(StoreError::Refused(words.to_owned()).into());
+    };
+    Ok(Identity {
+        id: file::store_id(&name),
+        history: History::default(),
+        role: Role(role.unwrap_or_default().into()),
+    })
+}
+
+/// Lifts a tag's row to an end; whether it moved.
+fn lift(transaction: &Transaction<'_>, tag: &Tag, end: u64) -> Result<bool, Failure> {
+    // There are no numbers beyond: nothing more than the largest value can be asked for.
+    let end = i64::try_from(end).unwrap_or(i64::MAX);
+    let found = match find(transaction, tag) {
+        Ok(Some(found)) => found,
+        Ok(None) => return Ok(false),
+        // Nobody can claim from such a row. It must not keep others from being lifted.
+        Err(Failure::Said(_)) => {
+            let mut remember = transaction.prepare_cached(schema::REMEMBER_END)?;
+            remember.execute(params![tag.as_str(), end])?;
+            return Ok(false);
+        }
+        Err(failure) => return Err(failure),
+    };
+    if found.row.max_id >= end && found.claimed_end >= end {
+        return Ok(false);
+    }
+    move_max_id(transaction, tag, found.row.max_id.max(end))?;
+    Ok(found.row.max_id < end)
 }
 
 /// Writes a tag's first unclaimed number to its row and to what is remembered when the row is gone.

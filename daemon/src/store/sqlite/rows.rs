@@ -5,7 +5,8 @@ use rusqlite::{Row, Transaction, params};
 
 use super::Failure;
 use crate::id::Tag;
-use crate::store::{CEILING_MAX, Generation, StoreError, TagRow};
+use crate::store::claim::{next_start, step_of};
+use crate::store::{CEILING_MAX, Generation, StoreError, TagRow, TagTerms};
 
 /// A row that can be worked with.
 pub(super) struct Found {
@@ -55,23 +56,27 @@ pub(super) fn require(transaction: &Transaction<'_>, tag: &Tag) -> Result<Found,
 
 /// Whether a tag has a row, of whatever content.
 pub(super) fn is_there(transaction: &Transaction<'_>, tag: &Tag) -> Result<bool, Failure> {
-    Ok(generation(transaction, tag)?.is_some())
+    Ok(terms(transaction, tag)?.is_some())
 }
 
-/// The generation of a tag's row, of whatever other content.
-pub(super) fn generation(
-    transaction: &Transaction<'_>,
-    tag: &Tag,
-) -> Result<Option<Generation>, Failure> {
-    let mut statement = transaction.prepare_cached(
-        "SELECT t.generation FROM leaf_alloc AS a LEFT JOIN leafd_tag AS t ON t.tag = a.biz_tag
-         WHERE a.biz_tag = ?1 COLLATE BINARY",
-    )?;
+/// What a tag's row offers, as far as it makes sense: the claim says what doesn't.
+pub(super) fn terms(transaction: &Transaction<'_>, tag: &Tag) -> Result<Option<TagTerms>, Failure> {
+    let mut statement = transaction.prepare_cached(FIND)?;
     let mut rows = statement.query([tag.as_str()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let number: Option<i64> = row.get(0)?;
-    // One that can't be is no generation that any host holds numbers of; the claim says what is wrong.
-    Ok(Some(Generation(u64::try_from(number.unwrap_or(0)).unwrap_or(0))))
+    let number =
+        |index: usize| -> rusqlite::Result<Option<i64>> { Ok(row.get_ref(index)?.as_i64().ok()) };
+    let ceiling = match row.get_ref(6)? {
+        ValueRef::Null => CEILING_MAX,
+        cell => cell.as_i64().ok().and_then(|ceiling| u64::try_from(ceiling).ok()).unwrap_or(0),
+    };
+    Ok(Some(TagTerms {
+        generation: Generation(u64::try_from(number(5)?.unwrap_or(0)).unwrap_or(0)),
+        end: next_start(number(1)?.unwrap_or(0), number(7)?.unwrap_or(0)),
+        step: step_of(number(2)?.unwrap_or(0)),
+        ceiling,
+        strict: row.get_ref(8)? != ValueRef::Null && number(8)? != Some(0),
+    }))
 }
 
 /// Up to `limit` usable rows after a tag, in the order of their bytes.
@@ -116,15 +121,13 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Found, String>> {
     Ok((|| {
         let ceiling = ceiling?;
         let ceiling = u64::try_from(ceiling).map_err(|_| format!("its ceiling is {ceiling}"))?;
-        if strict? != 0 {
-            return Err("it is strict, which this version doesn't know".to_owned());
-        }
         let row = TagRow {
             tag: tag?,
             max_id: max_id?,
             step: step?,
             ceiling,
             generation: generation?,
+            strict: strict? != 0,
             description,
             updated,
         };

@@ -19,8 +19,7 @@ CREATE TABLE IF NOT EXISTS leaf_alloc (
 );";
 
 /// `leafd_tag` outlives the rows of `leaf_alloc`: `generation` is that of the present row or else of
-/// the next one, `highest_end` the end of everything ever claimed under the name. `strict` is kept
-/// free.
+/// the next one, `highest_end` the end of everything ever claimed under the name.
 const SIDE_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS leafd_meta (
     name  text NOT NULL PRIMARY KEY,
@@ -87,9 +86,24 @@ pub(super) const REMEMBER_END: &str = "INSERT INTO leafd_tag (tag, highest_end) 
     ON CONFLICT (tag) DO UPDATE SET highest_end = max(highest_end, excluded.highest_end)";
 
 pub(super) const ENTER_TAG: &str =
-    "INSERT INTO leafd_tag (tag, generation, ceiling) VALUES (?1, ?2, ?3)
+    "INSERT INTO leafd_tag (tag, generation, ceiling, strict) VALUES (?1, ?2, ?3, ?4)
     ON CONFLICT (tag) DO UPDATE
-    SET generation = excluded.generation, ceiling = excluded.ceiling, strict = 0";
+    SET generation = excluded.generation, ceiling = excluded.ceiling, strict = excluded.strict";
+
+pub(super) const DELETE_ROW: &str = "DELETE FROM leaf_alloc WHERE biz_tag = ?1 COLLATE BINARY";
+
+pub(super) const LEAVE_TOMBSTONE: &str =
+    "INSERT INTO leafd_tag (tag, generation, highest_end) VALUES (?1, ?2, ?3)
+    ON CONFLICT (tag) DO UPDATE SET generation = excluded.generation, ceiling = NULL, strict = 0,
+        highest_end = max(highest_end, excluded.highest_end)";
+
+/// Who the store says it is.
+pub(super) const STANDING: &str =
+    "SELECT (SELECT CAST(value AS text) FROM leafd_meta WHERE name = 'identity'),
+        (SELECT CAST(value AS text) FROM leafd_meta WHERE name = 'role')";
+
+pub(super) const SET_ROLE: &str = "INSERT INTO leafd_meta (name, value) VALUES ('role', ?1)
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value";
 
 pub(super) const CLAIMED_END: &str = "SELECT highest_end FROM leafd_tag WHERE tag = ?1";
 

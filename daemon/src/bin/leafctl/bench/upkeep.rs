@@ -139,7 +139,7 @@ fn make_tags(dir: &Path) -> Result<()> {
     let leafd::config::StoreUrl::Sqlite(path) = &config.store else {
         anyhow::bail!("the bench's daemon keeps its tags in the embedded store");
     };
-    let store_id = sqlite::open(path, &host_fingerprint(None))?.identity()?;
+    let store_id = sqlite::open(path, &host_fingerprint(None))?.identity()?.id;
     let mut store = Connection::open(path)?;
     let transaction = store.transaction()?;
     let mut writes = Vec::with_capacity(TAGS);
