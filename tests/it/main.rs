@@ -4,8 +4,11 @@
 mod access;
 mod clocks;
 mod copies;
+mod core_lanes;
+mod core_lives;
 mod core_segment;
 mod core_snowflake;
+mod core_strict;
 mod crash;
 mod crowds;
 mod document;

@@ -67,7 +67,7 @@ impl Held {
         self.watch = 0;
     }
 
-    /// Issues numbers as ids, if there are enough below the marks. True: they are in `runs`.
+    /// Issues numbers as ids into `runs`, if there are enough below the marks. The answer is how many.
     #[inline]
     pub(super) fn issue(&mut self, want: Want, runs: &mut Vec<Run>) -> Option<u32> {
         let current = self.segments.front_mut()?;

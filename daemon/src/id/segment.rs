@@ -49,8 +49,6 @@ struct Lane {
     floor: u64,
     /// The largest number that may be issued.
     ceiling: u64,
-    /// The marks under way are of segments that were forgotten.
-    marks_void: bool,
 }
 
 /// The numbers of one tag that this host may issue.
@@ -280,12 +278,8 @@ impl<T> Allocator<T> {
     pub fn marked(&mut self, moves: &[MarkMove]) {
         assert!(self.mark_in_flight, "marks come back that were not sent");
         self.mark_in_flight = false;
-        for moved in moves {
-            if !self.lane(moved.lane).marks_void {
-                self.held.set_mark(*moved);
-            }
-        }
-        self.lanes.iter_mut().for_each(|lane| lane.marks_void = false);
+        // Ends and floors only rise, so that no later segment has the name of one that was forgotten.
+        moves.iter().for_each(|moved| self.held.set_mark(*moved));
     }
 
     /// What is held, each with its lane and exact mark, for a clean stop. Numbers marked but not issued are
@@ -306,9 +300,6 @@ impl<T> Allocator<T> {
         if self.claim == (ClaimState::Granted { lane }) {
             self.claim = ClaimState::Void;
         }
-        // A segment claimed anew may end where a forgotten one did, and is not marked by that one's mark.
-        let mark_in_flight = self.mark_in_flight;
-        self.lane(lane).marks_void = mark_in_flight;
     }
 
     /// Sets the tag's step, from 1, as the store has it: how much to claim at least.
@@ -406,7 +397,7 @@ impl<T> Allocator<T> {
 impl Lane {
     fn new(lane: u32, lanes: u32) -> Self {
         let ceiling = Lane::ceiling_max(lane, lanes);
-        Lane { highest_end: 0, floor: 0, ceiling, marks_void: false }
+        Lane { highest_end: 0, floor: 0, ceiling }
     }
 
     /// The largest number that makes an id.
