@@ -49,7 +49,7 @@ impl Store for Stub {
     fn replace_role(&mut self, _: &Identity, _: &Role) -> Result<(), StoreError> {
         Ok(())
     }
-    fn note_history(&mut self, _: &Identity) -> Result<Option<Duration>, StoreError> {
+    fn note_history(&mut self, _: &Identity) -> Result<Option<std::time::Duration>, StoreError> {
         unreachable!("not asked here")
     }
 
