@@ -1,4 +1,4 @@
-//! `leafctl tag`: create, list, show and change tags.
+//! `leafctl tag`: create, list, show, change, raise and delete tags.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,7 +16,8 @@ pub enum TagCommand {
 Examples:
   leafctl tag create orders
   leafctl tag create invoices --start 500000 --step 100 --description 'invoice numbers'
-  leafctl tag create legacy --ceiling 2147483647       for a 32-bit column")]
+  leafctl tag create legacy --ceiling 2147483647       for a 32-bit column
+  leafctl tag create ledger --strict                   increasing over all hosts")]
     Create {
         /// Its name: 1 to 128 characters
         tag: String,
@@ -29,6 +30,9 @@ Examples:
         /// The largest number that may ever be issued [default: 2^63 - 1]
         #[arg(long, value_name = "N")]
         ceiling: Option<u64>,
+        /// Ids increase strictly over all hosts, at the store's speed: nothing is claimed ahead
+        #[arg(long)]
+        strict: bool,
         /// What it is for
         #[arg(long, value_name = "TEXT")]
         description: Option<String>,
@@ -36,7 +40,7 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// List tags, in byte order of their names
+    /// List tags, store by store in each one's order of names
     List {
         /// Start after this tag
         #[arg(long, value_name = "TAG")]
@@ -73,7 +77,36 @@ Examples:
         #[arg(long)]
         json: bool,
     },
+    /// Lift a tag's next number, after a backup was restored or where other systems issued ids
+    ///
+    /// Never lowers it. What hosts have claimed already stays in use.
+    Raise {
+        /// Its name
+        tag: String,
+        /// The least number that may be claimed from now on
+        #[arg(long, value_name = "N")]
+        to: u64,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delete a tag; shows what is lost, and does it when the name is repeated
+    Delete {
+        /// Its name
+        tag: String,
+        /// The name once more: yes, delete it
+        #[arg(long, value_name = "TAG")]
+        yes_delete: Option<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
+
+/// How deleting is confirmed, and what it means.
+const WHAT_IS_LOST: &str = "\
+No host can draw its ids any more, within removed_tag_check (30 s) also from what is held. Numbers claimed and not
+issued are lost. The name can be used again only for numbers above those claimed.";
 
 /// Tags asked for at once.
 const PAGE: u64 = 1_000;
@@ -82,12 +115,13 @@ const PAGE: u64 = 1_000;
 pub fn run(socket: &Path, command: &TagCommand) -> Result<(), Failure> {
     let client = Client::builder().socket(socket).build()?;
     match command {
-        TagCommand::Create { tag, start, step, ceiling, description, json } => {
+        TagCommand::Create { tag, start, step, ceiling, strict, description, json } => {
             let body = object(&[
                 ("tag", Some(json!(tag))),
                 ("start", start.map(Value::from)),
                 ("step", step.map(Value::from)),
                 ("ceiling", ceiling.map(Value::from)),
+                ("strict", strict.then(|| json!(true))),
                 ("description", description.clone().map(Value::from)),
             ]);
             one(&client, opcode::TAG_CREATE, &body, *json)
@@ -104,6 +138,12 @@ pub fn run(socket: &Path, command: &TagCommand) -> Result<(), Failure> {
             ]);
             one(&client, opcode::TAG_SET, &body, *json)
         }
+        TagCommand::Raise { tag, to, json } => {
+            one(&client, opcode::TAG_RAISE, &json!({"tag": tag, "to": to}), *json)
+        }
+        TagCommand::Delete { tag, yes_delete, json } => {
+            delete(&client, tag, yes_delete.as_deref(), *json)
+        }
         TagCommand::List { after, limit, json } => {
             list(&client, after.clone(), limit.unwrap_or(u64::MAX), *json)
         }
@@ -118,10 +158,30 @@ fn one(client: &Client, opcode: u8, body: &Value, json: bool) -> Result<(), Fail
         return Ok(());
     }
     let row: Value = serde_json::from_str(&answer)?;
-    for member in ["tag", "max_id", "step", "ceiling", "generation", "description", "updated"] {
+    show(&mut out, &row)
+}
+
+fn show(out: &mut impl Write, row: &Value) -> Result<(), Failure> {
+    let members =
+        ["tag", "max_id", "step", "ceiling", "strict", "generation", "description", "updated"];
+    for member in members {
         writeln!(out, "{member:<12} {}", plain(&row[member]))?;
     }
     Ok(())
+}
+
+/// Shows what will be lost, and deletes just that when the name is repeated.
+fn delete(client: &Client, tag: &str, confirmed: Option<&str>, json: bool) -> Result<(), Failure> {
+    let answer = client.admin(opcode::TAG_SHOW, &json!({"tag": tag}).to_string())?;
+    let row: Value = serde_json::from_str(&answer)?;
+    if confirmed != Some(tag) {
+        show(&mut io::stdout().lock(), &row)?;
+        return Err(Failure::Other(anyhow::anyhow!(
+            "nothing was deleted. {WHAT_IS_LOST}\nTo delete it: leafctl tag delete {tag} --yes-delete {tag}"
+        )));
+    }
+    let body = json!({"tag": tag, "generation": row["generation"]});
+    one(client, opcode::TAG_DELETE, &body, json)
 }
 
 fn list(
@@ -133,10 +193,12 @@ fn list(
     let mut out = io::stdout().lock();
     // After the first page only: above an error it would look like an empty list.
     let mut header_due = !json;
+    let mut store: Option<String> = None;
     while left > 0 {
         let body = object(&[
             ("after", after.take().map(Value::from)),
             ("limit", Some(json!(left.min(PAGE)))),
+            ("store", store.clone().map(Value::from)),
         ]);
         let page: Value =
             serde_json::from_str(&client.admin(opcode::TAG_LIST, &body.to_string())?)?;
@@ -160,9 +222,10 @@ fn list(
             }
         }
         left -= left.min(rows.len() as u64);
-        match page["next"].as_str() {
-            Some(next) => after = Some(next.to_owned()),
-            None => break,
+        match (page["next"].as_str(), page["next_store"].as_str()) {
+            (Some(next), _) => after = Some(next.to_owned()),
+            (None, Some(next)) => store = Some(next.to_owned()),
+            (None, None) => break,
         }
     }
     Ok(())
