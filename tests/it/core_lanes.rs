@@ -83,7 +83,7 @@ fn a_lane_met_late_brings_its_leftovers() {
 fn leftovers_that_would_go_back_are_cut() {
     let mut tag = tag(1);
     assert!(feed(&mut tag, 0, 100..110).is_empty());
-    let cut = tag.restore(0, vec![40..50], 60);
+    let cut = tag.restore(0, std::iter::once(40..50).collect(), 60);
     assert_eq!(cut, Cut { lost: 10, closed: vec![closed(0, 50)], kept: None });
     assert_eq!(draw(&mut tag, 1), [Run { first: 100, count: 1, stride: 1 }]);
 }
@@ -139,7 +139,7 @@ fn a_lowered_ceiling_cuts_and_a_raised_one_revives_nothing() {
 #[test]
 fn a_segment_that_is_cut_short_is_a_new_one_to_the_journal() {
     let mut tag = tag(1);
-    assert!(tag.restore(0, vec![10..1_000], 1_000).is_empty());
+    assert!(tag.restore(0, std::iter::once(10..1_000).collect(), 1_000).is_empty());
     let moves = tag.marks_wanted(START);
     assert_eq!(moves, [MarkMove { lane: 0, end: 1_000, mark: 74 }]);
     let cut = tag.set_ceiling(0, 499);
@@ -227,7 +227,7 @@ fn a_claim_may_come_back_to_a_forgotten_lane() {
 #[test]
 fn marks_may_come_back_to_a_forgotten_lane() {
     let mut tag = tag(1);
-    assert!(tag.restore(0, vec![10..1_000], 10).is_empty());
+    assert!(tag.restore(0, std::iter::once(10..1_000).collect(), 10).is_empty());
     let moves = tag.marks_wanted(START);
     assert_eq!(moves, [MarkMove { lane: 0, end: 1_000, mark: 74 }]);
     tag.forget();
