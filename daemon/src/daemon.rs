@@ -133,6 +133,11 @@ pub fn run(config: &Config) -> Result<()> {
 }
 
 async fn live(config: &Config) -> Result<()> {
+    if !config.routing.is_sole() {
+        bail!(
+            "several stores, and routes to them, can be configured but not served yet: give one store"
+        );
+    }
     let started = clock::boot();
     // Signals first: one that comes during the start is obeyed after it.
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;

@@ -49,6 +49,12 @@ fn with_config(args: &Args, work: impl FnOnce(&Config) -> Result<String>) -> Exi
         Ok(config) => config,
         Err(error) => return refuse_config(&error),
     };
+    if config.routing.stores().len() > 1 {
+        eprintln!(
+            "leafd: several stores are configured: give one at a time with --store, without the file"
+        );
+        return ExitCode::FAILURE;
+    }
     match work(&config) {
         Ok(text) => output::print(&text),
         Err(error) => {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::pattern::{self, Pattern};
 use super::value::{Bad, Node};
-use crate::id::Tag;
 
 /// A process at the other end of a connection, as the kernel tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,12 +41,6 @@ struct Members {
 pub(super) struct Rule {
     patterns: Vec<Pattern>,
     members: Members,
-}
-
-#[derive(Debug)]
-enum Pattern {
-    Exact(String),
-    Prefix(String),
 }
 
 const RULE_KEYS: &str = "tags, uids, gids";
@@ -155,7 +149,7 @@ fn parse_rule(node: &Node) -> Result<Rule, Bad> {
     for (key, value) in node.table()? {
         let here = |bad: Bad| bad.within(format!(".{key}"));
         match key.as_str() {
-            "tags" => patterns = Some(parse_patterns(value).map_err(here)?),
+            "tags" => patterns = Some(pattern::parse_list(value).map_err(here)?),
             "uids" => members.uids.extend(parse_member_ids(value).map_err(here)?),
             "gids" => members.gids.extend(parse_member_ids(value).map_err(here)?),
             _ => return Err(here(value.bad_for(format!("only the keys {RULE_KEYS}")))),
@@ -171,30 +165,4 @@ fn parse_member_ids(node: &Node) -> Result<Vec<u32>, Bad> {
         allowed: bad.allowed.or_else(|| Some("a list of numbers, such as [1000]".to_owned())),
         ..bad
     })
-}
-
-fn parse_patterns(node: &Node) -> Result<Vec<Pattern>, Bad> {
-    let wrong = |node: &Node| {
-        node.bad_for("a list of tags, such as [\"orders\", \"pay.*\"]; a * only at the end of one")
-    };
-    let items = node.list().map_err(|_| wrong(node))?;
-    if items.is_empty() {
-        return Err(wrong(node));
-    }
-    let mut patterns = Vec::new();
-    for (index, item) in items.iter().enumerate() {
-        let here = |bad: Bad| bad.within(format!("[{index}]"));
-        let text = item.text().map_err(|_| here(wrong(item)))?;
-        let pattern = match text.strip_suffix('*') {
-            Some(prefix) => Pattern::Prefix(prefix.to_owned()),
-            None => Pattern::Exact(text.to_owned()),
-        };
-        let (Pattern::Prefix(fixed) | Pattern::Exact(fixed)) = &pattern;
-        let everything = matches!(&pattern, Pattern::Prefix(fixed) if fixed.is_empty());
-        if fixed.contains('*') || (!everything && Tag::parse(fixed.as_bytes()).is_err()) {
-            return Err(here(wrong(item)));
-        }
-        patterns.push(pattern);
-    }
-    Ok(patterns)
 }

@@ -18,7 +18,7 @@ pub enum StorePassword {
     Variable(String),
 }
 
-/// Not a setting, because settings are shown.
+/// Not a setting, because settings are shown. For a named store see [`variable_of`].
 pub(super) const VARIABLE: &str = "LEAFD_STORE_PASSWORD";
 
 /// The name of the systemd credential.
@@ -27,17 +27,28 @@ const CREDENTIAL: &str = "store_password";
 /// Longer than any password; a larger file is something else.
 const FILE_BYTES_MAX: usize = 4096;
 
-/// The file that the setting names, else the credential, else the variable.
-pub(super) fn find(file: Option<PathBuf>, around: &Surroundings) -> StorePassword {
+/// The variable of a store's password; an empty name stands for the sole store.
+pub(super) fn variable_of(store: &str) -> String {
+    if store.is_empty() {
+        return VARIABLE.to_owned();
+    }
+    format!("{VARIABLE}_{}", store.to_ascii_uppercase().replace('-', "_"))
+}
+
+/// A store's password: in the file that a setting names, else the credential, else the variable. An empty
+/// name stands for the sole store.
+pub(super) fn find(store: &str, file: Option<PathBuf>, around: &Surroundings) -> StorePassword {
     if let Some(file) = file {
         return StorePassword::File(file);
     }
     let credential = around.variable("CREDENTIALS_DIRECTORY");
-    let credential = credential.map(|dir| PathBuf::from(dir).join(CREDENTIAL));
+    let name =
+        if store.is_empty() { CREDENTIAL.to_owned() } else { format!("{CREDENTIAL}_{store}") };
+    let credential = credential.map(|dir| PathBuf::from(dir).join(name));
     if let Some(file) = credential.filter(|file| file.exists()) {
         return StorePassword::File(file);
     }
-    match around.variable(VARIABLE).and_then(|value| value.to_str()) {
+    match around.variable(&variable_of(store)).and_then(|value| value.to_str()) {
         Some(password) => StorePassword::Variable(password.to_owned()),
         None => StorePassword::None,
     }
@@ -64,6 +75,17 @@ impl StorePassword {
         let text = String::from_utf8(bytes).map_err(|_| failed(&"it is not UTF-8"))?;
         let password = text.strip_suffix('\n').unwrap_or(&text);
         Ok(Some(password.strip_suffix('\r').unwrap_or(password).to_owned()))
+    }
+}
+
+impl fmt::Display for StorePassword {
+    /// Where it is, not what it is.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StorePassword::None => f.write_str("no password"),
+            StorePassword::File(path) => write!(f, "password in {}", path.display()),
+            StorePassword::Variable(_) => f.write_str("password in the environment"),
+        }
     }
 }
 

@@ -1,0 +1,222 @@
+//! Where each tag is at home, and what a store records about its own place, so that daemons that would look for
+//! a tag in different stores notice.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+
+use super::hash;
+use super::pattern::Pattern;
+use super::routes::{Home, PRIMARIES_MAX, Rule};
+use super::stores::StoreSpec;
+use crate::id::Tag;
+
+/// The stores and which tags are whose.
+#[derive(Clone, Debug)]
+pub struct Routing {
+    stores: Vec<StoreSpec>,
+    homes: Vec<Home>,
+    /// Homes of tags that are named exactly.
+    exact: HashMap<String, usize>,
+    /// Homes by a tag's beginning, in the order of the rules.
+    prefixes: Vec<(String, usize)>,
+    /// The whole routing, the same text wherever it means the same; empty where nothing is routed.
+    described: String,
+}
+
+/// Where a tag is at home: indices into [`Routing::stores`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TagHome<'a> {
+    /// In this store alone.
+    One(usize),
+    /// In every one of these.
+    Primaries {
+        /// The primary at place i of N owns the numbers k*N + i; 2 to 64 of them.
+        members: &'a [usize],
+        /// Counts the changes of the list, from 1.
+        era: u32,
+    },
+}
+
+/// What a store records about itself as one of several primaries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrimaryRole {
+    /// Its place, from 0.
+    pub index: u32,
+    /// How many primaries there are, 2 to 64.
+    pub of: u32,
+    /// The era, from 1.
+    pub era: u32,
+}
+
+/// The longest text that a store records about its place, in bytes.
+pub const ROLE_BYTES_MAX: usize = 4_096;
+
+// === impl Routing ===
+
+impl Routing {
+    /// Everything in the one store that there is.
+    pub(super) fn unrouted(stores: Vec<StoreSpec>) -> Routing {
+        Routing {
+            stores,
+            homes: vec![Home::One(0)],
+            exact: HashMap::new(),
+            prefixes: vec![(String::new(), 0)],
+            described: String::new(),
+        }
+    }
+
+    /// Compiles rules that were checked against these stores.
+    ///
+    /// # Errors
+    /// The length of the longest role when that is more than [`ROLE_BYTES_MAX`].
+    pub(super) fn compile(stores: Vec<StoreSpec>, rules: Vec<Rule>) -> Result<Routing, usize> {
+        let (mut exact, mut prefixes, mut homes) = (HashMap::new(), Vec::new(), Vec::new());
+        let described = describe(&stores, &rules);
+        for rule in rules {
+            for pattern in rule.patterns {
+                match pattern {
+                    // No earlier rule has a beginning of it, or it would have been refused.
+                    Pattern::Exact(tag) => _ = exact.insert(tag, homes.len()),
+                    Pattern::Prefix(prefix) => prefixes.push((prefix, homes.len())),
+                }
+            }
+            homes.push(rule.home);
+        }
+        let routing = Routing { stores, homes, exact, prefixes, described };
+        let longest = (0..routing.stores.len()).map(|store| routing.role(store).len()).max();
+        match longest {
+            Some(bytes) if bytes > ROLE_BYTES_MAX => Err(bytes),
+            _ => Ok(routing),
+        }
+    }
+
+    /// The stores, by name; never none.
+    #[must_use]
+    pub fn stores(&self) -> &[StoreSpec] {
+        &self.stores
+    }
+
+    /// The first of them.
+    #[must_use]
+    pub fn first(&self) -> &StoreSpec {
+        self.stores.first().expect("a configuration without a store is refused or gets the default")
+    }
+
+    /// Whether there is one store and every tag is at home in it.
+    #[must_use]
+    pub fn is_sole(&self) -> bool {
+        self.described.is_empty()
+    }
+
+    /// Where a tag is at home; `None` when no rule matches it.
+    #[must_use]
+    pub fn home(&self, tag: &Tag) -> Option<TagHome<'_>> {
+        let name = tag.as_str();
+        let by_prefix = || self.prefixes.iter().find(|(prefix, _)| name.starts_with(prefix));
+        let home = self.exact.get(name).or_else(|| by_prefix().map(|(_, home)| home))?;
+        Some(match self.homes.get(*home)? {
+            Home::One(store) => TagHome::One(*store),
+            Home::Hashed(members) => TagHome::One(*members.get(hash::place(name, members.len()))?),
+            Home::Primaries(members, era) => TagHome::Primaries { members, era: *era },
+        })
+    }
+
+    /// What a store records about its place: empty for a sole store, else one line of at most
+    /// [`ROLE_BYTES_MAX`] bytes, which differs whenever the store or the home of any tag does, and is the same
+    /// on every host whose routes mean the same. See [`parse_primary`] for that of a primary.
+    #[must_use]
+    pub fn role(&self, store: usize) -> String {
+        let Some(StoreSpec { name, .. }) = self.stores.get(store).filter(|_| !self.is_sole())
+        else {
+            return String::new();
+        };
+        let primary = self.homes.iter().find_map(|home| match home {
+            Home::Primaries(members, era) => {
+                let index = members.iter().position(|member| *member == store)?;
+                Some(format!("primary {index} of {}, era {era}", members.len()))
+            }
+            Home::One(_) | Home::Hashed(_) => None,
+        });
+        let place = primary.unwrap_or_else(|| format!("store {name}"));
+        format!("{place}, of: {}", self.described)
+    }
+}
+
+/// Reads the beginning of a primary's role; `None` for every other text.
+#[must_use]
+pub fn parse_primary(role: &str) -> Option<PrimaryRole> {
+    let rest = role.strip_prefix("primary ")?;
+    let (index, rest) = rest.split_once(" of ")?;
+    let (of, rest) = rest.split_once(", era ")?;
+    let (era, _) = rest.split_once(", of: ")?;
+    let found = PrimaryRole { index: number(index)?, of: number(of)?, era: number(era)? };
+    let primaries_max = u32::try_from(PRIMARIES_MAX).ok()?;
+    let sound = (2..=primaries_max).contains(&found.of) && found.index < found.of && found.era >= 1;
+    sound.then_some(found)
+}
+
+/// Only as it is written: no sign, no leading zeros.
+fn number(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|number: &u32| number.to_string() == text)
+}
+
+/// The routing in one line, such as `pay.*->pay; *->hash(s0,s1)`.
+///
+/// Of two patterns that match one tag the narrower stands in the earlier rule, because what an earlier
+/// rule covers is refused. So the narrowest decides and the rules' order says no more: patterns are sorted, and
+/// those left out that say the same as the next wider one.
+fn describe(stores: &[StoreSpec], rules: &[Rule]) -> String {
+    let all: BTreeMap<&Pattern, String> = rules
+        .iter()
+        .flat_map(|rule| rule.patterns.iter().map(|one| (one, describe_home(stores, &rule.home))))
+        .collect();
+    let mut by_home: BTreeMap<&str, Vec<&Pattern>> = BTreeMap::new();
+    for (pattern, home) in &all {
+        let wider = all
+            .iter()
+            .filter(|(other, _)| *other != pattern && other.covers(pattern))
+            .max_by_key(|(other, _)| other.fixed().len());
+        if wider.is_none_or(|(_, wider_home)| wider_home != home) {
+            by_home.entry(home.as_str()).or_default().push(*pattern);
+        }
+    }
+    if let (1, Some((_, patterns))) = (stores.len(), by_home.first_key_value())
+        && patterns.iter().any(|pattern| **pattern == Pattern::Prefix(String::new()))
+    {
+        return String::new();
+    }
+    let mut out = String::new();
+    for (home, patterns) in by_home {
+        let tags: Vec<String> = patterns.into_iter().map(describe_pattern).collect();
+        let separator = if out.is_empty() { "" } else { "; " };
+        // Writing to a string doesn't fail.
+        let _ = write!(out, "{separator}{}->{home}", tags.join(","));
+    }
+    out
+}
+
+fn describe_home(stores: &[StoreSpec], home: &Home) -> String {
+    let names: Vec<&str> =
+        home.stores().iter().filter_map(|store| stores.get(*store)).map(|one| &*one.name).collect();
+    let names = names.join(",");
+    match home {
+        Home::One(_) => names,
+        Home::Hashed(_) => format!("hash({names})"),
+        Home::Primaries(_, era) => format!("primaries({names}) era {era}"),
+    }
+}
+
+/// A pattern as the configuration has it, in quotes when it has characters that could be taken for others.
+fn describe_pattern(pattern: &Pattern) -> String {
+    let fixed = pattern.fixed();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._:/@-".contains(c);
+    let name = if fixed.chars().all(plain) {
+        fixed.to_owned()
+    } else {
+        format!("\"{}\"", fixed.replace('\\', "\\\\").replace('"', "\\\""))
+    };
+    match pattern {
+        Pattern::Exact(_) => name,
+        Pattern::Prefix(_) => format!("{name}*"),
+    }
+}
