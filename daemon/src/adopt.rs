@@ -33,7 +33,7 @@ fn adopt_all(config: &Config) -> Result<String> {
     let state_dir = StateDir::open(&config.state_dir)?;
     let mut said = String::new();
     let mut others = Vec::new();
-    for spec in config.routing.stores.iter() {
+    for spec in config.routing.stores().iter() {
         match &spec.url {
             StoreUrl::Sqlite(path) => {
                 let fingerprint = sqlite::host_fingerprint(config.identity.as_deref());

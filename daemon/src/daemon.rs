@@ -308,6 +308,7 @@ fn segment_settings(config: &Config) -> SegmentSettings {
         },
         waiters_max: config.waiters_max,
         failover_settle: config.failover_settle,
+        look_every: config.store_check_interval(),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::stores::target;
 pub fn print(args: &Args) -> ExitCode {
     with_config(args, |config| {
         let mut texts: Vec<String> = Vec::new();
-        for spec in config.routing.stores.iter() {
+        for spec in config.routing.stores().iter() {
             let text = match &spec.url {
                 StoreUrl::Sqlite(_) => sqlite::print_schema().to_string(),
                 StoreUrl::Postgres(_) => postgres::print(),
@@ -35,7 +35,7 @@ pub fn print(args: &Args) -> ExitCode {
 pub fn apply(args: &Args) -> ExitCode {
     with_config(args, |config| {
         let said: Result<Vec<String>> =
-            config.routing.stores.iter().map(|spec| apply_to(config, spec)).collect();
+            config.routing.stores().iter().map(|spec| apply_to(config, spec)).collect();
         Ok(said?.concat())
     })
 }
@@ -63,6 +63,12 @@ fn with_config(args: &Args, work: impl FnOnce(&Config) -> Result<String>) -> Exi
         Ok(config) => config,
         Err(error) => return refuse_config(&error),
     };
+    if config.routing.stores().len() > 1 {
+        eprintln!(
+            "leafd: several stores are configured: give one at a time with --store, without the file"
+        );
+        return ExitCode::FAILURE;
+    }
     match work(&config) {
         Ok(text) => output::print(&text),
         Err(error) => {

@@ -22,7 +22,7 @@ const FIRST_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 /// The embedded store's file can't be used, or the system gives no thread.
 pub fn open(config: &Config, recovered: &Recovered) -> Result<Vec<Rc<Home>>> {
     let mut homes = Vec::new();
-    for (index, spec) in config.routing.stores.iter().enumerate() {
+    for (index, spec) in config.routing.stores().iter().enumerate() {
         let url = spec.url.to_string();
         let remembered = recovered.at(&url).map(|record| record.store.clone());
         homes.push(Rc::new(Home::new(

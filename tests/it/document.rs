@@ -43,6 +43,8 @@ fn the_messages_are_the_codes() {
         (opcode::TAG_LIST, "TAG_LIST"),
         (opcode::TAG_SHOW, "TAG_SHOW"),
         (opcode::TAG_SET, "TAG_SET"),
+        (opcode::TAG_RAISE, "TAG_RAISE"),
+        (opcode::TAG_DELETE, "TAG_DELETE"),
     ];
     let rows = rows(|first| first.parse::<u8>().is_ok());
     let messages: Vec<(u8, &str)> = rows

@@ -1,11 +1,10 @@
 //! Who may draw which tags, and who may administer: rules from the configuration, compiled for asking.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 use std::sync::Arc;
 
+use super::pattern::{self, Pattern};
 use super::value::{Bad, Node};
-use crate::id::Tag;
 
 /// A process at the other end of a connection, as the kernel tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,15 +41,6 @@ struct Members {
 pub(super) struct Rule {
     patterns: Vec<Pattern>,
     members: Members,
-}
-
-/// Which tags are meant.
-#[derive(Debug)]
-pub(super) enum Pattern {
-    /// The one of this name.
-    Exact(String),
-    /// Those that begin so.
-    Prefix(String),
 }
 
 const RULE_KEYS: &str = "tags, uids, gids";
@@ -126,35 +116,6 @@ impl Compiled {
     }
 }
 
-impl Pattern {
-    pub(super) fn matches(&self, tag: &str) -> bool {
-        match self {
-            Pattern::Exact(name) => name == tag,
-            Pattern::Prefix(prefix) => tag.starts_with(prefix),
-        }
-    }
-
-    /// Whether every tag that the other one means is meant by this one too.
-    pub(super) fn covers(&self, other: &Pattern) -> bool {
-        match (self, other) {
-            (Pattern::Prefix(prefix), Pattern::Prefix(other) | Pattern::Exact(other)) => {
-                other.starts_with(prefix)
-            }
-            (Pattern::Exact(name), Pattern::Exact(other)) => name == other,
-            (Pattern::Exact(_), Pattern::Prefix(_)) => false,
-        }
-    }
-}
-
-impl fmt::Display for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Pattern::Exact(name) => f.write_str(name),
-            Pattern::Prefix(prefix) => write!(f, "{prefix}*"),
-        }
-    }
-}
-
 impl Members {
     fn name(&self, peer: &Peer) -> bool {
         self.uids.contains(&peer.uid) || peer.gids.iter().any(|gid| self.gids.contains(gid))
@@ -188,7 +149,7 @@ fn parse_rule(node: &Node) -> Result<Rule, Bad> {
     for (key, value) in node.table()? {
         let here = |bad: Bad| bad.within(format!(".{key}"));
         match key.as_str() {
-            "tags" => patterns = Some(parse_patterns(value).map_err(here)?),
+            "tags" => patterns = Some(pattern::parse_list(value).map_err(here)?),
             "uids" => members.uids.extend(parse_member_ids(value).map_err(here)?),
             "gids" => members.gids.extend(parse_member_ids(value).map_err(here)?),
             _ => return Err(here(value.bad_for(format!("only the keys {RULE_KEYS}")))),
@@ -204,30 +165,4 @@ fn parse_member_ids(node: &Node) -> Result<Vec<u32>, Bad> {
         allowed: bad.allowed.or_else(|| Some("a list of numbers, such as [1000]".to_owned())),
         ..bad
     })
-}
-
-pub(super) fn parse_patterns(node: &Node) -> Result<Vec<Pattern>, Bad> {
-    let wrong = |node: &Node| {
-        node.bad_for("a list of tags, such as [\"orders\", \"pay.*\"]; a * only at the end of one")
-    };
-    let items = node.list().map_err(|_| wrong(node))?;
-    if items.is_empty() {
-        return Err(wrong(node));
-    }
-    let mut patterns = Vec::new();
-    for (index, item) in items.iter().enumerate() {
-        let here = |bad: Bad| bad.within(format!("[{index}]"));
-        let text = item.text().map_err(|_| here(wrong(item)))?;
-        let pattern = match text.strip_suffix('*') {
-            Some(prefix) => Pattern::Prefix(prefix.to_owned()),
-            None => Pattern::Exact(text.to_owned()),
-        };
-        let (Pattern::Prefix(fixed) | Pattern::Exact(fixed)) = &pattern;
-        let everything = matches!(&pattern, Pattern::Prefix(fixed) if fixed.is_empty());
-        if fixed.contains('*') || (!everything && Tag::parse(fixed.as_bytes()).is_err()) {
-            return Err(here(wrong(item)));
-        }
-        patterns.push(pattern);
-    }
-    Ok(patterns)
 }

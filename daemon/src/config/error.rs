@@ -64,6 +64,20 @@ pub enum ConfigError {
         /// Where the first one was given.
         other: Source,
     },
+    /// Two settings are given that say different things about the same.
+    #[error(
+        "{source_}: {key} can't be given together with {other_key} ({other}); leave one of them out"
+    )]
+    Together {
+        /// Where the first one was given.
+        source_: Source,
+        /// The first setting.
+        key: &'static str,
+        /// The second setting.
+        other_key: &'static str,
+        /// Where that was given.
+        other: Source,
+    },
     /// The value can't be used.
     #[error("{source_}: {key} can't be {value}; allowed: {allowed}")]
     Value {

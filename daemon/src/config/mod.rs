@@ -9,19 +9,25 @@
 //! - `settings`: the table of settings; the single source of keys, defaults and ranges.
 //! - `sources`: collects what was given where, and refuses what no setting is called.
 //! - `value`, `reader`: from given text to typed values, with the errors.
-//! - `access`, `layouts`, `routing`, `store_url`, `password`, `types`: the settings that are more than a number.
+//! - `stores`, `store_url`, `password`: where numbers are claimed; `routes`, `routing`, `hash`: which tag is at
+//!   home in which store.
+//! - `access`, `layouts`, `pattern`, `types`: the other settings that are more than a number.
 
 mod access;
 mod args;
 mod error;
+mod hash;
 mod layouts;
 mod password;
 mod paths;
+mod pattern;
 mod reader;
+mod routes;
 mod routing;
 mod settings;
 mod sources;
 mod store_url;
+mod stores;
 mod types;
 mod value;
 
@@ -37,13 +43,17 @@ pub use error::{ConfigError, Source};
 pub use layouts::Layouts;
 pub use password::StorePassword;
 pub use reader::Effective;
-pub use routing::{Primary, Routing, StoreSpec, TagHome};
+pub use routing::{PrimaryRole, ROLE_BYTES_MAX, Routing, TagHome, parse_primary};
 pub use settings::{Kind, SETTINGS, Setting, settings_help, settings_markdown};
 pub use sources::Surroundings;
 pub use store_url::{Endpoint, NetworkUrl, StoreUrl, Tls};
+pub use stores::StoreSpec;
 pub use types::{LogFilter, LogFormat, SocketGroup, WorkerSpec};
 
 use reader::Reader;
+
+/// However short `failover_settle` is, stores are not asked more often than this.
+const STORE_CHECK_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// Everything that an operator can decide. Each field is the setting of the same name in [`SETTINGS`],
 /// which says what it does.
@@ -57,7 +67,7 @@ pub struct Config {
     pub socket_group: Option<SocketGroup>,
     /// Where the journal lives.
     pub state_dir: PathBuf,
-    /// Where numbers are claimed, and which tags where.
+    /// The stores, and which tags are at home in which: `store`, or `stores` and `routes`.
     pub routing: Routing,
     /// How long each server of a network store may take to let us in.
     pub store_connect_timeout: Duration,
@@ -121,7 +131,7 @@ impl Config {
         let socket = read.computed(&settings::SOCKET, || paths::socket(around), types::socket)?;
         let state_dir =
             read.computed(&settings::STATE_DIR, || paths::state_dir(around), types::path)?;
-        let routing = routing(&mut read, &state_dir, around)?;
+        let routing = read_routing(&mut read, around, &state_dir)?;
         let layouts = read.value(&settings::LAYOUTS, layouts::parse)?;
         let worker = read.value(&settings::WORKER, |node| types::worker(node, &layouts))?;
         let admin_uids = read.value(&settings::ADMIN_UIDS, access::parse_ids)?;
@@ -157,39 +167,69 @@ impl Config {
         })
     }
 
-    /// Every setting with its value and where that came from, as lines of a TOML file.
+    /// How often to look whether each store is still the same: four times in `failover_settle`, so that every
+    /// daemon has noticed a fail-over, and said what it has seen, before the first of them claims again.
+    #[must_use]
+    pub fn store_check_interval(&self) -> Duration {
+        (self.failover_settle / 4).max(STORE_CHECK_INTERVAL_MIN)
+    }
+
+    /// Every setting with its value and where that came from, as lines of a TOML file; behind them, as remarks,
+    /// what several stores record about themselves.
     #[must_use]
     pub fn render(&self) -> String {
-        let mut out = String::new();
-        for line in &self.effective {
-            out.push_str(&line.to_string());
-            out.push('\n');
-        }
-        out
+        let settings = self.effective.iter().map(Effective::to_string);
+        let stores = self.routing.stores().iter().enumerate();
+        let stores = stores.filter(|(_, store)| !store.name.is_empty()).map(|(index, store)| {
+            let StoreSpec { name, url, password } = store;
+            let role = self.routing.role(index);
+            format!("# store {name} is {url}, {password}; it records {role:?}")
+        });
+        settings.chain(stores).map(|line| line + "\n").collect()
     }
 }
 
-/// The stores: one, or several with routes to them.
-fn routing(
+/// Reads `store` with its password, or `stores` with `routes`.
+fn read_routing(
     read: &mut Reader,
-    state_dir: &Path,
     around: &Surroundings,
+    state_dir: &Path,
 ) -> Result<Routing, ConfigError> {
-    let stores = read.optional(&settings::STORES, |node| routing::parse_stores(node, around))?;
-    let Some(stores) = stores else {
-        let store_default = || Ok(format!("sqlite:{}", state_dir.join("store.db").display()));
-        let url = read.computed(&settings::STORE, store_default, store_url::parse)?;
-        let file = read.optional(&settings::STORE_PASSWORD_FILE, types::path)?;
-        read.value(&settings::ROUTES, |node| match node.list()? {
-            [] => Ok(()),
-            _ => Err(node.bad_for("nothing without stores, which names them")),
-        })?;
-        return Ok(Routing::sole(url, password::find(file, around)));
-    };
-    for alone in [&settings::STORE, &settings::STORE_PASSWORD_FILE] {
-        read.optional(alone, |node| -> Result<(), _> {
-            Err(node.bad_for("nothing beside stores, which names every store"))
-        })?;
+    if let Some(other) = read.source_of(&settings::STORES) {
+        for sole in [&settings::STORE, &settings::STORE_PASSWORD_FILE] {
+            if let Some(source_) = read.source_of(sole) {
+                let (key, other_key) = (sole.key, settings::STORES.key);
+                return Err(ConfigError::Together { source_, key, other_key, other });
+            }
+        }
     }
-    read.value(&settings::ROUTES, |node| Routing::of(stores, node))
+    let routed = read.source_of(&settings::ROUTES).is_some();
+    let named = read.optional(&settings::STORES, |node| stores::parse(node, routed))?;
+    let Some(named) = named else {
+        let default = || Ok(format!("sqlite:{}", state_dir.join("store.db").display()));
+        let url = read.computed(&settings::STORE, default, store_url::parse)?;
+        let file = read.optional(&settings::STORE_PASSWORD_FILE, types::path)?;
+        read.optional::<()>(&settings::ROUTES, |node| {
+            Err(node.bad_for("none without stores, which names the stores that tags are routed to"))
+        })?;
+        sources::check_passwords(around, &[""])?;
+        let password = password::find("", file, around);
+        return Ok(Routing::unrouted(vec![StoreSpec { name: "".into(), url, password }]));
+    };
+    read.unset(&settings::STORE);
+    read.unset(&settings::STORE_PASSWORD_FILE);
+    let names: Vec<&str> = named.iter().map(stores::Named::name).collect();
+    sources::check_passwords(around, &names)?;
+    let specs: Vec<StoreSpec> = named.iter().map(|one| one.spec(around)).collect();
+    let routing = read.optional(&settings::ROUTES, |node| {
+        let rules = routes::parse(node, &named)?;
+        Routing::compile(specs.clone(), rules).map_err(|bytes| {
+            let found = routes::counted(node, &format!("rules that take {bytes} bytes to record"));
+            found.bad_for(format!(
+                "rules that each store can record in {ROLE_BYTES_MAX} bytes: name fewer tags, such as pay.* for all \
+                 that begin so"
+            ))
+        })
+    })?;
+    Ok(routing.unwrap_or_else(|| Routing::unrouted(specs)))
 }

@@ -4,7 +4,6 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::settings;
 use super::sources::Surroundings;
 
 /// Where the store's password is found. Files are read at each connection, so that a new password needs no
@@ -19,8 +18,8 @@ pub enum StorePassword {
     Variable(String),
 }
 
-/// Not a setting, because settings are shown.
-const VARIABLE: &str = "LEAFD_STORE_PASSWORD";
+/// Not a setting, because settings are shown. For a named store see [`variable_of`].
+pub(super) const VARIABLE: &str = "LEAFD_STORE_PASSWORD";
 
 /// The name of the systemd credential.
 const CREDENTIAL: &str = "store_password";
@@ -28,38 +27,28 @@ const CREDENTIAL: &str = "store_password";
 /// Longer than any password; a larger file is something else.
 const FILE_BYTES_MAX: usize = 4096;
 
-/// Whether a variable of the environment holds a password: the sole store's, or that of one by its name.
-pub(super) fn is_variable(name: &str) -> bool {
-    let named = name.strip_prefix(VARIABLE).is_some_and(|rest| rest.starts_with('_'));
-    name == VARIABLE || named && name != settings::STORE_PASSWORD_FILE.variable()
+/// The variable of a store's password; an empty name stands for the sole store.
+pub(super) fn variable_of(store: &str) -> String {
+    if store.is_empty() {
+        return VARIABLE.to_owned();
+    }
+    format!("{VARIABLE}_{}", store.to_ascii_uppercase().replace('-', "_"))
 }
 
-/// The file that the setting names, else the credential, else the variable.
-pub(super) fn find(file: Option<PathBuf>, around: &Surroundings) -> StorePassword {
-    find_as(file, CREDENTIAL, VARIABLE, around)
-}
-
-/// The same for one of several stores, by its name.
-pub(super) fn find_named(file: Option<PathBuf>, name: &str, around: &Surroundings) -> StorePassword {
-    let variable = format!("{VARIABLE}_{}", name.to_ascii_uppercase().replace('-', "_"));
-    find_as(file, &format!("{CREDENTIAL}_{name}"), &variable, around)
-}
-
-fn find_as(
-    file: Option<PathBuf>,
-    credential: &str,
-    variable: &str,
-    around: &Surroundings,
-) -> StorePassword {
+/// A store's password: in the file that a setting names, else the credential, else the variable. An empty
+/// name stands for the sole store.
+pub(super) fn find(store: &str, file: Option<PathBuf>, around: &Surroundings) -> StorePassword {
     if let Some(file) = file {
         return StorePassword::File(file);
     }
-    let directory = around.variable("CREDENTIALS_DIRECTORY");
-    let credential = directory.map(|dir| PathBuf::from(dir).join(credential));
+    let credential = around.variable("CREDENTIALS_DIRECTORY");
+    let name =
+        if store.is_empty() { CREDENTIAL.to_owned() } else { format!("{CREDENTIAL}_{store}") };
+    let credential = credential.map(|dir| PathBuf::from(dir).join(name));
     if let Some(file) = credential.filter(|file| file.exists()) {
         return StorePassword::File(file);
     }
-    match around.variable(variable).and_then(|value| value.to_str()) {
+    match around.variable(&variable_of(store)).and_then(|value| value.to_str()) {
         Some(password) => StorePassword::Variable(password.to_owned()),
         None => StorePassword::None,
     }
@@ -86,6 +75,17 @@ impl StorePassword {
         let text = String::from_utf8(bytes).map_err(|_| failed(&"it is not UTF-8"))?;
         let password = text.strip_suffix('\n').unwrap_or(&text);
         Ok(Some(password.strip_suffix('\r').unwrap_or(password).to_owned()))
+    }
+}
+
+impl fmt::Display for StorePassword {
+    /// Where it is, not what it is.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StorePassword::None => f.write_str("no password"),
+            StorePassword::File(path) => write!(f, "password in {}", path.display()),
+            StorePassword::Variable(_) => f.write_str("password in the environment"),
+        }
     }
 }
 

@@ -30,6 +30,11 @@ impl Reader {
         Reader { given, effective: Vec::new() }
     }
 
+    /// Where a setting was given, if it was.
+    pub(super) fn source_of(&self, setting: &'static Setting) -> Option<Source> {
+        self.given.get(setting.key).map(|(_, source)| source.clone())
+    }
+
     /// A setting that has a default of its own.
     pub(super) fn value<T>(
         &mut self,
@@ -62,8 +67,13 @@ impl Reader {
         if let Some((node, source)) = self.given.remove(setting.key) {
             return self.take(setting, &node, source, parse).map(Some);
         }
-        self.effective.push(Effective { key: setting.key, value: None, source: Source::Default });
+        self.unset(setting);
         Ok(None)
+    }
+
+    /// Notes that a setting is not in force.
+    pub(super) fn unset(&mut self, setting: &'static Setting) {
+        self.effective.push(Effective { key: setting.key, value: None, source: Source::Default });
     }
 
     /// A length of time within the setting's bounds.
@@ -140,10 +150,11 @@ fn default_of(
 /// A value for an error message. A store that isn't a local file may carry a password anywhere, and a
 /// misspelt one all the more, so of such a one only the scheme is shown.
 fn show(setting: &Setting, node: &Node) -> String {
-    if setting.key != "store" {
+    if !["store", "stores"].contains(&setting.key) {
         return node.to_string();
     }
     match node.text() {
+        Err(_) if !matches!(node.value, Value::Table(_) | Value::List(_)) => node.to_string(),
         Ok(text) if text.starts_with("sqlite:") || text.is_empty() => node.to_string(),
         Ok(text) if text.contains("://") => node.to_string(),
         _ => "this (not shown, it may hold a password)".to_owned(),
@@ -154,7 +165,7 @@ fn show(setting: &Setting, node: &Node) -> String {
 /// accepted has no password in it.
 fn show_typed(setting: &Setting, node: &Node) -> String {
     match (&setting.kind, &node.value) {
-        (_, Value::Bare(text) | Value::Text(text)) if setting.key == "store" => format!("{text:?}"),
+        _ if ["store", "stores"].contains(&setting.key) => node.to_toml(&str::to_owned),
         (Kind::Integer(..) | Kind::Boolean, Value::Bare(text)) => text.clone(),
         _ => show(setting, node),
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use super::store_url;
 use super::value::show_duration;
 
 /// A setting, apart from its value.
@@ -84,36 +85,9 @@ pub(super) static STATE_DIR: Setting = Setting {
 
 pub(super) static STORE: Setting = Setting {
     key: "store",
-    kind: Kind::Text(
-        "sqlite:PATH, postgres://USER@HOST[:PORT]/DATABASE or mysql://USER@HOST[:PORT]/DATABASE",
-    ),
+    kind: Kind::Text(store_url::ALLOWED),
     default: Default::Found("sqlite:<state_dir>/store.db"),
-    help: "Where numbers are claimed. The embedded store, sqlite, serves one host only.",
-};
-
-pub(super) static STORES: Setting = Setting {
-    key: "stores",
-    kind: Kind::Toml(
-        "tables {url = \"postgres://..\", password_file = \"..\"}, or just URLs, by names of a-z, 0-9 and -",
-    ),
-    default: Default::Unset,
-    help: "Several stores instead of `store`, with `routes` to them.",
-};
-
-pub(super) static ROUTES: Setting = Setting {
-    key: "routes",
-    kind: Kind::Toml(
-        "a list of tables {tags = [\"orders\", \"pay.*\"], store = \"a\"}, or with hash = [\"a\", \"b\"] or primaries = [\"a\", \"b\"] and era = 1 instead of store",
-    ),
-    default: Default::Is("[]"),
-    help: "Which of the `stores` each tag lives in; the first rule that matches decides.",
-};
-
-pub(super) static FAILOVER_SETTLE: Setting = Setting {
-    key: "failover_settle",
-    kind: Kind::Time(Duration::ZERO, secs(600)),
-    default: Default::Is("10s"),
-    help: "How long claims wait after a store's fail-over, so that every daemon can tell it what was claimed. Each daemon looks at its stores about four times within it.",
+    help: "Where numbers are claimed. The embedded store, sqlite, serves one host only. Several: stores.",
 };
 
 pub(super) static STORE_PASSWORD_FILE: Setting = Setting {
@@ -121,6 +95,24 @@ pub(super) static STORE_PASSWORD_FILE: Setting = Setting {
     kind: Kind::Text("the path of a file with nothing but the password, UTF-8"),
     default: Default::Unset,
     help: "The store's password, read at each connection. Else the systemd credential store_password, else the variable LEAFD_STORE_PASSWORD.",
+};
+
+pub(super) static STORES: Setting = Setting {
+    key: "stores",
+    kind: Kind::Toml(
+        "a table of stores by name, each a URL as for store or {url, password_file}; a name has 1 to 32 characters of a-z, 0-9 and -",
+    ),
+    default: Default::Unset,
+    help: "Several stores, instead of store. A password not in password_file is the systemd credential store_password_NAME, else the variable LEAFD_STORE_PASSWORD_NAME (in capitals, - as _).",
+};
+
+pub(super) static ROUTES: Setting = Setting {
+    key: "routes",
+    kind: Kind::Toml(
+        "a list of tables with tags = [\"orders\", \"pay.*\"] and one of store = \"a\", hash = [\"a\", \"b\"], and primaries = [\"a\", \"b\"] with era = 1",
+    ),
+    default: Default::Unset,
+    help: "Which tags are in which of the stores; the first rule that matches a tag decides. One store needs none.",
 };
 
 pub(super) static STORE_CONNECT_TIMEOUT: Setting = Setting {
@@ -135,6 +127,13 @@ pub(super) static STORE_STATEMENT_TIMEOUT: Setting = Setting {
     kind: Kind::Time(Duration::from_millis(100), secs(60)),
     default: Default::Is("3s"),
     help: "How long a claim, or another call of a postgres or mysql store, may take.",
+};
+
+pub(super) static FAILOVER_SETTLE: Setting = Setting {
+    key: "failover_settle",
+    kind: Kind::Time(Duration::ZERO, secs(600)),
+    default: Default::Is("10s"),
+    help: "How long claims wait after a store's fail-over, so that every daemon can tell the store what it has seen; ids go on from what is claimed already. Each daemon looks every quarter of it (100ms at least) whether its stores are still the same. Give all daemons the same.",
 };
 
 pub(super) static LEAF_ONLY: Setting = Setting {
@@ -283,9 +282,9 @@ pub static SETTINGS: &[&Setting] = &[
     &SOCKET_GROUP,
     &STATE_DIR,
     &STORE,
+    &STORE_PASSWORD_FILE,
     &STORES,
     &ROUTES,
-    &STORE_PASSWORD_FILE,
     &STORE_CONNECT_TIMEOUT,
     &STORE_STATEMENT_TIMEOUT,
     &FAILOVER_SETTLE,

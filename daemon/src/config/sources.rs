@@ -103,7 +103,7 @@ fn from_variables(around: &Surroundings) -> Result<Given, ConfigError> {
     for (name, value) in &around.variables {
         let Some(name) = name.to_str() else { continue };
         let Some(key) = name.strip_prefix(PREFIX) else { continue };
-        if name == CONFIG_VARIABLE || password::is_variable(name) || is_service_link(key) {
+        if name == CONFIG_VARIABLE || is_service_link(key) || is_password(name) {
             continue;
         }
         let source = Source::Variable(name.to_owned());
@@ -113,6 +113,26 @@ fn from_variables(around: &Surroundings) -> Result<Given, ConfigError> {
         given.insert(setting.key, (node, source));
     }
     Ok(given)
+}
+
+/// Whether it is the variable of a store's password, whatever the store's name. Which names there are is not known
+/// yet: see [`check_passwords`].
+fn is_password(name: &str) -> bool {
+    name.starts_with(password::VARIABLE) && name != settings::STORE_PASSWORD_FILE.variable()
+}
+
+/// Refuses passwords of stores that aren't there. `stores` are the names of all stores.
+pub(super) fn check_passwords(around: &Surroundings, stores: &[&str]) -> Result<(), ConfigError> {
+    let known: Vec<String> = stores.iter().map(|name| password::variable_of(name)).collect();
+    let given = around.variables.keys().filter_map(|name| name.to_str());
+    match given.filter(|name| is_password(name)).find(|name| !known.iter().any(|one| one == name)) {
+        None => Ok(()),
+        Some(name) => Err(ConfigError::UnknownKey {
+            source_: Source::Variable(name.to_owned()),
+            key: name.to_owned(),
+            allowed: format!("a store's password as {}", known.join(", ")),
+        }),
+    }
 }
 
 /// Kubernetes gives every pod such variables for each Service whose name begins with `leafd`, among

@@ -58,6 +58,10 @@ struct Scheme {
     allowed: &'static str,
 }
 
+/// The kinds of URL that there are.
+pub(super) const ALLOWED: &str =
+    "sqlite:PATH, postgres://USER@HOST[:PORT]/DATABASE or mysql://USER@HOST[:PORT]/DATABASE";
+
 const POSTGRES: Scheme = Scheme {
     port: 5432,
     allowed: "postgres://USER@HOST[:PORT][,HOST[:PORT]..]/DATABASE[?sslmode=verify-full&..], a socket's directory \
@@ -117,8 +121,8 @@ fn network(text: &str, rest: &str, scheme: &Scheme) -> Result<NetworkUrl, String
     let (user, hosts) = authority.rsplit_once('@').ok_or_else(allowed)?;
     if user.contains(':') {
         return Err(format!(
-            "{}, without a password: give that in store_password_file, as the systemd credential store_password, or \
-             in the environment as LEAFD_STORE_PASSWORD",
+            "{}, without a password: give that in store_password_file (a named store's in its password_file), as the \
+             systemd credential store_password, or in the environment as LEAFD_STORE_PASSWORD",
             scheme.allowed
         ));
     }
@@ -252,9 +256,7 @@ impl std::str::FromStr for StoreUrl {
 
     /// As the setting `store`; the error is what is allowed.
     fn from_str(text: &str) -> Result<StoreUrl, String> {
-        parse(&Node::bare(text)).map_err(|bad| {
-            bad.allowed.unwrap_or_else(|| "sqlite:PATH, postgres://.. or mysql://..".to_owned())
-        })
+        parse(&Node::bare(text)).map_err(|bad| bad.allowed.unwrap_or_else(|| ALLOWED.to_owned()))
     }
 }
 

@@ -57,6 +57,28 @@ impl Node {
         Bad { allowed: Some(allowed.into()), ..self.bad() }
     }
 
+    /// As TOML, on one line, with each text as `show` has it.
+    pub(super) fn to_toml(&self, show: &dyn Fn(&str) -> String) -> String {
+        match &self.value {
+            Value::Bare(text) | Value::Text(text) => format!("{:?}", show(text)),
+            Value::Integer(Some(number)) => number.to_string(),
+            Value::Integer(None) => "a number too long to show".to_owned(),
+            Value::Other(_, text) => text.clone(),
+            Value::Boolean(truth) => truth.to_string(),
+            Value::List(nodes) => {
+                let items: Vec<String> = nodes.iter().map(|node| node.to_toml(show)).collect();
+                format!("[{}]", items.join(", "))
+            }
+            Value::Table(entries) => {
+                let items: Vec<String> = entries
+                    .iter()
+                    .map(|(key, node)| format!("{} = {}", show_key(key), node.to_toml(show)))
+                    .collect();
+                format!("{{{}}}", items.join(", "))
+            }
+        }
+    }
+
     pub(super) fn text(&self) -> Result<&str, Bad> {
         match &self.value {
             Value::Bare(text) | Value::Text(text) => Ok(text),
@@ -196,24 +218,7 @@ pub(super) fn show_duration(time: Duration) -> String {
 impl fmt::Display for Node {
     /// As TOML, on one line, with what looks like a password left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.value {
-            Value::Bare(text) | Value::Text(text) => write!(f, "{:?}", redact(text)),
-            Value::Integer(Some(number)) => write!(f, "{number}"),
-            Value::Integer(None) => f.write_str("a number too long to show"),
-            Value::Other(_, text) => f.write_str(text),
-            Value::Boolean(truth) => write!(f, "{truth}"),
-            Value::List(nodes) => {
-                let items: Vec<String> = nodes.iter().map(Node::to_string).collect();
-                write!(f, "[{}]", items.join(", "))
-            }
-            Value::Table(entries) => {
-                let items: Vec<String> = entries
-                    .iter()
-                    .map(|(key, node)| format!("{} = {node}", show_key(key)))
-                    .collect();
-                write!(f, "{{{}}}", items.join(", "))
-            }
-        }
+        f.write_str(&self.to_toml(&redact))
     }
 }
 

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use super::segments::Home;
-use crate::config::Primary;
+use crate::config::PrimaryRole;
 use crate::id::Tag;
 use crate::store::{Generation, NewTag, StoreError, TagChange, TagRow};
 
@@ -148,7 +148,7 @@ fn nowhere() -> StoreError {
 }
 
 fn shown_by(home: &Home, row: TagRow) -> TagRow {
-    let Some(Primary { index, of, .. }) = home.primary else { return row };
+    let Some(PrimaryRole { index, of, .. }) = home.primary else { return row };
     let id = |counter: u64| {
         let id = u128::from(counter) * u128::from(of) + u128::from(index);
         u64::try_from(id).unwrap_or(u64::MAX).min(crate::store::CEILING_MAX)
@@ -158,13 +158,13 @@ fn shown_by(home: &Home, row: TagRow) -> TagRow {
 }
 
 /// The least counter whose id is at least this one.
-fn first_counter(primary: Option<Primary>, id: u64) -> u64 {
-    let Some(Primary { index, of, .. }) = primary else { return id };
+fn first_counter(primary: Option<PrimaryRole>, id: u64) -> u64 {
+    let Some(PrimaryRole { index, of, .. }) = primary else { return id };
     id.saturating_sub(u64::from(index)).div_ceil(u64::from(of)).max(1)
 }
 
 /// The largest counter whose id is at most this one; at least 1, which every store takes for a ceiling.
-fn last_counter(primary: Option<Primary>, id: u64) -> u64 {
-    let Some(Primary { index, of, .. }) = primary else { return id };
+fn last_counter(primary: Option<PrimaryRole>, id: u64) -> u64 {
+    let Some(PrimaryRole { index, of, .. }) = primary else { return id };
     (id.saturating_sub(u64::from(index)) / u64::from(of)).max(1)
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
-use crate::config::Primary;
+use crate::config::{PrimaryRole, parse_primary};
 use crate::dispatch::Failure;
 use crate::id::BootMs;
 use crate::store::{History, Identity, Role, StoreError, StoreHandle, StoreId};
@@ -25,7 +25,7 @@ pub struct Home {
     /// Whether it is this host's own file.
     pub embedded: bool,
     /// Which of several independent primaries it is.
-    pub primary: Option<Primary>,
+    pub primary: Option<PrimaryRole>,
     /// Under which name the journal counts its numbers. Known from the journal before it has answered.
     key: RefCell<Option<StoreId>>,
     standing: RefCell<Standing>,
@@ -73,7 +73,7 @@ impl Home {
         embedded: bool,
         remembered: Option<StoreId>,
     ) -> Home {
-        let primary = Primary::in_role(&role.0);
+        let primary = parse_primary(&role.0);
         // Counters of another era are other numbers.
         let remembered = remembered.filter(|key| {
             let base = key.0.split_once(PRIMARY).map_or(&*key.0, |(base, _)| base);
@@ -288,9 +288,9 @@ impl Home {
 /// What parts a primary's name from its place among the primaries.
 const PRIMARY: &str = " primary ";
 
-fn suffix(primary: Option<Primary>) -> String {
+fn suffix(primary: Option<PrimaryRole>) -> String {
     match primary {
-        Some(Primary { index, of, era }) => format!("{PRIMARY}{index} of {of} era {era}"),
+        Some(PrimaryRole { index, of, era }) => format!("{PRIMARY}{index} of {of} era {era}"),
         None => String::new(),
     }
 }

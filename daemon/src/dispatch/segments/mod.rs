@@ -43,6 +43,8 @@ pub struct SegmentSettings {
     pub waiters_max: usize,
     /// How long claims wait after a store's fail-over.
     pub failover_settle: Duration,
+    /// How often to look whether a store is still the same.
+    pub look_every: Duration,
 }
 
 /// Every segment tag in use.

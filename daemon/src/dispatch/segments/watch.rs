@@ -13,11 +13,7 @@ use crate::dispatch::backoff::Backoff;
 use crate::journal::Write;
 use crate::store::{CheckIn, History, Identity, Role, StoreError};
 
-/// How often a store is looked at: four times within the time that a fail-over settles, so that no daemon is late
-/// with what it has seen; but not more often than this.
-const LOOK_EVERY_MIN: Duration = Duration::from_millis(250);
-
-/// And not less often than this, so that a store that is away is known to be.
+/// A store is not looked at less often than this, so that one that is away is known to be.
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(15);
 
 impl Segments {
@@ -55,9 +51,9 @@ impl Segments {
         }
     }
 
-    /// A fraction of the settling time, each time another, so that daemons don't keep step.
+    /// How long until the next look, each time another, so that daemons don't keep step.
     fn look_every(&self) -> Duration {
-        let every = (self.settings.failover_settle / 4).clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX);
+        let every = self.settings.look_every.min(LOOK_EVERY_MAX);
         every.mul_f64(fastrand::f64().mul_add(0.5, 0.5))
     }
 

@@ -136,7 +136,7 @@ fn tag_name(index: usize) -> String {
 fn make_tags(dir: &Path) -> Result<()> {
     let config = config(dir)?;
     let state = StateDir::open(&state_dir(dir))?;
-    let leafd::config::StoreUrl::Sqlite(path) = &config.routing.stores[0].url else {
+    let leafd::config::StoreUrl::Sqlite(path) = &config.routing.stores()[0].url else {
         anyhow::bail!("the bench's daemon keeps its tags in the embedded store");
     };
     let store_id = sqlite::open(path.as_ref(), &host_fingerprint(None))?.identity()?.id;

@@ -1,0 +1,58 @@
+//! Tags as settings name them: exactly, or by their beginning with a `*` after it.
+
+use super::value::{Bad, Node};
+use crate::id::Tag;
+
+/// Which tags a rule is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Pattern {
+    /// This tag alone.
+    Exact(String),
+    /// Every tag that begins so; with empty text every tag.
+    Prefix(String),
+}
+
+/// A list of patterns, at least one.
+pub(super) fn parse_list(node: &Node) -> Result<Vec<Pattern>, Bad> {
+    let wrong = |node: &Node| {
+        node.bad_for("a list of tags, such as [\"orders\", \"pay.*\"]; a * only at the end of one")
+    };
+    let items = node.list().map_err(|_| wrong(node))?;
+    if items.is_empty() {
+        return Err(wrong(node));
+    }
+    let mut patterns = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let here = |bad: Bad| bad.within(format!("[{index}]"));
+        let text = item.text().map_err(|_| here(wrong(item)))?;
+        let pattern = match text.strip_suffix('*') {
+            Some(prefix) => Pattern::Prefix(prefix.to_owned()),
+            None => Pattern::Exact(text.to_owned()),
+        };
+        let fixed = pattern.fixed();
+        let everything = matches!(&pattern, Pattern::Prefix(fixed) if fixed.is_empty());
+        if fixed.contains('*') || (!everything && Tag::parse(fixed.as_bytes()).is_err()) {
+            return Err(here(wrong(item)));
+        }
+        patterns.push(pattern);
+    }
+    Ok(patterns)
+}
+
+// === impl Pattern ===
+
+impl Pattern {
+    /// What stands before the `*`, if there is one.
+    pub(super) fn fixed(&self) -> &str {
+        let (Pattern::Exact(fixed) | Pattern::Prefix(fixed)) = self;
+        fixed
+    }
+
+    /// Whether every tag that the other one matches is matched by this one.
+    pub(super) fn covers(&self, other: &Pattern) -> bool {
+        match self {
+            Pattern::Prefix(prefix) => other.fixed().starts_with(prefix),
+            Pattern::Exact(_) => self == other,
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Rules that say which tag is at home in which store: parsed, and refused where they contradict the list of
+//! stores or each other.
+
+use super::pattern::{self, Pattern};
+use super::stores::{NO_SQLITE, Named};
+use super::value::{Bad, Node, Value};
+
+/// A rule, its stores as indices into the list of stores.
+#[derive(Debug)]
+pub(super) struct Rule {
+    pub(super) patterns: Vec<Pattern>,
+    pub(super) home: Home,
+}
+
+/// Where the tags of a rule are at home.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Home {
+    /// In this store.
+    One(usize),
+    /// Each in one of these, by its hash.
+    Hashed(Vec<usize>),
+    /// In all of these, each of which owns the numbers that are congruent to its place.
+    Primaries(Vec<usize>, u32),
+}
+
+/// Most patterns in all rules together; what a store can record of them is fewer.
+const PATTERNS_MAX: usize = 1_000;
+
+/// Most primaries of a tag.
+pub(super) const PRIMARIES_MAX: usize = 64;
+
+const RULE_KEYS: &str = "tags with one of store, hash and primaries; era with primaries";
+
+/// Parses `routes` for these stores.
+pub(super) fn parse(node: &Node, stores: &[Named]) -> Result<Vec<Rule>, Bad> {
+    let items = node.list()?;
+    if items.is_empty() {
+        return Err(node.bad_for("at least one rule"));
+    }
+    let mut rules: Vec<Rule> = Vec::new();
+    let mut patterns_count = 0;
+    for (index, item) in items.iter().enumerate() {
+        let here = |bad: Bad| bad.within(format!("[{index}]"));
+        let rule = parse_rule(item, stores).map_err(here)?;
+        patterns_count += rule.patterns.len();
+        if patterns_count > PATTERNS_MAX {
+            let found = counted(item, "rules with more tags");
+            return Err(here(found.bad_for(format!("at most {PATTERNS_MAX} tags in all rules"))));
+        }
+        check_reached(item, &rule, &rules).map_err(here)?;
+        check_shared(item, &rule, &rules, stores).map_err(here)?;
+        rules.push(rule);
+    }
+    let unused = (0..stores.len())
+        .find(|store| !rules.iter().any(|rule| rule.home.stores().contains(store)));
+    if let Some(store) = unused.and_then(|store| stores.get(store)) {
+        let allowed = format!("rules that use every store, and none uses {:?}", store.name());
+        return Err(counted(node, "these rules").bad_for(allowed));
+    }
+    Ok(rules)
+}
+
+/// The same place with a few words instead of a long value.
+pub(super) fn counted(node: &Node, words: &str) -> Node {
+    Node { value: Value::Other("list", words.to_owned()), line: node.line }
+}
+
+fn parse_rule(node: &Node, stores: &[Named]) -> Result<Rule, Bad> {
+    let shape = || node.bad_for(format!("a table of {RULE_KEYS}"));
+    let (mut patterns, mut home, mut era) = (None, None, None);
+    for (key, value) in node.table().map_err(|_| shape())? {
+        let here = |bad: Bad| bad.within(format!(".{key}"));
+        let found = match key.as_str() {
+            "tags" => {
+                patterns = Some(pattern::parse_list(value).map_err(here)?);
+                continue;
+            }
+            "era" => {
+                let number = value.integer(1, u64::from(u32::MAX)).map_err(here)?;
+                era = Some(u32::try_from(number).map_err(|_| here(value.bad()))?);
+                continue;
+            }
+            "store" => Home::One(store_of(value, stores).map_err(here)?),
+            "hash" => Home::Hashed(list_of(value, stores, stores.len().max(2)).map_err(here)?),
+            "primaries" => Home::Primaries(list_of(value, stores, PRIMARIES_MAX).map_err(here)?, 0),
+            _ => return Err(here(value.bad_for(format!("only {RULE_KEYS}")))),
+        };
+        if home.replace(found).is_some() {
+            return Err(node.bad_for("a table with only one of store, hash and primaries"));
+        }
+    }
+    let (Some(patterns), Some(home)) = (patterns, home) else { return Err(shape()) };
+    let home = match (home, era) {
+        (Home::Primaries(members, _), Some(era)) => Home::Primaries(members, era),
+        (Home::Primaries(..), None) => {
+            return Err(node.bad_for(
+                "primaries with their era: 1 at first, and one more whenever the list changes",
+            ));
+        }
+        (_, Some(_)) => return Err(node.bad_for("an era only with primaries")),
+        (home, None) => home,
+    };
+    Ok(Rule { patterns, home })
+}
+
+fn store_of(node: &Node, stores: &[Named]) -> Result<usize, Bad> {
+    let place = node.text().ok().and_then(|text| stores.iter().position(|one| one.name() == text));
+    let place = place.ok_or_else(|| {
+        let names: Vec<&str> = stores.iter().map(Named::name).collect();
+        node.bad_for(format!("the name of a store in stores: {}", names.join(", ")))
+    })?;
+    if stores.get(place).is_some_and(Named::is_embedded) {
+        return Err(node.bad_for(format!("in routes {NO_SQLITE}; it needs no routes")));
+    }
+    Ok(place)
+}
+
+/// Between two and `most` different stores.
+fn list_of(node: &Node, stores: &[Named], most: usize) -> Result<Vec<usize>, Bad> {
+    let wrong = || node.bad_for(format!("a list of 2 to {most} names of stores"));
+    let items = node.list().map_err(|_| wrong())?;
+    if !(2..=most).contains(&items.len()) {
+        return Err(wrong());
+    }
+    let mut members = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let here = |bad: Bad| bad.within(format!("[{index}]"));
+        let store = store_of(item, stores).map_err(here)?;
+        if members.contains(&store) {
+            return Err(here(item.bad_for("each store once")));
+        }
+        members.push(store);
+    }
+    Ok(members)
+}
+
+/// Refuses tags that never come to this rule because an earlier one has them all.
+fn check_reached(node: &Node, rule: &Rule, earlier: &[Rule]) -> Result<(), Bad> {
+    for (place, pattern) in rule.patterns.iter().enumerate() {
+        let covers = |other: &Rule| other.patterns.iter().any(|one| one.covers(pattern));
+        if let Some(first) = earlier.iter().position(covers) {
+            let tag = item_of(node, "tags", place);
+            let allowed = format!(
+                "tags that no earlier rule has; routes[{first}] matches all of these, so put this rule before it, or \
+                 leave it out"
+            );
+            return Err(tag.bad_for(allowed).within(format!(".tags[{place}]")));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a store that is one of several primaries and something else as well: its rows count in another way.
+fn check_shared(node: &Node, rule: &Rule, earlier: &[Rule], stores: &[Named]) -> Result<(), Bad> {
+    for store in rule.home.stores() {
+        let shared = earlier.iter().position(|other| {
+            let either = other.home.is_primaries() || rule.home.is_primaries();
+            either && other.home.stores().contains(store)
+        });
+        if let (Some(first), Some(store)) = (shared, stores.get(*store)) {
+            return Err(node.bad_for(format!(
+                "stores that are not primaries elsewhere; {:?} is in routes[{first}] too, and a primary can be in \
+                 one rule only (which may list many tags)",
+                store.name()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// An item of a rule's list, to show it.
+fn item_of(rule: &Node, key: &str, place: usize) -> Node {
+    let list = rule.table().ok().and_then(|entries| entries.iter().find(|(name, _)| name == key));
+    let item = list.and_then(|(_, list)| list.list().ok()?.get(place));
+    item.unwrap_or(rule).clone()
+}
+
+// === impl Home ===
+
+impl Home {
+    pub(super) fn stores(&self) -> &[usize] {
+        match self {
+            Home::One(store) => std::slice::from_ref(store),
+            Home::Hashed(members) | Home::Primaries(members, _) => members,
+        }
+    }
+
+    fn is_primaries(&self) -> bool {
+        matches!(self, Home::Primaries(..))
+    }
+}

@@ -1,0 +1,140 @@
+//! The stores of a fleet: one that `store` names, or several with names of their own.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::password::{self, StorePassword};
+use super::sources::Surroundings;
+use super::store_url::{self, StoreUrl};
+use super::types;
+use super::value::{Bad, Node, Value};
+
+/// One store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreSpec {
+    /// Its name in the configuration; empty for the only one, which `store` names.
+    pub name: Arc<str>,
+    /// Where it is.
+    pub url: StoreUrl,
+    /// What it is shown at login.
+    pub password: StorePassword,
+}
+
+/// A store as `stores` gives it.
+#[derive(Debug)]
+pub(super) struct Named {
+    name: String,
+    url: StoreUrl,
+    password_file: Option<PathBuf>,
+}
+
+/// Most stores: each has a thread and a connection in every daemon.
+const STORES_MAX: usize = 256;
+
+/// Longest name of a store.
+const NAME_BYTES_MAX: usize = 32;
+
+const STORE_KEYS: &str = "url, password_file";
+
+/// Parses `stores`: at least one, in the order of their names; several only if there are routes to them.
+pub(super) fn parse(node: &Node, routed: bool) -> Result<Vec<Named>, Bad> {
+    let entries = node.table()?;
+    if !(1..=STORES_MAX).contains(&entries.len()) {
+        return Err(node.bad_for(format!("1 to {STORES_MAX} stores by name")));
+    }
+    if entries.len() > 1 && !routed {
+        let found = Node {
+            value: Value::Other("table", format!("{} stores without routes", entries.len())),
+            line: node.line,
+        };
+        return Err(
+            found.bad_for("one store, or several and routes that say which tags are in which")
+        );
+    }
+    let mut stores: Vec<Named> = Vec::new();
+    for (name, value) in entries {
+        let here = |bad: Bad| bad.within(format!(".{name}"));
+        check_name(name, value).map_err(here)?;
+        let store = parse_store(name, value).map_err(here)?;
+        // Without its parameters: which certificates are checked doesn't make it another store.
+        let shown = store.url.to_string();
+        if let Some(same) = stores.iter().find(|other| other.url.to_string() == shown) {
+            let why = format!("a store that no other name stands for; {} leads there", same.name);
+            return Err(here(value.bad_for(why)));
+        }
+        if matches!(store.url, StoreUrl::Sqlite(_)) && entries.len() > 1 {
+            return Err(here(value.bad_for(format!("among several stores {NO_SQLITE}"))));
+        }
+        stores.push(store);
+    }
+    stores.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(stores)
+}
+
+/// Why the embedded store is refused beside others.
+pub(super) const NO_SQLITE: &str = "one on postgres:// or mysql://; sqlite serves one host only, as its sole store, \
+                                    and other hosts could not find the tags in it";
+
+fn check_name(name: &str, value: &Node) -> Result<(), Bad> {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if !(1..=NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(plain) {
+        return Err(
+            value.bad_for(format!("names of 1 to {NAME_BYTES_MAX} characters of a-z, 0-9 and -"))
+        );
+    }
+    if name == "file" {
+        let variable = password::variable_of(name);
+        return Err(value.bad_for(format!(
+            "any other name; {variable}, its password's variable, is the setting store_password_file"
+        )));
+    }
+    Ok(())
+}
+
+fn parse_store(name: &str, node: &Node) -> Result<Named, Bad> {
+    let shape = || node.bad_for("a URL as for store, or a table {url, password_file}");
+    let as_url = |node: &Node| {
+        store_url::parse(node).map_err(|bad| Bad {
+            allowed: bad.allowed.or_else(|| Some(store_url::ALLOWED.to_owned())),
+            ..bad
+        })
+    };
+    let Value::Table(entries) = &node.value else {
+        node.text().map_err(|_| shape())?;
+        return Ok(Named { name: name.to_owned(), url: as_url(node)?, password_file: None });
+    };
+    let (mut url, mut password_file) = (None, None);
+    for (key, value) in entries {
+        let here = |bad: Bad| bad.within(format!(".{key}"));
+        match key.as_str() {
+            "url" => url = Some(as_url(value).map_err(here)?),
+            "password_file" => {
+                let path = types::path(value).map_err(|bad| {
+                    here(bad.node.bad_for("the path of a file with nothing but the password"))
+                })?;
+                password_file = Some(path);
+            }
+            _ => return Err(here(value.bad_for(format!("only the keys {STORE_KEYS}")))),
+        }
+    }
+    let url = url.ok_or_else(shape)?;
+    Ok(Named { name: name.to_owned(), url, password_file })
+}
+
+// === impl Named ===
+
+impl Named {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn is_embedded(&self) -> bool {
+        matches!(self.url, StoreUrl::Sqlite(_))
+    }
+
+    /// The store, with its password found.
+    pub(super) fn spec(&self, around: &Surroundings) -> StoreSpec {
+        let password = password::find(&self.name, self.password_file.clone(), around);
+        StoreSpec { name: self.name.as_str().into(), url: self.url.clone(), password }
+    }
+}

@@ -1,0 +1,56 @@
+//! Who may do what.
+
+use super::*;
+
+#[test]
+fn access_rules_decide() {
+    let config = from_text(
+        "admin_gids = [27]\n\
+         [[access]]\ntags = ['orders', 'pay.*']\nuids = [1000]\n\
+         [[access]]\ntags = ['pay.eu.*']\ngids = [50]\n\
+         [[access]]\ntags = ['closed']\nuids = []\n",
+    )
+    .unwrap();
+    let peer = |uid: u32, gids: &[u32]| Peer { uid, gids: gids.to_vec() };
+    let cases = [
+        ("free", peer(5, &[]), true),
+        ("orders", peer(1000, &[]), true),
+        ("orders", peer(5, &[]), false),
+        ("orders2", peer(5, &[]), true),
+        ("Orders", peer(5, &[]), true),
+        ("pay.", peer(5, &[]), false),
+        ("pay", peer(5, &[]), true),
+        ("pay.us.1", peer(5, &[50]), false),
+        ("pay.eu.1", peer(5, &[4, 50]), true),
+        ("pay.eu.1", peer(1000, &[]), true),
+        ("closed", peer(1000, &[50]), false),
+        ("closed", peer(0, &[]), true),
+    ];
+    for (tag, peer, may) in cases {
+        assert_eq!(config.access.may_draw(tag, &peer), may, "{tag} by {peer:?}");
+    }
+    assert!(config.access.may_administer(&peer(5, &[27])));
+    assert!(!config.access.may_administer(&peer(1000, &[])));
+}
+
+#[test]
+fn the_daemons_own_user_is_trusted() {
+    let around = Surroundings { uid: 42, ..root_with(&[("HOME", "/h")]) };
+    let args = set(&["access=[{tags = ['*'], uids = []}]"]);
+    let config = Config::load_from(&args, &around).unwrap();
+    let own = Peer { uid: 42, gids: vec![] };
+    assert!(config.access.may_draw("x", &own) && config.access.may_administer(&own));
+    assert!(!config.access.may_draw("x", &Peer { uid: 43, gids: vec![] }));
+}
+
+#[test]
+fn bad_access_rules_are_refused() {
+    check("access = 1", &["access can't be 1"]);
+    check("[[access]]\nuids = [1]", &["access[0]", "with tags"]);
+    check("[[access]]\ntags = ['a']", &["access[0]", "at least one of uids and gids"]);
+    check("[[access]]\ntags = []\nuids = []", &["access[0].tags can't be []", "line 2"]);
+    check("[[access]]\ntags = ['a', 'b*c']\nuids = []", &["access[0].tags[1] can't be \"b*c\""]);
+    check("[[access]]\ntags = ['']\nuids = []", &["access[0].tags[0]"]);
+    check("[[access]]\ntags = ['a']\nuids = [-1]", &["access[0].uids[0] can't be -1", "line 3"]);
+    check("[[access]]\ntags = ['a']\nusers = [1]", &["access[0].users", "tags, uids, gids"]);
+}

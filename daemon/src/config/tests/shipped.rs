@@ -1,0 +1,82 @@
+//! What is written about the settings elsewhere is what they are.
+
+use super::*;
+
+#[test]
+fn the_shipped_example_is_the_defaults_and_names_every_setting() {
+    let shipped = include_str!("../../../../systemd/leafd.toml");
+    let plain = Config::load_from(&Args::default(), &root_with(&[])).unwrap();
+    let values = |config: &Config| -> Vec<Option<String>> {
+        config.effective.iter().map(|one| one.value.clone()).collect()
+    };
+    assert_eq!(values(&from_text(shipped).unwrap()), values(&plain));
+
+    // Prose has a space after its #, a setting has none.
+    let in_force = |line: &str| match line.strip_prefix('#') {
+        Some(rest) if !rest.starts_with(' ') => rest.to_owned(),
+        _ => line.to_owned(),
+    };
+    // Its last part is what excludes `store` and its password.
+    let (one, _) = shipped.split_once("# --- several stores").unwrap();
+    let load = |text: &str, without: &[&str]| {
+        let lines = text.lines().map(in_force);
+        let lines = lines.filter(|line| !without.iter().any(|start| line.starts_with(start)));
+        let all = lines.collect::<Vec<String>>().join("\n");
+        from_text(&all.replace("socket_group = \"leafd\"", "socket_group = \"0\"")).unwrap()
+    };
+    let config = load(one, &[]);
+    let several = load(shipped, &["store = \"sqlite", "store_password_file"]);
+    assert!(several.routing.stores().len() > 1);
+    let shown = config.effective.iter().zip(&several.effective);
+    for ((one, several), default) in shown.zip(&plain.effective) {
+        let shown = if ["stores", "routes"].contains(&one.key) { several } else { one };
+        assert!(matches!(shown.source, Source::File { .. }), "{} is not named", shown.key);
+        let examples = [
+            "socket_group",
+            "store_password_file",
+            "stores",
+            "routes",
+            "identity",
+            "access",
+            "layouts",
+        ];
+        let example = examples.contains(&shown.key);
+        let plain_text =
+            |value: &Option<String>| value.as_deref().map(|text| text.replace('_', ""));
+        assert!(
+            example || plain_text(&shown.value) == plain_text(&default.value),
+            "{} is shown as {:?}, its default is {:?}",
+            shown.key,
+            shown.value,
+            default.value
+        );
+    }
+    let js53 = config.layouts.get("js53").unwrap();
+    let largest = leafd_wire::Parts {
+        tick: js53.tick_max(),
+        worker: js53.worker_max(),
+        sequence: js53.sequence_max(),
+    };
+    assert_eq!(js53.compose(largest), (1 << 53) - 1);
+}
+
+#[test]
+fn the_listing_has_every_setting() {
+    for setting in SETTINGS {
+        let row = format!("| `{}` |", setting.key);
+        assert!(settings_markdown().contains(&row));
+        assert!(settings_help().contains(&setting.variable()));
+    }
+}
+
+#[test]
+fn the_readme_s_example_of_several_stores_is_in_force_as_it_says() {
+    let readme = include_str!("../../../../README.md");
+    let (_, section) = readme.split_once("### Several stores").unwrap();
+    let (_, example) = section.split_once("```toml\n").unwrap();
+    let (example, after) = example.split_once("```").unwrap();
+    let routing = from_text(example).unwrap().routing;
+    let roles: Vec<String> = (0..routing.stores().len()).map(|store| routing.role(store)).collect();
+    assert!(roles[0].starts_with("primary 0 of 2, era 1, of: ") && after.contains(&roles[0][..26]));
+    assert!(after.contains(&roles[2]), "the README does not show {:?}", roles[2]);
+}
