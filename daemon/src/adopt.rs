@@ -38,7 +38,10 @@ fn adopt_all(config: &Config) -> Result<String> {
             StoreUrl::Sqlite(path) => {
                 let fingerprint = sqlite::host_fingerprint(config.identity.as_deref());
                 let adopted = sqlite::adopt(path.as_ref(), &fingerprint)?;
-                said.push_str(&format!("the store {} is this host's own, as {adopted}\n", spec.url));
+                said.push_str(&format!(
+                    "the store {} is this host's own, as {adopted}\n",
+                    spec.url
+                ));
             }
             _ => others.push(spec),
         }
@@ -87,7 +90,11 @@ async fn adopt_database(
     }
     let history = found.history.0.clone();
     journal
-        .commit(vec![Write::CheckedIn { url: url.as_str().into(), store: found.id.clone(), history }])
+        .commit(vec![Write::CheckedIn {
+            url: url.as_str().into(),
+            store: found.id.clone(),
+            history,
+        }])
         .await?;
     let before = before.map_or_else(|| "none".to_owned(), |before| before.to_string());
     Ok(format!("the store {url} is {} now; before, it was {before}\n", found.id))

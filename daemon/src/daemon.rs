@@ -146,8 +146,13 @@ async fn live(config: &Config) -> Result<()> {
         host: recovered.host.to_string(),
         set_aside: recovered.set_aside.as_ref().map(|path| path.display().to_string()),
     };
-    let dispatcher =
-        Dispatcher::new(Rc::clone(&segments), snowflakes, Rc::clone(&writer), config.access.clone(), about);
+    let dispatcher = Dispatcher::new(
+        Rc::clone(&segments),
+        snowflakes,
+        Rc::clone(&writer),
+        config.access.clone(),
+        about,
+    );
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let wakefulness = Wakefulness::new(config.polling, cores);
     let (stop, stopping) = watch::channel(false);

@@ -153,9 +153,12 @@ impl Dispatcher {
             opcode::TAG_SHOW => {
                 let tag = self.segment_tag(&parse::<Show>(body)?.tag)?;
                 let dwelling = self.dwelling(&tag)?;
-                self.answer_row(session, header, tag.clone(), async move {
-                    dwelling.show(&tag).await
-                });
+                self.answer_row(
+                    session,
+                    header,
+                    tag.clone(),
+                    async move { dwelling.show(&tag).await },
+                );
             }
             opcode::TAG_SET => {
                 let (tag, change) = self.checked_set(parse(body)?)?;
@@ -196,15 +199,20 @@ impl Dispatcher {
         let after = after.map(|after| Tag::parse(after.as_bytes())).transpose()?;
         range("limit", u64::from(limit), 1, u64::from(PAGE_MAX))?;
         // Independent primaries have the same tags: one of them is enough.
-        let mut listed = self.segments.homes().iter().filter(|home| {
-            home.primary.is_none_or(|primary| primary.index == 0)
-        });
+        let mut listed = self
+            .segments
+            .homes()
+            .iter()
+            .filter(|home| home.primary.is_none_or(|primary| primary.index == 0));
         let home = match &store {
             None => listed.next(),
             Some(name) => listed.find(|home| *home.name == **name),
         };
         let home = Rc::clone(home.ok_or_else(|| {
-            refused(format!("there is no store {:?} whose tags are listed", store.unwrap_or_default()))
+            refused(format!(
+                "there is no store {:?} whose tags are listed",
+                store.unwrap_or_default()
+            ))
         })?);
         let next_store = listed.next().map(|home| home.name.clone());
         let reply = session.outbox.later(*header);
@@ -213,7 +221,8 @@ impl Dispatcher {
             match home.store.list(after.as_ref(), limit + 1).await {
                 Ok(rows) => {
                     let dwelling = Dwelling::new(vec![home]);
-                    let rows: Vec<TagRow> = rows.into_iter().map(|row| dwelling.shown(row)).collect();
+                    let rows: Vec<TagRow> =
+                        rows.into_iter().map(|row| dwelling.shown(row)).collect();
                     reply.body(&page(&rows, limit as usize, next_store.as_deref()));
                 }
                 Err(error) => reply.failure(&Failure::from(&error)),

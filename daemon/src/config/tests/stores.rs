@@ -88,7 +88,10 @@ fn stores_by_name() {
     assert!(one.routing.is_sole());
     let sole = from_text("").unwrap();
     assert_eq!(sole.routing.stores().len(), 1);
-    assert_eq!((&*sole.routing.stores()[0].name, &sole.routing.stores()[0].url), ("", &StoreUrl::Sqlite("/var/lib/leafd/store.db".into())));
+    assert_eq!(
+        (&*sole.routing.stores()[0].name, &sole.routing.stores()[0].url),
+        ("", &StoreUrl::Sqlite("/var/lib/leafd/store.db".into()))
+    );
 }
 
 #[test]

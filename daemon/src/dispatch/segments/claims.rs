@@ -62,7 +62,11 @@ impl Segments {
         *tag.backoff.borrow_mut() = Backoff::default();
         *tag.refused.borrow_mut() = None;
         *tag.waited_for.borrow_mut() = "the journal has not recorded a claim yet".to_owned();
-        if lane.generation.replace(Some(claim.generation)).is_some_and(|known| known != claim.generation) {
+        if lane
+            .generation
+            .replace(Some(claim.generation))
+            .is_some_and(|known| known != claim.generation)
+        {
             self.made_anew(tag, sent.lane);
         }
         if lane.home.present().as_ref() != Some(&sent.under) {
@@ -209,7 +213,8 @@ pub(super) fn lane_number(index: usize) -> u32 {
 
 /// Tells the operator early that a tag's numbers come to an end.
 fn warn_of_ceiling(tag: &SegmentTag, lane: &Lane, claim: &Claim) {
-    let percent = |number: u64| (u128::from(number) * 100 / u128::from(claim.ceiling.max(1))) as u64;
+    let percent =
+        |number: u64| (u128::from(number) * 100 / u128::from(claim.ceiling.max(1))) as u64;
     let claimed = percent(claim.numbers.end);
     let passed = CLAIMED_WARNINGS.iter().rev().find(|warning| claimed >= **warning).copied();
     if passed > lane.warned_percent.replace(passed) {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use super::home::Home;
-use super::{Segments, SegmentTag};
+use super::{SegmentTag, Segments};
 use crate::clock;
 use crate::id::{BootMs, Tag};
 use crate::journal::Write;

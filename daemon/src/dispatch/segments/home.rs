@@ -113,7 +113,9 @@ impl Home {
     /// Whether a name under which the journal counts is that of a store, in whatever era.
     #[must_use]
     pub fn is_of(key: &StoreId, store: &StoreId) -> bool {
-        key.0.strip_prefix(&*store.0).is_some_and(|rest| rest.is_empty() || rest.starts_with(PRIMARY))
+        key.0
+            .strip_prefix(&*store.0)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(PRIMARY))
     }
 
     /// Under which name the journal counts this store's numbers; `None` until it has ever answered.

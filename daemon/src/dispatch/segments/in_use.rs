@@ -149,10 +149,8 @@ impl Segments {
 
     /// A tag is not what it was believed to be: the next request looks it up anew.
     pub(super) fn start_over(&self, tag: &Rc<SegmentTag>) {
-        let failure = Failure::store_away(format!(
-            "tag {:?} was made anew; ask again",
-            tag.tag.as_str()
-        ));
+        let failure =
+            Failure::store_away(format!("tag {:?} was made anew; ask again", tag.tag.as_str()));
         self.remove(tag, &failure);
     }
 
@@ -173,12 +171,7 @@ impl Segments {
         }
     }
 
-    fn judge_terms(
-        self: &Rc<Self>,
-        tag: &Rc<SegmentTag>,
-        index: usize,
-        terms: Option<&TagTerms>,
-    ) {
+    fn judge_terms(self: &Rc<Self>, tag: &Rc<SegmentTag>, index: usize, terms: Option<&TagTerms>) {
         let lane = &tag.lanes[index];
         let Some(terms) = terms else {
             let error = StoreError::UnknownTag { tag: tag.tag.clone() };

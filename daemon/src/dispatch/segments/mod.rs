@@ -1,4 +1,4 @@
-//! Segment tags: from a request to the tag's supply, and from what that wants to the journal (here) and the
+//! Segment tags: from a request to the tag's supply, and from what that wants to the journal (`marks`) and the
 //! store (`claims`).
 //!
 //! - `supply`: a tag's numbers, held ahead or drawn one claim at a time.
@@ -10,6 +10,7 @@ mod claims;
 mod guard;
 mod home;
 mod in_use;
+mod marks;
 mod supply;
 mod watch;
 
@@ -26,9 +27,9 @@ use super::underway::UnderWay;
 use super::writer::Writer;
 use super::{Failure, clock};
 use crate::config::{Routing, TagHome};
-use crate::id::segment::{Cut, MarkMove, Provision};
+use crate::id::segment::Provision;
 use crate::id::{BootMs, Tag, Want};
-use crate::journal::{Recovered, Write};
+use crate::journal::Recovered;
 use crate::store::{Generation, StoreError};
 use claims::{Sent, lane_number};
 pub use home::Home;
@@ -189,7 +190,9 @@ impl Segments {
             None => {
                 return Err(Failure::new(
                     Status::TagUnknown,
-                    format!("no rule of routes says which store tag {tag:?} lives in; add one to the configuration"),
+                    format!(
+                        "no rule of routes says which store tag {tag:?} lives in; add one to the configuration"
+                    ),
                 ));
             }
         };
@@ -279,39 +282,6 @@ impl Segments {
         }
     }
 
-    fn move_marks(self: &Rc<Self>, tag: &Rc<SegmentTag>, moves: Vec<MarkMove>) {
-        let moves = Rc::new(moves);
-        for (index, moved) in moves.iter().enumerate() {
-            let lane = &tag.lanes[moved.lane as usize];
-            let store = lane.home.key().expect("what is held was claimed from a store that is known");
-            let write = Write::Mark { store, tag: tag.tag.clone(), end: moved.end, mark: moved.mark };
-            let last = index + 1 == moves.len();
-            let (segments, tag, moves) = (Rc::clone(self), Rc::clone(tag), Rc::clone(&moves));
-            self.writer.write(write, move || {
-                if last {
-                    if let Supply::Held(allocator) = &mut *tag.supply.borrow_mut() {
-                        allocator.marked(&moves);
-                    }
-                    segments.attend(&tag);
-                }
-            });
-        }
-    }
-
-    /// Has the journal record what will not be issued.
-    fn journal_cut(&self, tag: &SegmentTag, index: usize, cut: Cut) {
-        let lane = &tag.lanes[index];
-        let Some(store) = lane.home.key() else { return };
-        for closed in cut.closed {
-            let (store, tag) = (store.clone(), tag.tag.clone());
-            self.writer.write(Write::Mark { store, tag, end: closed.end, mark: closed.mark }, || {});
-        }
-        if let (Some((numbers, mark)), Some(generation)) = (cut.kept, lane.generation.get()) {
-            let tag = tag.tag.clone();
-            self.writer.write(Write::Segment { store, tag, generation, numbers, mark }, || {});
-        }
-    }
-
     /// A tag was created or changed through this daemon: what was believed of it no longer holds.
     pub fn changed(self: &Rc<Self>, name: &Tag) {
         self.unknown.borrow_mut().remove(name.as_str());
@@ -339,8 +309,7 @@ impl Segments {
                 tag.restless.set(false);
                 self.expire(&tag, now);
                 self.attend(&tag);
-                let restless =
-                    tag.supply.borrow().waiting() > 0 || tag.supply.borrow().retrying();
+                let restless = tag.supply.borrow().waiting() > 0 || tag.supply.borrow().retrying();
                 if restless && !tag.dead.get() {
                     self.unsettle(&tag);
                 }
@@ -373,22 +342,6 @@ impl Segments {
         for tag in tags {
             self.attend(&tag);
         }
-    }
-
-    /// The exact marks of all tags, for a clean stop.
-    #[must_use]
-    pub fn exact_marks(&self) -> Vec<Write> {
-        let mut writes = Vec::new();
-        for tag in self.tags.borrow().values() {
-            let Supply::Held(allocator) = &*tag.supply.borrow() else { continue };
-            // A segment and not just a mark: one that was marked to its end is forgotten by now.
-            writes.extend(allocator.exact_marks().filter_map(|(lane, numbers, mark)| {
-                let lane = &tag.lanes[lane as usize];
-                let (store, generation) = (lane.home.key()?, lane.generation.get()?);
-                Some(Write::Segment { store, tag: tag.tag.clone(), generation, numbers, mark })
-            }));
-        }
-        writes
     }
 
     fn unsettle(&self, tag: &Rc<SegmentTag>) {
@@ -444,7 +397,10 @@ impl SegmentTag {
         let excuses: Vec<_> = self.lanes.iter().map(|lane| lane.home.excuse()).collect();
         match excuses.into_iter().collect::<Option<Vec<_>>>().and_then(|mut all| all.pop()) {
             Some(excuse) => Failure {
-                message: format!("no id of tag {:?} within the deadline: {}", self.tag, excuse.message),
+                message: format!(
+                    "no id of tag {:?} within the deadline: {}",
+                    self.tag, excuse.message
+                ),
                 ..excuse
             },
             None => Failure::deadline(&self.tag, &self.waited_for.borrow()),

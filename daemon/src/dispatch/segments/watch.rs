@@ -103,7 +103,8 @@ impl Segments {
             return Ok(());
         }
         let tokens = self.start.tokens_known(&key);
-        let judged = home.store.check_in(&found, &self.start.host, tokens, &self.start.token).await?;
+        let judged =
+            home.store.check_in(&found, &self.start.host, tokens, &self.start.token).await?;
         let history = self.start.of(&key).map(|record| History(record.history.clone()));
         if judged == CheckIn::Stale {
             error!(
@@ -142,14 +143,14 @@ impl Segments {
         if !found.role.0.is_empty() {
             return Err(StoreError::Refused(format!(
                 "the store {} has the place {:?} among its fleet's stores, but is configured for {:?}: make the \
-                 configuration that of the other hosts, or change the place with: leafd routes apply",
+                 configuration that of the other hosts; a place that was recorded can't be changed in this version",
                 home.url, &*found.role.0, &*home.role.0
             )));
         }
         if !home.store.list(None, 1).await?.is_empty() {
             return Err(StoreError::Refused(format!(
-                "the store {} has tags already, but no place among several stores yet, which is to be {:?}: check where \
-                 its tags live and record the place with: leafd routes apply",
+                "the store {} has tags already, but no place among several stores yet, which is to be {:?}: they might live \
+                 elsewhere by these routes; only a store without tags takes a place in this version",
                 home.url, &*home.role.0
             )));
         }

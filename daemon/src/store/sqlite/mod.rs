@@ -14,8 +14,8 @@ mod file;
 mod rows;
 mod schema;
 
-use std::time::Duration;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 
