@@ -4,7 +4,7 @@ use std::thread;
 
 use leafd::store::{CEILING_MAX, ClaimWish, NewTag, StoreError, TagChange};
 
-use crate::{Backend, claim, new_tag, raise, tag, try_claim};
+use crate::{Backend, claim, new_tag, tag, try_claim};
 
 pub fn a_row_seeded_with_1_issues_1_first(backend: &mut dyn Backend) {
     backend.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('orders', 1, 100)");
@@ -111,17 +111,17 @@ pub fn a_claim_by_another_program_is_respected(backend: &mut dyn Backend) {
     assert_eq!(claim(&mut *store, "t", 1).numbers, 1011..1021);
 }
 
-pub fn raise_lifts_and_never_lowers(backend: &mut dyn Backend) {
+pub fn a_step_changed_by_another_program_counts(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    store.create(&NewTag { ceiling: 2000, ..new_tag("t", 1, 10) }).unwrap();
-    raise(&mut *store, "t", 500);
-    assert_eq!(claim(&mut *store, "t", 1).numbers, 500..510);
-    raise(&mut *store, "t", 7);
-    raise(&mut *store, "t", 510);
-    assert_eq!(claim(&mut *store, "t", 1).numbers, 510..520);
-    raise(&mut *store, "t", CEILING_MAX + 1);
-    assert_eq!(store.show(&tag("t")).unwrap().max_id, i64::MAX);
-    let used_up = try_claim(&mut *store, &tag("t"), ClaimWish { want: 1, step_max: 1 });
-    assert!(matches!(used_up, Err(StoreError::Exhausted { ceiling: 2000, .. })), "{used_up:?}");
-    assert!(!raise(&mut *store, "other", 5));
+    store.create(&new_tag("t", 1, 10)).unwrap();
+    assert_eq!(claim(&mut *store, "t", 1).numbers, 1..11);
+    let mut set = |step: i64, expect: (std::ops::Range<u64>, u64)| {
+        backend.execute(&format!("UPDATE leaf_alloc SET step = {step} WHERE biz_tag = 't'"));
+        let claim = claim(&mut *store, "t", 1);
+        assert_eq!((claim.numbers, claim.step), expect);
+    };
+    set(500, (11..511, 500));
+    set(2, (511..513, 2));
+    set(0, (513..514, 1));
+    set(i64::from(i32::MAX), (514..1514, i32::MAX as u64));
 }

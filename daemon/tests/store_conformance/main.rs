@@ -4,13 +4,16 @@
 
 mod claims;
 mod hosts;
+mod identity;
 mod mysql;
 mod mysql_faults;
 mod odd_rows;
 mod postgres;
 mod postgres_faults;
+mod raising;
 mod server;
 mod sqlite;
+mod strict;
 mod tags;
 mod thread;
 mod tls;
@@ -55,7 +58,20 @@ macro_rules! conformance {
             claims::claims_outlive_connections,
             claims::a_row_set_back_gives_nothing_twice,
             claims::a_claim_by_another_program_is_respected,
-            claims::raise_lifts_and_never_lowers,
+            claims::a_step_changed_by_another_program_counts,
+            raising::raise_lifts_and_never_lowers,
+            raising::many_are_raised_at_once,
+            raising::the_higher_of_two_ends_counts,
+            raising::daemons_raise_at_once,
+            raising::look_up_knows_where_the_next_claim_starts,
+            strict::a_strict_tag_gives_what_is_wanted,
+            strict::a_strict_tag_is_told_from_others,
+            identity::under_another_identity_nothing_is_done,
+            identity::a_role_is_taken_once,
+            identity::one_of_many_roles_is_taken,
+            identity::a_role_is_replaced_by_who_knows_it,
+            identity::no_claim_outlasts_its_role,
+            identity::roles_out_of_range_are_refused,
             tags::unknown_tags_are_said_so,
             tags::a_created_tag_is_shown_as_created,
             tags::a_tag_is_created_once,
@@ -65,7 +81,9 @@ macro_rules! conformance {
             tags::tags_are_told_apart_byte_for_byte,
             tags::the_longest_tag_fits,
             tags::a_deleted_tag_comes_back_as_another,
-            tags::generations_are_answered_in_order,
+            tags::a_tag_is_deleted_by_who_has_seen_it,
+            tags::what_is_left_of_a_deleted_tag_is_another_s,
+            tags::look_ups_are_answered_in_order,
             tags::a_row_by_another_program_is_a_tag,
             hosts::a_host_checks_in,
             hosts::a_stale_journal_is_told,

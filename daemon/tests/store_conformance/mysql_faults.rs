@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 use ::mysql::prelude::Queryable as _;
 use leafd::config::StorePassword;
 use leafd::store::{
-    CheckIn, ClaimWish, Generation, HostId, StartToken, Store, StoreError, TagChange, mysql,
+    CheckIn, ClaimWish, Generation, History, HostId, Identity, Role, StartToken, Store, StoreError,
+    TagChange, mysql,
 };
 use nix::sys::signal::Signal;
 
+use crate::identity::changed;
 use crate::mysql::{Database, PASSWORD, client, is_up, new_server, shared, target, target_at};
 use crate::{Backend, check_in, claim, generations, new_tag, raise, tag, try_claim};
 
@@ -168,7 +170,14 @@ fn select_and_update_on_leafs_table_are_enough_to_claim() {
     database.execute(LEAF_TABLE);
     database.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('orders', 1, 100)");
     user(&mut database, "leaf", &[("SELECT, UPDATE", "leaf_alloc")]);
-    let mut store = database.connect_as("leaf");
+    let mut target = database.target("leaf");
+    let hidden = mysql::open(target.clone()).identity().unwrap_err().to_string();
+    for part in ["strict tags", "leafd schema apply", "leaf_only = true"] {
+        assert!(hidden.contains(part), "{hidden}");
+    }
+    target.leaf_only = true;
+    let mut store = mysql::open(target);
+    let store: &mut dyn Store = &mut store;
     assert_eq!(claim(&mut *store, "orders", 1).numbers, 1..101);
     raise(&mut *store, "orders", 500);
     let again = claim(&mut *store, "orders", 1);
@@ -178,9 +187,23 @@ fn select_and_update_on_leafs_table_are_enough_to_claim() {
     let asked = [tag("orders"), tag("no")];
     assert_eq!(generations(&mut *store, &asked), [Some(Generation(0)), None]);
     assert_eq!(store.list(None, 10).unwrap().len(), 1);
-    refused(store.create(&new_tag("new", 1, 10)), "needs leafd_tag");
+    refused(store.create(&new_tag("new", 1, 10)), "creating a tag needs them");
+    refused(store.delete(&tag("orders"), Generation(0)), "deleting a tag needs them");
+    let under = store.identity().unwrap();
+    refused(
+        store.take_role(&under, &Role("1 of 2".into())),
+        "a role among several stores needs them",
+    );
+    store.take_role(&under, &Role::default()).unwrap();
+    refused(
+        store.replace_role(&under, &Role("1 of 2".into())),
+        "a role among several stores needs them",
+    );
+    let other = Identity { history: History("another".into()), ..under.clone() };
+    changed(store.claim(&other, &tag("no"), WISH), &other, &under);
+    changed(store.raise(&other, &[(tag("orders"), 9000)]), &other, &under);
     let change = TagChange { ceiling: Some(9), ..TagChange::default() };
-    refused(store.set(&tag("orders"), &change), "needs leafd_tag");
+    refused(store.set(&tag("orders"), &change), "a ceiling needs them");
     let change = TagChange { step: Some(7), ..TagChange::default() };
     assert_eq!(store.set(&tag("orders"), &change).unwrap().step, 7);
 }
@@ -260,20 +283,68 @@ fn rows_deleted_and_made_anew_by_hand_are_other_tags() {
 }
 
 #[test]
-fn a_table_made_anew_is_another_store() {
+fn a_table_made_anew_has_another_history() {
     let mut database = Database::new();
     let mut store = database.connect();
     store.create(&new_tag("t", 1, 10)).unwrap();
-    let name = store.identity().unwrap();
+    let was = store.identity().unwrap();
+    assert_eq!(store.claim(&was, &tag("t"), WISH).unwrap().numbers, 1..11);
     database.execute("DROP TABLE leaf_alloc");
     mysql::apply(&database.target("root")).unwrap();
-    assert_ne!(database.connect().identity().unwrap(), name);
-    let mut admin = client(shared(), database.name()).unwrap();
-    let of_us = "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()";
-    for id in admin.query::<u64, _>(of_us).unwrap() {
-        admin.query_drop(format!("KILL {id}")).unwrap();
-    }
-    refused(try_claim(&mut *store, &tag("t"), WISH), "is another database, or has another table");
+    let is = database.connect().identity().unwrap();
+    assert_eq!(is.id, was.id);
+    assert_ne!(is.history, was.history);
+    // The connection is the same as before.
+    changed(store.claim(&was, &tag("t"), WISH), &was, &is);
+    changed(store.look_up(&was, &[tag("t")]), &was, &is);
+    changed(store.raise(&was, &[(tag("t"), 500)]), &was, &is);
+    assert_eq!(store.identity().unwrap(), is);
+    database.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 10)");
+    assert_eq!(store.claim(&is, &tag("t"), WISH).unwrap().numbers, 11..21);
+}
+
+/// Nothing else tells one from the other then.
+#[test]
+fn with_only_leafs_table_one_made_anew_is_another_store() {
+    let mut database = Database::without_tables();
+    let mut target = database.target("root");
+    target.leaf_only = true;
+    let mut store = mysql::open(target);
+    database.execute(LEAF_TABLE);
+    database.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 10)");
+    let was = store.identity().unwrap();
+    assert_eq!(store.claim(&was, &tag("t"), WISH).unwrap().numbers, 1..11);
+    // The server tells the time at which a table was made in seconds.
+    std::thread::sleep(Duration::from_millis(1100));
+    database.execute("DROP TABLE leaf_alloc");
+    database.execute(LEAF_TABLE);
+    database.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 10)");
+    let again = store.claim(&was, &tag("t"), WISH);
+    let is = store.identity().unwrap();
+    assert_ne!(is.id, was.id);
+    changed(again, &was, &is);
+}
+
+/// The name goes with leafd's tables; the rest tells that it is not where it was.
+#[test]
+fn a_copied_database_is_the_same_store_with_another_history() {
+    let mut original = Database::new();
+    let was = original.connect().identity().unwrap();
+    let mut copy = Database::new();
+    let mut store = copy.connect();
+    store.create(&new_tag("t", 1, 10)).unwrap();
+    let other = store.identity().unwrap();
+    assert_ne!(other.id, was.id);
+    let name = was.id.0.split_once(':').unwrap().1;
+    copy.execute(&format!("UPDATE leafd_meta SET value = '{name}' WHERE name = 'identity'"));
+    let is = store.identity().unwrap();
+    assert_eq!(is.id, was.id);
+    assert_ne!(is.history, was.history);
+    changed(store.claim(&other, &tag("t"), WISH), &other, &is);
+    copy.execute("DELETE FROM leafd_meta WHERE name = 'role'");
+    refused(store.claim(&is, &tag("t"), WISH), "complete it with: leafd schema apply");
+    mysql::apply(&copy.target("root")).unwrap();
+    assert_eq!(store.claim(&is, &tag("t"), WISH).unwrap().numbers, 1..11);
 }
 
 #[test]
@@ -292,4 +363,32 @@ fn a_folding_collation_never_gives_two_names_one_row() {
     }
     refused(store.create(&new_tag("order", 1, 10)), "takes them for the same");
     assert_eq!(claim(&mut *store, "Order", 1).numbers, 11..21);
+    pages_are_complete(&mut *store);
+}
+
+/// Every row is on one page and none on two, in whatever order the key has.
+fn pages_are_complete(store: &mut dyn Store) {
+    let mut names: Vec<String> = (0..20).map(|number| format!("tag-{number}")).collect();
+    names.extend(["Zed", "_a", "äb", "bb", "AC", "a-c", "\u{ffff}"].map(str::to_owned));
+    for name in &names {
+        store.create(&new_tag(name, 1, 10)).unwrap();
+    }
+    names.push("Order".to_owned());
+    names.sort();
+    let mut orders = Vec::new();
+    for limit in [1, 4, 100] {
+        let mut listed: Vec<String> = Vec::new();
+        loop {
+            let after = listed.last().map(|name| tag(name));
+            let page = store.list(after.as_ref(), limit).unwrap();
+            if page.is_empty() {
+                break;
+            }
+            listed.extend(page.iter().map(|row| row.tag.as_str().to_owned()));
+        }
+        orders.push(listed.clone());
+        listed.sort();
+        assert_eq!(listed, names, "pages of {limit}");
+    }
+    assert!(orders.windows(2).all(|pair| pair[0] == pair[1]), "{orders:?}");
 }

@@ -179,7 +179,7 @@ fn values_of_other_types_are_refused_and_left_out() {
     place.execute(
         "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('side', 1, 1), ('strict', 1, 1);
          INSERT INTO leafd_tag (tag, ceiling) VALUES ('side', -1);
-         INSERT INTO leafd_tag (tag, strict) VALUES ('strict', 1)",
+         INSERT INTO leafd_tag (tag, strict) VALUES ('strict', 'x')",
     );
     for name in ["side", "strict"] {
         let odd = try_claim(&mut *store, &tag(name), wish);
@@ -264,12 +264,14 @@ fn a_file_that_goes_while_in_use_stops_claims() {
     place.execute("PRAGMA wal_checkpoint(TRUNCATE)");
     let away = place.beside("away.db");
     let wish = ClaimWish { want: 1, step_max: 1 };
+    let under = store.identity().unwrap();
     fs::rename(&place.path, &away).unwrap();
-    assert!(matches!(try_claim(&mut *store, &tag("t"), wish), Err(StoreError::Unavailable { .. })));
+    let gone = store.claim(&under, &tag("t"), wish);
+    assert!(matches!(gone, Err(StoreError::Unavailable { .. })), "{gone:?}");
     assert!(!place.path.exists());
     let other = open(&place.path);
-    let replaced = try_claim(&mut *store, &tag("t"), wish).unwrap_err().to_string();
-    assert!(replaced.contains("another store has taken the place"), "{replaced}");
+    let replaced = store.claim(&under, &tag("t"), wish);
+    assert!(matches!(replaced, Err(StoreError::Changed { .. })), "{replaced:?}");
     drop(other);
     fs::rename(&away, &place.path).unwrap();
     assert_eq!(claim(&mut *store, "t", 1).numbers, 1..11);

@@ -165,7 +165,56 @@ pub fn a_deleted_tag_comes_back_as_another(backend: &mut dyn Backend) {
     assert_eq!(claim(&mut *store, "t", 1).numbers, 101..111);
 }
 
-pub fn generations_are_answered_in_order(backend: &mut dyn Backend) {
+pub fn a_tag_is_deleted_by_who_has_seen_it(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    let first = store.create(&new_tag("t", 1, 100)).unwrap();
+    claim(&mut *store, "t", 1);
+    let before = store.show(&tag("t")).unwrap();
+    let other = store.delete(&tag("t"), Generation(first.generation.0 ^ 1));
+    assert!(matches!(other, Err(StoreError::Refused(_))), "{other:?}");
+    assert_eq!(store.show(&tag("t")).unwrap(), before);
+    assert_eq!(store.delete(&tag("t"), first.generation).unwrap(), before);
+    for gone in [store.delete(&tag("t"), first.generation), store.show(&tag("t"))] {
+        assert!(matches!(gone, Err(StoreError::UnknownTag { .. })), "{gone:?}");
+    }
+    assert_eq!(generations(&mut *store, &[tag("t")]), [None]);
+    // One that another program made has no generation to tell it by.
+    backend.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('leaf', -3, 0)");
+    assert_eq!(store.delete(&tag("leaf"), Generation(0)).unwrap().max_id, -3);
+    assert_eq!(store.create(&new_tag("leaf", 1, 10)).unwrap().max_id, 1);
+}
+
+/// A host that was off still has numbers of the deleted tag.
+pub fn what_is_left_of_a_deleted_tag_is_another_s(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    store.create(&new_tag("t", 1, 100)).unwrap();
+    let mut seen: Vec<Generation> = Vec::new();
+    for end in [101, 201, 301] {
+        let held = claim(&mut *store, "t", 1);
+        assert_eq!(held.numbers.end, end);
+        assert!(!seen.contains(&held.generation), "{held:?} {seen:?}");
+        seen.push(held.generation);
+        // Set back, so that only what is remembered tells how far it got.
+        backend.execute("UPDATE leaf_alloc SET max_id = 1 WHERE biz_tag = 't'");
+        store.delete(&tag("t"), held.generation).unwrap();
+        match store.create(&new_tag("t", end - 1, 100)) {
+            Err(StoreError::Refused(words)) => assert!(words.contains(&end.to_string()), "{words}"),
+            other => panic!("{other:?}"),
+        }
+        store.create(&new_tag("t", end, 100)).unwrap();
+    }
+    let held = store.show(&tag("t")).unwrap();
+    store.delete(&tag("t"), held.generation).unwrap();
+    // Somebody makes it anew by hand, as it was at first.
+    backend.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 100)");
+    let anew = claim(&mut *store, "t", 1);
+    assert_ne!(anew.generation, held.generation);
+    assert_eq!(anew.numbers, 301..401);
+    let late = store.delete(&tag("t"), held.generation);
+    assert!(matches!(late, Err(StoreError::Refused(_))), "{late:?}");
+}
+
+pub fn look_ups_are_answered_in_order(backend: &mut dyn Backend) {
     let mut store = backend.connect();
     let names: Vec<String> = (0..600).map(|number| format!("t{number}")).collect();
     for name in names.iter().step_by(100) {

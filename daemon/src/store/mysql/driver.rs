@@ -67,21 +67,16 @@ impl Driver for MysqlDriver {
         let rows = self.query(sql, &[])?;
         let mut cells = rows.into_iter().flatten();
         let mut next = || cells.next().flatten();
-        let Some(database) = next() else {
+        let database = next().unwrap_or_default();
+        let Some(table) = next() else {
             return Err(Failure::Missing("leaf_alloc is gone".to_owned()));
         };
-        let (remark, created) = (next().unwrap_or_default(), next().unwrap_or_default());
         if next().is_some_and(|value| connect::is_on(&value)) {
             let words = format!("{}: it is read-only by now (read_only is ON)", self.endpoint);
             return Err(Failure::ReadOnly(words));
         }
-        let mark = sql::mark_in(&remark).unwrap_or("unmarked");
-        let place = Place {
-            kind: "mysql",
-            server: format!("{server} database={database}"),
-            table: format!("{mark} {created}"),
-            timeline: String::new(),
-        };
+        let server = format!("{server} database={database}");
+        let place = Place { kind: "mysql", server, table, timeline: String::new() };
         Ok(Standing { place, name: next(), role: next() })
     }
 

@@ -56,7 +56,7 @@ fn make(driver: &mut MysqlDriver, target: &Target) -> Result<Vec<&'static str>, 
 fn mark(driver: &mut MysqlDriver) -> Result<(), Failure> {
     let remark = driver.query(sql::REMARK, &[])?;
     let comment = remark.into_iter().flatten().flatten().next().unwrap_or_default();
-    if sql::mark_in(&comment).is_some() {
+    if sql::has_mark(&comment) {
         return Ok(());
     }
     let marked = sql::marked(&comment, draw_generation()?);

@@ -43,16 +43,19 @@ pub(super) const REMARK: &str = "SELECT TABLE_COMMENT FROM information_schema.TA
 pub(super) const SERVER: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN
     ('server_uuid', 'server_uid', 'hostname', 'port', 'server_id')";
 
+/// What tells Leaf's table from one that takes its place: its remark, with the mark, and when it was made or last
+/// altered. Asked with every claim, as it takes a tenth of a millisecond.
+macro_rules! table {
+    () => {
+        "(SELECT CONCAT_WS(' ', LEFT(SHA2(TABLE_COMMENT, 256), 16), CREATE_TIME) FROM information_schema.TABLES
+          WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'leaf_alloc')"
+    };
+}
+
 /// Where the connection leads beside that, whether writes are refused there, and what leafd's tables say.
 macro_rules! select_standing {
     ($name:literal, $role:literal) => {
-        concat!(
-            "SELECT DATABASE(), TABLE_COMMENT, CAST(CREATE_TIME AS CHAR), @@GLOBAL.read_only, ",
-            $name,
-            ", ",
-            $role,
-            " FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'leaf_alloc'"
-        )
+        concat!("SELECT DATABASE(), ", table!(), ", @@GLOBAL.read_only, ", $name, ", ", $role)
     };
 }
 
@@ -68,9 +71,9 @@ pub(super) const STANDING_PLAIN: &str = select_standing!("NULL", "NULL");
 /// goes with the table, and comes along to replicas.
 const MARK: &str = "leafd-";
 
-/// The mark in a table's remark.
-pub(super) fn mark_in(comment: &str) -> Option<&str> {
-    comment.split(' ').find_map(|word| word.strip_prefix(MARK)).filter(|mark| !mark.is_empty())
+/// Whether a table's remark has a mark.
+pub(super) fn has_mark(comment: &str) -> bool {
+    comment.split(' ').any(|word| word.strip_prefix(MARK).is_some_and(|mark| !mark.is_empty()))
 }
 
 /// A table's remark with a new mark after what was there.
@@ -100,14 +103,18 @@ macro_rules! tables {
 pub(super) const STATEMENTS: Statements = Statements {
     begin: "START TRANSACTION",
     find: concat!(
-        "SELECT i.value, r.value, NULL, ",
+        "SELECT i.value, r.value, ",
+        table!(),
+        ", ",
         row!(side),
         " FROM leafd_meta AS i JOIN leafd_meta AS r ON i.name = 'identity' AND r.name = 'role' LEFT JOIN (",
         tables!(),
         ") ON a.biz_tag IN"
     ),
     find_plain: concat!(
-        "SELECT NULL, NULL, NULL, ",
+        "SELECT NULL, NULL, ",
+        table!(),
+        ", ",
         row!(plain),
         " FROM (SELECT 1) AS one LEFT JOIN leaf_alloc AS a ON a.biz_tag IN"
     ),

@@ -54,7 +54,7 @@ pub trait Driver: Send + Sized {
 }
 
 /// What tells a table from every other one, and one of its lives from the next.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Place {
     /// The kind of store, as its name begins.
     pub kind: &'static str,

@@ -39,9 +39,10 @@ impl<D: Driver> Session<D> {
     pub(super) fn open(target: &Target, tables: &[Layout]) -> Result<Self, StoreError> {
         let mut driver = D::connect(target)?;
         driver.set_deadline(Instant::now() + target.statement_timeout);
-        let side =
-            check_tables(&mut driver, target, tables).map_err(|failure| failure.answer(target))?;
-        Ok(Session { driver, side, target: target.clone(), place: Place::default() })
+        let checked = check_tables(&mut driver, target, tables)
+            .and_then(|side| Ok((side, driver.standing(side)?.place)));
+        let (side, place) = checked.map_err(|failure| failure.answer(target))?;
+        Ok(Session { driver, side, target: target.clone(), place })
     }
 
     /// Asks the server where the connection leads.
@@ -123,9 +124,6 @@ impl<D: Driver> Session<D> {
 
     /// The rows of tags, with more of them where the key's collation takes other names for the same.
     pub(super) fn find_all(&mut self, tags: &[Tag], lock: bool) -> Result<Answer, Failure> {
-        if self.place.kind.is_empty() {
-            self.identity()?;
-        }
         let list: Vec<String> = (1..=tags.len()).map(D::placeholder).collect();
         let list = list.join(", ");
         let params: Vec<Param<'_>> = tags.iter().map(|tag| Param::Text(tag.as_str())).collect();
@@ -154,7 +152,9 @@ impl<D: Driver> Session<D> {
         };
         let mut of_store = of_store.into_iter();
         let (name_found, role) = (of_store.next().flatten(), of_store.next().flatten());
-        let table = of_store.next().flatten().unwrap_or_else(|| self.place.table.clone());
+        let Some(table) = of_store.next().flatten() else {
+            return Err(Failure::Missing("leaf_alloc is gone".to_owned()));
+        };
         let identity = self.compose(table, name_found, role)?;
         let rows = std::iter::once(first).chain(rows.map(|(_, rest)| rest));
         Ok(Answer { identity, rows: rows.filter(|row| name(row).is_some()).collect() })

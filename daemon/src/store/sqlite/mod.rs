@@ -81,7 +81,13 @@ impl SqliteStore {
                 },
             );
         result.map_err(|failure| match failure {
-            Failure::Said(error) => error,
+            Failure::Said(error) => {
+                // Whoever puts the right file back must not find our log of the wrong one beside it.
+                if matches!(error, StoreError::Changed { .. }) {
+                    self.open = None;
+                }
+                error
+            }
             Failure::Sql(cause) => {
                 if !file::is_busy(&cause) {
                     self.open = None;
