@@ -9,6 +9,7 @@ mod mysql_faults;
 mod odd_rows;
 mod postgres;
 mod postgres_faults;
+#[path = "../../../tests/servers/process.rs"]
 mod server;
 mod sqlite;
 mod tags;

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 
 use crate::power::{Mode, PowerLoss};
 use crate::raw::Raw;
+use crate::servers::PASSWORD;
 
 /// How long a daemon may take from its start to its first answer on a busy machine.
 const READY_WITHIN: Duration = Duration::from_secs(20);
@@ -111,6 +112,11 @@ impl Host {
         }
     }
 
+    /// A host whose daemon is on a database server's store.
+    pub fn on_store(url: &str) -> Host {
+        Host::new().set("store", url).variable("LEAFD_STORE_PASSWORD", PASSWORD)
+    }
+
     /// With this worker.
     pub fn worker(self, worker: u64) -> Host {
         self.set("worker", &format!("static:{worker}"))
@@ -200,22 +206,35 @@ impl Host {
 
     /// Starts the daemon and waits until it answers or ends.
     pub fn try_start(&mut self) -> Result<(), Refusal> {
+        let said_from = self.begin();
+        self.answering(said_from)
+    }
+
+    /// Starts the daemon, which is to be awaited by [`Host::answering`]. Tells how long the log was before.
+    pub fn begin(&mut self) -> usize {
         assert!(self.child.is_none(), "one daemon at a time");
         let log = OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
         let said_from = log.metadata().unwrap().len() as usize;
         let output = log.try_clone().unwrap();
         let mut command = self.command(None);
         command.stdin(Stdio::null()).stdout(Stdio::from(output)).stderr(Stdio::from(log));
-        let mut child = die_with_parent(&mut command).spawn().unwrap();
+        self.child = Some(die_with_parent(&mut command).spawn().unwrap());
+        said_from
+    }
+
+    /// Waits until the daemon that was begun answers or ends.
+    pub fn answering(&mut self, said_from: usize) -> Result<(), Refusal> {
         let end = Instant::now() + READY_WITHIN;
         loop {
+            let child = self.child.as_mut().expect("a daemon was begun");
             if let Some(status) = child.try_wait().unwrap() {
+                self.child = None;
                 let said = self.log().split_off(said_from);
                 return Err(Refusal { code: status.code(), said });
             }
             // It listens before it is ready, and another daemon may hold the socket.
-            if self.answers(child.id()) {
-                break;
+            if self.answers(self.pid()) {
+                return Ok(());
             }
             assert!(
                 Instant::now() < end,
@@ -224,8 +243,6 @@ impl Host {
             );
             std::thread::sleep(Duration::from_millis(2));
         }
-        self.child = Some(child);
-        Ok(())
     }
 
     fn answers(&self, pid: u32) -> bool {
@@ -349,6 +366,12 @@ impl Host {
             .status()
             .unwrap();
         (status.code(), fs::read_to_string(self.path("output")).unwrap())
+    }
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Host::new()
     }
 }
 
