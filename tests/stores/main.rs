@@ -21,3 +21,5 @@ macro_rules! on_each_server {
 }
 
 mod fixtures;
+mod outages;
+mod scene;
