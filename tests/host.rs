@@ -18,6 +18,7 @@ use tempfile::TempDir;
 use crate::power::{Mode, PowerLoss};
 use crate::raw::Raw;
 use crate::servers::PASSWORD;
+use crate::servers::process::memory;
 
 /// How long a daemon may take from its start to its first answer on a busy machine.
 const READY_WITHIN: Duration = Duration::from_secs(20);
@@ -98,7 +99,11 @@ pub fn eventually<T>(what: &str, within: Duration, mut attempt: impl FnMut() -> 
 impl Host {
     /// A host whose daemon is not started yet, without a snowflake worker.
     pub fn new() -> Host {
-        let folder = tempfile::Builder::new().prefix("leafd-it-").tempdir().unwrap();
+        Host::below(&std::env::temp_dir())
+    }
+
+    fn below(folder: &Path) -> Host {
+        let folder = tempfile::Builder::new().prefix("leafd-it-").tempdir_in(folder).unwrap();
         // Other users come in as well: the socket's own mode is what keeps them out.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(folder.path().join("locks")).unwrap();
@@ -112,9 +117,11 @@ impl Host {
         }
     }
 
-    /// A host whose daemon is on a database server's store.
+    /// A host whose daemon is on a database server's store. Its journal is in memory, like the server: it outlives the
+    /// daemon, which is all that such a host is asked for, and no disk's pace is measured.
     pub fn on_store(url: &str) -> Host {
-        Host::new().set("store", url).variable("LEAFD_STORE_PASSWORD", PASSWORD)
+        let host = Host::below(&memory());
+        host.set("store", url).variable("LEAFD_STORE_PASSWORD", PASSWORD)
     }
 
     /// With this worker.

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use leafd_client::{Client, Error};
 
-/// How long a request may wait for its ids.
-const DEADLINE: Duration = Duration::from_secs(1);
+/// How long a request may wait for its ids: less than an outage lasts, and long for a busy machine.
+const DEADLINE: Duration = Duration::from_secs(4);
 
 /// A thread's rest after an error.
 const REST: Duration = Duration::from_millis(20);

@@ -6,7 +6,7 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,8 @@ struct Shared {
     target: u16,
     mode: Mode,
     delay: Duration,
-    at_commit: Option<AtCommit>,
+    /// What to do at the COMMIT that follows this text on its connection.
+    at_commit: Option<(String, AtCommit)>,
     commits_met: u32,
     listening: bool,
     accepted: u32,
@@ -67,6 +68,8 @@ struct Link {
 #[derive(Default)]
 struct LinkState {
     swallows: bool,
+    /// The text before [`Shared::at_commit`] was seen here.
+    named: bool,
     /// The next answer is a COMMIT's: cut instead of passing it.
     cut_answer: bool,
 }
@@ -160,12 +163,12 @@ impl Relay {
         self.cut();
     }
 
-    /// Fails so at the next COMMIT that passes, once.
-    pub fn at_next_commit(&self, what: AtCommit) {
-        self.lock().at_commit = Some(what);
+    /// Fails so at the COMMIT of the next transaction that names this tag, once.
+    pub fn at_commit_of(&self, tag: &str, what: AtCommit) {
+        self.lock().at_commit = Some((tag.to_owned(), what));
     }
 
-    /// How many COMMITs [`Relay::at_next_commit`] was done to.
+    /// How many COMMITs [`Relay::at_commit_of`] was done to.
     pub fn commits_met(&self) -> u32 {
         self.lock().commits_met
     }
@@ -212,7 +215,7 @@ fn accept(port: u16, shared: &Arc<Mutex<Shared>>) {
             client.set_nonblocking(false).unwrap();
             // A server that is not there: the client's connection ends with this.
             let Ok(server) = TcpStream::connect(("127.0.0.1", target)) else { continue };
-            let state = Mutex::new(LinkState { swallows, cut_answer: false });
+            let state = Mutex::new(LinkState { swallows, ..LinkState::default() });
             let link = Arc::new(Link { client, server, state });
             let mut now = shared.lock().unwrap();
             now.accepted += 1;
@@ -239,12 +242,31 @@ impl Link {
         let _ = self.server.shutdown(Shutdown::Both);
     }
 
-    /// Moves bytes one way until either side ends.
-    fn pump(&self, direction: Direction, shared: &Mutex<Shared>) {
-        let (mut from, mut to) = match direction {
-            Direction::ToServer => (&self.client, &self.server),
-            Direction::ToClient => (&self.server, &self.client),
-        };
+    /// Moves bytes one way until either side ends: what comes is read at once, and written when its delay is over.
+    fn pump(self: &Arc<Link>, direction: Direction, shared: &Mutex<Shared>) {
+        let (late, due) = mpsc::channel::<(Instant, Vec<u8>)>();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for (at, bytes) in due {
+                    std::thread::sleep(at.saturating_duration_since(Instant::now()));
+                    if !self.put(direction, &bytes) {
+                        self.cut();
+                    }
+                }
+            });
+            self.take(direction, shared, &late);
+            drop(late);
+        });
+    }
+
+    /// Reads until the end.
+    fn take(
+        &self,
+        direction: Direction,
+        shared: &Mutex<Shared>,
+        late: &mpsc::Sender<(Instant, Vec<u8>)>,
+    ) {
+        let mut from = if direction == Direction::ToServer { &self.client } else { &self.server };
         let mut bytes = vec![0; 64 * 1024];
         loop {
             let count = match from.read(&mut bytes) {
@@ -253,35 +275,40 @@ impl Link {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(_) => return,
             };
-            let came = Instant::now();
-            let delay = shared.lock().unwrap().delay;
-            std::thread::sleep(delay.saturating_sub(came.elapsed()));
             if direction == Direction::ToServer {
                 self.meet_commit(&bytes[..count], shared);
             }
-            let state = self.state.lock().unwrap();
-            if direction == Direction::ToClient && state.cut_answer {
-                return;
-            }
-            let swallows = state.swallows;
-            drop(state);
-            if !swallows && to.write_all(&bytes[..count]).is_err() {
+            let at = Instant::now() + shared.lock().unwrap().delay;
+            if late.send((at, bytes[..count].to_vec())).is_err() {
                 return;
             }
         }
     }
 
-    /// Prepares for what is to happen at a COMMIT, if there is one. Clients send it by itself, so that it comes whole.
+    /// Writes what has come through, unless it is to get lost. False: the connection ends with it.
+    fn put(&self, direction: Direction, bytes: &[u8]) -> bool {
+        let state = self.state.lock().unwrap();
+        if direction == Direction::ToClient && state.cut_answer {
+            return false;
+        }
+        let swallows = state.swallows;
+        drop(state);
+        let mut to = if direction == Direction::ToServer { &self.server } else { &self.client };
+        swallows || to.write_all(bytes).is_ok()
+    }
+
+    /// Prepares for what is to happen at a COMMIT, if this is the one. Clients send it by itself, so that it comes whole.
     fn meet_commit(&self, bytes: &[u8], shared: &Mutex<Shared>) {
-        let is_commit = |commit: &&[u8]| bytes.windows(commit.len()).any(|some| some == *commit);
-        if !COMMITS.iter().any(is_commit) {
+        let contains = |part: &[u8]| bytes.windows(part.len()).any(|some| some == part);
+        let mut shared = shared.lock().unwrap();
+        let Some((tag, what)) = shared.at_commit.clone() else { return };
+        let mut state = self.state.lock().unwrap();
+        state.named |= contains(tag.as_bytes());
+        if !state.named || !COMMITS.into_iter().any(contains) {
             return;
         }
-        let mut shared = shared.lock().unwrap();
-        let Some(what) = shared.at_commit.take() else { return };
+        shared.at_commit = None;
         shared.commits_met += 1;
-        drop(shared);
-        let mut state = self.state.lock().unwrap();
         match what {
             AtCommit::CutAnswer => state.cut_answer = true,
             AtCommit::SwallowCommit => state.swallows = true,

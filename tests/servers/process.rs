@@ -50,10 +50,7 @@ impl Server {
     ) -> Server {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("leafd-{}-{user}-{count}", std::process::id());
-        // Where there is one, in memory: a server's durability is not what is tested.
-        let memory = Path::new("/dev/shm");
-        let dir = if memory.is_dir() { memory.join(name) } else { std::env::temp_dir().join(name) };
+        let dir = memory().join(format!("leafd-{}-{user}-{count}", std::process::id()));
         std::fs::create_dir(&dir).unwrap();
         let port = free_port();
         let mut server = Server { program: Vec::new(), port, dir, stop_signal, running: None };
@@ -143,6 +140,12 @@ impl Drop for Server {
         // The keeper had no part in it if the server was stopped before.
         let _ = std::fs::remove_dir_all(&self.dir);
     }
+}
+
+/// Where files need not outlive the machine: in memory, if the system has such a place.
+pub fn memory() -> PathBuf {
+    let memory = PathBuf::from("/dev/shm");
+    if memory.is_dir() { memory } else { std::env::temp_dir() }
 }
 
 /// A port that nothing listens on, of those that the system gives to no connection by itself: a server that is

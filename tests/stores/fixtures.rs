@@ -105,8 +105,9 @@ fn a_relay_fails_at_a_commit_once() {
     let relay = Relay::to(echo());
     for commit in [&b"Q\0\0\0\x0bCOMMIT\0"[..], b"\x07\0\0\0\x03COMMIT"] {
         let mut stream = connect(&relay);
-        relay.at_next_commit(AtCommit::CutAnswer);
-        assert_eq!(sent(&mut stream, b"SELECT 'COMMIT'"), b"SELECT 'COMMIT'");
+        relay.at_commit_of("orders", AtCommit::CutAnswer);
+        assert_eq!(sent(&mut stream, commit), commit);
+        assert_eq!(sent(&mut stream, b"SELECT 'COMMIT' orders"), b"SELECT 'COMMIT' orders");
         assert_eq!(sent(&mut stream, commit), b"");
         assert_eq!(sent(&mut connect(&relay), commit), commit);
     }

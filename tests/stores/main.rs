@@ -20,6 +20,9 @@ macro_rules! on_each_server {
     };
 }
 
+mod commits;
+mod crowd;
 mod fixtures;
 mod outages;
+mod remade_tag;
 mod scene;

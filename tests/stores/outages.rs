@@ -21,20 +21,20 @@ on_each_server!(
 );
 
 fn killed_and_started_again<S: Server>() {
-    let mut scene = Scene::<S>::new(Route::Direct, &[]);
+    let mut scene = Scene::<S>::new(Route::Direct);
     let causes = ["refused"];
     scene.outage("kill -9, started again", SHORT, &causes, |s, _| s.kill(), |s, _, ()| s.start());
 }
 
 fn refusing_connections<S: Server>() {
-    let mut scene = Scene::<S>::new(Route::ThroughRelay, &[]);
+    let mut scene = Scene::<S>::new(Route::ThroughRelay);
     let causes = ["refused"];
     let fault = "connections cut and refused";
     scene.outage(fault, SHORT, &causes, |_, relay| relay.refuse(), |_, relay, ()| relay.pass());
 }
 
 fn refusing_logins<S: Server>() {
-    let mut scene = Scene::<S>::new(Route::Direct, &[]);
+    let mut scene = Scene::<S>::new(Route::Direct);
     let causes = ["password authentication failed", "Access denied"];
     let fault = "password changed, sessions ended";
     scene.outage(
@@ -47,7 +47,7 @@ fn refusing_logins<S: Server>() {
 }
 
 fn out_of_connections<S: Server>() {
-    let mut scene = Scene::<S>::new(Route::Direct, &[&S::connections(CONNECTIONS)]);
+    let mut scene = Scene::<S>::with(Route::Direct, &[&S::connections(CONNECTIONS)], &[]);
     let causes = ["too many clients", "remaining connection slots", "Too many connections"];
     let use_up = |server: &mut S| {
         let mut others = vec![server.connection().unwrap()];
@@ -67,7 +67,7 @@ fn out_of_connections<S: Server>() {
 }
 
 fn read_only<S: Server>() {
-    let mut scene = Scene::<S>::new(Route::Direct, &[]);
+    let mut scene = Scene::<S>::new(Route::Direct);
     let causes = ["read-only"];
     scene.outage(
         "read-only mode",

@@ -60,13 +60,21 @@ pub fn report<S: Server>(fault: &str, issued: u64, drawn: &Drawn, recovered: Opt
 
 impl<S: Server> Scene<S> {
     /// Two hosts that are up, and tags.
-    pub fn new(route: Route, settings: &[&str]) -> Scene<S> {
-        let server = S::with(settings);
+    pub fn new(route: Route) -> Scene<S> {
+        Scene::with(route, &[], &[])
+    }
+
+    /// With settings of the server's and the hosts'.
+    pub fn with(route: Route, of_server: &[&str], of_hosts: &[(&str, &str)]) -> Scene<S> {
+        let server = S::with(of_server);
         let relay = Relay::to(server.port());
         let port = if route == Route::Direct { server.port() } else { relay.port() };
         let url = S::url_of(&[port], DATABASE);
         let mut hosts: Vec<Host> = (0..2).map(|_| Host::on_store(&url)).collect();
-        hosts.iter_mut().for_each(Host::start);
+        for host in &mut hosts {
+            of_hosts.iter().for_each(|(key, value)| host.change(key, value));
+            host.start();
+        }
         create(&hosts[0], HELD, 1_000_000);
         create(&hosts[0], DRY, 100);
         Scene { server, relay, hosts }
