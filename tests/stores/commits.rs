@@ -19,6 +19,7 @@ const CLAIMED_WITHIN: Duration = Duration::from_secs(15);
 on_each_server!(
     the_answer_to_a_commit_is_cut,
     the_answer_to_a_commit_is_swallowed,
+    a_commit_is_swallowed,
     every_packet_is_late,
 );
 
@@ -30,6 +31,11 @@ fn the_answer_to_a_commit_is_cut<S: Server>() {
 fn the_answer_to_a_commit_is_swallowed<S: Server>() {
     let fault = "COMMIT's answer swallowed";
     fails_at_commits::<S>(fault, AtCommit::SwallowAnswer, 1);
+}
+
+/// The server goes on believing in a session that has locked the tag's row.
+fn a_commit_is_swallowed<S: Server>() {
+    fails_at_commits::<S>("black hole before COMMIT", AtCommit::SwallowCommit, 1);
 }
 
 /// Fails at the first claim of a tag, and of another one each time.
