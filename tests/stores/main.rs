@@ -20,6 +20,7 @@ macro_rules! on_each_server {
     };
 }
 
+mod away;
 mod commits;
 mod crowd;
 mod fixtures;

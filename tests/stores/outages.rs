@@ -1,10 +1,13 @@
-//! The store is killed, can't be reached, or lets nobody in or write.
+//! The store is frozen, killed, cut off, or lets nobody in or write.
 
 use std::time::Duration;
 
 use leafd_tests::servers::{PASSWORD, Server};
 
 use crate::scene::{Route, Scene};
+
+/// Longer than every time limit that is set for the store.
+const FROZEN: Duration = Duration::from_secs(8);
 
 /// As long as a request waits in it.
 const SHORT: Duration = Duration::from_secs(5);
@@ -13,17 +16,37 @@ const SHORT: Duration = Duration::from_secs(5);
 const CONNECTIONS: u32 = 20;
 
 on_each_server!(
+    frozen,
     killed_and_started_again,
+    swallowed_by_the_network,
     refusing_connections,
     refusing_logins,
     out_of_connections,
     read_only,
 );
 
+fn frozen<S: Server>() {
+    let mut scene = Scene::<S>::new(Route::Direct);
+    let causes = ["no answer"];
+    scene.outage("SIGSTOP for 8 s", FROZEN, &causes, |s, _| s.freeze(), |s, _, ()| s.thaw());
+}
+
 fn killed_and_started_again<S: Server>() {
     let mut scene = Scene::<S>::new(Route::Direct);
     let causes = ["refused"];
     scene.outage("kill -9, started again", SHORT, &causes, |s, _| s.kill(), |s, _, ()| s.start());
+}
+
+fn swallowed_by_the_network<S: Server>() {
+    let mut scene = Scene::<S>::new(Route::ThroughRelay);
+    let causes = ["no answer"];
+    scene.outage(
+        "black hole",
+        FROZEN,
+        &causes,
+        |_, relay| relay.swallow(),
+        |_, relay, ()| relay.pass(),
+    );
 }
 
 fn refusing_connections<S: Server>() {

@@ -22,7 +22,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Within which ids come again: 2 s are promised where the store's time limits allow it, and a busy machine gets the
 /// rest. What it took is printed.
-const RESUMES_WITHIN: Duration = Duration::from_secs(10);
+pub const RESUMES_WITHIN: Duration = Duration::from_secs(10);
 
 /// Two hosts on one store.
 pub struct Scene<S> {
@@ -43,6 +43,15 @@ pub enum Route {
 #[track_caller]
 pub fn create(host: &Host, tag: &str, step: u64) {
     host.admin(opcode::TAG_CREATE, &json!({ "tag": tag, "step": step }));
+}
+
+/// What a daemon's status says of its only store.
+#[track_caller]
+pub fn store(host: &Host) -> serde_json::Value {
+    let status = host.status();
+    let stores = status["segments"]["stores"].as_array();
+    let [only] = stores.map_or(&[][..], Vec::as_slice) else { panic!("one store in {status}") };
+    only.clone()
 }
 
 /// One line of the table of faults.
