@@ -23,6 +23,7 @@ macro_rules! on_each_server {
 mod away;
 mod commits;
 mod crowd;
+mod failover;
 mod fixtures;
 mod outages;
 mod remade_tag;
