@@ -25,6 +25,7 @@ mod commits;
 mod crowd;
 mod failover;
 mod fixtures;
+mod other_database;
 mod outages;
 mod remade_tag;
 mod scene;
