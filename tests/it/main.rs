@@ -15,15 +15,12 @@ mod document;
 mod drawing;
 mod faults;
 mod forks;
-mod host;
 mod hostile;
 mod life;
-#[path = "../power/mod.rs"]
-mod power;
 mod power_failure;
-mod raw;
 mod readme;
-mod seed;
 mod starts;
 mod tidy;
 mod vectors;
+
+use leafd_tests::{host, power, raw, seed};

@@ -11,6 +11,7 @@ mod odd_rows;
 mod postgres;
 mod postgres_faults;
 mod raising;
+#[path = "../../../tests/servers/process.rs"]
 mod server;
 mod sqlite;
 mod strict;

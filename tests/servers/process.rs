@@ -23,13 +23,16 @@ shift 2
 server=$!
 echo "$server"
 read -r keep
-kill -CONT "$server"; kill -"$signal" "$server"
+exec 2>/dev/null
+kill -CONT "$server" $(cat "/proc/$server/task/$server/children")
+kill -"$signal" "$server"
 wait "$server"
 [ -n "$keep" ] || rm -rf "$dir"
 "#;
 
 /// A folder for a server, and the server when it runs.
 pub struct Server {
+    /// Its folder.
     pub dir: PathBuf,
     /// On the loopback interface.
     pub port: u16,
@@ -47,10 +50,9 @@ impl Server {
     ) -> Server {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let dir = std::env::temp_dir().join(format!("leafd-{}-{user}-{count}", std::process::id()));
+        let dir = memory().join(format!("leafd-{}-{user}-{count}", std::process::id()));
         std::fs::create_dir(&dir).unwrap();
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
+        let port = free_port();
         let mut server = Server { program: Vec::new(), port, dir, stop_signal, running: None };
         if nix::unistd::geteuid().is_root() {
             let user = User::from_name(user).unwrap().expect("the server's package made its user");
@@ -137,6 +139,28 @@ impl Drop for Server {
         }
         // The keeper had no part in it if the server was stopped before.
         let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Where files need not outlive the machine: in memory, if the system has such a place.
+pub fn memory() -> PathBuf {
+    let memory = PathBuf::from("/dev/shm");
+    if memory.is_dir() { memory } else { std::env::temp_dir() }
+}
+
+/// A port that nothing listens on, of those that the system gives to no connection by itself: a server that is
+/// down keeps its port, and nobody connects to himself there.
+pub fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    const PORTS: std::ops::Range<u32> = 12_000..32_000;
+    loop {
+        // Two test processes begin at different places.
+        let offset = std::process::id().wrapping_mul(64) + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = PORTS.start + offset % (PORTS.end - PORTS.start);
+        let port = u16::try_from(port).expect("they are all below 2^16");
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
     }
 }
 

@@ -17,6 +17,8 @@ use tempfile::TempDir;
 
 use crate::power::{Mode, PowerLoss};
 use crate::raw::Raw;
+use crate::servers::PASSWORD;
+use crate::servers::process::memory;
 
 /// How long a daemon may take from its start to its first answer on a busy machine.
 const READY_WITHIN: Duration = Duration::from_secs(20);
@@ -97,7 +99,11 @@ pub fn eventually<T>(what: &str, within: Duration, mut attempt: impl FnMut() -> 
 impl Host {
     /// A host whose daemon is not started yet, without a snowflake worker.
     pub fn new() -> Host {
-        let folder = tempfile::Builder::new().prefix("leafd-it-").tempdir().unwrap();
+        Host::below(&std::env::temp_dir())
+    }
+
+    fn below(folder: &Path) -> Host {
+        let folder = tempfile::Builder::new().prefix("leafd-it-").tempdir_in(folder).unwrap();
         // Other users come in as well: the socket's own mode is what keeps them out.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(folder.path().join("locks")).unwrap();
@@ -109,6 +115,13 @@ impl Host {
             user: None,
             child: None,
         }
+    }
+
+    /// A host whose daemon is on a database server's store. Its journal is in memory, like the server: it outlives the
+    /// daemon, which is all that such a host is asked for, and no disk's pace is measured.
+    pub fn on_store(url: &str) -> Host {
+        let host = Host::below(&memory());
+        host.set("store", url).variable("LEAFD_STORE_PASSWORD", PASSWORD)
     }
 
     /// With this worker.
@@ -200,22 +213,35 @@ impl Host {
 
     /// Starts the daemon and waits until it answers or ends.
     pub fn try_start(&mut self) -> Result<(), Refusal> {
+        let said_from = self.begin();
+        self.answering(said_from)
+    }
+
+    /// Starts the daemon, which is to be awaited by [`Host::answering`]. Tells how long the log was before.
+    pub fn begin(&mut self) -> usize {
         assert!(self.child.is_none(), "one daemon at a time");
         let log = OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
         let said_from = log.metadata().unwrap().len() as usize;
         let output = log.try_clone().unwrap();
         let mut command = self.command(None);
         command.stdin(Stdio::null()).stdout(Stdio::from(output)).stderr(Stdio::from(log));
-        let mut child = die_with_parent(&mut command).spawn().unwrap();
+        self.child = Some(die_with_parent(&mut command).spawn().unwrap());
+        said_from
+    }
+
+    /// Waits until the daemon that was begun answers or ends.
+    pub fn answering(&mut self, said_from: usize) -> Result<(), Refusal> {
         let end = Instant::now() + READY_WITHIN;
         loop {
+            let child = self.child.as_mut().expect("a daemon was begun");
             if let Some(status) = child.try_wait().unwrap() {
+                self.child = None;
                 let said = self.log().split_off(said_from);
                 return Err(Refusal { code: status.code(), said });
             }
             // It listens before it is ready, and another daemon may hold the socket.
-            if self.answers(child.id()) {
-                break;
+            if self.answers(self.pid()) {
+                return Ok(());
             }
             assert!(
                 Instant::now() < end,
@@ -224,8 +250,6 @@ impl Host {
             );
             std::thread::sleep(Duration::from_millis(2));
         }
-        self.child = Some(child);
-        Ok(())
     }
 
     fn answers(&self, pid: u32) -> bool {
@@ -349,6 +373,12 @@ impl Host {
             .status()
             .unwrap();
         (status.code(), fs::read_to_string(self.path("output")).unwrap())
+    }
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Host::new()
     }
 }
 

@@ -1,0 +1,220 @@
+//! A load on daemons, by clients in this process: each thread draws one tag from one daemon, whatever becomes of that
+//! daemon, and keeps every id and every error. At the end no id of a tag may have come twice.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use leafd_client::{Client, Error};
+
+/// How long a request may wait for its ids: less than an outage lasts, and long for a busy machine.
+const DEADLINE: Duration = Duration::from_secs(4);
+
+/// A thread's rest after an error.
+const REST: Duration = Duration::from_millis(20);
+
+/// How long every thread may take for its first ids.
+const UNDER_WAY_WITHIN: Duration = Duration::from_secs(30);
+
+/// What one thread draws.
+#[derive(Clone, Debug)]
+pub struct Draw {
+    /// The daemon's socket.
+    pub socket: PathBuf,
+    /// The tag.
+    pub tag: String,
+    /// Ids between two pauses: one by one from a leased run, and as many in one batch without.
+    pub ids: u64,
+    /// How long a pause is.
+    pub pause: Duration,
+}
+
+/// Threads that draw.
+pub struct Load {
+    threads: Vec<JoinHandle<Drawn>>,
+    stop: Arc<AtomicBool>,
+    issued: Vec<Arc<AtomicU64>>,
+    begun: Instant,
+}
+
+/// What threads drew.
+#[derive(Debug, Default)]
+pub struct Drawn {
+    /// Every id, by tag; ascending once a load has stopped.
+    pub ids: BTreeMap<String, Vec<u64>>,
+    /// Every error's text, with the status before it, and how often it came.
+    pub errors: BTreeMap<String, u64>,
+    /// Ids that came after higher ones where they have to ascend.
+    pub backwards: Vec<(u64, u64)>,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+impl Draw {
+    /// A steady draw of some ten thousand ids a second.
+    pub fn steady(socket: &Path, tag: &str) -> Draw {
+        let pause = Duration::from_millis(2);
+        Draw { socket: socket.to_owned(), tag: tag.to_owned(), ids: 10, pause }
+    }
+
+    fn run(&self, stop: &AtomicBool, issued: &AtomicU64) -> Drawn {
+        let client = Client::builder().socket(&self.socket).deadline(DEADLINE).build().unwrap();
+        let mut drawn = Drawn::default();
+        let ids = drawn.ids.entry(self.tag.clone()).or_default();
+        let mut last = 0;
+        while !stop.load(Ordering::Relaxed) {
+            let before = ids.len();
+            let mut outcome = Ok(());
+            for _ in 0..self.ids {
+                match client.next(&self.tag) {
+                    Ok(id) => ids.push(id),
+                    Err(error) => outcome = Err(error),
+                }
+                if outcome.is_err() {
+                    break;
+                }
+            }
+            let batch = outcome.and_then(|()| client.next_batch(&self.tag, self.ids));
+            match batch {
+                Ok(batch) => {
+                    for id in batch {
+                        if id <= last {
+                            drawn.backwards.push((last, id));
+                        }
+                        last = id;
+                        ids.push(id);
+                    }
+                    std::thread::sleep(self.pause);
+                }
+                Err(error) => {
+                    *drawn.errors.entry(text(&error)).or_default() += 1;
+                    std::thread::sleep(REST);
+                }
+            }
+            issued.fetch_add((ids.len() - before) as u64, Ordering::Relaxed);
+        }
+        drawn
+    }
+}
+
+/// An error as it is counted: without what differs from one time to the next.
+fn text(error: &Error) -> String {
+    match error {
+        Error::Service { status, message, .. } => format!("{status}: {message}"),
+        Error::Connect { source, .. } => format!("no connection: {source}"),
+        Error::Disconnected { source, .. } => format!("disconnected: {source}"),
+        other => other.to_string(),
+    }
+}
+
+impl Load {
+    /// Starts a thread for each draw.
+    pub fn start(draws: Vec<Draw>) -> Load {
+        let stop = Arc::new(AtomicBool::new(false));
+        let issued: Vec<Arc<AtomicU64>> = draws.iter().map(|_| Arc::default()).collect();
+        let threads = draws.into_iter().zip(&issued).map(|(draw, issued)| {
+            let (stop, issued) = (Arc::clone(&stop), Arc::clone(issued));
+            std::thread::spawn(move || draw.run(&stop, &issued))
+        });
+        Load { threads: threads.collect(), stop, issued, begun: Instant::now() }
+    }
+
+    /// Waits until every thread has ids.
+    #[track_caller]
+    pub fn under_way(&self) {
+        self.each_draws(UNDER_WAY_WITHIN);
+    }
+
+    /// Waits until every thread has ids that it has not now.
+    #[track_caller]
+    pub fn each_draws(&self, within: Duration) {
+        let now: Vec<u64> =
+            self.issued.iter().map(|issued| issued.load(Ordering::Relaxed)).collect();
+        crate::host::eventually("every thread draws", within, || {
+            let pairs = self.issued.iter().zip(&now);
+            pairs
+                .into_iter()
+                .all(|(issued, before)| issued.load(Ordering::Relaxed) > *before)
+                .then_some(())
+        });
+    }
+
+    /// Ids drawn so far, by all threads.
+    pub fn issued(&self) -> u64 {
+        self.issued.iter().map(|issued| issued.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Ends it.
+    #[track_caller]
+    pub fn stop(mut self) -> Drawn {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut all = Drawn::default();
+        for thread in self.threads.drain(..) {
+            all.add(thread.join().expect("a drawing thread does not panic"));
+        }
+        all.ids.values_mut().for_each(|ids| ids.sort_unstable());
+        all.seconds = self.begun.elapsed().as_secs_f64();
+        all
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drawn {
+    /// Adds what others drew.
+    pub fn add(&mut self, other: Drawn) {
+        for (tag, ids) in other.ids {
+            let of_tag = self.ids.entry(tag).or_default();
+            of_tag.extend(ids);
+            of_tag.sort_unstable();
+        }
+        for (text, count) in other.errors {
+            *self.errors.entry(text).or_default() += count;
+        }
+        self.backwards.extend(other.backwards);
+        self.seconds += other.seconds;
+    }
+
+    /// Adds ids that were drawn otherwise.
+    pub fn add_ids(&mut self, tag: &str, ids: &[u64]) {
+        let of_tag = self.ids.entry(tag.to_owned()).or_default();
+        of_tag.extend(ids);
+        of_tag.sort_unstable();
+    }
+
+    /// How many ids there are.
+    pub fn count(&self) -> usize {
+        self.ids.values().map(Vec::len).sum()
+    }
+
+    /// How many errors there were.
+    pub fn error_count(&self) -> u64 {
+        self.errors.values().sum()
+    }
+
+    /// How many ids came twice.
+    pub fn duplicates(&self) -> usize {
+        let of_tag = |ids: &Vec<u64>| ids.windows(2).filter(|pair| pair[0] == pair[1]).count();
+        self.ids.values().map(of_tag).sum()
+    }
+
+    /// Fails if an id came twice, or out of turn where one host's have to ascend.
+    #[track_caller]
+    pub fn assert_sound(&self) {
+        for (tag, ids) in &self.ids {
+            assert!(ids.is_sorted(), "{tag}: a load that was stopped is sorted");
+            let twice = ids.windows(2).find(|pair| pair[0] == pair[1]);
+            assert_eq!(twice, None, "{tag}: {} ids came twice", self.duplicates());
+            assert!(ids.iter().all(|id| *id > 0 && i64::try_from(*id).is_ok()), "{tag}");
+        }
+        let some = &self.backwards[..self.backwards.len().min(5)];
+        assert!(some.is_empty(), "ids of one host came after higher ones: {some:?}");
+    }
+}

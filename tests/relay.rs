@@ -1,0 +1,322 @@
+//! A TCP relay between daemons and a server, owned by a test: it passes, delays, swallows or refuses, cuts what is
+//! open, and can fail at the one moment that matters, a claim's COMMIT.
+//!
+//! A black hole takes bytes and gives none, in both directions, and tells neither side of the other's end. A
+//! connection that has lost bytes to it never passes any again: [`Relay::pass`] cuts it.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::host::eventually;
+use crate::servers::process::free_port;
+
+/// `COMMIT` as clients send it: a simple query of PostgreSQL's, a COM_QUERY of MySQL's.
+const COMMITS: [&[u8]; 2] = [b"Q\0\0\0\x0bCOMMIT\0", b"\x07\0\0\0\x03COMMIT"];
+
+/// How often the accepting thread looks what it is to do.
+const LOOK_EVERY: Duration = Duration::from_millis(3);
+
+/// A relay on a port of its own.
+pub struct Relay {
+    port: u16,
+    shared: Arc<Mutex<Shared>>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+/// What becomes of a claim's end, once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtCommit {
+    /// The server commits; its answer is not passed on, and the connection is cut.
+    CutAnswer,
+    /// The server commits; its answer and all that follows is swallowed.
+    SwallowAnswer,
+    /// The server never sees the COMMIT, and the connection stays open on its side.
+    SwallowCommit,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Pass,
+    Swallow,
+    Refuse,
+    End,
+}
+
+struct Shared {
+    /// Where connections lead to.
+    target: u16,
+    mode: Mode,
+    delay: Duration,
+    /// What to do at the COMMIT that follows this text on its connection.
+    at_commit: Option<(String, AtCommit)>,
+    commits_met: u32,
+    listening: bool,
+    accepted: u32,
+    open: Vec<Arc<Link>>,
+}
+
+/// One connection.
+struct Link {
+    client: TcpStream,
+    server: TcpStream,
+    state: Mutex<LinkState>,
+}
+
+#[derive(Default)]
+struct LinkState {
+    swallows: bool,
+    /// The text before [`Shared::at_commit`] was seen here.
+    named: bool,
+    /// The next answer is a COMMIT's: cut instead of passing it.
+    cut_answer: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    ToServer,
+    ToClient,
+}
+
+impl Relay {
+    /// A relay to this port of the loopback interface.
+    pub fn to(target: u16) -> Relay {
+        let port = free_port();
+        let shared = Arc::new(Mutex::new(Shared {
+            target,
+            mode: Mode::Pass,
+            delay: Duration::ZERO,
+            at_commit: None,
+            commits_met: 0,
+            listening: false,
+            accepted: 0,
+            open: Vec::new(),
+        }));
+        let accepting = std::thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || accept(port, &shared)
+        });
+        let relay = Relay { port, shared, accepting: Some(accepting) };
+        relay.until_listening(true);
+        relay
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Connections that were accepted.
+    pub fn accepted(&self) -> u32 {
+        self.lock().accepted
+    }
+
+    /// As a wire does; what a black hole was opened on is cut.
+    pub fn pass(&self) {
+        let mut shared = self.lock();
+        shared.mode = Mode::Pass;
+        shared.delay = Duration::ZERO;
+        shared.open.retain(|link| {
+            let broken = link.state.lock().unwrap().swallows;
+            if broken {
+                link.cut();
+            }
+            !broken
+        });
+        drop(shared);
+        self.until_listening(true);
+    }
+
+    /// Every piece is passed on so much later.
+    pub fn delay(&self, by: Duration) {
+        self.lock().delay = by;
+    }
+
+    /// Accepts and swallows, also on the connections that are open.
+    pub fn swallow(&self) {
+        let mut shared = self.lock();
+        shared.mode = Mode::Swallow;
+        for link in &shared.open {
+            link.state.lock().unwrap().swallows = true;
+        }
+    }
+
+    /// Cuts the connections that are open now.
+    pub fn cut(&self) {
+        for link in self.lock().open.drain(..) {
+            link.cut();
+        }
+    }
+
+    /// Cuts what is open, and nothing listens here any more.
+    pub fn refuse(&self) {
+        self.lock().mode = Mode::Refuse;
+        self.until_listening(false);
+        self.cut();
+    }
+
+    /// New connections lead elsewhere; those that are open are cut.
+    pub fn lead_to(&self, target: u16) {
+        self.lock().target = target;
+        self.cut();
+    }
+
+    /// Fails so at the COMMIT of the next transaction that names this tag, once.
+    pub fn at_commit_of(&self, tag: &str, what: AtCommit) {
+        self.lock().at_commit = Some((tag.to_owned(), what));
+    }
+
+    /// How many COMMITs [`Relay::at_commit_of`] was done to.
+    pub fn commits_met(&self) -> u32 {
+        self.lock().commits_met
+    }
+
+    fn until_listening(&self, listening: bool) {
+        eventually("the relay's listener", Duration::from_secs(10), || {
+            (self.lock().listening == listening).then_some(())
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap()
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.lock().mode = Mode::End;
+        self.cut();
+        let _ = self.accepting.take().map(JoinHandle::join);
+    }
+}
+
+fn accept(port: u16, shared: &Arc<Mutex<Shared>>) {
+    let mut listener: Option<TcpListener> = None;
+    loop {
+        std::thread::sleep(LOOK_EVERY);
+        let mut now = shared.lock().unwrap();
+        match now.mode {
+            Mode::End => return,
+            Mode::Refuse => listener = None,
+            Mode::Pass | Mode::Swallow if listener.is_none() => {
+                listener = TcpListener::bind(("127.0.0.1", port)).ok();
+                if let Some(listener) = &listener {
+                    listener.set_nonblocking(true).unwrap();
+                }
+            }
+            Mode::Pass | Mode::Swallow => {}
+        }
+        now.listening = listener.is_some();
+        let (target, swallows) = (now.target, now.mode == Mode::Swallow);
+        drop(now);
+        while let Some((client, _)) = listener.as_ref().and_then(|one| one.accept().ok()) {
+            client.set_nonblocking(false).unwrap();
+            // A server that is not there: the client's connection ends with this.
+            let Ok(server) = TcpStream::connect(("127.0.0.1", target)) else { continue };
+            let state = Mutex::new(LinkState { swallows, ..LinkState::default() });
+            let link = Arc::new(Link { client, server, state });
+            let mut now = shared.lock().unwrap();
+            now.accepted += 1;
+            now.open.push(Arc::clone(&link));
+            drop(now);
+            for direction in [Direction::ToServer, Direction::ToClient] {
+                let (link, shared) = (Arc::clone(&link), Arc::clone(shared));
+                std::thread::spawn(move || {
+                    link.pump(direction, &shared);
+                    if !link.state.lock().unwrap().swallows {
+                        link.cut();
+                        shared.lock().unwrap().open.retain(|open| !Arc::ptr_eq(open, &link));
+                    }
+                });
+            }
+        }
+    }
+}
+
+impl Link {
+    fn cut(&self) {
+        // Either may be gone.
+        let _ = self.client.shutdown(Shutdown::Both);
+        let _ = self.server.shutdown(Shutdown::Both);
+    }
+
+    /// Moves bytes one way until either side ends: what comes is read at once, and written when its delay is over.
+    fn pump(self: &Arc<Link>, direction: Direction, shared: &Mutex<Shared>) {
+        let (late, due) = mpsc::channel::<(Instant, Vec<u8>)>();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for (at, bytes) in due {
+                    std::thread::sleep(at.saturating_duration_since(Instant::now()));
+                    if !self.put(direction, &bytes) {
+                        self.cut();
+                    }
+                }
+            });
+            self.take(direction, shared, &late);
+            drop(late);
+        });
+    }
+
+    /// Reads until the end.
+    fn take(
+        &self,
+        direction: Direction,
+        shared: &Mutex<Shared>,
+        late: &mpsc::Sender<(Instant, Vec<u8>)>,
+    ) {
+        let mut from = if direction == Direction::ToServer { &self.client } else { &self.server };
+        let mut bytes = vec![0; 64 * 1024];
+        loop {
+            let count = match from.read(&mut bytes) {
+                Ok(0) => return,
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(_) => return,
+            };
+            if direction == Direction::ToServer {
+                self.meet_commit(&bytes[..count], shared);
+            }
+            let at = Instant::now() + shared.lock().unwrap().delay;
+            if late.send((at, bytes[..count].to_vec())).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Writes what has come through, unless it is to get lost. False: the connection ends with it.
+    fn put(&self, direction: Direction, bytes: &[u8]) -> bool {
+        let state = self.state.lock().unwrap();
+        if direction == Direction::ToClient && state.cut_answer {
+            return false;
+        }
+        let swallows = state.swallows;
+        drop(state);
+        let mut to = if direction == Direction::ToServer { &self.server } else { &self.client };
+        swallows || to.write_all(bytes).is_ok()
+    }
+
+    /// Prepares for what is to happen at a COMMIT, if this is the one. Clients send it by itself, so that it comes whole.
+    fn meet_commit(&self, bytes: &[u8], shared: &Mutex<Shared>) {
+        let contains = |part: &[u8]| bytes.windows(part.len()).any(|some| some == part);
+        let mut shared = shared.lock().unwrap();
+        let Some((tag, what)) = shared.at_commit.clone() else { return };
+        let mut state = self.state.lock().unwrap();
+        state.named |= contains(tag.as_bytes());
+        if !state.named || !COMMITS.into_iter().any(contains) {
+            return;
+        }
+        shared.at_commit = None;
+        shared.commits_met += 1;
+        match what {
+            AtCommit::CutAnswer => state.cut_answer = true,
+            AtCommit::SwallowCommit => state.swallows = true,
+            AtCommit::SwallowAnswer => {
+                // Before the answer can come.
+                state.swallows = true;
+                let _ = (&self.server).write_all(bytes);
+            }
+        }
+    }
+}

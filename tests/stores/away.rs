@@ -1,0 +1,99 @@
+//! Daemons that start while the store is away: again, from what their journal holds, or for the first time.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use leafd_tests::host::{Host, eventually, leafd_binary};
+use leafd_tests::load::{Drawn, Load};
+use leafd_tests::raw::{Raw, ids_request};
+use leafd_tests::servers::Server;
+use leafd_wire::Status;
+
+use crate::scene::{DRY, HELD, RESUMES_WITHIN, Route, Scene, create, first_of, report, store};
+
+/// `leafctl ping` says so when what it was asked for is not ready.
+const EXIT_NOT_READY: i32 = 4;
+
+on_each_server!(restarted_while_the_store_is_away, first_started_while_the_store_is_away);
+
+fn restarted_while_the_store_is_away<S: Server>() {
+    let mut scene = Scene::<S>::new(Route::Direct);
+    let load = scene.load();
+    let before = load.issued();
+    scene.server.kill();
+    scene.hosts[0].stop();
+    scene.hosts[1].kill();
+    for host in &mut scene.hosts {
+        host.start();
+        assert!(!host.raw().info().segments_ready);
+        // It takes up what it holds; nobody claims that for it.
+        assert!(host.raw().draw_until(HELD, Duration::from_secs(5)) > 0);
+    }
+    load.each_draws(Duration::from_secs(10));
+    let issued = load.issued() - before;
+    scene.server.start();
+    let mut raws: Vec<Raw> = scene.hosts.iter().map(Host::raw).collect();
+    let (ids, recovered) = first_of(&mut raws, DRY);
+    load.each_draws(Duration::from_secs(5));
+    let drawn = finish(load, &ids);
+    report::<S>(
+        "daemons stopped and killed, started again without the store",
+        issued,
+        &drawn,
+        Some(recovered),
+    );
+    drawn.assert_sound();
+    let of_a_restart = |text: &String| {
+        ["no connection", "disconnected", "SHUTTING_DOWN"].iter().any(|part| text.starts_with(part))
+    };
+    assert!(drawn.errors.keys().all(of_a_restart), "{:?}", drawn.errors);
+    assert!(recovered < RESUMES_WITHIN, "ids came again after {recovered:?}");
+}
+
+fn finish(load: Load, of_dry: &[u64]) -> Drawn {
+    let mut drawn = load.stop();
+    drawn.add_ids(DRY, of_dry);
+    drawn
+}
+
+fn first_started_while_the_store_is_away<S: Server>() {
+    let mut server = S::new();
+    server.kill();
+    let mut host = Host::on_store(&server.url());
+    host.start();
+    let mut raw = host.raw();
+    assert!(!raw.info().segments_ready);
+    assert_eq!(ping(&host, &[]), Some(0), "it answers");
+    assert_eq!(ping(&host, &["--ready", "segments"]), Some(EXIT_NOT_READY));
+    let mut denied = Drawn::default();
+    raw.send(&ids_request("orders", 1, 1, 3_000));
+    let reply = raw.reply();
+    let text = reply.refused(Status::StoreUnavailable);
+    assert!(text.contains("refused"), "{text}");
+    denied.errors.insert(format!("{}: {text}", reply.status()), 1);
+    let known = store(&host);
+    assert_eq!(known["ready"], false, "{known}");
+    assert!(known["error"].as_str().unwrap().contains("refused"), "{known}");
+    server.start();
+    let begun = Instant::now();
+    eventually("ready", RESUMES_WITHIN, || raw.info().segments_ready.then_some(()));
+    let recovered = begun.elapsed();
+    assert_eq!(ping(&host, &["--ready", "segments"]), Some(0));
+    assert_eq!(store(&host)["ready"], true);
+    create(&host, "orders", 100);
+    denied.add_ids("orders", &raw.draw("orders", 300));
+    denied.assert_sound();
+    report::<S>("first start without the store", 0, &denied, Some(recovered));
+}
+
+fn ping(host: &Host, words: &[&str]) -> Option<i32> {
+    let leafctl = leafd_binary().with_file_name("leafctl");
+    let output = Command::new(leafctl)
+        .env_clear()
+        .env("LEAFD_SOCKET", host.socket())
+        .arg("ping")
+        .args(words)
+        .output()
+        .unwrap();
+    output.status.code()
+}

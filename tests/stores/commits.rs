@@ -1,0 +1,104 @@
+//! A claim that the store has made and the host never heard of: the numbers are lost and come to nobody, and ids go on. And a network that is slow.
+
+use std::time::{Duration, Instant};
+
+use leafd_tests::host::Host;
+use leafd_tests::raw::Raw;
+use leafd_tests::relay::AtCommit;
+use leafd_tests::servers::Server;
+
+use crate::scene::{DRY, Route, Scene, create, first_of, report};
+
+/// A tag's step, which is what a host claims at first.
+const STEP: u64 = 100;
+
+/// Within which a host has ids again: a statement's time limit (3 s), a back-off, another claim; and the time that a
+/// server waits for a lock of a session that it still believes in. The rest is for a busy machine.
+const CLAIMED_WITHIN: Duration = Duration::from_secs(15);
+
+on_each_server!(
+    the_answer_to_a_commit_is_cut,
+    the_answer_to_a_commit_is_swallowed,
+    a_commit_is_swallowed,
+    every_packet_is_late,
+);
+
+fn the_answer_to_a_commit_is_cut<S: Server>() {
+    let fault = "COMMIT's answer cut, 5 times";
+    fails_at_commits::<S>(fault, AtCommit::CutAnswer, 5);
+}
+
+fn the_answer_to_a_commit_is_swallowed<S: Server>() {
+    let fault = "COMMIT's answer swallowed";
+    fails_at_commits::<S>(fault, AtCommit::SwallowAnswer, 1);
+}
+
+/// The server goes on believing in a session that has locked the tag's row.
+fn a_commit_is_swallowed<S: Server>() {
+    fails_at_commits::<S>("black hole before COMMIT", AtCommit::SwallowCommit, 1);
+}
+
+/// Fails at the first claim of a tag, and of another one each time.
+#[track_caller]
+fn fails_at_commits<S: Server>(fault: &str, what: AtCommit, times: u32) {
+    // What the first claim took, if the server has seen it through.
+    let lost = if what == AtCommit::SwallowCommit { 0 } else { STEP };
+    let scene = Scene::<S>::new(Route::ThroughRelay);
+    let load = scene.load();
+    let before = load.issued();
+    let mut raws: Vec<Raw> = scene.hosts.iter().map(Host::raw).collect();
+    let mut longest = Duration::ZERO;
+    let mut drawn = Vec::new();
+    for round in 0..times {
+        let tag = format!("lost{round}");
+        create(&scene.hosts[0], &tag, STEP);
+        scene.relay.at_commit_of(&tag, what);
+        let (mut ids, took) = first_of(&mut raws[..1], &tag);
+        longest = longest.max(took);
+        assert_eq!(scene.relay.commits_met(), round + 1, "the relay has failed at a COMMIT");
+        assert!(scene.server.max_id(&tag) > lost + STEP);
+        assert_eq!(ids, [1 + lost], "what the host never heard of is not used");
+        for raw in raws.iter_mut().rev() {
+            for _ in 0..3 {
+                let mut some = raw.draw(&tag, 60);
+                ids.append(&mut some);
+            }
+        }
+        assert!(ids.iter().all(|id| *id > lost), "{ids:?}");
+        drawn.push((tag, ids));
+    }
+    load.each_draws(Duration::from_secs(5));
+    let issued = load.issued() - before;
+    let mut all = load.stop();
+    drawn.iter().for_each(|(tag, ids)| all.add_ids(tag, ids));
+    report::<S>(fault, issued, &all, Some(longest));
+    all.assert_sound();
+    assert!(all.errors.is_empty(), "{:?}", all.errors);
+    assert!(longest < CLAIMED_WITHIN, "{fault}: ids came after {longest:?}");
+}
+
+fn every_packet_is_late<S: Server>() {
+    // A claim is several round trips; at these lengths they need more than the three seconds of the default.
+    let limits = [("store_statement_timeout", "15s"), ("store_connect_timeout", "15s")];
+    let scene = Scene::<S>::with(Route::ThroughRelay, &[], &limits);
+    let load = scene.load();
+    let before = load.issued();
+    scene.relay.delay(Duration::from_millis(300));
+    let mut raws: Vec<Raw> = scene.hosts.iter().map(Host::raw).collect();
+    let (mut ids, took) = first_of(&mut raws, DRY);
+    // Again and again over the end of what is claimed.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(5) {
+        for raw in &mut raws {
+            ids.extend(raw.draw(DRY, 50));
+        }
+    }
+    load.each_draws(Duration::from_secs(5));
+    let issued = load.issued() - before + ids.len() as u64;
+    let mut all = load.stop();
+    all.add_ids(DRY, &ids);
+    report::<S>("every packet 300 ms late", issued, &all, Some(took));
+    all.assert_sound();
+    assert!(all.errors.is_empty(), "{:?}", all.errors);
+    assert!(took < CLAIMED_WITHIN, "ids came after {took:?}");
+}

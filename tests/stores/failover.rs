@@ -1,0 +1,127 @@
+//! An asynchronous primary dies with claims that its standby never saw, and the standby takes over. Three daemons
+//! have seen different parts of what is lost; one of them is down meanwhile. No id comes twice: the daemons
+//! tell the new primary what they have seen before any of them claims.
+
+use std::time::{Duration, Instant};
+
+use leafd_tests::host::{Host, eventually};
+use leafd_tests::load::{Draw, Drawn, Load};
+use leafd_tests::raw::{Raw, ids_request};
+use leafd_tests::servers::{Pair, Server};
+
+use crate::scene::{DRY, create, report, store};
+
+/// The setting `failover_settle` of all daemons.
+const SETTLE: Duration = Duration::from_secs(4);
+
+/// How much longer than [`SETTLE`] the daemons may take until they claim again: a promotion, a look at the store, and
+/// claims, on a busy machine.
+const CLAIMS_WITHIN: Duration = Duration::from_secs(20);
+
+/// A tag's step, so small that these draws claim again and again.
+const STEP: u64 = 500;
+
+on_each_server!(no_id_comes_twice_over_a_fail_over_that_loses_claims);
+
+fn no_id_comes_twice_over_a_fail_over_that_loses_claims<S: Server>() {
+    let mut pair = Pair::<S>::new();
+    let settle = format!("{}s", SETTLE.as_secs());
+    let mut hosts: Vec<Host> =
+        (0..3).map(|_| Host::on_store(&pair.url()).set("failover_settle", &settle)).collect();
+    hosts.iter_mut().for_each(Host::start);
+    for (tag, step) in [("ample", 1_000_000), ("ample-of-c", 1_000_000), (DRY, 100)] {
+        create(&hosts[0], tag, step);
+    }
+    for tag in ["shared", "only-a", "only-c"] {
+        create(&hosts[0], tag, STEP);
+    }
+    let [a, b, c] = &mut hosts[..] else { panic!("three hosts") };
+    let slow =
+        Draw { ids: 2, pause: Duration::from_millis(20), ..Draw::steady(&b.socket(), "ample") };
+    let load = Load::start(vec![Draw::steady(&a.socket(), "ample"), slow]);
+    let load_of_c = Load::start(vec![Draw::steady(&c.socket(), "ample-of-c")]);
+    load.under_way();
+    load_of_c.under_way();
+    let mut others = Drawn::default();
+    draw(&mut others, b, "shared", 20, 30);
+    pair.caught_up();
+
+    // What follows is lost. C sees the least of it and goes; A sees the end of it.
+    pair.lose_from_now();
+    draw(&mut others, c, "shared", 20, 60);
+    draw(&mut others, c, "only-c", 20, 90);
+    c.kill();
+    draw(&mut others, b, "shared", 30, 60);
+    draw(&mut others, a, "only-a", 20, 90);
+    draw(&mut others, a, "shared", 60, 90);
+    for tag in ["shared", "only-a", "only-c"] {
+        let (kept, lost) = (pair.standby.max_id(tag), pair.primary.max_id(tag));
+        assert!(
+            kept < lost,
+            "{tag}: claims to {lost} are not to be on the standby, which has {kept}"
+        );
+    }
+    let before = load.issued();
+    let begun = Instant::now();
+    pair.primary.kill();
+    pair.standby.promote();
+    let mut raws = [a.raw(), b.raw()];
+    for raw in &mut raws {
+        raw.send(&ids_request(DRY, 1, 1, 55_000));
+        raw.stream.set_read_timeout(Some(SETTLE + CLAIMS_WITHIN)).unwrap();
+    }
+    for host in [&*a, &*b] {
+        eventually("a fail-over is noticed", CLAIMS_WITHIN, || {
+            let known = store(host);
+            (known["failovers"] == 1 && known["settling_ms"].as_u64()? > 0).then_some(())
+        });
+    }
+    load.each_draws(Duration::from_secs(3));
+    let issued = load.issued() - before;
+    for raw in &mut raws {
+        others.add_ids(DRY, &raw.reply().ids());
+    }
+    let recovered = begun.elapsed();
+    assert!(recovered >= SETTLE, "claimed before the others could tell: {recovered:?}");
+    for host in [&*a, &*b] {
+        let known = store(host);
+        assert_eq!((&known["ready"], &known["failovers"]), (&true.into(), &1.into()), "{known}");
+        assert_eq!(known["settling_ms"], 0, "{known}");
+        assert!(host.log().contains("history has changed"), "{}", host.log());
+    }
+    draw(&mut others, b, "shared", 60, 90);
+    draw(&mut others, a, "shared", 60, 90);
+    draw(&mut others, b, "only-a", 60, 90);
+
+    c.start();
+    let mut raw = c.raw();
+    for tag in ["only-c", "shared"] {
+        others.add_ids(tag, &[raw.draw_until(tag, SETTLE + CLAIMS_WITHIN)]);
+        draw(&mut others, c, tag, 60, 90);
+    }
+    assert_eq!(store(c)["failovers"], 1);
+    draw(&mut others, a, "only-c", 30, 90);
+    load_of_c.each_draws(SETTLE + CLAIMS_WITHIN);
+    let mut drawn = load.stop();
+    let load_errors = std::mem::take(&mut drawn.errors);
+    let mut of_c = load_of_c.stop();
+    of_c.errors.clear();
+    drawn.add(of_c);
+    drawn.add(others);
+    report::<S>("fail-over with lost claims, 3 daemons", issued, &drawn, Some(recovered));
+    drawn.assert_sound();
+    assert!(load_errors.is_empty(), "of what is held: {load_errors:?}");
+    for (tag, ids) in &drawn.ids {
+        let last = *ids.last().unwrap();
+        assert!(pair.standby.max_id(tag) > last, "{tag}: {last} is not claimed");
+    }
+}
+
+/// Draws so many times so many, one after the other.
+#[track_caller]
+fn draw(drawn: &mut Drawn, host: &Host, tag: &str, times: u32, count: u32) {
+    let mut raw: Raw = host.raw();
+    for _ in 0..times {
+        drawn.add_ids(tag, &raw.draw(tag, count));
+    }
+}

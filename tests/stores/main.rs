@@ -1,0 +1,31 @@
+//! The real daemons on real database servers that fail in every way, with a load running and every id checked: one
+//! suite for PostgreSQL and MariaDB. Each test prints what it measured.
+#![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
+
+/// Makes a test of each check for each server.
+macro_rules! on_each_server {
+    ($($check:ident),+ $(,)?) => {
+        mod on_postgres {
+            $(#[test]
+            fn $check() {
+                super::$check::<leafd_tests::servers::Postgres>();
+            })+
+        }
+        mod on_mariadb {
+            $(#[test]
+            fn $check() {
+                super::$check::<leafd_tests::servers::MariaDb>();
+            })+
+        }
+    };
+}
+
+mod away;
+mod commits;
+mod crowd;
+mod failover;
+mod fixtures;
+mod other_database;
+mod outages;
+mod remade_tag;
+mod scene;

@@ -1,0 +1,201 @@
+//! Another database than before is behind the store's URL: one that has nothing to do with it, an older state of it, or
+//! one whose table was made anew. What is held of the old one never mixes with what the other one gives.
+
+use std::time::{Duration, Instant};
+
+use leafd_tests::host::Host;
+use leafd_tests::load::{Draw, Drawn, Load};
+use leafd_tests::raw::{Raw, ids_request};
+use leafd_tests::relay::Relay;
+use leafd_tests::servers::{DATABASE, Server, apply_schema};
+use leafd_wire::Status;
+
+use crate::scene::{DRY, HELD, Route, Scene, create, first_of, report};
+
+/// So small that draws claim again and again.
+const STEP: u64 = 500;
+
+/// The setting `failover_settle`: an older state of a database is handled as a fail-over to it.
+const SETTLE: [(&str, &str); 1] = [("failover_settle", "2s")];
+
+/// How long until ids are claimed from an older state: the settling time, and the rest for a busy machine.
+const CLAIMS_WITHIN: Duration = Duration::from_secs(20);
+
+/// Where staging's numbers begin: far above production's.
+const STAGING: u64 = 1_000_000_000;
+
+on_each_server!(
+    staging_takes_productions_place_while_daemons_run,
+    staging_takes_productions_place_while_a_daemon_is_off,
+    a_backup_is_restored,
+    the_table_is_made_anew,
+);
+
+/// A staging server with the same tags.
+fn staging<S: Server>() -> S {
+    let staging = S::new();
+    for tag in [HELD, DRY] {
+        staging.sql(&format!(
+            "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('{tag}', {STAGING}, {STEP})"
+        ));
+    }
+    staging
+}
+
+/// Nothing was claimed from it.
+#[track_caller]
+fn assert_untouched<S: Server>(staging: &S) {
+    for tag in [HELD, DRY] {
+        assert_eq!(staging.max_id(tag), STAGING, "{tag}");
+    }
+}
+
+/// A request that can't be served is told that the database is another one.
+#[track_caller]
+fn assert_told(raw: &mut Raw, tag: &str, drawn: &mut Drawn) {
+    raw.send(&ids_request(tag, 1, 1, 5_000));
+    let reply = raw.reply();
+    let (status, text) = (reply.status(), reply.text());
+    let statuses = [Status::StoreRefused, Status::StoreUnavailable, Status::Deadline];
+    assert!(statuses.contains(&status), "{status}: {text}");
+    assert!(text.contains("another") || text.contains("instead of"), "{status}: {text}");
+    *drawn.errors.entry(format!("{status}: {text}")).or_default() += 1;
+}
+
+fn staging_takes_productions_place_while_daemons_run<S: Server>() {
+    let scene = Scene::<S>::new(Route::ThroughRelay);
+    let staging = staging::<S>();
+    let load = scene.load();
+    let before = load.issued();
+    scene.relay.lead_to(staging.port());
+    let mut raws: Vec<Raw> = scene.hosts.iter().map(Host::raw).collect();
+    let mut denied = Drawn::default();
+    raws.iter_mut().for_each(|raw| assert_told(raw, DRY, &mut denied));
+    load.each_draws(Duration::from_secs(5));
+    let issued = load.issued() - before;
+    scene.relay.lead_to(scene.server.port());
+    let (ids, recovered) = first_of(&mut raws, DRY);
+    load.each_draws(Duration::from_secs(5));
+    let mut drawn = load.stop();
+    let load_errors = std::mem::take(&mut drawn.errors);
+    drawn.add_ids(DRY, &ids);
+    drawn.errors = denied.errors;
+    report::<S>("staging behind the URL for a while", issued, &drawn, Some(recovered));
+    drawn.assert_sound();
+    assert!(load_errors.is_empty(), "of what is held: {load_errors:?}");
+    assert!(drawn.ids.values().flatten().all(|id| *id < STAGING));
+    assert_untouched(&staging);
+}
+
+fn staging_takes_productions_place_while_a_daemon_is_off<S: Server>() {
+    let (production, staging) = (S::new(), staging::<S>());
+    let relay = Relay::to(production.port());
+    let mut host = Host::on_store(&S::url_of(&[relay.port()], DATABASE));
+    host.start();
+    create(&host, HELD, STEP);
+    let mut of_production = Drawn::default();
+    of_production.add_ids(HELD, &host.raw().draw(HELD, 100));
+    host.stop();
+
+    relay.lead_to(staging.port());
+    host.start();
+    let mut denied = Drawn::default();
+    assert_told(&mut host.raw(), HELD, &mut denied);
+    assert!(denied.errors.keys().all(|text| text.contains("adopt-store")), "{:?}", denied.errors);
+    assert_untouched(&staging);
+    host.stop();
+    let (code, said) = host.run("adopt-store");
+    assert_eq!(code, Some(0), "{said}");
+    host.start();
+    let ids = host.raw().draw(HELD, 2_000);
+    assert!(ids.iter().all(|id| *id >= STAGING), "left from production: {:?}", &ids[..5]);
+    denied.add_ids(HELD, &ids);
+    host.stop();
+
+    relay.lead_to(production.port());
+    let (code, said) = host.run("adopt-store");
+    assert_eq!(code, Some(0), "{said}");
+    host.start();
+    of_production.add_ids(HELD, &host.raw().draw(HELD, 2_000));
+    of_production.assert_sound();
+    assert!(of_production.ids[HELD].iter().all(|id| *id < STAGING));
+    report::<S>("staging behind the URL at a start", 0, &denied, None);
+    denied.assert_sound();
+}
+
+fn a_backup_is_restored<S: Server>() {
+    let save = |server: &S| server.dump(DATABASE);
+    over_a_change("backup restored", save, |server, dump| server.restore(DATABASE, &dump));
+}
+
+fn the_table_is_made_anew<S: Server>() {
+    over_a_change(
+        "leaf_alloc dropped and made anew",
+        |_: &S| (),
+        |server, ()| {
+            server.sql("DROP TABLE leaf_alloc");
+            apply_schema(&server.url());
+            for tag in [HELD, "orders"] {
+                server.sql(&format!(
+                    "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('{tag}', 1, {STEP})"
+                ));
+            }
+        },
+    );
+}
+
+/// One host runs, another one that holds numbers is off, while the database goes back to an earlier state. Who runs has
+/// seen the end of what was claimed.
+fn over_a_change<S: Server, T>(
+    fault: &str,
+    save: impl FnOnce(&S) -> T,
+    change: impl FnOnce(&S, T),
+) {
+    let mut scene = Scene::<S>::with(Route::Direct, &[], &SETTLE);
+    create(&scene.hosts[0], "orders", STEP);
+    let mut others = Drawn::default();
+    draw(&mut others, &scene.hosts[1], 5);
+    let saved = save(&scene.server);
+    draw(&mut others, &scene.hosts[1], 20);
+    scene.hosts[1].stop();
+    draw(&mut others, &scene.hosts[0], 40);
+    let load = Load::start(vec![Draw::steady(&scene.hosts[0].socket(), HELD)]);
+    load.under_way();
+    let before = load.issued();
+    change(&scene.server, saved);
+    let begun = Instant::now();
+    // What is held of the tag may be used up first: this is beyond it.
+    let mut raw = scene.hosts[0].raw();
+    raw.stream.set_read_timeout(Some(CLAIMS_WITHIN)).unwrap();
+    while scene.server.max_id("orders") <= others.ids["orders"].last().unwrap() + STEP {
+        assert!(begun.elapsed() < CLAIMS_WITHIN, "{fault}: nothing is claimed any more");
+        raw.ask("orders", 90, 1);
+        let reply = raw.reply();
+        match reply.status() {
+            Status::Ok => others.add_ids("orders", &reply.ids()),
+            _ => *others.errors.entry(reply.text()).or_default() += 1,
+        }
+    }
+    let recovered = begun.elapsed();
+    let issued = load.issued() - before;
+    scene.hosts[1].start();
+    others.add_ids("orders", &[scene.hosts[1].raw().draw_until("orders", CLAIMS_WITHIN)]);
+    draw(&mut others, &scene.hosts[1], 40);
+    draw(&mut others, &scene.hosts[0], 40);
+    load.each_draws(Duration::from_secs(5));
+    let mut drawn = load.stop();
+    let load_errors = std::mem::take(&mut drawn.errors);
+    drawn.add(others);
+    report::<S>(fault, issued, &drawn, Some(recovered));
+    drawn.assert_sound();
+    assert!(load_errors.is_empty(), "of what is held: {load_errors:?}");
+}
+
+/// Draws so many times 90.
+#[track_caller]
+fn draw(drawn: &mut Drawn, host: &Host, times: u32) {
+    let mut raw = host.raw();
+    for _ in 0..times {
+        drawn.add_ids("orders", &raw.draw("orders", 90));
+    }
+}

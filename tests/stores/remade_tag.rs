@@ -1,0 +1,47 @@
+//! A tag is deleted and made anew while a host that holds numbers of it is off: what the host has left is dead.
+
+use leafd_tests::host::Host;
+use leafd_tests::load::Draw;
+use leafd_tests::load::Load;
+use leafd_tests::servers::Server;
+
+use crate::scene::{HELD, Route, Scene, create, report};
+
+/// A tag's step, which is what a host claims at first.
+const STEP: u64 = 1_000;
+
+on_each_server!(leftovers_after_a_clean_stop_are_dead, leftovers_after_a_kill_are_dead);
+
+fn leftovers_after_a_clean_stop_are_dead<S: Server>() {
+    leftovers_are_dead::<S>("tag made anew, host was stopped", Host::stop);
+}
+
+fn leftovers_after_a_kill_are_dead<S: Server>() {
+    leftovers_are_dead::<S>("tag made anew, host was killed", Host::kill);
+}
+
+fn leftovers_are_dead<S: Server>(fault: &str, end: impl Fn(&mut Host)) {
+    let mut scene = Scene::<S>::new(Route::Direct);
+    let load = Load::start(vec![Draw::steady(&scene.hosts[1].socket(), HELD)]);
+    load.under_way();
+    create(&scene.hosts[0], "orders", STEP);
+    let mut ids = scene.hosts[0].raw().draw("orders", 10);
+    assert_eq!(*ids.last().unwrap(), 10);
+    end(&mut scene.hosts[0]);
+    scene.server.sql("DELETE FROM leaf_alloc WHERE biz_tag = 'orders'");
+    scene.server.sql(&format!(
+        "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('orders', 1, {STEP})"
+    ));
+    ids.extend(scene.hosts[1].raw().draw("orders", 300));
+    scene.hosts[0].start();
+    let anew = scene.hosts[0].raw().draw("orders", 1_500);
+    assert!(anew.iter().all(|id| *id > STEP), "left from the old tag: {:?}", &anew[..5]);
+    ids.extend(anew);
+    ids.extend(scene.hosts[1].raw().draw("orders", 1_500));
+    let issued = load.issued();
+    let mut all = load.stop();
+    all.add_ids("orders", &ids);
+    report::<S>(fault, issued, &all, None);
+    all.assert_sound();
+    assert!(all.errors.is_empty(), "{:?}", all.errors);
+}
