@@ -73,7 +73,7 @@ fn clean_restarts_under_load_give_no_errors_and_no_id_twice() {
         drawers.under_way();
         for _ in 0..5 {
             // Long enough for every request that the last stop cut off to be answered.
-            std::thread::sleep(Duration::from_micros(random.u64(100_000..500_000)));
+            std::thread::sleep(Duration::from_micros(random.u64(400_000..800_000)));
             host.stop();
             host.start();
         }
