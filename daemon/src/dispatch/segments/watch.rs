@@ -69,11 +69,12 @@ impl Segments {
                 self.failed_over(home, found).await
             }
             Some(trusted) => {
-                home.refuse(&StoreError::Changed {
-                    store: home.url.to_string(),
-                    expected: trusted,
-                    found,
-                });
+                home.refuse(&StoreError::Refused(format!(
+                    "the store {} leads to another database, or to one with another place, than the one in use: it was \
+                     {trusted}, and now it is {found}; nothing is claimed from it: put the first one back, or stop leafd and \
+                     accept this one with: leafd adopt-store",
+                    home.url
+                )));
                 Ok(())
             }
         }

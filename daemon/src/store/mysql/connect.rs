@@ -92,7 +92,7 @@ fn protection(tls: &Tls) -> SslOpts {
 }
 
 /// What the statements rely on. The server gives up a little before we do, so that a lock isn't kept by a statement
-/// that nobody waits for.
+/// that nobody waits for; MariaDB also ends a transaction whose client is gone without a word, which MySQL can't.
 fn settings(target: &Target) -> Vec<String> {
     let seconds = target.statement_timeout.as_secs().max(1);
     vec![
@@ -101,7 +101,8 @@ fn settings(target: &Target) -> Vec<String> {
         format!(
             "SET SESSION autocommit = 1, time_zone = '+00:00',
              sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',
-             innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}"
+             innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}
+             /*M!100303 , idle_transaction_timeout = {seconds} */"
         ),
     ]
 }
