@@ -244,7 +244,10 @@ impl fmt::Debug for Client {
 /// The next id, out of the held run if there is one.
 #[inline]
 fn next(core: &Core, node: &Node, leased: bool, limit: Duration) -> Result<u64> {
-    if leased && let Some(taken) = node.slot().take(coarse_ns()) {
+    if leased
+        && (node.is_wiped() || node.is_own())
+        && let Some(taken) = node.slot().take(coarse_ns())
+    {
         if taken.refill_due {
             node.refill(core);
         }
