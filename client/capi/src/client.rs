@@ -1,6 +1,6 @@
 //! The calls on a client.
 
-use std::ffi::c_char;
+use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
@@ -9,28 +9,34 @@ use leafd_client::Client;
 
 use crate::call::{call, fill, limit, output, outputs, text};
 use crate::handle::{self, Cell, Freed, Kind};
+use crate::known::Known;
 use crate::status::{Failure, LeafdStatus};
 use crate::{LEAFD_NO_POLLING, LEAFD_TIMEOUT_DEFAULT, LEAFD_UNLEASED};
 
 /// A process's way to the daemon: one connection for all threads, made on first use, and the ids that the process
 /// holds.
 pub struct LeafdClient {
-    _cell: Cell<Client>,
+    _cell: Cell<Known>,
 }
 
-impl Kind for Client {
+impl Kind for Known {
     const MARK: u64 = 0x636c_6966_6461_656c;
     const NAME: &'static str = "client";
-    fn freed() -> &'static Freed<Client> {
-        static FREED: Freed<Client> = Freed::new();
+    fn freed() -> &'static Freed<Known> {
+        static FREED: Freed<Known> = Freed::new();
         &FREED
     }
 }
 
-#[inline]
 pub(crate) unsafe fn get<'a>(client: *const LeafdClient) -> Result<&'a Client, Failure> {
     // SAFETY: as the caller's caller says.
-    unsafe { handle::get(client.cast::<Cell<Client>>()) }
+    unsafe { known(client) }.map(|known| &known.client)
+}
+
+#[inline]
+unsafe fn known<'a>(client: *const LeafdClient) -> Result<&'a Known, Failure> {
+    // SAFETY: as the caller's caller says.
+    unsafe { handle::get(client.cast::<Cell<Known>>()) }
 }
 
 /// Makes a client. It connects on first use: `leafd_connect()` does so at once.
@@ -65,16 +71,16 @@ pub unsafe extern "C" fn leafd_new(
             .polling(flags & LEAFD_NO_POLLING == 0);
         if !socket_path.is_null() {
             // SAFETY: as the caller says.
-            let bytes = unsafe { std::ffi::CStr::from_ptr(socket_path) }.to_bytes();
+            let bytes = unsafe { CStr::from_ptr(socket_path) }.to_bytes();
             if bytes.is_empty() {
                 return Err(Failure::invalid("the socket's path is empty".to_owned()));
             }
-            builder = builder.socket(Path::new(std::ffi::OsStr::from_bytes(bytes)));
+            builder = builder.socket(Path::new(OsStr::from_bytes(bytes)));
         }
         if timeout_ms != LEAFD_TIMEOUT_DEFAULT {
             builder = builder.deadline(Duration::from_millis(u64::from(timeout_ms)));
         }
-        *client = handle::make(builder.build()?).cast();
+        *client = handle::make(Known::new(builder.build()?)).cast();
         Ok(())
     })
 }
@@ -89,7 +95,7 @@ pub unsafe extern "C" fn leafd_new(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_free(client: *mut LeafdClient) -> LeafdStatus {
     // SAFETY: as the caller says.
-    call(|| unsafe { handle::free(client.cast::<Cell<Client>>()) })
+    call(|| unsafe { handle::free(client.cast::<Cell<Known>>()) })
 }
 
 /// Connects if there is no connection, and agrees with the daemon on the protocol's version.
@@ -125,8 +131,18 @@ pub unsafe extern "C" fn leafd_next(
 ) -> LeafdStatus {
     call(|| {
         // SAFETY: as the caller says.
-        let (client, tag, id) = unsafe { (get(client)?, text(tag, "tag")?, output(id, "id")?) };
-        *id = client.next(tag)?;
+        let (known, id) = unsafe { (known(client)?, output(id, "id")?) };
+        // SAFETY: as the caller says.
+        if let Some(tag) = unsafe { known.find(tag) } {
+            *id = tag.next()?;
+            return Ok(());
+        }
+        // SAFETY: as the caller says.
+        let (name, place) = unsafe { (text(tag, "tag")?, tag) };
+        let tag = known.client.tag(name)?;
+        *id = tag.next()?;
+        // SAFETY: as the caller says; `text` has found a name there.
+        known.remember(unsafe { CStr::from_ptr(place) }, tag);
         Ok(())
     })
 }

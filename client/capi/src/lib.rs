@@ -2,7 +2,7 @@
 //!
 //! The contract is the header's preamble (`cbindgen.toml`). By file:
 //!
-//! - `client`, `tag`: the calls on the two handles;
+//! - `client`, `tag`: the calls on the two handles; `known`: tags by the address of their name;
 //! - `layout`: taking snowflake ids apart;
 //! - `status`, `last`: what a call returns, and what it leaves behind about a failure;
 //! - `handle`: pointers that are told from freed and foreign ones;
@@ -11,6 +11,7 @@
 mod call;
 mod client;
 mod handle;
+mod known;
 mod last;
 mod layout;
 mod status;
