@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type, Union
 
 from . import _library as library
+from ._errors import InvalidArgument
 from ._layout import Layout, layout_of
 
 _take: Callable[[library.TagHandle], int] = library.take
@@ -43,7 +44,7 @@ class Client:
         self._settings = (None if socket is None else os.fspath(socket), timeout, leased, polling)
         path = None if socket is None else os.fsencode(socket)
         if path is not None and b"\0" in path:
-            raise library.InvalidArgument("the path of a socket has no zero in it")
+            raise InvalidArgument("the path of a socket has no zero in it")
         flags = (0 if leased else library.UNLEASED) | (0 if polling else library.NO_POLLING)
         handle = library.ClientHandle()
         library.check(library.client_new(path, library.milliseconds(timeout), flags, ctypes.byref(handle)))
@@ -82,7 +83,7 @@ class Client:
     def next_ids_array(self, tag: str, count: int, timeout: Optional[float] = None) -> "array[int]":
         """As :meth:`next_ids`, without a Python int for each: an ``array("Q")``."""
         if count < 0:
-            raise library.InvalidArgument(f"a count is from 0 up, not {count}")
+            raise InvalidArgument(f"a count is from 0 up, not {count}")
         ids = array("Q", bytes(8 * count))
         self.next_ids_into(tag, ids, timeout)
         return ids
@@ -94,9 +95,9 @@ class Client:
         """
         with memoryview(buffer) as view:
             if view.itemsize != 8 or view.format not in ("Q", "q", "L", "l", "N", "n"):
-                raise library.InvalidArgument(f"ids need items of 64-bit integers, not {view.format!r}")
+                raise InvalidArgument(f"ids need items of 64-bit integers, not {view.format!r}")
             if view.readonly or not view.c_contiguous:
-                raise library.InvalidArgument("ids need a buffer that is writable and contiguous")
+                raise InvalidArgument("ids need a buffer that is writable and contiguous")
             count = view.nbytes // 8
             handle, limit = self._tags[tag], library.milliseconds(timeout)
             if count == 0:

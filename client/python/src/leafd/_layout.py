@@ -7,6 +7,7 @@ import datetime
 from typing import NamedTuple
 
 from . import _library as library
+from ._errors import InvalidArgument
 
 
 class _Layout(ctypes.Structure):
@@ -80,10 +81,10 @@ def decode(id: int, layout: Layout = LEAF) -> Decoded:
     Raises :class:`leafd.InvalidArgument` for an id or a layout that can't be.
     """
     if not 0 < id < 1 << 63:
-        raise library.InvalidArgument(f"{id} is no id: ids are from 1 to 2^63-1")
+        raise InvalidArgument(f"{id} is no id: ids are from 1 to 2^63-1")
     limits = (255, 255, 255, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)
     if not all(0 <= value <= limit for value, limit in zip(layout, limits)):
-        raise library.InvalidArgument(f"the layout can't be: {layout}")
+        raise InvalidArgument(f"the layout can't be: {layout}")
     parts = _Parts()
     library.check(_decode(id, ctypes.byref(_Layout(*layout)), ctypes.byref(parts)))
     return Decoded(parts.tick, parts.worker, parts.sequence, parts.unix_ms)
