@@ -30,8 +30,9 @@ pub(crate) struct Cell {
 pub(crate) enum Guard {
     /// The kernel wipes it.
     Kernel,
-    /// A fork handler wipes it. A child made by a bare system call is not wiped: its process id tells its
-    /// connection apart, but not a run that its parent held.
+    /// A fork handler wipes it. It doesn't run in a child made by a bare system call: so whoever uses
+    /// the memory compares process ids as well. (Two that are equal because each is the first of its
+    /// own namespace are not told apart.)
     Handler,
     /// Nobody does: ids must not be held in it.
     Nobody,
@@ -92,15 +93,17 @@ impl Arena {
         unsafe { &self.root.as_ref().state }
     }
 
-    /// A cell that nobody else has. It lives as long as the arena.
-    pub(crate) fn cell(&self) -> io::Result<NonNull<Cell>> {
+    /// A cell that nobody else has, and how it gets to be zero in a child. It lives as long as the arena.
+    pub(crate) fn cell(&self) -> io::Result<(NonNull<Cell>, Guard)> {
         loop {
             let head = self.chunks.load(Ordering::Acquire);
             // SAFETY: the list is never empty, and no chunk goes before the arena does.
             let index = unsafe { (*head).used.fetch_add(1, Ordering::Relaxed) };
             if index < CHUNK_CELLS {
                 // SAFETY: as above; the offset stays within the chunk.
-                return Ok(unsafe { (*head).memory.add(index * CELL_BYTES).cast() });
+                return Ok(unsafe {
+                    ((*head).memory.add(index * CELL_BYTES).cast(), (*head).guard)
+                });
             }
             let mut chunk = Chunk::map()?;
             if chunk.guard == Guard::Nobody && self.guard != Guard::Nobody {

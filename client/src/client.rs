@@ -174,7 +174,20 @@ impl Client {
         // The lowest and the highest version that is spoken.
         let body = [leafd_wire::VERSION.to_le_bytes(); 2].concat();
         let reply = self.core.ask(opcode::INFO, &body, true, &self.deadline())?;
-        InfoReply::decode(&reply).map_err(|error| Error::Protocol { what: error.to_string() })
+        let info = InfoReply::decode(&reply)
+            .map_err(|error| Error::Protocol { what: error.to_string() })?;
+        if info.version != leafd_wire::VERSION {
+            return Err(Error::Protocol {
+                what: format!(
+                    "leafd {} chose version {} of the protocol, which this client doesn't speak; \
+                     it was offered {} alone",
+                    info.release,
+                    info.version,
+                    leafd_wire::VERSION
+                ),
+            });
+        }
+        Ok(info)
     }
 
     /// The layout of the snowflake ids that are drawn under the tag name `name`.
@@ -244,7 +257,10 @@ impl fmt::Debug for Client {
 /// The next id, out of the held run if there is one.
 #[inline]
 fn next(core: &Core, node: &Node, leased: bool, limit: Duration) -> Result<u64> {
-    if leased && let Some(taken) = node.slot().take(coarse_ns()) {
+    if leased
+        && (node.is_wiped() || node.is_own())
+        && let Some(taken) = node.slot().take(coarse_ns())
+    {
         if taken.refill_due {
             node.refill(core);
         }

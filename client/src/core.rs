@@ -211,7 +211,7 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         for node in self.names.all() {
-            node.drop_supply(self);
+            node.drop_supply();
         }
         let place = self.arena.state().swap(ptr::null_mut(), Ordering::AcqRel);
         // SAFETY: as in `state`.

@@ -12,9 +12,8 @@
 //!
 //! It needs `std` and `libc` only, starts no thread, and is safe to share between threads and to
 //! use on both sides of a fork: a child never sees an id that its parent held, whatever the
-//! parent's other threads were doing. (The limits: a fork from within a signal handler that
-//! interrupted a call of this crate, and, where the kernel can't wipe memory on fork, a child made
-//! by a bare system call.)
+//! parent's other threads were doing. (The limit: a fork from within a signal handler that
+//! interrupted a call of this crate.)
 //!
 //! The way of a request, from the caller to the socket:
 //!

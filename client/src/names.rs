@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use leafd_wire::tag::check_tag;
 
-use crate::arena::{Arena, Cell};
+use crate::arena::{Arena, Cell, Guard};
 use crate::error::{Error, Result};
 use crate::slot::Slot;
 
@@ -28,6 +28,8 @@ pub(crate) struct Node {
     name: Box<str>,
     hash: u64,
     cell: NonNull<Cell>,
+    /// What keeps a child from finding its parent's run in the cell.
+    guard: Guard,
     next: *mut Node,
 }
 
@@ -75,12 +77,13 @@ impl Names {
                 "one client uses at most {TAGS_MAX} tags; make another client for {name:?}"
             )));
         }
-        let cell = arena.cell().map_err(|source| Error::Resources {
+        let (cell, guard) = arena.cell().map_err(|source| Error::Resources {
             what: "no memory that is wiped on fork can be had for a tag",
             source,
         })?;
         let bucket = &self.buckets[hash as usize % BUCKETS];
-        let mut node = Box::new(Node { name: name.into(), hash, cell, next: ptr::null_mut() });
+        let mut node =
+            Box::new(Node { name: name.into(), hash, cell, guard, next: ptr::null_mut() });
         loop {
             let head = bucket.load(Ordering::Acquire);
             // Looked for again below the very head that the swap expects: so no name is in twice.
@@ -129,9 +132,16 @@ impl Node {
         unsafe { self.cell.as_ref() }
     }
 
+    /// The slot. Where [`Node::is_wiped`] says no, it may hold a parent's run.
     #[inline]
     pub(crate) fn slot(&self) -> &Slot {
         &self.cell().slot
+    }
+
+    /// Whether the cell is all zeros in every child, however it is made.
+    #[inline]
+    pub(crate) fn is_wiped(&self) -> bool {
+        self.guard == Guard::Kernel
     }
 }
 

@@ -77,7 +77,7 @@ impl Node {
     #[cold]
     pub(crate) fn next_slow(&self, core: &Core, limit: Duration) -> Result<u64> {
         let deadline = &Deadline::after(limit);
-        let supply = self.supply(core);
+        let supply = self.supply();
         let mut stock = supply.lock();
         loop {
             // Another thread may have installed a run since.
@@ -115,30 +115,42 @@ impl Node {
     /// Asks for the next run, if nobody has and nobody is in the way.
     #[cold]
     pub(crate) fn refill(&self, core: &Core) {
-        if let Ok(mut stock) = self.supply(core).stock.try_lock() {
+        if let Ok(mut stock) = self.supply().stock.try_lock() {
             stock.refill(self, core);
         }
     }
 
     /// Frees the supply, unless it is a parent's.
-    pub(crate) fn drop_supply(&self, core: &Core) {
+    pub(crate) fn drop_supply(&self) {
         let supply = self.cell().supply.swap(ptr::null_mut(), Ordering::AcqRel);
+        let own = |supply: &Supply| self.is_wiped() || supply.pid == std::process::id();
         // SAFETY: as in `supply`.
-        if unsafe { supply.as_ref() }.is_some_and(|supply| core.is_own(supply.pid)) {
+        if unsafe { supply.as_ref() }.is_some_and(own) {
             // SAFETY: made by `Box::into_raw`; the core is being dropped, so nobody uses it.
             drop(unsafe { Box::from_raw(supply) });
         }
     }
 
-    fn supply(&self, core: &Core) -> &Supply {
+    /// Whether what the cell holds was put there by this process. For cells that the kernel doesn't wipe.
+    #[cold]
+    pub(crate) fn is_own(&self) -> bool {
+        let found = self.cell().supply.load(Ordering::Acquire);
+        // SAFETY: as in `supply`.
+        unsafe { found.as_ref() }.is_some_and(|supply| supply.pid == std::process::id())
+    }
+
+    fn supply(&self) -> &Supply {
         let place = &self.cell().supply;
         let found = place.load(Ordering::Acquire);
         // SAFETY: null, or made by `Box::into_raw` below and freed with the core only. (In a child
         // where nobody wipes it may be the parent's; its process id is a copy in plain memory.)
-        if let Some(supply) = unsafe { found.as_ref() }
-            && core.is_own(supply.pid)
-        {
-            return supply;
+        if let Some(supply) = unsafe { found.as_ref() } {
+            if self.is_wiped() || supply.pid == std::process::id() {
+                return supply;
+            }
+            // The run is the parent's as well. Before the swap: once the new supply is out, another thread
+            // may install a run of this process.
+            self.slot().clear();
         }
         let new = Box::into_raw(Box::new(Supply::new()));
         match place.compare_exchange(found, new, Ordering::AcqRel, Ordering::Acquire) {

@@ -31,7 +31,17 @@ pub struct Tag {
     node: NonNull<Node>,
     /// The node's, looked up beforehand; it lives as long.
     slot: NonNull<Slot>,
-    leased: bool,
+    holding: Holding,
+}
+
+/// Whether ids may be taken of the held run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holding {
+    /// A child never finds its parent's.
+    Wiped,
+    /// By the process that fetched it, which is to be asked each time.
+    OwnOnly,
+    No,
 }
 
 // SAFETY: node and slot are shared by reference only, and may be (they are `Sync`).
@@ -45,14 +55,18 @@ impl Tag {
     pub(crate) fn new(client: &Client, name: &str) -> Result<Tag> {
         let node = client.core.node(name)?;
         let slot = NonNull::from(node.slot());
-        let (core, leased) = (Arc::clone(&client.core), client.core.leased);
-        Ok(Tag { node: NonNull::from(node), slot, core, leased })
+        let holding = match (client.core.leased, node.is_wiped()) {
+            (false, _) => Holding::No,
+            (true, true) => Holding::Wiped,
+            (true, false) => Holding::OwnOnly,
+        };
+        Ok(Tag { node: NonNull::from(node), slot, core: Arc::clone(&client.core), holding })
     }
 
     /// The same tag, with every id drawn by a request of its own.
     #[must_use]
     pub fn unleased(mut self) -> Tag {
-        self.leased = false;
+        self.holding = Holding::No;
         self
     }
 
@@ -70,7 +84,7 @@ impl Tag {
     pub fn next(&self) -> Result<u64> {
         match self.take() {
             Some(id) => Ok(id),
-            None => next_slow(&self.core, self.node(), self.leased, self.core.deadline),
+            None => self.next_slow(self.core.deadline),
         }
     }
 
@@ -82,7 +96,7 @@ impl Tag {
     pub fn next_within(&self, limit: Duration) -> Result<u64> {
         match self.take() {
             Some(id) => Ok(id),
-            None => next_slow(&self.core, self.node(), self.leased, limit),
+            None => self.next_slow(limit),
         }
     }
 
@@ -102,10 +116,13 @@ impl Tag {
         self.client().next_batch_within(self.name(), count, limit)
     }
 
-    /// An id of the held run, if there is one.
+    /// An id of the held run, if there is one. It never waits.
+    ///
+    /// For bindings that do something before they wait; [`Tag::next`] begins with it.
     #[inline]
-    fn take(&self) -> Option<u64> {
-        if !self.leased {
+    #[must_use]
+    pub fn take(&self) -> Option<u64> {
+        if self.holding != Holding::Wiped && !self.may_take() {
             return None;
         }
         // SAFETY: the slot is the node's, which lives as long as the core that `self` holds.
@@ -114,6 +131,15 @@ impl Tag {
             self.node().refill(&self.core);
         }
         Some(taken.id)
+    }
+
+    #[cold]
+    fn may_take(&self) -> bool {
+        self.holding == Holding::OwnOnly && self.node().is_own()
+    }
+
+    fn next_slow(&self, limit: Duration) -> Result<u64> {
+        next_slow(&self.core, self.node(), self.holding != Holding::No, limit)
     }
 
     fn client(&self) -> Client {
@@ -131,7 +157,7 @@ impl fmt::Debug for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tag")
             .field("name", &self.name())
-            .field("leased", &self.leased)
+            .field("leased", &(self.holding != Holding::No))
             .finish_non_exhaustive()
     }
 }

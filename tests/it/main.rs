@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
 mod access;
+mod c_library;
 mod clocks;
 mod copies;
 mod core_lanes;

@@ -22,12 +22,25 @@ struct Child {
 
 /// Forks; the child sends what `draw` returns and ends.
 fn fork(draw: impl FnOnce() -> Vec<u64>) -> Child {
+    // SAFETY: the child goes on with its copy of everything; it ends by _exit, so that it runs
+    // none of the parent's destructors.
+    spawn(|| unsafe { libc::fork() }, draw)
+}
+
+/// As [`fork`], behind the C library's back: no fork handler runs. Only for processes of one thread.
+fn fork_bare(draw: impl FnOnce() -> Vec<u64>) -> Child {
+    let make = || {
+        // SAFETY: as in `fork`; without a stack of its own the child goes on with a copy of this one.
+        unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t }
+    };
+    spawn(make, draw)
+}
+
+fn spawn(make: impl FnOnce() -> libc::pid_t, draw: impl FnOnce() -> Vec<u64>) -> Child {
     let mut ends = [0; 2];
     // SAFETY: the array takes two descriptors.
     assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
-    // SAFETY: the child goes on with its copy of everything; it ends by _exit, so that it runs
-    // none of the parent's destructors.
-    let pid = unsafe { libc::fork() };
+    let pid = make();
     assert!(pid >= 0);
     // SAFETY: the pipe's ends are new, and each side takes one.
     let mut end = unsafe { File::from_raw_fd(ends[usize::from(pid == 0)]) };
@@ -59,6 +72,30 @@ impl Child {
         assert!(rest.is_empty());
         ids.iter().map(|id| u64::from_le_bytes(*id)).collect()
     }
+}
+
+/// Forks in the middle of a run without the C library's knowledge. The process that does has no other
+/// threads, as nobody would let go of their locks.
+fn check_bare_forks() {
+    let server = Server::start();
+    let client = client(&server);
+    let tag = client.tag("orders").unwrap();
+    let ids = in_child(|| {
+        let mut ids = Vec::new();
+        for _ in 0..10 {
+            ids.extend((0..3).flat_map(|_| [client.next("orders").unwrap(), tag.next().unwrap()]));
+            let child = fork_bare(|| {
+                let mut ids: Vec<u64> = (0..5).map(|_| tag.next().unwrap()).collect();
+                ids.extend((0..3).map(|_| tag.clone().unleased().next().unwrap()));
+                ids.extend(draw_some(&client));
+                ids
+            });
+            ids.extend(draw_some(&client));
+            ids.extend(child.ids());
+        }
+        ids
+    });
+    check_unique(ids);
 }
 
 /// Runs `draw` in a child and returns what it drew.
@@ -142,6 +179,11 @@ fn a_fork_amid_busy_threads_shares_no_id_and_no_lock() {
 }
 
 #[test]
+fn a_fork_by_a_bare_system_call_shares_no_id() {
+    check_bare_forks();
+}
+
+#[test]
 fn a_pipeline_belongs_to_the_process_that_filled_it() {
     let server = Server::start();
     let client = client(&server);
@@ -174,6 +216,7 @@ fn where_the_kernel_does_not_wipe_a_handler_does() {
         assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EPERM));
         check_forks_mid_run();
         check_forks_amid_threads();
+        check_bare_forks();
     })
     .join()
     .unwrap();

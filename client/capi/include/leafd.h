@@ -1,0 +1,521 @@
+/*
+ * leafd: unique 64-bit ids from the daemon of this host.
+ *
+ *     leafd_client *client = NULL;
+ *     uint64_t id = 0;
+ *     if (leafd_new(NULL, LEAFD_TIMEOUT_DEFAULT, 0, &client) != LEAFD_STATUS_OK
+ *         || leafd_next(client, "orders", &id) != LEAFD_STATUS_OK) {
+ *         char why[512];
+ *         leafd_error_message(why, sizeof why);
+ *         fprintf(stderr, "no id: %s\n", why);
+ *     }
+ *     leafd_free(client);
+ *
+ * Handles. `leafd_client` and `leafd_tag` are opaque. What `..._new` makes, its `..._free` ends, once. Every pointer is
+ * checked for NULL; freed handles and pointers to other things are refused as far as memory can tell, which is no
+ * licence: a pointer into the void crashes.
+ *
+ * Results. Calls return a `leafd_status`; `LEAFD_STATUS_OK` is 0. Outputs are written only then. After another status,
+ * `leafd_error_message()` and its siblings tell this thread more. A failed call used up no id that another could return.
+ *
+ * Threads. Any number of threads may use one handle at once, as long as none of them frees it. A thread must not be
+ * cancelled (`pthread_cancel`) in a call.
+ *
+ * Time. A call that waits ends by its timeout (and 250 ms of grace). Signals interrupt no call: it goes on waiting.
+ * The library starts no thread and sets no signal handler; writing to a daemon that is gone raises no SIGPIPE.
+ *
+ * Forks. Handles are good in a forked child as they are, whatever the parent's threads were doing: the child makes its
+ * own connection and never gets an id that its parent held. (But not after a fork from a signal handler that interrupted
+ * a call.) Its parent's descriptor is closed in the child only while its number still names the parent's socket.
+ * Descriptors are close-on-exec; vfork and posix_spawn are safe, as nothing runs in between. Ids that a program has
+ * drawn into its own memory are the program's to keep apart. Where the kernel refuses to wipe memory on fork
+ * (MADV_WIPEONFORK), a fork handler and the process id do instead; where that can't be had, no ids are held.
+ *
+ * Signals. Only calls that say so may be made in signal handlers.
+ *
+ * Made by cbindgen from the library's source: change that.
+ */
+
+
+#ifndef LEAFD_H
+#define LEAFD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/**
+ * The ABI that this header describes. It is the number in the library's name (`libleafd.so.1`), and
+ * changes only when a program would have to be compiled anew. `leafd_abi_version()` tells the library's.
+ */
+#define LEAFD_ABI_VERSION 1
+
+/**
+ * As a timeout: the client's own, which `leafd_new()` was given.
+ */
+#define LEAFD_TIMEOUT_DEFAULT UINT32_MAX
+
+/**
+ * For `leafd_new()` and `leafd_tag_new()`: every id is a request of its own. Ids of a tag are then strictly
+ * increasing on this host, and take microseconds instead of nanoseconds.
+ */
+#define LEAFD_UNLEASED 1
+
+/**
+ * For `leafd_new()`: a thread that waits sleeps at once. Otherwise it may first poll the socket, for up to 100
+ * microseconds and only while requests come back to back.
+ */
+#define LEAFD_NO_POLLING 2
+
+/**
+ * What became of a call. A number is given once and never used again for anything else.
+ *
+ * Up to 999: the daemon's word, with the numbers of leafd's protocol. From 1000 on: what the library found. Later
+ * releases may add numbers: treat one that you don't know like `LEAFD_STATUS_INTERNAL`.
+ */
+typedef enum leafd_status {
+    /**
+     * Done; the outputs are written.
+     */
+    LEAFD_STATUS_OK = 0,
+    /**
+     * The body is not what the opcode asks for.
+     */
+    LEAFD_STATUS_MALFORMED = 1,
+    /**
+     * The daemon doesn't know the request: it is older than the library.
+     */
+    LEAFD_STATUS_UNKNOWN_OPCODE = 2,
+    /**
+     * The library and the daemon have no protocol version in common.
+     */
+    LEAFD_STATUS_VERSION = 3,
+    /**
+     * A length field that no frame may have.
+     */
+    LEAFD_STATUS_FRAME_LENGTH = 4,
+    /**
+     * The tag's name is not one that a tag can have.
+     */
+    LEAFD_STATUS_TAG_INVALID = 5,
+    /**
+     * The store has no such tag.
+     */
+    LEAFD_STATUS_TAG_UNKNOWN = 6,
+    /**
+     * The count is zero or above the limit.
+     */
+    LEAFD_STATUS_COUNT_INVALID = 7,
+    /**
+     * This user may not do this.
+     */
+    LEAFD_STATUS_DENIED = 8,
+    /**
+     * A queue of the daemon's is full. A retry may help.
+     */
+    LEAFD_STATUS_OVERLOADED = 9,
+    /**
+     * The deadline passed in the daemon; the message says what was waited for. A retry may help.
+     */
+    LEAFD_STATUS_DEADLINE = 10,
+    /**
+     * The central store can't be reached. A retry may help.
+     */
+    LEAFD_STATUS_STORE_UNAVAILABLE = 11,
+    /**
+     * The clock is further behind the last id than the daemon allows. A retry may help.
+     */
+    LEAFD_STATUS_CLOCK_BEHIND = 12,
+    /**
+     * The daemon holds no snowflake worker id.
+     */
+    LEAFD_STATUS_NO_WORKER = 13,
+    /**
+     * The tag's numbers are used up.
+     */
+    LEAFD_STATUS_TAG_EXHAUSTED = 14,
+    /**
+     * The layout's time bits are used up, or the clock is before its epoch.
+     */
+    LEAFD_STATUS_TIME_EXHAUSTED = 15,
+    /**
+     * The daemon's state directory can't be written. A retry may help.
+     */
+    LEAFD_STATUS_JOURNAL = 16,
+    /**
+     * The daemon is stopping, and no other came in time. A retry may help.
+     */
+    LEAFD_STATUS_SHUTTING_DOWN = 17,
+    /**
+     * A tag of this name is there already.
+     */
+    LEAFD_STATUS_TAG_EXISTS = 18,
+    /**
+     * An administrative request asks for a value that is not allowed.
+     */
+    LEAFD_STATUS_VALUE_REFUSED = 19,
+    /**
+     * A defect in the daemon; also a status that this library doesn't know.
+     */
+    LEAFD_STATUS_INTERNAL = 20,
+    /**
+     * The daemon has as many connections as it may have. A retry may help.
+     */
+    LEAFD_STATUS_CONNECTION_LIMIT = 21,
+    /**
+     * The store answered with something that can't be used safely.
+     */
+    LEAFD_STATUS_STORE_REFUSED = 22,
+    /**
+     * No connection could be made: nobody listens, or this user may not open the socket.
+     */
+    LEAFD_STATUS_CONNECT = 1000,
+    /**
+     * The connection broke while the call waited, and again when it was repeated. A retry may help.
+     */
+    LEAFD_STATUS_DISCONNECTED = 1001,
+    /**
+     * No answer came within the timeout. A retry may help.
+     */
+    LEAFD_STATUS_TIMEOUT = 1002,
+    /**
+     * The peer sent something that is not leafd's protocol.
+     */
+    LEAFD_STATUS_PROTOCOL = 1003,
+    /**
+     * An argument can't be.
+     */
+    LEAFD_STATUS_INVALID_ARGUMENT = 1004,
+    /**
+     * A limit of the library or the system was reached.
+     */
+    LEAFD_STATUS_RESOURCES = 1005,
+    /**
+     * A pointer is NULL that must not be.
+     */
+    LEAFD_STATUS_NULL_POINTER = 1006,
+    /**
+     * A pointer is no handle of its kind: it has been freed, or never was one. Found as far as memory can tell.
+     */
+    LEAFD_STATUS_HANDLE = 1007,
+    /**
+     * A defect in the library.
+     */
+    LEAFD_STATUS_PANIC = 1008,
+} leafd_status;
+
+/**
+ * A process's way to the daemon: one connection for all threads, made on first use, and the ids that the process
+ * holds.
+ */
+typedef struct leafd_client leafd_client;
+
+/**
+ * One tag of a client: the fastest way to draw again and again.
+ */
+typedef struct leafd_tag leafd_tag;
+
+/**
+ * How snowflake ids are put together: a sign bit of 0, then time, worker and sequence. Time counts ticks.
+ */
+typedef struct leafd_layout {
+    /**
+     * Bits of the time field, from 1.
+     */
+    uint8_t time_bits;
+    /**
+     * Bits of the worker field.
+     */
+    uint8_t worker_bits;
+    /**
+     * Bits of the sequence field, from 1. All three together: at most 63.
+     */
+    uint8_t sequence_bits;
+    /**
+     * Length of a tick in milliseconds, 1 to 3600000.
+     */
+    uint32_t tick_ms;
+    /**
+     * Where time starts, in milliseconds of Unix time.
+     */
+    uint64_t epoch_ms;
+} leafd_layout;
+
+/**
+ * A snowflake id taken apart.
+ */
+typedef struct leafd_parts {
+    /**
+     * Ticks since the layout's epoch.
+     */
+    uint64_t tick;
+    /**
+     * The worker that issued it.
+     */
+    uint64_t worker;
+    /**
+     * Its number within tick and worker.
+     */
+    uint64_t sequence;
+    /**
+     * When its tick starts, in milliseconds of Unix time.
+     */
+    uint64_t unix_ms;
+} leafd_parts;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * The library's `LEAFD_ABI_VERSION`. Safe at any time, also in signal handlers.
+ */
+uint32_t leafd_abi_version(void);
+
+/**
+ * The library's release, such as "0.1.0": text that stays for ever. Safe at any time, also in signal handlers.
+ */
+const char *leafd_version(void);
+
+/**
+ * Makes a client. It connects on first use: `leafd_connect()` does so at once.
+ *
+ * `socket_path`: the daemon's socket, 1 to 107 bytes; NULL: `$LEAFD_SOCKET`, else where a daemon of this user or of
+ * the system listens. `timeout_ms`: how long calls may take unless they say otherwise, in milliseconds, at most
+ * 60000 (more is cut); `LEAFD_TIMEOUT_DEFAULT`: 2000. When the time is over, a call waits up to 250 ms more for the
+ * daemon's own word on why. `flags`: 0, or `LEAFD_UNLEASED` and `LEAFD_NO_POLLING` added up.
+ *
+ * Writes the client to `client`; end it with `leafd_free()`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT`,
+ * `RESOURCES`. Any thread; not for signal handlers.
+ *
+ * # Safety
+ * `socket_path` is NULL or ends with a zero; `client` is valid for a write.
+ */
+enum leafd_status leafd_new(const char *socket_path,
+                            uint32_t timeout_ms,
+                            uint32_t flags,
+                            struct leafd_client **client);
+
+/**
+ * Ends a client. Tags that were made of it go on working, and keep the connection until the last of them is freed.
+ *
+ * NULL is fine. Errors: `HANDLE`. No other thread may be in a call with this client. A forked child may free its
+ * parent's client: the parent's is not touched. Not for signal handlers.
+ *
+ * # Safety
+ * `client` is NULL or one that `leafd_new()` made and that nobody uses.
+ */
+enum leafd_status leafd_free(struct leafd_client *client);
+
+/**
+ * Connects if there is no connection, and agrees with the daemon on the protocol's version.
+ *
+ * Errors: `VERSION`, or whatever kept the daemon from answering. Any thread; not for signal handlers.
+ *
+ * # Safety
+ * `client` is a live client.
+ */
+enum leafd_status leafd_connect(const struct leafd_client *client);
+
+/**
+ * The next id of `tag`: a number from 1 to 2^63-1 that nobody else gets. Mostly out of a run of ids that the
+ * process holds, in nanoseconds; ids of different threads and processes are then not in order of time.
+ *
+ * `tag`: UTF-8, 1 to 128 characters, none of them a control character. A client uses at most 65536 of them.
+ *
+ * Writes the id to `id`. Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`, or whatever kept the daemon from
+ * answering. Any thread; not for signal handlers. `leafd_tag_next()` saves looking up the name.
+ *
+ * # Safety
+ * `client` is a live client, `tag` ends with a zero, `id` is valid for a write.
+ */
+enum leafd_status leafd_next(const struct leafd_client *client,
+                             const char *tag,
+                             uint64_t *id);
+
+/**
+ * As `leafd_next()`, within `timeout_ms` milliseconds (see `leafd_new()`).
+ *
+ * # Safety
+ * As for `leafd_next()`.
+ */
+enum leafd_status leafd_next_within(const struct leafd_client *client,
+                                    const char *tag,
+                                    uint32_t timeout_ms,
+                                    uint64_t *id);
+
+/**
+ * The next id of `tag` by a request of its own: higher than any that was drawn so on this host before. In
+ * microseconds, within `timeout_ms` milliseconds (see `leafd_new()`). Otherwise as `leafd_next()`.
+ *
+ * # Safety
+ * As for `leafd_next()`.
+ */
+enum leafd_status leafd_next_unleased(const struct leafd_client *client,
+                                      const char *tag,
+                                      uint32_t timeout_ms,
+                                      uint64_t *id);
+
+/**
+ * `count` ids of `tag`, in the order in which they were issued, straight from the daemon: all of them within
+ * `timeout_ms` milliseconds (see `leafd_new()`), or none.
+ *
+ * Writes them to `ids`, which has room for `count` numbers and may be NULL for 0. More than 1000000 are drawn by
+ * several requests. Errors as of `leafd_next()`. Any thread; not for signal handlers.
+ *
+ * # Safety
+ * `client` is a live client, `tag` ends with a zero, `ids` is valid for writes of `count` numbers.
+ */
+enum leafd_status leafd_next_many(const struct leafd_client *client,
+                                  const char *tag,
+                                  uint32_t timeout_ms,
+                                  uint64_t *ids,
+                                  size_t count);
+
+/**
+ * Copies what went wrong in this thread's last call that failed: what was tried, what happened, what to do.
+ *
+ * `buffer` takes at most `size` bytes, the terminating zero among them; longer text is cut between
+ * characters (it is UTF-8). `buffer` may be NULL when `size` is 0. Returns the bytes of the whole text
+ * without the zero: 0 when no call has failed yet.
+ *
+ * Calls that succeed leave it as it is. Each thread has its own. Not for signal handlers.
+ *
+ * # Safety
+ * `buffer` is valid for writes of `size` bytes.
+ */
+size_t leafd_error_message(char *buffer, size_t size);
+
+/**
+ * After how many milliseconds a retry of this thread's last call that failed may succeed; 0: unknown. Not for
+ * signal handlers.
+ */
+uint32_t leafd_error_retry_after_ms(void);
+
+/**
+ * Whether this thread's last call that failed may succeed later without anyone changing anything. Not for
+ * signal handlers.
+ */
+bool leafd_error_is_retryable(void);
+
+/**
+ * The system's error number (an `errno`) behind this thread's last call that failed; 0: none. Not for signal
+ * handlers.
+ */
+int32_t leafd_error_errno(void);
+
+/**
+ * The layout of Leaf's own snowflake ids: 41 bits of milliseconds since 2010-11-04T01:42:54.657Z, 10 of worker, 12 of
+ * sequence. Any thread, also in signal handlers.
+ */
+struct leafd_layout leafd_layout_leaf(void);
+
+/**
+ * Asks the daemon for the layout of the snowflake ids that are drawn under the tag name `name` ("snowflake").
+ *
+ * Writes it to `layout`. Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT` when the daemon has none of this name, or
+ * whatever kept the daemon from answering. Any thread; not for signal handlers.
+ *
+ * # Safety
+ * `client` is a live client, `name` ends with a zero, `layout` is valid for a write.
+ */
+enum leafd_status leafd_layout_of(const struct leafd_client *client,
+                                  const char *name,
+                                  struct leafd_layout *layout);
+
+/**
+ * Takes a snowflake id apart by its layout.
+ *
+ * Writes the parts to `parts`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT` for a layout that can't be or an id with bits
+ * that the layout doesn't have. Any thread; not for signal handlers.
+ *
+ * # Safety
+ * `layout` is valid for a read, `parts` for a write.
+ */
+enum leafd_status leafd_decode(uint64_t id,
+                               const struct leafd_layout *layout,
+                               struct leafd_parts *parts);
+
+/**
+ * A status' name, such as "TAG_UNKNOWN": text that stays for ever; "UNKNOWN" for a number that is none. Safe at
+ * any time, also in signal handlers.
+ */
+const char *leafd_status_name(uint32_t status);
+
+/**
+ * What a status means, in a few words: text that stays for ever. `leafd_error_message()` tells more. Safe at any
+ * time, also in signal handlers.
+ */
+const char *leafd_status_text(uint32_t status);
+
+/**
+ * Makes a handle of a tag. The daemon is not asked whether there is such a tag.
+ *
+ * `name`: as `leafd_next()` has it. `flags`: 0, or `LEAFD_UNLEASED` so that this handle's ids are requests of their own.
+ *
+ * Writes the handle to `tag`; end it with `leafd_tag_free()`. It keeps what it needs of the client alive. Errors:
+ * `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`, `RESOURCES`. Any thread; not for signal handlers.
+ *
+ * # Safety
+ * `client` is a live client, `name` ends with a zero, `tag` is valid for a write.
+ */
+enum leafd_status leafd_tag_new(const struct leafd_client *client,
+                                const char *name,
+                                uint32_t flags,
+                                struct leafd_tag **tag);
+
+/**
+ * Ends a tag's handle. NULL is fine. Errors: `HANDLE`. No other thread may be in a call with it. Not for signal
+ * handlers.
+ *
+ * # Safety
+ * `tag` is NULL or one that `leafd_tag_new()` made and that nobody uses.
+ */
+enum leafd_status leafd_tag_free(struct leafd_tag *tag);
+
+/**
+ * The next id; see `leafd_next()`.
+ *
+ * Writes it to `id`. Errors: `NULL_POINTER`, `HANDLE`, or whatever kept the daemon from answering. Any thread; not
+ * for signal handlers.
+ *
+ * # Safety
+ * `tag` is a live tag, `id` is valid for a write.
+ */
+enum leafd_status leafd_tag_next(const struct leafd_tag *tag,
+                                 uint64_t *id);
+
+/**
+ * As `leafd_tag_next()`, within `timeout_ms` milliseconds (see `leafd_new()`).
+ *
+ * # Safety
+ * As for `leafd_tag_next()`.
+ */
+enum leafd_status leafd_tag_next_within(const struct leafd_tag *tag, uint32_t timeout_ms, uint64_t *id);
+
+/**
+ * `count` ids; see `leafd_next_many()`.
+ *
+ * # Safety
+ * `tag` is a live tag, `ids` is valid for writes of `count` numbers.
+ */
+enum leafd_status leafd_tag_next_many(const struct leafd_tag *tag,
+                                      uint32_t timeout_ms,
+                                      uint64_t *ids,
+                                      size_t count);
+
+/**
+ * An id of the run that the process holds, without waiting; 0: none is held, or `tag` is no live handle. For
+ * bindings that do something before they wait (let go of an interpreter's lock, say) and then call
+ * `leafd_tag_next_within()`. Any thread; not for signal handlers.
+ *
+ * # Safety
+ * `tag` is a live tag.
+ */
+uint64_t leafd_tag_take(const struct leafd_tag *tag);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* LEAFD_H */

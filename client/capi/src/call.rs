@@ -1,0 +1,113 @@
+//! What every call does: pointers are checked, failures remembered, and no panic gets across.
+
+use std::any::Any;
+use std::ffi::{CStr, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use leafd_client::Tag;
+
+use crate::LEAFD_TIMEOUT_DEFAULT;
+use crate::last::remember;
+use crate::status::{Failure, LeafdStatus};
+
+/// Runs a call's body and turns what comes of it into a status.
+#[inline]
+pub(crate) fn call(body: impl FnOnce() -> Result<(), Failure>) -> LeafdStatus {
+    // A body writes its outputs last, so a panic leaves nothing half done.
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => LeafdStatus::Ok,
+        Ok(Err(failure)) => failed(failure),
+        Err(panic) => failed(panicked(panic.as_ref())),
+    }
+}
+
+#[cold]
+fn failed(failure: Failure) -> LeafdStatus {
+    let status = failure.status;
+    remember(failure);
+    status
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Failure {
+    let said = panic.downcast_ref::<&str>().copied();
+    let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Failure::new(
+        LeafdStatus::Panic,
+        format!(
+            "a defect in libleafd: {}; please report it",
+            said.unwrap_or("a panic without words")
+        ),
+    )
+}
+
+/// An output's place.
+///
+/// # Safety
+/// `output` is null or valid for writes.
+#[inline]
+pub(crate) unsafe fn output<'a, T>(output: *mut T, name: &str) -> Result<&'a mut T, Failure> {
+    // SAFETY: as the caller says.
+    unsafe { output.as_mut() }.ok_or_else(|| null(name))
+}
+
+/// A structure that C passes.
+///
+/// # Safety
+/// `input` is null or valid for reads.
+pub(crate) unsafe fn input<T: Copy>(input: *const T, name: &str) -> Result<T, Failure> {
+    // SAFETY: as the caller says.
+    unsafe { input.as_ref() }.copied().ok_or_else(|| null(name))
+}
+
+/// Places for `count` outputs.
+///
+/// # Safety
+/// `ids` is null, or valid for writes of `count` numbers.
+pub(crate) unsafe fn outputs<'a>(ids: *mut u64, count: usize) -> Result<&'a mut [u64], Failure> {
+    if ids.is_null() {
+        return if count == 0 { Ok(&mut []) } else { Err(null("ids")) };
+    }
+    if count > isize::MAX as usize / size_of::<u64>() {
+        return Err(Failure::invalid(format!("no memory has room for {count} ids")));
+    }
+    // SAFETY: as the caller says.
+    Ok(unsafe { std::slice::from_raw_parts_mut(ids, count) })
+}
+
+/// A text that C passes.
+///
+/// # Safety
+/// `text` is null or points to bytes that end with a zero.
+#[inline]
+pub(crate) unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<&'a str, Failure> {
+    if text.is_null() {
+        return Err(null(name));
+    }
+    // SAFETY: as the caller says.
+    let bytes = unsafe { CStr::from_ptr(text) };
+    bytes.to_str().map_err(|_| Failure::invalid(format!("the {name} {bytes:?} is not UTF-8")))
+}
+
+/// A time limit; `None`: the client's own.
+pub(crate) fn limit(timeout_ms: u32) -> Option<Duration> {
+    (timeout_ms != LEAFD_TIMEOUT_DEFAULT).then(|| Duration::from_millis(u64::from(timeout_ms)))
+}
+
+/// Draws as many ids as there are places, and writes them when all are there.
+pub(crate) fn fill(tag: &Tag, timeout_ms: u32, places: &mut [u64]) -> Result<(), Failure> {
+    let count = places.len() as u64;
+    let ids = match limit(timeout_ms) {
+        Some(limit) => tag.next_batch_within(count, limit)?,
+        None => tag.next_batch(count)?,
+    };
+    for (place, id) in places.iter_mut().zip(ids) {
+        *place = id;
+    }
+    Ok(())
+}
+
+#[cold]
+fn null(name: &str) -> Failure {
+    Failure::new(LeafdStatus::NullPointer, format!("the pointer `{name}` is NULL"))
+}

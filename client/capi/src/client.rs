@@ -1,0 +1,216 @@
+//! The calls on a client.
+
+use std::ffi::{CStr, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use leafd_client::Client;
+
+use crate::call::{call, fill, limit, output, outputs, text};
+use crate::handle::{self, Cell, Freed, Kind};
+use crate::known::Known;
+use crate::status::{Failure, LeafdStatus};
+use crate::{LEAFD_NO_POLLING, LEAFD_TIMEOUT_DEFAULT, LEAFD_UNLEASED};
+
+/// A process's way to the daemon: one connection for all threads, made on first use, and the ids that the process
+/// holds.
+pub struct LeafdClient {
+    _cell: Cell<Known>,
+}
+
+impl Kind for Known {
+    const MARK: u64 = 0x636c_6966_6461_656c;
+    const NAME: &'static str = "client";
+    fn freed() -> &'static Freed<Known> {
+        static FREED: Freed<Known> = Freed::new();
+        &FREED
+    }
+}
+
+pub(crate) unsafe fn get<'a>(client: *const LeafdClient) -> Result<&'a Client, Failure> {
+    // SAFETY: as the caller's caller says.
+    unsafe { known(client) }.map(|known| &known.client)
+}
+
+#[inline]
+unsafe fn known<'a>(client: *const LeafdClient) -> Result<&'a Known, Failure> {
+    // SAFETY: as the caller's caller says.
+    unsafe { handle::get(client.cast::<Cell<Known>>()) }
+}
+
+/// Makes a client. It connects on first use: `leafd_connect()` does so at once.
+///
+/// `socket_path`: the daemon's socket, 1 to 107 bytes; NULL: `$LEAFD_SOCKET`, else where a daemon of this user or of
+/// the system listens. `timeout_ms`: how long calls may take unless they say otherwise, in milliseconds, at most
+/// 60000 (more is cut); `LEAFD_TIMEOUT_DEFAULT`: 2000. When the time is over, a call waits up to 250 ms more for the
+/// daemon's own word on why. `flags`: 0, or `LEAFD_UNLEASED` and `LEAFD_NO_POLLING` added up.
+///
+/// Writes the client to `client`; end it with `leafd_free()`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT`,
+/// `RESOURCES`. Any thread; not for signal handlers.
+///
+/// # Safety
+/// `socket_path` is NULL or ends with a zero; `client` is valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_new(
+    socket_path: *const c_char,
+    timeout_ms: u32,
+    flags: u32,
+    client: *mut *mut LeafdClient,
+) -> LeafdStatus {
+    call(|| {
+        // SAFETY: as the caller says.
+        let client = unsafe { output(client, "client") }?;
+        if flags & !(LEAFD_UNLEASED | LEAFD_NO_POLLING) != 0 {
+            return Err(Failure::invalid(format!(
+                "flags are {flags:#x}; this library knows 1 and 2"
+            )));
+        }
+        let mut builder = Client::builder()
+            .leased(flags & LEAFD_UNLEASED == 0)
+            .polling(flags & LEAFD_NO_POLLING == 0);
+        if !socket_path.is_null() {
+            // SAFETY: as the caller says.
+            let bytes = unsafe { CStr::from_ptr(socket_path) }.to_bytes();
+            if bytes.is_empty() {
+                return Err(Failure::invalid("the socket's path is empty".to_owned()));
+            }
+            builder = builder.socket(Path::new(OsStr::from_bytes(bytes)));
+        }
+        if timeout_ms != LEAFD_TIMEOUT_DEFAULT {
+            builder = builder.deadline(Duration::from_millis(u64::from(timeout_ms)));
+        }
+        *client = handle::make(Known::new(builder.build()?)).cast();
+        Ok(())
+    })
+}
+
+/// Ends a client. Tags that were made of it go on working, and keep the connection until the last of them is freed.
+///
+/// NULL is fine. Errors: `HANDLE`. No other thread may be in a call with this client. A forked child may free its
+/// parent's client: the parent's is not touched. Not for signal handlers.
+///
+/// # Safety
+/// `client` is NULL or one that `leafd_new()` made and that nobody uses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_free(client: *mut LeafdClient) -> LeafdStatus {
+    // SAFETY: as the caller says.
+    call(|| unsafe { handle::free(client.cast::<Cell<Known>>()) })
+}
+
+/// Connects if there is no connection, and agrees with the daemon on the protocol's version.
+///
+/// Errors: `VERSION`, or whatever kept the daemon from answering. Any thread; not for signal handlers.
+///
+/// # Safety
+/// `client` is a live client.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_connect(client: *const LeafdClient) -> LeafdStatus {
+    call(|| {
+        // SAFETY: as the caller says.
+        unsafe { get(client) }?.info()?;
+        Ok(())
+    })
+}
+
+/// The next id of `tag`: a number from 1 to 2^63-1 that nobody else gets. Mostly out of a run of ids that the
+/// process holds, in nanoseconds; ids of different threads and processes are then not in order of time.
+///
+/// `tag`: UTF-8, 1 to 128 characters, none of them a control character. A client uses at most 65536 of them.
+///
+/// Writes the id to `id`. Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`, or whatever kept the daemon from
+/// answering. Any thread; not for signal handlers. `leafd_tag_next()` saves looking up the name.
+///
+/// # Safety
+/// `client` is a live client, `tag` ends with a zero, `id` is valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_next(
+    client: *const LeafdClient,
+    tag: *const c_char,
+    id: *mut u64,
+) -> LeafdStatus {
+    call(|| {
+        // SAFETY: as the caller says.
+        let (known, id) = unsafe { (known(client)?, output(id, "id")?) };
+        // SAFETY: as the caller says.
+        if let Some(tag) = unsafe { known.find(tag) } {
+            *id = tag.next()?;
+            return Ok(());
+        }
+        // SAFETY: as the caller says.
+        let (name, place) = unsafe { (text(tag, "tag")?, tag) };
+        let tag = known.client.tag(name)?;
+        *id = tag.next()?;
+        // SAFETY: as the caller says; `text` has found a name there.
+        known.remember(unsafe { CStr::from_ptr(place) }, tag);
+        Ok(())
+    })
+}
+
+/// As `leafd_next()`, within `timeout_ms` milliseconds (see `leafd_new()`).
+///
+/// # Safety
+/// As for `leafd_next()`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_next_within(
+    client: *const LeafdClient,
+    tag: *const c_char,
+    timeout_ms: u32,
+    id: *mut u64,
+) -> LeafdStatus {
+    call(|| {
+        // SAFETY: as the caller says.
+        let (client, tag, id) = unsafe { (get(client)?, text(tag, "tag")?, output(id, "id")?) };
+        *id = match limit(timeout_ms) {
+            Some(limit) => client.next_within(tag, limit)?,
+            None => client.next(tag)?,
+        };
+        Ok(())
+    })
+}
+
+/// The next id of `tag` by a request of its own: higher than any that was drawn so on this host before. In
+/// microseconds, within `timeout_ms` milliseconds (see `leafd_new()`). Otherwise as `leafd_next()`.
+///
+/// # Safety
+/// As for `leafd_next()`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_next_unleased(
+    client: *const LeafdClient,
+    tag: *const c_char,
+    timeout_ms: u32,
+    id: *mut u64,
+) -> LeafdStatus {
+    call(|| {
+        // SAFETY: as the caller says.
+        let (client, tag, id) = unsafe { (get(client)?, text(tag, "tag")?, output(id, "id")?) };
+        *id = match limit(timeout_ms) {
+            Some(limit) => client.next_unleased_within(tag, limit)?,
+            None => client.next_unleased(tag)?,
+        };
+        Ok(())
+    })
+}
+
+/// `count` ids of `tag`, in the order in which they were issued, straight from the daemon: all of them within
+/// `timeout_ms` milliseconds (see `leafd_new()`), or none.
+///
+/// Writes them to `ids`, which has room for `count` numbers and may be NULL for 0. More than 1000000 are drawn by
+/// several requests. Errors as of `leafd_next()`. Any thread; not for signal handlers.
+///
+/// # Safety
+/// `client` is a live client, `tag` ends with a zero, `ids` is valid for writes of `count` numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_next_many(
+    client: *const LeafdClient,
+    tag: *const c_char,
+    timeout_ms: u32,
+    ids: *mut u64,
+    count: usize,
+) -> LeafdStatus {
+    call(|| {
+        // SAFETY: as the caller says.
+        let (client, tag, ids) = unsafe { (get(client)?, text(tag, "tag")?, outputs(ids, count)?) };
+        fill(&client.tag(tag)?, timeout_ms, ids)
+    })
+}

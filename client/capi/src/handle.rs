@@ -1,0 +1,134 @@
+//! Handles that C holds, told from freed and foreign pointers as far as memory can tell.
+//!
+//! A handle's memory begins with a mark of its kind, and is never given back to the system: so the mark of a
+//! freed handle can still be read. It is used again for another handle of the same kind only after
+//! [`QUARANTINE`] others were freed.
+
+use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::status::{Failure, LeafdStatus};
+
+/// How many handles must be freed after one before its memory is used again.
+const QUARANTINE: usize = 1024;
+
+/// The mark of a freed handle, whatever its kind was.
+const FREED: u64 = 0x6465_6572_6664_6561;
+
+/// What a handle stands for.
+pub(crate) trait Kind: Sized + 'static {
+    /// Marks handles of this kind; no other memory begins so but by chance.
+    const MARK: u64;
+    /// As it is called in messages.
+    const NAME: &'static str;
+    /// The freed handles of this kind.
+    fn freed() -> &'static Freed<Self>;
+}
+
+/// The memory of a handle.
+#[repr(C)]
+pub(crate) struct Cell<T> {
+    mark: AtomicU64,
+    value: ManuallyDrop<T>,
+}
+
+/// Freed handles, the oldest first.
+pub(crate) struct Freed<T>(Mutex<VecDeque<Place<T>>>);
+
+struct Place<T>(NonNull<Cell<T>>);
+
+// SAFETY: a place in the queue has no value in it, and belongs to whoever takes it out.
+unsafe impl<T> Send for Place<T> {}
+
+/// A new handle.
+pub(crate) fn make<T: Kind>(value: T) -> *mut Cell<T> {
+    let cell = Cell { mark: AtomicU64::new(T::MARK), value: ManuallyDrop::new(value) };
+    match T::freed().take() {
+        Some(Place(place)) => {
+            // SAFETY: the place was made by `Box::into_raw`, and its value is gone.
+            unsafe { place.write(cell) };
+            place.as_ptr()
+        }
+        None => Box::into_raw(Box::new(cell)),
+    }
+}
+
+/// What a handle stands for.
+///
+/// # Safety
+/// `handle` is null, or points to memory that can be read; a handle must not be freed meanwhile.
+#[inline]
+pub(crate) unsafe fn get<'a, T: Kind>(handle: *const Cell<T>) -> Result<&'a T, Failure> {
+    // SAFETY: as the caller says; a mark of this kind is at the head of a live cell.
+    unsafe {
+        if !handle.is_null()
+            && handle.is_aligned()
+            && (*handle).mark.load(Ordering::Acquire) == T::MARK
+        {
+            return Ok(&(*handle).value);
+        }
+        Err(refused(handle))
+    }
+}
+
+/// Ends a handle; null is none, and fine.
+///
+/// # Safety
+/// As for [`get`]; no other thread uses the handle.
+pub(crate) unsafe fn free<T: Kind>(handle: *mut Cell<T>) -> Result<(), Failure> {
+    let Some(place) = NonNull::new(handle) else { return Ok(()) };
+    // SAFETY: as in `get`. Only one thread changes the mark, and so only one drops the value.
+    unsafe {
+        get(handle)?;
+        let mark = &(*handle).mark;
+        if mark.compare_exchange(T::MARK, FREED, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return Err(refused(handle));
+        }
+        ManuallyDrop::drop(&mut (*handle).value);
+    }
+    T::freed().put(Place(place));
+    Ok(())
+}
+
+/// Why a pointer is no handle.
+#[cold]
+unsafe fn refused<T: Kind>(handle: *const Cell<T>) -> Failure {
+    let name = T::NAME;
+    if handle.is_null() {
+        return Failure::new(
+            LeafdStatus::NullPointer,
+            format!("the {name} is NULL; make one first"),
+        );
+    }
+    let aligned = handle.is_aligned();
+    // SAFETY: as in `get`.
+    let what = if aligned && unsafe { (*handle).mark.load(Ordering::Acquire) } == FREED {
+        "has been freed"
+    } else {
+        "is none that this library made"
+    };
+    Failure::new(LeafdStatus::Handle, format!("the pointer given as {name} {what}"))
+}
+
+// === impl Freed ===
+
+impl<T> Freed<T> {
+    pub(crate) const fn new() -> Freed<T> {
+        Freed(Mutex::new(VecDeque::new()))
+    }
+
+    /// Never waits: in a forked child the lock may be held for ever. A place that is not put in is lost.
+    fn put(&self, place: Place<T>) {
+        if let Ok(mut places) = self.0.try_lock() {
+            places.push_back(place);
+        }
+    }
+
+    fn take(&self) -> Option<Place<T>> {
+        let mut places = self.0.try_lock().ok()?;
+        if places.len() > QUARANTINE { places.pop_front() } else { None }
+    }
+}

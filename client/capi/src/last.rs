@@ -1,0 +1,84 @@
+//! What is remembered of a thread's last failure, for whoever wants more than its status.
+
+use std::cell::RefCell;
+use std::ffi::c_char;
+
+use crate::status::Failure;
+
+/// A thread's last failure.
+struct Last {
+    message: String,
+    retry_after_ms: u32,
+    retryable: bool,
+    os_error: i32,
+}
+
+thread_local! {
+    static LAST: RefCell<Last> = const {
+        RefCell::new(Last { message: String::new(), retry_after_ms: 0, retryable: false, os_error: 0 })
+    };
+}
+
+pub(crate) fn remember(failure: Failure) {
+    let last = Last {
+        message: failure.message,
+        retry_after_ms: failure.retry_after_ms,
+        retryable: failure.retryable,
+        os_error: failure.os_error,
+    };
+    // Where a thread is ending there is nobody to read it.
+    let _ = LAST.try_with(|place| place.replace(last));
+}
+
+fn read<T>(none: T, read: impl FnOnce(&Last) -> T) -> T {
+    LAST.try_with(|last| read(&last.borrow())).unwrap_or(none)
+}
+
+/// Copies what went wrong in this thread's last call that failed: what was tried, what happened, what to do.
+///
+/// `buffer` takes at most `size` bytes, the terminating zero among them; longer text is cut between
+/// characters (it is UTF-8). `buffer` may be NULL when `size` is 0. Returns the bytes of the whole text
+/// without the zero: 0 when no call has failed yet.
+///
+/// Calls that succeed leave it as it is. Each thread has its own. Not for signal handlers.
+///
+/// # Safety
+/// `buffer` is valid for writes of `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_error_message(buffer: *mut c_char, size: usize) -> usize {
+    read(0, |last| {
+        if !buffer.is_null() && size > 0 {
+            let longest = last.message.len().min(size - 1);
+            // Down to the start of a character; 0 is always one.
+            let end = (0..=longest).rev().find(|&end| last.message.is_char_boundary(end));
+            let end = end.unwrap_or(0);
+            // SAFETY: `end` and the zero after it lie within the buffer, as the caller says.
+            unsafe {
+                std::ptr::copy_nonoverlapping(last.message.as_ptr(), buffer.cast::<u8>(), end);
+                *buffer.add(end) = 0;
+            }
+        }
+        last.message.len()
+    })
+}
+
+/// After how many milliseconds a retry of this thread's last call that failed may succeed; 0: unknown. Not for
+/// signal handlers.
+#[unsafe(no_mangle)]
+pub extern "C" fn leafd_error_retry_after_ms() -> u32 {
+    read(0, |last| last.retry_after_ms)
+}
+
+/// Whether this thread's last call that failed may succeed later without anyone changing anything. Not for
+/// signal handlers.
+#[unsafe(no_mangle)]
+pub extern "C" fn leafd_error_is_retryable() -> bool {
+    read(false, |last| last.retryable)
+}
+
+/// The system's error number (an `errno`) behind this thread's last call that failed; 0: none. Not for signal
+/// handlers.
+#[unsafe(no_mangle)]
+pub extern "C" fn leafd_error_errno() -> i32 {
+    read(0, |last| last.os_error)
+}

@@ -1,0 +1,115 @@
+//! Taking snowflake ids apart.
+
+use std::ffi::c_char;
+
+use leafd_client::{Layout, decode};
+
+use crate::call::{call, input, output, text};
+use crate::client::{LeafdClient, get};
+use crate::status::{Failure, LeafdStatus};
+
+/// How snowflake ids are put together: a sign bit of 0, then time, worker and sequence. Time counts ticks.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct LeafdLayout {
+    /// Bits of the time field, from 1.
+    pub time_bits: u8,
+    /// Bits of the worker field.
+    pub worker_bits: u8,
+    /// Bits of the sequence field, from 1. All three together: at most 63.
+    pub sequence_bits: u8,
+    /// Length of a tick in milliseconds, 1 to 3600000.
+    pub tick_ms: u32,
+    /// Where time starts, in milliseconds of Unix time.
+    pub epoch_ms: u64,
+}
+
+/// A snowflake id taken apart.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct LeafdParts {
+    /// Ticks since the layout's epoch.
+    pub tick: u64,
+    /// The worker that issued it.
+    pub worker: u64,
+    /// Its number within tick and worker.
+    pub sequence: u64,
+    /// When its tick starts, in milliseconds of Unix time.
+    pub unix_ms: u64,
+}
+
+/// The layout of Leaf's own snowflake ids: 41 bits of milliseconds since 2010-11-04T01:42:54.657Z, 10 of worker, 12 of
+/// sequence. Any thread, also in signal handlers.
+#[unsafe(no_mangle)]
+pub extern "C" fn leafd_layout_leaf() -> LeafdLayout {
+    Layout::LEAF.into()
+}
+
+/// Asks the daemon for the layout of the snowflake ids that are drawn under the tag name `name` ("snowflake").
+///
+/// Writes it to `layout`. Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT` when the daemon has none of this name, or
+/// whatever kept the daemon from answering. Any thread; not for signal handlers.
+///
+/// # Safety
+/// `client` is a live client, `name` ends with a zero, `layout` is valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_layout_of(
+    client: *const LeafdClient,
+    name: *const c_char,
+    layout: *mut LeafdLayout,
+) -> LeafdStatus {
+    call(|| {
+        // SAFETY: as the caller says.
+        let (client, name, layout) =
+            unsafe { (get(client)?, text(name, "name")?, output(layout, "layout")?) };
+        *layout = client.layout(name)?.into();
+        Ok(())
+    })
+}
+
+/// Takes a snowflake id apart by its layout.
+///
+/// Writes the parts to `parts`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT` for a layout that can't be or an id with bits
+/// that the layout doesn't have. Any thread; not for signal handlers.
+///
+/// # Safety
+/// `layout` is valid for a read, `parts` for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_decode(
+    id: u64,
+    layout: *const LeafdLayout,
+    parts: *mut LeafdParts,
+) -> LeafdStatus {
+    call(|| {
+        // SAFETY: as the caller says.
+        let (layout, parts) = unsafe { (input(layout, "layout")?, output(parts, "parts")?) };
+        let layout = Layout::from(layout);
+        layout
+            .check()
+            .map_err(|error| Failure::invalid(format!("the layout can't be: {error}")))?;
+        let decoded = decode(id, &layout)?;
+        *parts = LeafdParts {
+            tick: decoded.parts.tick,
+            worker: decoded.parts.worker,
+            sequence: decoded.parts.sequence,
+            unix_ms: decoded.unix_ms,
+        };
+        Ok(())
+    })
+}
+
+// === impl LeafdLayout ===
+
+impl From<Layout> for LeafdLayout {
+    fn from(layout: Layout) -> LeafdLayout {
+        let Layout { time_bits, worker_bits, sequence_bits, unit_ms, epoch_ms } = layout;
+        LeafdLayout { time_bits, worker_bits, sequence_bits, tick_ms: unit_ms, epoch_ms }
+    }
+}
+
+impl From<LeafdLayout> for Layout {
+    fn from(layout: LeafdLayout) -> Layout {
+        let LeafdLayout { time_bits, worker_bits, sequence_bits, tick_ms, epoch_ms } = layout;
+        Layout { time_bits, worker_bits, sequence_bits, unit_ms: tick_ms, epoch_ms }
+    }
+}

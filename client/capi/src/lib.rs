@@ -1,0 +1,53 @@
+//! leafd's client for C and for whatever speaks C: opaque handles, numbered statuses, no panic across.
+//!
+//! The contract is the header's preamble (`cbindgen.toml`). By file:
+//!
+//! - `client`, `tag`: the calls on the two handles; `known`: tags by the address of their name;
+//! - `layout`: taking snowflake ids apart;
+//! - `status`, `last`: what a call returns, and what it leaves behind about a failure;
+//! - `handle`: pointers that are told from freed and foreign ones;
+//! - `call`: what every call does about pointers, failures and panics.
+
+mod call;
+mod client;
+mod handle;
+mod known;
+mod last;
+mod layout;
+mod status;
+mod tag;
+
+use std::ffi::{CStr, c_char};
+
+/// The ABI that this header describes. It is the number in the library's name (`libleafd.so.1`), and
+/// changes only when a program would have to be compiled anew. `leafd_abi_version()` tells the library's.
+pub const LEAFD_ABI_VERSION: u32 = 1;
+
+/// As a timeout: the client's own, which `leafd_new()` was given.
+pub const LEAFD_TIMEOUT_DEFAULT: u32 = u32::MAX;
+
+/// For `leafd_new()` and `leafd_tag_new()`: every id is a request of its own. Ids of a tag are then strictly
+/// increasing on this host, and take microseconds instead of nanoseconds.
+pub const LEAFD_UNLEASED: u32 = 1;
+
+/// For `leafd_new()`: a thread that waits sleeps at once. Otherwise it may first poll the socket, for up to 100
+/// microseconds and only while requests come back to back.
+pub const LEAFD_NO_POLLING: u32 = 2;
+
+const VERSION: &CStr =
+    match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+        Ok(text) => text,
+        Err(_) => panic!("a version without zeros"),
+    };
+
+/// The library's `LEAFD_ABI_VERSION`. Safe at any time, also in signal handlers.
+#[unsafe(no_mangle)]
+pub extern "C" fn leafd_abi_version() -> u32 {
+    LEAFD_ABI_VERSION
+}
+
+/// The library's release, such as "0.1.0": text that stays for ever. Safe at any time, also in signal handlers.
+#[unsafe(no_mangle)]
+pub extern "C" fn leafd_version() -> *const c_char {
+    VERSION.as_ptr()
+}

@@ -1,0 +1,242 @@
+/* The contract of every call: pointers, outputs, failures, limits. `calls SOCKET`, with a daemon that has the tag `orders`. */
+#include <pthread.h>
+
+#include "check.h"
+
+static const uint64_t UNTOUCHED = 0x5555555555555555u;
+
+static void check_message(const char *part)
+{
+    char message[1024];
+    size_t length = leafd_error_message(message, sizeof message);
+    CHECK(length == strlen(message));
+    if (strstr(message, part) == NULL) {
+        fprintf(stderr, "\"%s\" says nothing of \"%s\"\n", message, part);
+        _exit(1);
+    }
+    /* Cut to what fits, and always ended. */
+    char piece[5] = "....";
+    CHECK(leafd_error_message(piece, sizeof piece) == length);
+    CHECK(strlen(piece) == 4 && strncmp(piece, message, 4) == 0);
+    CHECK(leafd_error_message(piece, 1) == length && piece[0] == 0);
+    CHECK(leafd_error_message(NULL, 0) == length);
+}
+
+static void check_versions(void)
+{
+    CHECK(leafd_abi_version() == LEAFD_ABI_VERSION);
+    CHECK(strchr(leafd_version(), '.') != NULL);
+    CHECK(strcmp(leafd_status_name(LEAFD_STATUS_OK), "OK") == 0);
+    CHECK(strcmp(leafd_status_name(LEAFD_STATUS_TAG_UNKNOWN), "TAG_UNKNOWN") == 0);
+    CHECK(strcmp(leafd_status_name(LEAFD_STATUS_PANIC), "PANIC") == 0);
+    CHECK(strcmp(leafd_status_name(999), "UNKNOWN") == 0);
+    CHECK(strlen(leafd_status_text(LEAFD_STATUS_TIMEOUT)) > 0 && strlen(leafd_status_text(4000000000u)) > 0);
+}
+
+static void check_new(const char *path)
+{
+    leafd_client *client = (leafd_client *)&client;
+    leafd_client *const untouched = client;
+    FAILS(leafd_new(path, LEAFD_TIMEOUT_DEFAULT, 0, NULL), NULL_POINTER);
+    FAILS(leafd_new(path, LEAFD_TIMEOUT_DEFAULT, 4, &client), INVALID_ARGUMENT);
+    FAILS(leafd_new("", LEAFD_TIMEOUT_DEFAULT, 0, &client), INVALID_ARGUMENT);
+    CHECK(client == untouched);
+    /* A path that can't be is found when it is used. */
+    char too_long[200];
+    memset(too_long, 'x', sizeof too_long - 1);
+    too_long[sizeof too_long - 1] = 0;
+    OK(leafd_new(too_long, 100, 0, &client));
+    FAILS(leafd_connect(client), CONNECT);
+    check_message("107");
+    CHECK(!leafd_error_is_retryable());
+    OK(leafd_free(client));
+    /* Nobody there. */
+    OK(leafd_new("/nowhere/at/all", LEAFD_TIMEOUT_DEFAULT, LEAFD_NO_POLLING, &client));
+    uint64_t id = UNTOUCHED;
+    FAILS(leafd_next(client, "orders", &id), CONNECT);
+    check_message("is the daemon running");
+    CHECK(leafd_error_errno() == ENOENT && leafd_error_is_retryable() && leafd_error_retry_after_ms() == 0);
+    CHECK(id == UNTOUCHED);
+    OK(leafd_free(client));
+}
+
+static void check_handles(const leafd_client *live)
+{
+    uint64_t id = UNTOUCHED, foreign[8] = {0};
+    leafd_client *client = NULL;
+    leafd_tag *tag = NULL;
+    OK(leafd_free(NULL));
+    OK(leafd_tag_free(NULL));
+    /* NULL. */
+    FAILS(leafd_connect(NULL), NULL_POINTER);
+    FAILS(leafd_next(NULL, "orders", &id), NULL_POINTER);
+    check_message("NULL");
+    FAILS(leafd_next(live, NULL, &id), NULL_POINTER);
+    check_message("`tag`");
+    FAILS(leafd_next(live, "orders", NULL), NULL_POINTER);
+    FAILS(leafd_next_within(NULL, "orders", 5, &id), NULL_POINTER);
+    FAILS(leafd_next_unleased(live, NULL, 5, &id), NULL_POINTER);
+    FAILS(leafd_next_many(live, "orders", 5, NULL, 1), NULL_POINTER);
+    FAILS(leafd_tag_new(live, "orders", 0, NULL), NULL_POINTER);
+    FAILS(leafd_tag_new(live, NULL, 0, &tag), NULL_POINTER);
+    FAILS(leafd_tag_next(NULL, &id), NULL_POINTER);
+    FAILS(leafd_tag_next_within(NULL, 5, &id), NULL_POINTER);
+    FAILS(leafd_tag_next_many(NULL, 5, &id, 1), NULL_POINTER);
+    FAILS(leafd_layout_of(live, NULL, NULL), NULL_POINTER);
+    FAILS(leafd_decode(1, NULL, NULL), NULL_POINTER);
+    CHECK(leafd_tag_take(NULL) == 0);
+    /* Foreign: other memory, another kind, a crooked address. */
+    FAILS(leafd_next((leafd_client *)foreign, "orders", &id), HANDLE);
+    check_message("none that this library made");
+    FAILS(leafd_free((leafd_client *)foreign), HANDLE);
+    FAILS(leafd_next((leafd_client *)((char *)foreign + 1), "orders", &id), HANDLE);
+    OK(leafd_tag_new(live, "orders", 0, &tag));
+    FAILS(leafd_next((leafd_client *)tag, "orders", &id), HANDLE);
+    FAILS(leafd_tag_next((const leafd_tag *)live, &id), HANDLE);
+    FAILS(leafd_free((leafd_client *)tag), HANDLE);
+    CHECK(leafd_tag_take((leafd_tag *)foreign) == 0);
+    CHECK(id == UNTOUCHED);
+    /* Freed, also when others were made and freed since. */
+    OK(leafd_tag_free(tag));
+    FAILS(leafd_tag_next(tag, &id), HANDLE);
+    check_message("has been freed");
+    FAILS(leafd_tag_free(tag), HANDLE);
+    OK(leafd_new(NULL, LEAFD_TIMEOUT_DEFAULT, 0, &client));
+    OK(leafd_free(client));
+    for (int number = 0; number < 500; number++) {
+        leafd_tag *other = NULL;
+        OK(leafd_tag_new(live, "orders", 0, &other));
+        CHECK(other != tag);
+        OK(leafd_tag_free(other));
+    }
+    FAILS(leafd_tag_next(tag, &id), HANDLE);
+    FAILS(leafd_free(client), HANDLE);
+    FAILS(leafd_next(client, "orders", &id), HANDLE);
+    CHECK(id == UNTOUCHED);
+    /* However many are made, memory is used again. */
+    for (int number = 0; number < 5000; number++) {
+        leafd_tag *other = NULL;
+        OK(leafd_tag_new(live, "orders", 0, &other));
+        OK(leafd_tag_free(other));
+    }
+}
+
+static void check_drawing(const char *path, const leafd_client *client)
+{
+    uint64_t ids[64], last = 0;
+    size_t count = 0;
+    leafd_tag *tag = NULL, *unleased = NULL;
+    OK(leafd_connect(client));
+    OK(leafd_tag_new(client, "orders", 0, &tag));
+    OK(leafd_tag_new(client, "orders", LEAFD_UNLEASED, &unleased));
+    FAILS(leafd_tag_new(client, "orders", LEAFD_NO_POLLING, &tag), INVALID_ARGUMENT);
+    OK(leafd_next(client, "orders", &ids[count++]));
+    OK(leafd_next(client, "orders", &ids[count++]));
+    OK(leafd_next_within(client, "orders", 5000, &ids[count++]));
+    OK(leafd_next_within(client, "orders", LEAFD_TIMEOUT_DEFAULT, &ids[count++]));
+    OK(leafd_next_unleased(client, "orders", 5000, &ids[count++]));
+    OK(leafd_next_unleased(client, "orders", LEAFD_TIMEOUT_DEFAULT, &ids[count++]));
+    CHECK(ids[count - 1] > ids[count - 2]);
+    OK(leafd_tag_next(tag, &ids[count++]));
+    OK(leafd_tag_next_within(tag, 5000, &ids[count++]));
+    OK(leafd_tag_next(unleased, &ids[count++]));
+    CHECK((ids[count] = leafd_tag_take(tag)) != 0);
+    count++;
+    CHECK(leafd_tag_take(unleased) == 0);
+    OK(leafd_next_many(client, "orders", 5000, &ids[count], 10));
+    count += 10;
+    OK(leafd_tag_next_many(tag, LEAFD_TIMEOUT_DEFAULT, &ids[count], 10));
+    count += 10;
+    OK(leafd_next_many(client, "orders", 5000, NULL, 0));
+    /* The name's place stays, its letters change. */
+    char name[16] = "orders";
+    OK(leafd_next(client, name, &ids[count++]));
+    OK(leafd_next(client, name, &ids[count++]));
+    strcpy(name, "nosuch");
+    uint64_t id = UNTOUCHED;
+    FAILS(leafd_next(client, name, &id), TAG_UNKNOWN);
+    strcpy(name, "orders");
+    OK(leafd_next(client, name, &ids[count++]));
+    for (size_t one = 0; one < count; one++) {
+        CHECK(ids[one] > 0 && ids[one] < (uint64_t)1 << 63);
+        for (size_t other = 0; other < one; other++) {
+            CHECK(ids[one] != ids[other]);
+        }
+    }
+    /* Failures write nothing. */
+    uint64_t many[3] = {UNTOUCHED, UNTOUCHED, UNTOUCHED};
+    FAILS(leafd_next_many(client, "nosuch", 5000, many, 3), TAG_UNKNOWN);
+    check_message("nosuch");
+    CHECK(many[0] == UNTOUCHED && many[1] == UNTOUCHED && many[2] == UNTOUCHED && id == UNTOUCHED);
+    CHECK(!leafd_error_is_retryable() && leafd_error_errno() == 0);
+    FAILS(leafd_next(client, "", &id), INVALID_ARGUMENT);
+    FAILS(leafd_next(client, "a\nb", &id), INVALID_ARGUMENT);
+    FAILS(leafd_next(client, "\xff\xfe", &id), INVALID_ARGUMENT);
+    check_message("UTF-8");
+    FAILS(leafd_next_many(client, "orders", 5, many, SIZE_MAX), INVALID_ARGUMENT);
+    /* A client of its own whose every id is a request: they ascend. A tag outlives its client. */
+    leafd_client *ordered = NULL;
+    leafd_tag *orphan = NULL;
+    OK(leafd_new(path, 5000, LEAFD_UNLEASED | LEAFD_NO_POLLING, &ordered));
+    for (int number = 0; number < 100; number++) {
+        OK(leafd_next(ordered, "orders", &id));
+        CHECK(id > last);
+        last = id;
+    }
+    OK(leafd_tag_new(ordered, "orders", 0, &orphan));
+    OK(leafd_free(ordered));
+    OK(leafd_tag_next(orphan, &id));
+    CHECK(id > last);
+    OK(leafd_tag_free(orphan));
+    OK(leafd_tag_free(unleased));
+    OK(leafd_tag_free(tag));
+}
+
+static void check_layouts(const leafd_client *client)
+{
+    leafd_layout layout, leaf = leafd_layout_leaf();
+    leafd_parts parts = {UNTOUCHED, UNTOUCHED, UNTOUCHED, UNTOUCHED};
+    uint64_t id = 0;
+    OK(leafd_layout_of(client, "snowflake", &layout));
+    CHECK(layout.time_bits == leaf.time_bits && layout.tick_ms == 1 && layout.epoch_ms == leaf.epoch_ms);
+    FAILS(leafd_layout_of(client, "other", &layout), INVALID_ARGUMENT);
+    FAILS(leafd_decode(UINT64_MAX, &layout, &parts), INVALID_ARGUMENT);
+    CHECK(parts.tick == UNTOUCHED && parts.unix_ms == UNTOUCHED);
+    OK(leafd_decode(((uint64_t)1000 << 22) | (17 << 12) | 5, &leaf, &parts));
+    CHECK(parts.tick == 1000 && parts.worker == 17 && parts.sequence == 5 && parts.unix_ms == 1288834975657u);
+    OK(leafd_next(client, "snowflake", &id));
+    OK(leafd_decode(id, &layout, &parts));
+    CHECK(parts.worker == 17);
+    layout.time_bits = 200;
+    FAILS(leafd_decode(id, &layout, &parts), INVALID_ARGUMENT);
+}
+
+static void *fail_elsewhere(void *client)
+{
+    uint64_t id;
+    CHECK(leafd_error_message(NULL, 0) == 0);
+    FAILS(leafd_next((leafd_client *)client, "", &id), INVALID_ARGUMENT);
+    check_message("tag");
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    CHECK(argc == 2);
+    leafd_client *client = NULL;
+    check_versions();
+    check_new(argv[1]);
+    OK(leafd_new(argv[1], 5000, 0, &client));
+    check_handles(client);
+    check_drawing(argv[1], client);
+    check_layouts(client);
+    /* Each thread has its own last failure. */
+    uint64_t id;
+    pthread_t thread;
+    FAILS(leafd_next(client, "nosuch", &id), TAG_UNKNOWN);
+    CHECK(pthread_create(&thread, NULL, fail_elsewhere, client) == 0 && pthread_join(thread, NULL) == 0);
+    check_message("nosuch");
+    OK(leafd_free(client));
+    puts("calls: ok");
+    return 0;
+}

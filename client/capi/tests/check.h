@@ -1,0 +1,44 @@
+/* What the test programs share: assertions that say where, and a file that ids are written to. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <leafd.h>
+
+#define CHECK(what) check((what) ? 1 : 0, #what, __FILE__, __LINE__)
+#define OK(call) check_status((call), LEAFD_STATUS_OK, #call, __FILE__, __LINE__)
+#define FAILS(call, status) check_status((call), LEAFD_STATUS_##status, #call, __FILE__, __LINE__)
+
+static inline void check(int holds, const char *what, const char *file, int line)
+{
+    if (!holds) {
+        fprintf(stderr, "%s:%d: %s (errno %d)\n", file, line, what, errno);
+        _exit(1);
+    }
+}
+
+static inline void check_status(leafd_status got, leafd_status wanted, const char *call, const char *file, int line)
+{
+    if (got != wanted) {
+        char why[1024] = "";
+        leafd_error_message(why, sizeof why);
+        fprintf(stderr, "%s:%d: %s: %s, not %s: %s\n", file, line, call, leafd_status_name(got),
+                leafd_status_name(wanted), got == LEAFD_STATUS_OK ? "" : why);
+        _exit(1);
+    }
+}
+
+/* Appends ids to a file that many processes append to: each write is whole. */
+static inline void record(int file, const uint64_t *ids, size_t count)
+{
+    CHECK(write(file, ids, count * sizeof *ids) == (ssize_t)(count * sizeof *ids));
+}
+
+#endif

@@ -1,0 +1,43 @@
+"""A SQLAlchemy column whose values are leafd's ids: each new row has its id before it is inserted."""
+
+import leafd
+from sqlalchemy import BigInteger, String, create_engine, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+# One client for the process and, as it is safe over forks, for its workers as well.
+ids = leafd.Client()
+
+
+def new_order_id() -> int:
+    """The next id of the tag `orders`."""
+    return ids.next_id("orders")
+
+
+class Base(DeclarativeBase):
+    """The tables of this example."""
+
+
+class Order(Base):
+    """An order."""
+
+    __tablename__ = "orders"
+
+    id: Mapped[int] = mapped_column(BigInteger, primary_key=True, default=new_order_id, autoincrement=False)
+    item: Mapped[str] = mapped_column(String(100))
+
+
+def main(database: str, count: int) -> None:
+    """Inserts `count` orders and prints their ids."""
+    engine = create_engine(database)
+    Base.metadata.create_all(engine)
+    with Session(engine) as session:
+        session.add_all(Order(item=f"item {number}") for number in range(count))
+        session.commit()
+        for id in session.scalars(select(Order.id).order_by(Order.id)):
+            print(id)
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(sys.argv[1], int(sys.argv[2]))

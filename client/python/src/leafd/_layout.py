@@ -1,0 +1,97 @@
+"""Taking snowflake ids apart."""
+
+from __future__ import annotations
+
+import ctypes
+import datetime
+from typing import NamedTuple
+
+from . import _library as library
+from ._errors import InvalidArgument
+
+
+class _Layout(ctypes.Structure):
+    _fields_ = [
+        ("time_bits", ctypes.c_uint8),
+        ("worker_bits", ctypes.c_uint8),
+        ("sequence_bits", ctypes.c_uint8),
+        ("tick_ms", ctypes.c_uint32),
+        ("epoch_ms", ctypes.c_uint64),
+    ]
+
+
+class _Parts(ctypes.Structure):
+    _fields_ = [
+        ("tick", ctypes.c_uint64),
+        ("worker", ctypes.c_uint64),
+        ("sequence", ctypes.c_uint64),
+        ("unix_ms", ctypes.c_uint64),
+    ]
+
+
+_leaf = library.quick.leafd_layout_leaf
+_leaf.argtypes = []
+_leaf.restype = _Layout
+_decode = library.quick.leafd_decode
+_decode.argtypes = [ctypes.c_uint64, ctypes.POINTER(_Layout), ctypes.POINTER(_Parts)]
+_layout_of = library.waiting.leafd_layout_of
+_layout_of.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(_Layout)]
+
+
+class Layout(NamedTuple):
+    """How snowflake ids are put together: a sign bit of 0, then time, worker and sequence."""
+
+    time_bits: int
+    worker_bits: int
+    sequence_bits: int
+    tick_ms: int
+    """Length of a tick, in milliseconds."""
+    epoch_ms: int
+    """Where time starts, in milliseconds of Unix time."""
+
+
+class Decoded(NamedTuple):
+    """A snowflake id taken apart."""
+
+    tick: int
+    """Ticks since the layout's epoch."""
+    worker: int
+    sequence: int
+    unix_ms: int
+    """When its tick starts, in milliseconds of Unix time."""
+
+    @property
+    def time(self) -> datetime.datetime:
+        """When its tick starts, in UTC."""
+        epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+        return epoch + datetime.timedelta(milliseconds=self.unix_ms)
+
+
+def _from_c(layout: _Layout) -> Layout:
+    return Layout(layout.time_bits, layout.worker_bits, layout.sequence_bits, layout.tick_ms, layout.epoch_ms)
+
+
+LEAF = _from_c(_leaf())
+"""Leaf's own layout: the daemon's `snowflake`, unless configured otherwise."""
+
+
+def decode(id: int, layout: Layout = LEAF) -> Decoded:
+    """Takes a snowflake id apart by its layout (see :meth:`leafd.Client.layout`).
+
+    Raises :class:`leafd.InvalidArgument` for an id or a layout that can't be.
+    """
+    if not 0 < id < 1 << 63:
+        raise InvalidArgument(f"{id} is no id: ids are from 1 to 2^63-1")
+    limits = (255, 255, 255, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)
+    if not all(0 <= value <= limit for value, limit in zip(layout, limits)):
+        raise InvalidArgument(f"the layout can't be: {layout}")
+    parts = _Parts()
+    library.check(_decode(id, ctypes.byref(_Layout(*layout)), ctypes.byref(parts)))
+    return Decoded(parts.tick, parts.worker, parts.sequence, parts.unix_ms)
+
+
+def layout_of(client: library.ClientHandle, name: str) -> Layout:
+    """Asks the daemon for a layout."""
+    layout = _Layout()
+    library.check(_layout_of(client, library.name_bytes(name), ctypes.byref(layout)))
+    return _from_c(layout)

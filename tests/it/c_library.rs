@@ -1,0 +1,400 @@
+//! The C library as a packager and a C programmer meet it: installed by `make`, linked by both compilers, run under
+//! AddressSanitizer and valgrind.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use leafd_wire::Status;
+use nix::sys::signal::Signal;
+
+use crate::host::{Host, die_with_parent, leafd_binary};
+
+const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
+const PREFIX: &str = "/opt/leafd";
+
+/// Programs of each language that draw while the daemon comes and goes.
+const PROCESSES: usize = 4;
+
+/// How a test program is compiled and run.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Gcc,
+    Clang,
+    /// Clang's, with the undefined behaviour sanitizer as well.
+    Asan,
+    Valgrind,
+    /// Without the search for leaks: a child leaves what was its parent's alone, on purpose.
+    ValgrindForking,
+}
+
+fn capi() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../client/capi")
+}
+
+/// Where programs and the library go, in the target folder.
+fn folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = target().join("c-library");
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        make(&folder, "install");
+        folder
+    })
+}
+
+fn target() -> &'static Path {
+    leafd_binary().ancestors().nth(2).expect("target/PROFILE/leafd")
+}
+
+fn make(destination: &Path, goal: &str) {
+    let mut command = Command::new("make");
+    command.arg("--silent").arg("-C").arg(capi()).arg(goal);
+    command.arg(format!("DESTDIR={}", destination.display())).arg(format!("PREFIX={PREFIX}"));
+    // The make that may run these tests has nothing to say to this one.
+    command.env_remove("MAKEFLAGS").env("CARGO_TARGET_DIR", target());
+    succeed(&mut command);
+}
+
+fn installed() -> PathBuf {
+    folder().join(PREFIX.trim_start_matches('/'))
+}
+
+/// Runs a command to its end and returns what it prints; fails when it fails.
+#[track_caller]
+fn succeed(command: &mut Command) -> String {
+    let output =
+        die_with_parent(command).output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let (printed, said) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}\n{printed}{said}", output.status);
+    printed.into_owned()
+}
+
+fn pkg_config(arguments: &[&str]) -> Vec<String> {
+    let mut command = Command::new("pkg-config");
+    command.arg(format!("--define-variable=prefix={}", installed().display()));
+    command.arg(format!("--define-variable=libdir={}/lib", installed().display()));
+    command.arg(format!("--define-variable=includedir={}/include", installed().display()));
+    command.env("PKG_CONFIG_PATH", installed().join("lib/pkgconfig")).args(arguments).arg("leafd");
+    succeed(&mut command).split_whitespace().map(str::to_owned).collect()
+}
+
+/// Compiles a program of `client/capi` and returns its path.
+#[track_caller]
+fn compile(compiler: &str, source: &str, more: &[&str]) -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let program = folder().join(format!("program{number}"));
+    let library = installed().join("lib");
+    let mut command = Command::new(compiler);
+    command
+        .args(STRICT)
+        .args(["-O1", "-g", "-pthread"])
+        .args(more)
+        .arg(capi().join(source))
+        .arg("-o")
+        .arg(&program);
+    if !more.contains(&"-static-pie") {
+        command
+            .args(pkg_config(&["--cflags", "--libs"]))
+            .arg(format!("-Wl,-rpath,{}", library.display()));
+    }
+    succeed(&mut command);
+    program
+}
+
+/// The command that runs a test program in a way.
+#[track_caller]
+fn program(way: Way, source: &str) -> Command {
+    match way {
+        Way::Gcc => Command::new(compile("gcc", source, &[])),
+        Way::Clang => Command::new(compile("clang", source, &[])),
+        Way::Asan => {
+            let flags = [
+                "-fsanitize=address,undefined",
+                "-fno-sanitize-recover=all",
+                "-fno-omit-frame-pointer",
+            ];
+            Command::new(compile("clang", source, &flags))
+        }
+        Way::Valgrind | Way::ValgrindForking => {
+            let mut command = Command::new("valgrind");
+            command.args(["--quiet", "--error-exitcode=99", "--fair-sched=yes"]);
+            if matches!(way, Way::Valgrind) {
+                command.args(["--leak-check=full", "--errors-for-leak-kinds=definite,indirect"]);
+            }
+            command.arg(compile("gcc", source, &[]));
+            command
+        }
+    }
+}
+
+fn host() -> Host {
+    let mut host = Host::new().worker(17);
+    host.start();
+    host.create("orders");
+    host
+}
+
+#[track_caller]
+fn check_unique(ids: &[u64]) {
+    let unique: HashSet<u64> = ids.iter().copied().collect();
+    assert_eq!(unique.len(), ids.len(), "an id came twice");
+    assert!(ids.iter().all(|&id| id > 0 && i64::try_from(id).is_ok()));
+    println!("{} ids are unique", ids.len());
+}
+
+fn recorded(file: &Path) -> Vec<u64> {
+    let bytes = fs::read(file).unwrap();
+    let (ids, rest) = bytes.as_chunks::<8>();
+    assert!(rest.is_empty());
+    ids.iter().map(|id| u64::from_le_bytes(*id)).collect()
+}
+
+#[test]
+fn make_install_honours_prefix_and_destdir() {
+    let lib = installed().join("lib");
+    assert_eq!(fs::read_link(lib.join("libleafd.so")).unwrap(), Path::new("libleafd.so.1"));
+    let header = fs::read_to_string(capi().join("include/leafd.h")).unwrap();
+    assert_eq!(fs::read_to_string(installed().join("include/leafd.h")).unwrap(), header);
+    let description = fs::read_to_string(lib.join("pkgconfig/leafd.pc")).unwrap();
+    assert!(
+        description.contains(&format!("prefix={PREFIX}\nlibdir={PREFIX}/lib\n")),
+        "{description}"
+    );
+    assert!(
+        !description.contains(folder().to_str().unwrap()),
+        "DESTDIR is for packing only: {description}"
+    );
+    let elsewhere = tempfile::tempdir().unwrap();
+    make(elsewhere.path(), "install");
+    make(elsewhere.path(), "uninstall");
+    let left =
+        Command::new("find").arg(elsewhere.path()).args(["-not", "-type", "d"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&left.stdout), "");
+}
+
+#[test]
+fn the_library_needs_the_c_library_alone_and_has_its_abi_in_its_name() {
+    let library = installed().join("lib/libleafd.so.1");
+    let dynamic = succeed(Command::new("readelf").arg("--dynamic").arg("--wide").arg(&library));
+    let entries = |kind: &str| -> Vec<String> {
+        let lines = dynamic.lines().filter(|line| line.contains(kind));
+        lines
+            .filter_map(|line| Some(line.split_once('[')?.1.trim_end_matches(']').to_owned()))
+            .collect()
+    };
+    assert_eq!(entries("(SONAME)"), ["libleafd.so.1"]);
+    let needed = entries("(NEEDED)");
+    // The loader itself belongs to the C library; it is asked for thread-local storage.
+    let of_libc = |name: &String| name == "libc.so.6" || name.starts_with("ld-linux");
+    assert!(!needed.is_empty() && needed.iter().all(of_libc), "{needed:?}");
+}
+
+#[test]
+fn the_library_exports_what_the_header_declares_and_nothing_else() {
+    let library = installed().join("lib/libleafd.so.1");
+    let symbols =
+        succeed(Command::new("nm").args(["--dynamic", "--defined-only", "-P"]).arg(&library));
+    let exported: BTreeSet<&str> =
+        symbols.lines().filter_map(|line| line.split(' ').next()).collect();
+    let header = fs::read_to_string(capi().join("include/leafd.h")).unwrap();
+    // Declarations start at the margin.
+    let declared: BTreeSet<&str> = header
+        .lines()
+        .filter(|line| {
+            line.starts_with(|first: char| first.is_ascii_lowercase()) && line.contains('(')
+        })
+        .filter_map(|line| line.split('(').next()?.rsplit([' ', '*']).next())
+        .collect();
+    assert_eq!(exported, declared);
+}
+
+#[test]
+fn the_headers_statuses_are_the_protocols() {
+    let header = fs::read_to_string(capi().join("include/leafd.h")).unwrap();
+    let statuses: BTreeMap<u32, &str> = header
+        .lines()
+        .filter_map(|line| {
+            line.trim().strip_prefix("LEAFD_STATUS_")?.strip_suffix(',')?.split_once(" = ")
+        })
+        .map(|(name, number)| (number.parse().unwrap(), name))
+        .collect();
+    let of_the_daemon: Vec<_> =
+        statuses.range(..1000).map(|(number, name)| (*number, *name)).collect();
+    let wire: Vec<_> = Status::ALL.iter().map(|status| (*status as u32, status.name())).collect();
+    assert_eq!(of_the_daemon, wire);
+    assert_eq!(statuses.range(1000..).count(), 9);
+    // Python's exceptions have the same.
+    let python = capi().join("../python/src/leafd/_errors.py");
+    let python = fs::read_to_string(python).unwrap();
+    for (number, name) in &statuses {
+        assert!(python.contains(&format!("\n    {name} = {number}\n")), "{name} = {number}");
+    }
+}
+
+#[test]
+fn the_header_stands_alone_in_each_language() {
+    let alone = folder().join("alone");
+    for (compilers, extension, standards) in
+        [(["gcc", "clang"], "c", ["c99", "c11"]), (["g++", "clang++"], "cpp", ["c++11", "c++17"])]
+    {
+        let source = alone.with_extension(extension);
+        fs::write(
+            &source,
+            "#include <leafd.h>\nint main(void) { return leafd_abi_version() != 1; }\n",
+        )
+        .unwrap();
+        for compiler in compilers {
+            for standard in standards {
+                let program =
+                    compile(compiler, source.to_str().unwrap(), &[&format!("-std={standard}")]);
+                succeed(&mut Command::new(program));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_examples_draw_ids() {
+    let mut host = host();
+    let library = installed().join("lib/libleafd.a");
+    let include = format!("-I{}", installed().join("include").display());
+    let mut ids = Vec::new();
+    let mut programs = vec![
+        (compile("gcc", "examples/orders.c", &[]), 15),
+        (compile("clang", "examples/orders.c", &[]), 15),
+        (compile("g++", "examples/orders.cpp", &[]), 10),
+        (compile("clang++", "examples/orders.cpp", &[]), 10),
+    ];
+    // The static library, in a program without any shared one.
+    let object = compile("gcc", "examples/orders.c", &["-c", "-static-pie", &include]);
+    let linked = folder().join("orders-static");
+    let mut link = Command::new("gcc");
+    link.arg("-static-pie")
+        .arg(&object)
+        .arg(&library)
+        .args(["-lpthread", "-ldl", "-o"])
+        .arg(&linked);
+    succeed(&mut link);
+    programs.push((linked, 15));
+    for (program, count) in programs {
+        let mut command = Command::new(&program);
+        let printed = succeed(command.args(["orders", "5"]).env("LEAFD_SOCKET", host.socket()));
+        let drawn: Vec<u64> = printed.lines().map(|line| line.parse().unwrap()).collect();
+        assert_eq!(drawn.len(), count, "{program:?}");
+        ids.extend(drawn);
+        let mut command = Command::new(&program);
+        let refused =
+            command.args(["nosuch", "1"]).env("LEAFD_SOCKET", host.socket()).output().unwrap();
+        assert!(!refused.status.success());
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("TAG_UNKNOWN"), "{refused:?}");
+    }
+    check_unique(&ids);
+    host.stop();
+}
+
+#[test]
+fn every_call_keeps_the_contract() {
+    let mut host = host();
+    for way in [Way::Gcc, Way::Clang, Way::Asan, Way::Valgrind] {
+        let printed = succeed(program(way, "tests/calls.c").arg(host.socket()));
+        assert_eq!(printed, "calls: ok\n", "{way:?}");
+    }
+    host.stop();
+}
+
+/// Runs the drawing program in a mode.
+#[track_caller]
+fn check_draws(host: &Host, way: Way, mode: &str, count: u32, refuse: bool) -> Vec<u64> {
+    let file = host.path(&format!("{way:?}-{mode}-{refuse}"));
+    let mut command = program(way, "tests/draw.c");
+    command.args([
+        host.socket().as_os_str(),
+        OsStr::new(mode),
+        file.as_os_str(),
+        OsStr::new(&count.to_string()),
+    ]);
+    if refuse {
+        command.env("LEAFD_TEST_REFUSE", "1");
+    }
+    succeed(&mut command);
+    let ids = recorded(&file);
+    println!("{way:?} {mode} refuse={refuse}: {} ids", ids.len());
+    assert!(ids.len() >= count as usize, "{way:?} {mode}");
+    ids
+}
+
+#[test]
+fn threads_and_forks_of_every_kind_share_no_id() {
+    let mut host = host();
+    let mut ids = Vec::new();
+    for refuse in [false, true] {
+        for mode in ["threads", "forks", "bare", "reuse", "spawn"] {
+            for way in [Way::Gcc, Way::Clang, Way::Asan] {
+                ids.extend(check_draws(&host, way, mode, 15, refuse));
+            }
+        }
+    }
+    ids.extend(check_draws(&host, Way::Valgrind, "threads", 3, false));
+    for mode in ["forks", "bare"] {
+        ids.extend(check_draws(&host, Way::ValgrindForking, mode, 3, false));
+    }
+    check_unique(&ids);
+    host.stop();
+}
+
+#[test]
+fn signals_and_many_descriptors_break_no_call() {
+    let mut host = host();
+    let mut ids = check_draws(&host, Way::Gcc, "signals", 100, false);
+    ids.extend(check_draws(&host, Way::Clang, "descriptors", 10, false));
+    check_unique(&ids);
+    host.stop();
+}
+
+#[test]
+fn c_programs_draw_while_the_daemon_comes_and_goes() {
+    let mut host = host();
+    let file = host.path("drawn");
+    let program = compile("gcc", "tests/draw.c", &[]);
+    let mut drawing: Vec<_> = (0..PROCESSES)
+        .map(|_| {
+            let mut command = Command::new(&program);
+            command.arg(host.socket()).arg("until").arg(&file).arg("0").stdin(Stdio::piped());
+            die_with_parent(&mut command).spawn().unwrap()
+        })
+        .collect();
+    let a_while = || std::thread::sleep(Duration::from_millis(300));
+    for _ in 0..2 {
+        a_while();
+        host.stop();
+        host.start();
+        a_while();
+        host.kill();
+        a_while();
+        host.start();
+        a_while();
+        host.signal(Signal::SIGSTOP);
+        a_while();
+        host.signal(Signal::SIGCONT);
+    }
+    a_while();
+    for process in &mut drawing {
+        drop(process.stdin.take());
+    }
+    for mut process in drawing {
+        assert!(process.wait().unwrap().success(), "a drawing program failed: see its words above");
+    }
+    let ids = recorded(&file);
+    assert!(ids.len() > 1000, "{} ids", ids.len());
+    check_unique(&ids);
+    host.stop();
+}
