@@ -366,6 +366,46 @@ fn a_folding_collation_never_gives_two_names_one_row() {
     pages_are_complete(&mut *store);
 }
 
+/// What the operator is then told holds for good.
+#[test]
+fn a_role_is_replaced_after_the_claim_that_is_under_way() {
+    let mut database = Database::new();
+    let target = database.target("root");
+    let (mut store, mut operator) = (database.connect(), mysql::open(target));
+    store.create(&new_tag("t", 1, 10)).unwrap();
+    let under = store.identity().unwrap();
+    let next = Identity { role: Role("1 of 2".into()), ..under.clone() };
+    operator.identity().unwrap();
+    let mut other = client(shared(), database.name()).unwrap();
+    other.query_drop("START TRANSACTION").unwrap();
+    other.query_drop("SELECT * FROM leafd_tag WHERE tag = 't' FOR UPDATE").unwrap();
+    let mut observer = client(shared(), database.name()).unwrap();
+    let waiting = "SELECT COUNT(*) FROM information_schema.INNODB_TRX AS t
+        JOIN information_schema.PROCESSLIST AS p ON p.ID = t.trx_mysql_thread_id
+        WHERE t.trx_state = 'LOCK WAIT' AND p.DB = DATABASE()";
+    let mut until_waiting = |count: i64| {
+        let begun = Instant::now();
+        while observer.query_first::<i64, _>(waiting).unwrap() < Some(count) {
+            assert!(begun.elapsed() < Duration::from_secs(4), "fewer than {count} wait");
+            // Asked more often than every 100 ms, the server repeats what it said.
+            std::thread::sleep(Duration::from_millis(150));
+        }
+    };
+    let under = &under;
+    let (claimed, told) = std::thread::scope(|scope| {
+        let claiming = scope.spawn(move || store.claim(under, &tag("t"), WISH));
+        until_waiting(1);
+        let replacing = scope.spawn(|| {
+            operator.replace_role(under, &next.role).unwrap();
+            operator.look_up(&next, &[tag("t")]).unwrap()[0].unwrap().end
+        });
+        until_waiting(2);
+        other.query_drop("ROLLBACK").unwrap();
+        (claiming.join().unwrap().unwrap(), replacing.join().unwrap())
+    });
+    assert_eq!((claimed.numbers, told), (1..11, 11));
+}
+
 /// Every row is on one page and none on two, in whatever order the key has.
 fn pages_are_complete(store: &mut dyn Store) {
     let mut names: Vec<String> = (0..20).map(|number| format!("tag-{number}")).collect();

@@ -357,6 +357,43 @@ fn a_folding_collation_never_gives_two_names_one_row() {
     pages_are_complete(&mut *store);
 }
 
+/// What the operator is then told holds for good.
+#[test]
+fn a_role_is_replaced_after_the_claim_that_is_under_way() {
+    let mut database = Database::new();
+    let target = database.target("postgres");
+    let (mut store, mut operator) = (database.connect(), postgres::open(target.clone()));
+    store.create(&new_tag("t", 1, 10)).unwrap();
+    let under = store.identity().unwrap();
+    let next = Identity { role: Role("1 of 2".into()), ..under.clone() };
+    operator.identity().unwrap();
+    let mut other = client(shared(), &target.url.database).unwrap();
+    other.batch_execute("BEGIN; SELECT * FROM leafd_tag WHERE tag = 't' FOR UPDATE").unwrap();
+    let mut observer = client(shared(), &target.url.database).unwrap();
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let mut until_waiting = |count: i64| {
+        let begun = Instant::now();
+        while observer.query_one(waiting, &[]).unwrap().get::<_, i64>(0) < count {
+            assert!(begun.elapsed() < Duration::from_secs(4), "fewer than {count} wait");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    let under = &under;
+    let (claimed, told) = std::thread::scope(|scope| {
+        let claiming = scope.spawn(move || store.claim(under, &tag("t"), WISH));
+        until_waiting(1);
+        let replacing = scope.spawn(|| {
+            operator.replace_role(under, &next.role).unwrap();
+            operator.look_up(&next, &[tag("t")]).unwrap()[0].unwrap().end
+        });
+        until_waiting(2);
+        other.batch_execute("ROLLBACK").unwrap();
+        (claiming.join().unwrap().unwrap(), replacing.join().unwrap())
+    });
+    assert_eq!((claimed.numbers, told), (1..11, 11));
+}
+
 /// Every row is on one page and none on two, in whatever order the key has.
 fn pages_are_complete(store: &mut dyn Store) {
     let mut names: Vec<String> = (0..20).map(|number| format!("tag-{number}")).collect();
