@@ -86,6 +86,10 @@ class Host:
         return [int(line) for line in done.stdout.split()]
 
 
+# How many ids each test has checked, for the summary.
+CHECKED: "Counter[str]" = Counter()
+
+
 def check_unique(ids: Iterable[int], count: Optional[int] = None) -> None:
     """Fails when an id came twice, is no id, or is missing."""
     times = Counter(ids)
@@ -94,7 +98,15 @@ def check_unique(ids: Iterable[int], count: Optional[int] = None) -> None:
     assert all(0 < id < 1 << 63 for id in times)
     if count is not None:
         assert len(times) == count
-    print(f"{len(times)} ids are unique")
+    test = os.environ["PYTEST_CURRENT_TEST"].split("::")[-1].split(" ")[0]
+    CHECKED[test] += len(times)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says how many ids were checked, and found to be different and valid."""
+    terminalreporter.section("ids checked")
+    for test, ids in CHECKED.items():
+        terminalreporter.write_line(f"{ids:>10,}  {test}")
 
 
 @pytest.fixture
