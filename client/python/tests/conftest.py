@@ -14,6 +14,7 @@ import leafd
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
+PACKAGE = ROOT / "client" / "python"
 BINARIES = Path(os.environ.get("TESTED_BINARIES", ROOT / "target" / "debug"))
 READY_SECONDS_MAX = 30
 
@@ -27,11 +28,11 @@ class Host:
         self.daemon: "Optional[subprocess.Popen[bytes]]" = None
         (folder / "locks").mkdir()
 
-    def start(self, *more: str) -> None:
+    def start(self, program: Path = BINARIES / "leafd", worker: str = "static:17") -> None:
         """Starts the daemon and waits until it answers."""
         assert self.daemon is None
-        command = [str(BINARIES / "leafd"), "--socket", self.socket, "--state-dir", str(self.folder / "state")]
-        command += ["--worker", "static:17", "--set", f"worker_lock_dir={self.folder / 'locks'}", *more]
+        command = [str(program), "--socket", self.socket, "--state-dir", str(self.folder / "state")]
+        command += ["--worker", worker, "--set", f"worker_lock_dir={self.folder / 'locks'}"]
         # Variables that begin so are the daemon's settings.
         variables = {name: value for name, value in os.environ.items() if not name.startswith("LEAFD_")}
         with open(self.folder / "log", "ab") as log:

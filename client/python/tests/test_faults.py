@@ -4,6 +4,7 @@ import errno
 import multiprocessing
 import os
 import resource
+import shutil
 import signal
 import socket
 import struct
@@ -11,16 +12,17 @@ import subprocess
 import sys
 import threading
 import time
+from multiprocessing.synchronize import Event
 from typing import Callable, Iterator, List, Tuple
 
 import leafd
 import pytest
-from conftest import Host, check_unique
+from conftest import BINARIES, Host, check_unique
 
 PROCESSES = 4
 
 
-def draw_until(client: leafd.Client, stop: "multiprocessing.synchronize.Event", results: "multiprocessing.Queue[List[int]]") -> None:  # type: ignore[name-defined]
+def draw_until(client: leafd.Client, stop: Event, results: "multiprocessing.Queue[List[int]]") -> None:
     """Draws ids of every form; what can't be had is tried again."""
     ids: List[int] = []
     while not stop.is_set():
@@ -43,11 +45,14 @@ def test_four_processes_draw_while_the_daemon_comes_and_goes(host: Host) -> None
     processes = [fork.Process(target=draw_until, args=(client, stop, results)) for _ in range(PROCESSES)]
     for process in processes:
         process.start()
-    for how in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+    # Another release, as far as anyone can see: the program that was started goes, a new one comes.
+    other = host.folder / "leafd"
+    shutil.copy2(BINARIES / "leafd", other)
+    for how, program in ((signal.SIGTERM, BINARIES / "leafd"), (signal.SIGKILL, other)) * 2:
         time.sleep(0.4)
         host.stop(how)
         time.sleep(0.1)
-        host.start()
+        host.start(program)
     time.sleep(0.3)
     host.pause()
     time.sleep(0.3)
