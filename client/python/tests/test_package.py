@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import List
 
 import leafd
-from conftest import PACKAGE, Host, check_unique
+from conftest import BINARIES, PACKAGE, Host, check_unique
 
 INSTALLED = Path(leafd.__file__).parent
 PYTHONS = [f"python3.{minor}" for minor in range(9, 15)]
@@ -84,6 +84,15 @@ def test_a_library_that_is_missing_or_of_another_abi_is_refused(tmp_path: Path) 
     assert said.startswith("ImportError") and "has ABI 2, and this package needs 1" in said, said
 
 
+def test_the_bench_measures_every_row() -> None:
+    command = [sys.executable, PACKAGE / "bench.py", "--rounds", "1", "--binaries", BINARIES]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "ids drawn, none twice" in done.stdout
+    rows = done.stdout.split("a call takes")[1].split("\n\n")[0].splitlines()[1:]
+    assert len(rows) == 10 and sum(row.count(" ns") + row.count(" us") for row in rows) == 17, done.stdout
+
+
 def mypy(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """Checks types, for the oldest Python."""
     command = [sys.executable, "-m", "mypy", "--strict", "--python-version", "3.9", "--no-incremental", *arguments]
@@ -91,7 +100,7 @@ def mypy(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_the_types_are_clean() -> None:
-    done = mypy(PACKAGE, "src/leafd", "examples/sqlalchemy_default.py", "tests")
+    done = mypy(PACKAGE, "src/leafd", "examples/sqlalchemy_default.py", "bench.py", "tests")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
