@@ -39,6 +39,7 @@ pub fn folder() -> &'static Path {
         let folder = target().join("c-library");
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
+        make(&folder, "build");
         make(&folder, "install");
         folder
     })
@@ -49,12 +50,16 @@ fn target() -> &'static Path {
 }
 
 fn make(destination: &Path, goal: &str) {
+    succeed(&mut make_command(destination, goal));
+}
+
+fn make_command(destination: &Path, goal: &str) -> Command {
     let mut command = Command::new("make");
     command.arg("--silent").arg("-C").arg(capi()).arg(goal);
     command.arg(format!("DESTDIR={}", destination.display())).arg(format!("PREFIX={PREFIX}"));
     // The make that may run these tests has nothing to say to this one.
     command.env_remove("MAKEFLAGS").env("CARGO_TARGET_DIR", target());
-    succeed(&mut command);
+    command
 }
 
 /// What `make install` put there.
@@ -170,7 +175,8 @@ fn make_install_honours_prefix_and_destdir() {
         "DESTDIR is for packing only: {description}"
     );
     let elsewhere = tempfile::tempdir().unwrap();
-    make(elsewhere.path(), "install");
+    // As by a root who has no cargo.
+    succeed(make_command(elsewhere.path(), "install").arg("CARGO=false"));
     make(elsewhere.path(), "uninstall");
     let left =
         Command::new("find").arg(elsewhere.path()).args(["-not", "-type", "d"]).output().unwrap();
@@ -295,6 +301,31 @@ fn the_examples_draw_ids() {
     }
     check_unique(&ids);
     host.stop();
+}
+
+/// The first block of a language in the README.
+fn of_the_readme(language: &str) -> &'static str {
+    const README: &str = include_str!("../../README.md");
+    let (_, from) = README.split_once(&format!("```{language}\n")).unwrap();
+    from.split_once("```").unwrap().0
+}
+
+#[test]
+fn the_readmes_program_draws_an_id() {
+    let mut host = host();
+    let source = folder().join("order.c");
+    fs::write(&source, of_the_readme("c")).unwrap();
+    let mut order = Command::new(compile("gcc", source.to_str().unwrap(), &[]));
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let printed = succeed(order.env("LEAFD_SOCKET", host.socket()));
+        ids.push(printed.trim().parse().unwrap());
+    }
+    check_unique(&ids);
+    host.stop();
+    let output = order.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with("no id: "), "{output:?}");
 }
 
 #[test]

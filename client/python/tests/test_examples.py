@@ -1,9 +1,11 @@
 """The examples, run against real databases."""
 
+import re
 import sqlite3
+from pathlib import Path
 
 import pytest
-from conftest import PACKAGE, Host, check_unique
+from conftest import PACKAGE, ROOT, Host, check_unique
 
 
 @pytest.mark.parametrize(
@@ -18,3 +20,10 @@ def test_defaults_of_columns_and_fields(host: Host, program: str, database: str,
     connection.close()
     assert rows == printed
     check_unique(rows, 200)
+
+
+def test_what_the_readme_shows(host: Host, tmp_path: Path) -> None:
+    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    program = tmp_path / "shown.py"
+    program.write_text(code + 'print(order_id, *hundred, sep="\\n")\n')
+    check_unique(host.run(program), 101)
