@@ -85,7 +85,7 @@ def test_a_library_that_is_missing_or_of_another_abi_is_refused(tmp_path: Path) 
 
 
 def test_the_bench_measures_every_row() -> None:
-    command = [sys.executable, PACKAGE / "bench.py", "--rounds", "1", "--binaries", BINARIES]
+    command = [sys.executable, str(PACKAGE / "bench.py"), "--rounds", "1", "--binaries", str(BINARIES)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "ids drawn, none twice" in done.stdout
