@@ -97,6 +97,9 @@ pub trait Server: Sized + Send + 'static {
     /// Drops a database if it is there, and makes it from a backup.
     fn restore(&self, database: &str, dump: &Path);
 
+    /// Puts a backup's tables in the place of those that are there; nobody's connection ends.
+    fn restore_over(&self, database: &str, dump: &Path);
+
     /// An empty database of [`USER`]'s beside the first.
     fn create_database(&self, database: &str);
 

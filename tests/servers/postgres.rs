@@ -217,6 +217,13 @@ impl Server for Postgres {
         self.run("pg_restore", &["--dbname", database, dump.to_str().unwrap()]);
     }
 
+    fn restore_over(&self, database: &str, dump: &Path) {
+        let dump = dump.to_str().unwrap();
+        // In one transaction, as with a backup that is read by psql -1.
+        let how = ["--clean", "--if-exists", "--single-transaction", "--dbname", database, dump];
+        self.run("pg_restore", &how);
+    }
+
     fn create_database(&self, database: &str) {
         self.ask("postgres", &format!("CREATE DATABASE {database} OWNER {USER}"));
     }
