@@ -32,6 +32,7 @@ on_each_server!(
     the_table_is_made_anew,
     a_backup_is_restored_under_connections_that_stay,
     the_tables_are_made_anew_under_connections_that_stay,
+    the_rows_are_restored_under_connections_that_stay,
 );
 
 /// A staging server with the same tags.
@@ -216,6 +217,13 @@ fn the_tables_are_made_anew_under_connections_that_stay<S: Server>() {
         ));
     };
     under_open_connections("tables made anew under open connections", |_| (), change);
+}
+
+/// The tables stay the same ones: only what is in them is set back.
+fn the_rows_are_restored_under_connections_that_stay<S: Server>() {
+    let save = |server: &S| server.dump_rows(DATABASE);
+    let restore = |server: &S, dump: PathBuf| server.restore_rows(DATABASE, &dump);
+    under_open_connections("rows restored under open connections", save, restore);
 }
 
 /// Nothing breaks a connection, and the tables don't know what was claimed last; so a host that has seen less than the

@@ -16,6 +16,7 @@ const LOCK: &str = "SELECT GET_LOCK('leafd schema', 10)";
 pub fn print() -> String {
     let triggers = sql::TRIGGERS.iter().map(|(_, statement)| *statement);
     let all = std::iter::once(sql::LEAF_TABLE).chain(sql::SIDE_TABLES).chain(triggers);
+    let all = all.chain(std::iter::once(sql::LIFE));
     all.map(|statement| format!("{statement};\n")).collect()
 }
 
@@ -47,6 +48,7 @@ fn make(driver: &mut MysqlDriver, target: &Target) -> Result<Vec<&'static str>, 
             driver.execute(statement, &[])?;
         }
     }
+    driver.execute(sql::LIFE, &[])?;
     mark(driver)?;
     let missing = |table: &&str| !found.iter().any(|[of, ..]| of == table);
     Ok(sql::TABLES.iter().map(|layout| layout.table).filter(missing).collect())

@@ -332,15 +332,14 @@ fn identity(transaction: &Transaction<'_>) -> Result<Identity, Failure> {
     })
 }
 
-/// Lifts a tag's row to an end; whether it moved.
+/// Lifts a tag's row to an end; whether it moved. Of a tag without a row the end is remembered.
 fn lift(transaction: &Transaction<'_>, tag: &Tag, end: u64) -> Result<bool, Failure> {
     // There are no numbers beyond: nothing more than the largest value can be asked for.
     let end = i64::try_from(end).unwrap_or(i64::MAX);
     let found = match find(transaction, tag) {
         Ok(Some(found)) => found,
-        Ok(None) => return Ok(false),
-        // Nobody can claim from such a row. It must not keep others from being lifted.
-        Err(Failure::Said(_)) => {
+        // Nobody can claim from an odd row. It must not keep others from being lifted.
+        Ok(None) | Err(Failure::Said(_)) => {
             let mut remember = transaction.prepare_cached(schema::REMEMBER_END)?;
             remember.execute(params![tag.as_str(), end])?;
             return Ok(false);
