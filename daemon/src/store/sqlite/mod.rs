@@ -43,17 +43,18 @@ pub struct SqliteStore {
     open: Option<OpenFile>,
 }
 
-/// Opens the store at `path`, or makes it when there is no file.
+/// Opens the store at `path`, or makes it when there is no file. One that another process holds locked is opened by a later
+/// call, as it would be if it were locked later.
 ///
 /// `fingerprint` tells this host from others, see [`host_fingerprint`]; the file's own marks are added
 /// to it here, each time that the file is opened.
 ///
 /// # Errors
-/// [`StoreError::Unavailable`] when the file can't be opened, read or written in time.
+/// [`StoreError::Unavailable`] when the file can't be opened, read or written.
 /// [`StoreError::Refused`] when it is no SQLite database, is damaged, was written by a newer leafd, has
 /// another `leaf_alloc`, or belongs to another host (see [`adopt`]).
 pub fn open(path: &Path, fingerprint: &str) -> Result<SqliteStore, StoreError> {
-    let open = Some(file::open_own(path, fingerprint, Create::IfMissing)?);
+    let open = file::open_own_unless_locked(path, fingerprint)?;
     Ok(SqliteStore { path: path.to_owned(), fingerprint: fingerprint.to_owned(), open })
 }
 
