@@ -203,7 +203,7 @@ pub(super) const LEAF_TABLE: &str = "CREATE TABLE IF NOT EXISTS leaf_alloc (
 pub(super) const SIDE_TABLES: [&str; 4] = [
     "CREATE TABLE IF NOT EXISTS leafd_meta (
     name  varchar(64) NOT NULL PRIMARY KEY,
-    value varchar(5000) NOT NULL
+    value varchar(9000) NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin",
     "CREATE TABLE IF NOT EXISTS leafd_tag (
     tag         varbinary(512) NOT NULL PRIMARY KEY,
