@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leafd_tests::host::{Host, die_with_parent, eventually, leafd_binary};
 use leafd_tests::load::{Draw, Drawn, Load};
@@ -22,6 +22,10 @@ const STEP: u64 = 40;
 
 /// Within which a daemon notices a change of the store's place and has ids again.
 const WITHIN: Duration = Duration::from_secs(20);
+
+/// The tags of primaries, and their ceiling.
+const TAGS: usize = 60;
+const CEILING: u64 = 1_000_000;
 
 /// Three databases on two servers.
 struct Databases {
@@ -144,6 +148,21 @@ fn drain(raw: &mut Raw, tag: &str, drawn: &mut Drawn) {
     panic!("{tag}: a daemon of the former routes claims on");
 }
 
+/// Runs a command and kills it as soon as it is to be. Whether it was before its end.
+fn killed_when(mut command: Command, due: impl Fn() -> bool) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = die_with_parent(&mut command).spawn().unwrap();
+    loop {
+        if child.try_wait().unwrap().is_some() {
+            return false;
+        }
+        if due() {
+            child.kill().unwrap();
+            return !child.wait().unwrap().success();
+        }
+    }
+}
+
 #[test]
 fn stores_with_tags_get_their_places() {
     let databases = Databases::new();
@@ -236,14 +255,14 @@ fn no_id_comes_twice_over_changes_of_era() {
         let list = list.join(", ");
         databases.fleet(names, &format!("[{{ tags = ['*'], primaries = [{list}], era = {era} }}]"))
     };
-    let tags: Vec<String> = (0..120).map(|number| format!("events.{number}")).collect();
+    let tags: Vec<String> = (0..TAGS).map(|number| format!("events.{number}")).collect();
     let mut drawn = Drawn::default();
     let mut present = fleet(&["a", "b"], 1);
     let mut hosts: Vec<Host> = (0..2).map(|_| present.host()).collect();
     hosts.iter_mut().for_each(Host::start);
-    for (number, tag) in tags.iter().enumerate() {
-        let ceiling = if number == 7 { 1_000_000 } else { i64::MAX as u64 };
-        let body = json!({ "tag": tag, "step": STEP, "ceiling": ceiling });
+    for tag in &tags {
+        // A ceiling, so that each is changed by a call of its own.
+        let body = json!({ "tag": tag, "step": STEP, "ceiling": CEILING });
         hosts[0].admin(opcode::TAG_CREATE, &body);
     }
     let mut kills = 0;
@@ -268,14 +287,16 @@ fn no_id_comes_twice_over_changes_of_era() {
         });
         let load = Load::start(draws.collect());
         load.under_way();
-        for _ in 0..8 {
-            let mut command = next.apply(&words);
-            let mut child = die_with_parent(command.stdout(Stdio::null()).stderr(Stdio::null()))
-                .spawn()
-                .unwrap();
-            std::thread::sleep(Duration::from_millis(random.u64(20..400)));
-            child.kill().unwrap();
-            kills += u32::from(!child.wait().unwrap().success());
+        // At these points of its way, and then anywhere.
+        for (name, stage) in [("a", "frozen"), (names[0], "raising"), (names[1], "raising")] {
+            let stage = format!("moving, {stage}");
+            kills += u32::from(killed_when(next.apply(&words), || {
+                databases.place(name).starts_with(&stage)
+            }));
+        }
+        for _ in 0..2 {
+            let end = Instant::now() + Duration::from_millis(random.u64(20..500));
+            kills += u32::from(killed_when(next.apply(&words), || Instant::now() >= end));
         }
         done(&next.apply(&words).output().unwrap());
         for host in &hosts {
@@ -304,11 +325,12 @@ fn no_id_comes_twice_over_changes_of_era() {
     }
     let shown = hosts[0].admin(opcode::TAG_SHOW, &json!({ "tag": tags[7] }));
     let ceiling = shown["ceiling"].as_u64().unwrap();
-    assert!((999_900..=1_000_000).contains(&ceiling), "{ceiling}");
+    assert!((CEILING - 20..=CEILING).contains(&ceiling), "{ceiling}");
     // Nothing but gaps: a few claims for each tag and daemon, and their rounding.
     let highest: BTreeMap<&String, u64> =
         drawn.ids.iter().map(|(tag, ids)| (tag, *ids.last().unwrap())).collect();
-    assert!(highest[&tags[100]] < 20_000, "{highest:?}");
+    assert!(highest[&tags[TAGS - 1]] < 20_000, "{highest:?}");
     assert_eq!(databases.place("b"), "retired");
+    assert!(kills >= 4, "the command was killed {kills} times");
     println!("{} ids of {} tags over two changes of era, {kills} kills", drawn.count(), tags.len());
 }
