@@ -18,6 +18,7 @@ mod strict;
 mod tags;
 mod thread;
 mod tls;
+mod triggers;
 
 use leafd::id::Tag;
 use leafd::store::{
