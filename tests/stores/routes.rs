@@ -235,6 +235,19 @@ fn a_store_that_is_away_or_left_out_keeps_routes_from_being_changed() {
     let said = refused(&other.apply(&["--yes"]).output().unwrap());
     assert!(said.contains("--former"), "{said}");
     databases.mariadb.kill();
+    // The other store's tags can be had meanwhile.
+    let mut host = hashed.host();
+    host.start();
+    assert!(host.raw().info().segments_ready);
+    let shown = Command::new(leafd_binary().with_file_name("leafctl"))
+        .args(["status", "--socket", host.socket().to_str().unwrap()])
+        .output();
+    let shown = done(&shown.unwrap());
+    let store = |name: &str, url: String, is: &str| format!("STORE {name} ({url}): {is}\n");
+    assert!(shown.contains(&store("a", databases.url("a"), "ready")), "{shown}");
+    let away = store("b", databases.url("b"), "NOT READY") + "  error ";
+    assert!(shown.contains(&away), "{shown}");
+    host.stop();
     let all = databases.fleet(&["a", "b", "c"], "[{ tags = ['*'], hash = ['a', 'b', 'c'] }]");
     let said = refused(&all.apply(&["--yes"]).output().unwrap());
     assert!(said.contains("every store has to answer"), "{said}");
