@@ -14,7 +14,7 @@ use super::plan::{Survey, survey};
 use super::sites::{Progress, Site};
 use crate::config::Routing;
 use crate::id::Tag;
-use crate::store::{CEILING_MAX, NewTag, STEP_MAX, TagChange};
+use crate::store::{CEILING_MAX, NewTag, STEP_MAX, StoreError, TagChange};
 
 /// Tags raised in one call.
 const RAISED_AT_ONCE: usize = 500;
@@ -75,15 +75,11 @@ async fn equalise(sites: &[Site], routing: &Routing, found: &Survey) -> Result<(
                         tag: tag.clone(),
                         start: first,
                         step: u64::try_from(carried.step).unwrap_or(1).clamp(1, STEP_MAX),
-                        ceiling: ceiling.max(first),
+                        ceiling,
                         strict: false,
                         description: carried.description.clone(),
                     };
-                    site.store.create(new).await?;
-                    if ceiling < first {
-                        // It is used up, as which it can't be created.
-                        set_ceiling(site, tag, ceiling).await?;
-                    }
+                    create(site, new, ceiling).await?;
                 }
                 None => {}
             }
@@ -91,6 +87,20 @@ async fn equalise(sites: &[Site], routing: &Routing, found: &Survey) -> Result<(
         raise(site, ends).await?;
     }
     Ok(())
+}
+
+/// Creates a tag with this ceiling, which may be below its start: then it is used up.
+async fn create(site: &Site, mut new: NewTag, ceiling: u64) -> Result<()> {
+    loop {
+        new.ceiling = ceiling.max(new.start);
+        match site.store.create(new.clone()).await {
+            // A tag of its name was there before, and had come further. How far nobody tells: gaps cost little.
+            Err(StoreError::Refused(_)) if new.start < CEILING_NONE / 2 => new.start *= 2,
+            Err(error) => return Err(error.into()),
+            Ok(_) if ceiling < new.start => return set_ceiling(site, &new.tag, ceiling).await,
+            Ok(_) => return Ok(()),
+        }
+    }
 }
 
 /// Changes what a store's numbers mean.

@@ -208,7 +208,8 @@ impl Survey {
             end: 1,
             ceiling: 1,
             step: row.step,
-            description: row.description,
+            // Others may have written what leafd doesn't.
+            description: row.description.filter(|text| !text.chars().any(char::is_control)),
             stores: Vec::new(),
         });
         carried.end = carried.end.max(id);
