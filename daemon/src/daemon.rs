@@ -344,7 +344,7 @@ fn connections_max(config: &Config) -> usize {
 /// Tells where it is to be found: in the log, and on standard output for whoever started it by hand.
 fn announce(config: &Config, segments: &Segments) {
     let stores = segments.homes().iter().map(|home| &*home.url).collect::<Vec<_>>().join(", ");
-    let away = segments.store_failure().map(|failure| failure.message);
+    let away = segments.store_failure();
     let ready = match &away {
         None => "ready".to_owned(),
         Some(why) => format!("up, but not ready for every tag: {why}"),

@@ -28,6 +28,7 @@ pub mod output;
 pub mod peer;
 pub mod polling;
 pub mod registry;
+pub mod routes;
 pub mod schema;
 pub mod server;
 pub mod socket;

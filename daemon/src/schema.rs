@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use crate::config::{Args, Config, StoreSpec, StoreUrl};
 use crate::daemon::refuse_config;
 use crate::output;
-use crate::store::{mysql, postgres, sqlite};
+use crate::store::{Store as _, mysql, postgres, sqlite};
 use crate::stores::target;
 
 /// Prints the statements that [`apply`] runs where tables are missing: once, however many stores there are of a kind.
@@ -44,7 +44,8 @@ fn apply_to(config: &Config, spec: &StoreSpec) -> Result<String> {
     let made = match &spec.url {
         StoreUrl::Sqlite(path) => {
             let host = sqlite::host_fingerprint(config.identity.as_deref());
-            sqlite::open(path, &host)?;
+            // A file that is locked is opened by the first call.
+            sqlite::open(path, &host)?.identity()?;
             return Ok(format!("the tables of {} are there\n", spec.url));
         }
         StoreUrl::Postgres(url) => postgres::apply(&target(config, url, &spec.password)),

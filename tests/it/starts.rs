@@ -50,6 +50,29 @@ fn a_second_daemon_refuses_and_names_the_first() {
 }
 
 #[test]
+fn a_store_that_is_locked_at_the_start_counts_as_away() {
+    let mut host = Host::new();
+    host.start();
+    host.create("orders");
+    host.create("others");
+    let mut ids = host.raw().draw("orders", 10);
+    host.stop();
+    let other = rusqlite::Connection::open(host.state_dir().join("store.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    host.start();
+    let mut raw = host.raw();
+    assert!(!raw.info().segments_ready);
+    let error = host.status()["segments"]["stores"][0]["error"].to_string();
+    assert!(error.contains("locked") || error.contains("not answered"), "{error}");
+    // What the journal has left.
+    ids.extend(raw.draw("orders", 10));
+    assert_eq!(ids, (1..=20).collect::<Vec<u64>>());
+    other.execute_batch("ROLLBACK").unwrap();
+    eventually("ready", Duration::from_secs(15), || raw.info().segments_ready.then_some(()));
+    assert_eq!(raw.draw("others", 1), [1]);
+}
+
+#[test]
 fn a_stale_socket_is_replaced_and_nothing_else_is() {
     let mut host = Host::new();
     drop(UnixListener::bind(host.socket()).unwrap());

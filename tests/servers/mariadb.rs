@@ -79,6 +79,17 @@ fn rows(client: &mut Conn, sql: &str) -> Vec<Vec<String>> {
 }
 
 impl MariaDb {
+    fn dump_with(&self, options: &str, database: &str) -> PathBuf {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("backup{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = self.process.dir.join(name);
+        self.run(&format!(
+            "mariadb-dump OPTIONS --single-transaction {options} --result-file={} {database}",
+            path.display()
+        ));
+        path
+    }
+
     fn admin(&self, sql: &str) -> Vec<Vec<String>> {
         self.ask("mysql", sql)
     }
@@ -183,19 +194,28 @@ impl Server for MariaDb {
     }
 
     fn dump(&self, database: &str) -> PathBuf {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("backup{}", COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = self.process.dir.join(name);
-        self.run(&format!(
-            "mariadb-dump OPTIONS --single-transaction --triggers --result-file={} {database}",
-            path.display()
-        ));
-        path
+        self.dump_with("--triggers", database)
     }
 
     fn restore(&self, database: &str, dump: &Path) {
         self.admin(&format!("DROP DATABASE IF EXISTS {database}"));
         self.create_database(database);
+        self.restore_over(database, dump);
+    }
+
+    fn dump_rows(&self, database: &str) -> PathBuf {
+        self.dump_with("--no-create-info --skip-triggers", database)
+    }
+
+    fn restore_rows(&self, database: &str, dump: &Path) {
+        for table in ["leaf_alloc", "leafd_meta", "leafd_tag", "leafd_host"] {
+            self.ask(database, &format!("TRUNCATE {table}"));
+        }
+        self.restore_over(database, dump);
+    }
+
+    fn restore_over(&self, database: &str, dump: &Path) {
+        // Such a backup drops each table before it makes it.
         self.run(&format!("mariadb OPTIONS {database} < {}", dump.display()));
     }
 

@@ -97,6 +97,15 @@ pub trait Server: Sized + Send + 'static {
     /// Drops a database if it is there, and makes it from a backup.
     fn restore(&self, database: &str, dump: &Path);
 
+    /// Puts a backup's tables in the place of those that are there; nobody's connection ends.
+    fn restore_over(&self, database: &str, dump: &Path);
+
+    /// Writes a backup of what is in a database's tables.
+    fn dump_rows(&self, database: &str) -> PathBuf;
+
+    /// Replaces what is in the tables by a backup's rows, and leaves the tables as they are.
+    fn restore_rows(&self, database: &str, dump: &Path);
+
     /// An empty database of [`USER`]'s beside the first.
     fn create_database(&self, database: &str);
 

@@ -217,6 +217,23 @@ impl Server for Postgres {
         self.run("pg_restore", &["--dbname", database, dump.to_str().unwrap()]);
     }
 
+    fn dump_rows(&self, database: &str) -> PathBuf {
+        self.dump(database)
+    }
+
+    fn restore_rows(&self, database: &str, dump: &Path) {
+        self.ask(database, "TRUNCATE leaf_alloc, leafd_meta, leafd_tag, leafd_host");
+        let how = ["--data-only", "--single-transaction", "--dbname", database];
+        self.run("pg_restore", &[&how[..], &[dump.to_str().unwrap()]].concat());
+    }
+
+    fn restore_over(&self, database: &str, dump: &Path) {
+        let dump = dump.to_str().unwrap();
+        // In one transaction, as with a backup that is read by psql -1.
+        let how = ["--clean", "--if-exists", "--single-transaction", "--dbname", database, dump];
+        self.run("pg_restore", &how);
+    }
+
     fn create_database(&self, database: &str) {
         self.ask("postgres", &format!("CREATE DATABASE {database} OWNER {USER}"));
     }

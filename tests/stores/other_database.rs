@@ -1,9 +1,10 @@
 //! Another database than before is behind the store's URL: one that has nothing to do with it, an older state of it, or
 //! one whose table was made anew. What is held of the old one never mixes with what the other one gives.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use leafd_tests::host::Host;
+use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::{Draw, Drawn, Load};
 use leafd_tests::raw::{Raw, ids_request};
 use leafd_tests::relay::Relay;
@@ -15,8 +16,8 @@ use crate::scene::{DRY, HELD, Route, Scene, create, first_of, report};
 /// So small that draws claim again and again.
 const STEP: u64 = 500;
 
-/// The setting `failover_settle`: an older state of a database is handled as a fail-over to it.
-const SETTLE: [(&str, &str); 1] = [("failover_settle", "2s")];
+/// An older state of a database is handled as a fail-over to it. Claims are small, so that draws need many.
+const SETTINGS: [(&str, &str); 2] = [("failover_settle", "2s"), ("max_step", "1000")];
 
 /// How long until ids are claimed from an older state: the settling time, and the rest for a busy machine.
 const CLAIMS_WITHIN: Duration = Duration::from_secs(20);
@@ -29,6 +30,9 @@ on_each_server!(
     staging_takes_productions_place_while_a_daemon_is_off,
     a_backup_is_restored,
     the_table_is_made_anew,
+    a_backup_is_restored_under_connections_that_stay,
+    the_tables_are_made_anew_under_connections_that_stay,
+    the_rows_are_restored_under_connections_that_stay,
 );
 
 /// A staging server with the same tags.
@@ -58,7 +62,10 @@ fn assert_told(raw: &mut Raw, tag: &str, drawn: &mut Drawn) {
     let (status, text) = (reply.status(), reply.text());
     let statuses = [Status::StoreRefused, Status::StoreUnavailable, Status::Deadline];
     assert!(statuses.contains(&status), "{status}: {text}");
-    assert!(text.contains("another") || text.contains("instead of"), "{status}: {text}");
+    assert!(
+        text.contains("another database") || text.contains("no longer, what it was"),
+        "{status}: {text}"
+    );
     *drawn.errors.entry(format!("{status}: {text}")).or_default() += 1;
 }
 
@@ -151,7 +158,7 @@ fn over_a_change<S: Server, T>(
     save: impl FnOnce(&S) -> T,
     change: impl FnOnce(&S, T),
 ) {
-    let mut scene = Scene::<S>::with(Route::Direct, &[], &SETTLE);
+    let mut scene = Scene::<S>::with(Route::Direct, &[], &SETTINGS);
     create(&scene.hosts[0], "orders", STEP);
     let mut others = Drawn::default();
     draw(&mut others, &scene.hosts[1], 5);
@@ -159,15 +166,19 @@ fn over_a_change<S: Server, T>(
     draw(&mut others, &scene.hosts[1], 20);
     scene.hosts[1].stop();
     draw(&mut others, &scene.hosts[0], 40);
-    let load = Load::start(vec![Draw::steady(&scene.hosts[0].socket(), HELD)]);
+    // So slow that what is claimed lasts.
+    let pause = Duration::from_millis(50);
+    let slow = Draw { ids: 1, pause, ..Draw::steady(&scene.hosts[0].socket(), HELD) };
+    let load = Load::start(vec![slow]);
     load.under_way();
-    let before = load.issued();
+    let (before, claimed) = (load.issued(), claimed_end(&scene.server));
     change(&scene.server, saved);
+    assert!(scene.server.max_id("orders") < claimed, "{fault}: no claim is lost by it");
     let begun = Instant::now();
-    // What is held of the tag may be used up first: this is beyond it.
+    // Until it was claimed from again.
     let mut raw = scene.hosts[0].raw();
     raw.stream.set_read_timeout(Some(CLAIMS_WITHIN)).unwrap();
-    while scene.server.max_id("orders") <= others.ids["orders"].last().unwrap() + STEP {
+    while *others.ids["orders"].last().unwrap() < claimed {
         assert!(begun.elapsed() < CLAIMS_WITHIN, "{fault}: nothing is claimed any more");
         raw.ask("orders", 90, 1);
         let reply = raw.reply();
@@ -189,6 +200,89 @@ fn over_a_change<S: Server, T>(
     report::<S>(fault, issued, &drawn, Some(recovered));
     drawn.assert_sound();
     assert!(load_errors.is_empty(), "of what is held: {load_errors:?}");
+}
+
+fn a_backup_is_restored_under_connections_that_stay<S: Server>() {
+    let save = |server: &S| server.dump(DATABASE);
+    let restore = |server: &S, dump: PathBuf| server.restore_over(DATABASE, &dump);
+    under_open_connections("backup restored under open connections", save, restore);
+}
+
+fn the_tables_are_made_anew_under_connections_that_stay<S: Server>() {
+    let change = |server: &S, ()| {
+        server.sql("DROP TABLE leaf_alloc; DROP TABLE leafd_tag");
+        apply_schema(&server.url());
+        server.sql(&format!(
+            "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('orders', 1, {STEP})"
+        ));
+    };
+    under_open_connections("tables made anew under open connections", |_| (), change);
+}
+
+/// The tables stay the same ones: only what is in them is set back.
+fn the_rows_are_restored_under_connections_that_stay<S: Server>() {
+    let save = |server: &S| server.dump_rows(DATABASE);
+    let restore = |server: &S, dump: PathBuf| server.restore_rows(DATABASE, &dump);
+    under_open_connections("rows restored under open connections", save, restore);
+}
+
+/// Nothing breaks a connection, and the tables don't know what was claimed last; so a host that has seen less than the
+/// others would claim what they hold.
+fn under_open_connections<S: Server, T>(
+    fault: &str,
+    save: impl FnOnce(&S) -> T,
+    change: impl FnOnce(&S, T),
+) {
+    let scene = Scene::<S>::with(Route::Direct, &[], &SETTINGS);
+    create(&scene.hosts[0], "orders", STEP);
+    let mut drawn = Drawn::default();
+    draw(&mut drawn, &scene.hosts[1], 10);
+    let saved = save(&scene.server);
+    draw(&mut drawn, &scene.hosts[0], 40);
+    let claimed = claimed_end(&scene.server);
+    change(&scene.server, saved);
+    assert!(scene.server.max_id("orders") < claimed, "{fault}: no claim is lost by it");
+    let begun = Instant::now();
+    let mut recovered = None;
+    let mut raws = [scene.hosts[1].raw(), scene.hosts[0].raw()];
+    let (mut issued, mut rests) = (0, 0);
+    while begun.elapsed() < Duration::from_secs(6) {
+        // At first as fast as can be, so that what is held does not last until somebody looks.
+        rests += 1;
+        std::thread::sleep(Duration::from_millis(if rests > 50 { 50 } else { 0 }));
+        for raw in &mut raws {
+            raw.send(&ids_request("orders", 90, 1, 500));
+            let reply = raw.reply();
+            match reply.status() {
+                Status::Ok => {
+                    let ids = reply.ids();
+                    issued += ids.len() as u64;
+                    if ids.iter().any(|id| *id >= claimed) {
+                        recovered.get_or_insert_with(|| begun.elapsed());
+                    }
+                    drawn.add_ids("orders", &ids);
+                }
+                status => {
+                    *drawn.errors.entry(format!("{status}: {}", reply.text())).or_default() += 1;
+                }
+            }
+        }
+    }
+    report::<S>(fault, issued, &drawn, recovered);
+    drawn.assert_sound();
+    assert!(recovered.is_some(), "nothing is claimed any more");
+}
+
+/// The end of what is claimed, once the claims that are made ahead have ended.
+fn claimed_end<S: Server>(server: &S) -> u64 {
+    let mut before = 0;
+    eventually("claims ahead end", CLAIMS_WITHIN, || {
+        let end = server.max_id("orders");
+        let ended = end == before;
+        before = end;
+        std::thread::sleep(Duration::from_millis(200));
+        ended.then_some(end)
+    })
 }
 
 /// Draws so many times 90.

@@ -1,10 +1,11 @@
 //! `leafd`, the daemon.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use leafd::config::{Args, EXAMPLES, settings_help};
-use leafd::{adopt, daemon, schema};
+use leafd::{adopt, daemon, routes, schema};
 
 /// Gives the processes of this host unique 64-bit ids over a Unix socket.
 #[derive(Debug, Parser)]
@@ -45,6 +46,29 @@ enum Command {
         #[command(subcommand)]
         action: Schema,
     },
+    /// Change the routes that several stores record.
+    Routes {
+        #[command(subcommand)]
+        action: Routes,
+    },
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Routes {
+    /// Have every store record its place in the configured routes, also where it has tags or another place.
+    ///
+    /// Every store has to answer, and every tag to stay where it is. Shows what is to be changed; does it with --yes. A
+    /// change that was cut off is finished by the same command.
+    Apply {
+        #[command(flatten)]
+        args: Args,
+        /// Configuration before the change, if it has stores that are not in the new one
+        #[arg(long, value_name = "FILE")]
+        former: Option<PathBuf>,
+        /// Do it
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -68,6 +92,9 @@ fn main() -> ExitCode {
         Some(Command::AdoptStore { args }) => adopt::adopt_store(&args),
         Some(Command::Schema { action: Schema::Print { args } }) => schema::print(&args),
         Some(Command::Schema { action: Schema::Apply { args } }) => schema::apply(&args),
+        Some(Command::Routes { action: Routes::Apply { args, former, yes } }) => {
+            routes::apply(&args, former, yes)
+        }
         None => daemon::start(&cli.args),
     }
 }

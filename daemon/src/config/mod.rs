@@ -41,7 +41,7 @@ pub use access::{AccessRules, Peer};
 pub use args::{Args, EXAMPLES};
 pub use error::{ConfigError, Source};
 pub use layouts::Layouts;
-pub use password::StorePassword;
+pub use password::{StorePassword, variable_of as password_variable};
 pub use reader::Effective;
 pub use routing::{PrimaryRole, ROLE_BYTES_MAX, Routing, TagHome, parse_primary};
 pub use settings::{Kind, SETTINGS, Setting, settings_help, settings_markdown};

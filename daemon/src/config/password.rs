@@ -28,7 +28,8 @@ const CREDENTIAL: &str = "store_password";
 const FILE_BYTES_MAX: usize = 4096;
 
 /// The variable of a store's password; an empty name stands for the sole store.
-pub(super) fn variable_of(store: &str) -> String {
+#[must_use]
+pub fn variable_of(store: &str) -> String {
     if store.is_empty() {
         return VARIABLE.to_owned();
     }

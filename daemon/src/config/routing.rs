@@ -48,8 +48,12 @@ pub struct PrimaryRole {
     pub era: u32,
 }
 
-/// The longest text that a store records about its place, in bytes.
-pub const ROLE_BYTES_MAX: usize = crate::store::ROLE_BYTES_MAX;
+/// The longest text that a store records about its place, in bytes: while a place is being changed there is room for
+/// both.
+pub const ROLE_BYTES_MAX: usize = (crate::store::ROLE_BYTES_MAX - CHANGE_BYTES) / 2;
+
+/// What is recorded around the two places of a change.
+const CHANGE_BYTES: usize = 64;
 
 // === impl Routing ===
 
@@ -113,6 +117,31 @@ impl Routing {
             Home::Hashed(members) => TagHome::One(*members.get(hash::place(name, members.len()))?),
             Home::Primaries(members, era) => TagHome::Primaries { members, era: *era },
         })
+    }
+
+    /// Whether both are among the primaries of one list.
+    #[must_use]
+    pub fn are_primaries_together(&self, one: usize, other: usize) -> bool {
+        self.homes.iter().any(|home| {
+            matches!(home, Home::Primaries(members, _) if members.contains(&one) && members.contains(&other))
+        })
+    }
+
+    /// Whether a store is one of several primaries.
+    #[must_use]
+    pub fn is_primary(&self, store: usize) -> bool {
+        self.are_primaries_together(store, store)
+    }
+
+    /// The names of a home's stores, for messages.
+    #[must_use]
+    pub fn names(&self, home: TagHome<'_>) -> String {
+        let members = match &home {
+            TagHome::One(store) => std::slice::from_ref(store),
+            TagHome::Primaries { members, .. } => members,
+        };
+        let names = members.iter().filter_map(|store| self.stores.get(*store));
+        names.map(|store| &*store.name).collect::<Vec<_>>().join(",")
     }
 
     /// What a store records about its place: empty for a sole store, else one line of at most

@@ -32,6 +32,7 @@ impl Dwelling {
                 self.homes.len()
             )));
         }
+        self.check_places().await?;
         let mut created = None;
         let mut exists = None;
         for home in &self.homes {
@@ -70,6 +71,7 @@ impl Dwelling {
 
     /// Changes the tag's settings everywhere.
     pub async fn set(&self, tag: &Tag, change: &TagChange) -> Result<TagRow, StoreError> {
+        self.check_places().await?;
         for home in &self.homes {
             let ceiling = change.ceiling.map(|ceiling| last_counter(home.primary, ceiling));
             let change = TagChange { ceiling, ..change.clone() };
@@ -80,7 +82,8 @@ impl Dwelling {
 
     /// Lifts the tag's next number to at least `to`.
     pub async fn raise(&self, tag: &Tag, to: u64) -> Result<TagRow, StoreError> {
-        // Where it is not, raising does nothing: so it must be there.
+        self.check_places().await?;
+        // Where it is not, raising moves nothing: so it must be there.
         self.show(tag).await?;
         for home in &self.homes {
             let counter = first_counter(home.primary, to);
@@ -95,6 +98,7 @@ impl Dwelling {
 
     /// Deletes the tag if it is still the one that was shown; answers with what was deleted.
     pub async fn delete(&self, tag: &Tag, generation: Generation) -> Result<TagRow, StoreError> {
+        self.check_places().await?;
         let shown = self.show(tag).await?;
         if shown.generation != generation {
             return Err(StoreError::Refused(format!(
@@ -124,6 +128,21 @@ impl Dwelling {
             Some(home) => shown_by(home, row),
             None => row,
         }
+    }
+
+    /// Refuses where the routes have been changed, and with them perhaps the tag's home, or what its numbers mean.
+    async fn check_places(&self) -> Result<(), StoreError> {
+        for home in &self.homes {
+            let found = home.store.identity().await?;
+            if found.role != home.role {
+                return Err(StoreError::Refused(format!(
+                    "the store {} has the place {:?} by now, and this daemon is configured for {:?}: start it with the \
+                     routes of the other hosts",
+                    home.url, &*found.role.0, &*home.role.0
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Says which of several primaries has failed, and what to do.

@@ -235,7 +235,7 @@ impl Dispatcher {
         }
         let reply = InfoReply {
             version: VERSION,
-            segments_ready: !self.writer.failed() && self.segments.store_failure().is_none(),
+            segments_ready: !self.writer.failed() && self.segments.ready(),
             snowflake_ready: self.snowflakes.ready(),
             request_length_max: leafd_wire::REQUEST_LENGTH_MAX,
             count_max: COUNT_MAX,

@@ -33,15 +33,14 @@ impl Dispatcher {
 
     fn summary(&self) -> Value {
         let journal = self.writer.failure().map(|failure| failure.message);
-        let store = self.segments.store_failure().map(|failure| failure.message);
         json!({
             "release": env!("CARGO_PKG_VERSION"),
             "protocol": leafd_wire::VERSION,
             "pid": std::process::id(),
             "uptime_ms": clock::boot().0 - self.about.started.0,
             "segments": {
-                "ready": journal.is_none() && store.is_none(),
-                "store_error": store,
+                "ready": journal.is_none() && self.segments.ready(),
+                "store_error": self.segments.store_failure(),
             },
             "snowflake": { "ready": self.snowflakes.ready(), "worker": self.worker() },
             "journal_error": journal,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::StoreError;
 
 /// Longest role of a store in bytes.
-pub const ROLE_BYTES_MAX: usize = 4_096;
+pub const ROLE_BYTES_MAX: usize = 8_256;
 
 /// Which store answers, which of its lives, and as what. A daemon trusts one of these at a time and says which with
 /// every call that grants or judges numbers.

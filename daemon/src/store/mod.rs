@@ -143,7 +143,8 @@ pub trait Store: Send {
 
     /// Lifts each tag's first unclaimed number to at least this end: what a daemon has seen claimed must not
     /// be claimed again. It never lowers one, and may put it above the ceiling. Tells for each, in the order
-    /// given, whether its row moved: not if it was there already, and not if there is no such tag.
+    /// given, whether its row moved: not if it was there already, and not if there is no such tag. If one of the name is
+    /// there later, from a backup or created, its numbers begin at this end or above all the same.
     ///
     /// Many are lifted in transactions of a few hundred, so that some may be lifted when this fails; to
     /// repeat it does no harm.

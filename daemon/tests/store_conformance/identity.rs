@@ -174,6 +174,29 @@ pub fn no_claim_outlasts_its_role(backend: &mut dyn Backend) {
     }
 }
 
+/// A backup's rows take the place of those that are there, in the same tables, under a connection that stays. They know
+/// less of what was claimed, and so may whoever claims next.
+pub fn set_back_in_place_it_has_another_history(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    store.create(&new_tag("t", 1, 10)).unwrap();
+    let was = store.identity().unwrap();
+    backend.execute("CREATE TABLE backup AS SELECT * FROM leafd_tag");
+    assert_eq!(store.claim(&was, &tag("t"), WISH).unwrap().numbers, 1..11);
+    backend.execute(
+        "DELETE FROM leafd_tag; INSERT INTO leafd_tag SELECT * FROM backup; UPDATE leaf_alloc SET max_id = 1",
+    );
+    let is = store.identity().unwrap();
+    assert_ne!(is.history, was.history);
+    assert_eq!((&is.id, &is.role), (&was.id, &was.role));
+    changed(store.claim(&was, &tag("t"), WISH), &was, &is);
+    changed(store.look_up(&was, &[tag("t")]), &was, &is);
+    // While it is being filled nothing can be told of it.
+    backend.execute("DELETE FROM leafd_tag");
+    for result in [store.identity().map(|_| ()), store.claim(&is, &tag("t"), WISH).map(|_| ())] {
+        assert!(matches!(result, Err(StoreError::Refused(_))), "{result:?}");
+    }
+}
+
 pub fn roles_out_of_range_are_refused(backend: &mut dyn Backend) {
     let mut store = backend.connect();
     let sole = store.identity().unwrap();

@@ -18,6 +18,7 @@ mod strict;
 mod tags;
 mod thread;
 mod tls;
+mod triggers;
 
 use leafd::id::Tag;
 use leafd::store::{
@@ -63,6 +64,7 @@ macro_rules! conformance {
             raising::raise_lifts_and_never_lowers,
             raising::many_are_raised_at_once,
             raising::the_higher_of_two_ends_counts,
+            raising::what_a_missing_tag_was_raised_to_is_remembered,
             raising::daemons_raise_at_once,
             raising::look_up_knows_where_the_next_claim_starts,
             strict::a_strict_tag_gives_what_is_wanted,
@@ -101,6 +103,16 @@ macro_rules! conformance {
 conformance!(on_sqlite, crate::sqlite::Throwaway::new());
 conformance!(on_mariadb, crate::mysql::Database::new());
 conformance!(on_postgres, crate::postgres::Database::new());
+conformance!(
+    set_back_on_mariadb,
+    crate::mysql::Database::new(),
+    identity::set_back_in_place_it_has_another_history
+);
+conformance!(
+    set_back_on_postgres,
+    crate::postgres::Database::new(),
+    identity::set_back_in_place_it_has_another_history
+);
 
 fn tag(name: &str) -> Tag {
     Tag::parse(name.as_bytes()).unwrap()

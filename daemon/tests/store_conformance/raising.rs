@@ -66,6 +66,18 @@ pub fn the_higher_of_two_ends_counts(backend: &mut dyn Backend) {
     assert_eq!(store.show(&tag("t")).unwrap().max_id, 700);
 }
 
+/// As while a backup is restored, or when it is older than the tag.
+pub fn what_a_missing_tag_was_raised_to_is_remembered(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    assert!(!raise(&mut *store, "late", 500));
+    assert!(!raise(&mut *store, "made", 700));
+    backend.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('late', 20, 10)");
+    assert_eq!(claim(&mut *store, "late", 1).numbers, 500..510);
+    let below = store.create(&new_tag("made", 699, 10));
+    assert!(matches!(below, Err(StoreError::Refused(_))), "{below:?}");
+    store.create(&new_tag("made", 700, 10)).unwrap();
+}
+
 /// As after a fail-over: each has seen something else, and all of them are in a hurry.
 pub fn daemons_raise_at_once(backend: &mut dyn Backend) {
     const DAEMONS: u64 = 3;

@@ -289,6 +289,9 @@ fn a_locked_file_is_waited_for_within_bounds() {
     let error = try_claim(&mut *store, &tag("t"), wish).unwrap_err().to_string();
     assert!(begun.elapsed() < std::time::Duration::from_secs(4), "{:?}", begun.elapsed());
     assert!(error.contains("locked"), "{error}");
+    // Opening one doesn't fail then: its calls do.
+    let error = place.connect().identity().unwrap_err().to_string();
+    assert!(error.contains("locked"), "{error}");
     other.execute_batch("ROLLBACK").unwrap();
     assert_eq!(claim(&mut *store, "t", 1).numbers, 1..11);
 }

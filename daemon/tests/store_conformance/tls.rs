@@ -1,4 +1,4 @@
-//! Protected connections: the server's certificate and name are checked, whoever it is.
+//! Protected connections: the server's certificate and name are checked, whoever it is, and a client's shown to it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,6 +26,13 @@ impl Certificates {
             echo subjectAltName=DNS:localhost >names
             openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names \
                 -out server.pem
+            for name in certified other; do
+                openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=$name \
+                    -keyout $name.key -out $name.csr
+                openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -days 2 -extfile names -out $name.pem
+            done
+            openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=certified \
+                -keyout foreign.key -out foreign.pem
             chmod 755 .";
         let sh = Command::new("sh").args(["-ec", script]).current_dir(made.dir.path()).output();
         let output = sh.unwrap();
@@ -64,6 +71,31 @@ fn check(
         assert_eq!(refused, part == "leafd schema apply", "{host} {parameters}: {words}");
         assert!(words.contains(part), "{host} {parameters}: {words}");
     }
+}
+
+/// Only who has the certificate of this authority and this name gets as far as the tables.
+fn check_client(
+    certificates: &Certificates,
+    connect: impl Fn(&str) -> Target,
+    open: impl Fn(Target) -> Box<dyn Store>,
+    port: u16,
+) {
+    let path = |name: &str| certificates.path(name).display().to_string();
+    let ours = format!("localhost:{port}/?sslrootcert={}", path("ca.pem"));
+    let with = |name: &str| {
+        let (cert, key) = (path(&format!("{name}.pem")), path(&format!("{name}.key")));
+        format!("{ours}&sslcert={cert}&sslkey={key}")
+    };
+    let error = |rest: &str| open(connect(rest)).identity().unwrap_err();
+    let let_in = error(&with("certified"));
+    assert!(let_in.to_string().contains("leafd schema apply"), "{let_in}");
+    for rest in [ours.clone(), with("other"), with("foreign"), with("missing")] {
+        let refused = error(&rest);
+        assert!(matches!(refused, StoreError::Unavailable { .. }), "{rest}: {refused}");
+    }
+    let mixed = format!("{ours}&sslcert={}&sslkey={}", path("certified.pem"), path("other.key"));
+    let refused = error(&mixed);
+    assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused}");
 }
 
 fn with_database(url: &str, database: &str) -> String {
@@ -105,4 +137,56 @@ fn mariadb_is_checked() {
     let plain = on_mysql::open(mysql::target_at(&url, password)).identity().unwrap_err();
     // So what was let in above was protected.
     assert!(matches!(plain, StoreError::Unavailable { .. }), "{plain}");
+}
+
+#[test]
+fn postgres_checks_its_clients() {
+    let certificates = Certificates::new("postgres");
+    let path = |name: &str| certificates.path(name).display().to_string();
+    let server = postgres::new_server(&[
+        "ssl=on",
+        &format!("ssl_cert_file={}", path("server.pem")),
+        &format!("ssl_key_file={}", path("server.key")),
+        &format!("ssl_ca_file={}", path("ca.pem")),
+    ]);
+    let rules = server.dir.join("data/pg_hba.conf");
+    let others = std::fs::read_to_string(&rules).unwrap();
+    std::fs::write(&rules, format!("hostssl all certified all cert\n{others}")).unwrap();
+    let mut client = postgres::client(&server, "postgres").unwrap();
+    client.batch_execute("CREATE ROLE certified LOGIN").unwrap();
+    client.batch_execute("SELECT pg_reload_conf()").unwrap();
+    let connect = |rest: &str| {
+        let url = with_database(&format!("postgres://certified@{rest}"), "postgres");
+        postgres::target_at(&url, StorePassword::None)
+    };
+    // The server reads its rules when it comes to it: until then it asks for a password.
+    let port = server.port;
+    let before = format!("localhost:{port}/?sslrootcert={}", path("ca.pem"));
+    let asked = || on_postgres::open(connect(&before)).identity().unwrap_err().to_string();
+    let begun = std::time::Instant::now();
+    while !asked().contains("client certificate") {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{}", asked());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    check_client(&certificates, connect, |target| Box::new(on_postgres::open(target)), port);
+}
+
+#[test]
+fn mariadb_checks_its_clients() {
+    use ::mysql::prelude::Queryable as _;
+    let certificates = Certificates::new("mysql");
+    let path = |name: &str| certificates.path(name).display().to_string();
+    let server = mysql::new_server(&[
+        &format!("--ssl-cert={}", path("server.pem")),
+        &format!("--ssl-key={}", path("server.key")),
+        &format!("--ssl-ca={}", path("ca.pem")),
+    ]);
+    let mut client = mysql::client(&server, "mysql").unwrap();
+    client.query_drop("CREATE USER 'certified'@'%' REQUIRE SUBJECT '/CN=certified'").unwrap();
+    client.query_drop("GRANT ALL ON *.* TO 'certified'@'%'").unwrap();
+    let connect = |rest: &str| {
+        let url = with_database(&format!("mysql://certified@{rest}"), "ids");
+        mysql::target_at(&url, StorePassword::None)
+    };
+    check_client(&certificates, connect, |target| Box::new(on_mysql::open(target)), server.port);
 }

@@ -37,8 +37,10 @@ pub fn run(socket: &Path, args: &StatusArgs) -> Result<(), Failure> {
     }
     let segments = &status["segments"];
     line(&mut out, "segments ready", &segments["ready"])?;
-    for name in ["store", "store_id", "store_error", "claims", "tags_in_use"] {
-        line(&mut out, name, &segments[name])?;
+    // Administrators are told of each store below.
+    let told = if segments["stores"].is_array() { &[][..] } else { &["store_error"][..] };
+    for name in told.iter().chain(&["claims", "tags_in_use"]) {
+        line(&mut out, name, &segments[*name])?;
     }
     let snowflake = &status["snowflake"];
     line(&mut out, "snowflake ready", &snowflake["ready"])?;
@@ -48,6 +50,7 @@ pub fn run(socket: &Path, args: &StatusArgs) -> Result<(), Failure> {
     for name in ["connections", "requests", "requests_refused", "journal_commits"] {
         line(&mut out, name, &status[name])?;
     }
+    stores(&mut out, &segments["stores"])?;
     table(
         &mut out,
         &segments["tags"],
@@ -63,12 +66,52 @@ pub fn run(socket: &Path, args: &StatusArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Each store: its name, whether it can be claimed from, and what is out of the ordinary.
+fn stores(out: &mut impl Write, stores: &Value) -> io::Result<()> {
+    for store in stores.as_array().map_or(&[][..], Vec::as_slice) {
+        let (name, url) = (text(&store["name"]), text(&store["url"]));
+        let name = if name.is_empty() { url } else { format!("{name} ({url})") };
+        let ready = if store["ready"] == true { "ready" } else { "NOT READY" };
+        writeln!(out, "\nSTORE {name}: {ready}")?;
+        let settling_ms = store["settling_ms"].as_u64().unwrap_or(0);
+        if settling_ms > 0 {
+            writeln!(out, "  {:<20} {settling_ms} ms more, after a fail-over", "claims wait")?;
+        }
+        if store["journal_stale"] == true {
+            let words = "of an earlier start: its numbers are skipped";
+            writeln!(out, "  {:<20} {words}", "journal")?;
+        }
+        let shown = [
+            ("error", "error"),
+            ("place", "place"),
+            ("fail-overs", "failovers"),
+            ("store_id", "store_id"),
+            ("history", "history"),
+        ];
+        for (title, member) in shown {
+            let value = text(&store[member]);
+            if !value.is_empty() {
+                writeln!(out, "  {title:<20} {value}")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A value without JSON's quotes; nothing for null.
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        value => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+    }
+}
+
 /// A line, if there is something to say.
 fn line(out: &mut impl Write, name: &str, value: &Value) -> io::Result<()> {
     if value.is_null() {
         return Ok(());
     }
-    writeln!(out, "{name:<22} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    writeln!(out, "{name:<22} {}", text(value))
 }
 
 fn table(out: &mut impl Write, rows: &Value, title: &str, members: &[&str]) -> io::Result<()> {

@@ -105,8 +105,9 @@ Examples:
 
 /// How deleting is confirmed, and what it means.
 const WHAT_IS_LOST: &str = "\
-No host can draw its ids any more, within removed_tag_check (30 s) also from what is held. Numbers claimed and not
-issued are lost. The name can be used again only for numbers above those claimed.";
+No host can draw its ids any more, within removed_tag_check (30 s) also from what is held; processes go on with runs
+that they hold for up to 60 s. Numbers claimed and not issued are lost. The name can be used again only for numbers
+above those claimed.";
 
 /// Tags asked for at once.
 const PAGE: u64 = 1_000;

@@ -378,10 +378,18 @@ impl Segments {
         &self.homes
     }
 
-    /// Why not every store can be claimed from, if so.
+    /// Whether any store can be claimed from: there are tags that ids can be had of.
     #[must_use]
-    pub fn store_failure(&self) -> Option<Failure> {
-        self.homes.iter().find_map(|home| home.excuse())
+    pub fn ready(&self) -> bool {
+        self.homes.iter().any(|home| home.excuse().is_none())
+    }
+
+    /// Which stores can't be claimed from, and why; `None` when all can.
+    #[must_use]
+    pub fn store_failure(&self) -> Option<String> {
+        let excuses = self.homes.iter().filter_map(|home| home.excuse());
+        let texts: Vec<String> = excuses.map(|failure| failure.message).collect();
+        (!texts.is_empty()).then(|| texts.join("; "))
     }
 }
 

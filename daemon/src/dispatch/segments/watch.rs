@@ -68,11 +68,19 @@ impl Segments {
             Some(trusted) if trusted.id == found.id && trusted.role == found.role => {
                 self.failed_over(home, found).await
             }
+            Some(trusted) if trusted.id == found.id => {
+                home.refuse(&StoreError::Refused(format!(
+                    "the store {} has another place among its fleet's stores than when it was met: it was {:?}, and now it \
+                     is {:?}; nothing is claimed from it: start leafd with the routes of the other hosts",
+                    home.url, &*trusted.role.0, &*found.role.0
+                )));
+                Ok(())
+            }
             Some(trusted) => {
                 home.refuse(&StoreError::Refused(format!(
-                    "the store {} leads to another database, or to one with another place, than the one in use: it was \
-                     {trusted}, and now it is {found}; nothing is claimed from it: put the first one back, or stop leafd and \
-                     accept this one with: leafd adopt-store",
+                    "the store {} leads to another database than the one in use: it was {trusted}, and now it is {found}; \
+                     nothing is claimed from it: put the first one back, or stop leafd and accept this one with: leafd \
+                     adopt-store",
                     home.url
                 )));
                 Ok(())
@@ -144,14 +152,14 @@ impl Segments {
         if !found.role.0.is_empty() {
             return Err(StoreError::Refused(format!(
                 "the store {} has the place {:?} among its fleet's stores, but is configured for {:?}: make the \
-                 configuration that of the other hosts; a place that was recorded can't be changed in this version",
+                 configuration that of the other hosts, or, if the routes are to change, use: leafd routes apply",
                 home.url, &*found.role.0, &*home.role.0
             )));
         }
         if !home.store.list(None, 1).await?.is_empty() {
             return Err(StoreError::Refused(format!(
                 "the store {} has tags already, but no place among several stores yet, which is to be {:?}: they might live \
-                 elsewhere by these routes; only a store without tags takes a place in this version",
+                 elsewhere by these routes; have that checked, and its place recorded, with: leafd routes apply",
                 home.url, &*home.role.0
             )));
         }

@@ -11,7 +11,9 @@ use mysql::{Conn, Error, Params, Value};
 
 use super::{connect, sql};
 use crate::store::StoreError;
-use crate::store::network::{Driver, Failure, Param, Place, Standing, Statements, Target};
+use crate::store::network::{
+    Driver, Failure, Param, Place, Standing, Statements, TABLES_GONE, Target,
+};
 
 /// A connection.
 #[derive(Debug)]
@@ -69,7 +71,7 @@ impl Driver for MysqlDriver {
         let mut next = || cells.next().flatten();
         let database = next().unwrap_or_default();
         let Some(table) = next() else {
-            return Err(Failure::Missing("leaf_alloc is gone".to_owned()));
+            return Err(Failure::Missing(TABLES_GONE.to_owned()));
         };
         if next().is_some_and(|value| connect::is_on(&value)) {
             let words = format!("{}: it is read-only by now (read_only is ON)", self.endpoint);

@@ -16,6 +16,7 @@ const LOCK: &str = "SELECT GET_LOCK('leafd schema', 10)";
 pub fn print() -> String {
     let triggers = sql::TRIGGERS.iter().map(|(_, statement)| *statement);
     let all = std::iter::once(sql::LEAF_TABLE).chain(sql::SIDE_TABLES).chain(triggers);
+    let all = all.chain(std::iter::once(sql::LIFE));
     all.map(|statement| format!("{statement};\n")).collect()
 }
 
@@ -44,12 +45,25 @@ fn make(driver: &mut MysqlDriver, target: &Target) -> Result<Vec<&'static str>, 
     let there: Vec<String> = triggers.into_iter().flatten().flatten().collect();
     for (name, statement) in sql::TRIGGERS {
         if !there.iter().any(|one| one == name) {
-            driver.execute(statement, &[])?;
+            driver.execute(statement, &[]).map_err(|failure| no_trigger(failure, target))?;
         }
     }
+    driver.execute(sql::LIFE, &[])?;
     mark(driver)?;
     let missing = |table: &&str| !found.iter().any(|[of, ..]| of == table);
     Ok(sql::TABLES.iter().map(|layout| layout.table).filter(missing).collect())
+}
+
+/// Says what making triggers takes, which is more than making tables.
+fn no_trigger(failure: Failure, target: &Target) -> Failure {
+    match failure {
+        Failure::Denied(words) => Failure::Said(target.refused(format_args!(
+            "lets user {:?} make no triggers: {words}; it needs TRIGGER, and where the server keeps a binary log SUPER as \
+             well, or the server's variable log_bin_trust_function_creators to be 1 meanwhile; then repeat this",
+            target.url.user
+        ))),
+        other => other,
+    }
 }
 
 /// Gives Leaf's table its mark, unless it has one.

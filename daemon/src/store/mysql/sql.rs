@@ -43,29 +43,50 @@ pub(super) const REMARK: &str = "SELECT TABLE_COMMENT FROM information_schema.TA
 pub(super) const SERVER: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN
     ('server_uuid', 'server_uid', 'hostname', 'port', 'server_id')";
 
-/// What tells Leaf's table from one that takes its place: its remark, with the mark, and when it was made or last
-/// altered. Asked with every claim, as it takes a tenth of a millisecond.
-macro_rules! table {
-    () => {
+/// What tells the tables from those that take their place. Of Leaf's: its remark, with the mark, and when it was made or
+/// last altered. Of `leafd_tag`, which remembers what was claimed when Leaf's table is set back: when it was made, and the
+/// life that was drawn when it was filled, see [`TRIGGERS`]. NULL when one of these is gone.
+///
+/// Asked with every claim, as it takes some 50 microseconds. Once a claim has locked its row nobody can make the table
+/// anew until it ends.
+macro_rules! tables_life {
+    (plain) => {
         "(SELECT CONCAT_WS(' ', LEFT(SHA2(TABLE_COMMENT, 256), 16), CREATE_TIME) FROM information_schema.TABLES
           WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'leaf_alloc')"
+    };
+    (side) => {
+        concat!(
+            "CONCAT(",
+            tables_life!(plain),
+            ", ' ', (SELECT CREATE_TIME FROM information_schema.TABLES
+              WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'leafd_tag'),
+             ' ', (SELECT generation FROM leafd_tag WHERE tag = ''))"
+        )
     };
 }
 
 /// Where the connection leads beside that, whether writes are refused there, and what leafd's tables say.
 macro_rules! select_standing {
-    ($name:literal, $role:literal) => {
-        concat!("SELECT DATABASE(), ", table!(), ", @@GLOBAL.read_only, ", $name, ", ", $role)
+    ($tables:ident, $name:literal, $role:literal) => {
+        concat!(
+            "SELECT DATABASE(), ",
+            tables_life!($tables),
+            ", @@GLOBAL.read_only, ",
+            $name,
+            ", ",
+            $role
+        )
     };
 }
 
 pub(super) const STANDING: &str = select_standing!(
+    side,
     "(SELECT value FROM leafd_meta WHERE name = 'identity')",
     "(SELECT value FROM leafd_meta WHERE name = 'role')"
 );
 
 /// Like [`STANDING`], without leafd's tables.
-pub(super) const STANDING_PLAIN: &str = select_standing!("NULL", "NULL");
+pub(super) const STANDING_PLAIN: &str = select_standing!(plain, "NULL", "NULL");
 
 /// Begins the mark that tells a table from one that takes its place. It is kept in the table's remark, because that
 /// goes with the table, and comes along to replicas.
@@ -104,7 +125,7 @@ pub(super) const STATEMENTS: Statements = Statements {
     begin: "START TRANSACTION",
     find: concat!(
         "SELECT i.value, r.value, ",
-        table!(),
+        tables_life!(side),
         ", ",
         row!(side),
         " FROM leafd_meta AS i JOIN leafd_meta AS r ON i.name = 'identity' AND r.name = 'role' LEFT JOIN (",
@@ -113,7 +134,7 @@ pub(super) const STATEMENTS: Statements = Statements {
     ),
     find_plain: concat!(
         "SELECT NULL, NULL, ",
-        table!(),
+        tables_life!(plain),
         ", ",
         row!(plain),
         " FROM (SELECT 1) AS one LEFT JOIN leaf_alloc AS a ON a.biz_tag IN"
@@ -178,10 +199,11 @@ pub(super) const LEAF_TABLE: &str = "CREATE TABLE IF NOT EXISTS leaf_alloc (
 
 /// What Leaf has no column for. `leafd_tag` outlives the rows of `leaf_alloc`: `generation` is that of the present row
 /// or else of the next one, `highest_end` the end of everything ever claimed under the name, whose bytes are `tag`.
+/// One row of it has no name; see [`TRIGGERS`].
 pub(super) const SIDE_TABLES: [&str; 4] = [
     "CREATE TABLE IF NOT EXISTS leafd_meta (
     name  varchar(64) NOT NULL PRIMARY KEY,
-    value varchar(5000) NOT NULL
+    value varchar(9000) NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin",
     "CREATE TABLE IF NOT EXISTS leafd_tag (
     tag         varbinary(512) NOT NULL PRIMARY KEY,
@@ -200,10 +222,24 @@ pub(super) const SIDE_TABLES: [&str; 4] = [
 
 /// The names of the [`TRIGGERS`] that there are.
 pub(super) const TRIGGERS_THERE: &str = "SELECT TRIGGER_NAME FROM information_schema.TRIGGERS
-    WHERE TRIGGER_SCHEMA = DATABASE() AND EVENT_OBJECT_TABLE = 'leaf_alloc'";
+    WHERE TRIGGER_SCHEMA = DATABASE() AND EVENT_OBJECT_TABLE IN ('leaf_alloc', 'leafd_tag')";
+
+/// The row of `leafd_tag` without a name, entered after the triggers are made.
+pub(super) const LIFE: &str = "INSERT IGNORE INTO leafd_tag (tag) VALUES ('')";
 
 /// Rows that others delete or rename leave a tombstone, and a tag made anew is another one.
-pub(super) const TRIGGERS: [(&str, &str); 2] = [
+///
+/// Whoever fills `leafd_tag` anew, with a backup say, enters its row without a name again, and that draws another number
+/// then, whatever the backup says. So a store that was set back shows it, although its tables are the same ones. A
+/// count of claims in that row would show less, only to those who have seen the last ones, and have every claim wait for
+/// all others.
+pub(super) const TRIGGERS: [(&str, &str); 3] = [
+    (
+        "leafd_tag_filled",
+        "CREATE TRIGGER leafd_tag_filled BEFORE INSERT ON leafd_tag FOR EACH ROW
+SET NEW.generation = IF(NEW.tag = '',
+    CAST(CONV(SUBSTRING(MD5(CONCAT(UUID(), RAND())), 1, 15), 16, 10) AS UNSIGNED) | 1, NEW.generation)",
+    ),
     (
         "leafd_row_deleted",
         "CREATE TRIGGER leafd_row_deleted AFTER DELETE ON leaf_alloc FOR EACH ROW

@@ -60,7 +60,8 @@ pub struct Place {
     pub kind: &'static str,
     /// The server and the database: these stay while a connection lasts.
     pub server: String,
-    /// Leaf's table there. It may be made anew under an open connection.
+    /// The tables there: Leaf's, and the one that remembers what was claimed. They may be made anew, or set back, under
+    /// an open connection.
     pub table: String,
     /// Counts the server's fail-overs, where it does so itself. It stays while a connection lasts, because a server
     /// has to start anew, or to become writable, for it to change.
@@ -114,7 +115,7 @@ pub enum Failure {
 #[derive(Debug)]
 pub struct Statements {
     pub begin: &'static str,
-    /// Up to a list of tags in parentheses: the store's name, its role and Leaf's table, and then the nine columns that
+    /// Up to a list of tags in parentheses: the store's name, its role and its tables, and then the nine columns that
     /// `rows` reads. A row for each tag, and one without a tag if there is none of them.
     pub find: &'static str,
     /// Like `find`, from Leaf's table alone.

@@ -1,12 +1,12 @@
 //! A connection to a store whose tables are known to be usable, and what is done with one tag or many in a transaction
 //! there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use super::rows::{Cells, Found, name, same_tag};
 use super::tables::{Layout, check_tables, meta_incomplete};
-use super::{Driver, Failure, Param, Place, Standing, Target};
+use super::{Driver, Failure, Param, Place, Standing, TABLES_GONE, Target};
 use crate::id::Tag;
 use crate::store::{History, Identity, Role, StoreError, StoreId};
 
@@ -102,6 +102,9 @@ impl<D: Driver> Session<D> {
 
     /// When the present history was first noticed, on the server's clock; enters it if nobody has noticed it yet.
     pub(super) fn noticed(&mut self, history: &History) -> Result<Duration, Failure> {
+        // Waits for whoever has the tables locked, to restore them say: the time must not run while nobody can tell the
+        // store anything.
+        self.page(None, 1)?;
         self.driver.execute(D::SQL.lock_role, &[])?;
         let now = self.driver.query(D::SQL.now_ms, &[])?.into_iter().flatten().next().flatten();
         let now_ms = now.and_then(|now| now.parse::<u64>().ok());
@@ -153,7 +156,7 @@ impl<D: Driver> Session<D> {
         let mut of_store = of_store.into_iter();
         let (name_found, role) = (of_store.next().flatten(), of_store.next().flatten());
         let Some(table) = of_store.next().flatten() else {
-            return Err(Failure::Missing("leaf_alloc is gone".to_owned()));
+            return Err(Failure::Missing(TABLES_GONE.to_owned()));
         };
         let identity = self.compose(table, name_found, role)?;
         let rows = std::iter::once(first).chain(rows.map(|(_, rest)| rest));
@@ -232,7 +235,7 @@ impl<D: Driver> Session<D> {
     }
 
     /// Lifts the rows of tags to these ends; which of them moved. The row of a tag is the one that is called the same
-    /// byte for byte.
+    /// byte for byte. Of a tag without a row the end is remembered: the row may still come, out of a backup.
     pub(super) fn lift(
         &mut self,
         under: &Identity,
@@ -241,16 +244,20 @@ impl<D: Driver> Session<D> {
         let tags: Vec<Tag> = ends.iter().map(|(tag, _)| tag.clone()).collect();
         let rows = self.find_under(under, &tags, true)?;
         // Twice the same tag: the higher end counts.
-        let mut wanted: HashMap<&str, i64> = HashMap::new();
+        let mut wanted: BTreeMap<&str, i64> = BTreeMap::new();
         for (tag, end) in ends {
             // There are no numbers beyond: nothing more than the largest value can be asked for.
             let end = i64::try_from(*end).unwrap_or(i64::MAX);
             let highest = wanted.entry(tag.as_str()).or_insert(end);
             *highest = end.max(*highest);
         }
+        let by_name: HashMap<&str, &Cells> =
+            rows.iter().filter_map(|row| Some((name(row)?, row))).collect();
         let (mut moving, mut remembered) = (Vec::new(), Vec::new());
-        for row in &rows {
-            let Some((tag, end)) = name(row).and_then(|name| wanted.get_key_value(name)) else {
+        // In the order of the names, so that two of us never wait for each other.
+        for (tag, end) in &wanted {
+            let Some(row) = by_name.get(tag) else {
+                remembered.extend([Param::Text(tag), Param::Integer(*end)]);
                 continue;
             };
             let number = |column: usize| row.get(column)?.as_ref()?.parse::<i64>().ok();

@@ -12,7 +12,9 @@ use tokio_postgres::{Client, Error};
 
 use super::{connect, sql};
 use crate::store::StoreError;
-use crate::store::network::{Call, Driver, Failure, Param, Place, Standing, Statements, Target};
+use crate::store::network::{
+    Call, Driver, Failure, Param, Place, Standing, Statements, TABLES_GONE, Target,
+};
 
 /// A connection, and the runtime that moves its bytes while a statement runs.
 #[derive(Debug)]
@@ -92,12 +94,10 @@ impl Driver for PostgresDriver {
         let sql = if side { sql::STANDING } else { sql::STANDING_PLAIN };
         let mut cells = self.query(sql, &[])?.into_iter().flatten();
         let mut next = || cells.next().flatten();
-        let mut known = |what: &str| {
-            next().ok_or_else(|| Failure::Missing(format!("the server doesn't say {what}")))
-        };
-        let server = known("which cluster and database it is")?;
-        let table = known("which table leaf_alloc is")?;
-        let timeline = known("its timeline")?;
+        let silent = |what: &str| Failure::Missing(format!("the server doesn't say {what}"));
+        let server = next().ok_or_else(|| silent("which cluster and database it is"))?;
+        let table = next().ok_or_else(|| Failure::Missing(TABLES_GONE.to_owned()))?;
+        let timeline = next().ok_or_else(|| silent("its timeline"))?;
         let place = Place { kind: "postgres", server, table, timeline };
         Ok(Standing { place, name: next(), role: next() })
     }

@@ -31,15 +31,31 @@ pub(super) static TABLES: &[Layout] = &[
     },
 ];
 
-/// Where the connection leads: the cluster and the database; Leaf's table; the timeline that is being written, which the
+/// What tells the tables from those that take their place. Of `leafd_tag`, which remembers what was claimed when Leaf's
+/// table is set back: which transaction has written its row without a name. Nobody changes that; whoever fills the table
+/// anew, with a backup say, writes it anew. A count of claims would show less, only to those who have seen the last ones,
+/// and have every claim wait for all others.
+///
+/// NULL when one of these is gone. Once a claim has locked its row nobody can make Leaf's table anew until it ends.
+macro_rules! tables_life {
+    (plain) => {
+        "to_regclass('leaf_alloc')::oid::text"
+    };
+    (side) => {
+        "to_regclass('leaf_alloc')::oid::text || ' ' || (SELECT xmin::text FROM leafd_tag WHERE tag = '')"
+    };
+}
+
+/// Where the connection leads: the cluster and the database; its tables; the timeline that is being written, which the
 /// last checkpoint may not know yet; and what leafd's tables say.
 macro_rules! select_standing {
-    ($name:literal, $role:literal) => {
+    ($tables:ident, $name:literal, $role:literal) => {
         concat!(
             "SELECT (SELECT system_identifier::text FROM pg_control_system()) || ' ' ||
              (SELECT oid::text FROM pg_database WHERE datname = current_database()),
-             to_regclass('leaf_alloc')::oid::text,
-             substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), ",
+             ",
+            tables_life!($tables),
+            ", substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), ",
             $name,
             ", ",
             $role
@@ -48,12 +64,13 @@ macro_rules! select_standing {
 }
 
 pub(super) const STANDING: &str = select_standing!(
+    side,
     "(SELECT value FROM leafd_meta WHERE name = 'identity')",
     "(SELECT value FROM leafd_meta WHERE name = 'role')"
 );
 
 /// Like [`STANDING`], without leafd's tables.
-pub(super) const STANDING_PLAIN: &str = select_standing!("NULL::text", "NULL::text");
+pub(super) const STANDING_PLAIN: &str = select_standing!(plain, "NULL::text", "NULL::text");
 
 /// What `network::rows` reads of a row, with the side table or with nothing in its place.
 macro_rules! row {
@@ -79,14 +96,18 @@ pub(super) const STATEMENTS: Statements = Statements {
     // Whatever the server's default: each statement then sees what was committed before it.
     begin: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
     find: concat!(
-        "SELECT i.value, r.value, to_regclass('leaf_alloc')::oid::text, ",
+        "SELECT i.value, r.value, ",
+        tables_life!(side),
+        ", ",
         row!(side),
         " FROM leafd_meta AS i JOIN leafd_meta AS r ON i.name = 'identity' AND r.name = 'role' LEFT JOIN (",
         tables!(),
         ") ON a.biz_tag IN"
     ),
     find_plain: concat!(
-        "SELECT NULL::text, NULL::text, to_regclass('leaf_alloc')::oid::text, ",
+        "SELECT NULL::text, NULL::text, ",
+        tables_life!(plain),
+        ", ",
         row!(plain),
         " FROM (SELECT 1) AS one LEFT JOIN leaf_alloc AS a ON a.biz_tag IN"
     ),
@@ -158,7 +179,7 @@ pub(super) const SIDE_TABLES: &str = "CREATE TABLE IF NOT EXISTS leafd_meta (
     value text NOT NULL
 );
 -- Outlives the rows of leaf_alloc: generation is that of the present row or else of the next one, highest_end
--- the end of everything ever claimed under the name.
+-- the end of everything ever claimed under the name. One row has no name: it tells whether the table was filled anew.
 CREATE TABLE IF NOT EXISTS leafd_tag (
     tag         text COLLATE \"C\" NOT NULL PRIMARY KEY,
     generation  bigint NOT NULL DEFAULT 0,
@@ -172,7 +193,8 @@ CREATE TABLE IF NOT EXISTS leafd_host (
     started     timestamptz NOT NULL
 );
 INSERT INTO leafd_meta (name, value) VALUES ('format', '1'), ('identity', gen_random_uuid()::text), ('role', '')
-    ON CONFLICT (name) DO NOTHING;";
+    ON CONFLICT (name) DO NOTHING;
+INSERT INTO leafd_tag (tag) VALUES ('') ON CONFLICT (tag) DO NOTHING;";
 
 /// Rows that others delete or rename leave a tombstone, and a tag made anew is another one. With its maker's
 /// rights, because whoever deletes a row knows only Leaf's table.

@@ -70,7 +70,8 @@ pub fn host_fingerprint(identity: Option<&str>) -> String {
 /// # Errors
 /// See [`super::open`]; and [`StoreError::Unavailable`] when there is no file.
 pub fn adopt(path: &Path, fingerprint: &str) -> Result<StoreId, StoreError> {
-    let (mut open, meta, now) = open_any(path, fingerprint, Create::Never)?;
+    let opened = open_any(path, fingerprint, Create::Never);
+    let (mut open, meta, now) = opened.map_err(|failure| named(path, failure))?;
     if meta.fingerprint == now.fingerprint {
         return Ok(store_id(&meta.identity));
     }
@@ -84,7 +85,26 @@ pub(super) fn open_own(
     fingerprint: &str,
     create: Create,
 ) -> Result<OpenFile, StoreError> {
-    let (open, meta, now) = open_any(path, fingerprint, create)?;
+    let opened = open_any(path, fingerprint, create).map_err(|failure| named(path, failure))?;
+    check_own(path, opened)
+}
+
+/// Like [`open_own`] for a file that may be missing; `None` while another process holds it locked.
+pub(super) fn open_own_unless_locked(
+    path: &Path,
+    fingerprint: &str,
+) -> Result<Option<OpenFile>, StoreError> {
+    match open_any(path, fingerprint, Create::IfMissing) {
+        Err(Failure::Sql(cause)) if is_busy(&cause) => {
+            tracing::warn!("{}; it is tried again", describe(path, &cause));
+            Ok(None)
+        }
+        Err(failure) => Err(named(path, failure)),
+        Ok(opened) => check_own(path, opened).map(Some),
+    }
+}
+
+fn check_own(path: &Path, (open, meta, now): Opened) -> Result<OpenFile, StoreError> {
     if meta.fingerprint == now.fingerprint {
         return Ok(open);
     }
@@ -101,27 +121,26 @@ pub(super) fn open_own(
     )))
 }
 
-/// Opens and prepares a file. Returns also what the file says of itself, and what a file made by this
-/// host at this moment would say.
-fn open_any(
-    path: &Path,
-    fingerprint: &str,
-    create: Create,
-) -> Result<(OpenFile, Meta, Meta), StoreError> {
+/// An open file, what it says of itself, and what a file made by this host at this moment would say.
+type Opened = (OpenFile, Meta, Meta);
+
+/// Opens and prepares a file.
+fn open_any(path: &Path, fingerprint: &str, create: Create) -> Result<Opened, Failure> {
     let meta = stat_or_create(path, create).map_err(|cause| unavailable(path, cause))?;
     let now = Meta {
         identity: draw_identity().map_err(|cause| unavailable(path, cause))?,
         fingerprint: format!("{fingerprint} file={}", file_marks(&meta)),
     };
-    let mut connection = connect(path).map_err(|failure| named(path, failure))?;
-    let found = schema::prepare(&mut connection, &now).map_err(|failure| named(path, failure))?;
+    let mut connection = connect(path)?;
+    let found = schema::prepare(&mut connection, &now)?;
     let open = OpenFile { connection, inode: inode(&meta) };
     // The file was looked at before SQLite opened it by name: it must be the same one.
     if !open.is_still_at(path) {
         return Err(unavailable(
             path,
             "the file was replaced while it was being opened; try again",
-        ));
+        )
+        .into());
     }
     Ok((open, found, now))
 }

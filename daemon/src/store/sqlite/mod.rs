@@ -43,17 +43,18 @@ pub struct SqliteStore {
     open: Option<OpenFile>,
 }
 
-/// Opens the store at `path`, or makes it when there is no file.
+/// Opens the store at `path`, or makes it when there is no file. One that another process holds locked is opened by a later
+/// call, as it would be if it were locked later.
 ///
 /// `fingerprint` tells this host from others, see [`host_fingerprint`]; the file's own marks are added
 /// to it here, each time that the file is opened.
 ///
 /// # Errors
-/// [`StoreError::Unavailable`] when the file can't be opened, read or written in time.
+/// [`StoreError::Unavailable`] when the file can't be opened, read or written.
 /// [`StoreError::Refused`] when it is no SQLite database, is damaged, was written by a newer leafd, has
 /// another `leaf_alloc`, or belongs to another host (see [`adopt`]).
 pub fn open(path: &Path, fingerprint: &str) -> Result<SqliteStore, StoreError> {
-    let open = Some(file::open_own(path, fingerprint, Create::IfMissing)?);
+    let open = file::open_own_unless_locked(path, fingerprint)?;
     Ok(SqliteStore { path: path.to_owned(), fingerprint: fingerprint.to_owned(), open })
 }
 
@@ -332,15 +333,14 @@ fn identity(transaction: &Transaction<'_>) -> Result<Identity, Failure> {
     })
 }
 
-/// Lifts a tag's row to an end; whether it moved.
+/// Lifts a tag's row to an end; whether it moved. Of a tag without a row the end is remembered.
 fn lift(transaction: &Transaction<'_>, tag: &Tag, end: u64) -> Result<bool, Failure> {
     // There are no numbers beyond: nothing more than the largest value can be asked for.
     let end = i64::try_from(end).unwrap_or(i64::MAX);
     let found = match find(transaction, tag) {
         Ok(Some(found)) => found,
-        Ok(None) => return Ok(false),
-        // Nobody can claim from such a row. It must not keep others from being lifted.
-        Err(Failure::Said(_)) => {
+        // Nobody can claim from an odd row. It must not keep others from being lifted.
+        Ok(None) | Err(Failure::Said(_)) => {
             let mut remember = transaction.prepare_cached(schema::REMEMBER_END)?;
             remember.execute(params![tag.as_str(), end])?;
             return Ok(false);

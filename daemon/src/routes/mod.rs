@@ -1,0 +1,148 @@
+//! `leafd routes apply`: gives stores that have tags already their places among several, and changes places that are
+//! recorded, the numbers of independent primaries included.
+//!
+//! - `sites`: the stores.
+//! - `plan`: whether the change may be made.
+//! - `carry`: how it is made.
+//! - `moving`: what a store records meanwhile.
+
+mod carry;
+mod moving;
+mod plan;
+mod sites;
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use self::plan::Survey;
+use self::sites::{Progress, Site};
+use crate::config::{Args, Config, ConfigError, Surroundings, password_variable};
+use crate::daemon::refuse_config;
+use crate::output;
+use crate::store::network;
+
+/// Shows what is to be changed, and does it if `yes`. `former` is the file of the configuration before, for stores that
+/// this one has no more. The exit status is that of [`crate::daemon::start`].
+#[must_use]
+pub fn apply(args: &Args, former: Option<PathBuf>, yes: bool) -> ExitCode {
+    let around = Surroundings::of_this_process();
+    let former = former.map(|file| {
+        let args = Args { config: Some(file), ..Args::default() };
+        load(&args, &without_settings(&around))
+    });
+    let (config, former) = match (load(args, &around), former.transpose()) {
+        (Ok(config), Ok(former)) => (config, former),
+        (Err(error), _) | (_, Err(error)) => return refuse_config(&error),
+    };
+    network::install_tls_provider();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let applied = match runtime {
+        Ok(runtime) => runtime.block_on(change(&config, former.as_ref(), yes)),
+        Err(error) => Err(error.into()),
+    };
+    match applied {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("leafd: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Of the environment only the passwords: what a file says alone.
+fn without_settings(around: &Surroundings) -> Surroundings {
+    let mut alone = around.clone();
+    alone.variables.retain(|name, _| {
+        let name = name.to_string_lossy();
+        !name.starts_with("LEAFD_") || is_password(&name) || name == password_variable("")
+    });
+    alone
+}
+
+/// Loads a configuration where there may be passwords of stores that only the other one has.
+fn load(args: &Args, around: &Surroundings) -> Result<Config, ConfigError> {
+    let mut known = around.clone();
+    known.variables.retain(|name, _| !is_password(&name.to_string_lossy()));
+    let config = Config::load_from(args, &known)?;
+    for spec in config.routing.stores() {
+        let name = OsString::from(password_variable(&spec.name));
+        if let Some(password) = around.variables.get(&name) {
+            known.variables.insert(name, password.clone());
+        }
+    }
+    Config::load_from(args, &known)
+}
+
+/// Whether a variable is the password of one of several stores.
+fn is_password(variable: &str) -> bool {
+    let of = variable.strip_prefix(&format!("{}_", password_variable("")));
+    of.is_some_and(|of| of != "FILE")
+}
+
+async fn change(config: &Config, former: Option<&Config>, yes: bool) -> Result<()> {
+    let mut sites = Vec::new();
+    for (index, spec) in config.routing.stores().iter().enumerate() {
+        sites.push(Site::open(config, spec, Some(index)).await?);
+    }
+    for spec in former.map_or(&[][..], |former| former.routing.stores()) {
+        if !sites.iter().any(|site| site.name == *spec.name) {
+            let site = Site::open(former.unwrap_or(config), spec, None).await?;
+            // Only its name, or the way to it, was changed.
+            if !sites.iter().any(|other| other.identity.id == site.identity.id) {
+                sites.push(site);
+            }
+        }
+    }
+    if sites.iter().all(|site| site.progress() == Progress::Done) {
+        say("every store records its place already; nothing was changed\n");
+        return Ok(());
+    }
+    plan::check_places(&sites, &config.routing)?;
+    let found = plan::survey(&sites, &config.routing).await?;
+    if let Some(refusal) = found.refusal() {
+        bail!("nothing was changed: {refusal}");
+    }
+    say(&shown(&sites, &found));
+    if !yes {
+        say("nothing was changed: do it with --yes\n");
+        return Ok(());
+    }
+    carry::carry_out(&mut sites, &config.routing).await?;
+    say("done: every store records its new place. Start every leafd with the new configuration.\n");
+    Ok(())
+}
+
+/// What is going to be done, in words.
+fn shown(sites: &[Site], found: &Survey) -> String {
+    let mut text = String::new();
+    for (site, rows) in sites.iter().zip(&found.rows) {
+        let (is, to) = (site.place(), &site.to);
+        // Writing to a string doesn't fail.
+        let _ = writeln!(text, "{} ({}), {rows} tags", site.name, site.url);
+        let _ = match site.progress() {
+            Progress::Done => writeln!(text, "  is       {to:?}"),
+            Progress::Before => writeln!(text, "  is       {is:?}\n  becomes  {to:?}"),
+            Progress::Moving(_) => {
+                writeln!(text, "  was      {is:?}\n  becomes  {to:?}, which was begun already")
+            }
+        };
+    }
+    if !found.carried.is_empty() {
+        let _ = writeln!(
+            text,
+            "{} tags come to be counted in another way: each goes on above every id that was claimed of it",
+            found.carried.len()
+        );
+    }
+    text.push_str("daemons with the former routes claim nothing more; they issue what they hold\n");
+    text
+}
+
+fn say(text: &str) {
+    // Whoever reads it may have gone; the change goes on.
+    let _ = output::print(text);
+}

@@ -1,0 +1,144 @@
+//! A store whose place is to be changed: what it records, what it is to record, and its rows page by page.
+
+use anyhow::{Context, Result, bail};
+
+use super::moving::{Meaning, Moving, RETIRED, Stage};
+use crate::config::{Config, Routing, StoreSpec, StoreUrl, TagHome};
+use crate::id::Tag;
+use crate::store::{Identity, Role, StoreHandle, TagRow};
+use crate::stores;
+
+/// Rows that are asked for at once.
+const PAGE: u32 = 500;
+
+/// A store.
+pub(super) struct Site {
+    /// Its name in the configuration; in messages.
+    pub(super) name: String,
+    /// Where it is, without secrets.
+    pub(super) url: String,
+    pub(super) store: StoreHandle,
+    /// What it was when it was last asked or changed.
+    pub(super) identity: Identity,
+    /// What it is to record.
+    pub(super) to: String,
+    /// Its index in the new configuration; `None` for one that is in the former only.
+    pub(super) index: Option<usize>,
+}
+
+/// How far a store's change has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// It has another place, or none.
+    Before,
+    Moving(Stage),
+    /// It has the place that it is to have.
+    Done,
+}
+
+impl Site {
+    /// Connects to a store and asks what it records.
+    pub(super) async fn open(
+        config: &Config,
+        spec: &StoreSpec,
+        index: Option<usize>,
+    ) -> Result<Site> {
+        let url = spec.url.to_string();
+        if matches!(spec.url, StoreUrl::Sqlite(_)) {
+            bail!(
+                "the store {url} serves one host by itself: it has no place among others, and needs no routes"
+            );
+        }
+        let store = stores::open_one(config, spec)?;
+        let identity = store
+            .identity()
+            .await
+            .context("every store has to answer before anything is changed")?;
+        let to = index.map_or_else(|| RETIRED.to_owned(), |index| config.routing.role(index));
+        let name = if spec.name.is_empty() { url.clone() } else { spec.name.to_string() };
+        Ok(Site { name, url, store, identity, to, index })
+    }
+
+    /// What it records.
+    pub(super) fn role(&self) -> &str {
+        &self.identity.role.0
+    }
+
+    /// How far its change has come.
+    pub(super) fn progress(&self) -> Progress {
+        match Moving::parse(self.role()) {
+            Some(moving) => Progress::Moving(moving.stage),
+            None if self.role() == self.to => Progress::Done,
+            None => Progress::Before,
+        }
+    }
+
+    /// The place under which its rows are what they are.
+    pub(super) fn place(&self) -> String {
+        Moving::parse(self.role()).map_or_else(|| self.role().to_owned(), |moving| moving.from)
+    }
+
+    /// What the numbers in its rows are, but for rows that are being changed.
+    pub(super) fn meaning(&self) -> Meaning {
+        Meaning::of(&self.place())
+    }
+
+    /// What the numbers in its rows are to be.
+    pub(super) fn meant(&self) -> Meaning {
+        Meaning::of(&self.to)
+    }
+
+    /// Whether its numbers come to mean something else.
+    pub(super) fn is_rebased(&self) -> bool {
+        self.index.is_some() && self.meaning() != self.meant()
+    }
+
+    /// Whether tags are at home in it by the new routes.
+    pub(super) fn is_home_of(&self, routing: &Routing, tag: &Tag) -> bool {
+        match (routing.home(tag), self.index) {
+            (Some(TagHome::One(store)), Some(index)) => store == index,
+            (Some(TagHome::Primaries { members, .. }), Some(index)) => members.contains(&index),
+            _ => false,
+        }
+    }
+
+    /// Has it record a place instead of the one that it records. No claim under the former one is under way then.
+    pub(super) async fn record(&mut self, place: &str) -> Result<()> {
+        let role = Role(place.into());
+        self.store.replace_role(&self.identity, &role).await?;
+        self.identity.role = role;
+        Ok(())
+    }
+
+    /// Has it record a stage of its change; `from` is the place under which its rows are what they are.
+    pub(super) async fn record_stage(&mut self, stage: Stage, from: String) -> Result<()> {
+        let moving = Moving { stage, from, to: self.to.clone() };
+        self.record(&moving.text()).await
+    }
+
+    /// The rows after a tag, each with the end of what was ever claimed under its name; none at the end.
+    pub(super) async fn page(&self, after: Option<&Tag>) -> Result<Vec<(TagRow, u64)>> {
+        let rows = self.store.list(after, PAGE).await?;
+        let tags = rows.iter().map(|row| row.tag.clone()).collect();
+        let terms = self.store.look_up(&self.identity, tags).await?;
+        // One that is gone meanwhile is no longer of interest.
+        let rows = rows.into_iter().zip(terms);
+        Ok(rows.filter_map(|(row, terms)| Some((row, terms?.end))).collect())
+    }
+
+    /// Calls `see` with every row.
+    pub(super) async fn each_row(&self, mut see: impl FnMut(TagRow, u64)) -> Result<()> {
+        let mut after = None;
+        loop {
+            let page = self.page(after.as_ref()).await?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            after = Some(last.tag.clone());
+            page.into_iter().for_each(|(row, end)| see(row, end));
+        }
+    }
+
+    /// Whether it has a row.
+    pub(super) async fn has_rows(&self) -> Result<bool> {
+        Ok(!self.store.list(None, 1).await?.is_empty())
+    }
+}

@@ -1,0 +1,349 @@
+//! Routes that are changed by `leafd routes apply`: stores with tags get their places, and lists of primaries change with
+//! a new era, while daemons of the former routes run under load and the command is killed on its way. No tag moves and no
+//! id comes twice.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use leafd_tests::host::{Host, die_with_parent, eventually, leafd_binary};
+use leafd_tests::load::{Draw, Drawn, Load};
+use leafd_tests::raw::{Raw, ids_request};
+use leafd_tests::seed::seeds;
+use leafd_tests::servers::{DATABASE, MariaDb, PASSWORD, Postgres, Server, apply_schema};
+use leafd_wire::{Status, opcode};
+use serde_json::json;
+use tempfile::NamedTempFile;
+
+/// Small, so that draws claim again and again.
+const STEP: u64 = 40;
+
+/// Within which a daemon notices a change of the store's place and has ids again.
+const WITHIN: Duration = Duration::from_secs(20);
+
+/// The tags of primaries, and their ceiling.
+const TAGS: usize = 60;
+const CEILING: u64 = 1_000_000;
+
+/// Three databases on two servers.
+struct Databases {
+    postgres: Postgres,
+    mariadb: MariaDb,
+    password: NamedTempFile,
+}
+
+/// Stores by name and their routes.
+#[derive(Clone)]
+struct Fleet {
+    stores: Vec<(&'static str, String)>,
+    routes: String,
+    password_file: PathBuf,
+}
+
+impl Databases {
+    fn new() -> Databases {
+        let (postgres, mariadb) = (Postgres::new(), MariaDb::new());
+        postgres.create_database("ids_c");
+        let password = NamedTempFile::new().unwrap();
+        fs::write(password.path(), PASSWORD).unwrap();
+        let databases = Databases { postgres, mariadb, password };
+        apply_schema(&databases.url("c"));
+        databases
+    }
+
+    fn url(&self, name: &str) -> String {
+        match name {
+            "a" => self.postgres.url(),
+            "b" => self.mariadb.url(),
+            _ => Postgres::url_of(&[self.postgres.port()], "ids_c"),
+        }
+    }
+
+    fn sql(&self, name: &str, sql: &str) -> Vec<Vec<String>> {
+        match name {
+            "a" => self.postgres.sql(sql),
+            "b" => self.mariadb.ask(DATABASE, sql),
+            _ => self.postgres.ask("ids_c", sql),
+        }
+    }
+
+    /// What a store records of its place.
+    fn place(&self, name: &str) -> String {
+        self.sql(name, "SELECT value FROM leafd_meta WHERE name = 'role'")[0][0].clone()
+    }
+
+    fn fleet(&self, names: &[&'static str], routes: &str) -> Fleet {
+        let stores = names.iter().map(|name| (*name, self.url(name))).collect();
+        let password_file = self.password.path().to_owned();
+        Fleet { stores, routes: routes.to_owned(), password_file }
+    }
+}
+
+impl Fleet {
+    fn host(&self) -> Host {
+        let mut host = Host::new().set("failover_settle", "1s").set("max_step", "200");
+        self.configure(&mut host);
+        host
+    }
+
+    /// These stores and routes as a host's settings.
+    fn configure(&self, host: &mut Host) {
+        let file = &self.password_file;
+        let stores = self.stores.iter();
+        let stores = stores
+            .map(|(name, url)| format!("{name} = {{ url = {url:?}, password_file = {file:?} }}"));
+        let stores: Vec<String> = stores.collect();
+        host.change("stores", &format!("{{ {} }}", stores.join(", ")));
+        host.change("routes", &self.routes);
+    }
+
+    fn stores_toml(&self) -> String {
+        let urls = self.stores.iter().map(|(name, url)| format!("{name} = {url:?}"));
+        format!("{{ {} }}", urls.collect::<Vec<_>>().join(", "))
+    }
+
+    /// `leafd routes apply` with these words, for these routes; the passwords are in the environment.
+    fn apply(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(leafd_binary());
+        command.args(["routes", "apply"]).args(words).env_clear().env("HOME", "/nonexistent");
+        command.args(["--set", &format!("stores={}", self.stores_toml())]);
+        command.args(["--set", &format!("routes={}", self.routes)]);
+        for name in ["A", "B", "C"] {
+            command.env(format!("LEAFD_STORE_PASSWORD_{name}"), PASSWORD);
+        }
+        command
+    }
+}
+
+#[track_caller]
+fn done(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    said
+}
+
+#[track_caller]
+fn refused(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    said
+}
+
+/// Draws from a daemon that may claim nothing more: what it holds, and then errors of the store.
+fn drain(raw: &mut Raw, tag: &str, drawn: &mut Drawn) {
+    for _ in 0..50 {
+        raw.send(&ids_request(tag, 20, 1, 300));
+        let reply = raw.reply();
+        match reply.status() {
+            Status::Ok => drawn.add_ids(tag, &reply.ids()),
+            status => {
+                let refusals = [Status::StoreRefused, Status::StoreUnavailable, Status::Deadline];
+                assert!(refusals.contains(&status), "{status}: {}", reply.text());
+                return;
+            }
+        }
+    }
+    panic!("{tag}: a daemon of the former routes claims on");
+}
+
+/// Runs a command and kills it as soon as it is to be. Whether it was before its end.
+fn killed_when(mut command: Command, due: impl Fn() -> bool) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = die_with_parent(&mut command).spawn().unwrap();
+    loop {
+        if child.try_wait().unwrap().is_some() {
+            return false;
+        }
+        if due() {
+            child.kill().unwrap();
+            return !child.wait().unwrap().success();
+        }
+    }
+}
+
+#[test]
+fn stores_with_tags_get_their_places() {
+    let databases = Databases::new();
+    let mut former = Host::on_store(&databases.url("a")).set("max_step", "200");
+    former.start();
+    for tag in ["orders", "pay.in", "pay.out"] {
+        former.admin(opcode::TAG_CREATE, &json!({ "tag": tag, "step": STEP }));
+    }
+    let mut drawn = Drawn::default();
+    for tag in ["orders", "pay.in"] {
+        drawn.add_ids(tag, &former.raw().draw(tag, 100));
+    }
+    let hashed = databases.fleet(&["a", "b"], "[{ tags = ['*'], hash = ['a', 'b'] }]");
+    let said = refused(&hashed.apply(&["--yes"]).output().unwrap());
+    assert!(said.contains("nothing was changed") && said.contains(" in a: "), "{said}");
+    let fleet = databases.fleet(
+        &["a", "b"],
+        "[{ tags = ['orders', 'pay.*'], store = 'a' }, { tags = ['*'], store = 'b' }]",
+    );
+    let said = done(&fleet.apply(&[]).output().unwrap());
+    assert!(said.contains("do it with --yes") && said.contains("3 tags"), "{said}");
+    assert_eq!(databases.place("a"), "");
+
+    let load = Load::start(vec![Draw::steady(&former.socket(), "orders")]);
+    load.under_way();
+    done(&fleet.apply(&["--yes"]).output().unwrap());
+    assert!(databases.place("a").starts_with("store a, of: "));
+    assert!(databases.place("b").starts_with("store b, of: "));
+    let said = done(&fleet.apply(&["--yes"]).output().unwrap());
+    assert!(said.contains("nothing was changed"), "{said}");
+    drain(&mut former.raw(), "pay.in", &mut drawn);
+    let mut host = fleet.host();
+    host.start();
+    host.admin(opcode::TAG_CREATE, &json!({ "tag": "elsewhere", "step": STEP }));
+    assert_eq!(databases.sql("b", "SELECT biz_tag FROM leaf_alloc"), [["elsewhere"]]);
+    for tag in ["orders", "pay.in"] {
+        drawn.add_ids(tag, &host.raw().draw(tag, 500));
+    }
+    drawn.add(load.stop());
+    assert_eq!(drawn.duplicates(), 0);
+
+    // Another change of routes, also with a tag that would move.
+    let moves = databases
+        .fleet(&["a", "b"], "[{ tags = ['orders'], store = 'a' }, { tags = ['*'], store = 'b' }]");
+    let said = refused(&moves.apply(&["--yes"]).output().unwrap());
+    assert!(said.contains("pay.in in a: the new routes have it in b"), "{said}");
+    assert!(said.contains("2 rows"), "{said}");
+    let stays = databases.fleet(
+        &["a", "b"],
+        "[{ tags = ['elsewhere'], store = 'b' }, { tags = ['*'], store = 'a' }]",
+    );
+    done(&stays.apply(&["--yes"]).output().unwrap());
+    host.stop();
+    stays.configure(&mut host);
+    host.start();
+    host.admin(opcode::TAG_CREATE, &json!({ "tag": "anywhere" }));
+    for tag in ["orders", "pay.in", "elsewhere"] {
+        drawn.add_ids(tag, &host.raw().draw(tag, 500));
+    }
+    assert_eq!(drawn.duplicates(), 0);
+}
+
+#[test]
+fn a_store_that_is_away_or_left_out_keeps_routes_from_being_changed() {
+    let mut databases = Databases::new();
+    let hashed = databases.fleet(&["a", "b"], "[{ tags = ['*'], hash = ['a', 'b'] }]");
+    done(&hashed.apply(&["--yes"]).output().unwrap());
+    let place = databases.place("a");
+    let other = databases.fleet(&["a", "c"], "[{ tags = ['*'], hash = ['a', 'c'] }]");
+    let said = refused(&other.apply(&["--yes"]).output().unwrap());
+    assert!(said.contains("--former"), "{said}");
+    databases.mariadb.kill();
+    // The other store's tags can be had meanwhile.
+    let mut host = hashed.host();
+    host.start();
+    assert!(host.raw().info().segments_ready);
+    let shown = Command::new(leafd_binary().with_file_name("leafctl"))
+        .args(["status", "--socket", host.socket().to_str().unwrap()])
+        .output();
+    let shown = done(&shown.unwrap());
+    let store = |name: &str, url: String, is: &str| format!("STORE {name} ({url}): {is}\n");
+    assert!(shown.contains(&store("a", databases.url("a"), "ready")), "{shown}");
+    let away = store("b", databases.url("b"), "NOT READY") + "  error ";
+    assert!(shown.contains(&away), "{shown}");
+    host.stop();
+    let all = databases.fleet(&["a", "b", "c"], "[{ tags = ['*'], hash = ['a', 'b', 'c'] }]");
+    let said = refused(&all.apply(&["--yes"]).output().unwrap());
+    assert!(said.contains("every store has to answer"), "{said}");
+    assert_eq!((databases.place("a"), databases.place("c")), (place, String::new()));
+    databases.mariadb.start();
+    done(&all.apply(&["--yes"]).output().unwrap());
+    assert!(databases.place("c").starts_with("store c, of: "));
+}
+
+/// Primaries a and b, then a, b and c, then c and a: each time with a new era, daemons of the former era under load, and
+/// the command killed on its way.
+#[test]
+fn no_id_comes_twice_over_changes_of_era() {
+    let mut random = seeds(1).next().expect("one seed");
+    let databases = Databases::new();
+    let fleet = |names: &[&'static str], era: u32| {
+        let list: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
+        let list = list.join(", ");
+        databases.fleet(names, &format!("[{{ tags = ['*'], primaries = [{list}], era = {era} }}]"))
+    };
+    let tags: Vec<String> = (0..TAGS).map(|number| format!("events.{number}")).collect();
+    let mut drawn = Drawn::default();
+    let mut present = fleet(&["a", "b"], 1);
+    let mut hosts: Vec<Host> = (0..2).map(|_| present.host()).collect();
+    hosts.iter_mut().for_each(Host::start);
+    for tag in &tags {
+        // A ceiling, so that each is changed by a call of its own.
+        let body = json!({ "tag": tag, "step": STEP, "ceiling": CEILING });
+        hosts[0].admin(opcode::TAG_CREATE, &body);
+    }
+    let mut kills = 0;
+    for (names, era) in [(&["a", "b", "c"][..], 2), (&["c", "a"][..], 3)] {
+        for tag in &tags {
+            for host in &hosts {
+                drawn.add_ids(tag, &host.raw().draw(tag, 30));
+            }
+        }
+        let next = fleet(names, era);
+        let wrong_era = refused(&fleet(names, era - 1).apply(&[]).output().unwrap());
+        assert!(
+            wrong_era.contains(if era == 2 { "give it era 2" } else { "--former" }),
+            "{wrong_era}"
+        );
+        let former = hosts[0].path("former.toml");
+        let text = format!("stores = {}\nroutes = {}\n", present.stores_toml(), present.routes);
+        fs::write(&former, text).unwrap();
+        let words = ["--yes", "--former", former.to_str().unwrap()];
+        let draws = hosts.iter().flat_map(|host| {
+            tags[..3].iter().map(|tag| Draw::steady(&host.socket(), tag)).collect::<Vec<_>>()
+        });
+        let load = Load::start(draws.collect());
+        load.under_way();
+        // At these points of its way, and then anywhere.
+        for (name, stage) in [("a", "frozen"), (names[0], "raising"), (names[1], "raising")] {
+            let stage = format!("moving, {stage}");
+            kills += u32::from(killed_when(next.apply(&words), || {
+                databases.place(name).starts_with(&stage)
+            }));
+        }
+        for _ in 0..2 {
+            let end = Instant::now() + Duration::from_millis(random.u64(20..500));
+            kills += u32::from(killed_when(next.apply(&words), || Instant::now() >= end));
+        }
+        done(&next.apply(&words).output().unwrap());
+        for host in &hosts {
+            for tag in &tags[..5] {
+                drain(&mut host.raw(), tag, &mut drawn);
+            }
+        }
+        drawn.add(load.stop());
+        // One that has drawn before, one that is new.
+        hosts[1] = next.host();
+        hosts[0].stop();
+        next.configure(&mut hosts[0]);
+        hosts.iter_mut().for_each(Host::start);
+        for tag in &tags {
+            for host in &hosts {
+                eventually("ids of the new era", WITHIN, || {
+                    let mut raw = host.raw();
+                    raw.send(&ids_request(tag, 60, 1, 2_000));
+                    let reply = raw.reply();
+                    (reply.status() == Status::Ok).then(|| drawn.add_ids(tag, &reply.ids()))
+                });
+            }
+        }
+        assert_eq!(drawn.duplicates(), 0);
+        present = next;
+    }
+    let shown = hosts[0].admin(opcode::TAG_SHOW, &json!({ "tag": tags[7] }));
+    let ceiling = shown["ceiling"].as_u64().unwrap();
+    assert!((CEILING - 20..=CEILING).contains(&ceiling), "{ceiling}");
+    // Nothing but gaps: a few claims for each tag and daemon, and their rounding.
+    let highest: BTreeMap<&String, u64> =
+        drawn.ids.iter().map(|(tag, ids)| (tag, *ids.last().unwrap())).collect();
+    assert!(highest[&tags[TAGS - 1]] < 20_000, "{highest:?}");
+    assert_eq!(databases.place("b"), "retired");
+    assert!(kills >= 4, "the command was killed {kills} times");
+    println!("{} ids of {} tags over two changes of era, {kills} kills", drawn.count(), tags.len());
+}
