@@ -28,4 +28,5 @@ mod fixtures;
 mod other_database;
 mod outages;
 mod remade_tag;
+mod routed;
 mod scene;
