@@ -27,6 +27,7 @@ mod failover;
 mod fixtures;
 mod other_database;
 mod outages;
+mod primaries;
 mod remade_tag;
 mod routed;
 mod scene;

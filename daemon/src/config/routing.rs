@@ -48,6 +48,15 @@ pub struct PrimaryRole {
     pub era: u32,
 }
 
+impl PrimaryRole {
+    /// The id that one of its counters stands for, at most 2^63 - 1.
+    #[must_use]
+    pub fn id(self, counter: u64) -> u64 {
+        let id = u128::from(counter) * u128::from(self.of) + u128::from(self.index);
+        u64::try_from(id).unwrap_or(u64::MAX).min(crate::store::CEILING_MAX)
+    }
+}
+
 /// The longest text that a store records about its place, in bytes.
 pub const ROLE_BYTES_MAX: usize = crate::store::ROLE_BYTES_MAX;
 

@@ -247,7 +247,7 @@ impl Dispatcher {
         tokio::task::spawn_local(async move {
             match call.await {
                 Ok(row) => {
-                    dispatcher.segments.changed(&tag);
+                    dispatcher.segments.changed(&tag).await;
                     reply.body(&json(&Row::from(&row)));
                 }
                 Err(error) => reply.failure(&administrative(&error)),

@@ -34,9 +34,10 @@ impl Segments {
     /// The lane to claim from next: the host's own first choice, or the next one whose store is there.
     pub(super) fn lane_to_claim(&self, tag: &SegmentTag) -> Option<(usize, Identity)> {
         let lanes = tag.lanes.len();
+        let now = clock::boot();
         (0..lanes).map(|turn| (self.first_lane + turn) % lanes).find_map(|index| {
             let lane = &tag.lanes[index];
-            let open = lane.taken_up.get() && !lane.missing.get();
+            let open = lane.taken_up.get() && lane.may_have_some(now);
             lane.home.claimable().filter(|_| open).map(|under| (index, under))
         })
     }
@@ -167,17 +168,24 @@ impl Segments {
     }
 
     fn claim_failed(self: &Rc<Self>, tag: &Rc<SegmentTag>, lane: usize, error: &StoreError) {
-        let failure = Failure::from(error);
-        let lane = &tag.lanes[lane];
+        let index = lane;
+        let lane = &tag.lanes[index];
+        let failure = Failure::from(&in_ids(error, lane));
+        let now = clock::boot();
         match error {
             StoreError::UnknownTag { .. } => {
-                tag.supply.borrow_mut().claim_failed(clock::boot());
+                tag.supply.borrow_mut().claim_failed(now);
                 self.missing(tag, lane, &failure);
+            }
+            // The other primaries may have some.
+            StoreError::Exhausted { .. } if tag.others_may_have_some(index, now) => {
+                lane.used_up_until.set(BootMs(now.0 + REFUSED_MS));
+                self.retry_claim(tag, failure);
             }
             StoreError::Exhausted { .. }
             | StoreError::Refused(_)
             | StoreError::TagExists { .. } => {
-                let until = BootMs(clock::boot().0 + REFUSED_MS);
+                let until = BootMs(now.0 + REFUSED_MS);
                 *tag.refused.borrow_mut() = Some((failure.clone(), until));
                 self.serve(tag);
                 for reply in tag.supply.borrow_mut().abandon() {
@@ -206,6 +214,35 @@ impl Segments {
     }
 }
 
+impl SegmentTag {
+    fn others_may_have_some(&self, index: usize, now: BootMs) -> bool {
+        let mut others = self.lanes.iter().enumerate().filter(|(other, _)| *other != index);
+        others.any(|(_, lane)| lane.may_have_some(now))
+    }
+}
+
+impl Lane {
+    /// Whether numbers can be hoped for from its store, once that answers.
+    fn may_have_some(&self, now: BootMs) -> bool {
+        !self.missing.get() && now >= self.used_up_until.get()
+    }
+
+    /// The id that a number of its store's stands for.
+    fn id(&self, number: u64) -> u64 {
+        self.home.primary.map_or(number, |primary| primary.id(number))
+    }
+}
+
+/// What a store says of its own numbers, in ids.
+fn in_ids(error: &StoreError, lane: &Lane) -> StoreError {
+    match error {
+        StoreError::Exhausted { tag, ceiling } => {
+            StoreError::Exhausted { tag: tag.clone(), ceiling: lane.id(*ceiling) }
+        }
+        other => other.clone(),
+    }
+}
+
 /// The allocator's number of a lane; there are at most as many as there are stores.
 pub(super) fn lane_number(index: usize) -> u32 {
     u32::try_from(index).expect("there are at most 64 lanes")
@@ -219,7 +256,7 @@ fn warn_of_ceiling(tag: &SegmentTag, lane: &Lane, claim: &Claim) {
     let passed = CLAIMED_WARNINGS.iter().rev().find(|warning| claimed >= **warning).copied();
     if passed > lane.warned_percent.replace(passed) {
         error!(
-            tag = %tag.tag, ceiling = claim.ceiling, claimed_to = claim.numbers.end, percent = claimed,
+            tag = %tag.tag, ceiling = lane.id(claim.ceiling), claimed_to = lane.id(claim.numbers.end - 1), percent = claimed,
             "the tag's numbers come to an end: raise its ceiling with leafctl tag set --ceiling, or move to a new tag"
         );
     }
