@@ -31,3 +31,4 @@ mod primaries;
 mod remade_tag;
 mod routed;
 mod scene;
+mod strict;
