@@ -32,3 +32,4 @@ mod remade_tag;
 mod routed;
 mod scene;
 mod strict;
+mod tags;

@@ -82,11 +82,12 @@ impl Segments {
         if claim.strict {
             return self.share_out(tag, lane, &claim, sent.lane).await;
         }
+        let number = lane_number(sent.lane);
+        let cut = tag.supply.borrow_mut().set_terms(number, claim.step, claim.ceiling);
+        self.journal_cut(tag, sent.lane, cut);
         let now = clock::boot();
         let marked = match &mut *tag.supply.borrow_mut() {
-            Supply::Held(allocator) => {
-                allocator.claimed(now, lane_number(sent.lane), &claim.numbers, claim.step)
-            }
+            Supply::Held(allocator) => allocator.claimed(now, number, &claim.numbers, claim.step),
             // A strict tag's row was made anew as a plain one.
             Supply::Strict(_) => return self.start_over(tag),
         };
@@ -180,6 +181,12 @@ impl Segments {
             // The other primaries may have some.
             StoreError::Exhausted { .. } if tag.others_may_have_some(index, now) => {
                 lane.used_up_until.set(BootMs(now.0 + REFUSED_MS));
+                self.retry_claim(tag, failure);
+            }
+            // What is held already is issued first.
+            StoreError::Exhausted { .. } | StoreError::Refused(_)
+                if tag.supply.borrow().has_enough() =>
+            {
                 self.retry_claim(tag, failure);
             }
             StoreError::Exhausted { .. }
