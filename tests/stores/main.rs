@@ -25,6 +25,7 @@ mod commits;
 mod crowd;
 mod failover;
 mod fixtures;
+mod fleet;
 mod other_database;
 mod outages;
 mod primaries;
