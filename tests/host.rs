@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -133,6 +133,19 @@ impl Host {
     pub fn on_store(url: &str) -> Host {
         let host = Host::below(&memory());
         host.set("store", url).variable("LEAFD_STORE_PASSWORD", PASSWORD)
+    }
+
+    /// A host whose daemon is on several stores, by name, and these routes, in TOML.
+    pub fn on_stores(stores: &[(&str, String)], routes: &str) -> Host {
+        let urls: Vec<String> =
+            stores.iter().map(|(name, url)| format!("{name} = {url:?}")).collect();
+        let host = Host::below(&memory())
+            .set("stores", &format!("{{ {} }}", urls.join(", ")))
+            .set("routes", routes);
+        stores.iter().fold(host, |host, (name, _)| {
+            let variable = format!("LEAFD_STORE_PASSWORD_{}", name.to_ascii_uppercase());
+            host.variable(&variable, PASSWORD)
+        })
     }
 
     /// With this worker.
@@ -379,6 +392,13 @@ impl Host {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
         line.trim().trim_end_matches(" kB").parse().expect("a number of kB")
+    }
+
+    /// Runs `leafctl` with these words against the daemon, to its end.
+    pub fn leafctl(&self, words: &[&str]) -> Output {
+        let leafctl = leafd_binary().with_file_name("leafctl");
+        let mut command = Command::new(leafctl);
+        command.env_clear().env("LEAFD_SOCKET", self.socket()).args(words).output().unwrap()
     }
 
     /// Runs a command of the daemon's, such as `check-config`, to its end.

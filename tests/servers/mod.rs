@@ -144,6 +144,18 @@ pub trait Server: Sized + Send + 'static {
         rows[0][0].parse().unwrap()
     }
 
+    /// Processor time of it and every process of its own that runs now.
+    fn cpu(&self) -> Duration {
+        let server = self.process().pid();
+        let used = |process: Pid| {
+            // One that has ended meanwhile takes its time with it.
+            let read = std::fs::read_to_string(format!("/proc/{process}/schedstat"));
+            let text = read.unwrap_or_default();
+            Duration::from_nanos(text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0))
+        };
+        children(server).into_iter().chain([server]).map(used).sum()
+    }
+
     /// SIGSTOP to it and every process of its own: it holds its connections and answers nothing.
     fn freeze(&self) {
         let server = self.process().pid();

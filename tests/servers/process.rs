@@ -50,7 +50,7 @@ impl Server {
     ) -> Server {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let dir = memory().join(format!("leafd-{}-{user}-{count}", std::process::id()));
+        let dir = place().join(format!("leafd-{}-{user}-{count}", std::process::id()));
         std::fs::create_dir(&dir).unwrap();
         let port = free_port();
         let mut server = Server { program: Vec::new(), port, dir, stop_signal, running: None };
@@ -140,6 +140,12 @@ impl Drop for Server {
         // The keeper had no part in it if the server was stopped before.
         let _ = std::fs::remove_dir_all(&self.dir);
     }
+}
+
+/// Where servers keep their files: in the folder that LEAFD_TEST_SERVERS_IN names, for measurements that a disk's pace
+/// belongs to; else in memory.
+pub fn place() -> PathBuf {
+    std::env::var_os("LEAFD_TEST_SERVERS_IN").map_or_else(memory, PathBuf::from)
 }
 
 /// Where files need not outlive the machine: in memory, if the system has such a place.

@@ -1,9 +1,8 @@
 //! Daemons that start while the store is away: again, from what their journal holds, or for the first time.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use leafd_tests::host::{Host, eventually, leafd_binary};
+use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::{Drawn, Load};
 use leafd_tests::raw::{Raw, ids_request};
 use leafd_tests::servers::Server;
@@ -87,13 +86,5 @@ fn first_started_while_the_store_is_away<S: Server>() {
 }
 
 fn ping(host: &Host, words: &[&str]) -> Option<i32> {
-    let leafctl = leafd_binary().with_file_name("leafctl");
-    let output = Command::new(leafctl)
-        .env_clear()
-        .env("LEAFD_SOCKET", host.socket())
-        .arg("ping")
-        .args(words)
-        .output()
-        .unwrap();
-    output.status.code()
+    host.leafctl(&[&["ping"], words].concat()).status.code()
 }

@@ -45,20 +45,11 @@ fn peak(attempts: &[(u64, String)], within_ms: u64) -> usize {
     slides.max().unwrap_or(0)
 }
 
-/// Lets everybody in: to prove a password costs an unoptimised daemon so much that a hundred at once would be measured
-/// by it.
-fn without_passwords(server: &Postgres) {
-    let path = server.process().dir.join("data/pg_hba.conf");
-    let rules = fs::read_to_string(&path).unwrap();
-    fs::write(&path, format!("host all all 127.0.0.1/32 trust\n{rules}")).unwrap();
-    server.sql("SELECT pg_reload_conf()");
-}
-
 #[test]
 fn a_hundred_daemons_resume_without_a_stampede() {
     let mut server =
         Postgres::with(&["log_connections=on", "log_line_prefix=%n ", "max_connections=150"]);
-    without_passwords(&server);
+    server.without_passwords();
     let mut hosts: Vec<Host> = (0..DAEMONS).map(|_| Host::on_store(&server.url())).collect();
     let began: Vec<usize> = hosts.iter_mut().map(Host::begin).collect();
     for (host, said_from) in hosts.iter_mut().zip(began) {

@@ -55,6 +55,15 @@ pub const ROLE_BYTES_MAX: usize = (crate::store::ROLE_BYTES_MAX - CHANGE_BYTES) 
 /// What is recorded around the two places of a change.
 const CHANGE_BYTES: usize = 64;
 
+impl PrimaryRole {
+    /// The id that one of its counters stands for, at most 2^63 - 1.
+    #[must_use]
+    pub fn id(self, counter: u64) -> u64 {
+        let id = u128::from(counter) * u128::from(self.of) + u128::from(self.index);
+        u64::try_from(id).unwrap_or(u64::MAX).min(crate::store::CEILING_MAX)
+    }
+}
+
 // === impl Routing ===
 
 impl Routing {

@@ -189,9 +189,13 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Where a tag lives.
+    /// Where a tag lives. In a store that is refused, no other host would look for it.
     fn dwelling(&self, tag: &Tag) -> Result<Dwelling, Failure> {
-        Ok(Dwelling::new(self.segments.homes_of(tag)?))
+        let homes = self.segments.homes_of(tag)?;
+        match homes.iter().find_map(|home| home.not_meant()) {
+            Some(failure) => Err(failure),
+            None => Ok(Dwelling::new(homes)),
+        }
     }
 
     fn list(&self, session: &Session, header: &Header, list: List) -> Result<(), Failure> {
@@ -243,7 +247,7 @@ impl Dispatcher {
         tokio::task::spawn_local(async move {
             match call.await {
                 Ok(row) => {
-                    dispatcher.segments.changed(&tag);
+                    dispatcher.segments.changed(&tag).await;
                     reply.body(&json(&Row::from(&row)));
                 }
                 Err(error) => reply.failure(&administrative(&error)),

@@ -33,6 +33,7 @@ impl Dwelling {
             )));
         }
         self.check_places().await?;
+        self.check_ceiling(new.ceiling)?;
         let mut created = None;
         let mut exists = None;
         for home in &self.homes {
@@ -72,6 +73,7 @@ impl Dwelling {
     /// Changes the tag's settings everywhere.
     pub async fn set(&self, tag: &Tag, change: &TagChange) -> Result<TagRow, StoreError> {
         self.check_places().await?;
+        change.ceiling.map_or(Ok(()), |ceiling| self.check_ceiling(ceiling))?;
         for home in &self.homes {
             let ceiling = change.ceiling.map(|ceiling| last_counter(home.primary, ceiling));
             let change = TagChange { ceiling, ..change.clone() };
@@ -145,6 +147,18 @@ impl Dwelling {
         Ok(())
     }
 
+    /// Every primary must have an id to give: its first one, for its counter 1, must not lie above the ceiling.
+    fn check_ceiling(&self, ceiling: u64) -> Result<(), StoreError> {
+        let firsts = self.homes.iter().filter_map(|home| Some(home.primary?.id(1)));
+        match firsts.max() {
+            Some(first) if ceiling < first => Err(StoreError::Refused(format!(
+                "a tag's ceiling can't be {ceiling} in {} independent primaries: the last of them begins at {first}",
+                self.homes.len()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Says which of several primaries has failed, and what to do.
     fn partly(&self, home: &Home, error: StoreError) -> StoreError {
         match error {
@@ -167,13 +181,10 @@ fn nowhere() -> StoreError {
 }
 
 fn shown_by(home: &Home, row: TagRow) -> TagRow {
-    let Some(PrimaryRole { index, of, .. }) = home.primary else { return row };
-    let id = |counter: u64| {
-        let id = u128::from(counter) * u128::from(of) + u128::from(index);
-        u64::try_from(id).unwrap_or(u64::MAX).min(crate::store::CEILING_MAX)
-    };
-    let max_id = u64::try_from(row.max_id).map_or(row.max_id, |counter| id(counter).cast_signed());
-    TagRow { max_id, ceiling: id(row.ceiling), ..row }
+    let Some(primary) = home.primary else { return row };
+    let max_id =
+        u64::try_from(row.max_id).map_or(row.max_id, |counter| primary.id(counter).cast_signed());
+    TagRow { max_id, ceiling: primary.id(row.ceiling), ..row }
 }
 
 /// The least counter whose id is at least this one.
@@ -182,8 +193,8 @@ fn first_counter(primary: Option<PrimaryRole>, id: u64) -> u64 {
     id.saturating_sub(u64::from(index)).div_ceil(u64::from(of)).max(1)
 }
 
-/// The largest counter whose id is at most this one; at least 1, which every store takes for a ceiling.
+/// The largest counter whose id is at most this one.
 fn last_counter(primary: Option<PrimaryRole>, id: u64) -> u64 {
     let Some(PrimaryRole { index, of, .. }) = primary else { return id };
-    (id.saturating_sub(u64::from(index)) / u64::from(of)).max(1)
+    id.saturating_sub(u64::from(index)) / u64::from(of)
 }

@@ -339,6 +339,14 @@ impl<T> Allocator<T> {
         )
     }
 
+    /// Whether the request at the head, or the next one that comes, finds enough among the numbers held, though
+    /// perhaps not before they are marked.
+    #[must_use]
+    pub fn has_enough(&self) -> bool {
+        let least = self.waiting.head().map_or(1, |(_, want)| u64::from(want.least()));
+        least <= self.unissued()
+    }
+
     /// Numbers held and not issued.
     #[must_use]
     pub fn unissued(&self) -> u64 {

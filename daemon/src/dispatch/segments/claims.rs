@@ -34,9 +34,10 @@ impl Segments {
     /// The lane to claim from next: the host's own first choice, or the next one whose store is there.
     pub(super) fn lane_to_claim(&self, tag: &SegmentTag) -> Option<(usize, Identity)> {
         let lanes = tag.lanes.len();
+        let now = clock::boot();
         (0..lanes).map(|turn| (self.first_lane + turn) % lanes).find_map(|index| {
             let lane = &tag.lanes[index];
-            let open = lane.taken_up.get() && !lane.missing.get();
+            let open = lane.taken_up.get() && lane.may_have_some(now);
             lane.home.claimable().filter(|_| open).map(|under| (index, under))
         })
     }
@@ -81,11 +82,12 @@ impl Segments {
         if claim.strict {
             return self.share_out(tag, lane, &claim, sent.lane).await;
         }
+        let number = lane_number(sent.lane);
+        let cut = tag.supply.borrow_mut().set_terms(number, claim.step, claim.ceiling);
+        self.journal_cut(tag, sent.lane, cut);
         let now = clock::boot();
         let marked = match &mut *tag.supply.borrow_mut() {
-            Supply::Held(allocator) => {
-                allocator.claimed(now, lane_number(sent.lane), &claim.numbers, claim.step)
-            }
+            Supply::Held(allocator) => allocator.claimed(now, number, &claim.numbers, claim.step),
             // A strict tag's row was made anew as a plain one.
             Supply::Strict(_) => return self.start_over(tag),
         };
@@ -167,17 +169,30 @@ impl Segments {
     }
 
     fn claim_failed(self: &Rc<Self>, tag: &Rc<SegmentTag>, lane: usize, error: &StoreError) {
-        let failure = Failure::from(error);
-        let lane = &tag.lanes[lane];
+        let index = lane;
+        let lane = &tag.lanes[index];
+        let failure = Failure::from(&in_ids(error, lane));
+        let now = clock::boot();
         match error {
             StoreError::UnknownTag { .. } => {
-                tag.supply.borrow_mut().claim_failed(clock::boot());
+                tag.supply.borrow_mut().claim_failed(now);
                 self.missing(tag, lane, &failure);
+            }
+            // The other primaries may have some.
+            StoreError::Exhausted { .. } if tag.others_may_have_some(index, now) => {
+                lane.used_up_until.set(BootMs(now.0 + REFUSED_MS));
+                self.retry_claim(tag, failure);
+            }
+            // What is held already is issued first.
+            StoreError::Exhausted { .. } | StoreError::Refused(_)
+                if tag.supply.borrow().has_enough() =>
+            {
+                self.retry_claim(tag, failure);
             }
             StoreError::Exhausted { .. }
             | StoreError::Refused(_)
             | StoreError::TagExists { .. } => {
-                let until = BootMs(clock::boot().0 + REFUSED_MS);
+                let until = BootMs(now.0 + REFUSED_MS);
                 *tag.refused.borrow_mut() = Some((failure.clone(), until));
                 self.serve(tag);
                 for reply in tag.supply.borrow_mut().abandon() {
@@ -206,6 +221,35 @@ impl Segments {
     }
 }
 
+impl SegmentTag {
+    fn others_may_have_some(&self, index: usize, now: BootMs) -> bool {
+        let mut others = self.lanes.iter().enumerate().filter(|(other, _)| *other != index);
+        others.any(|(_, lane)| lane.may_have_some(now))
+    }
+}
+
+impl Lane {
+    /// Whether numbers can be hoped for from its store, once that answers.
+    fn may_have_some(&self, now: BootMs) -> bool {
+        !self.missing.get() && now >= self.used_up_until.get()
+    }
+
+    /// The id that a number of its store's stands for.
+    fn id(&self, number: u64) -> u64 {
+        self.home.primary.map_or(number, |primary| primary.id(number))
+    }
+}
+
+/// What a store says of its own numbers, in ids.
+fn in_ids(error: &StoreError, lane: &Lane) -> StoreError {
+    match error {
+        StoreError::Exhausted { tag, ceiling } => {
+            StoreError::Exhausted { tag: tag.clone(), ceiling: lane.id(*ceiling) }
+        }
+        other => other.clone(),
+    }
+}
+
 /// The allocator's number of a lane; there are at most as many as there are stores.
 pub(super) fn lane_number(index: usize) -> u32 {
     u32::try_from(index).expect("there are at most 64 lanes")
@@ -219,7 +263,7 @@ fn warn_of_ceiling(tag: &SegmentTag, lane: &Lane, claim: &Claim) {
     let passed = CLAIMED_WARNINGS.iter().rev().find(|warning| claimed >= **warning).copied();
     if passed > lane.warned_percent.replace(passed) {
         error!(
-            tag = %tag.tag, ceiling = claim.ceiling, claimed_to = claim.numbers.end, percent = claimed,
+            tag = %tag.tag, ceiling = lane.id(claim.ceiling), claimed_to = lane.id(claim.numbers.end - 1), percent = claimed,
             "the tag's numbers come to an end: raise its ceiling with leafctl tag set --ceiling, or move to a new tag"
         );
     }

@@ -164,6 +164,17 @@ impl Home {
         }
     }
 
+    /// Why its tags can't be administered, if they can't: it is not, or not known to be, the store that is meant.
+    /// Whether it answers shows when it is asked.
+    #[must_use]
+    pub fn not_meant(&self) -> Option<Failure> {
+        match &*self.standing.borrow() {
+            Standing::Refused(failure) => Some(failure.clone()),
+            Standing::Unmet => self.excuse(),
+            Standing::Trusted | Standing::Settling { .. } => None,
+        }
+    }
+
     /// How much longer claims wait after a fail-over, in milliseconds; 0 when they don't.
     #[must_use]
     pub fn settling_ms(&self, now: BootMs) -> u64 {

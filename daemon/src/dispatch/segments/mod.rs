@@ -98,6 +98,8 @@ struct Lane {
     /// The store doesn't have it.
     missing: Cell<bool>,
     generation: Cell<Option<Generation>>,
+    /// Until when to believe that the store has no number left below the tag's ceiling.
+    used_up_until: Cell<BootMs>,
     /// The last warning that its numbers come to an end, in percent.
     warned_percent: Cell<Option<u64>>,
 }
@@ -282,18 +284,17 @@ impl Segments {
         }
     }
 
-    /// A tag was created or changed through this daemon: what was believed of it no longer holds.
-    pub fn changed(self: &Rc<Self>, name: &Tag) {
+    /// A tag was created or changed through this daemon: what was believed of it no longer holds. Waits until
+    /// its stores have been asked.
+    pub async fn changed(self: &Rc<Self>, name: &Tag) {
         self.unknown.borrow_mut().remove(name.as_str());
         let tag = self.tags.borrow().get(name).cloned();
         if let Some(tag) = tag {
             *tag.refused.borrow_mut() = None;
-            let segments = Rc::clone(self);
-            tokio::task::spawn_local(async move {
-                for lane in &tag.lanes {
-                    segments.check_terms(&lane.home).await;
-                }
-            });
+            tag.lanes.iter().for_each(|lane| lane.used_up_until.set(BootMs(0)));
+            for lane in &tag.lanes {
+                self.check_terms(&lane.home).await;
+            }
         }
     }
 
@@ -424,6 +425,7 @@ impl Lane {
             taken_up: Cell::new(false),
             missing: Cell::new(false),
             generation: Cell::new(None),
+            used_up_until: Cell::new(BootMs(0)),
             warned_percent: Cell::new(None),
         }
     }

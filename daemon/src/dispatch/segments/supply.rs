@@ -69,6 +69,14 @@ impl Supply {
         either!(self, one => one.abandon())
     }
 
+    /// Whether what is held is enough for who comes next, without another claim.
+    pub(super) fn has_enough(&self) -> bool {
+        match self {
+            Supply::Held(allocator) => allocator.has_enough(),
+            Supply::Strict(_) => false,
+        }
+    }
+
     pub(super) fn claiming(&self) -> bool {
         either!(self, one => one.claiming())
     }

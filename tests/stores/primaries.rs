@@ -1,0 +1,271 @@
+//! Independent primaries for the same tags, of both kinds at once, under a load of three daemons: whichever of them is
+//! away, ids go on, each is congruent to the place of the one that counted it, and none comes twice.
+
+use std::time::{Duration, Instant};
+
+use leafd_tests::host::Host;
+use leafd_tests::load::{Draw, Drawn, Load};
+use leafd_tests::raw::ids_request;
+use leafd_tests::servers::{MariaDb, Postgres, Server};
+use leafd_wire::Status;
+
+use crate::scene::{create, report};
+
+/// The tag that the load draws.
+const TAG: &str = "events.a";
+
+/// How long each primary is away: long enough that what was claimed of it is used up.
+const AWAY: Duration = Duration::from_secs(3);
+
+/// How long what is claimed lasts, so short that each time claims turn to the others.
+const AUTONOMY: &str = "1s";
+
+/// One of several primaries, of either kind.
+enum Primary {
+    OfPostgres(Postgres),
+    OfMariaDb(MariaDb),
+}
+
+/// Does the same with either kind.
+macro_rules! either {
+    ($primary:expr, $one:ident => $call:expr) => {
+        match $primary {
+            Primary::OfPostgres($one) => $call,
+            Primary::OfMariaDb($one) => $call,
+        }
+    };
+}
+
+/// How a primary goes away.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Kill,
+    Stop,
+}
+
+impl Primary {
+    fn away(&mut self, how: End) {
+        match how {
+            End::Kill => either!(self, one => one.kill()),
+            End::Stop => either!(self, one => one.stop()),
+        }
+    }
+
+    fn back(&mut self) {
+        either!(self, one => one.start());
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        let sql = "SELECT biz_tag, max_id FROM leaf_alloc ORDER BY biz_tag";
+        either!(self, one => one.sql(sql))
+    }
+}
+
+/// Their names, in their order.
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// Several primaries and the daemons' configuration.
+struct Primaries {
+    all: Vec<Primary>,
+}
+
+impl Primaries {
+    /// Two or three: a PostgreSQL, a MariaDB, and another PostgreSQL.
+    fn new(count: usize) -> Primaries {
+        let make = |index| match index {
+            1 => Primary::OfMariaDb(MariaDb::new()),
+            _ => Primary::OfPostgres(Postgres::new()),
+        };
+        Primaries { all: (0..count).map(make).collect() }
+    }
+
+    /// A host that has them in this order and this era.
+    fn host_by(&self, order: &[usize], era: u32) -> Host {
+        let stores: Vec<(&str, String)> = order
+            .iter()
+            .map(|index| (NAMES[*index], either!(&self.all[*index], one => one.url())))
+            .collect();
+        let names: Vec<&str> = stores.iter().map(|(name, _)| *name).collect();
+        let routes = format!("[{{ tags = [\"events.*\"], primaries = {names:?}, era = {era} }}]");
+        Host::on_stores(&stores, &routes).set("autonomy", AUTONOMY)
+    }
+
+    fn host(&self) -> Host {
+        let order: Vec<usize> = (0..self.all.len()).collect();
+        self.host_by(&order, 1)
+    }
+
+    /// Each one's first counter that is not claimed.
+    fn counters(&self, tag: &str) -> Vec<u64> {
+        let counter = |one: &Primary| either!(one, server => server.max_id(tag));
+        self.all.iter().map(counter).collect()
+    }
+
+    /// Fails unless each id of a tag is one that the primary at its place has counted, and every primary was drawn from.
+    #[track_caller]
+    fn assert_theirs(&self, tag: &str, ids: &[u64]) {
+        let of = self.all.len() as u64;
+        let counters = self.counters(tag);
+        let mut drawn_from = vec![false; self.all.len()];
+        for id in ids {
+            let place = (id % of) as usize;
+            let counter = id / of;
+            assert!((1..counters[place]).contains(&counter), "{id} of {of}: {counters:?}");
+            drawn_from[place] = true;
+        }
+        assert!(drawn_from.iter().all(|drawn| *drawn), "of each some: {drawn_from:?}");
+    }
+}
+
+#[test]
+fn either_of_two_primaries_is_enough() {
+    one_of_them_is_away(2);
+}
+
+#[test]
+fn any_of_three_primaries_may_be_away() {
+    one_of_them_is_away(3);
+}
+
+fn one_of_them_is_away(count: usize) {
+    let mut primaries = Primaries::new(count);
+    let mut hosts: Vec<Host> = (0..3).map(|_| primaries.host()).collect();
+    hosts.iter_mut().for_each(Host::start);
+    create(&hosts[0], TAG, 100);
+    let twice = hosts.iter().chain(&hosts);
+    let load = Load::start(twice.map(|host| Draw::steady(&host.socket(), TAG)).collect());
+    load.under_way();
+    let before = load.issued();
+    for (index, how) in (0..count).zip([End::Kill, End::Stop, End::Kill]) {
+        primaries.all[index].away(how);
+        let begun = Instant::now();
+        while begun.elapsed() < AWAY {
+            load.each_draws(Duration::from_secs(5));
+        }
+        // A daemon that restarts meanwhile goes on as well.
+        hosts[index].kill();
+        hosts[index].start();
+        load.each_draws(Duration::from_secs(5));
+        primaries.all[index].back();
+        load.each_draws(Duration::from_secs(5));
+    }
+    let issued = load.issued() - before;
+    let mut drawn = load.stop();
+    // Ids of several primaries are in no order.
+    drawn.backwards.clear();
+    report::<Postgres>(&format!("each of {count} primaries away in turn"), issued, &drawn, None);
+    drawn.assert_sound();
+    primaries.assert_theirs(TAG, &drawn.ids[TAG]);
+    let of_a_restart = |text: &String| {
+        ["no connection", "disconnected", "SHUTTING_DOWN"].iter().any(|part| text.starts_with(part))
+    };
+    assert!(drawn.errors.keys().all(of_a_restart), "{:?}", drawn.errors);
+}
+
+#[test]
+fn primaries_of_another_number_order_or_era_are_refused() {
+    let primaries = Primaries::new(3);
+    let mut host = primaries.host();
+    host.start();
+    create(&host, TAG, 100);
+    let mut drawn = Drawn::default();
+    drawn.add_ids(TAG, &host.raw().draw(TAG, 500));
+    // It claims ahead by itself.
+    host.stop();
+    let claimed: Vec<_> = primaries.all.iter().map(Primary::rows).collect();
+    let others: [(&[usize], u32); 4] =
+        [(&[0, 1], 1), (&[1, 0, 2], 1), (&[0, 1, 2], 2), (&[2, 1], 2)];
+    for (order, era) in others {
+        let mut other = primaries.host_by(order, era);
+        other.start();
+        let mut raw = other.raw();
+        raw.send(&ids_request(TAG, 1, 1, 1_000));
+        let text = raw.reply().refused(Status::StoreRefused);
+        assert!(text.contains("primary ") && text.contains(", era 1"), "{text}");
+        let status = other.status();
+        let stores = status["segments"]["stores"].as_array().unwrap();
+        for (place, index) in order.iter().enumerate() {
+            let store = stores.iter().find(|store| store["name"] == NAMES[*index]).unwrap();
+            let error = store["error"].as_str().expect("each refuses");
+            let is = format!("primary {index} of 3, era 1");
+            let configured = format!("primary {place} of {}, era {era}", order.len());
+            assert!(error.contains(&is) && error.contains(&configured), "{error}");
+        }
+        let output = other.leafctl(&["tag", "raise", TAG, "--to", "1000000"]);
+        assert!(!output.status.success(), "{output:?}");
+    }
+    let now: Vec<_> = primaries.all.iter().map(Primary::rows).collect();
+    assert_eq!(now, claimed, "nothing was claimed or changed");
+    host.start();
+    drawn.add_ids(TAG, &host.raw().draw(TAG, 500));
+    drawn.backwards.clear();
+    drawn.assert_sound();
+}
+
+/// What `leafctl tag` says in the end, and whether it did it.
+fn tag(host: &Host, words: &[&str]) -> (bool, String) {
+    let output = host.leafctl(&[&["tag"], words].concat());
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(said).unwrap())
+}
+
+#[test]
+fn tags_of_primaries_are_administered_in_ids() {
+    let mut primaries = Primaries::new(2);
+    let mut host = primaries.host();
+    host.start();
+    let done = |words: &[&str]| {
+        let (done, said) = tag(&host, words);
+        assert!(done, "{words:?}: {said}");
+        said
+    };
+    let refused = |words: &[&str], why: &str| {
+        let (done, said) = tag(&host, words);
+        assert!(!done && said.contains(why), "{words:?}: {said}");
+    };
+    refused(&["create", "events.strict", "--strict"], "can't be strict");
+    refused(&["create", "events.low", "--ceiling", "2"], "begins at 3");
+    done(&["create", "events.low", "--ceiling", "3"]);
+    done(&["create", "events.b", "--start", "1000", "--ceiling", "2000", "--step", "10"]);
+    refused(&["set", "events.b", "--ceiling", "1"], "begins at 3");
+    // As the primary has it that has come furthest.
+    let shown = done(&["show", "events.b"]);
+    assert!(shown.contains(" 1001\n") && shown.contains(" 1999\n"), "{shown}");
+
+    // Every id within its bounds, of either primary, and not one beyond.
+    let mut drawn = Drawn::default();
+    for (tag, all) in [("events.low", 2..=3), ("events.b", 1000..=2000)] {
+        let mut raw = host.raw();
+        let text = loop {
+            raw.ask(tag, 1, 1);
+            let reply = raw.reply();
+            if reply.status() != Status::Ok {
+                break reply.refused(Status::TagExhausted);
+            }
+            drawn.add_ids(tag, &reply.ids());
+        };
+        assert!(text.contains("used up"), "{text}");
+        assert_eq!(drawn.ids[tag], all.collect::<Vec<u64>>());
+    }
+    drawn.assert_sound();
+
+    // What must be done in all is done where it can be, and repeated.
+    primaries.all[1].away(End::Kill);
+    let repeat = "repeat this when primary \"b\" answers again";
+    refused(&["create", "events.c"], repeat);
+    refused(&["set", "events.b", "--step", "20"], repeat);
+    refused(&["show", "events.b"], "refused");
+    refused(&["delete", "events.b", "--yes-delete", "events.b"], "refused");
+    drawn.add_ids("events.c", &host.raw().draw("events.c", 10));
+    assert!(drawn.ids["events.c"].iter().all(|id| id % 2 == 0), "{drawn:?}");
+    primaries.all[1].back();
+    done(&["create", "events.c"]);
+    done(&["raise", "events.b", "--to", "2501"]);
+    assert_eq!(primaries.counters("events.b"), [1251, 1250]);
+    done(&["set", "events.b", "--step", "20", "--ceiling", "3000"]);
+    drawn.add_ids("events.b", &host.raw().draw("events.b", 100));
+    assert!(drawn.ids["events.b"][1001] >= 2501, "{:?}", &drawn.ids["events.b"][1000..]);
+    drawn.assert_sound();
+    done(&["delete", "events.b", "--yes-delete", "events.b"]);
+    host.raw().refused(&ids_request("events.b", 1, 1, 1_000), Status::TagUnknown);
+}

@@ -1,0 +1,219 @@
+//! A strict tag on three daemons and one server: whoever asks after another was answered gets the larger id, on
+//! whatever hosts the two are, also when a daemon is killed meanwhile; and nobody holds any.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use leafd_client::Client;
+use leafd_tests::host::{Host, eventually};
+use leafd_tests::load::Drawn;
+use leafd_tests::raw::{Raw, ids_request};
+use leafd_tests::servers::Server;
+use leafd_wire::{IdsReply, IdsRequest, Run, Status, opcode};
+use serde_json::json;
+
+use crate::scene::{RESUMES_WITHIN, report};
+
+/// The tag.
+const TAG: &str = "ledger";
+
+/// How long the threads draw before and after the kill.
+const DRAWS: Duration = Duration::from_millis(1_500);
+
+/// Threads of each daemon's.
+const THREADS: usize = 6;
+
+/// How long a request waits, a restart of its daemon included.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+on_each_server!(who_asks_later_gets_more_on_any_host, nothing_is_held);
+
+/// One answer, with the times on the test's one clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Answer {
+    asked: Instant,
+    answered: Instant,
+    first: u64,
+    last: u64,
+}
+
+/// Two answers of which the later one, asked for when the first had come, is not the larger.
+fn overtaken(answers: &[Answer]) -> Option<(Answer, Answer)> {
+    let mut by_asked = answers.to_vec();
+    let mut by_answered = answers.to_vec();
+    by_asked.sort_unstable_by_key(|one| one.asked);
+    by_answered.sort_unstable_by_key(|one| one.answered);
+    let mut before = by_answered.into_iter().peekable();
+    let mut largest: Option<Answer> = None;
+    for later in by_asked {
+        while let Some(earlier) = before.next_if(|one| one.answered < later.asked) {
+            if largest.is_none_or(|known| known.last < earlier.last) {
+                largest = Some(earlier);
+            }
+        }
+        if let Some(earlier) = largest.filter(|earlier| earlier.last >= later.first) {
+            return Some((earlier, later));
+        }
+    }
+    None
+}
+
+#[test]
+fn one_that_is_overtaken_is_found() {
+    let base = Instant::now();
+    let at = |ms| base + Duration::from_millis(ms);
+    let answer = |asked, answered, first, last| Answer {
+        asked: at(asked),
+        answered: at(answered),
+        first,
+        last,
+    };
+    // Those that overlap may come in any order, and one that was asked for at the instant of an answer overlaps it.
+    let sound = [answer(0, 5, 7, 7), answer(1, 3, 2, 4), answer(3, 6, 1, 1), answer(6, 7, 8, 9)];
+    assert_eq!(overtaken(&sound), None);
+    let late = answer(8, 9, 9, 12);
+    assert_eq!(overtaken(&[&sound[..], &[late]].concat()), Some((sound[3], late)));
+    let late = answer(4, 9, 3, 3);
+    assert_eq!(overtaken(&[&sound[..], &[late]].concat()), Some((sound[1], late)));
+}
+
+/// Threads that draw until they are told to stop.
+struct Asking {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Vec<Answer>>>,
+}
+
+impl Asking {
+    /// Of each daemon: threads that share a client as applications do, leases allowed, and some with their own.
+    fn start(hosts: &[Host]) -> Asking {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut threads = Vec::new();
+        for host in hosts {
+            let client =
+                || Client::builder().socket(host.socket()).deadline(DEADLINE).build().unwrap();
+            let shared = client();
+            for number in 0..THREADS {
+                let client = if number % 2 == 0 { shared.clone() } else { client() };
+                let count = if number == 1 { 3 } else { 1 };
+                let stop = Arc::clone(&stop);
+                threads.push(std::thread::spawn(move || ask(&client, count, &stop)));
+            }
+        }
+        Asking { stop, threads }
+    }
+
+    fn stop(self) -> Vec<Answer> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    }
+}
+
+fn ask(client: &Client, count: u64, stop: &AtomicBool) -> Vec<Answer> {
+    let mut answers = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let asked = Instant::now();
+        let ids: Result<Vec<u64>, _> = match count {
+            1 => client.next(TAG).map(|id| vec![id]),
+            _ => client.next_batch(TAG, count).map(Iterator::collect),
+        };
+        let answered = Instant::now();
+        match ids {
+            Ok(ids) => {
+                let (first, last) = (ids[0], *ids.last().unwrap());
+                assert_eq!(ids, (first..=last).collect::<Vec<u64>>(), "one answer is one run");
+                answers.push(Answer { asked, answered, first, last });
+            }
+            // Its daemon is gone for a moment.
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+    answers
+}
+
+fn create_strict(host: &Host) {
+    host.admin(opcode::TAG_CREATE, &json!({ "tag": TAG, "strict": true }));
+}
+
+fn who_asks_later_gets_more_on_any_host<S: Server>() {
+    let server = S::new();
+    let mut hosts: Vec<Host> = (0..3).map(|_| Host::on_store(&server.url())).collect();
+    hosts.iter_mut().for_each(Host::start);
+    create_strict(&hosts[0]);
+    let asking = Asking::start(&hosts);
+    std::thread::sleep(DRAWS);
+    hosts[2].kill();
+    std::thread::sleep(DRAWS / 3);
+    hosts[2].start();
+    std::thread::sleep(DRAWS);
+    let answers = asking.stop();
+
+    let mut drawn = Drawn::default();
+    let ids: Vec<u64> = answers.iter().flat_map(|one| one.first..=one.last).collect();
+    drawn.add_ids(TAG, &ids);
+    report::<S>("strict, 3 daemons, one killed", ids.len() as u64, &drawn, None);
+    drawn.assert_sound();
+    assert!(answers.len() > 100, "too few to say anything: {}", answers.len());
+    assert_eq!(overtaken(&answers), None);
+    // Those that wait together share a claim.
+    let claims = hosts[0].status()["segments"]["claims"].as_u64().unwrap();
+    let of_host = hosts[0].status()["requests"].as_u64().unwrap();
+    assert!(
+        claims * 4 < of_host * 3,
+        "{claims} claims for {of_host} requests of {THREADS} threads"
+    );
+}
+
+fn nothing_is_held<S: Server>() {
+    let mut server = S::new();
+    let mut host = Host::on_store(&server.url());
+    host.start();
+    create_strict(&host);
+    let mut raw = host.raw();
+    let mut ids = Vec::new();
+    // The first claim is how the daemon learns that the tag is strict.
+    ids.extend(raw.draw(TAG, 1));
+    let mut end = server.max_id(TAG);
+    assert!(end <= 3, "the first claim is not of a step: {end}");
+    for _ in 0..5 {
+        // A lease is asked for, of any length.
+        let mut bytes = Vec::new();
+        IdsRequest { tag: TAG.as_bytes(), count: 100, deadline_ms: 5_000 }.put(true, 1, &mut bytes);
+        raw.send(&bytes);
+        let reply = raw.reply();
+        assert_eq!(reply.status(), Status::Ok, "{}", reply.text());
+        let answer = IdsReply::decode(&reply.body).unwrap();
+        assert_eq!(answer.hold_ms, 0, "nobody may hold them");
+        let runs: Vec<Run> = answer.runs().collect();
+        assert_eq!(runs.iter().map(|run| run.count).sum::<u32>(), 1, "{runs:?}");
+        ids.push(runs[0].first);
+        end += 1;
+        assert_eq!(server.max_id(TAG), end, "no more than was asked for is claimed");
+    }
+    let of_tag = host.status()["segments"]["tags"][0].clone();
+    assert_eq!((&of_tag["strict"], &of_tag["held"]), (&json!(true), &json!(0)), "{of_tag}");
+
+    // So there is none without the store.
+    server.kill();
+    raw.send(&ids_request(TAG, 1, 1, 1_000));
+    let mut drawn = Drawn::default();
+    let text = raw.reply().refused(Status::StoreUnavailable);
+    drawn.errors.insert(format!("STORE_UNAVAILABLE: {text}"), 1);
+    server.start();
+    let begun = Instant::now();
+    ids.push(raw.draw_until(TAG, RESUMES_WITHIN));
+    let recovered = begun.elapsed();
+    host.kill();
+    host.start();
+    ids.push(eventually("a restart", RESUMES_WITHIN, || {
+        let mut raw: Raw = host.raw();
+        raw.ask(TAG, 1, 1);
+        let reply = raw.reply();
+        (reply.status() == Status::Ok).then(|| reply.ids()[0])
+    }));
+    assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
+    drawn.add_ids(TAG, &ids);
+    report::<S>("strict, the store killed", 0, &drawn, Some(recovered));
+    drawn.assert_sound();
+}
