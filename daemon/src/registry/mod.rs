@@ -9,9 +9,13 @@
 //!
 //! - `error`: why a call fails.
 //! - [`fixed`]: a number from the configuration, with no registry behind it.
+//! - [`thread`]: a registry on a thread of its own.
+//! - [`zookeeper`]: workers in ZooKeeper.
 
 mod error;
 pub mod fixed;
+pub mod thread;
+pub mod zookeeper;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,6 +27,7 @@ use crate::id::{Tag, UnixMs, WorkerId};
 use crate::store::{History, StartToken, StoreId};
 
 pub use error::RegistryError;
+pub use thread::{RegistryHandle, RegistryThread};
 
 /// A registry of workers. Calls block; each returns within the backend's own time bound.
 ///
