@@ -8,10 +8,12 @@
 //! an entry is never removed, also when nobody holds its worker any more: its bound must stay known.
 //!
 //! - `error`: why a call fails.
+//! - `check`: which writes are possible at all, and what a compare-and-set comes to; pure, the same for every backend.
 //! - [`fixed`]: a number from the configuration, with no registry behind it.
 //! - [`thread`]: a registry on a thread of its own.
 //! - [`zookeeper`]: workers in ZooKeeper.
 
+mod check;
 mod error;
 pub mod fixed;
 pub mod thread;
@@ -26,6 +28,7 @@ use leafd_wire::Layout;
 use crate::id::{Tag, UnixMs, WorkerId};
 use crate::store::{History, StartToken, StoreId};
 
+pub(crate) use check::{INSTANT_MAX, check_id, definition};
 pub use error::RegistryError;
 pub use thread::{RegistryHandle, RegistryThread};
 
@@ -71,6 +74,15 @@ pub trait Registry: Send {
         pool: Range<u64>,
         holding: &Holding,
     ) -> Result<Entry, RegistryError>;
+}
+
+/// How the numbers of a registry that knows both ways are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// For a while, over and over: whoever comes first takes a number whose bound has passed.
+    Leased,
+    /// For good, as Leaf gives them: each identity keeps the number that it was once given.
+    Permanent,
 }
 
 /// Which registry answers, and which of its lives it is in.
