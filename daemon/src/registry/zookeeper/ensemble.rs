@@ -14,11 +14,11 @@ use zookeeper_client::{
 };
 
 use super::Target;
-use super::record::{Definition, Registration};
+use super::record::Registration;
 use super::session::{Failure, Session};
 use crate::config::StorePassword;
 use crate::id::{Tag, UnixMs};
-use crate::registry::{RegistryError, RegistryId};
+use crate::registry::{Entry, RegistryError, RegistryId, Swap, definition};
 use crate::store::{History, StoreId};
 
 /// A registry's folder in an ensemble, and the connection to it.
@@ -88,13 +88,6 @@ impl Ensemble {
 }
 
 impl Standing {
-    pub(super) fn check(&self, under: &RegistryId) -> Result<(), RegistryError> {
-        if self.id == *under {
-            return Ok(());
-        }
-        Err(RegistryError::Changed { expected: under.clone(), found: self.id.clone() })
-    }
-
     /// See [`Look::history_age`](crate::registry::Look::history_age).
     pub(super) fn history_age(&self, now: UnixMs) -> Option<Duration> {
         self.lost.map(|lost| Duration::from_millis(now.0.saturating_sub(lost.0)))
@@ -278,23 +271,22 @@ impl Place {
         }
     }
 
-    /// Checks a bound against the ensemble's clock. `known` is a time that it has reached: that is mostly enough.
-    pub(super) async fn check_ahead(
+    /// Whether this is to be done where that is recorded.
+    pub(super) async fn judge(
         &mut self,
         client: &Client,
-        known: Option<UnixMs>,
-        bound: UnixMs,
-        ahead_max: Duration,
+        swap: &Swap,
+        found: Option<Entry>,
     ) -> Result<(), Failure> {
-        let ahead_max = u64::try_from(ahead_max.as_millis()).unwrap_or(u64::MAX);
-        if known.is_some_and(|known| bound.0 <= known.0.saturating_add(ahead_max)) {
-            return Ok(());
+        // When it was last written is a time that the ensemble's clock has reached: that is mostly enough.
+        let reached = found.as_ref().map_or(UnixMs(0), |entry| entry.written);
+        match swap.judge(found.clone(), reached) {
+            Err(RegistryError::TooFarAhead { .. }) => {
+                let now = self.clock(client).await?;
+                Ok(swap.judge(found, now)?)
+            }
+            judged => Ok(judged?),
         }
-        let now = self.clock(client).await?;
-        if bound.0 <= now.0.saturating_add(ahead_max) {
-            return Ok(());
-        }
-        Err(RegistryError::TooFarAhead { now, bound }.into())
     }
 
     async fn agree(&self, client: &Client, layouts: &[(Tag, Layout)]) -> Result<(), Failure> {
@@ -304,11 +296,11 @@ impl Place {
                 Err(Error::NoNode) => return Err(self.gone("layouts")),
                 done => done?,
             };
-            let mut recorded: BTreeMap<String, Definition> = serde_json::from_slice(&bytes)
+            let mut recorded: BTreeMap<String, String> = serde_json::from_slice(&bytes)
                 .map_err(|cause| self.refused(format!("{path} can't be read: {cause}")))?;
             let mut missing = false;
             for (name, layout) in layouts {
-                let ours = Definition::of(layout);
+                let ours = definition(layout);
                 match recorded.get(name.as_str()) {
                     Some(theirs) if *theirs == ours => {}
                     Some(theirs) => {

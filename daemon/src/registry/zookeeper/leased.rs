@@ -8,9 +8,10 @@ use zookeeper_client::{Error, Stat};
 use super::Target;
 use super::ensemble::{Ensemble, Folders, Place, modified, set_at};
 use super::record::Record;
-use super::session::Failure;
 use crate::id::{Tag, UnixMs, WorkerId};
-use crate::registry::{Entry, Holding, Look, Registry, RegistryError, RegistryId, Swap};
+use crate::registry::{
+    Entry, Holding, INSTANT_MAX, Look, Registry, RegistryError, RegistryId, Swap,
+};
 
 /// How many nodes are asked for at once.
 pub(super) const AT_ONCE: usize = 1_024;
@@ -56,7 +57,16 @@ impl Registry for LeasedRegistry {
                     .collect();
                 for (worker, answer) in asked {
                     match answer.await {
-                        Ok((bytes, stat)) => entries.push(entry(place, worker, &bytes, &stat)?),
+                        Ok((bytes, stat)) => {
+                            entries.push(entry(worker, &bytes, &stat).unwrap_or_else(|odd| {
+                                let path = path(place, worker);
+                                tracing::warn!(
+                                    %path, %odd,
+                                    "what is recorded of a worker can't be read; nobody gets it until it is repaired"
+                                );
+                                for_ever(worker, &stat)
+                            }));
+                        }
                         // Deleted meanwhile.
                         Err(Error::NoNode) => {}
                         Err(error) => return Err(error.into()),
@@ -70,25 +80,27 @@ impl Registry for LeasedRegistry {
 
     fn swap(&mut self, under: &RegistryId, swap: &Swap) -> Result<UnixMs, RegistryError> {
         self.ensemble.call(async |client, place| {
-            let record =
-                Record::new(&swap.next, swap.seen, None).map_err(|words| place.refused(words))?;
+            swap.next.check(Some(swap.worker))?;
+            let record = Record::new(&swap.next, swap.seen, None);
             let worker = swap.worker.0;
             let (path, bytes) = (path(place, worker), record.to_bytes());
             loop {
                 let standing = place.standing(client).await?;
-                standing.check(under)?;
+                standing.id.check(under)?;
                 let found = match client.get_data(&path).await {
-                    Ok((bytes, stat)) => Some((entry(place, worker, &bytes, &stat)?, stat)),
+                    Ok((bytes, stat)) => {
+                        let entry = entry(worker, &bytes, &stat).map_err(|odd| {
+                            place.refused(format!(
+                                "{path} can't be read: {odd}; put it back as it was"
+                            ))
+                        })?;
+                        Some((entry, stat))
+                    }
                     Err(Error::NoNode) => None,
                     Err(error) => return Err(error.into()),
                 };
-                let recorded = found.as_ref().map(|(entry, _)| entry);
-                if recorded.map(|entry| &entry.holding) != swap.expected.as_ref() {
-                    let found = found.map(|(entry, _)| Box::new(entry));
-                    return Err(RegistryError::Conflict { worker: swap.worker, found }.into());
-                }
-                let known = recorded.map(|entry| entry.written);
-                place.check_ahead(client, known, swap.next.bound, swap.ahead_max).await?;
+                let recorded = found.as_ref().map(|(entry, _)| entry.clone());
+                place.judge(client, swap, recorded).await?;
                 let options = place.persistent();
                 let written = place
                     .commit(client, &standing, |all| match &found {
@@ -109,7 +121,7 @@ impl Registry for LeasedRegistry {
 
     fn bind(&mut self, _: &RegistryId, _: Range<u64>, _: &Holding) -> Result<Entry, RegistryError> {
         Err(RegistryError::Refused(
-            "this worker registry leases its numbers and gives none for good".to_owned(),
+            "numbers of this registry are leased: none is given for good".to_owned(),
         ))
     }
 }
@@ -124,14 +136,17 @@ fn worker(child: &str) -> Option<u64> {
     (format!("{worker:05}") == child).then_some(worker)
 }
 
-fn entry(place: &Place, worker: u64, bytes: &[u8], stat: &Stat) -> Result<Entry, Failure> {
-    let record = Record::parse(bytes).map_err(|cause| {
-        place.refused(format!(
-            "{} can't be read: {cause}; nobody but leafd may write there. Put it back as it was; while it is like this \
-             no new claims are made",
-            path(place, worker)
-        ))
-    })?;
+/// # Errors
+/// What can't be read.
+fn entry(worker: u64, bytes: &[u8], stat: &Stat) -> Result<Entry, String> {
+    let record = Record::parse(bytes)?;
     let (holding, seen, written) = (record.holding(), record.seen(), modified(stat));
     Ok(Entry { worker: WorkerId(worker), holding, seen, written })
+}
+
+/// A worker that nobody can take.
+fn for_ever(worker: u64, stat: &Stat) -> Entry {
+    let holding = Holding { holder: None, bound: INSTANT_MAX };
+    let written = modified(stat);
+    Entry { worker: WorkerId(worker), holding, seen: written, written }
 }

@@ -4,7 +4,7 @@
 //! expires is replaced, and a write whose answer was lost fails by its version when it arrives after another one.
 //! The registry's clock is that of the ensemble's leader, which writes it into every node that changes.
 //!
-//! Two registries are told apart by the [`Mode`]:
+//! It knows both ways of holding a number, each in a registry of its own:
 //! - `leased`: `/leafd/workers/NNNNN`, a node for each worker that ever had a holder.
 //! - `permanent`: Leaf's own nodes, `/snowflake/NAME/forever/IP:PORT-NNNNNNNNNN`, which Java Leaf reads and writes
 //!   too; what Leaf has no field for is under `/leafd/permanent/NAME`.
@@ -25,13 +25,12 @@ mod session;
 
 use std::time::Duration;
 
-use super::Registry;
 use crate::config::StorePassword;
 
 pub use address::Servers;
 pub use leaf_node::{LEAF_COVER, LeafName};
 pub use leased::LeasedRegistry;
-pub use permanent::{LEAF_INCARNATION, PermanentRegistry};
+pub use permanent::PermanentRegistry;
 
 /// Where the ensemble is, who we are there, and within which bounds it is used.
 #[derive(Clone, Debug)]
@@ -45,22 +44,4 @@ pub struct Target {
     pub connect_timeout: Duration,
     /// How long a call may take once we are in.
     pub call_timeout: Duration,
-}
-
-/// How workers are given.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// For a while, to whoever comes.
-    Leased,
-    /// For good, on the nodes of the Leaf service of this name.
-    Permanent(LeafName),
-}
-
-/// The registry at `target`. Connects with the first call.
-#[must_use]
-pub fn open(target: Target, mode: Mode) -> Box<dyn Registry> {
-    match mode {
-        Mode::Leased => Box::new(LeasedRegistry::open(target)),
-        Mode::Permanent(name) => Box::new(PermanentRegistry::open(target, &name)),
-    }
 }

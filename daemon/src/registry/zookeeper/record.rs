@@ -1,13 +1,10 @@
 //! What leafd writes into nodes of its own, as JSON, and reads there again: nothing that is not exactly so is taken
 //! for a claim.
 
-use std::fmt;
-
-use leafd_wire::Layout;
 use serde::{Deserialize, Serialize};
 
 use crate::id::UnixMs;
-use crate::registry::{HOLDER_BYTES_MAX, Holder, Holding};
+use crate::registry::{Holder, Holding, check_id};
 use crate::store::StartToken;
 
 /// Who has a worker until when, and what its writer's clock said. Times are milliseconds since 1970.
@@ -40,31 +37,15 @@ pub(super) struct Registration {
     pub(super) history: String,
 }
 
-/// A layout's definition.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Definition {
-    time_bits: u8,
-    worker_bits: u8,
-    sequence_bits: u8,
-    unit_ms: u32,
-    epoch_ms: u64,
-}
-
 impl Record {
-    /// # Errors
-    /// What is wrong with the holder.
-    pub(super) fn new(
-        holding: &Holding,
-        seen: UnixMs,
-        worker: Option<u64>,
-    ) -> Result<Record, String> {
+    /// Of a holding that was checked.
+    pub(super) fn new(holding: &Holding, seen: UnixMs, worker: Option<u64>) -> Record {
         let holder = holding.holder.as_ref().map(|holder| WrittenHolder {
             id: holder.id.to_string(),
             name: holder.name.to_string(),
             incarnation: holder.incarnation.0.to_string(),
         });
-        let record = Record { holder, bound: holding.bound.0, seen: seen.0, worker };
-        record.check().map(|()| record)
+        Record { holder, bound: holding.bound.0, seen: seen.0, worker }
     }
 
     /// # Errors
@@ -76,16 +57,9 @@ impl Record {
 
     fn check(&self) -> Result<(), String> {
         let Some(WrittenHolder { id, name, incarnation }) = &self.holder else { return Ok(()) };
-        for (what, text) in [("id", id), ("name", name), ("incarnation", incarnation)] {
-            let fits = (1..=HOLDER_BYTES_MAX).contains(&text.len());
-            if !fits || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-                return Err(format!(
-                    "a holder's {what} can't be {text:?}; allowed: 1 to {HOLDER_BYTES_MAX} printable ASCII \
-                     characters without spaces"
-                ));
-            }
-        }
-        Ok(())
+        check_id("holder id", id)
+            .and_then(|()| check_id("name", name))
+            .and_then(|()| check_id("incarnation", incarnation))
     }
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {
@@ -129,23 +103,6 @@ impl Registration {
     }
 }
 
-impl fmt::Display for Definition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Definition { time_bits, worker_bits, sequence_bits, unit_ms, epoch_ms } = self;
-        write!(
-            f,
-            "{time_bits} bits of {unit_ms} ms since {epoch_ms} ms, {worker_bits} of worker, {sequence_bits} of sequence"
-        )
-    }
-}
-
-impl Definition {
-    pub(super) fn of(layout: &Layout) -> Definition {
-        let Layout { time_bits, worker_bits, sequence_bits, unit_ms, epoch_ms } = *layout;
-        Definition { time_bits, worker_bits, sequence_bits, unit_ms, epoch_ms }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,7 +116,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         for holding in [holding(), Holding { holder: None, bound: UnixMs(7) }] {
-            let record = Record::new(&holding, UnixMs(5), None).unwrap();
+            let record = Record::new(&holding, UnixMs(5), None);
             let read = Record::parse(&record.to_bytes()).unwrap();
             assert_eq!((read.holding(), read.seen(), read.worker()), (holding, UnixMs(5), None));
         }
@@ -188,7 +145,9 @@ mod tests {
             assert!(Record::parse(text.as_bytes()).is_err(), "{text}");
         }
         let mut long = holding();
-        long.holder.as_mut().unwrap().name = "x".repeat(HOLDER_BYTES_MAX + 1).into();
-        assert!(Record::new(&long, UnixMs(0), None).is_err());
+        long.holder.as_mut().unwrap().name =
+            "x".repeat(crate::registry::HOLDER_BYTES_MAX + 1).into();
+        let text = Record::new(&long, UnixMs(0), None).to_bytes();
+        assert!(Record::parse(&text).is_err());
     }
 }

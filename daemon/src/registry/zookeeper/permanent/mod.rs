@@ -26,8 +26,6 @@ use super::session::Failure;
 use crate::id::{Tag, UnixMs};
 use crate::registry::{Entry, Holding, Look, Registry, RegistryError, RegistryId, Swap};
 
-pub use self::pair::LEAF_INCARNATION;
-
 /// Permanent workers in an ensemble, on the nodes of a Leaf service.
 pub struct PermanentRegistry {
     ensemble: Ensemble,
@@ -91,10 +89,11 @@ impl Registry for PermanentRegistry {
     ) -> Result<Entry, RegistryError> {
         let forever = &self.forever;
         self.ensemble.call(async |client, place| {
+            holding.check(None)?;
             let address = address(place, holding)?;
             loop {
                 let standing = place.standing(client).await?;
-                standing.check(under)?;
+                standing.id.check(under)?;
                 let (nodes, stat) = forever.nodes(client).await?;
                 if let Some(node) = own(place, &nodes, &address, &pool)? {
                     let pair = forever.pairs(client, place, vec![node]).await?.pop();
@@ -179,22 +178,18 @@ impl Forever {
             return Err(place.refused(words));
         }
         let worker = swap.worker.0;
-        let record = Record::new(&swap.next, swap.seen, Some(worker))
-            .map_err(|words| place.refused(words))?;
-        let (record, payload) = (record.to_bytes(), address.payload(swap.next.bound));
+        swap.next.check(Some(swap.worker))?;
+        let record = Record::new(&swap.next, swap.seen, Some(worker)).to_bytes();
+        let payload = address.payload(swap.next.bound);
         let side_path = place.holder(&address.to_string());
         loop {
             let standing = place.standing(client).await?;
-            standing.check(under)?;
+            standing.id.check(under)?;
             let Some(pair) = self.find(client, place, &address, worker).await? else {
                 return Err(RegistryError::Conflict { worker: swap.worker, found: None }.into());
             };
             let found = pair.entry().map_err(|words| place.refused(words))?;
-            if Some(&found.holding) != swap.expected.as_ref() {
-                let found = Some(Box::new(found));
-                return Err(RegistryError::Conflict { worker: swap.worker, found }.into());
-            }
-            place.check_ahead(client, Some(found.written), swap.next.bound, swap.ahead_max).await?;
+            place.judge(client, swap, Some(found)).await?;
             let options = place.persistent();
             let leaf_path = self.path(&pair.node.name);
             let written = place

@@ -85,7 +85,7 @@ impl Forever {
             Number::Counted => None,
             Number::Free(worker, _) => Some(worker),
         };
-        let record = Record::new(holding, now, worker).map_err(|words| place.refused(words))?;
+        let record = Record::new(holding, now, worker);
         let side_path = place.holder(&address.to_string());
         // A creation that was given up and arrives late finds another version, so that no host has two nodes.
         let side = present(client.get_data(&side_path).await)?;

@@ -9,9 +9,6 @@ use crate::id::{UnixMs, WorkerId};
 use crate::registry::{Entry, HOLDER_BYTES_MAX, Holder, Holding};
 use crate::store::StartToken;
 
-/// The incarnation of a holder whose node a Java Leaf wrote last. Its bound lies [`LEAF_COVER`] after what that wrote.
-pub const LEAF_INCARNATION: &str = "java-leaf";
-
 /// A Leaf node and leafd's own beside it, as they are.
 pub(super) struct Pair {
     pub(super) node: LeafNode,
@@ -68,7 +65,7 @@ impl Pair {
             id.push('?');
         }
         let (id, name) = (id.as_str().into(), id.as_str().into());
-        let holder = Holder { id, name, incarnation: StartToken(LEAF_INCARNATION.into()) };
+        let holder = Holder { id, name, incarnation: StartToken("".into()) };
         Holding { holder: Some(holder), bound }
     }
 }
