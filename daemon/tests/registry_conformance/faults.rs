@@ -1,0 +1,1 @@
+//! Tables that others wrote to, missing rights and tables, and servers that go away.
