@@ -4,10 +4,12 @@
 
 mod bounds;
 mod faults;
+mod fork;
 mod giving;
 mod layouts;
 #[path = "../store_conformance/mysql.rs"]
 mod mysql;
+mod odd_rows;
 mod pools;
 #[path = "../store_conformance/postgres.rs"]
 mod postgres;
@@ -83,6 +85,40 @@ macro_rules! conformance {
 conformance!(on_sqlite, crate::tables::Embedded::new());
 conformance!(on_mariadb, crate::mysql::Database::new());
 conformance!(on_postgres, crate::postgres::Database::new());
+
+/// What every store is beside that: tables that others write to as well.
+macro_rules! on_tables {
+    ($name:ident, $make:expr $(, $module:ident :: $check:ident)*) => {
+        conformance!($name, $make,
+            odd_rows::damaged_rows_count_as_held_for_ever,
+            odd_rows::workers_outside_are_left_alone,
+            odd_rows::a_layout_that_others_wrote_is_another,
+            fork::numbers_given_for_good_are_not_leased,
+            fork::a_host_of_the_fork_is_taken_over_in_place,
+            fork::numbers_count_on_from_the_highest,
+            fork::odd_numbers_are_not_used,
+            faults::a_role_changes_nothing,
+            faults::claims_and_swaps_share_a_connection,
+            $($module::$check),*
+        );
+    };
+}
+
+on_tables!(
+    tables_of_sqlite,
+    crate::tables::Embedded::new(),
+    odd_rows::columns_of_any_type_count_as_held_for_ever
+);
+on_tables!(
+    tables_of_mariadb,
+    crate::mysql::Database::new(),
+    faults::a_declared_loss_changes_the_history
+);
+on_tables!(
+    tables_of_postgres,
+    crate::postgres::Database::new(),
+    faults::a_declared_loss_changes_the_history
+);
 
 /// More than any of the checks needs.
 const HOUR: Duration = Duration::from_secs(3600);

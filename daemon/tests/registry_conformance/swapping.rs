@@ -31,7 +31,7 @@ pub fn a_worker_is_taken_once(backend: &mut dyn Backend) {
     let after = look(&mut *registry, 0..1024);
     let recorded =
         Entry { worker: WorkerId(17), holding: mine.clone(), seen: UnixMs(7), written: now };
-    assert_eq!(after.entries, [recorded.clone()]);
+    assert_eq!(after.entries, std::slice::from_ref(&recorded));
     assert!(before.now <= now && now <= after.now, "{before:?} {now:?} {after:?}");
     assert_eq!(after.registry, before.registry);
     conflict(take(&mut *registry, 17, None, &others), 17, Some(&recorded));
