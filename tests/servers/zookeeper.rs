@@ -9,7 +9,8 @@ use super::process::Server;
 
 /// A server of the test's own. Its longest session lasts 6 s.
 pub struct ZooKeeper {
-    process: Server,
+    /// Its process, folder and port. What it keeps is in `data` there.
+    pub process: Server,
 }
 
 /// Ticks are how ZooKeeper counts sessions' time: from 2 to 20 of them.
@@ -55,16 +56,6 @@ impl ZooKeeper {
     /// Starts it again, with what it had.
     pub fn start(&mut self) {
         self.process.start(is_up);
-    }
-
-    /// Its process, folder and port. What it keeps is in `data` there.
-    pub fn process(&self) -> &Server {
-        &self.process
-    }
-
-    /// See [`ZooKeeper::process`].
-    pub fn process_mut(&mut self) -> &mut Server {
-        &mut self.process
     }
 
     /// As the setting `zookeeper`.

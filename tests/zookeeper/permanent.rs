@@ -172,7 +172,10 @@ fn a_host_has_one_number_and_a_number_one_host() {
     refused(bind(&mut registry, &ours), "10.0.0.2:80-0000000005");
     place.raw.delete(&forever("10.0.0.2:80-0000000005"));
     let under = look(&mut registry).registry;
-    refused(registry.bind(&under, 0..5, &ours), "outside of 0..5");
+    match registry.bind(&under, 0..5, &ours) {
+        Err(RegistryError::Exhausted(words)) => assert!(words.contains("0 to 4"), "{words}"),
+        other => panic!("{other:?}"),
+    }
     // Named otherwise than by the counter, it is renewed all the same.
     let java_wrote = look(&mut registry).entries.remove(0).holding;
     swap(&mut registry, 5, Some(java_wrote), ours.clone()).unwrap();
@@ -238,16 +241,17 @@ fn what_can_t_be_for_good_is_refused() {
     for id in ["host", "pod-1:80", ":8080", "a/b:1"] {
         refused(bind(&mut registry, &held(id, "i", bound)), "IP:PORT");
     }
-    refused(bind(&mut registry, &Holding { holder: None, bound }), "not given back");
+    refused(bind(&mut registry, &Holding { holder: None, bound }), "nobody");
     let ours = held("10.0.0.1:80", "i", bound);
     bind(&mut registry, &ours).unwrap();
     let theirs = held("10.0.0.2:80", "i", bound);
-    refused(swap(&mut registry, 0, Some(ours.clone()), theirs.clone()), "change hands");
-    refused(
-        swap(&mut registry, 0, Some(ours.clone()), Holding { holder: None, bound }),
-        "given back",
-    );
-    refused(swap(&mut registry, 1, None, theirs), "change hands");
+    let free = Holding { holder: None, bound };
+    for next in [theirs.clone(), free] {
+        refused(swap(&mut registry, 0, Some(ours.clone()), next), "given to \"10.0.0.1:80\"");
+    }
+    refused(swap(&mut registry, 1, None, theirs.clone()), "worker 1 was given to nobody");
+    let found = conflict(swap(&mut registry, 0, Some(theirs.clone()), theirs));
+    assert_eq!(found, Some(ours.clone()));
     let far = held("10.0.0.1:80", "i", UnixMs(u64::MAX));
     let result = swap(&mut registry, 0, Some(ours), far);
     assert!(matches!(result, Err(RegistryError::TooFarAhead { .. })), "{result:?}");

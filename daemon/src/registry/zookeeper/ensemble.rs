@@ -221,8 +221,25 @@ impl Place {
         }
     }
 
+    /// When the node at `path`, which the second write of a commit changed, was written.
+    pub(super) async fn written_at(
+        &mut self,
+        client: &Client,
+        path: &str,
+        results: &[MultiWriteResult],
+    ) -> Result<UnixMs, Failure> {
+        if let Some(MultiWriteResult::SetData { stat }) = results.get(1) {
+            return Ok(self.written(stat));
+        }
+        // Servers don't say it of a node that is made in a transaction (ZOOKEEPER-4667).
+        match client.check_stat(path).await? {
+            Some(stat) => Ok(self.written(&stat)),
+            None => self.clock(client).await,
+        }
+    }
+
     /// When a node of this state was written, and that it was.
-    pub(super) fn written(&mut self, stat: &Stat) -> UnixMs {
+    fn written(&mut self, stat: &Stat) -> UnixMs {
         if let Some((_, zxid)) = &mut self.seen {
             *zxid = (*zxid).max(stat.mzxid);
         }
@@ -333,14 +350,4 @@ impl Place {
 pub(super) fn modified(stat: &Stat) -> UnixMs {
     // Before 1970 reads as 1970.
     UnixMs(u64::try_from(stat.mtime).unwrap_or(0))
-}
-
-/// The state after the write at `index` of a commit.
-pub(super) fn set_at(results: &[MultiWriteResult], index: usize) -> Option<&Stat> {
-    match results.get(index) {
-        Some(MultiWriteResult::SetData { stat } | MultiWriteResult::Create { stat, .. }) => {
-            Some(stat).filter(|stat| !stat.is_invalid())
-        }
-        _ => None,
-    }
 }

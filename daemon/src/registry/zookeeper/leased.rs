@@ -6,7 +6,7 @@ use leafd_wire::Layout;
 use zookeeper_client::{Error, Stat};
 
 use super::Target;
-use super::ensemble::{Ensemble, Folders, Place, modified, set_at};
+use super::ensemble::{Ensemble, Folders, Place, modified};
 use super::record::Record;
 use crate::id::{Tag, UnixMs, WorkerId};
 use crate::registry::{
@@ -110,10 +110,7 @@ impl Registry for LeasedRegistry {
                     .await?;
                 // Without results somebody was faster: what is there now decides.
                 if let Some(results) = written {
-                    return match set_at(&results, 1) {
-                        Some(stat) => Ok(place.written(stat)),
-                        None => place.clock(client).await,
-                    };
+                    return place.written_at(client, &path, &results).await;
                 }
             }
         })
