@@ -256,3 +256,21 @@ fn what_can_t_be_for_good_is_refused() {
     let result = swap(&mut registry, 0, Some(ours), far);
     assert!(matches!(result, Err(RegistryError::TooFarAhead { .. })), "{result:?}");
 }
+
+#[test]
+fn leafs_folder_is_there_before_anybody_and_not_made_again() {
+    // A Java Leaf that is the first one, and several at once, run as worker 0 where it isn't there.
+    let place = Place::new();
+    let mut registry = place.permanent();
+    let bound = soon(&mut registry);
+    assert!(place.raw.children(FOREVER).is_empty());
+    let ours = held("10.0.0.1:80", "i", bound);
+    bind(&mut registry, &ours).unwrap();
+    // Numbers would be given again from 0 on, while hosts that had them go on.
+    place.raw.delete(&forever("10.0.0.1:80-0000000000"));
+    place.raw.delete(FOREVER);
+    for mut registry in [registry, place.permanent()] {
+        refused(registry.look(0..9), FOREVER);
+    }
+    assert!(!place.raw.exists(FOREVER));
+}

@@ -18,9 +18,8 @@ use zookeeper_client::{Client, Error, Stat};
 use self::number::own;
 use self::pair::Pair;
 use super::Target;
-use super::ensemble::{Ensemble, Folders, Place};
+use super::ensemble::{Ensemble, Folders, Place, read_all};
 use super::leaf_node::{self, Address, LeafName, LeafNode};
-use super::leased::AT_ONCE;
 use super::record::Record;
 use super::session::Failure;
 use crate::id::{Tag, UnixMs};
@@ -65,7 +64,7 @@ impl Registry for PermanentRegistry {
         self.ensemble.call(async |client, place| {
             let now = place.clock(client).await?;
             let standing = place.standing(client).await?;
-            let (mut nodes, _) = forever.nodes(client).await?;
+            let (mut nodes, _) = forever.nodes(client, place).await?;
             nodes.retain(|node| pool.contains(&node.worker));
             nodes.sort_unstable_by(|a, b| (a.worker, &a.name).cmp(&(b.worker, &b.name)));
             let pairs = forever.pairs(client, place, nodes).await?;
@@ -96,7 +95,7 @@ impl Registry for PermanentRegistry {
                 standing.id.check(under)?;
                 // Before what it is judged by: whatever changes meanwhile fails the creation.
                 let before = forever.before(client, place, standing, &address).await?;
-                let (nodes, stat) = forever.nodes(client).await?;
+                let (nodes, stat) = forever.nodes(client, place).await?;
                 if let Some(node) = own(place, &nodes, &address, &pool)? {
                     let pair = forever.pairs(client, place, vec![node]).await?.pop();
                     match pair {
@@ -109,7 +108,7 @@ impl Registry for PermanentRegistry {
                 let made = forever.make(client, place, &before, holding, number).await?;
                 let Some(made) = made else { continue };
                 // A Java Leaf looks at nobody else's number, so it is for us to make way.
-                let (nodes, _) = forever.nodes(client).await?;
+                let (nodes, _) = forever.nodes(client, place).await?;
                 if own(place, &nodes, &address, &pool).is_err() {
                     match client.delete(&forever.path(&made), None).await {
                         Ok(()) | Err(Error::NoNode) => {}
@@ -127,8 +126,15 @@ impl Forever {
     }
 
     /// The nodes that give numbers, and the state of their folder.
-    async fn nodes(&self, client: &Client) -> Result<(Vec<LeafNode>, Stat), Failure> {
-        let (children, stat) = client.get_children(&self.0).await?;
+    async fn nodes(
+        &self,
+        client: &Client,
+        place: &Place,
+    ) -> Result<(Vec<LeafNode>, Stat), Failure> {
+        let (children, stat) = match client.get_children(&self.0).await {
+            Err(Error::NoNode) => return Err(place.gone(&self.0)),
+            found => found?,
+        };
         Ok((children.iter().filter_map(|child| leaf_node::parse(child)).collect(), stat))
     }
 
@@ -139,30 +145,19 @@ impl Forever {
         place: &Place,
         nodes: Vec<LeafNode>,
     ) -> Result<Vec<Pair>, Failure> {
-        let mut pairs = Vec::with_capacity(nodes.len());
-        let mut nodes = nodes.into_iter().peekable();
-        while nodes.peek().is_some() {
-            // All are sent before the first is waited for.
-            let asked: Vec<_> = nodes
-                .by_ref()
-                .take(AT_ONCE)
-                .map(|node| {
-                    let leaf = client.get_data(&self.path(&node.name));
-                    let beside = node.holder.parse::<Address>().is_ok();
-                    let side = beside.then(|| client.get_data(&place.holder(&node.holder)));
-                    (node, leaf, side)
-                })
-                .collect();
-            for (node, leaf, side) in asked {
-                let leaf = present(leaf.await)?;
-                let side = match side {
-                    Some(side) => present(side.await)?,
-                    None => None,
-                };
-                pairs.extend(leaf.map(|leaf| Pair { node, leaf, side }));
-            }
-        }
-        Ok(pairs)
+        // Beside a name that is no address there can be nothing.
+        let beside = |node: &LeafNode| match node.holder.parse::<Address>() {
+            Ok(_) => place.holder(&node.holder),
+            Err(_) => place.holder("-"),
+        };
+        let both = |node: &LeafNode| [self.path(&node.name), beside(node)];
+        let paths: Vec<String> = nodes.iter().flat_map(both).collect();
+        let mut found = read_all(client, &paths).await?.into_iter();
+        let pairs = nodes.into_iter().filter_map(|node| {
+            let (leaf, side) = (found.next()?, found.next()?);
+            Some(Pair { node, leaf: leaf?, side })
+        });
+        Ok(pairs.collect())
     }
 
     async fn swap(
@@ -236,7 +231,7 @@ impl Forever {
                 return Ok(Some(pair));
             }
         }
-        let (mut nodes, _) = self.nodes(client).await?;
+        let (mut nodes, _) = self.nodes(client, place).await?;
         nodes.retain(|node| node.worker == worker);
         nodes.sort_by_key(|node| (node.holder == about, node.name.clone()));
         let node = nodes.pop().into_iter().collect();
@@ -250,13 +245,4 @@ fn address(place: &Place, holding: &Holding) -> Result<Address, Failure> {
         return Err(place.refused("a worker is given for good to somebody, not to nobody"));
     };
     holder.id.parse().map_err(|words: String| place.refused(words))
-}
-
-/// A node's data and state if it is there.
-fn present(got: Result<(Vec<u8>, Stat), Error>) -> Result<Option<(Vec<u8>, Stat)>, Failure> {
-    match got {
-        Ok(got) => Ok(Some(got)),
-        Err(Error::NoNode) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
 }

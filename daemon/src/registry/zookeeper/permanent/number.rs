@@ -8,12 +8,11 @@ use std::ops::Range;
 
 use zookeeper_client::{Acls, Client, CreateMode, MultiWriteResult, Stat};
 
-use super::super::ensemble::{Place, Standing, modified};
+use super::super::ensemble::{Place, Standing, modified, read_all};
 use super::super::leaf_node::{Address, LeafNode};
-use super::super::leased::AT_ONCE;
 use super::super::record::Record;
 use super::super::session::Failure;
-use super::{Forever, present};
+use super::Forever;
 use crate::id::UnixMs;
 use crate::registry::{Holding, RegistryError};
 
@@ -53,23 +52,18 @@ impl Forever {
         let (children, stat) = place.children(client).await?;
         let (version, address) = (stat.version, address.clone());
         let mut before = Before { standing, address, version, own: None, used: Vec::new() };
-        for some in children.chunks(AT_ONCE) {
-            let asked: Vec<_> =
-                some.iter().map(|host| (host, client.get_data(&place.holder(host)))).collect();
-            for (host, answer) in asked {
-                let Some((bytes, stat)) = present(answer.await)? else { continue };
-                let record = Record::parse(&bytes).map_err(|cause| {
-                    place.refused(format!(
-                        "the leafd node {} can't be read: {cause}",
-                        place.holder(host)
-                    ))
-                })?;
-                if *host == before.address.to_string() {
-                    before.own = Some(stat.version);
-                } else {
-                    let bound = record.holding().bound;
-                    before.used.extend(record.worker().map(|worker| (worker, bound)));
-                }
+        let paths: Vec<String> = children.iter().map(|host| place.holder(host)).collect();
+        let found = read_all(client, &paths).await?;
+        for ((host, path), found) in children.iter().zip(paths).zip(found) {
+            let Some((bytes, stat)) = found else { continue };
+            let record = Record::parse(&bytes).map_err(|cause| {
+                place.refused(format!("the leafd node {path} can't be read: {cause}"))
+            })?;
+            if *host == before.address.to_string() {
+                before.own = Some(stat.version);
+            } else {
+                let bound = record.holding().bound;
+                before.used.extend(record.worker().map(|worker| (worker, bound)));
             }
         }
         Ok(before)
