@@ -225,7 +225,9 @@ impl Snowflakes {
             let wait_ms = match refusal {
                 Refusal::TickUsedUp { wait_ms } | Refusal::ClockBehind { wait_ms, .. } => wait_ms,
                 // The journal's answer serves again; this only sees to the deadline.
-                Refusal::BoundReached => waiter.deadline.0.saturating_sub(now.boot.0),
+                Refusal::BoundReached | Refusal::ClaimEnds => {
+                    waiter.deadline.0.saturating_sub(now.boot.0)
+                }
                 Refusal::TimeExhausted | Refusal::BeforeEpoch => u64::MAX,
             };
             // A wait that outlasts the deadline is told at once, with its length.

@@ -13,6 +13,7 @@
 mod error;
 pub mod fixed;
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,6 +99,8 @@ pub struct Entry {
     pub worker: WorkerId,
     /// Who has it until when.
     pub holding: Holding,
+    /// Whether it was given for good, by [`Registry::bind`] or by Leaf: then nobody else gets it, whatever the bound.
+    pub permanent: bool,
     /// The holder's own clock when it last wrote.
     pub seen: UnixMs,
     /// The registry's clock then.
@@ -122,7 +125,8 @@ pub struct Holder {
     pub id: Arc<str>,
     /// What people call it: the configured identity or the host's name; the same characters and length.
     pub name: Arc<str>,
-    /// Which of its lives: drawn anew at each start.
+    /// Which of its lives: drawn anew at each start; see [`Holder::has_stopped`]. Up to [`INCARNATION_BYTES_MAX`] bytes
+    /// of printable ASCII without spaces; empty when the holder tells none, as Leaf's don't.
     pub incarnation: StartToken,
 }
 
@@ -143,3 +147,41 @@ pub struct Swap {
 
 /// Longest holder id and name in bytes.
 pub const HOLDER_BYTES_MAX: usize = 255;
+
+/// Longest incarnation in bytes.
+pub const INCARNATION_BYTES_MAX: usize = 64;
+
+/// What an incarnation begins with once it has stopped.
+const STOPPED: &str = "stopped-";
+
+impl Entry {
+    /// Whether somebody has the worker who has not stopped.
+    #[must_use]
+    pub fn in_use(&self) -> bool {
+        self.holding.holder.as_ref().is_some_and(|holder| !holder.has_stopped())
+    }
+}
+
+impl Holder {
+    /// Whether this life of the holder is over by its own word: it issues nothing more.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        self.incarnation.0.starts_with(STOPPED)
+    }
+
+    /// The same holder after its end.
+    #[must_use]
+    pub fn to_stopped(&self) -> Holder {
+        let mut stopped = self.clone();
+        if !self.has_stopped() {
+            stopped.incarnation = StartToken(format!("{STOPPED}{}", self.incarnation.0).into());
+        }
+        stopped
+    }
+}
+
+impl fmt::Display for RegistryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} with history {}", self.id, self.history)
+    }
+}
