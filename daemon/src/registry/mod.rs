@@ -99,8 +99,6 @@ pub struct Entry {
     pub worker: WorkerId,
     /// Who has it until when.
     pub holding: Holding,
-    /// Whether it was given for good, by [`Registry::bind`] or by Leaf: then nobody else gets it, whatever the bound.
-    pub permanent: bool,
     /// The holder's own clock when it last wrote.
     pub seen: UnixMs,
     /// The registry's clock then.
@@ -125,8 +123,8 @@ pub struct Holder {
     pub id: Arc<str>,
     /// What people call it: the configured identity or the host's name; the same characters and length.
     pub name: Arc<str>,
-    /// Which of its lives: drawn anew at each start; see [`Holder::has_stopped`]. Up to [`INCARNATION_BYTES_MAX`] bytes
-    /// of printable ASCII without spaces; empty when the holder tells none, as Leaf's don't.
+    /// Which of its lives: drawn anew at each start; see [`Holder::has_stopped`]. The same characters and length; empty
+    /// in what a holder wrote that tells none, as Leaf's don't.
     pub incarnation: StartToken,
 }
 
@@ -147,9 +145,6 @@ pub struct Swap {
 
 /// Longest holder id and name in bytes.
 pub const HOLDER_BYTES_MAX: usize = 255;
-
-/// Longest incarnation in bytes.
-pub const INCARNATION_BYTES_MAX: usize = 64;
 
 /// What an incarnation begins with once it has stopped.
 const STOPPED: &str = "stopped-";
