@@ -2,6 +2,7 @@
 
 use super::{Entry, RegistryId};
 use crate::id::{UnixMs, WorkerId};
+use crate::store::StoreError;
 
 /// A failed call. The text says what was tried, what happened and what to do next.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -48,4 +49,19 @@ pub enum RegistryError {
     /// It can't be done, and asking again is of no use; what to do is in the text.
     #[error("{0}")]
     Refused(String),
+}
+
+impl From<StoreError> for RegistryError {
+    /// What a failed call of the store means where the store is the registry.
+    fn from(error: StoreError) -> RegistryError {
+        match error {
+            StoreError::Unavailable { store, cause } => {
+                RegistryError::Unavailable { registry: store, cause }
+            }
+            StoreError::Overloaded { ref store, .. } => {
+                RegistryError::Unavailable { registry: store.clone(), cause: error.to_string() }
+            }
+            other => RegistryError::Refused(other.to_string()),
+        }
+    }
 }

@@ -8,8 +8,10 @@
 //! an entry is never removed, also when nobody holds its worker any more: its bound must stay known.
 //!
 //! - `error`: why a call fails.
+//! - `check`: which writes are possible at all, and what a compare-and-set comes to; pure, the same for every backend.
 //! - [`fixed`]: a number from the configuration, with no registry behind it.
 
+mod check;
 mod error;
 pub mod fixed;
 
@@ -23,6 +25,7 @@ use leafd_wire::Layout;
 use crate::id::{Tag, UnixMs, WorkerId};
 use crate::store::{History, StartToken, StoreId};
 
+pub(crate) use check::{INSTANT_MAX, check_id, definition};
 pub use error::RegistryError;
 
 /// A registry of workers. Calls block; each returns within the backend's own time bound.
@@ -67,6 +70,15 @@ pub trait Registry: Send {
         pool: Range<u64>,
         holding: &Holding,
     ) -> Result<Entry, RegistryError>;
+}
+
+/// How the numbers of a registry that knows both ways are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// For a while, over and over: whoever comes first takes a number whose bound has passed.
+    Leased,
+    /// For good, as Leaf gives them: each identity keeps the number that it was once given.
+    Permanent,
 }
 
 /// Which registry answers, and which of its lives it is in.

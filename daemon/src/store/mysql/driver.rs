@@ -9,9 +9,10 @@ use std::time::Instant;
 use mysql::prelude::Queryable;
 use mysql::{Conn, Error, Params, Value};
 
-use super::{connect, sql};
+use super::{connect, sql, workers};
 use crate::store::StoreError;
 use crate::store::network::{Driver, Failure, Param, Place, Standing, Statements, Target};
+use crate::store::workers::Statements as WorkerStatements;
 
 /// A connection.
 #[derive(Debug)]
@@ -45,6 +46,7 @@ impl MysqlDriver {
 
 impl Driver for MysqlDriver {
     const SQL: Statements = sql::STATEMENTS;
+    const WORKERS: &'static WorkerStatements = &workers::STATEMENTS;
 
     fn connect(target: &Target) -> Result<Self, StoreError> {
         let (connection, endpoint) = connect::connect(target)?;
