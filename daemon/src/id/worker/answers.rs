@@ -108,6 +108,11 @@ impl Lease {
                     self.back_off(now, random);
                 }
             }
+            // Others must not claim before it is told what is held: at once, the first time.
+            RegistryError::Changed { .. } if self.failures == 0 => {
+                self.failures = 1;
+                self.retry_in(now, 0);
+            }
             RegistryError::Changed { .. } => self.back_off(now, random),
             RegistryError::Unavailable { .. } => {
                 if plan.aim == Aim::Claim {

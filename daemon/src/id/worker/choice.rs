@@ -31,7 +31,7 @@ pub struct Taken {
     pub live: usize,
     /// Those of hosts that stopped or crashed, whose claims have not run out.
     pub left: usize,
-    /// Those given for good.
+    /// Those given for good, or for longer than anybody leases.
     pub permanent: usize,
     /// The lease, in milliseconds.
     pub lease_ms: u64,
@@ -73,7 +73,7 @@ pub(super) fn choose(
         .clone()
         .filter_map(|worker| match entries.get(&worker) {
             None => Some((UnixMs(0), worker)),
-            Some(entry) if entry.permanent || entry.holding.bound > reachable => None,
+            Some(entry) if entry.holding.bound > reachable => None,
             Some(entry) => Some((entry.holding.bound, worker)),
         })
         .collect();
@@ -93,10 +93,13 @@ fn taken(look: &Look, settings: &Settings) -> Taken {
     let ours = || look.entries.iter().filter(|entry| pool.contains(&entry.worker.0));
     let ago = |entry: &Entry| look.now.0.saturating_sub(entry.written.0);
     let lives = |entry: &Entry| entry.in_use() && ago(entry) <= settings.alive_ms();
-    let permanent = ours().filter(|entry| entry.permanent).count();
-    let live = ours().filter(|entry| !entry.permanent && lives(entry)).count();
+    // Nobody leases for longer: these were given away, or can't be read.
+    let sane = UnixMs(look.now.0.saturating_add(settings.ahead_max_ms().saturating_mul(2)));
+    let for_ever = |entry: &Entry| entry.holding.bound > sane;
+    let permanent = ours().filter(|entry| for_ever(entry)).count();
+    let live = ours().filter(|entry| !for_ever(entry) && lives(entry)).count();
     let left = ours().count() - permanent - live;
-    let ends = ours().filter(|entry| !entry.permanent).map(|entry| entry.holding.bound);
+    let ends = ours().filter(|entry| !for_ever(entry)).map(|entry| entry.holding.bound);
     let next_ms = ends.min().map(|bound| bound.0.saturating_sub(look.now.0));
     let mut holders: Vec<&Entry> = ours().filter(|entry| entry.holding.holder.is_some()).collect();
     holders.sort_by_key(|entry| entry.written);

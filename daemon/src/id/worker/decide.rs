@@ -142,7 +142,7 @@ impl Lease {
                         && holder.id != self.settings.holder.id
                         && entry.holding.bound > look.now
                 }
-                Mode::Permanent => entry.permanent && holder.id == self.settings.holder.id,
+                Mode::Permanent => holder.id == self.settings.holder.id,
             })
         });
         if let Some(trouble) = others.clone().find_map(|entry| self.identity_in_use(look, entry)) {

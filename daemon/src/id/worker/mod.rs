@@ -31,20 +31,13 @@ use std::sync::Arc;
 use super::{BootMs, UnixMs, WorkerId};
 use crate::registry::{Entry, Holder, Holding, Look, RegistryError, RegistryId, Swap};
 
+pub use crate::registry::Mode;
+
 pub use choice::Taken;
 pub use clock::{Reference, Skew};
 pub use issuer::{Issuer, NotIssued};
 pub use life::Lease;
 pub use trouble::Trouble;
-
-/// How long a worker is a host's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// For a time that is renewed ahead; afterwards it is anybody's.
-    Leased,
-    /// For good, by the configured identity: Leaf's way.
-    Permanent,
-}
 
 /// What a lease is told once.
 #[derive(Clone, Debug)]
