@@ -10,10 +10,14 @@
 //! - `error`: why a call fails.
 //! - `check`: which writes are possible at all, and what a compare-and-set comes to; pure, the same for every backend.
 //! - [`fixed`]: a number from the configuration, with no registry behind it.
+//! - [`thread`]: a registry on a thread of its own.
+//! - [`zookeeper`]: workers in ZooKeeper.
 
 mod check;
 mod error;
 pub mod fixed;
+pub mod thread;
+pub mod zookeeper;
 
 use std::fmt;
 use std::ops::Range;
@@ -27,6 +31,7 @@ use crate::store::{History, StartToken, StoreId};
 
 pub(crate) use check::{INSTANT_MAX, check_id, definition};
 pub use error::RegistryError;
+pub use thread::{RegistryHandle, RegistryThread};
 
 /// A registry of workers. Calls block; each returns within the backend's own time bound.
 ///
