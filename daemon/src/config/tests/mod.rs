@@ -14,7 +14,7 @@ use super::*;
 /// Root's surroundings with these variables.
 fn root_with(variables: &[(&str, &str)]) -> Surroundings {
     let variables = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
-    Surroundings { variables, uid: 0 }
+    Surroundings { variables, uid: 0, host: "host-a".to_owned() }
 }
 
 fn user_with(variables: &[(&str, &str)]) -> Surroundings {

@@ -146,9 +146,9 @@ impl Lease {
         }
     }
 
-    /// An id was asked for: from now on a worker is claimed and kept.
-    pub fn want(&mut self) {
-        self.wanted = true;
+    /// An id was asked for: from now on a worker is claimed and kept. True: for the first time.
+    pub fn want(&mut self) -> bool {
+        !std::mem::replace(&mut self.wanted, true)
     }
 
     /// The highest bound that the journal has of any layout. A permanent worker's recorded time follows it.
