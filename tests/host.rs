@@ -97,7 +97,7 @@ pub fn eventually<T>(what: &str, within: Duration, mut attempt: impl FnMut() -> 
 // === impl Host ===
 
 impl Host {
-    /// A host whose daemon is not started yet, without a snowflake worker.
+    /// A host whose daemon is not started yet. Its snowflake worker comes from its store.
     pub fn new() -> Host {
         Host::below(&std::env::temp_dir())
     }

@@ -72,7 +72,7 @@ fn list(client: &Client, json: bool) -> Result<(), Failure> {
             writeln!(
                 out,
                 "{:>6} {:<10} {:>14} {:>14}  {}",
-                row["worker"],
+                row["worker"].to_string(),
                 state(row),
                 ms("left_ms"),
                 ms("written_ms_ago"),
