@@ -18,6 +18,7 @@ mod racing;
 mod server;
 mod swapping;
 mod tables;
+mod together;
 
 use std::ops::Range;
 use std::time::Duration;
