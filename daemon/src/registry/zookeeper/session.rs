@@ -76,13 +76,15 @@ impl Session {
         let known = self.client.take().filter(live);
         let mut prepared = known.is_some();
         let client = known.map_or_else(|| self.connect(&handle), Ok)?;
-        let done = handle.block_on(tokio::time::timeout(self.target.call_timeout, async {
+        let work = async {
             if !prepared {
                 prepare(&client, state).await?;
                 prepared = true;
             }
             work(&client, state).await
-        }));
+        };
+        let bound = self.target.call_timeout;
+        let done = handle.block_on(async { tokio::time::timeout(bound, work).await });
         match done {
             Ok(Ok(done)) => {
                 self.client = Some(client);
@@ -97,10 +99,7 @@ impl Session {
                  or correct their access lists",
             )),
             Ok(Err(Failure::Ensemble(error))) => Err(self.unavailable(error)),
-            Err(_) => {
-                let bound = self.target.call_timeout;
-                Err(self.unavailable(format!("no answer within {bound:?}")))
-            }
+            Err(_) => Err(self.unavailable(format!("no answer within {bound:?}"))),
         }
     }
 

@@ -11,6 +11,9 @@ use crate::registry::RegistryError;
 use crate::store::History;
 use crate::store::workers::{Cells, Statements, Tables, Work, WorkerStore};
 
+/// How often a row may be found entered by others: hosts of Leaf's fork take no lock before they enter theirs.
+const TRIES_MAX: u32 = 8;
+
 impl<D: Driver> WorkerStore for NetworkStore<D> {
     type Failure = Failure;
 
@@ -23,11 +26,12 @@ impl<D: Driver> WorkerStore for NetworkStore<D> {
                 work(session, registry)
             })
         };
-        let answer = match once() {
+        let mut answer = once();
+        for _ in 1..TRIES_MAX {
             // Somebody else entered the row after we looked for it: now it is there to be seen.
-            Err(Failure::Duplicate(_)) => once(),
-            answer => answer,
-        };
+            let Err(Failure::Duplicate(_)) = answer else { break };
+            answer = once();
+        }
         answer.map_err(|failure| failure.answer(&target))?
     }
 }
