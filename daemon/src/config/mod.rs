@@ -6,7 +6,7 @@
 //! argument beats the environment, the environment beats the file, the file beats the default; a
 //! setting is taken whole from one of them, lists and tables included.
 //!
-//! - `settings`: the table of settings; the single source of keys, defaults and ranges.
+//! - `settings`, `worker_settings`: the table of settings; the single source of keys, defaults and ranges.
 //! - `sources`: collects what was given where, and refuses what no setting is called.
 //! - `value`, `reader`: from given text to typed values, with the errors.
 //! - `stores`, `store_url`, `password`: where numbers are claimed; `routes`, `routing`, `hash`: which tag is at
@@ -31,6 +31,7 @@ mod store_url;
 mod stores;
 mod types;
 mod value;
+mod worker_settings;
 mod workers;
 
 #[cfg(test)]
@@ -158,12 +159,12 @@ impl Config {
         let layouts = read.value(&settings::LAYOUTS, layouts::parse)?;
         let identity = read.optional(&settings::IDENTITY, types::identity)?;
         let host_name = identity.clone().unwrap_or_else(|| around.host.clone());
-        let worker_mode = read.value(&settings::WORKER_MODE, workers::parse_mode)?;
-        let leaf_name = read.optional(&settings::LEAF_NAME, workers::parse_leaf_name)?;
+        let worker_mode = read.value(&worker_settings::WORKER_MODE, workers::parse_mode)?;
+        let leaf_name = read.optional(&worker_settings::LEAF_NAME, workers::parse_leaf_name)?;
         let worker = {
-            let numbers =
-                read.value(&settings::WORKERS, |node| workers::parse_numbers(node, &layouts))?;
-            let zookeeper = read.optional(&settings::ZOOKEEPER, workers::parse_servers)?;
+            let numbers = read
+                .value(&worker_settings::WORKERS, |node| workers::parse_numbers(node, &layouts))?;
+            let zookeeper = read.optional(&worker_settings::ZOOKEEPER, workers::parse_servers)?;
             let context = workers::Context {
                 layouts: &layouts,
                 stores: routing.stores().iter().map(|store| &*store.name).collect(),
@@ -175,15 +176,16 @@ impl Config {
                 leaf_name: leaf_name.as_ref(),
             };
             read.computed(
-                &settings::WORKER,
+                &worker_settings::WORKER,
                 || Ok(context.default().to_owned()),
                 |node| workers::parse(node, &context),
             )?
         };
         let all = || Ok(format!("0..{}", layouts.worker_max().0.saturating_add(1)));
-        let worker_range = read
-            .computed(&settings::WORKER_RANGE, all, |node| workers::parse_range(node, &layouts))?;
-        let auth = read.optional(&settings::ZOOKEEPER_AUTH_FILE, types::path)?;
+        let worker_range = read.computed(&worker_settings::WORKER_RANGE, all, |node| {
+            workers::parse_range(node, &layouts)
+        })?;
+        let auth = read.optional(&worker_settings::ZOOKEEPER_AUTH_FILE, types::path)?;
         let admin_uids = read.value(&settings::ADMIN_UIDS, access::parse_ids)?;
         let admin_gids = read.value(&settings::ADMIN_GIDS, access::parse_ids)?;
         let rules = read.value(&settings::ACCESS, access::parse_rules)?;
@@ -198,12 +200,12 @@ impl Config {
             failover_settle: read.duration(&settings::FAILOVER_SETTLE)?,
             leaf_only: read.boolean(&settings::LEAF_ONLY)?,
             worker,
-            worker_lock_dir: read.value(&settings::WORKER_LOCK_DIR, types::path)?,
+            worker_lock_dir: read.value(&worker_settings::WORKER_LOCK_DIR, types::path)?,
             worker_mode,
-            lease: read.duration(&settings::LEASE)?,
+            lease: read.duration(&worker_settings::LEASE)?,
             worker_range,
-            restart_grace: read.duration(&settings::RESTART_GRACE)?,
-            clock_threshold: read.duration(&settings::CLOCK_THRESHOLD)?,
+            restart_grace: read.duration(&worker_settings::RESTART_GRACE)?,
+            clock_threshold: read.duration(&worker_settings::CLOCK_THRESHOLD)?,
             zookeeper_auth: auth.map_or(StorePassword::None, StorePassword::File),
             leaf_name,
             host_name,
