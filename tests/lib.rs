@@ -10,3 +10,4 @@ pub mod raw;
 pub mod relay;
 pub mod seed;
 pub mod servers;
+pub mod wall_clock;

@@ -29,3 +29,4 @@ mod other_database;
 mod outages;
 mod remade_tag;
 mod scene;
+mod workers;

@@ -17,7 +17,7 @@ pub enum RegistryError {
         cause: String,
     },
     /// Another registry, or another life of it, than the caller trusts. Nothing was changed.
-    #[error("the worker registry is {found:?} now instead of {expected:?}")]
+    #[error("the worker registry is {found} now instead of {expected}")]
     Changed {
         /// What the caller trusts.
         expected: RegistryId,

@@ -19,6 +19,7 @@ pub mod fixed;
 pub mod thread;
 pub mod zookeeper;
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,7 +140,8 @@ pub struct Holder {
     pub id: Arc<str>,
     /// What people call it: the configured identity or the host's name; the same characters and length.
     pub name: Arc<str>,
-    /// Which of its lives: drawn anew at each start.
+    /// Which of its lives: drawn anew at each start; see [`Holder::has_stopped`]. The same characters and length; empty
+    /// in what a holder wrote that tells none, as Leaf's don't.
     pub incarnation: StartToken,
 }
 
@@ -160,3 +162,38 @@ pub struct Swap {
 
 /// Longest holder id and name in bytes.
 pub const HOLDER_BYTES_MAX: usize = 255;
+
+/// What an incarnation begins with once it has stopped.
+const STOPPED: &str = "stopped-";
+
+impl Entry {
+    /// Whether somebody has the worker who has not stopped.
+    #[must_use]
+    pub fn in_use(&self) -> bool {
+        self.holding.holder.as_ref().is_some_and(|holder| !holder.has_stopped())
+    }
+}
+
+impl Holder {
+    /// Whether this life of the holder is over by its own word: it issues nothing more.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        self.incarnation.0.starts_with(STOPPED)
+    }
+
+    /// The same holder after its end.
+    #[must_use]
+    pub fn to_stopped(&self) -> Holder {
+        let mut stopped = self.clone();
+        if !self.has_stopped() {
+            stopped.incarnation = StartToken(format!("{STOPPED}{}", self.incarnation.0).into());
+        }
+        stopped
+    }
+}
+
+impl fmt::Display for RegistryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} with history {}", self.id, self.history)
+    }
+}

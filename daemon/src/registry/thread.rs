@@ -122,7 +122,11 @@ impl RegistryHandle {
         }
     }
 
-    async fn call<T: Send + 'static>(
+    /// Does something with the registry on its thread.
+    ///
+    /// # Errors
+    /// Those of `work`, and see [`RegistryHandle::agree`].
+    pub async fn call<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut dyn Registry) -> Result<T, RegistryError> + Send + 'static,
     ) -> Result<T, RegistryError> {

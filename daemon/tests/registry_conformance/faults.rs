@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ::mysql::prelude::Queryable as _;
 use leafd::id::Tag;
 use leafd::registry::{Mode, Registry, RegistryError};
 use leafd::store::network::Target;
@@ -262,6 +263,57 @@ pub fn claims_and_swaps_share_a_connection(backend: &mut impl Tables) {
         assert_eq!(seen.entries[0].holding, expected.unwrap());
         handle.close().await;
         unavailable(handle.workers(Mode::Leased, |workers| workers.look(0..9)).await);
+    });
+}
+
+// --- Locks ---
+
+/// A swap that has waited for another one judges by the clock of its own turn.
+fn the_clock_is_read_after_the_wait(
+    store: Box<dyn Store>,
+    looking: Box<dyn Store>,
+    hold: impl FnOnce() -> Box<dyn FnOnce()>,
+) {
+    let (mut registry, mut looking) = (leased(store), leased(looking));
+    take(&mut registry, 1, None, &held("a", 5)).unwrap();
+    let under = look(&mut looking, 0..0).registry;
+    let release = hold();
+    let renewing = std::thread::spawn(move || {
+        registry.swap(&under, &swap(1, Some(&held("a", 5)), &held("a", 6))).unwrap()
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!renewing.is_finished(), "nothing kept it waiting");
+    let waited = look(&mut looking, 0..0).now;
+    release();
+    let now = renewing.join().unwrap();
+    assert!(now >= waited, "{now:?} {waited:?}");
+}
+
+const HOLD: &str = "SELECT worker FROM leafd_worker WHERE worker = 1 FOR UPDATE";
+
+#[test]
+fn the_clock_is_read_after_the_wait_on_mariadb() {
+    let database = crate::mysql::Database::new();
+    let [store, looking] = [(); 2].map(|()| database.connect_as("root"));
+    the_clock_is_read_after_the_wait(store, looking, || {
+        let mut other = crate::mysql::client(crate::mysql::shared(), database.name()).unwrap();
+        other.query_drop("START TRANSACTION").unwrap();
+        other.query_drop(HOLD).unwrap();
+        Box::new(move || other.query_drop("COMMIT").unwrap())
+    });
+}
+
+#[test]
+fn the_clock_is_read_after_the_wait_on_postgres() {
+    let database = crate::postgres::Database::new();
+    let [store, looking] = [(); 2].map(|()| database.connect_as("postgres"));
+    the_clock_is_read_after_the_wait(store, looking, || {
+        let target = database.target("postgres");
+        let shared = crate::postgres::shared();
+        let mut other = crate::postgres::client(shared, &target.url.database).unwrap();
+        other.batch_execute("BEGIN").unwrap();
+        other.batch_execute(HOLD).unwrap();
+        Box::new(move || other.batch_execute("COMMIT").unwrap())
     });
 }
 

@@ -1,7 +1,6 @@
 //! The table of Leaf's fork, with the fork's hosts beside ours.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Barrier;
 use std::thread;
 
 use ::mysql::prelude::Queryable as _;
@@ -11,6 +10,7 @@ use leafd::store::{StartToken, Store, mysql};
 
 use crate::mysql::{Database, client, shared};
 use crate::tables::{AsRegistry, Tables};
+use crate::together::Together;
 use crate::{conflict, entry, held, holder, holding, look, refused, take};
 
 /// As a host of the fork enters itself, with the number that the table counts up to.
@@ -219,7 +219,7 @@ fn hosts_of_the_fork_and_ours_enter_at_once() {
     let database = Database::new();
     let mut registry = permanent(database.connect_as("root"));
     let under = look(&mut registry, 0..0).registry;
-    let together = Barrier::new(2);
+    let together = Together::new(2);
     let (theirs, ours) = thread::scope(|scope| {
         let fork = scope.spawn(|| {
             let mut fork = client(shared(), database.name()).unwrap();

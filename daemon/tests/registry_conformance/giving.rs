@@ -1,13 +1,13 @@
 //! Numbers that are given for good.
 
 use std::collections::BTreeSet;
-use std::sync::Barrier;
 use std::thread;
 
 use leafd::id::UnixMs;
 use leafd::registry::{Entry, Holder, Holding, Mode, RegistryError, RegistryId};
 use leafd::store::{History, StartToken};
 
+use crate::together::Together;
 use crate::{Backend, conflict, entry, free, held, holder, look, refused, swap, take};
 
 pub fn a_number_is_given_for_good(backend: &mut dyn Backend) {
@@ -43,7 +43,7 @@ pub fn hosts_at_once_get_numbers_of_their_own(backend: &mut dyn Backend) {
     const ROUNDS: u64 = 5;
     let under = look(&mut *backend.connect(Mode::Permanent), 0..0).registry;
     let registries: Vec<_> = (0..HOSTS).map(|_| backend.connect(Mode::Permanent)).collect();
-    let together = Barrier::new(registries.len());
+    let together = Together::new(registries.len());
     let bound: Vec<Entry> = thread::scope(|scope| {
         let threads: Vec<_> = (0..)
             .zip(registries)

@@ -18,6 +18,7 @@ mod racing;
 mod server;
 mod swapping;
 mod tables;
+mod together;
 mod zookeeper;
 
 use std::ops::Range;

@@ -1,12 +1,12 @@
 //! Many at once: one wins, and everybody knows who.
 
-use std::sync::Barrier;
 use std::thread;
 
 use leafd::id::{Tag, UnixMs};
 use leafd::registry::{Mode, RegistryError};
 use leafd_wire::Layout;
 
+use crate::together::Together;
 use crate::{Backend, free, held, holder, holding, look, swap};
 
 const WRITERS: usize = 4;
@@ -17,7 +17,7 @@ pub fn one_of_many_takes_a_worker(backend: &mut dyn Backend) {
     let mut registry = backend.connect(Mode::Leased);
     let under = look(&mut *registry, 0..0).registry;
     let registries: Vec<_> = (0..WRITERS).map(|_| backend.connect(Mode::Leased)).collect();
-    let together = Barrier::new(WRITERS);
+    let together = Together::new(WRITERS);
     let won: Vec<Vec<(u64, bool, u64)>> = thread::scope(|scope| {
         let threads: Vec<_> = (0..)
             .zip(registries)
@@ -97,7 +97,7 @@ pub fn no_renewal_is_lost(backend: &mut dyn Backend) {
 pub fn one_definition_of_a_layout_wins(backend: &mut dyn Backend) {
     for round in 0..5 {
         let registries: Vec<_> = (0..WRITERS).map(|_| backend.connect(Mode::Leased)).collect();
-        let together = Barrier::new(WRITERS);
+        let together = Together::new(WRITERS);
         let name = Tag::parse(format!("layout-{round}").as_bytes()).unwrap();
         let agreed = thread::scope(|scope| {
             let threads: Vec<_> = (0..)
