@@ -207,6 +207,45 @@ fn a_number_that_was_given_unheard_is_found_again() {
 }
 
 #[test]
+fn an_ensemble_goes_on_without_its_leader() {
+    let mut servers = ZooKeeper::three();
+    let all = servers.each_ref().map(ZooKeeper::address).join(",");
+    let (mut registry, mut other) =
+        (LeasedRegistry::open(target(&all)), LeasedRegistry::open(target(&all)));
+    let bound = soon(&mut registry);
+    let under = look(&mut registry).registry;
+    let mut last = held("h", "0", bound);
+    registry.swap(&under, &swap_of(1, None, last.clone())).unwrap();
+    for round in 1..=2 {
+        let leader = servers.iter().position(ZooKeeper::leads).unwrap();
+        servers[leader].process.kill();
+        let next = held("h", &format!("{round}"), bound);
+        let begun = Instant::now();
+        // One that was cut off may have been carried out.
+        eventually("a swap", Duration::from_secs(60), || {
+            let answer = registry.swap(&under, &swap_of(1, Some(last.clone()), next.clone()));
+            match answer {
+                Ok(_) => Some(()),
+                Err(RegistryError::Conflict { found: Some(found), .. })
+                    if found.holding == next =>
+                {
+                    Some(())
+                }
+                Err(RegistryError::Unavailable { .. }) => None,
+                Err(error) => panic!("{error}"),
+            }
+        });
+        println!("a swap {:?} after the leader was killed", begun.elapsed());
+        last = next;
+        // Whichever server it comes to, what was answered is there; and it is the same life.
+        let seen = eventually("a look", BOUND, || other.look(0..9).ok());
+        assert_eq!((&seen.registry, seen.history_age), (&under, None));
+        assert_eq!(seen.entries[0].holding, last);
+        servers[leader].start();
+    }
+}
+
+#[test]
 fn a_registry_runs_on_a_thread_of_its_own() {
     let place = Place::new();
     let under = look(&mut place.leased()).registry;
