@@ -15,6 +15,7 @@ use crate::server as process;
 use crate::{Backend, look};
 
 #[path = "../../../tests/servers/zookeeper.rs"]
+#[expect(dead_code, reason = "others need an ensemble of several servers")]
 mod server;
 
 /// Two paths that nobody else uses, because one has one mode.
