@@ -10,13 +10,14 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use leafd_client::{Client, opcode};
+use leafd_wire::Status;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::power::{Mode, PowerLoss};
-use crate::raw::Raw;
+use crate::raw::{Raw, ids_request};
 use crate::servers::PASSWORD;
 use crate::servers::process::memory;
 
@@ -107,7 +108,7 @@ pub fn eventually<T>(what: &str, within: Duration, mut attempt: impl FnMut() -> 
 // === impl Host ===
 
 impl Host {
-    /// A host whose daemon is not started yet, without a snowflake worker.
+    /// A host whose daemon is not started yet. Its snowflake worker comes from its store.
     pub fn new() -> Host {
         Host::below(&std::env::temp_dir())
     }
@@ -282,6 +283,22 @@ impl Host {
             );
             std::thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    /// Starts the daemon and draws one id of a tag as soon as it gives one. Tells the id, and how long after the start of
+    /// the process it came.
+    #[track_caller]
+    pub fn first_id(&mut self, tag: &str) -> (u64, Duration) {
+        let begun = Instant::now();
+        self.begin();
+        let id = eventually("the first id", READY_WITHIN, || {
+            let mut raw = Raw::try_connect(&self.socket())?;
+            raw.stream.set_read_timeout(Some(READY_WITHIN)).ok()?;
+            raw.send(&ids_request(tag, 1, 1, 5_000));
+            let reply = raw.try_reply().ok()?;
+            (reply.status() == Status::Ok).then(|| reply.ids()[0])
+        });
+        (id, begun.elapsed())
     }
 
     fn answers(&self, pid: u32) -> bool {

@@ -11,3 +11,4 @@ pub mod raw;
 pub mod relay;
 pub mod seed;
 pub mod servers;
+pub mod wall_clock;

@@ -14,6 +14,7 @@ use tracing::{error, info, warn};
 use crate::config::{Args, Config, ConfigError, WorkerSpec};
 use crate::dispatch::segments::{SegmentSettings, Segments};
 use crate::dispatch::snowflakes::Snowflakes;
+use crate::dispatch::worker::Worker;
 use crate::dispatch::writer::Writer;
 use crate::dispatch::{About, Dispatcher};
 use crate::id::UnixMs;
@@ -25,7 +26,7 @@ use crate::server::Server;
 use crate::socket::Socket;
 use crate::state_dir::StateDir;
 use crate::store::network;
-use crate::{clock, logging, output, store, stores};
+use crate::{clock, logging, output, registry, store, stores, workers};
 
 /// Of the time that a stop may take, the share for connections; the rest is the journal's.
 const STOP_SHARE: u32 = 2;
@@ -70,7 +71,8 @@ fn end_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         report(panic);
-        if std::thread::current().name() != Some(store::thread::THREAD_NAME) {
+        let contained = [store::thread::THREAD_NAME, registry::thread::THREAD_NAME];
+        if !std::thread::current().name().is_some_and(|name| contained.contains(&name)) {
             std::process::abort();
         }
     }));
@@ -111,14 +113,16 @@ async fn live(config: &Config) -> Result<()> {
         config.socket_mode,
         config.socket_group.as_ref().map(|group| group.gid),
     )?;
-    let worker = claim_worker(config)?;
+    let fixed = claim_worker(config)?;
     let identity = Identity::of_host(MACHINE_ID_FILE.as_ref(), config.identity.as_deref());
     let (journal, recovered) = Journal::open(&state_dir, &identity)?;
     let mut layouts = layouts(config, &recovered)?;
     // Before anything else can fail: the next start must not think that this journal was always here.
-    record_floors(&journal, &mut layouts, recovered.begun, config.max_drift).await?;
+    let doubtful = recovered.begun;
+    record_floors(&journal, &mut layouts, fixed.is_some(), doubtful, config.max_drift).await?;
     let homes = stores::open(config, &recovered)?;
 
+    let worker = workers::open(config, fixed.as_ref(), &homes, &journal, &recovered)?;
     let writer = Rc::new(Writer::new(journal.clone()));
     let segments = Segments::new(
         segment_settings(config),
@@ -129,11 +133,11 @@ async fn live(config: &Config) -> Result<()> {
     );
     let watching = stores::watch(&segments).await;
     if segments.homes().iter().any(|home| home.stale()) {
-        record_floors(&journal, &mut layouts, true, config.max_drift).await?;
+        record_floors(&journal, &mut layouts, fixed.is_some(), true, config.max_drift).await?;
     }
     let snowflakes = Snowflakes::new(
         layouts,
-        worker.as_ref().map(FixedWorker::worker),
+        worker,
         millis(config.max_drift),
         config.waiters_max,
         Rc::clone(&writer),
@@ -172,7 +176,7 @@ async fn live(config: &Config) -> Result<()> {
             tokio::join!(dispatcher.run(check_removed), wakefulness.run());
         }
     });
-    let guarding = tokio::task::spawn_local(guard_worker(worker, Rc::clone(&dispatcher)));
+    let guarding = tokio::task::spawn_local(guard_worker(fixed, Rc::clone(&dispatcher)));
     announce(config, &segments);
 
     let name = tokio::select! {
@@ -196,9 +200,17 @@ async fn live(config: &Config) -> Result<()> {
         }
         // Then what is on its way to the journal; then nothing more may be, and every mark is made exact.
         dispatcher.writer.drained().await;
+        let exact_bounds = dispatcher.snowflakes.exact_bounds();
+        if let Worker::Kept(keeper) = &dispatcher.snowflakes.worker {
+            keeper.stop(dispatcher.snowflakes.used_end());
+            if tokio::time::timeout(left / STOP_SHARE, keeper.ended()).await.is_err() {
+                warn!("the worker registry has not answered; the next start goes by the journal");
+            }
+            keeper.close().await;
+        }
         background.abort();
         drop(watching);
-        write_exact(&dispatcher, &journal).await
+        write_exact(&dispatcher, exact_bounds, &journal).await
     })
     .await;
     drop(socket);
@@ -223,9 +235,13 @@ async fn live(config: &Config) -> Result<()> {
 }
 
 /// Makes every mark and bound exact.
-async fn write_exact(dispatcher: &Rc<Dispatcher>, journal: &Journal) -> Result<()> {
+async fn write_exact(
+    dispatcher: &Rc<Dispatcher>,
+    exact_bounds: Vec<Write>,
+    journal: &Journal,
+) -> Result<()> {
     let mut writes = dispatcher.segments.exact_marks();
-    writes.extend(dispatcher.snowflakes.exact_bounds());
+    writes.extend(exact_bounds);
     writes.push(Write::StoppedCleanly);
     journal.commit(writes).await?;
     Ok(())
@@ -233,10 +249,10 @@ async fn write_exact(dispatcher: &Rc<Dispatcher>, journal: &Journal) -> Result<(
 
 fn claim_worker(config: &Config) -> Result<Option<FixedWorker>> {
     match config.worker {
-        WorkerSpec::None => Ok(None),
         WorkerSpec::Static(worker) => {
             Ok(Some(FixedWorker::claim(worker, &config.worker_lock_dir)?))
         }
+        _ => Ok(None),
     }
 }
 
@@ -257,9 +273,14 @@ async fn guard_worker(worker: Option<FixedWorker>, dispatcher: Rc<Dispatcher>) {
 }
 
 fn worker_text(config: &Config) -> String {
-    match config.worker {
+    match &config.worker {
         WorkerSpec::None => "none".to_owned(),
         WorkerSpec::Static(worker) => format!("static:{worker}"),
+        WorkerSpec::Store(index) => {
+            let name = &config.routing.stores()[*index].name;
+            if name.is_empty() { "store".to_owned() } else { format!("store:{name}") }
+        }
+        WorkerSpec::Zookeeper(servers) => format!("zookeeper at {servers}"),
     }
 }
 
@@ -284,13 +305,19 @@ fn layouts(config: &Config, recovered: &Recovered) -> Result<Vec<LayoutRecord>> 
 }
 
 /// Lifts bounds that are not known (all of them if `doubtful`) above everything that an earlier life with the
-/// same worker number may have issued: as far ahead of the clock as ids may run. Durable when this returns.
+/// same worker number may have issued: as far ahead of the clock as ids may run. Durable when this returns. Only for a
+/// number that outlives the journal: a registry knows where each claim starts, and a clock that is years ahead must
+/// not burn the journal.
 async fn record_floors(
     journal: &Journal,
     layouts: &mut [LayoutRecord],
+    fixed: bool,
     doubtful: bool,
     max_drift: Duration,
 ) -> Result<()> {
+    if !fixed {
+        return Ok(());
+    }
     let floor = UnixMs(clock::now().unix.0.saturating_add(millis(max_drift)));
     let unknown = layouts.iter_mut().filter(|record| doubtful || record.bound == UnixMs(0));
     let mut writes = Vec::new();

@@ -36,3 +36,4 @@ pub mod state_dir;
 pub mod store;
 pub mod stores;
 pub mod stream;
+mod workers;

@@ -1,46 +1,30 @@
-//! The wall clock steps while the real daemon serves, by way of libfaketime (Debian package `faketime`).
+//! The wall clock steps while the real daemon serves.
 
-use std::fs;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use leafd_wire::{Layout, Status};
+use leafd_tests::wall_clock::{self, WallClock};
+use leafd_wire::Status;
 
 use crate::host::{Host, eventually};
 use crate::raw::{Raw, ids_request};
 
-/// A host whose daemon's wall clock is the system's plus what a file says.
+/// A host whose daemon's wall clock is in our hand.
 struct Faked {
     host: Host,
-    offset: PathBuf,
+    clock: WallClock,
 }
 
 impl Faked {
     fn start() -> Faked {
-        let library = ["x86_64-linux-gnu", "aarch64-linux-gnu", ""]
-            .map(|triple| PathBuf::from("/usr/lib").join(triple).join("faketime/libfaketime.so.1"))
-            .into_iter()
-            .find(|path| path.exists())
-            .expect("libfaketime is needed: install the package faketime");
-        let host = Host::new().worker(17);
-        let offset = host.path("offset");
-        fs::write(&offset, "+0").unwrap();
-        let mut host = host
-            .variable("LD_PRELOAD", library)
-            .variable("FAKETIME_TIMESTAMP_FILE", &offset)
-            .variable("FAKETIME_NO_CACHE", "1")
-            .variable("FAKETIME_DONT_FAKE_MONOTONIC", "1")
-            .variable("NO_FAKE_STAT", "1");
+        let (mut host, clock) = WallClock::of(Host::new().worker(17));
         host.start();
         host.create("orders");
-        Faked { host, offset }
+        Faked { host, clock }
     }
 
     /// Steps the clock to so many seconds from the right time.
     fn step(&self, seconds: i64) {
-        let next = self.offset.with_extension("next");
-        fs::write(&next, format!("{seconds:+}")).unwrap();
-        fs::rename(&next, &self.offset).unwrap();
+        self.clock.step(seconds);
     }
 }
 
@@ -67,9 +51,7 @@ impl Rising {
 
     /// How far the last id's time is ahead of the right time, in milliseconds.
     fn ahead_ms(&self) -> i64 {
-        let tick = Layout::LEAF.decompose(self.last).unwrap().tick;
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-        Layout::LEAF.tick_start_ms(tick) as i64 - now.as_millis() as i64
+        wall_clock::ahead_ms(self.last)
     }
 }
 

@@ -45,6 +45,8 @@ fn the_messages_are_the_codes() {
         (opcode::TAG_SET, "TAG_SET"),
         (opcode::TAG_RAISE, "TAG_RAISE"),
         (opcode::TAG_DELETE, "TAG_DELETE"),
+        (opcode::WORKER_LIST, "WORKER_LIST"),
+        (opcode::WORKER_RELEASE, "WORKER_RELEASE"),
     ];
     let rows = rows(|first| first.parse::<u8>().is_ok());
     let messages: Vec<(u8, &str)> = rows

@@ -127,7 +127,7 @@ fn a_frozen_daemon_goes_on_where_it_was() {
 
 #[test]
 fn without_a_worker_snowflake_says_what_to_do_and_segments_serve() {
-    let mut host = Host::new();
+    let mut host = Host::new().set("worker", "none");
     host.start();
     host.create("orders");
     let mut raw = host.raw();

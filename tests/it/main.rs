@@ -24,5 +24,6 @@ mod readme;
 mod starts;
 mod tidy;
 mod vectors;
+mod workers;
 
 use leafd_tests::{host, power, raw, seed};

@@ -199,12 +199,13 @@ fn start_with_defaults(uid: Option<u32>) {
     raw.request(leafd_wire::opcode::TAG_CREATE, 1, br#"{"tag":"orders"}"#);
     assert_eq!(raw.reply().status(), leafd_wire::Status::Ok);
     assert_eq!(raw.draw("orders", 3), [1, 2, 3]);
+    assert_eq!(raw.draw("snowflake", 3).len(), 3);
     let said = eventually("what it prints", Duration::from_secs(5), || {
         Some(fs::read_to_string(host.path("output")).unwrap())
             .filter(|said| said.contains("worker  "))
     });
     let store = format!("sqlite:{}", state_dir.join("store.db").display());
-    for words in [socket.to_str().unwrap(), &store, "none"] {
+    for words in [socket.to_str().unwrap(), &store, "worker  store"] {
         assert!(said.contains(words), "{words} in {said}");
     }
     let mode = fs::metadata(&state_dir).unwrap().permissions().mode();

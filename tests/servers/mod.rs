@@ -12,6 +12,7 @@
 mod mariadb;
 mod postgres;
 pub mod process;
+pub mod zookeeper;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

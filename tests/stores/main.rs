@@ -35,3 +35,4 @@ mod routed;
 mod scene;
 mod strict;
 mod tags;
+mod workers;

@@ -67,6 +67,10 @@ pub mod opcode {
     pub const TAG_RAISE: u8 = 20;
     /// Delete a tag (administrative, JSON).
     pub const TAG_DELETE: u8 = 21;
+    /// List the registry's workers (administrative, JSON).
+    pub const WORKER_LIST: u8 = 22;
+    /// Give a worker back (administrative, JSON).
+    pub const WORKER_RELEASE: u8 = 23;
     /// Set in every reply's opcode.
     pub const REPLY: u8 = 0x80;
 }

@@ -71,8 +71,8 @@ statuses! {
     StoreUnavailable = 11, "STORE_UNAVAILABLE", true, false;
     /// The clock is further behind the last id than `max_drift` allows.
     ClockBehind = 12, "CLOCK_BEHIND", true, false;
-    /// The daemon holds no snowflake worker id.
-    NoWorker = 13, "NO_WORKER", false, false;
+    /// The daemon holds no snowflake worker id; the text says why, and whether it is getting one.
+    NoWorker = 13, "NO_WORKER", true, false;
     /// The tag's numbers are used up.
     TagExhausted = 14, "TAG_EXHAUSTED", false, false;
     /// The layout's time bits are used up, or the clock is before its epoch.

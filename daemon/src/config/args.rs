@@ -21,7 +21,7 @@ pub struct Args {
     #[arg(long, value_name = "URL")]
     pub store: Option<String>,
 
-    /// Snowflake worker number: none, or static:N such as static:17
+    /// Where the snowflake worker number comes from: store, zookeeper, none, or static:N such as static:17
     #[arg(long, value_name = "SPEC")]
     pub worker: Option<String>,
 
@@ -33,8 +33,9 @@ pub struct Args {
 /// Examples for the end of a help page.
 pub const EXAMPLES: &str = "\
 Examples:
-  leafd                                         segments on SQLite in the user's own folders
-  leafd --worker static:17                      and snowflake ids as worker 17
+  leafd                                         everything on SQLite in the user's own folders
+  leafd --store postgres://leafd@db/ids         numbers and worker numbers from a database of many hosts
+  leafd --worker static:17                      snowflake ids as worker 17, whatever the store says
   leafd --config /etc/leafd/leafd.toml          everything from a file
   LEAFD_LOG=debug leafd --set autonomy=30m      a setting from the environment, one by its key
 

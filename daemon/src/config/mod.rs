@@ -6,11 +6,12 @@
 //! argument beats the environment, the environment beats the file, the file beats the default; a
 //! setting is taken whole from one of them, lists and tables included.
 //!
-//! - `settings`: the table of settings; the single source of keys, defaults and ranges.
+//! - `settings`, `worker_settings`: the table of settings; the single source of keys, defaults and ranges.
 //! - `sources`: collects what was given where, and refuses what no setting is called.
 //! - `value`, `reader`: from given text to typed values, with the errors.
 //! - `stores`, `store_url`, `password`: where numbers are claimed; `routes`, `routing`, `hash`: which tag is at
 //!   home in which store.
+//! - `workers`: where the snowflake worker comes from.
 //! - `access`, `layouts`, `pattern`, `types`: the other settings that are more than a number.
 
 mod access;
@@ -30,10 +31,13 @@ mod store_url;
 mod stores;
 mod types;
 mod value;
+mod worker_settings;
+mod workers;
 
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -48,9 +52,13 @@ pub use settings::{Kind, SETTINGS, Setting, settings_help, settings_markdown};
 pub use sources::Surroundings;
 pub use store_url::{Endpoint, NetworkUrl, StoreUrl, Tls};
 pub use stores::StoreSpec;
-pub use types::{LogFilter, LogFormat, SocketGroup, WorkerSpec};
+pub use types::{LogFilter, LogFormat, SocketGroup};
+pub use workers::WorkerSpec;
 
 use reader::Reader;
+
+use crate::registry::Mode;
+use crate::registry::zookeeper::LeafName;
 
 /// However short `failover_settle` is, stores are not asked more often than this.
 const STORE_CHECK_INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -79,6 +87,22 @@ pub struct Config {
     pub leaf_only: bool,
     /// Where the snowflake worker's number comes from; it fits every layout in [`Config::layouts`].
     pub worker: WorkerSpec,
+    /// How a worker is claimed.
+    pub worker_mode: Mode,
+    /// How far ahead.
+    pub lease: Duration,
+    /// Which may be claimed; all fit every layout.
+    pub worker_range: Range<u64>,
+    /// How long a worker is kept after a clean stop.
+    pub restart_grace: Duration,
+    /// How far the clock may be off.
+    pub clock_threshold: Duration,
+    /// Who the daemon is to ZooKeeper.
+    pub zookeeper_auth: StorePassword,
+    /// The Leaf service that permanent workers in ZooKeeper belong to.
+    pub leaf_name: Option<LeafName>,
+    /// What this host is called: the identity that was configured, else the host's name.
+    pub host_name: String,
     /// Where worker numbers are locked, host-wide.
     pub worker_lock_dir: PathBuf,
     /// Sets this daemon apart from others on the same machine.
@@ -133,7 +157,35 @@ impl Config {
             read.computed(&settings::STATE_DIR, || paths::state_dir(around), types::path)?;
         let routing = read_routing(&mut read, around, &state_dir)?;
         let layouts = read.value(&settings::LAYOUTS, layouts::parse)?;
-        let worker = read.value(&settings::WORKER, |node| types::worker(node, &layouts))?;
+        let identity = read.optional(&settings::IDENTITY, types::identity)?;
+        let host_name = identity.clone().unwrap_or_else(|| around.host.clone());
+        let worker_mode = read.value(&worker_settings::WORKER_MODE, workers::parse_mode)?;
+        let leaf_name = read.optional(&worker_settings::LEAF_NAME, workers::parse_leaf_name)?;
+        let worker = {
+            let numbers = read
+                .value(&worker_settings::WORKERS, |node| workers::parse_numbers(node, &layouts))?;
+            let zookeeper = read.optional(&worker_settings::ZOOKEEPER, workers::parse_servers)?;
+            let context = workers::Context {
+                layouts: &layouts,
+                stores: routing.stores().iter().map(|store| &*store.name).collect(),
+                zookeeper: zookeeper.as_ref(),
+                numbers: &numbers,
+                host: &host_name,
+                identity: identity.as_deref(),
+                mode: worker_mode,
+                leaf_name: leaf_name.as_ref(),
+            };
+            read.computed(
+                &worker_settings::WORKER,
+                || Ok(context.default().to_owned()),
+                |node| workers::parse(node, &context),
+            )?
+        };
+        let all = || Ok(format!("0..{}", layouts.worker_max().0.saturating_add(1)));
+        let worker_range = read.computed(&worker_settings::WORKER_RANGE, all, |node| {
+            workers::parse_range(node, &layouts)
+        })?;
+        let auth = read.optional(&worker_settings::ZOOKEEPER_AUTH_FILE, types::path)?;
         let admin_uids = read.value(&settings::ADMIN_UIDS, access::parse_ids)?;
         let admin_gids = read.value(&settings::ADMIN_GIDS, access::parse_ids)?;
         let rules = read.value(&settings::ACCESS, access::parse_rules)?;
@@ -148,8 +200,16 @@ impl Config {
             failover_settle: read.duration(&settings::FAILOVER_SETTLE)?,
             leaf_only: read.boolean(&settings::LEAF_ONLY)?,
             worker,
-            worker_lock_dir: read.value(&settings::WORKER_LOCK_DIR, types::path)?,
-            identity: read.optional(&settings::IDENTITY, types::identity)?,
+            worker_lock_dir: read.value(&worker_settings::WORKER_LOCK_DIR, types::path)?,
+            worker_mode,
+            lease: read.duration(&worker_settings::LEASE)?,
+            worker_range,
+            restart_grace: read.duration(&worker_settings::RESTART_GRACE)?,
+            clock_threshold: read.duration(&worker_settings::CLOCK_THRESHOLD)?,
+            zookeeper_auth: auth.map_or(StorePassword::None, StorePassword::File),
+            leaf_name,
+            host_name,
+            identity,
             autonomy: read.duration(&settings::AUTONOMY)?,
             max_step: read.integer(&settings::MAX_STEP)?,
             mark_ahead: read.duration(&settings::MARK_AHEAD)?,

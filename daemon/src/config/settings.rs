@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::store_url;
 use super::value::show_duration;
+use super::worker_settings;
 
 /// A setting, apart from its value.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ pub enum Default {
     Found(&'static str),
 }
 
-const fn secs(count: u64) -> Duration {
+pub(super) const fn secs(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
@@ -141,20 +142,6 @@ pub(super) static LEAF_ONLY: Setting = Setting {
     kind: Kind::Boolean,
     default: Default::Is("false"),
     help: "Use a postgres or mysql store in which leafd's own tables are not to be seen: only if no leafd made them there, as strict tags are then told from no others.",
-};
-
-pub(super) static WORKER: Setting = Setting {
-    key: "worker",
-    kind: Kind::Text("\"none\" or \"static:N\", N from 0 to what the smallest worker field holds"),
-    default: Default::Is("none"),
-    help: "This host's snowflake worker number. With static:N no other live host may have N. Without one, snowflake requests are refused.",
-};
-
-pub(super) static WORKER_LOCK_DIR: Setting = Setting {
-    key: "worker_lock_dir",
-    kind: Kind::Text("the path of a directory, UTF-8"),
-    default: Default::Is("/run/lock"),
-    help: "Where a static worker number is locked, so that two daemons of one host can't share it.",
 };
 
 pub(super) static IDENTITY: Setting = Setting {
@@ -289,8 +276,17 @@ pub static SETTINGS: &[&Setting] = &[
     &STORE_STATEMENT_TIMEOUT,
     &FAILOVER_SETTLE,
     &LEAF_ONLY,
-    &WORKER,
-    &WORKER_LOCK_DIR,
+    &worker_settings::WORKER,
+    &worker_settings::WORKER_MODE,
+    &worker_settings::LEASE,
+    &worker_settings::WORKER_RANGE,
+    &worker_settings::RESTART_GRACE,
+    &worker_settings::CLOCK_THRESHOLD,
+    &worker_settings::ZOOKEEPER,
+    &worker_settings::ZOOKEEPER_AUTH_FILE,
+    &worker_settings::LEAF_NAME,
+    &worker_settings::WORKERS,
+    &worker_settings::WORKER_LOCK_DIR,
     &IDENTITY,
     &AUTONOMY,
     &MAX_STEP,

@@ -18,6 +18,8 @@ pub struct Surroundings {
     pub variables: BTreeMap<OsString, OsString>,
     /// The effective user.
     pub uid: u32,
+    /// The host's name.
+    pub host: String,
 }
 
 /// The value of each setting that was given, by key, with where.
@@ -38,6 +40,11 @@ impl Surroundings {
         Surroundings {
             variables: std::env::vars_os().collect(),
             uid: nix::unistd::geteuid().as_raw(),
+            // A host without a name, or with an odd one, is told apart by other things.
+            host: nix::unistd::gethostname()
+                .ok()
+                .and_then(|name| name.into_string().ok())
+                .unwrap_or_default(),
         }
     }
 

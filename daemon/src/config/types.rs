@@ -5,18 +5,7 @@ use std::path::PathBuf;
 
 use tracing_subscriber::EnvFilter;
 
-use super::layouts::Layouts;
 use super::value::{Bad, Node};
-use crate::id::WorkerId;
-
-/// Where the snowflake worker's number comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WorkerSpec {
-    /// Nowhere: snowflake requests are refused.
-    None,
-    /// The operator gave it.
-    Static(WorkerId),
-}
 
 /// A group of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,24 +51,6 @@ pub(super) fn socket(node: &Node) -> Result<PathBuf, Bad> {
         return Err(node.bad());
     }
     Ok(path)
-}
-
-pub(super) fn worker(node: &Node, layouts: &Layouts) -> Result<WorkerSpec, Bad> {
-    let text = node.text()?;
-    if text == "none" {
-        return Ok(WorkerSpec::None);
-    }
-    let digits = text.strip_prefix("static:").unwrap_or_default();
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(node.bad());
-    }
-    let (most, layout) = layouts.worker_max();
-    match digits.parse::<u64>() {
-        Ok(number) if number <= most => Ok(WorkerSpec::Static(WorkerId(number))),
-        _ => Err(node.bad_for(format!(
-            "static:0 to static:{most}, because layout {layout:?} has no room for more"
-        ))),
-    }
 }
 
 pub(super) fn mode(node: &Node) -> Result<u32, Bad> {

@@ -322,7 +322,7 @@ fn page(rows: &[TagRow], limit: usize, next_store: Option<&str>) -> Vec<u8> {
     json(&Page { tags: shown.iter().map(Row::from).collect(), next, next_store })
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
     serde_json::from_slice(body).map_err(|error| {
         Failure::new(Status::Malformed, format!("the request's JSON can't be read: {error}"))
     })
@@ -348,7 +348,7 @@ fn check_description(description: Option<&str>) -> Result<(), Failure> {
     }
 }
 
-fn refused(message: impl Into<String>) -> Failure {
+pub(super) fn refused(message: impl Into<String>) -> Failure {
     Failure::new(Status::ValueRefused, message)
 }
 

@@ -67,6 +67,10 @@ impl Failure {
                 ..Failure::deadline(layout, "the present tick's sequence is used up")
             },
             Refusal::BoundReached => Failure::deadline(layout, "the journal is moving its bound"),
+            Refusal::ClaimEnds => Failure {
+                retry_after_ms: RETRY_MS,
+                ..Failure::new(Status::NoWorker, "this host's claim on its worker has run out")
+            },
             Refusal::ClockBehind { behind_ms, wait_ms } => Failure {
                 retry_after_ms: millis(wait_ms),
                 ..Failure::new(

@@ -20,12 +20,14 @@ pub mod segments;
 pub mod snowflakes;
 mod status;
 mod underway;
+pub mod worker;
 pub mod writer;
 
 pub use failure::Failure;
 use outbox::Outbox;
 use segments::{SegmentTag, Segments};
 use snowflakes::{SnowflakeTag, Snowflakes};
+use worker::Worker;
 use writer::Writer;
 
 use crate::clock;
@@ -137,6 +139,9 @@ impl Dispatcher {
                 | opcode::TAG_SET
                 | opcode::TAG_RAISE
                 | opcode::TAG_DELETE => self.administer(session, header, body),
+                opcode::WORKER_LIST | opcode::WORKER_RELEASE => {
+                    self.administer_workers(session, header, body)
+                }
                 unknown => Err(Failure::new(
                     Status::UnknownOpcode,
                     format!("opcode {unknown} is not known to protocol version {VERSION}"),
@@ -272,6 +277,11 @@ impl Dispatcher {
                 self.snowflakes.keep_warm();
             }
         };
+        let keeping = async {
+            if let Worker::Kept(keeper) = &self.snowflakes.worker {
+                keeper.run(|| self.snowflakes.follow_worker()).await;
+            }
+        };
         let checking = async {
             loop {
                 tokio::time::sleep(check_removed).await;
@@ -280,7 +290,7 @@ impl Dispatcher {
                 }
             }
         };
-        tokio::join!(writing, warming, checking, self.segments.run());
+        tokio::join!(writing, warming, keeping, checking, self.segments.run());
     }
 
     /// Issues nothing more: requests that wait and those still to come are told that the daemon stops.

@@ -10,15 +10,19 @@ use leafd_wire::{Layout, Run, Status};
 
 use super::outbox::ReplyTo;
 use super::segments::TICK;
+use super::worker::Worker;
 use super::writer::Writer;
 use super::{Failure, clock};
-use crate::id::snowflake::{Generator, Now, Refusal};
-use crate::id::{BootMs, Tag, UnixMs, Want, WorkerId};
+use crate::id::snowflake::{Now, Refusal};
+use crate::id::worker::{Issuer, NotIssued};
+use crate::id::{BootMs, Tag, UnixMs, Want};
 use crate::journal::{LayoutRecord, Write};
 
 /// Every layout.
 pub struct Snowflakes {
     layouts: Vec<Rc<SnowflakeTag>>,
+    /// Whom they are issued as.
+    pub worker: Worker,
     writer: Rc<Writer>,
     waiters_max: usize,
 }
@@ -27,13 +31,14 @@ pub struct Snowflakes {
 pub struct SnowflakeTag {
     pub(super) name: Tag,
     pub(super) layout: Layout,
-    /// `None`: no worker id is held.
-    pub(super) generator: RefCell<Option<Generator>>,
+    pub(super) issuer: RefCell<Issuer>,
     waiting: RefCell<VecDeque<Waiter>>,
     bound_in_flight: Cell<bool>,
     /// A timer will serve the waiting requests.
     timer_set: Cell<bool>,
     used: Cell<BootMs>,
+    /// When it was last said that the time bits end.
+    warned: Cell<Option<BootMs>>,
 }
 
 struct Waiter {
@@ -54,38 +59,50 @@ const REQUEST_TICKS_MAX: u64 = 2_048;
 /// journal, in milliseconds.
 const WARM_MS: u64 = 60_000;
 
-/// What a request is told when no worker id is held.
-const NO_WORKER: &str = "this daemon holds no snowflake worker id; name one that no other host has, \
-                         with --worker static:N, LEAFD_WORKER=static:N or worker = \"static:N\"";
+/// Before the time bits of a layout end, it is warned for so long, in milliseconds, and so often.
+const END_WARNED_MS: u64 = 365 * 86_400_000;
+const END_WARNED_EVERY_MS: u64 = 86_400_000;
 
 impl Snowflakes {
-    /// The layouts, each with the bound below which ids may have been issued. Without a worker, requests
-    /// are refused.
+    /// The layouts, each with the bound below which ids may have been issued.
     #[must_use]
     pub fn new(
         layouts: Vec<LayoutRecord>,
-        worker: Option<WorkerId>,
+        worker: Worker,
         drift_max_ms: u64,
         waiters_max: usize,
         writer: Rc<Writer>,
     ) -> Rc<Self> {
-        let layouts = layouts
+        let layouts: Vec<Rc<SnowflakeTag>> = layouts
             .into_iter()
             .map(|LayoutRecord { name, layout, bound }| {
                 Rc::new(SnowflakeTag {
                     name,
                     layout,
-                    generator: RefCell::new(
-                        worker.map(|worker| Generator::new(layout, worker, bound, drift_max_ms)),
-                    ),
+                    issuer: RefCell::new(Issuer::new(layout, bound, drift_max_ms)),
                     waiting: RefCell::default(),
                     bound_in_flight: Cell::new(false),
                     timer_set: Cell::new(false),
                     used: Cell::default(),
+                    warned: Cell::default(),
                 })
             })
             .collect();
-        Rc::new(Snowflakes { layouts, writer, waiters_max })
+        for tag in &layouts {
+            worker.journal_reached(tag.issuer.borrow().bound());
+        }
+        let snowflakes = Rc::new(Snowflakes { layouts, worker, writer, waiters_max });
+        snowflakes.follow_worker();
+        snowflakes
+    }
+
+    /// Goes on as the worker that is to be had now, and serves who waits for one.
+    pub fn follow_worker(self: &Rc<Self>) {
+        let claim = self.worker.claim(clock::now());
+        for tag in &self.layouts {
+            tag.issuer.borrow_mut().follow(claim);
+            self.serve(tag);
+        }
     }
 
     /// The layout of this name.
@@ -100,11 +117,10 @@ impl Snowflakes {
         &self.layouts
     }
 
-    /// Whether a worker id is held.
+    /// Whether ids can be had, as far as the worker goes.
     #[must_use]
     pub fn ready(&self) -> bool {
-        !self.writer.failed()
-            && self.layouts.iter().any(|layout| layout.generator.borrow().is_some())
+        !self.writer.failed() && self.worker.ready(clock::now())
     }
 
     /// Checks that one reply can carry so many ids.
@@ -148,8 +164,8 @@ impl Snowflakes {
         drawn: Vec<Run>,
         reply: ReplyTo,
     ) {
-        if tag.generator.borrow().is_none() {
-            return reply.failure(&Failure::new(Status::NoWorker, NO_WORKER));
+        if tag.issuer.borrow().claim().is_none() && !self.worker.want() {
+            return reply.failure(&self.worker.excuse());
         }
         if tag.waiting.borrow().len() >= self.waiters_max {
             return reply.failure(&Failure::overloaded(
@@ -177,12 +193,12 @@ impl Snowflakes {
         left: &mut u32,
         fewer_will_do: bool,
         runs: &mut Vec<Run>,
-    ) -> Result<(), Option<Refusal>> {
-        let mut generator = tag.generator.borrow_mut();
-        let generator = generator.as_mut().ok_or(None)?;
+    ) -> Result<(), NotIssued> {
+        let now = self.worker.hold(now);
+        let mut issuer = tag.issuer.borrow_mut();
         let mut outcome = Ok(());
         while *left > 0 {
-            match generator.take(now, *left, fastrand::u64(..)) {
+            match issuer.take(now, *left, fastrand::u64(..)) {
                 Ok(run) => {
                     *left -= run.count;
                     runs.push(run);
@@ -190,14 +206,14 @@ impl Snowflakes {
                         break;
                     }
                 }
-                Err(refusal) => {
-                    outcome = Err(Some(refusal));
+                Err(refused) => {
+                    outcome = Err(refused);
                     break;
                 }
             }
         }
         tag.used.set(now.boot);
-        self.keep_bound(tag, generator, now);
+        self.keep_bound(tag, &issuer, now);
         outcome
     }
 
@@ -218,20 +234,27 @@ impl Snowflakes {
                 waiter.reply.ids(HOLD_MS, &waiter.runs);
                 continue;
             };
-            let Some(refusal) = refused else {
-                waiter.reply.failure(&Failure::new(Status::NoWorker, NO_WORKER));
-                continue;
-            };
-            let wait_ms = match refusal {
-                Refusal::TickUsedUp { wait_ms } | Refusal::ClockBehind { wait_ms, .. } => wait_ms,
-                // The journal's answer serves again; this only sees to the deadline.
-                Refusal::BoundReached => waiter.deadline.0.saturating_sub(now.boot.0),
-                Refusal::TimeExhausted | Refusal::BeforeEpoch => u64::MAX,
+            let until_deadline_ms = waiter.deadline.0.saturating_sub(now.boot.0);
+            let wait_ms = match refused {
+                // The journal's answer, or the registry's, serves again; this only sees to the deadline.
+                NotIssued::Refused(Refusal::BoundReached) => until_deadline_ms,
+                NotIssued::NoWorker | NotIssued::Refused(Refusal::ClaimEnds) => {
+                    if self.worker.want() { until_deadline_ms } else { u64::MAX }
+                }
+                NotIssued::Refused(
+                    Refusal::TickUsedUp { wait_ms } | Refusal::ClockBehind { wait_ms, .. },
+                ) => wait_ms,
+                NotIssued::Refused(Refusal::TimeExhausted | Refusal::BeforeEpoch) => u64::MAX,
             };
             // A wait that outlasts the deadline is told at once, with its length.
             let overdue = waiter.deadline <= now.boot;
             if overdue || now.boot.0.saturating_add(wait_ms) > waiter.deadline.0 {
-                waiter.reply.failure(&Failure::refusal(&tag.name, refusal, now.unix));
+                waiter.reply.failure(&match refused {
+                    NotIssued::NoWorker | NotIssued::Refused(Refusal::ClaimEnds) => {
+                        self.worker.excuse()
+                    }
+                    NotIssued::Refused(refusal) => Failure::refusal(&tag.name, refusal, now.unix),
+                });
                 continue;
             }
             tag.waiting.borrow_mut().push_front(waiter);
@@ -266,17 +289,19 @@ impl Snowflakes {
             if waiter.deadline > now.boot {
                 waiting.push_back(waiter);
             } else {
-                waiter.reply.failure(&Failure::deadline(
-                    &tag.name,
-                    "earlier requests and the sequence's limit",
-                ));
+                waiter.reply.failure(&match tag.issuer.borrow().claim() {
+                    None => self.worker.excuse(),
+                    Some(_) => {
+                        Failure::deadline(&tag.name, "earlier requests and the sequence's limit")
+                    }
+                });
             }
         }
     }
 
     /// Has the journal move the layout's bound, ahead of use.
-    fn keep_bound(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, generator: &Generator, now: Now) {
-        let Some(bound) = generator.bound_wanted(now) else { return };
+    fn keep_bound(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, issuer: &Issuer, now: Now) {
+        let Some(bound) = issuer.bound_wanted(now) else { return };
         if tag.bound_in_flight.replace(true) {
             return;
         }
@@ -284,30 +309,42 @@ impl Snowflakes {
         let (snowflakes, tag) = (Rc::clone(self), Rc::clone(tag));
         self.writer.write(Write::Bound(record), move || {
             tag.bound_in_flight.set(false);
-            if let Some(generator) = tag.generator.borrow_mut().as_mut() {
-                generator.bounded(bound);
-            }
+            tag.issuer.borrow_mut().bounded(bound);
+            snowflakes.worker.journal_reached(bound);
             snowflakes.serve(&tag);
         });
     }
 
     /// Keeps the bounds of layouts in use ahead of the clock; to be called about once a second.
     pub fn keep_warm(self: &Rc<Self>) {
-        let now = clock::now();
+        let now = self.worker.hold(clock::now());
         for tag in &self.layouts {
             let warm = tag.used.get().0 > 0 && now.boot.0 - tag.used.get().0 < WARM_MS;
-            if warm && let Some(generator) = tag.generator.borrow().as_ref() {
-                self.keep_bound(tag, generator, now);
+            if warm {
+                self.keep_bound(tag, &tag.issuer.borrow(), now);
+                tag.warn_of_the_end(now);
             }
         }
     }
 
     /// The worker number is this host's no longer: nothing more is issued.
-    pub fn give_up_worker(&self) {
+    pub fn give_up_worker(self: &Rc<Self>) {
+        self.worker.give_up();
+        self.follow_worker();
+    }
+
+    /// The end of the last tick that was used in any layout, under the present worker.
+    #[must_use]
+    pub fn used_end(&self) -> UnixMs {
+        let ends = self.layouts.iter().filter_map(|tag| tag.issuer.borrow().used_end());
+        ends.max().unwrap_or_default()
+    }
+
+    /// Issues nothing more as the present worker.
+    pub fn leave_worker(&self) {
         for tag in &self.layouts {
-            *tag.generator.borrow_mut() = None;
+            tag.issuer.borrow_mut().follow(None);
         }
-        self.abandon_all(&Failure::new(Status::NoWorker, NO_WORKER));
     }
 
     /// Answers every waiting request with a failure.
@@ -332,8 +369,7 @@ impl Snowflakes {
         self.layouts
             .iter()
             .filter_map(|tag| {
-                let generator = tag.generator.borrow();
-                let bound: UnixMs = generator.as_ref()?.used_end();
+                let bound = tag.issuer.borrow().used_end()?;
                 Some(Write::Bound(LayoutRecord {
                     name: tag.name.clone(),
                     layout: tag.layout,
@@ -341,5 +377,27 @@ impl Snowflakes {
                 }))
             })
             .collect()
+    }
+}
+
+impl SnowflakeTag {
+    /// How long the time bits still last, in milliseconds.
+    #[must_use]
+    pub fn time_left_ms(&self, now: UnixMs) -> u64 {
+        let end = self.layout.tick_start_ms(self.layout.tick_max().saturating_add(1));
+        end.saturating_sub(now.0)
+    }
+
+    fn warn_of_the_end(&self, now: Now) {
+        let left_ms = self.time_left_ms(now.unix);
+        let due = self.warned.get().is_none_or(|at| now.boot.0 - at.0 >= END_WARNED_EVERY_MS);
+        if left_ms < END_WARNED_MS && due {
+            self.warned.set(Some(now.boot));
+            tracing::warn!(
+                layout = %self.name.as_str(),
+                "the layout's time bits end in {} days, and its ids with them: move to a new layout",
+                left_ms / 86_400_000
+            );
+        }
     }
 }

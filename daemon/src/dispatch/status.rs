@@ -42,7 +42,11 @@ impl Dispatcher {
                 "ready": journal.is_none() && self.segments.ready(),
                 "store_error": self.segments.store_failure(),
             },
-            "snowflake": { "ready": self.snowflakes.ready(), "worker": self.worker() },
+            "snowflake": {
+                "ready": self.snowflakes.ready(),
+                "worker": self.snowflakes.worker.number(clock::now()),
+                "worker_error": self.snowflakes.worker.error(clock::now()),
+            },
             "journal_error": journal,
         })
     }
@@ -74,7 +78,7 @@ impl Dispatcher {
             .layouts()
             .iter()
             .map(|tag| {
-                let generator = tag.generator.borrow();
+                let issuer = tag.issuer.borrow();
                 json!({
                     "name": tag.name.as_str(),
                     "time_bits": tag.layout.time_bits,
@@ -82,11 +86,12 @@ impl Dispatcher {
                     "sequence_bits": tag.layout.sequence_bits,
                     "unit_ms": tag.layout.unit_ms,
                     "epoch_ms": tag.layout.epoch_ms,
-                    "issued": generator.as_ref().map_or(0, |generator| generator.issued()),
-                    "bound_ms": generator.as_ref().map(|generator| generator.bound().0),
-                    "clock_ahead_ms": generator.as_ref().map(|generator| {
+                    "time_left_ms": tag.time_left_ms(now.unix),
+                    "issued": issuer.issued(),
+                    "bound_ms": issuer.claim().map(|_| issuer.bound().0),
+                    "clock_ahead_ms": issuer.used_end().map(|used_end| {
                         let unit_ms = u64::from(tag.layout.unit_ms);
-                        generator.used_end().0.saturating_sub(now.unix.0 + unit_ms)
+                        used_end.0.saturating_sub(now.unix.0 + unit_ms)
                     }),
                 })
             })
@@ -106,6 +111,7 @@ impl Dispatcher {
         status["segments"]["tags_in_use"] = json!(in_use);
         status["segments"]["tags"] = json!(tags);
         status["snowflake"]["registry"] = json!(self.about.worker);
+        status["snowflake"]["lease"] = self.snowflakes.worker.details(now);
         status["snowflake"]["layouts"] = json!(layouts);
     }
 
@@ -126,10 +132,5 @@ impl Dispatcher {
             })
         };
         self.segments.homes().iter().map(store).collect()
-    }
-
-    fn worker(&self) -> Option<u64> {
-        let layout = self.snowflakes.layouts().first()?;
-        layout.generator.borrow().as_ref().map(|generator| generator.worker().0)
     }
 }

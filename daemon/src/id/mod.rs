@@ -4,6 +4,7 @@
 //! - [`segment`]: numbers of a tag, claimed in ranges ahead of use and held;
 //! - [`strict`]: numbers of a strict tag, claimed when they are asked for;
 //! - [`snowflake`]: ids made of time, worker and sequence;
+//! - [`worker`]: the claim on the worker number that goes into them;
 //! - [`RateMeter`]: how fast a tag is drawn, which sizes its claims.
 
 mod held;
@@ -15,6 +16,7 @@ pub mod strict;
 mod tag;
 mod time;
 mod waiting;
+pub mod worker;
 
 pub use rate::RateMeter;
 pub use tag::{Tag, WorkerId};

@@ -28,6 +28,8 @@ pub enum Refusal {
     },
     /// The bound must be moved first.
     BoundReached,
+    /// The claim on the worker ends before the id's tick does.
+    ClaimEnds,
     /// The wall clock is behind the last id by more than the drift allows.
     ClockBehind {
         /// How far, in milliseconds.
@@ -61,6 +63,8 @@ pub struct Generator {
     last: Option<Tick>,
     /// Ids whose tick ends at or before it may be issued.
     bound: UnixMs,
+    /// Where the claim on the worker ends: the bound never lies beyond.
+    limit: UnixMs,
     /// A request found the tick used up and waits: ticks that pass meanwhile are not lost to it.
     starved: bool,
     issued: u64,
@@ -92,7 +96,14 @@ impl Generator {
             sequence: layout.sequence_max() + 1,
             opened: None,
         });
-        Generator { layout, worker, drift_max_ms, last, bound: floor, starved: false, issued: 0 }
+        let limit = UnixMs(u64::MAX);
+        let (bound, starved, issued) = (floor, false, 0);
+        Generator { layout, worker, drift_max_ms, last, bound, limit, starved, issued }
+    }
+
+    /// Ids are issued, and bounds wanted, only up to here: where the claim on the worker ends.
+    pub fn set_limit(&mut self, limit: UnixMs) {
+        self.limit = limit;
     }
 
     /// Issues up to `count_max` ids of one tick. `random` chooses where a new tick's sequence starts.
@@ -105,7 +116,11 @@ impl Generator {
         if tick.number > self.layout.tick_max() {
             return Err(Refusal::TimeExhausted);
         }
-        if self.layout.tick_start_ms(tick.number + 1) > self.bound.0 {
+        let end = UnixMs(self.layout.tick_start_ms(tick.number + 1));
+        if end > self.limit {
+            return Err(Refusal::ClaimEnds);
+        }
+        if end > self.bound {
             return Err(Refusal::BoundReached);
         }
         let left = self.layout.sequence_max() + 1 - tick.sequence;
@@ -144,7 +159,8 @@ impl Generator {
         if self.layout.tick_at(now.unix.0).is_none_or(|tick| tick > self.layout.tick_max()) {
             return None;
         }
-        (target > self.bound.0).then_some(UnixMs(target))
+        let target = UnixMs(target).min(self.limit);
+        (target > self.bound).then_some(target)
     }
 
     /// Reports a bound as durable.

@@ -5,7 +5,7 @@ use rusqlite::Connection;
 
 use super::fault::Fault;
 use super::rows::{self, Segment, TagState};
-use super::{LayoutRecord, Write, stores};
+use super::{LayoutRecord, Write, claim, stores};
 use crate::id::Tag;
 use crate::store::StoreId;
 
@@ -46,6 +46,8 @@ fn apply(conn: &Connection, write: &Write, stopping: bool) -> Result<(), Problem
         }
         Write::CheckedIn { url, store, history } => stores::check_in(conn, url, store, history),
         Write::History { store, history } => stores::enter_history(conn, store, history),
+        Write::Worker(claimed) => claim::write(conn, claimed),
+        Write::NoWorker => claim::forget(conn),
         Write::StoppedCleanly => Ok(()),
     }
 }
@@ -167,7 +169,7 @@ fn enter_bound(conn: &Connection, new: &LayoutRecord, stopping: bool) -> Result<
 }
 
 /// Numbers above the largest positive signed one can't be recorded, and no id is so large.
-fn number(value: u64) -> Result<i64, Problem> {
+pub(super) fn number(value: u64) -> Result<i64, Problem> {
     i64::try_from(value)
         .map_err(|_| Problem::Refused(format!("{value} is more than a signed 64-bit number holds")))
 }

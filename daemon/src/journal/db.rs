@@ -14,8 +14,9 @@ use super::apply::{self, Problem};
 use super::fault::Fault;
 use super::rows::{self, Meta, TagState};
 use super::stores::{self, Start};
-use super::{LayoutRecord, StartToken, StoreRecord, TagRecord, Write, schema, verify, wal};
+use super::{LayoutRecord, StartToken, StoreRecord, TagRecord, Write, claim, schema, verify, wal};
 use crate::id::Tag;
+use crate::id::worker::Recorded;
 use crate::state_dir::{StateDir, explain};
 use crate::store::{Generation, StoreId};
 
@@ -53,6 +54,7 @@ pub(super) struct Started {
     pub token: StartToken,
     pub stores: Vec<StoreRecord>,
     pub layouts: Vec<LayoutRecord>,
+    pub claim: Option<Recorded>,
     pub stopped_cleanly: bool,
 }
 
@@ -158,6 +160,7 @@ impl Db {
         let earlier = stores::read_starts(&self.conn)?;
         let stores = stores::read(&self.conn)?;
         let layouts = rows::read_layouts(&self.conn)?;
+        let claim = claim::read(&self.conn)?;
         let token = StartToken(random_hex()?.into());
         let number = earlier.last().map_or(0, |start| start.number).saturating_add(1);
         let mut meta = self.meta.clone();
@@ -170,7 +173,7 @@ impl Db {
         let stopped_cleanly = self.meta.stopped_cleanly;
         self.meta = meta;
         self.check_in_place()?;
-        Ok(Started { earlier, token, stores, layouts, stopped_cleanly })
+        Ok(Started { earlier, token, stores, layouts, claim, stopped_cleanly })
     }
 
     /// Makes batches durable in one transaction. A batch that contradicts what is recorded is left out

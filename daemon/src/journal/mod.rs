@@ -33,10 +33,12 @@
 //!
 //! In the order of a start: `begin` makes a journal, `db` opens one, by `schema` (what file is it?), `wal`
 //! (is its log whole?) and `verify` (is every row what was written?); `writer` is the thread; `apply`
-//! checks and enters changes; `rows` knows the tables' rows, and `stores` those about stores and starts.
+//! checks and enters changes; `rows` knows the tables' rows, `stores` those about stores and starts, and `claim` that
+//! about the worker.
 
 mod apply;
 mod begin;
+mod claim;
 mod db;
 mod fault;
 mod identity;
@@ -62,6 +64,7 @@ use tokio::sync::{mpsc, oneshot};
 pub use self::identity::{Identity, MACHINE_ID_FILE};
 use self::stores::Start;
 use self::writer::{Command, Failure, Link, Page, Writer};
+use crate::id::worker::Recorded;
 use crate::id::{Tag, UnixMs};
 use crate::state_dir::{StateDir, explain};
 use crate::store::{Generation, HostId, StartToken, StoreId};
@@ -90,6 +93,9 @@ pub struct Recovered {
     /// Each layout with the bound below which ids may have been issued; carried over from a journal
     /// that was set aside.
     pub layouts: Vec<LayoutRecord>,
+    /// The claim on a snowflake worker, if there is one. That of a journal which was set aside is not carried over: it
+    /// is another host's.
+    pub claim: Option<Recorded>,
     /// Whether the last stop wrote exact marks.
     pub stopped_cleanly: bool,
     /// Every store that this host ever checked in with, by name; also those that a journal which was set aside
@@ -205,6 +211,11 @@ pub enum Write {
         /// Its history now, up to [`HISTORY_BYTES_MAX`].
         history: Arc<str>,
     },
+    /// A worker is claimed, renewed or kept for a restart; it replaces what was recorded. Refused when a text is too
+    /// long.
+    Worker(Recorded),
+    /// No worker is claimed any more.
+    NoWorker,
     /// Every mark and bound in this batch is exact, and nothing is issued any more: the journal refuses
     /// every later batch but another of this kind, whether or not this one came through.
     StoppedCleanly,
@@ -298,6 +309,7 @@ impl Journal {
             begun: missing || set_aside.is_some(),
             set_aside,
             layouts: started.layouts,
+            claim: started.claim,
             stopped_cleanly: started.stopped_cleanly,
             stores: started.stores,
             starts: started.earlier,

@@ -17,7 +17,7 @@ const APPLICATION_ID: i32 = 0x6c65_6166;
 const FORMAT_VERSION: i32 = 1;
 
 /// The tables. Every row ends with a checksum over all that it says.
-const TABLES: [&str; 7] = [
+const TABLES: [&str; 8] = [
     "CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), host TEXT NOT NULL, \
      fingerprint TEXT NOT NULL, commits INTEGER NOT NULL, layouts INTEGER NOT NULL, \
      stores INTEGER NOT NULL, stopped_cleanly INTEGER NOT NULL, sum INTEGER NOT NULL) STRICT",
@@ -34,6 +34,10 @@ const TABLES: [&str; 7] = [
     "CREATE TABLE segments (store TEXT NOT NULL, tag TEXT NOT NULL, \"end\" INTEGER NOT NULL, \
      start INTEGER NOT NULL, mark INTEGER NOT NULL, sum INTEGER NOT NULL, \
      PRIMARY KEY (store, tag, \"end\")) STRICT, WITHOUT ROWID",
+    "CREATE TABLE claim (one INTEGER PRIMARY KEY CHECK (one = 1), place TEXT NOT NULL, registry TEXT NOT NULL, \
+     history TEXT NOT NULL, holder TEXT NOT NULL, name TEXT NOT NULL, incarnation TEXT NOT NULL, earlier TEXT, \
+     worker INTEGER NOT NULL, start INTEGER NOT NULL, bound INTEGER NOT NULL, earlier_bound INTEGER NOT NULL, \
+     sum INTEGER NOT NULL) STRICT",
 ];
 
 /// The part of a SQLite file's header that tells what the file is.

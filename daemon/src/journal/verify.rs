@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use super::fault::Fault;
 use super::rows::{self, Meta, Segment, TagState, get, read_tag};
-use super::stores;
+use super::{claim, stores};
 
 /// The structure of the file, by SQLite's own check.
 pub(super) fn structure(conn: &Connection) -> Result<(), Fault> {
@@ -23,6 +23,7 @@ pub(super) fn rows(conn: &Connection) -> Result<(), Fault> {
         )));
     }
     stores::verify(conn, meta.stores)?;
+    claim::read(conn)?;
     tags(conn)?;
     segments(conn)
 }

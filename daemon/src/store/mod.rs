@@ -11,6 +11,7 @@
 //! - [`sqlite`]: the embedded store.
 //! - [`network`]: what the stores behind a network share.
 //! - [`postgres`], [`mysql`]: these.
+//! - `workers`: the store as a registry of snowflake workers.
 //! - [`thread`]: a store on a thread of its own.
 
 mod claim;
@@ -21,11 +22,13 @@ pub mod network;
 pub mod postgres;
 pub mod sqlite;
 pub mod thread;
+mod workers;
 
 use std::ops::Range;
 use std::time::Duration;
 
 use crate::id::Tag;
+use crate::registry::{Mode, Registry};
 
 pub use claim::{ClaimPlan, judge_start, plan_claim};
 pub use error::StoreError;
@@ -166,6 +169,10 @@ pub trait Store: Send {
         known: &[StartToken],
         next: &StartToken,
     ) -> Result<CheckIn, StoreError>;
+
+    /// The store as a registry of workers, over its own connection. Its calls are refused where only Leaf's table is,
+    /// and where the tables for workers are missing, which does claims no harm.
+    fn workers(&mut self, mode: Mode) -> Box<dyn Registry + '_>;
 }
 
 /// Tells a tag from one of the same name that was there before it; 0 where only Leaf's table is.

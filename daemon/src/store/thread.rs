@@ -13,6 +13,7 @@ use super::{
     StoreError, TagChange, TagRow, TagTerms,
 };
 use crate::id::Tag;
+use crate::registry::{Mode, Registry, RegistryError};
 
 /// Most calls that wait for the store; a further one gets [`StoreError::Overloaded`].
 pub const CALLS_WAITING_MAX: usize = 1024;
@@ -219,6 +220,19 @@ impl StoreHandle {
     ) -> Result<CheckIn, StoreError> {
         let (under, host, next) = (under.clone(), host.clone(), next.clone());
         self.call(move |store| store.check_in(&under, &host, &known, &next)).await
+    }
+
+    /// Calls the store as a registry, see [`Store::workers`].
+    ///
+    /// # Errors
+    /// Those of `work`; and [`RegistryError::Unavailable`] where other calls have [`StoreError::Overloaded`] or
+    /// [`StoreError::Unavailable`].
+    pub async fn workers<T: Send + 'static>(
+        &self,
+        mode: Mode,
+        work: impl FnOnce(&mut dyn Registry) -> Result<T, RegistryError> + Send + 'static,
+    ) -> Result<T, RegistryError> {
+        self.call(move |store| Ok(work(&mut *store.workers(mode)))).await?
     }
 
     /// Closes the store after the calls that came before, and waits until it is closed. Later calls

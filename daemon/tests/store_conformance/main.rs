@@ -40,6 +40,30 @@ trait Backend {
     }
 }
 
+impl Backend for mysql::Database {
+    fn connect(&mut self) -> Box<dyn Store> {
+        self.connect_as("root")
+    }
+
+    fn execute(&mut self, sql: &str) {
+        mysql::Database::execute(self, sql);
+    }
+
+    fn folds_trailing_spaces(&self) -> bool {
+        true
+    }
+}
+
+impl Backend for postgres::Database {
+    fn connect(&mut self) -> Box<dyn Store> {
+        self.connect_as("postgres")
+    }
+
+    fn execute(&mut self, sql: &str) {
+        postgres::Database::execute(self, sql);
+    }
+}
+
 /// Makes a test of each check for a backend.
 macro_rules! conformance {
     ($name:ident, $make:expr, $($module:ident :: $check:ident),+ $(,)?) => {

@@ -1,4 +1,4 @@
-//! MariaDB as a backend: one server for all checks, a database for each.
+//! MariaDB for checks: one server for all checks, a database for each.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -11,7 +11,6 @@ use leafd::config::{StorePassword, StoreUrl};
 use leafd::store::network::Target;
 use leafd::store::{Store, mysql};
 
-use crate::Backend;
 use crate::server::{Server, as_host};
 
 pub const PASSWORD: &str = "seal";
@@ -116,21 +115,12 @@ impl Database {
     pub fn connect_as(&self, user: &str) -> Box<dyn Store> {
         Box::new(mysql::open(self.target(user)))
     }
-}
 
-impl Backend for Database {
-    fn connect(&mut self) -> Box<dyn Store> {
-        self.connect_as("root")
-    }
-
-    fn execute(&mut self, sql: &str) {
+    /// Runs SQL as another program would.
+    pub fn execute(&mut self, sql: &str) {
         let mut client = client(shared(), &self.name).unwrap();
         for statement in sql.split(';').filter(|one| !one.trim().is_empty()) {
             client.query_drop(statement).unwrap();
         }
-    }
-
-    fn folds_trailing_spaces(&self) -> bool {
-        true
     }
 }

@@ -1,4 +1,4 @@
-//! PostgreSQL as a backend: one server for all checks, a database for each.
+//! PostgreSQL for checks: one server for all checks, a database for each.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,7 +8,6 @@ use leafd::config::{StorePassword, StoreUrl};
 use leafd::store::network::Target;
 use leafd::store::{Store, postgres};
 
-use crate::Backend;
 use crate::server::{Server, as_host};
 
 pub const PASSWORD: &str = "elephant";
@@ -115,14 +114,9 @@ impl Database {
     pub fn connect_as(&self, user: &str) -> Box<dyn Store> {
         Box::new(postgres::open(self.target(user)))
     }
-}
 
-impl Backend for Database {
-    fn connect(&mut self) -> Box<dyn Store> {
-        self.connect_as("postgres")
-    }
-
-    fn execute(&mut self, sql: &str) {
+    /// Runs SQL as another program would.
+    pub fn execute(&mut self, sql: &str) {
         client(shared(), &self.name).unwrap().batch_execute(sql).unwrap();
     }
 }

@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use std::task::{Context, Poll, Waker};
 
 use leafd::id::Tag;
+use leafd::registry::{Mode, Registry};
 use leafd::store::thread::CALLS_WAITING_MAX;
 use leafd::store::*;
 
@@ -89,6 +90,9 @@ impl Store for Stub {
         _: &StartToken,
     ) -> Result<CheckIn, StoreError> {
         Ok(CheckIn::New)
+    }
+    fn workers(&mut self, _: Mode) -> Box<dyn Registry + '_> {
+        unreachable!("not asked here")
     }
 }
 

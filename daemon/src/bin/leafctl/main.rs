@@ -16,6 +16,7 @@ mod ping;
 mod spawned;
 mod status;
 mod tag;
+mod worker;
 
 use failure::Failure;
 
@@ -58,6 +59,9 @@ enum Command {
     /// Create, list, show and change tags
     #[command(subcommand)]
     Tag(tag::TagCommand),
+    /// List the snowflake workers of the registry, show this daemon's, give one back
+    #[command(subcommand)]
+    Worker(worker::WorkerCommand),
     /// Show the daemon's state
     Status(status::StatusArgs),
     /// Ask whether the daemon answers; for probes
@@ -88,6 +92,7 @@ fn main() -> ExitCode {
         Command::Next(args) => next::run(&socket, &args),
         Command::Decode(args) => decode::run(&socket, &args),
         Command::Tag(command) => tag::run(&socket, &command),
+        Command::Worker(command) => worker::run(&socket, &command),
         Command::Status(args) => status::run(&socket, &args),
         Command::Ping(args) => ping::run(&socket, &args),
         Command::Bench(args) => bench::run(&socket, &args).map_err(Failure::from),

@@ -44,9 +44,10 @@ pub fn run(socket: &Path, args: &StatusArgs) -> Result<(), Failure> {
     }
     let snowflake = &status["snowflake"];
     line(&mut out, "snowflake ready", &snowflake["ready"])?;
-    for name in ["registry", "worker"] {
+    for name in ["registry", "worker", "worker_error"] {
         line(&mut out, name, &snowflake[name])?;
     }
+    lease(&mut out, &snowflake["lease"])?;
     for name in ["connections", "requests", "requests_refused", "journal_commits"] {
         line(&mut out, name, &status[name])?;
     }
@@ -106,8 +107,31 @@ fn text(value: &Value) -> String {
     }
 }
 
+/// The claim on the worker and the clock that ids are made of.
+pub fn lease(out: &mut impl Write, lease: &Value) -> io::Result<()> {
+    line(out, "worker mode", &lease["mode"])?;
+    for (name, member) in [("claim left", "left_ms"), ("renewed ago", "renewed_ms_ago")] {
+        if let Some(ms) = lease[member].as_u64() {
+            writeln!(out, "{name:<22} {}", duration(ms))?;
+        }
+    }
+    if let Some(ms) = lease["clock_offset_ms"].as_i64() {
+        let side = if ms < 0 { "behind" } else { "ahead of" };
+        writeln!(out, "{:<22} {} ms {side} the registry's", "clock", ms.unsigned_abs())?;
+    }
+    line(out, "clock_error", &lease["clock_error"])?;
+    if let Some(ms) = lease["clock_held_back_ms"].as_u64().filter(|ms| *ms > 0) {
+        writeln!(
+            out,
+            "{:<22} by {ms} ms, until the registry confirms the step",
+            "clock held back"
+        )?;
+    }
+    Ok(())
+}
+
 /// A line, if there is something to say.
-fn line(out: &mut impl Write, name: &str, value: &Value) -> io::Result<()> {
+pub fn line(out: &mut impl Write, name: &str, value: &Value) -> io::Result<()> {
     if value.is_null() {
         return Ok(());
     }
@@ -131,7 +155,7 @@ fn table(out: &mut impl Write, rows: &Value, title: &str, members: &[&str]) -> i
     Ok(())
 }
 
-fn duration(ms: u64) -> String {
+pub fn duration(ms: u64) -> String {
     let seconds = ms / 1_000;
     match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60) {
         (0, 0, 0, s) => format!("{s} s"),

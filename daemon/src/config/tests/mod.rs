@@ -14,7 +14,7 @@ use super::*;
 /// Root's surroundings with these variables.
 fn root_with(variables: &[(&str, &str)]) -> Surroundings {
     let variables = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
-    Surroundings { variables, uid: 0 }
+    Surroundings { variables, uid: 0, host: "host-a".to_owned() }
 }
 
 fn user_with(variables: &[(&str, &str)]) -> Surroundings {
@@ -60,7 +60,8 @@ fn defaults_are_as_documented() {
     assert_eq!(config.autonomy, Duration::from_secs(600));
     assert_eq!(config.max_step, 10_000_000);
     assert_eq!((config.connections_max, config.waiters_max), (4096, 10_000));
-    assert_eq!(config.worker, WorkerSpec::None);
+    assert_eq!(config.worker, WorkerSpec::Store(0));
+    assert_eq!(config.worker_range, 0..1024);
     assert!(config.polling && config.socket_group.is_none() && config.identity.is_none());
     assert_eq!(config.layouts.get("snowflake"), Some(&leafd_wire::Layout::LEAF));
 }
@@ -115,7 +116,21 @@ fn bad_files_are_refused_with_place_key_value_and_range() {
     check("socket_mode = '1777'", &["1777"]);
     check("socket_group = 'no-such-group-here'", &["no-such-group-here", "group of this host"]);
     check("state_dir = 7", &["state_dir can't be 7"]);
-    check("worker = 'static'", &["static:N"]);
+    check("worker = 'static'", &["workers", "host-a"]);
+    check("worker = 'store:x'", &["store:NAME"]);
+    check("worker = 'zookeeper'", &["zookeeper"]);
+    check("worker = 'redis'", &["static:N", "zookeeper"]);
+    check("workers = {a = 1, b = 1}", &["workers.b", "\"a\""]);
+    check("workers = {a = 1024}", &["workers.a", "1023", "snowflake"]);
+    check("worker_mode = 'permanent'", &["identity"]);
+    check(
+        "worker_mode = 'permanent'\nworker = 'zookeeper'\nzookeeper = 'zk'\nidentity = '10.0.0.1:80'",
+        &["leaf_name"],
+    );
+    check("zookeeper = 'zk1,,zk2'", &["HOST[:PORT]"]);
+    for range in ["", "0", "5..5", "6..5", "0..1025", "a..b", "+1..2", "0...3"] {
+        check(&format!("worker_range = '{range}'"), &["FIRST..END", "0..1024"]);
+    }
     check("worker = 'static:-1'", &["static:N"]);
     check("worker = 'static:1024'", &["static:0 to static:1023", "snowflake"]);
     check("identity = ''", &["1 to 128"]);

@@ -9,11 +9,12 @@ use std::time::Instant;
 use mysql::prelude::Queryable;
 use mysql::{Conn, Error, Params, Value};
 
-use super::{connect, sql};
+use super::{connect, sql, workers};
 use crate::store::StoreError;
 use crate::store::network::{
     Driver, Failure, Param, Place, Standing, Statements, TABLES_GONE, Target,
 };
+use crate::store::workers::Statements as WorkerStatements;
 
 /// A connection.
 #[derive(Debug)]
@@ -47,6 +48,7 @@ impl MysqlDriver {
 
 impl Driver for MysqlDriver {
     const SQL: Statements = sql::STATEMENTS;
+    const WORKERS: &'static WorkerStatements = &workers::STATEMENTS;
 
     fn connect(target: &Target) -> Result<Self, StoreError> {
         let (connection, endpoint) = connect::connect(target)?;

@@ -4,11 +4,13 @@
 //! - `connect`: finding the server that takes writes, and what is agreed with it.
 //! - `schema`: the tables, printed and made.
 //! - `sql`: the statements.
+//! - `workers`: those for the tables of workers.
 
 mod connect;
 mod driver;
 mod schema;
 mod sql;
+mod workers;
 
 use super::network::{NetworkStore, Target};
 

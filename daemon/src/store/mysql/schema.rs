@@ -2,10 +2,12 @@
 
 use std::time::Instant;
 
-use super::{MysqlDriver, sql};
+use super::{MysqlDriver, sql, workers};
 use crate::store::StoreError;
 use crate::store::claim::draw_generation;
-use crate::store::network::{Driver, Failure, Target, columns, refuse_different};
+use crate::store::network::{
+    Driver, Failure, Target, columns, refuse_different, refuse_different_workers,
+};
 
 /// Keeps two of us from making the tables at once. Making tables commits by itself here, so that a transaction
 /// wouldn't.
@@ -15,7 +17,8 @@ const LOCK: &str = "SELECT GET_LOCK('leafd schema', 10)";
 #[must_use]
 pub fn print() -> String {
     let triggers = sql::TRIGGERS.iter().map(|(_, statement)| *statement);
-    let all = std::iter::once(sql::LEAF_TABLE).chain(sql::SIDE_TABLES).chain(triggers);
+    let tables = sql::SIDE_TABLES.into_iter().chain(workers::TABLES);
+    let all = std::iter::once(sql::LEAF_TABLE).chain(tables).chain(triggers);
     let all = all.chain(std::iter::once(sql::LIFE));
     all.map(|statement| format!("{statement};\n")).collect()
 }
@@ -37,8 +40,9 @@ fn make(driver: &mut MysqlDriver, target: &Target) -> Result<Vec<&'static str>, 
     }
     let found = columns(driver)?;
     refuse_different(driver, target, sql::TABLES, &found)?;
+    refuse_different_workers(driver, target, &found)?;
     driver.execute(sql::LEAF_TABLE, &[])?;
-    for statement in sql::SIDE_TABLES {
+    for statement in sql::SIDE_TABLES.into_iter().chain(workers::TABLES) {
         driver.execute(statement, &[])?;
     }
     let triggers = driver.query(sql::TRIGGERS_THERE, &[])?;
@@ -51,7 +55,8 @@ fn make(driver: &mut MysqlDriver, target: &Target) -> Result<Vec<&'static str>, 
     driver.execute(sql::LIFE, &[])?;
     mark(driver)?;
     let missing = |table: &&str| !found.iter().any(|[of, ..]| of == table);
-    Ok(sql::TABLES.iter().map(|layout| layout.table).filter(missing).collect())
+    let all = sql::TABLES.iter().chain(workers::STATEMENTS.tables);
+    Ok(all.map(|layout| layout.table).filter(missing).collect())
 }
 
 /// Says what making triggers takes, which is more than making tables.

@@ -169,7 +169,8 @@ pub(super) const STATEMENTS: Statements = Statements {
         ON DUPLICATE KEY UPDATE start_token = VALUES(start_token), started = VALUES(started)",
     columns: "SELECT TABLE_NAME, COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS
         WHERE TABLE_SCHEMA = DATABASE()
-        AND TABLE_NAME IN ('leaf_alloc', 'leafd_meta', 'leafd_tag', 'leafd_host')",
+        AND TABLE_NAME IN ('leaf_alloc', 'leafd_meta', 'leafd_tag', 'leafd_host', 'leafd_worker', 'leafd_layout',
+                           'leaf_workerid_alloc')",
     defects: "SELECT CONCAT(TABLE_NAME, ' has the engine ', COALESCE(ENGINE, 'of a view'), ' instead of InnoDB')
         FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()
         AND TABLE_NAME IN ('leaf_alloc', 'leafd_meta', 'leafd_tag', 'leafd_host')

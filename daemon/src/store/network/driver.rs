@@ -5,11 +5,15 @@ use std::time::Instant;
 
 use super::Target;
 use crate::store::StoreError;
+use crate::store::workers;
 
 /// A connection to the one server that takes writes.
 pub trait Driver: Send + Sized {
     /// The dialect.
     const SQL: Statements;
+
+    /// The dialect of the tables of workers.
+    const WORKERS: &'static workers::Statements;
 
     /// Connects to the first server that takes writes.
     fn connect(target: &Target) -> Result<Self, StoreError>;
@@ -161,7 +165,7 @@ pub struct Statements {
     pub host_token: &'static str,
     /// (host, token)
     pub enter_host: &'static str,
-    /// Table, column and type of what there is of [`super::tables::TABLES`].
+    /// Table, column and type of what there is of the tables that leafd knows.
     pub columns: &'static str,
     /// A row for each way in which Leaf's table can't be claimed from safely, in words.
     pub defects: &'static str,
@@ -204,7 +208,9 @@ impl Failure {
             Failure::Denied(words) => target.refused(format_args!(
                 "denies it to user {:?}: {words}; claims need SELECT and UPDATE on leaf_alloc, and where leafd_meta, \
                  leafd_tag and leafd_host exist SELECT, INSERT and UPDATE on them; creating and deleting tags needs \
-                 INSERT and DELETE on leaf_alloc too",
+                 INSERT and DELETE on leaf_alloc too; snowflake workers need SELECT, INSERT and UPDATE on \
+                 leafd_worker and leafd_layout, and SELECT on leaf_workerid_alloc, or INSERT and UPDATE too to be given \
+                 numbers for good",
                 target.url.user
             )),
             Failure::Missing(words) => target.refused(format_args!(

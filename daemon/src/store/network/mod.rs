@@ -10,6 +10,7 @@
 //! - `store`: keeping one, and the calls of a store over it.
 //! - `rows`: rows as they are, odd ones included.
 //! - `tables`: which tables there are, and how they differ from what they should be.
+//! - `workers`: the tables of workers.
 //! - `tls`: whom to trust.
 
 mod driver;
@@ -18,6 +19,7 @@ mod session;
 mod store;
 mod tables;
 pub(super) mod tls;
+mod workers;
 
 use std::time::Duration;
 
@@ -26,7 +28,7 @@ use crate::config::{NetworkUrl, StorePassword};
 
 pub(super) use driver::{Call, Driver, Failure, Param, Place, Standing, Statements};
 pub use store::NetworkStore;
-pub(super) use tables::{Layout, columns, refuse_different};
+pub(super) use tables::{Layout, columns, refuse_different, refuse_different_workers};
 pub use tls::install_provider as install_tls_provider;
 
 /// Where a network store is, who we are there, and within which bounds it is used.

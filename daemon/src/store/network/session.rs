@@ -15,6 +15,8 @@ pub(super) struct Session<D> {
     pub(super) driver: D,
     /// Whether there are side tables.
     pub(super) side: bool,
+    /// Whether the tables of workers were seen to be usable.
+    pub(super) workers_checked: bool,
     target: Target,
     /// As of the last time that the server was asked.
     place: Place,
@@ -42,7 +44,7 @@ impl<D: Driver> Session<D> {
         let checked = check_tables(&mut driver, target, tables)
             .and_then(|side| Ok((side, driver.standing(side)?.place)));
         let (side, place) = checked.map_err(|failure| failure.answer(target))?;
-        Ok(Session { driver, side, target: target.clone(), place })
+        Ok(Session { driver, side, workers_checked: false, target: target.clone(), place })
     }
 
     /// Asks the server where the connection leads.
@@ -100,17 +102,25 @@ impl<D: Driver> Session<D> {
         Ok(())
     }
 
-    /// When the present history was first noticed, on the server's clock; enters it if nobody has noticed it yet.
+    /// How long ago the present history was first noticed, on the server's clock; enters it if nobody has noticed it yet.
     pub(super) fn noticed(&mut self, history: &History) -> Result<Duration, Failure> {
+        if let Some(age) = self.noted(history)? {
+            return Ok(age);
+        }
         // Waits for whoever has the tables locked, to restore them say: the time must not run while nobody can tell the
         // store anything.
         self.page(None, 1)?;
+        // Somebody else may be entering it.
         self.driver.execute(D::SQL.lock_role, &[])?;
-        let now = self.driver.query(D::SQL.now_ms, &[])?.into_iter().flatten().next().flatten();
-        let now_ms = now.and_then(|now| now.parse::<u64>().ok());
-        let Some(now_ms) = now_ms else {
-            return Err(Failure::Missing("the server doesn't say what time it is".to_owned()));
-        };
+        if let Some(age) = self.noted(history)? {
+            return Ok(age);
+        }
+        let note = format!("{} {history}", self.now_ms()?);
+        self.driver.execute(D::SQL.note, &[Param::Text(&note)])?;
+        Ok(Duration::ZERO)
+    }
+
+    fn noted(&mut self, history: &History) -> Result<Option<Duration>, Failure> {
         let meta = self.driver.query(D::SQL.meta, &[])?;
         let noted = meta.into_iter().find(|row| name(row) == Some("noticed"));
         let noted = noted.and_then(|row| row.into_iter().nth(1).flatten());
@@ -118,11 +128,16 @@ impl<D: Driver> Session<D> {
             && *of == *history.0
             && let Ok(ms) = ms.parse::<u64>()
         {
-            return Ok(Duration::from_millis(now_ms.saturating_sub(ms)));
+            return Ok(Some(Duration::from_millis(self.now_ms()?.saturating_sub(ms))));
         }
-        let note = format!("{now_ms} {history}");
-        self.driver.execute(D::SQL.note, &[Param::Text(&note)])?;
-        Ok(Duration::ZERO)
+        Ok(None)
+    }
+
+    /// The server's clock, now.
+    pub(super) fn now_ms(&mut self) -> Result<u64, Failure> {
+        let now = self.driver.query(D::SQL.now_ms, &[])?.into_iter().flatten().next().flatten();
+        let now = now.and_then(|now| now.parse().ok());
+        now.ok_or_else(|| Failure::Rejected("the server doesn't say what time it is".to_owned()))
     }
 
     /// The rows of tags, with more of them where the key's collation takes other names for the same.

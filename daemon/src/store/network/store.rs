@@ -8,7 +8,9 @@ use super::session::{Session, TAGS_A_STATEMENT_MAX};
 use super::tables::Layout;
 use super::{Driver, Failure, Param, Target};
 use crate::id::Tag;
+use crate::registry::{Mode, Registry};
 use crate::store::claim::draw_generation;
+use crate::store::workers::Workers;
 use crate::store::{
     CheckIn, Claim, ClaimWish, Generation, HostId, Identity, NewTag, Role, StartToken, Store,
     StoreError, TagChange, TagRow, TagTerms, judge_start, plan_claim,
@@ -17,7 +19,7 @@ use crate::store::{
 /// A store on a server of its own. Making one connects to nothing: the first call does.
 #[derive(Debug)]
 pub struct NetworkStore<D> {
-    target: Target,
+    pub(super) target: Target,
     tables: &'static [Layout],
     session: Option<Session<D>>,
     /// Whether it was said that there is only Leaf's table.
@@ -34,6 +36,14 @@ impl<D: Driver> NetworkStore<D> {
         &mut self,
         work: impl FnOnce(&mut Session<D>) -> Result<T, Failure>,
     ) -> Result<T, StoreError> {
+        self.transact(work).map_err(|failure| failure.answer(&self.target))
+    }
+
+    /// The same, with the failure as it was.
+    pub(super) fn transact<T>(
+        &mut self,
+        work: impl FnOnce(&mut Session<D>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         loop {
             let stale = self.session.is_some();
             let session = self.ready()?;
@@ -42,11 +52,11 @@ impl<D: Driver> NetworkStore<D> {
                 Ok(_) => break,
                 // The server was restarted since the last call, say. Nothing was done yet.
                 Err(Failure::Lost(_)) if stale => self.session = None,
-                Err(failure) => return Err(self.failed(failure)),
+                Err(failure) => return Err(self.failed(failure).into()),
             }
         }
         let Some(session) = &mut self.session else {
-            return Err(self.target.unavailable("the connection was lost"));
+            return Err(self.target.unavailable("the connection was lost").into());
         };
         let result = work(session).and_then(|value| {
             session.driver.execute("COMMIT", &[])?;
@@ -59,7 +69,7 @@ impl<D: Driver> NetworkStore<D> {
                 if ends || session.driver.execute("ROLLBACK", &[]).is_err() {
                     self.session = None;
                 }
-                Err(failure.answer(&self.target))
+                Err(failure)
             }
         }
     }
@@ -137,7 +147,7 @@ impl<D: Driver> NetworkStore<D> {
     }
 }
 
-fn needs_side_tables(target: &Target, what: &str) -> Failure {
+pub(super) fn needs_side_tables(target: &Target, what: &str) -> Failure {
     let words = format!(
         "has only Leaf's table, or hides leafd's own from user {:?}: {what} needs them; make them with: leafd schema apply",
         target.url.user
@@ -362,6 +372,10 @@ impl<D: Driver> Store for NetworkStore<D> {
             }
             Ok(answer)
         })
+    }
+
+    fn workers(&mut self, mode: Mode) -> Box<dyn Registry + '_> {
+        Box::new(Workers { store: self, mode })
     }
 }
 

@@ -92,9 +92,29 @@ pub fn refuse_different<D: Driver>(
     expected: &[Layout],
     found: &[[String; 3]],
 ) -> Result<(), Failure> {
-    let mut said = differences(expected, found);
-    if found.iter().any(|[table, ..]| table == "leaf_alloc") {
-        let defects = driver.query(D::SQL.defects, &[])?;
+    let has_leafs = found.iter().any(|[table, ..]| table == "leaf_alloc");
+    let defects = if has_leafs { D::SQL.defects } else { "" };
+    refuse(driver, target, differences(expected, found), defects)
+}
+
+/// The same, of the tables of workers.
+pub fn refuse_different_workers<D: Driver>(
+    driver: &mut D,
+    target: &Target,
+    found: &[[String; 3]],
+) -> Result<(), Failure> {
+    let said = differences(D::WORKERS.tables, found);
+    refuse(driver, target, said, D::WORKERS.defects)
+}
+
+fn refuse<D: Driver>(
+    driver: &mut D,
+    target: &Target,
+    mut said: Vec<String>,
+    defects: &str,
+) -> Result<(), Failure> {
+    if !defects.is_empty() {
+        let defects = driver.query(defects, &[])?;
         said.extend(defects.into_iter().flatten().flatten());
     }
     if said.is_empty() {

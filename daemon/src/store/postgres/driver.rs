@@ -10,11 +10,12 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Error};
 
-use super::{connect, sql};
+use super::{connect, sql, workers};
 use crate::store::StoreError;
 use crate::store::network::{
     Call, Driver, Failure, Param, Place, Standing, Statements, TABLES_GONE, Target,
 };
+use crate::store::workers::Statements as WorkerStatements;
 
 /// A connection, and the runtime that moves its bytes while a statement runs.
 #[derive(Debug)]
@@ -64,6 +65,7 @@ impl Drop for PostgresDriver {
 
 impl Driver for PostgresDriver {
     const SQL: Statements = sql::STATEMENTS;
+    const WORKERS: &'static WorkerStatements = &workers::STATEMENTS;
 
     fn connect(target: &Target) -> Result<Self, StoreError> {
         let runtime = tokio::runtime::Builder::new_current_thread()

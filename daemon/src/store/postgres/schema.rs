@@ -2,9 +2,11 @@
 
 use std::time::Instant;
 
-use super::{PostgresDriver, sql};
+use super::{PostgresDriver, sql, workers};
 use crate::store::StoreError;
-use crate::store::network::{Driver, Failure, Target, columns, refuse_different};
+use crate::store::network::{
+    Driver, Failure, Target, columns, refuse_different, refuse_different_workers,
+};
 
 /// Keeps two of us from making the tables at once; the number has no meaning.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7093862105577215)";
@@ -12,7 +14,7 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(7093862105577215)";
 /// What [`apply`] would run.
 #[must_use]
 pub fn print() -> String {
-    format!("{}\n{}\n{}\n", sql::LEAF_TABLE, sql::SIDE_TABLES, sql::TRIGGERS)
+    format!("{}\n{}\n{}\n{}\n", sql::LEAF_TABLE, sql::SIDE_TABLES, workers::TABLES, sql::TRIGGERS)
 }
 
 /// Makes what is missing, in one transaction. Tells which tables were made.
@@ -30,11 +32,14 @@ fn make(driver: &mut PostgresDriver, target: &Target) -> Result<Vec<&'static str
     driver.batch(LOCK)?;
     let found = columns(driver)?;
     refuse_different(driver, target, sql::TABLES, &found)?;
+    refuse_different_workers(driver, target, &found)?;
     driver.batch("SET LOCAL client_min_messages = warning")?;
     driver.batch(sql::LEAF_TABLE)?;
     driver.batch(sql::SIDE_TABLES)?;
+    driver.batch(workers::TABLES)?;
     driver.batch(sql::TRIGGERS)?;
     driver.batch("COMMIT")?;
     let missing = |table: &&str| !found.iter().any(|[of, ..]| of == table);
-    Ok(sql::TABLES.iter().map(|layout| layout.table).filter(missing).collect())
+    let all = sql::TABLES.iter().chain(workers::STATEMENTS.tables);
+    Ok(all.map(|layout| layout.table).filter(missing).collect())
 }

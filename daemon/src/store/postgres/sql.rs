@@ -143,7 +143,8 @@ pub(super) const STATEMENTS: Statements = Statements {
     columns: "SELECT c.relname::text, a.attname::text, format_type(a.atttypid, a.atttypmod)
         FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
         WHERE c.oid IN (to_regclass('leaf_alloc'), to_regclass('leafd_meta'), to_regclass('leafd_tag'),
-                        to_regclass('leafd_host'))
+                        to_regclass('leafd_host'), to_regclass('leafd_worker'), to_regclass('leafd_layout'),
+                        to_regclass('leaf_workerid_alloc'))
         AND a.attnum > 0 AND NOT a.attisdropped",
     defects: "SELECT 'leaf_alloc is no table' FROM pg_class
         WHERE oid = to_regclass('leaf_alloc') AND relkind NOT IN ('r', 'p')

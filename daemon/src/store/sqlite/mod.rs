@@ -9,10 +9,12 @@
 //! - `schema`: the tables, made and checked.
 //! - `file`: opening, and telling one's own file from a copy.
 //! - `rows`: rows as they are, odd ones included.
+//! - `workers`: the tables of workers.
 
 mod file;
 mod rows;
 mod schema;
+mod workers;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,6 +29,8 @@ use super::{
     plan_claim,
 };
 use crate::id::Tag;
+use crate::registry::{Mode, Registry};
+use crate::store::workers::Workers;
 
 pub use self::file::{adopt, host_fingerprint};
 pub use self::schema::print_schema;
@@ -60,7 +64,7 @@ pub fn open(path: &Path, fingerprint: &str) -> Result<SqliteStore, StoreError> {
 
 /// Why a statement's caller gives up: for a reason of its own, or the database's.
 #[derive(Debug)]
-enum Failure {
+pub(super) enum Failure {
     Said(StoreError),
     Sql(rusqlite::Error),
 }
@@ -312,6 +316,10 @@ impl Store for SqliteStore {
             }
             Ok(answer)
         })
+    }
+
+    fn workers(&mut self, mode: Mode) -> Box<dyn Registry + '_> {
+        Box::new(Workers { store: self, mode })
     }
 }
 

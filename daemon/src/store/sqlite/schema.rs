@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS leaf_alloc (
     update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP
 );";
 
-/// `leafd_tag` outlives the rows of `leaf_alloc`: `generation` is that of the present row or else of
+/// Leaf's fork has `leaf_workerid_alloc`, this is its twin. `leafd_tag` outlives the rows of `leaf_alloc`: `generation` is that of the present row or else of
 /// the next one, `highest_end` the end of everything ever claimed under the name.
 const SIDE_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS leafd_meta (
@@ -36,7 +36,29 @@ CREATE TABLE IF NOT EXISTS leafd_host (
     host        text NOT NULL PRIMARY KEY,
     start_token text NOT NULL,
     started     text NOT NULL
-) WITHOUT ROWID;";
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS leafd_worker (
+    worker      integer PRIMARY KEY,
+    holder      text,
+    name        text,
+    incarnation text,
+    bound       integer NOT NULL,
+    seen        integer NOT NULL,
+    written     integer NOT NULL
+);
+CREATE TABLE IF NOT EXISTS leafd_layout (
+    name       text NOT NULL PRIMARY KEY,
+    definition text NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS leaf_workerid_alloc (
+    id            integer PRIMARY KEY AUTOINCREMENT,
+    ip            varchar(127) DEFAULT NULL,
+    port          varchar(127) DEFAULT NULL,
+    ip_port       varchar(127) NOT NULL UNIQUE,
+    max_timestamp bigint DEFAULT NULL,
+    create_time   timestamp DEFAULT CURRENT_TIMESTAMP,
+    update_time   timestamp DEFAULT NULL
+);";
 
 /// Made at each opening, because they go when somebody drops and makes Leaf's table anew.
 const TRIGGERS: &str = "
@@ -114,11 +136,14 @@ pub(super) const ENTER_HOST: &str =
     ON CONFLICT (host) DO UPDATE
     SET start_token = excluded.start_token, started = excluded.started";
 
-const TABLES: [(&str, &[&str]); 4] = [
+const TABLES: [(&str, &[&str]); 7] = [
     ("leaf_alloc", &["biz_tag", "max_id", "step", "description", "update_time"]),
     ("leafd_meta", &["name", "value"]),
     ("leafd_tag", &["tag", "generation", "ceiling", "strict", "highest_end"]),
     ("leafd_host", &["host", "start_token", "started"]),
+    ("leafd_worker", &["worker", "holder", "name", "incarnation", "bound", "seen", "written"]),
+    ("leafd_layout", &["name", "definition"]),
+    ("leaf_workerid_alloc", &["id", "ip", "port", "ip_port", "max_timestamp"]),
 ];
 
 /// The statements that make the tables.

@@ -46,7 +46,10 @@ pub(super) fn config(dir: &Path) -> Result<Config> {
         ..Args::default()
     };
     let uid = nix::unistd::geteuid().as_raw();
-    Ok(Config::load_from(&args, &Surroundings { variables: BTreeMap::new(), uid })?)
+    Ok(Config::load_from(
+        &args,
+        &Surroundings { variables: BTreeMap::new(), uid, host: String::new() },
+    )?)
 }
 
 /// Is the daemon: what the helper process does.

@@ -1,0 +1,176 @@
+//! Where the snowflake worker's number comes from, as configured.
+
+use std::ops::Range;
+
+use super::layouts::Layouts;
+use super::value::{Bad, Node};
+use crate::id::WorkerId;
+use crate::registry::Mode;
+use crate::registry::zookeeper::{LeafName, Servers};
+
+/// Where the snowflake worker's number comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WorkerSpec {
+    /// Nowhere: snowflake requests are refused.
+    None,
+    /// The operator gave it.
+    Static(WorkerId),
+    /// A store, by its place among [`super::Routing::stores`].
+    Store(usize),
+    /// ZooKeeper.
+    Zookeeper(Servers),
+}
+
+/// What the value of `worker` depends on.
+pub(super) struct Context<'a> {
+    pub layouts: &'a Layouts,
+    /// The stores' names; the only one's may be empty.
+    pub stores: Vec<&'a str>,
+    pub zookeeper: Option<&'a Servers>,
+    /// The numbers of hosts, by name.
+    pub numbers: &'a [(String, WorkerId)],
+    /// What this host is called.
+    pub host: &'a str,
+    /// What it was called in the configuration.
+    pub identity: Option<&'a str>,
+    pub mode: Mode,
+    pub leaf_name: Option<&'a LeafName>,
+}
+
+impl Context<'_> {
+    /// One of several stores could only be guessed, and another guess on another host would give a number twice.
+    pub(super) fn default(&self) -> &'static str {
+        if self.stores.len() > 1 { "none" } else { "store" }
+    }
+}
+
+/// Checks what permanent numbers need: a name to be given to, and in ZooKeeper that of the service.
+fn check_permanent(node: &Node, context: &Context<'_>, zookeeper: bool) -> Result<(), Bad> {
+    if context.mode == Mode::Leased {
+        return Ok(());
+    }
+    let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+    if !context.identity.is_some_and(plain) {
+        return Err(node.bad_for(
+            "with worker_mode = \"permanent\" a registry only with an identity of printable ASCII without spaces, \
+             such as \"10.0.0.1:8080\"",
+        ));
+    }
+    if zookeeper && context.leaf_name.is_none() {
+        return Err(node.bad_for("zookeeper with worker_mode = \"permanent\" only with leaf_name"));
+    }
+    Ok(())
+}
+
+pub(super) fn parse(node: &Node, context: &Context<'_>) -> Result<WorkerSpec, Bad> {
+    let text = node.text()?;
+    match text {
+        "none" => return Ok(WorkerSpec::None),
+        "static" => {
+            let mine = context.numbers.iter().find(|(host, _)| host == context.host);
+            let (_, number) = mine.ok_or_else(|| {
+                node.bad_for(format!(
+                    "static only where workers has a number for this host, which is called {:?} (identity, else the \
+                     host's name)",
+                    context.host
+                ))
+            })?;
+            return Ok(WorkerSpec::Static(*number));
+        }
+        "store" if context.stores.len() > 1 => {
+            return Err(node.bad_for(format!(
+                "store:NAME where there are several stores, which are {}: always the same one on every host",
+                context.stores.join(", ")
+            )));
+        }
+        "store" => {
+            check_permanent(node, context, false)?;
+            return Ok(WorkerSpec::Store(0));
+        }
+        "zookeeper" => {
+            let servers = context.zookeeper.ok_or_else(|| {
+                node.bad_for("zookeeper only with the setting zookeeper, which says where it is")
+            })?;
+            check_permanent(node, context, true)?;
+            return Ok(WorkerSpec::Zookeeper(servers.clone()));
+        }
+        _ => {}
+    }
+    if let Some(name) = text.strip_prefix("store:") {
+        let index = context.stores.iter().position(|store| *store == name);
+        let index = index.filter(|_| !name.is_empty()).ok_or_else(|| {
+            node.bad_for(format!("store:NAME with one of stores: {}", context.stores.join(", ")))
+        })?;
+        check_permanent(node, context, false)?;
+        return Ok(WorkerSpec::Store(index));
+    }
+    let digits = text.strip_prefix("static:").unwrap_or_default();
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(node.bad());
+    }
+    let (most, layout) = context.layouts.worker_max();
+    match digits.parse::<u64>() {
+        Ok(number) if number <= most => Ok(WorkerSpec::Static(WorkerId(number))),
+        _ => Err(node.bad_for(format!(
+            "static:0 to static:{most}, because layout {layout:?} has no room for more"
+        ))),
+    }
+}
+
+/// The numbers of hosts: each its own.
+pub(super) fn parse_numbers(
+    node: &Node,
+    layouts: &Layouts,
+) -> Result<Vec<(String, WorkerId)>, Bad> {
+    let (most, layout) = layouts.worker_max();
+    let mut numbers: Vec<(String, WorkerId)> = Vec::new();
+    for (host, value) in node.table()? {
+        let here = |bad: Bad| bad.within(format!(".{host}"));
+        let number =
+            value.integer(0, most).map_err(|_| {
+                here(value.bad_for(format!(
+                    "a whole number from 0 to {most}, the most of layout {layout:?}"
+                )))
+            })?;
+        if let Some((other, _)) = numbers.iter().find(|(_, taken)| taken.0 == number) {
+            return Err(here(
+                value.bad_for(format!("a number of its own: {other:?} has this one")),
+            ));
+        }
+        numbers.push((host.clone(), WorkerId(number)));
+    }
+    Ok(numbers)
+}
+
+/// The numbers that may be claimed: `FIRST..END`, without the end.
+pub(super) fn parse_range(node: &Node, layouts: &Layouts) -> Result<Range<u64>, Bad> {
+    let (most, layout) = layouts.worker_max();
+    let end_max = most.saturating_add(1);
+    let range = node.text()?.split_once("..").and_then(|(first, end)| {
+        let whole = |text: &str| text.parse::<u64>().ok().filter(|_| !text.starts_with('+'));
+        Some(whole(first)?..whole(end)?)
+    });
+    range.filter(|range| !range.is_empty() && range.end <= end_max).ok_or_else(|| {
+        node.bad_for(format!(
+            "FIRST..END, the numbers from FIRST to END - 1 of 0..{end_max}, as many as layout {layout:?} holds"
+        ))
+    })
+}
+
+pub(super) fn parse_mode(node: &Node) -> Result<Mode, Bad> {
+    match node.text()? {
+        "leased" => Ok(Mode::Leased),
+        "permanent" => Ok(Mode::Permanent),
+        _ => Err(node.bad()),
+    }
+}
+
+pub(super) fn parse_servers(node: &Node) -> Result<Servers, Bad> {
+    node.text()?.parse().map_err(|allowed: String| node.bad_for(allowed))
+}
+
+pub(super) fn parse_leaf_name(node: &Node) -> Result<LeafName, Bad> {
+    node.text()?
+        .parse()
+        .map_err(|allowed: <LeafName as std::str::FromStr>::Err| node.bad_for(allowed.to_string()))
+}

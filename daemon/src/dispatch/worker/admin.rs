@@ -1,0 +1,204 @@
+//! What operators ask about workers: who has which, and to take one back.
+
+use std::rc::Rc;
+
+use leafd_wire::{Header, Status, opcode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Keeper, Worker};
+use crate::clock;
+use crate::dispatch::admin::{json as bytes, parse, refused};
+use crate::dispatch::{Dispatcher, Failure, Session};
+use crate::id::WorkerId;
+use crate::registry::{Entry, Holding, Look, Mode, RegistryError, Swap};
+
+/// WORKER_LIST's body.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    /// The first number to list.
+    #[serde(default)]
+    first: u64,
+    #[serde(default = "default_page")]
+    limit: u64,
+}
+
+/// WORKER_RELEASE's body.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Release {
+    /// Whose; this daemon's own if none is named.
+    worker: Option<u64>,
+    /// The holder that was shown to whoever decided on it.
+    holder: Option<String>,
+}
+
+/// Most workers on a page.
+const PAGE_MAX: u64 = 1_024;
+
+fn default_page() -> u64 {
+    PAGE_MAX
+}
+
+impl Dispatcher {
+    /// Checks an administrative request about workers and has it done.
+    pub(in crate::dispatch) fn administer_workers(
+        self: &Rc<Self>,
+        session: &Session,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<(), Failure> {
+        if !self.access.may_administer(&session.peer) {
+            return Err(Failure::new(
+                Status::Denied,
+                format!(
+                    "uid {} may not administer workers: only root, the daemon's own user, admin_uids and admin_gids may",
+                    session.peer.uid
+                ),
+            ));
+        }
+        let Worker::Kept(keeper) = &self.snowflakes.worker else {
+            return Err(refused(
+                "this daemon claims its worker from no registry: worker is neither \"store\" nor \"zookeeper\"",
+            ));
+        };
+        if header.opcode == opcode::WORKER_LIST {
+            self.list_workers(session, header, keeper, &parse(body)?)
+        } else {
+            self.release_worker(session, header, keeper, parse(body)?)
+        }
+    }
+
+    fn list_workers(
+        &self,
+        session: &Session,
+        header: &Header,
+        keeper: &Rc<Keeper>,
+        list: &List,
+    ) -> Result<(), Failure> {
+        let pool = keeper.lease.borrow().settings().pool.clone();
+        if !(1..=PAGE_MAX).contains(&list.limit) {
+            return Err(refused(format!(
+                "limit is {}; it must be from 1 to {PAGE_MAX}",
+                list.limit
+            )));
+        }
+        let (first, limit) = (list.first.max(pool.start), list.limit);
+        let (reply, keeper) = (session.outbox.later(*header), Rc::clone(keeper));
+        tokio::task::spawn_local(async move {
+            match keeper.link.look(first..pool.end.max(first)).await {
+                Ok(look) => {
+                    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+                    let rows: Vec<Value> =
+                        look.entries.iter().take(limit).map(|entry| row(entry, &look)).collect();
+                    let next = look.entries.get(limit).map(|entry| entry.worker.0);
+                    reply.body(&bytes(&json!({
+                        "pool": [pool.start, pool.end],
+                        "now_ms": look.now.0,
+                        "workers": rows,
+                        "next": next,
+                    })));
+                }
+                Err(error) => reply.failure(&failure(&error)),
+            }
+        });
+        Ok(())
+    }
+
+    fn release_worker(
+        self: &Rc<Self>,
+        session: &Session,
+        header: &Header,
+        keeper: &Rc<Keeper>,
+        release: Release,
+    ) -> Result<(), Failure> {
+        let held = keeper.lease.borrow().held().map(|(worker, _)| worker);
+        let mode = keeper.lease.borrow().settings().mode;
+        let own = match (release.worker, held) {
+            (None, None) => return Err(refused("this daemon holds no worker")),
+            (None, Some(held)) => Some(held),
+            (Some(worker), held) => held.filter(|held| held.0 == worker),
+        };
+        let reply = session.outbox.later(*header);
+        if let Some(worker) = own {
+            let used_end = self.snowflakes.used_end();
+            self.snowflakes.leave_worker();
+            keeper.release(used_end);
+            reply.body(&bytes(&json!({"worker": worker.0, "own": true})));
+            return Ok(());
+        }
+        if mode == Mode::Permanent {
+            reply.failure(&refused(
+                "a number that was given for good can only be given back by its own host",
+            ));
+            return Ok(());
+        }
+        let keeper = Rc::clone(keeper);
+        let worker = WorkerId(release.worker.unwrap_or_default());
+        tokio::task::spawn_local(async move {
+            match take_back(&keeper, worker, release.holder.as_deref()).await {
+                Ok(entry) => reply.body(&bytes(&json!({
+                    "worker": worker.0,
+                    "own": false,
+                    "until_ms": entry.holding.bound.0,
+                }))),
+                Err(failure) => reply.failure(&failure),
+            }
+        });
+        Ok(())
+    }
+}
+
+/// Takes a worker from another host. Its bound stays: so far that host may have issued.
+async fn take_back(
+    keeper: &Keeper,
+    worker: WorkerId,
+    holder: Option<&str>,
+) -> Result<Entry, Failure> {
+    let look = keeper
+        .link
+        .look(worker.0..worker.0.saturating_add(1))
+        .await
+        .map_err(|error| failure(&error))?;
+    let entry = look.entries.into_iter().find(|entry| entry.worker == worker);
+    let has = |entry: &Entry| entry.holding.holder.as_ref().map(|holder| holder.id.to_string());
+    let Some((entry, Some(found))) = entry.map(|entry| (entry.clone(), has(&entry))) else {
+        return Err(refused(format!("nobody holds worker {worker}")));
+    };
+    if holder.is_some_and(|holder| *holder != *found) {
+        return Err(refused(format!("worker {worker} is held by {found} by now: look again")));
+    }
+    let swap = Swap {
+        worker,
+        expected: Some(entry.holding.clone()),
+        next: Holding { holder: None, bound: entry.holding.bound },
+        seen: clock::now().unix,
+        ahead_max: std::time::Duration::MAX,
+    };
+    let registry = look.registry;
+    let done = keeper.link.call(move |table| table.swap(&registry, &swap)).await;
+    done.map(|_| entry).map_err(|error| failure(&error))
+}
+
+fn row(entry: &Entry, look: &Look) -> Value {
+    let holder = entry.holding.holder.as_ref();
+    json!({
+        "worker": entry.worker.0,
+        "holder": holder.map(|holder| &*holder.id),
+        "name": holder.map(|holder| &*holder.name),
+        "stopped": holder.map(crate::registry::Holder::has_stopped),
+        "until_ms": entry.holding.bound.0,
+        "left_ms": entry.holding.bound.0.saturating_sub(look.now.0),
+        "written_ms_ago": look.now.0.saturating_sub(entry.written.0),
+    })
+}
+
+fn failure(error: &RegistryError) -> Failure {
+    match error {
+        RegistryError::Unavailable { .. } | RegistryError::Changed { .. } => {
+            Failure::store_away(error.to_string())
+        }
+        other => refused(other.to_string()),
+    }
+}

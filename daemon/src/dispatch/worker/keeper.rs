@@ -1,0 +1,323 @@
+//! Drives the lease on a worker: takes its steps one after the other, and tells of every change.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tracing::{error, info, warn};
+
+use super::{Failure, Link, passes_by_itself};
+use crate::clock;
+use crate::id::snowflake::Now;
+use crate::id::worker::{Answer, Claim, Lease, Record, Step, Trouble};
+use crate::id::{BootMs, UnixMs, WorkerId};
+use crate::journal::{Journal, Write};
+use crate::registry::RegistryId;
+use leafd_wire::Status;
+
+/// Keeps the claim on a worker.
+pub struct Keeper {
+    pub(super) lease: RefCell<Lease>,
+    pub(super) link: Rc<Link>,
+    journal: Journal,
+    /// The registry that the layouts were agreed on with.
+    agreed: RefCell<Option<RegistryId>>,
+    /// Something was asked of the lease from outside.
+    woken: Notify,
+    ended: Cell<bool>,
+    has_ended: Notify,
+    told: RefCell<Told>,
+}
+
+/// What the log was told last.
+#[derive(Default)]
+struct Told {
+    worker: Option<WorkerId>,
+    trouble: Option<std::mem::Discriminant<Trouble>>,
+    skewed: bool,
+    /// Of the warnings about a claim that runs out, how many were given.
+    warnings: usize,
+}
+
+/// What a step came to.
+enum Outcome {
+    Answer(Answer),
+    Recorded(Result<(), String>),
+}
+
+type Work = Pin<Box<dyn Future<Output = Outcome>>>;
+
+/// How long to wait before a failed journal is tried again.
+const JOURNAL_RETRY: Duration = Duration::from_secs(1);
+
+/// When this share of the lease is left and the registry has not been heard of, it is warned, in percent.
+const WARN_AT_PERCENT: [u64; 4] = [75, 50, 20, 5];
+
+/// How soon a client may try again without a worker, in milliseconds.
+const RETRY_MS: u32 = 1_000;
+
+impl Keeper {
+    /// Keeps this lease at the registry behind the link. Nothing happens before [`Keeper::run`] runs.
+    #[must_use]
+    pub fn new(lease: Lease, link: Link, journal: Journal) -> Rc<Keeper> {
+        Rc::new(Keeper {
+            lease: RefCell::new(lease),
+            link: Rc::new(link),
+            journal,
+            agreed: RefCell::default(),
+            woken: Notify::new(),
+            ended: Cell::new(false),
+            has_ended: Notify::new(),
+            told: RefCell::default(),
+        })
+    }
+
+    /// Takes step after step, until the lease was given back for a stop. `changed` is called whenever what may be
+    /// issued may be different.
+    pub async fn run(self: &Rc<Self>, changed: impl Fn()) {
+        let mut work: Option<Work> = None;
+        loop {
+            let step = self.lease.borrow_mut().next(clock::now(), fastrand::u64(..));
+            self.tell();
+            changed();
+            match step {
+                Step::Ask(ask) => {
+                    let asked = Rc::clone(&self.link).ask(ask, self.agreed.borrow().clone());
+                    work = Some(Box::pin(async { Outcome::Answer(asked.await) }));
+                }
+                Step::Record(record) => {
+                    let recorded = Rc::clone(self).record(record);
+                    work = Some(Box::pin(async { Outcome::Recorded(recorded.await) }));
+                }
+                Step::Wait(until) => {
+                    tokio::select! {
+                        outcome = finish(&mut work) => {
+                            work = None;
+                            self.finished(outcome);
+                        }
+                        () = sleep_until(until) => {}
+                        () = self.woken.notified() => {}
+                    }
+                }
+                Step::Done => break,
+            }
+        }
+        self.ended.set(true);
+        self.has_ended.notify_waiters();
+    }
+
+    fn finished(&self, outcome: Outcome) {
+        let now = clock::now();
+        match outcome {
+            Outcome::Answer(answer) => {
+                if let Answer::Look(Ok(look)) = &answer {
+                    *self.agreed.borrow_mut() = Some(look.registry.clone());
+                }
+                self.lease.borrow_mut().answered(now, answer, fastrand::u64(..));
+            }
+            Outcome::Recorded(recorded) => self.lease.borrow_mut().recorded(now, recorded),
+        }
+    }
+
+    async fn record(self: Rc<Self>, record: Record) -> Result<(), String> {
+        let write = match record {
+            Record::Claim(claim) => Write::Worker(claim),
+            Record::Forget => Write::NoWorker,
+        };
+        loop {
+            match self.journal.commit(vec![write.clone()]).await {
+                Ok(()) => return Ok(()),
+                Err(error) if error.refused => return Err(error.to_string()),
+                // Issuing has stopped anyway: the journal's writer says so.
+                Err(_) => tokio::time::sleep(JOURNAL_RETRY).await,
+            }
+        }
+    }
+
+    /// See [`super::Worker::claim`].
+    pub(super) fn claim(&self, now: Now) -> Option<Claim> {
+        self.lease.borrow().standing(now).ok()
+    }
+
+    pub(super) fn hold(&self, now: Now) -> Now {
+        self.lease.borrow().hold(now)
+    }
+
+    pub(super) fn want(&self) -> bool {
+        let mut lease = self.lease.borrow_mut();
+        if lease.want() {
+            self.woken.notify_one();
+        }
+        lease.trouble().is_none_or(passes_by_itself)
+    }
+
+    pub(super) fn journal_reached(&self, bound: UnixMs) {
+        self.lease.borrow_mut().journal_reached(bound);
+    }
+
+    pub(super) fn ready(&self, now: Now) -> bool {
+        let lease = self.lease.borrow();
+        match lease.standing(now) {
+            Ok(claim) => claim.limit > lease.hold(now).unix,
+            Err(trouble) => trouble == Trouble::Unused,
+        }
+    }
+
+    pub(super) fn excuse(&self) -> Failure {
+        let now = clock::now();
+        let lease = self.lease.borrow();
+        let place = &lease.settings().place;
+        let because = match (lease.standing(now), lease.trouble()) {
+            (Err(trouble), _) => format!("there is no snowflake worker from {place}: {trouble}"),
+            (Ok(claim), trouble) => {
+                let why = trouble.map_or("it is being renewed".to_owned(), Trouble::to_string);
+                let worker = claim.worker;
+                format!("this host's claim on worker {worker} from {place} has run out: {why}")
+            }
+        };
+        Failure { retry_after_ms: RETRY_MS, ..Failure::new(Status::NoWorker, because) }
+    }
+
+    /// What is wrong, also while ids can be had.
+    pub(super) fn error(&self, now: Now) -> Option<String> {
+        let lease = self.lease.borrow();
+        match lease.standing(now) {
+            Err(Trouble::Unused) => None,
+            Err(trouble) => Some(trouble.to_string()),
+            Ok(_) => lease.trouble().map(Trouble::to_string),
+        }
+    }
+
+    pub(super) fn details(&self, now: Now) -> Value {
+        let lease = self.lease.borrow();
+        let held = lease.held();
+        let settings = lease.settings();
+        let permanent = settings.mode == crate::registry::Mode::Permanent;
+        let until = held.map(|(_, until)| until).filter(|_| !permanent);
+        json!({
+            "place": &*settings.place,
+            "mode": if permanent { "permanent" } else { "leased" },
+            "holder": &*settings.holder.id,
+            "name": &*settings.holder.name,
+            "worker": held.map(|(worker, _)| worker.0),
+            "until_ms": until.map(|until| until.0),
+            "left_ms": until.map(|until| until.0.saturating_sub(lease.hold(now).unix.0)),
+            "renewed_ms_ago": lease.renewed().map(|at| now.boot.0.saturating_sub(at.0)),
+            "clock_offset_ms": lease.offset_ms(),
+            "clock_error": lease.skew().map(|skew| skew.to_string()),
+            "clock_held_back_ms": lease.held_back_ms(now),
+        })
+    }
+
+    /// Keeps the worker for a restart, after the last id was issued. `used_end`: see [`Lease::stop`].
+    pub fn stop(&self, used_end: UnixMs) {
+        self.lease.borrow_mut().stop(used_end);
+        self.woken.notify_one();
+    }
+
+    /// Gives the worker back at once, after the last id was issued with it. `used_end`: see [`Lease::release`].
+    pub fn release(&self, used_end: UnixMs) {
+        self.lease.borrow_mut().release(used_end);
+        self.woken.notify_one();
+    }
+
+    /// Waits until a stop was seen through.
+    pub async fn ended(&self) {
+        while !self.ended.get() {
+            self.has_ended.notified().await;
+        }
+    }
+
+    /// Closes what belongs to the lease alone.
+    pub async fn close(&self) {
+        self.link.close().await;
+    }
+
+    /// Says in the log what has changed.
+    fn tell(&self) {
+        let now = clock::now();
+        let lease = self.lease.borrow();
+        let mut told = self.told.borrow_mut();
+        let place = &lease.settings().place;
+        let standing = lease.standing(now);
+        let worker = standing.as_ref().ok().map(|claim| claim.worker);
+        if worker.is_some() && worker != told.worker {
+            info!(worker = ?worker.map(|worker| worker.0), registry = %place, "snowflake ids are issued as this worker");
+            told.worker = worker;
+        }
+        let trouble = lease.trouble();
+        let kind = trouble.map(std::mem::discriminant);
+        if kind != told.trouble {
+            match trouble {
+                Some(trouble @ (Trouble::Lost(_) | Trouble::IdentityInUse { .. })) => {
+                    error!(registry = %place, "{trouble}");
+                }
+                Some(trouble) => warn!(registry = %place, "{trouble}"),
+                None => info!(registry = %place, "the worker registry answers, and all is well"),
+            }
+            told.trouble = kind;
+        }
+        let skew = lease.skew();
+        if skew.is_some() != told.skewed {
+            match skew {
+                Some(skew) => warn!(registry = %place, "{skew}"),
+                None => {
+                    info!(registry = %place, "the host's clock agrees with the registry's again")
+                }
+            }
+            told.skewed = skew.is_some();
+        }
+        self.warn_of_the_end(&lease, standing.ok(), &mut told, now);
+    }
+
+    /// Warns before the claim runs out, each time it has become urgent.
+    fn warn_of_the_end(&self, lease: &Lease, claim: Option<Claim>, told: &mut Told, now: Now) {
+        let Some(claim) = claim.filter(|_| lease.trouble().is_some()) else {
+            told.warnings = 0;
+            return;
+        };
+        let left_ms = claim.limit.0.saturating_sub(lease.hold(now).unix.0);
+        let lease_ms = lease.settings().lease_ms;
+        let due =
+            |percent: &&u64| left_ms.saturating_mul(100) <= lease_ms.saturating_mul(**percent);
+        let warnings = WARN_AT_PERCENT.iter().filter(due).count() + usize::from(left_ms == 0);
+        if warnings > told.warnings {
+            let worker = claim.worker;
+            let why = lease.trouble().map(Trouble::to_string).unwrap_or_default();
+            match left_ms {
+                0 => error!(
+                    "the claim on worker {worker} has run out, no snowflake id is issued: {why}"
+                ),
+                _ => warn!(
+                    "the claim on worker {worker} runs out in {} s, and snowflake ids end with it: {why}",
+                    left_ms / 1_000
+                ),
+            }
+            told.warnings = warnings;
+        }
+    }
+
+    /// When the log is to be looked after although nothing happens.
+    pub fn look_after(&self) {
+        self.tell();
+    }
+}
+
+/// What the work under way comes to; never, while there is none.
+async fn finish(work: &mut Option<Work>) -> Outcome {
+    match work {
+        Some(work) => work.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(until: Option<BootMs>) {
+    let Some(until) = until else { return std::future::pending().await };
+    let left_ms = until.0.saturating_sub(clock::boot().0);
+    // A timer stands still while the host sleeps: looked at again soon after it wakes.
+    tokio::time::sleep(Duration::from_millis(left_ms.clamp(1, 1_000))).await;
+}

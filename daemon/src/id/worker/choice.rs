@@ -1,0 +1,143 @@
+//! Which worker of a pool to claim.
+//!
+//! One whose last claim has run out, on the registry's clock and on the host's own. Of those, any of the ones that
+//! ran out longest ago: hosts that start together rarely choose the same, and what was in use last is left alone.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::Settings;
+use crate::id::{UnixMs, WorkerId};
+use crate::registry::{Entry, Holding, Look};
+
+/// A worker to claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    pub worker: WorkerId,
+    /// What is recorded of it.
+    pub expected: Option<Holding>,
+    /// Where the claim starts.
+    pub start: UnixMs,
+}
+
+/// Why there is none: all are taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// The workers there are.
+    pub pool: Range<u64>,
+    /// Those of hosts that renew their claims.
+    pub live: usize,
+    /// Those of hosts that stopped or crashed, whose claims have not run out.
+    pub left: usize,
+    /// Those given for good, or for longer than anybody leases.
+    pub permanent: usize,
+    /// The lease, in milliseconds.
+    pub lease_ms: u64,
+    /// When the next claim runs out, in milliseconds from now, if one does.
+    pub next_ms: Option<u64>,
+    /// Who wrote longest ago.
+    pub oldest: Vec<OldHolder>,
+}
+
+/// One of the oldest holders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OldHolder {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its worker.
+    pub worker: WorkerId,
+    /// How long ago it wrote, in milliseconds.
+    pub written_ms_ago: u64,
+}
+
+/// At least so many workers are chosen from, if there are as many.
+const CHOICES_MIN: usize = 32;
+
+/// So many of the oldest holders are named.
+const OLDEST: usize = 5;
+
+/// Chooses a worker. `own` is the host's own clock.
+pub(super) fn choose(
+    look: &Look,
+    settings: &Settings,
+    own: UnixMs,
+    random: u64,
+) -> Result<Choice, Taken> {
+    let entries: BTreeMap<u64, &Entry> =
+        look.entries.iter().map(|entry| (entry.worker.0, entry)).collect();
+    let reachable = UnixMs(own.0.saturating_add(settings.drift_max_ms)).min(look.now);
+    let mut free: Vec<(UnixMs, u64)> = settings
+        .pool
+        .clone()
+        .filter_map(|worker| match entries.get(&worker) {
+            None => Some((UnixMs(0), worker)),
+            Some(entry) if entry.holding.bound > reachable => None,
+            Some(entry) => Some((entry.holding.bound, worker)),
+        })
+        .collect();
+    if free.is_empty() {
+        return Err(taken(look, settings));
+    }
+    free.sort_unstable();
+    let among = (free.len() / 4).max(CHOICES_MIN).min(free.len());
+    let chosen = usize::try_from(random % u64::try_from(among).unwrap_or(1)).unwrap_or(0);
+    let (start, worker) = free[chosen];
+    let expected = entries.get(&worker).map(|entry| entry.holding.clone());
+    Ok(Choice { worker: WorkerId(worker), expected, start })
+}
+
+fn taken(look: &Look, settings: &Settings) -> Taken {
+    let (pool, lease_ms) = (settings.pool.clone(), settings.lease_ms);
+    let ours = || look.entries.iter().filter(|entry| pool.contains(&entry.worker.0));
+    let ago = |entry: &Entry| look.now.0.saturating_sub(entry.written.0);
+    let lives = |entry: &Entry| entry.in_use() && ago(entry) <= settings.alive_ms();
+    // Nobody leases for longer: these were given away, or can't be read.
+    let sane = UnixMs(look.now.0.saturating_add(settings.ahead_max_ms().saturating_mul(2)));
+    let for_ever = |entry: &Entry| entry.holding.bound > sane;
+    let permanent = ours().filter(|entry| for_ever(entry)).count();
+    let live = ours().filter(|entry| !for_ever(entry) && lives(entry)).count();
+    let left = ours().count() - permanent - live;
+    let ends = ours().filter(|entry| !for_ever(entry)).map(|entry| entry.holding.bound);
+    let next_ms = ends.min().map(|bound| bound.0.saturating_sub(look.now.0));
+    let mut holders: Vec<&Entry> = ours().filter(|entry| entry.holding.holder.is_some()).collect();
+    holders.sort_by_key(|entry| entry.written);
+    let oldest = holders.into_iter().take(OLDEST).filter_map(|entry| {
+        let name = Arc::clone(&entry.holding.holder.as_ref()?.name);
+        Some(OldHolder { name, worker: entry.worker, written_ms_ago: ago(entry) })
+    });
+    let oldest = oldest.collect();
+    Taken { pool, live, left, permanent, lease_ms, next_ms, oldest }
+}
+
+impl fmt::Display for Taken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Taken { pool, live, left, permanent, .. } = self;
+        let all = pool.end.saturating_sub(pool.start);
+        write!(
+            f,
+            "all {all} workers of the pool {}..{} are taken: {live} by live hosts, {left} by hosts that stopped or \
+             crashed and whose claims have not run out, {permanent} for good",
+            pool.start, pool.end
+        )?;
+        if let Some(next_ms) = self.next_ms {
+            write!(f, " (the next one runs out in {} s)", next_ms.div_ceil(1_000))?;
+        }
+        let lease_s = self.lease_ms / 1_000;
+        write!(
+            f,
+            "; a pool must hold the live hosts and (crashes per second x lease of {lease_s} s): use more worker bits, \
+             or a shorter lease"
+        )?;
+        if self.oldest.is_empty() {
+            return Ok(());
+        }
+        f.write_str("; heard of longest ago:")?;
+        for (index, OldHolder { name, worker, written_ms_ago }) in self.oldest.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            write!(f, "{comma} {name} (worker {worker}, {} s ago)", written_ms_ago / 1_000)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+//! A clean stop, and giving a worker back: the journal says it first, then the registry.
+//!
+//! After a stop the worker stays this host's for a short time, so that a restart finds it. To give it back is to
+//! let go of it at once, down to the last id issued.
+
+use super::life::{Aim, Held, Lease, Plan};
+use super::{Mode, Record, Recorded, Step};
+use crate::id::UnixMs;
+use crate::id::snowflake::Now;
+use crate::registry::{Holding, RegistryError};
+
+/// How far a claim is given back.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    /// For good; else until the restart.
+    release: bool,
+    /// Ids up to here were issued.
+    used_end: UnixMs,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Journal,
+    Registry,
+    Over,
+}
+
+impl Lease {
+    /// The daemon stops, and issues nothing more: the worker is kept for a restart. `used_end` is the end of the last
+    /// tick that was used in any layout.
+    pub fn stop(&mut self, used_end: UnixMs) {
+        self.leave_for(false, used_end);
+    }
+
+    /// The worker is given back; nothing is issued with it any more, and the next use claims another. See
+    /// [`Lease::stop`].
+    pub fn release(&mut self, used_end: UnixMs) {
+        self.leave_for(true, used_end);
+    }
+
+    fn leave_for(&mut self, release: bool, used_end: UnixMs) {
+        self.look = None;
+        self.leaving = Some(Leaving { release, used_end, stage: Stage::Journal });
+    }
+
+    /// The next step of leaving.
+    pub(super) fn leave(&mut self, now: Now) -> Step {
+        let Some(Leaving { release, used_end, stage }) = self.leaving else { return Step::Done };
+        // Of an earlier life's claim the journal and the registry say what is true.
+        let Some(held) = self.held.clone().filter(|held| release || held.mine) else {
+            return self.gone(release);
+        };
+        let after = self.after_leaving(&held, release, used_end, now);
+        match stage {
+            Stage::Journal => {
+                self.set_stage(Stage::Registry);
+                let record = if release {
+                    Record::Forget
+                } else {
+                    Record::Claim(Recorded {
+                        place: self.settings.place.clone(),
+                        registry: held.registry.clone(),
+                        worker: held.worker,
+                        start: held.start,
+                        holding: after.clone(),
+                        earlier: Some(held.holding.clone()),
+                    })
+                };
+                self.pending = Some(super::life::Pending::Record(record.clone()));
+                if !release && let Some(held) = &mut self.held {
+                    // The registry is told just what the journal says.
+                    held.earlier = Some(after);
+                }
+                Step::Record(record)
+            }
+            Stage::Registry => {
+                self.set_stage(Stage::Over);
+                let next = held.earlier.clone().filter(|_| !release).unwrap_or(after);
+                let expected = Some(held.holding.clone());
+                let after = Held { holding: next, earlier: None, ..held };
+                self.write(now, Plan { aim: Aim::Leave, expected, after })
+            }
+            Stage::Over => self.gone(release),
+        }
+    }
+
+    /// What the registry is to have.
+    fn after_leaving(&self, held: &Held, release: bool, used_end: UnixMs, now: Now) -> Holding {
+        let used = used_end.max(held.start);
+        // Recorded by another clock's bound or not: never further than it was.
+        let bound = match self.settings.mode {
+            Mode::Leased if release => used.min(held.holding.bound),
+            Mode::Leased => {
+                let grace = self.settings.restart_grace_ms;
+                let until = UnixMs(self.clock.hold(now).unix.0.saturating_add(grace));
+                until.max(used).min(held.holding.bound)
+            }
+            Mode::Permanent => used.max(self.clock.hold(now).unix),
+        };
+        let holder = held.holding.holder.as_ref();
+        let kept = !release || self.settings.mode == Mode::Permanent;
+        Holding { holder: holder.filter(|_| kept).map(|holder| holder.to_stopped()), bound }
+    }
+
+    /// The registry was told, or could not be: in both cases what the journal has is true.
+    pub(super) fn left(&mut self, _answer: Result<UnixMs, RegistryError>) {
+        self.set_stage(Stage::Over);
+    }
+
+    fn set_stage(&mut self, stage: Stage) {
+        if let Some(leaving) = &mut self.leaving {
+            leaving.stage = stage;
+        }
+    }
+
+    fn gone(&mut self, release: bool) -> Step {
+        if release {
+            self.leaving = None;
+            self.held = None;
+            self.unsure = None;
+            self.wanted = false;
+            self.trouble = None;
+            self.look_next = true;
+            return Step::Wait(None);
+        }
+        Step::Done
+    }
+}

@@ -1,0 +1,204 @@
+//! Leaf's own nodes, as Java Leaf reads and writes them.
+//!
+//! The name is `IP:PORT-N`, with N the worker, of ten digits where ZooKeeper counted it; Java Leaf takes what stands between
+//! the first `-` and the next one. The payload is `{"ip":"10.0.0.1","port":"8080","timestamp":1600000000000}`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::address::is_node_name;
+use crate::id::UnixMs;
+
+/// For how long beyond its timestamp a node that Java Leaf wrote still covers ids: it writes every 3 s what its clock
+/// said, and issues meanwhile.
+pub const LEAF_COVER: Duration = Duration::from_secs(10);
+
+/// The name of a Leaf service, `leaf.name` in its configuration: one part of a node's path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeafName(String);
+
+/// `IP:PORT`, what a permanent worker number belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Address {
+    ip: String,
+    port: u16,
+}
+
+/// A child of `forever` that gives somebody a worker number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LeafNode {
+    /// The child's name.
+    pub(super) name: String,
+    /// What stands before the first `-`, which is an [`Address`] if Leaf wrote it.
+    pub(super) holder: String,
+    pub(super) worker: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Payload {
+    ip: String,
+    port: String,
+    timestamp: i64,
+}
+
+/// The one field that says something which the node's name doesn't.
+#[derive(Deserialize)]
+struct Timestamp {
+    timestamp: i64,
+}
+
+impl FromStr for LeafName {
+    type Err = &'static str;
+
+    /// The error is what is allowed.
+    fn from_str(text: &str) -> Result<LeafName, &'static str> {
+        if !is_node_name(text) || text.len() > 255 {
+            return Err(
+                "leaf.name of the Leaf service: 1 to 255 bytes, no / and no control characters",
+            );
+        }
+        Ok(LeafName(text.to_owned()))
+    }
+}
+
+impl fmt::Display for LeafName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    /// The error says what is allowed.
+    fn from_str(text: &str) -> Result<Address, String> {
+        let parts = text
+            .rsplit_once(':')
+            .filter(|(ip, _)| !ip.is_empty() && ip.bytes().all(|byte| byte.is_ascii_graphic()));
+        let plain = !text.contains(['-', '/']);
+        let address = parts.filter(|_| plain).and_then(|(ip, port)| {
+            let port = port.parse().ok().filter(|port| *port > 0)?;
+            // Written in another way it would be another one for Java Leaf.
+            Some(Address { ip: ip.to_owned(), port }).filter(|one| one.to_string() == text)
+        });
+        address.ok_or_else(|| {
+            format!(
+                "a permanent worker belongs to an identity IP:PORT, and {text:?} is none: set identity to the \
+                 address of this host and a port of its own, without a - (which would break Java Leafs)"
+            )
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.ip, self.port)
+    }
+}
+
+impl Address {
+    /// What Java Leaf would write; times beyond the end of its numbers are the last one.
+    pub(super) fn payload(&self, timestamp: UnixMs) -> Vec<u8> {
+        let payload = Payload {
+            ip: self.ip.clone(),
+            port: self.port.to_string(),
+            timestamp: i64::try_from(timestamp.0).unwrap_or(i64::MAX),
+        };
+        serde_json::to_vec(&payload).expect("it has only text and numbers")
+    }
+}
+
+/// The timestamp of a payload; fields that Leaf doesn't know are none of its business.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn timestamp(payload: &[u8]) -> Result<UnixMs, String> {
+    let Timestamp { timestamp } =
+        serde_json::from_slice(payload).map_err(|error| error.to_string())?;
+    u64::try_from(timestamp).map(UnixMs).map_err(|_| "its timestamp is negative".to_owned())
+}
+
+/// What Java Leaf takes this child for; `None` when it gives nobody a number.
+pub(super) fn parse(child: &str) -> Option<LeafNode> {
+    let mut parts = child.split('-');
+    let (holder, number) = (parts.next()?, parts.next()?);
+    // As Java's Integer.parseInt.
+    let number = number.strip_prefix('+').unwrap_or(number);
+    let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let worker = digits.then(|| number.parse::<i32>().ok())??;
+    let worker = u64::try_from(worker).ok()?;
+    Some(LeafNode { name: child.to_owned(), holder: holder.to_owned(), worker })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_payload_is_leafs_byte_for_byte() {
+        let address: Address = "10.0.0.1:8080".parse().unwrap();
+        let text = br#"{"ip":"10.0.0.1","port":"8080","timestamp":1600000000000}"#;
+        assert_eq!(address.payload(UnixMs(1_600_000_000_000)), text);
+        assert_eq!(timestamp(text).unwrap(), UnixMs(1_600_000_000_000));
+        let end = address.payload(UnixMs(u64::MAX));
+        assert_eq!(timestamp(&end).unwrap(), UnixMs(i64::MAX.unsigned_abs()));
+    }
+
+    #[test]
+    fn payloads_that_say_no_time_are_told() {
+        assert_eq!(timestamp(br#"{"timestamp":5,"port":1,"more":[]}"#).unwrap(), UnixMs(5));
+        for text in [
+            "",
+            "{}",
+            "5",
+            "\u{0}",
+            r#"{"timestamp":-1}"#,
+            r#"{"timestamp":"5"}"#,
+            r#"{"timestamp":1.5}"#,
+            r#"{"timestamp":99999999999999999999}"#,
+            r#"{"timestamp":5"#,
+            r#"{"timestamp":5}{"timestamp":6}"#,
+        ] {
+            assert!(timestamp(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn children_are_taken_as_java_leaf_takes_them() {
+        let of = |child: &str| parse(child).map(|node| (node.holder, node.worker));
+        let some = |holder: &str, worker| Some((holder.to_owned(), worker));
+        assert_eq!(of("10.0.0.1:8080-0000000005"), some("10.0.0.1:8080", 5));
+        assert_eq!(of("10.0.0.1:8080-7"), some("10.0.0.1:8080", 7));
+        assert_eq!(of("10.0.0.1:8080-0000000005-x"), some("10.0.0.1:8080", 5));
+        assert_eq!(of("a-+7"), some("a", 7));
+        assert_eq!(of("::1:8080-2147483647"), some("::1:8080", 2_147_483_647));
+        for child in ["leafd", "a:1-", "a:1-x5", "a:1-2147483648", "a:1--5", "-", "a:1- 5"] {
+            assert_eq!(of(child), None, "{child}");
+        }
+    }
+
+    #[test]
+    fn identities_that_leaf_could_not_keep_apart_are_refused() {
+        for text in ["10.0.0.1:8080", "::1:80", "host:1"] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+        }
+        for text in [
+            "", ":8080", "10.0.0.1", "h:", "h:0", "h:+5", "h:65536", "pod-1:80", "a/b:1", "a b:1",
+            "h:08",
+        ] {
+            let words = text.parse::<Address>().unwrap_err();
+            assert!(words.contains("IP:PORT"), "{words}");
+        }
+    }
+
+    #[test]
+    fn a_service_has_a_name_that_fits_a_path() {
+        assert_eq!("com.acme.leaf-1".parse::<LeafName>().unwrap().to_string(), "com.acme.leaf-1");
+        for text in ["", "a/b", "..", "a\n"] {
+            assert!(text.parse::<LeafName>().is_err(), "{text:?}");
+        }
+    }
+}

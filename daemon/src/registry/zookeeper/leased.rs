@@ -1,0 +1,136 @@
+//! Workers that are had for a while: `/leafd/workers/NNNNN`, of at least five digits, for each that ever had a holder.
+
+use std::ops::Range;
+
+use leafd_wire::Layout;
+use zookeeper_client::{Error, Stat};
+
+use super::Target;
+use super::ensemble::{Ensemble, Folders, Place, modified, read_all};
+use super::record::Record;
+use crate::id::{Tag, UnixMs, WorkerId};
+use crate::registry::{
+    Entry, Holding, INSTANT_MAX, Look, Registry, RegistryError, RegistryId, Swap,
+};
+
+/// Leased workers in an ensemble.
+pub struct LeasedRegistry {
+    ensemble: Ensemble,
+}
+
+impl LeasedRegistry {
+    /// Connects with the first call.
+    #[must_use]
+    pub fn open(target: Target) -> LeasedRegistry {
+        let rival = (
+            "/leafd/permanent",
+            "leafds have numbers for good here, which would be given away; use another path, or worker_mode = permanent",
+        );
+        let (base, kind) = ("/leafd".to_owned(), String::new());
+        let folders = Folders { base, holders: "workers", shared: None, rival, kind };
+        LeasedRegistry { ensemble: Ensemble::new(target, folders) }
+    }
+}
+
+impl Registry for LeasedRegistry {
+    fn agree(&mut self, layouts: &[(Tag, Layout)]) -> Result<(), RegistryError> {
+        self.ensemble.agree(layouts)
+    }
+
+    fn look(&mut self, pool: Range<u64>) -> Result<Look, RegistryError> {
+        self.ensemble.call(async |client, place| {
+            let now = place.clock(client).await?;
+            let standing = place.standing(client).await?;
+            let children = place.children(client).await?.0;
+            let mut workers: Vec<u64> = children.iter().filter_map(|child| worker(child)).collect();
+            workers.retain(|worker| pool.contains(worker));
+            workers.sort_unstable();
+            let paths: Vec<String> = workers.iter().map(|worker| path(place, *worker)).collect();
+            let found = read_all(client, &paths).await?;
+            let entries = workers.into_iter().zip(paths).zip(found);
+            let entries = entries.filter_map(|((worker, path), found)| {
+                // Those that are not there any more are nobody's.
+                let (bytes, stat) = found?;
+                Some(entry(worker, &bytes, &stat).unwrap_or_else(|odd| {
+                    tracing::warn!(
+                        %path, %odd,
+                        "what is recorded of a worker can't be read; nobody gets it until it is repaired"
+                    );
+                    for_ever(worker, &stat)
+                }))
+            });
+            let entries = entries.collect();
+            let history_age = standing.history_age(now);
+            Ok(Look { registry: standing.id, history_age, now, entries })
+        })
+    }
+
+    fn swap(&mut self, under: &RegistryId, swap: &Swap) -> Result<UnixMs, RegistryError> {
+        self.ensemble.call(async |client, place| {
+            swap.next.check(Some(swap.worker))?;
+            let record = Record::new(&swap.next, swap.seen, None);
+            let worker = swap.worker.0;
+            let (path, bytes) = (path(place, worker), record.to_bytes());
+            loop {
+                let standing = place.standing(client).await?;
+                standing.id.check(under)?;
+                let found = match client.get_data(&path).await {
+                    Ok((bytes, stat)) => {
+                        let entry = entry(worker, &bytes, &stat).map_err(|odd| {
+                            place.refused(format!(
+                                "{path} can't be read: {odd}; put it back as it was"
+                            ))
+                        })?;
+                        Some((entry, stat))
+                    }
+                    Err(Error::NoNode) => None,
+                    Err(error) => return Err(error.into()),
+                };
+                let recorded = found.as_ref().map(|(entry, _)| entry.clone());
+                place.judge(client, swap, recorded).await?;
+                let options = place.persistent();
+                let written = place
+                    .commit(client, &standing, |all| match &found {
+                        Some((_, stat)) => all.add_set_data(&path, &bytes, Some(stat.version)),
+                        None => all.add_create(&path, &bytes, &options),
+                    })
+                    .await?;
+                // Without results somebody was faster: what is there now decides.
+                if let Some(results) = written {
+                    return place.written_at(client, &path, &results).await;
+                }
+            }
+        })
+    }
+
+    fn bind(&mut self, _: &RegistryId, _: Range<u64>, _: &Holding) -> Result<Entry, RegistryError> {
+        Err(RegistryError::Refused(
+            "numbers of this registry are leased: none is given for good".to_owned(),
+        ))
+    }
+}
+
+fn path(place: &Place, worker: u64) -> String {
+    place.holder(&format!("{worker:05}"))
+}
+
+/// The worker of a node's name, if it is one that leafd writes.
+fn worker(child: &str) -> Option<u64> {
+    let worker = child.parse().ok()?;
+    (format!("{worker:05}") == child).then_some(worker)
+}
+
+/// # Errors
+/// What can't be read.
+fn entry(worker: u64, bytes: &[u8], stat: &Stat) -> Result<Entry, String> {
+    let record = Record::parse(bytes)?;
+    let (holding, seen, written) = (record.holding(), record.seen(), modified(stat));
+    Ok(Entry { worker: WorkerId(worker), holding, seen, written })
+}
+
+/// A worker that nobody can take.
+fn for_ever(worker: u64, stat: &Stat) -> Entry {
+    let holding = Holding { holder: None, bound: INSTANT_MAX };
+    let written = modified(stat);
+    Entry { worker: WorkerId(worker), holding, seen: written, written }
+}

@@ -1,0 +1,248 @@
+//! Workers that are had for good, on Leaf's own nodes.
+//!
+//! Leaf's node says whose a number is and until when its ids go; leafd writes a time ahead of them there, Java Leaf the
+//! present one. A node of leafd's own beside it, changed in the same transaction, says what Leaf has no field for. So if
+//! the two were changed last by different transactions, somebody else wrote Leaf's: a Java Leaf.
+//!
+//! - `pair`: what the two say.
+//! - `number`: giving a host a number that nobody has.
+
+mod number;
+mod pair;
+
+use std::ops::Range;
+
+use leafd_wire::Layout;
+use zookeeper_client::{Client, Error, Stat};
+
+use self::number::own;
+use self::pair::Pair;
+use super::Target;
+use super::ensemble::{Ensemble, Folders, Place, read_all};
+use super::leaf_node::{self, Address, LeafName, LeafNode};
+use super::record::Record;
+use super::session::Failure;
+use crate::id::{Tag, UnixMs};
+use crate::registry::{Entry, Holding, Look, Registry, RegistryError, RegistryId, Swap};
+
+/// Permanent workers in an ensemble, on the nodes of a Leaf service.
+pub struct PermanentRegistry {
+    ensemble: Ensemble,
+    forever: Forever,
+}
+
+/// The path of Leaf's folder.
+struct Forever(String);
+
+impl PermanentRegistry {
+    /// Connects with the first call.
+    #[must_use]
+    pub fn open(target: Target, name: &LeafName) -> PermanentRegistry {
+        let rival = (
+            "/leafd/registry",
+            "leafds lease numbers here, which would be given for good; use another path, or worker_mode = leased",
+        );
+        let forever = format!("/snowflake/{name}/forever");
+        let folders = Folders {
+            base: format!("/leafd/permanent/{name}"),
+            holders: "hosts",
+            shared: Some(forever.clone()),
+            rival,
+            kind: format!("/{name}"),
+        };
+        PermanentRegistry { ensemble: Ensemble::new(target, folders), forever: Forever(forever) }
+    }
+}
+
+impl Registry for PermanentRegistry {
+    fn agree(&mut self, layouts: &[(Tag, Layout)]) -> Result<(), RegistryError> {
+        self.ensemble.agree(layouts)
+    }
+
+    fn look(&mut self, pool: Range<u64>) -> Result<Look, RegistryError> {
+        let forever = &self.forever;
+        self.ensemble.call(async |client, place| {
+            let now = place.clock(client).await?;
+            let standing = place.standing(client).await?;
+            let (mut nodes, _) = forever.nodes(client, place).await?;
+            nodes.retain(|node| pool.contains(&node.worker));
+            nodes.sort_unstable_by(|a, b| (a.worker, &a.name).cmp(&(b.worker, &b.name)));
+            let pairs = forever.pairs(client, place, nodes).await?;
+            let entries =
+                pairs.iter().map(|pair| pair.entry().unwrap_or_else(|_| pair.unreadable()));
+            let (entries, history_age) = (entries.collect(), standing.history_age(now));
+            Ok(Look { registry: standing.id, history_age, now, entries })
+        })
+    }
+
+    fn swap(&mut self, under: &RegistryId, swap: &Swap) -> Result<UnixMs, RegistryError> {
+        let forever = &self.forever;
+        self.ensemble.call(async |client, place| forever.swap(client, place, under, swap).await)
+    }
+
+    fn bind(
+        &mut self,
+        under: &RegistryId,
+        pool: Range<u64>,
+        holding: &Holding,
+    ) -> Result<Entry, RegistryError> {
+        let forever = &self.forever;
+        self.ensemble.call(async |client, place| {
+            holding.check(None)?;
+            let address = address(place, holding)?;
+            loop {
+                let standing = place.standing(client).await?;
+                standing.id.check(under)?;
+                // Before what it is judged by: whatever changes meanwhile fails the creation.
+                let before = forever.before(client, place, standing, &address).await?;
+                let (nodes, stat) = forever.nodes(client, place).await?;
+                if let Some(node) = own(place, &nodes, &address, &pool)? {
+                    let pair = forever.pairs(client, place, vec![node]).await?.pop();
+                    match pair {
+                        Some(pair) => return pair.entry().map_err(|words| place.refused(words)),
+                        // Deleted meanwhile.
+                        None => continue,
+                    }
+                }
+                let number = forever.choose(client, place, &before, &nodes, &stat, &pool).await?;
+                let made = forever.make(client, place, &before, holding, number).await?;
+                let Some(made) = made else { continue };
+                // A Java Leaf looks at nobody else's number, so it is for us to make way.
+                let (nodes, _) = forever.nodes(client, place).await?;
+                if own(place, &nodes, &address, &pool).is_err() {
+                    match client.delete(&forever.path(&made), None).await {
+                        Ok(()) | Err(Error::NoNode) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            }
+        })
+    }
+}
+
+impl Forever {
+    fn path(&self, name: &str) -> String {
+        format!("{}/{name}", self.0)
+    }
+
+    /// The nodes that give numbers, and the state of their folder.
+    async fn nodes(
+        &self,
+        client: &Client,
+        place: &Place,
+    ) -> Result<(Vec<LeafNode>, Stat), Failure> {
+        let (children, stat) = match client.get_children(&self.0).await {
+            Err(Error::NoNode) => return Err(place.gone(&self.0)),
+            found => found?,
+        };
+        Ok((children.iter().filter_map(|child| leaf_node::parse(child)).collect(), stat))
+    }
+
+    /// What is in these nodes and beside them; those that are deleted meanwhile are left out.
+    async fn pairs(
+        &self,
+        client: &Client,
+        place: &Place,
+        nodes: Vec<LeafNode>,
+    ) -> Result<Vec<Pair>, Failure> {
+        // Beside a name that is no address there can be nothing.
+        let beside = |node: &LeafNode| match node.holder.parse::<Address>() {
+            Ok(_) => place.holder(&node.holder),
+            Err(_) => place.holder("-"),
+        };
+        let both = |node: &LeafNode| [self.path(&node.name), beside(node)];
+        let paths: Vec<String> = nodes.iter().flat_map(both).collect();
+        let mut found = read_all(client, &paths).await?.into_iter();
+        let pairs = nodes.into_iter().filter_map(|node| {
+            let (leaf, side) = (found.next()?, found.next()?);
+            Some(Pair { node, leaf: leaf?, side })
+        });
+        Ok(pairs.collect())
+    }
+
+    async fn swap(
+        &self,
+        client: &Client,
+        place: &mut Place,
+        under: &RegistryId,
+        swap: &Swap,
+    ) -> Result<UnixMs, Failure> {
+        swap.next.check(Some(swap.worker))?;
+        loop {
+            let standing = place.standing(client).await?;
+            standing.id.check(under)?;
+            let pair = self.find(client, place, swap).await?;
+            let found = pair.as_ref().map(Pair::entry).transpose();
+            let found = found.map_err(|words| place.refused(words))?;
+            place.judge(client, swap, found.clone()).await?;
+            let holder = |holding: &Holding| holding.holder.clone();
+            let (owner, next) =
+                (found.and_then(|entry| holder(&entry.holding)), holder(&swap.next));
+            let (Some(pair), Some(owner)) = (pair, owner) else {
+                let words = format!("worker {} was given to nobody for good", swap.worker);
+                return Err(place.refused(words));
+            };
+            if next.is_none_or(|next| next.id != owner.id) {
+                return Err(place.refused(format!(
+                    "worker {} was given to {:?} for good; once that host is gone for good, delete {}",
+                    swap.worker,
+                    owner.id,
+                    self.path(&pair.node.name)
+                )));
+            }
+            let address: Address =
+                owner.id.parse().map_err(|words: String| place.refused(words))?;
+            let payload = address.payload(swap.next.bound);
+            let record = Record::new(&swap.next, swap.seen, Some(swap.worker.0)).to_bytes();
+            let (leaf_path, side_path) = (self.path(&pair.node.name), place.holder(&owner.id));
+            let options = place.persistent();
+            let written = place
+                .commit(client, &standing, |all| {
+                    all.add_set_data(&leaf_path, &payload, Some(pair.leaf.1.version))?;
+                    match &pair.side {
+                        Some((_, stat)) => {
+                            all.add_set_data(&side_path, &record, Some(stat.version))
+                        }
+                        None => all.add_create(&side_path, &record, &options),
+                    }
+                })
+                .await?;
+            // Without results somebody was faster: what is there now decides.
+            if let Some(results) = written {
+                return place.written_at(client, &leaf_path, &results).await;
+            }
+        }
+    }
+
+    /// The node that gives somebody the number of a swap, that of whom it is about if there are two.
+    async fn find(
+        &self,
+        client: &Client,
+        place: &Place,
+        swap: &Swap,
+    ) -> Result<Option<Pair>, Failure> {
+        let worker = swap.worker.0;
+        let about = swap.expected.as_ref().and_then(|expected| expected.holder.as_ref());
+        let about = about.map_or("", |holder| &*holder.id);
+        if about.parse::<Address>().is_ok() {
+            // So the counter names it, and leafd.
+            let usual = leaf_node::parse(&format!("{about}-{worker:010}")).into_iter().collect();
+            if let Some(pair) = self.pairs(client, place, usual).await?.pop() {
+                return Ok(Some(pair));
+            }
+        }
+        let (mut nodes, _) = self.nodes(client, place).await?;
+        nodes.retain(|node| node.worker == worker);
+        nodes.sort_by_key(|node| (node.holder == about, node.name.clone()));
+        let node = nodes.pop().into_iter().collect();
+        Ok(self.pairs(client, place, node).await?.pop())
+    }
+}
+
+/// Who `holding` belongs to.
+fn address(place: &Place, holding: &Holding) -> Result<Address, Failure> {
+    let Some(holder) = &holding.holder else {
+        return Err(place.refused("a worker is given for good to somebody, not to nobody"));
+    };
+    holder.id.parse().map_err(|words: String| place.refused(words))
+}

@@ -1,0 +1,211 @@
+//! Gives a host a number that nobody has, in a way that Java Leafs on the same nodes can do nothing wrong with.
+//!
+//! As they do it, by the ensemble's counter, while that stands in the pool. It never goes back, so beyond the pool
+//! numbers are given again whose nodes were deleted.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use zookeeper_client::{Acls, Client, CreateMode, MultiWriteResult, Stat};
+
+use super::super::ensemble::{Place, Standing, modified, read_all};
+use super::super::leaf_node::{Address, LeafNode};
+use super::super::record::Record;
+use super::super::session::Failure;
+use super::Forever;
+use crate::id::UnixMs;
+use crate::registry::{Holding, RegistryError};
+
+/// How many of the hosts that wrote longest ago are named when there are no numbers left.
+const OLDEST_NAMED: usize = 3;
+
+/// What leafd has recorded, at some moment before a host is given a number.
+pub(super) struct Before {
+    standing: Standing,
+    /// Who is to have one.
+    address: Address,
+    /// The version of their folder, which changes when a free number is taken.
+    version: i32,
+    /// The version of the host's own node, if it has one.
+    own: Option<i32>,
+    /// Numbers that others may still be using, also if their nodes under `forever` were deleted, and until when.
+    used: Vec<(u64, UnixMs)>,
+}
+
+/// How a new number is entered.
+#[derive(Clone, Copy)]
+pub(super) enum Number {
+    /// By the ensemble's counter, as Java Leaf does it.
+    Counted,
+    /// One that is free.
+    Free(u64),
+}
+
+impl Forever {
+    pub(super) async fn before(
+        &self,
+        client: &Client,
+        place: &Place,
+        standing: Standing,
+        address: &Address,
+    ) -> Result<Before, Failure> {
+        let (children, stat) = place.children(client).await?;
+        let (version, address) = (stat.version, address.clone());
+        let mut before = Before { standing, address, version, own: None, used: Vec::new() };
+        let paths: Vec<String> = children.iter().map(|host| place.holder(host)).collect();
+        let found = read_all(client, &paths).await?;
+        for ((host, path), found) in children.iter().zip(paths).zip(found) {
+            let Some((bytes, stat)) = found else { continue };
+            let record = Record::parse(&bytes).map_err(|cause| {
+                place.refused(format!("the leafd node {path} can't be read: {cause}"))
+            })?;
+            if *host == before.address.to_string() {
+                before.own = Some(stat.version);
+            } else {
+                let bound = record.holding().bound;
+                before.used.extend(record.worker().map(|worker| (worker, bound)));
+            }
+        }
+        Ok(before)
+    }
+
+    /// A number for a host that has none, by the nodes and the state of their folder.
+    pub(super) async fn choose(
+        &self,
+        client: &Client,
+        place: &mut Place,
+        before: &Before,
+        nodes: &[LeafNode],
+        folder: &Stat,
+        pool: &Range<u64>,
+    ) -> Result<Number, Failure> {
+        let now = place.clock(client).await?;
+        let used = before.used.iter().filter(|(_, bound)| *bound > now);
+        let taken: HashSet<u64> =
+            used.map(|(worker, _)| *worker).chain(nodes.iter().map(|node| node.worker)).collect();
+        // The state's version counts changes: creations twice, less those that are there.
+        let counter = (i64::from(folder.cversion) + i64::from(folder.num_children)) / 2;
+        let free = |worker: &u64| !taken.contains(worker);
+        if u64::try_from(counter).is_ok_and(|worker| pool.contains(&worker) && free(&worker)) {
+            return Ok(Number::Counted);
+        }
+        match pool.clone().find(free) {
+            Some(worker) => Ok(Number::Free(worker)),
+            None => Err(self.exhausted(client, place, nodes, now, pool).await?),
+        }
+    }
+
+    /// Enters a host with its number: the node's name, or `None` if somebody was faster. A creation that was given up
+    /// and arrives late finds other versions as well, so that no host has two nodes.
+    pub(super) async fn make(
+        &self,
+        client: &Client,
+        place: &mut Place,
+        before: &Before,
+        holding: &Holding,
+        number: Number,
+    ) -> Result<Option<String>, Failure> {
+        let now = place.clock(client).await?;
+        let worker = match number {
+            Number::Counted => None,
+            Number::Free(worker) => Some(worker),
+        };
+        let record = Record::new(holding, now, worker).to_bytes();
+        let Before { standing, address, version, own, .. } = before;
+        let side_path = place.holder(&address.to_string());
+        let (options, folder) = (place.persistent(), place.holders());
+        let results = place
+            .commit(client, standing, |all| {
+                match own {
+                    Some(version) => all.add_set_data(&side_path, &record, Some(*version))?,
+                    None => all.add_create(&side_path, &record, &options)?,
+                }
+                let (mode, path) = match number {
+                    Number::Counted => {
+                        (CreateMode::PersistentSequential, self.path(&format!("{address}-")))
+                    }
+                    Number::Free(worker) => {
+                        all.add_set_data(&folder, b"", Some(*version))?;
+                        (CreateMode::Persistent, self.path(&format!("{address}-{worker:010}")))
+                    }
+                };
+                let payload = address.payload(holding.bound);
+                all.add_create(&path, &payload, &mode.with_acls(Acls::anyone_all()))
+            })
+            .await?;
+        Ok(results.and_then(|results| match results.into_iter().next_back() {
+            Some(MultiWriteResult::Create { path, .. }) => {
+                path.rsplit_once('/').map(|(_, name)| name.to_owned())
+            }
+            _ => None,
+        }))
+    }
+
+    /// That there is no number left, and who might be gone.
+    async fn exhausted(
+        &self,
+        client: &Client,
+        place: &Place,
+        nodes: &[LeafNode],
+        now: UnixMs,
+        pool: &Range<u64>,
+    ) -> Result<Failure, Failure> {
+        let mut pairs = self.pairs(client, place, nodes.to_vec()).await?;
+        pairs.retain(|pair| pool.contains(&pair.node.worker));
+        pairs.sort_by_key(|pair| modified(&pair.leaf.1));
+        let named = pairs.iter().take(OLDEST_NAMED).map(|pair| {
+            let hours = now.0.saturating_sub(modified(&pair.leaf.1).0) / 3_600_000;
+            format!("{} ({hours} h ago)", pair.node.name)
+        });
+        let named: Vec<String> = named.collect();
+        let words = format!(
+            "{}; delete nodes under {} of hosts that are gone for good, or widen the worker field; those written \
+             longest ago are {}",
+            shown(pool),
+            self.path("").trim_end_matches('/'),
+            named.join(", ")
+        );
+        Ok(RegistryError::Exhausted(words).into())
+    }
+}
+
+/// The node that a host has, if it has one that it alone can use.
+pub(super) fn own(
+    place: &Place,
+    nodes: &[LeafNode],
+    address: &Address,
+    pool: &Range<u64>,
+) -> Result<Option<LeafNode>, Failure> {
+    let address = address.to_string();
+    let mut own = nodes.iter().filter(|node| node.holder == address);
+    let (node, second) = (own.next(), own.next());
+    let Some(node) = node else { return Ok(None) };
+    if let Some(second) = second {
+        return Err(place.refused(format!(
+            "{} and {} both give this host a number, and Java Leafs take either; delete the one whose number this host \
+             has not used",
+            node.name, second.name
+        )));
+    }
+    let twin = nodes.iter().find(|other| other.worker == node.worker && other.name != node.name);
+    if let Some(twin) = twin {
+        return Err(place.refused(format!(
+            "{} and {} give two hosts one number; stop both hosts and delete one of the nodes",
+            node.name, twin.name
+        )));
+    }
+    if !pool.contains(&node.worker) {
+        return Err(RegistryError::Exhausted(format!(
+            "{} gives this host a number that is not one of {}; delete the node and it gets another one, or widen the \
+             worker field",
+            node.name,
+            shown(pool)
+        ))
+        .into());
+    }
+    Ok(Some(node.clone()))
+}
+
+fn shown(pool: &Range<u64>) -> String {
+    format!("{} to {}", pool.start, pool.end.saturating_sub(1))
+}

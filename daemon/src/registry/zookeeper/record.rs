@@ -1,0 +1,153 @@
+//! What leafd writes into nodes of its own, as JSON, and reads there again: nothing that is not exactly so is taken
+//! for a claim.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::UnixMs;
+use crate::registry::{Holder, Holding, check_id};
+use crate::store::StartToken;
+
+/// Who has a worker until when, and what its writer's clock said. Times are milliseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Record {
+    /// `None` when it was given back.
+    holder: Option<WrittenHolder>,
+    bound: u64,
+    seen: u64,
+    /// Of a permanent holder: its number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenHolder {
+    id: String,
+    name: String,
+    incarnation: String,
+}
+
+/// Which registry it is, and which of its lives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Registration {
+    /// 32 hexadecimal digits.
+    pub(super) identity: String,
+    /// Drawn anew when writes turn out to be lost: 32 hexadecimal digits.
+    pub(super) history: String,
+}
+
+impl Record {
+    /// Of a holding that was checked.
+    pub(super) fn new(holding: &Holding, seen: UnixMs, worker: Option<u64>) -> Record {
+        let holder = holding.holder.as_ref().map(|holder| WrittenHolder {
+            id: holder.id.to_string(),
+            name: holder.name.to_string(),
+            incarnation: holder.incarnation.0.to_string(),
+        });
+        Record { holder, bound: holding.bound.0, seen: seen.0, worker }
+    }
+
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Record, String> {
+        let record: Record = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        record.check().map(|()| record)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let Some(WrittenHolder { id, name, incarnation }) = &self.holder else { return Ok(()) };
+        check_id("holder id", id)
+            .and_then(|()| check_id("name", name))
+            .and_then(|()| check_id("incarnation", incarnation))
+    }
+
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("it has only text and numbers")
+    }
+
+    pub(super) fn holding(&self) -> Holding {
+        let holder = self.holder.as_ref().map(|holder| Holder {
+            id: holder.id.as_str().into(),
+            name: holder.name.as_str().into(),
+            incarnation: StartToken(holder.incarnation.as_str().into()),
+        });
+        Holding { holder, bound: UnixMs(self.bound) }
+    }
+
+    pub(super) fn seen(&self) -> UnixMs {
+        UnixMs(self.seen)
+    }
+
+    pub(super) fn worker(&self) -> Option<u64> {
+        self.worker
+    }
+}
+
+impl Registration {
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Registration, String> {
+        let registration: Registration =
+            serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        let hex =
+            |text: &str| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if hex(&registration.identity) && hex(&registration.history) {
+            return Ok(registration);
+        }
+        Err("identity and history are 32 hexadecimal digits each".to_owned())
+    }
+
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("it has only text")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holding() -> Holding {
+        let holder =
+            Holder { id: "h1".into(), name: "db-7".into(), incarnation: StartToken("00ff".into()) };
+        Holding { holder: Some(holder), bound: UnixMs(u64::MAX) }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for holding in [holding(), Holding { holder: None, bound: UnixMs(7) }] {
+            let record = Record::new(&holding, UnixMs(5), None);
+            let read = Record::parse(&record.to_bytes()).unwrap();
+            assert_eq!((read.holding(), read.seen(), read.worker()), (holding, UnixMs(5), None));
+        }
+        let text = br#"{"holder":{"id":"h1","name":"db-7","incarnation":"00ff"},"bound":1,"seen":2,"worker":3}"#;
+        assert_eq!(Record::parse(text).unwrap().to_bytes(), text);
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for text in [
+            "",
+            "{}",
+            "null",
+            "[]",
+            "\u{0}",
+            r#"{"holder":null,"bound":1}"#,
+            r#"{"holder":null,"bound":-1,"seen":2}"#,
+            r#"{"holder":null,"bound":1.5,"seen":2}"#,
+            r#"{"holder":null,"bound":99999999999999999999,"seen":2}"#,
+            r#"{"holder":null,"bound":1,"seen":2,"more":3}"#,
+            r#"{"holder":null,"bound":1,"seen":2}x"#,
+            r#"{"holder":{"id":"h"},"bound":1,"seen":2}"#,
+            r#"{"holder":{"id":"h 1","name":"n","incarnation":"i"},"bound":1,"seen":2}"#,
+            r#"{"holder":{"id":"","name":"n","incarnation":"i"},"bound":1,"seen":2}"#,
+        ] {
+            assert!(Record::parse(text.as_bytes()).is_err(), "{text}");
+        }
+        let mut long = holding();
+        long.holder.as_mut().unwrap().name =
+            "x".repeat(crate::registry::HOLDER_BYTES_MAX + 1).into();
+        let text = Record::new(&long, UnixMs(0), None).to_bytes();
+        assert!(Record::parse(&text).is_err());
+    }
+}

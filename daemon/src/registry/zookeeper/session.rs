@@ -1,0 +1,190 @@
+//! A connection to an ensemble, every call within its deadline.
+//!
+//! A thread of its own drives the crate's tasks also between calls, so that the session is kept alive. What a call
+//! waits for it waits for on the caller's thread, and no longer than its bound: the crate has none for operations,
+//! and queues them while it is disconnected.
+
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use zookeeper_client::{Client, Error, SessionState};
+
+use super::Target;
+use crate::registry::RegistryError;
+
+/// What the driving thread is called.
+pub const THREAD_NAME: &str = "leafd-zookeeper";
+
+/// How long the ensemble keeps a session that it doesn't hear of. Nothing hangs on it but the connection.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long saying goodbye may take.
+const CLOSE_MAX: Duration = Duration::from_millis(500);
+
+/// A connection that is opened when it is needed and given up when it is in doubt.
+pub(super) struct Session {
+    target: Target,
+    driver: Option<Driver>,
+    client: Option<Client>,
+}
+
+/// The thread that drives the crate's tasks.
+struct Driver {
+    handle: Handle,
+    /// Tells it to end.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Why a call's work failed.
+pub(super) enum Failure {
+    /// What the ensemble or the connection says.
+    Ensemble(Error),
+    /// What the registry says.
+    Registry(RegistryError),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Ensemble(error)
+    }
+}
+
+impl From<RegistryError> for Failure {
+    fn from(error: RegistryError) -> Failure {
+        Failure::Registry(error)
+    }
+}
+
+impl Session {
+    pub(super) fn new(target: Target) -> Session {
+        Session { target, driver: None, client: None }
+    }
+
+    /// Does `work` over a connection that `prepare` has found usable, which it is asked once for each.
+    pub(super) fn call<S, T>(
+        &mut self,
+        state: &mut S,
+        prepare: impl AsyncFnOnce(&Client, &mut S) -> Result<(), Failure>,
+        work: impl AsyncFnOnce(&Client, &mut S) -> Result<T, Failure>,
+    ) -> Result<T, RegistryError> {
+        let handle = self.driving()?;
+        // The crate would find its way back too, but takes its time.
+        let live = |client: &Client| client.state() == SessionState::SyncConnected;
+        let known = self.client.take().filter(live);
+        let mut prepared = known.is_some();
+        let client = known.map_or_else(|| self.connect(&handle), Ok)?;
+        let work = async {
+            if !prepared {
+                prepare(&client, state).await?;
+                prepared = true;
+            }
+            work(&client, state).await
+        };
+        let bound = self.target.call_timeout;
+        let done = handle.block_on(async { tokio::time::timeout(bound, work).await });
+        match done {
+            Ok(Ok(done)) => {
+                self.client = Some(client);
+                Ok(done)
+            }
+            Ok(Err(Failure::Registry(error))) => {
+                self.client = prepared.then_some(client);
+                Err(error)
+            }
+            Ok(Err(Failure::Ensemble(Error::NoAuth))) => Err(self.refused(
+                "this user may not do that there: log in with the USER:PASSWORD that leafd's nodes were made with, \
+                 or correct their access lists",
+            )),
+            Ok(Err(Failure::Ensemble(Error::Unimplemented))) => {
+                Err(self.refused("its servers are too old; leafd needs ZooKeeper 3.6 or later"))
+            }
+            Ok(Err(Failure::Ensemble(error))) => Err(self.unavailable(error)),
+            Err(_) => Err(self.unavailable(format!("no answer within {bound:?}"))),
+        }
+    }
+
+    /// The handle of the driving thread's runtime.
+    fn driving(&mut self) -> Result<Handle, RegistryError> {
+        if self.driver.is_none() {
+            let driver = Driver::start().map_err(|cause| {
+                self.unavailable(format!("the system gave no thread for it: {cause}"))
+            })?;
+            self.driver = Some(driver);
+        }
+        let driver = self.driver.as_ref().expect("it was made above");
+        Ok(driver.handle.clone())
+    }
+
+    fn connect(&self, handle: &Handle) -> Result<Client, RegistryError> {
+        let Target { servers, connect_timeout: bound, .. } = &self.target;
+        let mut connector =
+            Client::connector().with_session_timeout(SESSION_TIMEOUT).with_fail_eagerly();
+        if let Some(secret) = self.target.auth.read().map_err(|cause| self.unavailable(cause))? {
+            connector = connector.with_auth("digest", secret.as_bytes());
+        }
+        // So that a server that doesn't answer leaves time for the others.
+        let hosts = u32::try_from(servers.hosts.len()).unwrap_or(u32::MAX);
+        connector = connector.with_connection_timeout(*bound / hosts);
+        let cluster = servers.to_string();
+        let connected = handle
+            .block_on(async { tokio::time::timeout(*bound, connector.connect(&cluster)).await });
+        match connected {
+            Ok(Ok(client)) => Ok(client),
+            Ok(Err(Error::NoHosts | Error::ConnectionLoss)) => {
+                Err(self.unavailable("none of its servers lets us in"))
+            }
+            Ok(Err(error)) => Err(self.unavailable(error)),
+            Err(_) => Err(self.unavailable(format!("not connected within {bound:?}"))),
+        }
+    }
+
+    pub(super) fn unavailable(&self, cause: impl std::fmt::Display) -> RegistryError {
+        RegistryError::Unavailable { registry: self.name(), cause: cause.to_string() }
+    }
+
+    pub(super) fn refused(&self, words: impl std::fmt::Display) -> RegistryError {
+        RegistryError::Refused(format!("the worker registry {}: {words}", self.name()))
+    }
+
+    /// What errors call it.
+    fn name(&self) -> String {
+        format!("zookeeper {}", self.target.servers)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let (Some(client), Some(driver)) = (self.client.take(), &self.driver) else { return };
+        let mut state = client.state_watcher();
+        drop(client);
+        let closed = async { while !state.changed().await.is_terminated() {} };
+        // One that isn't closed ends by itself.
+        let _ = driver.handle.block_on(async { tokio::time::timeout(CLOSE_MAX, closed).await });
+    }
+}
+
+impl Driver {
+    fn start() -> std::io::Result<Driver> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned()).spawn(move || {
+            // An error is the end of who would have told us, which is the same.
+            let _ = runtime.block_on(stopped);
+            // A look-up of a name may still hang in the system's resolver; it must not hold us.
+            runtime.shutdown_background();
+        })?;
+        Ok(Driver { handle, stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        // It doesn't panic by itself, and a task's panic stays in the task.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}

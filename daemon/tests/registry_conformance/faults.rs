@@ -1,0 +1,403 @@
+//! Missing rights and tables, histories that change, and servers that go away.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ::mysql::prelude::Queryable as _;
+use leafd::id::Tag;
+use leafd::registry::{Mode, Registry, RegistryError};
+use leafd::store::network::Target;
+use leafd::store::{CEILING_MAX, ClaimWish, NewTag, Store, StoreThread, mysql, postgres};
+use nix::sys::signal::{Signal, kill};
+
+use crate::server::Server;
+use crate::tables::{AsRegistry, Tables};
+use crate::{HOUR, held, holding, look, refused, swap, take};
+
+fn leased(store: Box<dyn Store>) -> AsRegistry {
+    AsRegistry { store, mode: Mode::Leased }
+}
+
+fn new_tag(name: &str) -> NewTag {
+    let tag = Tag::parse(name.as_bytes()).unwrap();
+    NewTag { tag, start: 1, step: 10, ceiling: CEILING_MAX, strict: false, description: None }
+}
+
+/// Tags are claimed from as if nothing was missing.
+#[track_caller]
+fn claims_go_on(store: &mut dyn Store) {
+    let under = store.identity().unwrap();
+    let tag = Tag::parse(b"orders").unwrap();
+    store.claim(&under, &tag, ClaimWish { want: 1, step_max: 10 }).unwrap();
+}
+
+#[track_caller]
+fn unavailable<T: Debug>(result: Result<T, RegistryError>) {
+    assert!(matches!(result, Err(RegistryError::Unavailable { .. })), "{result:?}");
+}
+
+const ROW: &str = "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('orders', 1, 10)";
+
+// --- Rights ---
+
+/// Everything that is refused to a user who may see the tables of tags, and of workers what `grant` gave before.
+fn rights_are_named(store: Box<dyn Store>, mut grant: impl FnMut(&str, &str)) {
+    let mut registry = leased(store);
+    claims_go_on(&mut *registry.store);
+    let layouts = [(Tag::parse(b"snowflake").unwrap(), leafd_wire::Layout::LEAF)];
+    let hidden = registry.look(0..9);
+    assert!(matches!(hidden, Err(RegistryError::Refused(_))), "{hidden:?}");
+    for table in ["leafd_worker", "leafd_layout", "leaf_workerid_alloc"] {
+        grant("SELECT", table);
+    }
+    assert_eq!(look(&mut registry, 0..9).entries, []);
+    let words = ["SELECT, INSERT and UPDATE on leafd_worker and leafd_layout"];
+    refused(take(&mut registry, 1, None, &held("a", 5)), &words);
+    refused(registry.agree(&layouts), &words);
+    for table in ["leafd_worker", "leafd_layout"] {
+        grant("INSERT, UPDATE", table);
+    }
+    take(&mut registry, 1, None, &held("a", 5)).unwrap();
+    take(&mut registry, 1, Some(&held("a", 5)), &held("a", 6)).unwrap();
+    registry.agree(&layouts).unwrap();
+    let under = look(&mut registry, 0..0).registry;
+    registry.mode = Mode::Permanent;
+    refused(registry.bind(&under, 0..9, &held("a", 5)), &["given"]);
+    grant("INSERT, UPDATE", "leaf_workerid_alloc");
+    let number = registry.bind(&under, 0..9, &held("a", 5)).unwrap().worker.0;
+    take(&mut registry, number, Some(&held("a", 5)), &held("a", 6)).unwrap();
+    claims_go_on(&mut *registry.store);
+}
+
+const OF_TAGS: [(&str, &str); 4] = [
+    ("SELECT, UPDATE", "leaf_alloc"),
+    ("SELECT, INSERT, UPDATE", "leafd_meta"),
+    ("SELECT, INSERT, UPDATE", "leafd_tag"),
+    ("SELECT, INSERT, UPDATE", "leafd_host"),
+];
+
+#[test]
+fn rights_are_named_by_mariadb() {
+    let mut database = crate::mysql::Database::new();
+    database.execute(ROW);
+    database.execute("CREATE USER IF NOT EXISTS worker@localhost");
+    let grant = |database: &mut crate::mysql::Database, rights: &str, table: &str| {
+        let name = database.name().to_owned();
+        database.execute(&format!("GRANT {rights} ON {name}.{table} TO worker@localhost"));
+    };
+    for (rights, table) in OF_TAGS {
+        grant(&mut database, rights, table);
+    }
+    let store = database.connect_as("worker");
+    rights_are_named(store, |rights, table| grant(&mut database, rights, table));
+}
+
+#[test]
+fn rights_are_named_by_postgres() {
+    let mut database = crate::postgres::Database::new();
+    database.execute(ROW);
+    database.execute(
+        "DO $$ BEGIN CREATE ROLE worker LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$",
+    );
+    for (rights, table) in OF_TAGS {
+        database.execute(&format!("GRANT {rights} ON {table} TO worker"));
+    }
+    let store = database.connect_as("worker");
+    rights_are_named(store, |rights, table| {
+        database.execute(&format!("GRANT {rights} ON {table} TO worker"));
+    });
+}
+
+// --- Tables ---
+
+/// Dropped under an open connection too.
+fn missing_tables_are_named(store: Box<dyn Store>, mut sql: impl FnMut(&str), apply: impl Fn()) {
+    let mut registry = leased(store);
+    sql(ROW);
+    look(&mut registry, 0..9);
+    for table in ["leafd_worker", "leaf_workerid_alloc"] {
+        sql(&format!("DROP TABLE {table}"));
+        // On the connection that knew them, and on a new one.
+        for _ in 0..2 {
+            refused(registry.look(0..9), &[table, "leafd schema apply"]);
+            claims_go_on(&mut *registry.store);
+        }
+        apply();
+        assert_eq!(look(&mut registry, 0..9).entries, []);
+    }
+    sql("ALTER TABLE leafd_worker DROP COLUMN seen");
+    refused(registry.look(0..9), &["seen"]);
+    refused(registry.look(0..9), &["leafd_worker lacks the column seen"]);
+    claims_go_on(&mut *registry.store);
+}
+
+#[test]
+fn missing_tables_are_named_on_mariadb() {
+    let mut database = crate::mysql::Database::new();
+    let target = database.target("root");
+    let store = database.connect_as("root");
+    let apply = || drop(mysql::apply(&target).unwrap());
+    missing_tables_are_named(store, |sql| database.execute(sql), apply);
+}
+
+#[test]
+fn missing_tables_are_named_on_postgres() {
+    let mut database = crate::postgres::Database::new();
+    let target = database.target("postgres");
+    let store = database.connect_as("postgres");
+    let apply = || drop(postgres::apply(&target).unwrap());
+    missing_tables_are_named(store, |sql| database.execute(sql), apply);
+}
+
+#[test]
+fn where_only_leafs_table_is_no_worker_can_be_had() {
+    let mut mariadb = crate::mysql::Database::without_tables();
+    mariadb.execute(
+        "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint, step int, description text,
+         update_time timestamp)",
+    );
+    let mut postgres = crate::postgres::Database::without_tables();
+    postgres.execute(
+        "CREATE TABLE leaf_alloc (biz_tag text PRIMARY KEY, max_id bigint, step int, description text,
+         update_time timestamp)",
+    );
+    let only = |target: Target| Target { leaf_only: true, ..target };
+    let stores: [Box<dyn Store>; 2] = [
+        Box::new(leafd::store::mysql::open(only(mariadb.target("root")))),
+        Box::new(leafd::store::postgres::open(only(postgres.target("postgres")))),
+    ];
+    mariadb.execute(ROW);
+    postgres.execute(ROW);
+    for store in stores {
+        let mut registry = leased(store);
+        let words = ["only Leaf's table", "snowflake workers", "leafd schema apply"];
+        refused(registry.look(0..9), &words);
+        refused(registry.agree(&[]), &words);
+        claims_go_on(&mut *registry.store);
+    }
+}
+
+// --- Histories ---
+
+pub fn a_declared_loss_changes_the_history(backend: &mut impl Tables) {
+    let mut registry = leased(backend.store());
+    take(&mut registry, 1, None, &held("a", 5)).unwrap();
+    let before = look(&mut registry, 0..9);
+    assert!(before.history_age.is_some());
+    let was = registry.store.identity().unwrap();
+    let mut other = backend.store();
+    assert!(other.declare_loss(&was).unwrap());
+    let stale = registry.swap(&before.registry, &swap(1, Some(&held("a", 5)), &held("a", 6)));
+    let Err(RegistryError::Changed { expected, found }) = stale else { panic!("{stale:?}") };
+    let after = look(&mut registry, 0..9);
+    assert_eq!((&expected, &found), (&before.registry, &after.registry));
+    assert_eq!(found.id, expected.id);
+    assert_eq!(after.entries, before.entries);
+    // Noticed just now, and by all at the same time.
+    let age = after.history_age.unwrap();
+    assert!(age < HOUR, "{age:?}");
+    std::thread::sleep(Duration::from_millis(20));
+    let seen = look(&mut leased(other), 0..9).history_age.unwrap();
+    assert!(seen >= age + Duration::from_millis(15), "{seen:?} {age:?}");
+    registry.swap(&found, &swap(1, Some(&held("a", 5)), &held("a", 6))).unwrap();
+}
+
+/// A role among several stores has nothing to do with workers.
+pub fn a_role_changes_nothing(backend: &mut impl Tables) {
+    let mut registry = leased(backend.store());
+    let before = look(&mut registry, 0..0).registry;
+    let under = registry.store.identity().unwrap();
+    registry.store.take_role(&under, &leafd::store::Role("1 of 2".into())).unwrap();
+    assert_eq!(look(&mut registry, 0..0).registry, before);
+    registry.swap(&before, &swap(1, None, &held("a", 5))).unwrap();
+}
+
+// --- One connection ---
+
+/// Tags are claimed and a worker is renewed by many tasks over one store.
+pub fn claims_and_swaps_share_a_connection(backend: &mut impl Tables) {
+    const ROUNDS: u64 = 25;
+    let mut store = backend.store();
+    store.create(&new_tag("orders")).unwrap();
+    let under = store.identity().unwrap();
+    let registry = look(&mut leased(backend.store()), 0..0).registry;
+    let handle = StoreThread::spawn("store", store).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let under = Arc::new(under);
+        let claims: Vec<_> = (0..4)
+            .map(|_| {
+                let (handle, under) = (handle.clone(), Arc::clone(&under));
+                tokio::spawn(async move {
+                    let tag = Tag::parse(b"orders").unwrap();
+                    let mut starts = Vec::new();
+                    for _ in 0..ROUNDS {
+                        let wish = ClaimWish { want: 1, step_max: 10 };
+                        starts.push(handle.claim(&under, &tag, wish).await.unwrap().numbers.start);
+                    }
+                    starts
+                })
+            })
+            .collect();
+        let mut expected = None;
+        for bound in 0..ROUNDS {
+            let (under, next) = (registry.clone(), held("a", bound));
+            let asked = swap(3, expected.as_ref(), &next);
+            handle
+                .workers(Mode::Leased, move |workers| workers.swap(&under, &asked))
+                .await
+                .unwrap();
+            expected = Some(next);
+        }
+        let mut starts = Vec::new();
+        for claims in claims {
+            starts.extend(claims.await.unwrap());
+        }
+        starts.sort_unstable();
+        assert!(
+            starts.iter().copied().eq((0..4 * ROUNDS).map(|claim| 1 + 10 * claim)),
+            "{starts:?}"
+        );
+        let seen = handle.workers(Mode::Leased, |workers| workers.look(0..9)).await.unwrap();
+        assert_eq!(seen.entries[0].holding, expected.unwrap());
+        handle.close().await;
+        unavailable(handle.workers(Mode::Leased, |workers| workers.look(0..9)).await);
+    });
+}
+
+// --- Locks ---
+
+/// A swap that has waited for another one judges by the clock of its own turn.
+fn the_clock_is_read_after_the_wait(
+    store: Box<dyn Store>,
+    looking: Box<dyn Store>,
+    hold: impl FnOnce() -> Box<dyn FnOnce()>,
+) {
+    let (mut registry, mut looking) = (leased(store), leased(looking));
+    take(&mut registry, 1, None, &held("a", 5)).unwrap();
+    let under = look(&mut looking, 0..0).registry;
+    let release = hold();
+    let renewing = std::thread::spawn(move || {
+        registry.swap(&under, &swap(1, Some(&held("a", 5)), &held("a", 6))).unwrap()
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!renewing.is_finished(), "nothing kept it waiting");
+    let waited = look(&mut looking, 0..0).now;
+    release();
+    let now = renewing.join().unwrap();
+    assert!(now >= waited, "{now:?} {waited:?}");
+}
+
+const HOLD: &str = "SELECT worker FROM leafd_worker WHERE worker = 1 FOR UPDATE";
+
+#[test]
+fn the_clock_is_read_after_the_wait_on_mariadb() {
+    let database = crate::mysql::Database::new();
+    let [store, looking] = [(); 2].map(|()| database.connect_as("root"));
+    the_clock_is_read_after_the_wait(store, looking, || {
+        let mut other = crate::mysql::client(crate::mysql::shared(), database.name()).unwrap();
+        other.query_drop("START TRANSACTION").unwrap();
+        other.query_drop(HOLD).unwrap();
+        Box::new(move || other.query_drop("COMMIT").unwrap())
+    });
+}
+
+#[test]
+fn the_clock_is_read_after_the_wait_on_postgres() {
+    let database = crate::postgres::Database::new();
+    let [store, looking] = [(); 2].map(|()| database.connect_as("postgres"));
+    the_clock_is_read_after_the_wait(store, looking, || {
+        let target = database.target("postgres");
+        let shared = crate::postgres::shared();
+        let mut other = crate::postgres::client(shared, &target.url.database).unwrap();
+        other.batch_execute("BEGIN").unwrap();
+        other.batch_execute(HOLD).unwrap();
+        Box::new(move || other.batch_execute("COMMIT").unwrap())
+    });
+}
+
+// --- Servers ---
+
+fn away_and_back(mut server: Server, is_up: fn(&Server) -> bool, store: Box<dyn Store>) {
+    let mut registry = leased(store);
+    take(&mut registry, 1, None, &held("a", 5)).unwrap();
+    let before = look(&mut registry, 0..9);
+    server.kill();
+    let renewal = swap(1, Some(&held("a", 5)), &held("a", 6));
+    unavailable(registry.swap(&before.registry, &renewal));
+    unavailable(registry.look(0..9));
+    unavailable(registry.agree(&[]));
+    server.start(is_up);
+    let after = look(&mut registry, 0..9);
+    assert_eq!((&after.registry, &after.entries), (&before.registry, &before.entries));
+    registry.swap(&before.registry, &renewal).unwrap();
+    // Between two calls it goes unnoticed.
+    server.stop();
+    server.start(is_up);
+    take(&mut registry, 1, Some(&held("a", 6)), &held("a", 7)).unwrap();
+    // Not one of its processes answers.
+    kill(server.pid(), Signal::SIGSTOP).unwrap();
+    let children = format!("/proc/{0}/task/{0}/children", server.pid());
+    let children: Vec<_> = std::fs::read_to_string(children)
+        .unwrap()
+        .split_whitespace()
+        .map(|pid| nix::unistd::Pid::from_raw(pid.parse().unwrap()))
+        .collect();
+    for child in &children {
+        // One that has ended meanwhile is as good as frozen.
+        let _ = kill(*child, Signal::SIGSTOP);
+    }
+    let begun = Instant::now();
+    unavailable(registry.swap(&before.registry, &swap(1, Some(&held("a", 7)), &held("a", 8))));
+    assert!(begun.elapsed() < 3 * BOUND, "{:?}", begun.elapsed());
+    for process in children.into_iter().chain([server.pid()]) {
+        let _ = kill(process, Signal::SIGCONT);
+    }
+    // It may have been carried out after all.
+    let is = holding(&mut registry, 1).unwrap();
+    assert!(is == held("a", 7) || is == held("a", 8), "{is:?}");
+    take(&mut registry, 1, Some(&is), &held("a", 9)).unwrap();
+}
+
+const BOUND: Duration = Duration::from_secs(1);
+
+fn bounded(target: Target) -> Target {
+    Target { connect_timeout: BOUND, statement_timeout: BOUND, ..target }
+}
+
+#[test]
+fn mariadb_goes_away_and_comes_back() {
+    let server = crate::mysql::new_server(&[]);
+    let target = crate::mysql::target(&server, "root", "ids");
+    mysql::apply(&target).unwrap();
+    let store = Box::new(mysql::open(bounded(target)));
+    away_and_back(server, crate::mysql::is_up, store);
+}
+
+#[test]
+fn postgres_goes_away_and_comes_back() {
+    let server = crate::postgres::new_server(&[]);
+    let target = crate::postgres::target(&server, "postgres", "postgres");
+    postgres::apply(&target).unwrap();
+    let store = Box::new(postgres::open(bounded(target)));
+    away_and_back(server, crate::postgres::is_up, store);
+}
+
+#[test]
+fn an_embedded_store_goes_away_and_comes_back() {
+    let embedded = crate::tables::Embedded::new();
+    let mut registry = leased(embedded.open());
+    take(&mut registry, 1, None, &held("a", 5)).unwrap();
+    let (path, aside) = (&embedded.path, embedded.path.with_extension("aside"));
+    std::fs::rename(path, &aside).unwrap();
+    unavailable(registry.look(0..9));
+    std::fs::rename(&aside, path).unwrap();
+    assert_eq!(holding(&mut registry, 1), Some(held("a", 5)));
+    // Another process keeps it for longer than a call waits.
+    let other = rusqlite::Connection::open(path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    unavailable(registry.look(0..9));
+    other.execute_batch("ROLLBACK").unwrap();
+    take(&mut registry, 1, Some(&held("a", 5)), &held("a", 6)).unwrap();
+}

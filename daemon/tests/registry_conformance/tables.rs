@@ -1,0 +1,132 @@
+//! The stores as registries, and what is their own: rows that others wrote, rights, the table of Leaf's fork.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use leafd::id::{Tag, UnixMs};
+use leafd::registry::{Entry, Holding, Look, Mode, Registry, RegistryError, RegistryId, Swap};
+use leafd::store::{Store, sqlite};
+use leafd_wire::Layout;
+use tempfile::TempDir;
+
+use crate::{Backend, mysql, postgres};
+
+/// A store that is used as a registry only.
+pub struct AsRegistry {
+    pub store: Box<dyn Store>,
+    pub mode: Mode,
+}
+
+impl Registry for AsRegistry {
+    fn agree(&mut self, layouts: &[(Tag, Layout)]) -> Result<(), RegistryError> {
+        self.store.workers(self.mode).agree(layouts)
+    }
+
+    fn look(&mut self, pool: Range<u64>) -> Result<Look, RegistryError> {
+        self.store.workers(self.mode).look(pool)
+    }
+
+    fn swap(&mut self, under: &RegistryId, swap: &Swap) -> Result<UnixMs, RegistryError> {
+        self.store.workers(self.mode).swap(under, swap)
+    }
+
+    fn bind(
+        &mut self,
+        under: &RegistryId,
+        pool: Range<u64>,
+        holding: &Holding,
+    ) -> Result<Entry, RegistryError> {
+        self.store.workers(self.mode).bind(under, pool, holding)
+    }
+}
+
+/// An embedded store in a folder that goes with it.
+pub struct Embedded {
+    _dir: TempDir,
+    pub path: PathBuf,
+}
+
+impl Embedded {
+    pub fn new() -> Embedded {
+        // Its commits wait for the disk.
+        let dir = tempfile::tempdir_in(crate::server::memory()).unwrap();
+        let path = dir.path().join("store.db");
+        Embedded { _dir: dir, path }
+    }
+
+    pub fn open(&self) -> Box<dyn Store> {
+        Box::new(sqlite::open(&self.path, "machine=0 identity=").unwrap())
+    }
+}
+
+/// A store whose tables can also be written to as another program would.
+pub trait Tables: Backend {
+    fn store(&mut self) -> Box<dyn Store>;
+
+    fn sql(&mut self, sql: &str);
+
+    /// A query for the numbers from 0 to below this.
+    fn count_to(end: u64) -> String
+    where
+        Self: Sized;
+}
+
+macro_rules! registry_of_store {
+    ($database:ty, $count_to:expr, $store:expr, $sql:expr) => {
+        impl Tables for $database {
+            fn store(&mut self) -> Box<dyn Store> {
+                $store(self)
+            }
+
+            fn sql(&mut self, sql: &str) {
+                $sql(self, sql);
+            }
+
+            fn count_to(end: u64) -> String {
+                $count_to(end)
+            }
+        }
+
+        impl Backend for $database {
+            fn connect(&mut self, mode: Mode) -> Box<dyn Registry> {
+                Box::new(AsRegistry { store: self.store(), mode })
+            }
+
+            fn fill(&mut self, workers: Range<u64>) {
+                assert_eq!(workers.start, 0);
+                let numbers = Self::count_to(workers.end);
+                self.sql(&format!(
+                    "INSERT INTO leafd_worker (worker, bound, seen, written) SELECT n, 1, 1, 1 FROM ({numbers}) AS c"
+                ));
+            }
+        }
+    };
+}
+
+fn recursive(end: u64) -> String {
+    format!(
+        "WITH RECURSIVE c (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM c WHERE n + 1 < {end}) SELECT n FROM c"
+    )
+}
+
+registry_of_store!(
+    Embedded,
+    recursive,
+    |embedded: &mut Embedded| embedded.open(),
+    |embedded: &mut Embedded, sql: &str| {
+        drop(embedded.open());
+        rusqlite::Connection::open(&embedded.path).unwrap().execute_batch(sql).unwrap();
+    }
+);
+registry_of_store!(
+    mysql::Database,
+    |end: u64| format!("SELECT seq AS n FROM seq_0_to_{}", end - 1),
+    |database: &mut mysql::Database| database.connect_as("root"),
+    |database: &mut mysql::Database, sql: &str| database.execute(sql)
+);
+registry_of_store!(
+    postgres::Database,
+    recursive,
+    |database: &mut postgres::Database| database.connect_as("postgres"),
+    |database: &mut postgres::Database, sql: &str| database.execute(sql)
+);

@@ -1,0 +1,95 @@
+//! The snowflake worker of a host whose store is its own file: claimed at the first id, kept, given back.
+
+use leafd_wire::{Layout, Status, opcode};
+use serde_json::json;
+
+use crate::host::Host;
+use crate::raw::ids_request;
+
+fn worker_of(id: u64) -> u64 {
+    Layout::LEAF.decompose(id).unwrap().worker
+}
+
+#[test]
+fn a_worker_is_claimed_at_the_first_snowflake_id_and_kept_over_a_stop_and_a_crash() {
+    let mut host = Host::new();
+    host.start();
+    host.create("orders");
+    let mut raw = host.raw();
+    assert_eq!(raw.draw("orders", 1), [1]);
+    let status = host.status();
+    assert!(status["snowflake"]["worker"].is_null() && status["snowflake"]["ready"] == true);
+    let list = host.admin(opcode::WORKER_LIST, &json!({}));
+    assert_eq!((&list["workers"], &list["pool"]), (&json!([]), &json!([0, 1024])));
+    let mut ids = raw.draw("snowflake", 10);
+    let worker = worker_of(ids[0]);
+    assert_eq!(host.status()["snowflake"]["worker"], worker);
+    for clean in [true, false] {
+        if clean {
+            host.stop()
+        } else {
+            host.kill()
+        }
+        let (id, took) = host.first_id("snowflake");
+        println!("| SQLite | restart, clean: {clean} | {} ms to the first id |", took.as_millis());
+        assert_eq!(worker_of(id), worker);
+        assert!(id > *ids.last().unwrap());
+        ids.push(id);
+    }
+    let list = host.admin(opcode::WORKER_LIST, &json!({}));
+    assert_eq!(list["workers"][0]["worker"], worker);
+    assert_eq!(list["workers"][0]["stopped"], false);
+}
+
+#[test]
+fn a_worker_that_is_given_back_is_free_and_the_next_id_claims_one_anew() {
+    let mut host = Host::new().set("worker_range", "7..9");
+    host.start();
+    let mut raw = host.raw();
+    let mut ids = raw.draw("snowflake", 10);
+    for _ in 0..20 {
+        let answer = host.admin(opcode::WORKER_RELEASE, &json!({}));
+        assert_eq!(
+            (answer["own"].clone(), answer["worker"].as_u64()),
+            (json!(true), Some(worker_of(ids[0])))
+        );
+        ids.extend(raw.draw("snowflake", 10));
+        assert!((7..9).contains(&worker_of(*ids.last().unwrap())));
+        assert!(ids.is_sorted(), "over a change of worker ids go up: {ids:?}");
+        ids.drain(..ids.len() - 10);
+    }
+    let text = raw_text(&host, json!({ "worker": 3 }));
+    assert!(text.contains("nobody holds worker 3"), "{text}");
+}
+
+#[test]
+fn a_worker_that_was_taken_from_a_host_is_replaced_by_another() {
+    let mut host = Host::new().set("worker_range", "0..2").set("lease", "30s");
+    host.start();
+    let mut raw = host.raw();
+    let first = raw.draw("snowflake", 10);
+    let worker = worker_of(first[0]);
+    host.store_sql(&format!("UPDATE leafd_worker SET holder = NULL, name = NULL, incarnation = NULL WHERE worker = {worker}"));
+    crate::host::eventually("another worker", std::time::Duration::from_secs(10), || {
+        (worker_of(raw.draw("snowflake", 1)[0]) != worker).then_some(())
+    });
+    assert!(raw.draw("snowflake", 1)[0] > first[9]);
+}
+
+#[test]
+fn a_worker_from_the_configuration_s_map_is_that_of_the_host() {
+    let mut host =
+        Host::new().set("worker", "static").set("identity", "b").set("workers", "{a = 4, b = 5}");
+    host.start();
+    assert_eq!(worker_of(host.raw().draw("snowflake", 1)[0]), 5);
+    let text = raw_text(&host, json!({}));
+    assert!(text.contains("from no registry"), "{text}");
+    let refused = host.raw().refused(&ids_request("snowflake", 0, 1, 0), Status::CountInvalid);
+    assert!(refused.contains("1 to"), "{refused}");
+}
+
+fn raw_text(host: &Host, body: serde_json::Value) -> String {
+    let mut raw = host.raw();
+    raw.request(opcode::WORKER_RELEASE, 1, body.to_string().as_bytes());
+    raw.reply().refused(Status::ValueRefused)
+}

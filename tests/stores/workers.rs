@@ -1,0 +1,217 @@
+//! Snowflake workers of several hosts on one store: claimed, lost, kept, with clocks and processes that stop and step.
+
+use std::time::Duration;
+
+use leafd_tests::host::{Host, eventually};
+use leafd_tests::load::{Draw, Drawn, Load};
+use leafd_tests::raw::ids_request;
+use leafd_tests::servers::Server;
+use leafd_tests::wall_clock::{WallClock, ahead_ms};
+use leafd_wire::{Layout, Status, opcode};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::scene::report;
+
+on_each_server!(
+    a_restart_has_its_worker_at_once_with_and_without_the_store,
+    a_host_that_slept_past_its_lease_issues_nothing_below_its_heir,
+    a_store_that_is_paused_for_longer_than_the_lease,
+    a_clock_that_is_wrong_claims_nothing_and_burns_nothing
+);
+
+const TAG: &str = "snowflake";
+
+/// A host whose claims last so long; nobody waits for a fail-over on a server that has none.
+fn host<S: Server>(server: &S, lease: &str) -> Host {
+    Host::on_store(&server.url())
+        .set("lease", lease)
+        .set("failover_settle", "0s")
+        .set("store_connect_timeout", "1s")
+        .set("store_statement_timeout", "1s")
+}
+
+fn worker_of(id: u64) -> u64 {
+    Layout::LEAF.decompose(id).unwrap().worker
+}
+
+fn worker_error(host: &Host) -> String {
+    host.status()["snowflake"]["worker_error"].as_str().unwrap_or_default().to_owned()
+}
+
+fn draws(hosts: &[Host]) -> Vec<Draw> {
+    hosts.iter().map(|host| Draw::steady(&host.socket(), TAG)).collect()
+}
+
+/// The numbers that are held.
+fn held(host: &Host) -> Vec<u64> {
+    let list = host.admin(opcode::WORKER_LIST, &json!({}));
+    let rows = list["workers"].as_array().unwrap().iter();
+    rows.filter(|row| !row["holder"].is_null()).filter_map(|row| row["worker"].as_u64()).collect()
+}
+
+fn a_restart_has_its_worker_at_once_with_and_without_the_store<S: Server>() {
+    let mut server = S::new();
+    let mut host = host(&server, "10m");
+    host.start();
+    let mut ids = host.raw().draw(TAG, 10);
+    let worker = worker_of(ids[0]);
+    let mut drawn = Drawn::default();
+    for (fault, clean, away) in [
+        ("stopped and started", true, false),
+        ("killed and started", false, false),
+        ("stopped, started without the store", true, true),
+        ("killed, started without the store", false, true),
+    ] {
+        if clean {
+            host.stop()
+        } else {
+            host.kill()
+        }
+        if away {
+            server.kill();
+        }
+        let (id, took) = host.first_id(TAG);
+        assert_eq!(worker_of(id), worker, "{fault}");
+        assert!(id > *ids.last().unwrap(), "{fault}");
+        ids.push(id);
+        report::<S>(&format!("worker: {fault}, exec to first id"), 1, &drawn, Some(took));
+        if away {
+            assert!(took < Duration::from_secs(5), "{took:?}");
+            server.start();
+            eventually("a renewal", Duration::from_secs(20), || {
+                host.status()["snowflake"]["lease"]["renewed_ms_ago"].as_u64()
+            });
+        }
+    }
+    drawn.add_ids(TAG, &ids);
+    drawn.assert_sound();
+}
+
+/// Three workers and four hosts: one is stopped past its lease, another gets its worker meanwhile.
+fn a_host_that_slept_past_its_lease_issues_nothing_below_its_heir<S: Server>() {
+    let server = S::new();
+    let few = |_| host(&server, "3s").set("worker_range", "0..3").set("restart_grace", "0s");
+    let mut hosts: Vec<Host> = (0..3).map(few).collect();
+    hosts.iter_mut().for_each(Host::start);
+    let load = Load::start(draws(&hosts));
+    load.under_way();
+    let mut heir = few(3);
+    heir.start();
+    let refused = heir.raw().refused(&ids_request(TAG, 1, 1, 300), Status::NoWorker);
+    assert!(refused.contains("all 3 workers") && refused.contains("lease of 3 s"), "{refused}");
+    hosts[0].signal(Signal::SIGSTOP);
+    let taken = heir.raw().draw_until(TAG, Duration::from_secs(20));
+    let heirs = Load::start(draws(std::slice::from_ref(&heir)));
+    heirs.under_way();
+    hosts[0].signal(Signal::SIGCONT);
+    std::thread::sleep(Duration::from_secs(1));
+    let sleeper = eventually("the sleeper knows", Duration::from_secs(10), || {
+        Some(worker_error(&hosts[0])).filter(|error| error.contains("all 3 workers"))
+    });
+    assert!(sleeper.contains("are taken"), "{sleeper}");
+    let mut drawn = heirs.stop();
+    drawn.add_ids(TAG, &[taken]);
+    heir.stop();
+    load.each_draws(Duration::from_secs(20));
+    let issued = load.issued();
+    drawn.add(load.stop());
+    report::<S>("worker: stopped past its lease (SIGSTOP), its worker taken", issued, &drawn, None);
+    drawn.assert_sound();
+    let others = |text: &String| !text.starts_with("NO_WORKER") && !text.starts_with("DEADLINE");
+    assert!(
+        !drawn
+            .errors
+            .keys()
+            .any(|text| others(text) && !text.contains("timed out") && !text.contains("within")),
+        "{:?}",
+        drawn.errors
+    );
+}
+
+fn a_store_that_is_paused_for_longer_than_the_lease<S: Server>() {
+    let server = S::new();
+    let mut hosts: Vec<Host> = (0..3).map(|_| host(&server, "4s")).collect();
+    hosts.iter_mut().for_each(Host::start);
+    let load = Load::start(draws(&hosts));
+    load.under_way();
+    assert_eq!(held(&hosts[0]).len(), 3);
+    server.freeze();
+    std::thread::sleep(Duration::from_secs(2));
+    load.each_draws(Duration::from_secs(1));
+    let ended = eventually("claims that run out", Duration::from_secs(20), || {
+        Some(worker_error(&hosts[1])).filter(|_| hosts[1].raw().info().snowflake_ready.eq(&false))
+    });
+    assert!(ended.contains("away"), "{ended}");
+    let before = load.issued();
+    server.thaw();
+    let begun = std::time::Instant::now();
+    load.each_draws(Duration::from_secs(15));
+    let recovered = begun.elapsed();
+    let drawn = load.stop();
+    report::<S>("worker: store paused past the lease", before, &drawn, Some(recovered));
+    drawn.assert_sound();
+    assert_eq!(held(&hosts[0]).len(), 3, "each goes on as who it was");
+}
+
+fn a_clock_that_is_wrong_claims_nothing_and_burns_nothing<S: Server>() {
+    let server = S::new();
+    let (mut host, clock) = WallClock::of(host(&server, "1m"));
+    // Years ahead at the first start.
+    clock.step(20 * 365 * 86_400);
+    host.start();
+    let text = host.raw().refused(&ids_request(TAG, 1, 1, 1_500), Status::NoWorker);
+    assert!(text.contains("ahead of the worker registry's"), "{text}");
+    clock.step(0);
+    let mut ids = vec![host.raw().draw_until(TAG, Duration::from_secs(10))];
+    let worker = worker_of(ids[0]);
+    let draw = |host: &Host, ids: &mut Vec<u64>| {
+        ids.push(host.raw().draw_until(TAG, Duration::from_secs(10)));
+        assert!(ids.is_sorted() && worker_of(*ids.last().unwrap()) == worker);
+    };
+    // A bad step while it runs: ids go on in the right time.
+    for seconds in [3_600, 20 * 365 * 86_400] {
+        clock.step(seconds);
+        for _ in 0..5 {
+            std::thread::sleep(Duration::from_millis(500));
+            draw(&host, &mut ids);
+            let ahead = ahead_ms(*ids.last().unwrap());
+            assert!(ahead.abs() < 2_000, "{ahead} ms ahead");
+        }
+        let lease = host.status()["snowflake"]["lease"].clone();
+        assert!(lease["clock_error"].as_str().unwrap().contains("ahead of"), "{lease}");
+        assert!(lease["clock_held_back_ms"].as_u64() > Some(3_000_000), "{lease}");
+        clock.step(0);
+        eventually("a clock that is right", Duration::from_secs(10), || agrees(&host));
+        draw(&host, &mut ids);
+    }
+    // Behind, while it runs.
+    clock.step(-3_600);
+    let text = eventually("a refusal", Duration::from_secs(10), || {
+        let mut raw = host.raw();
+        raw.send(&ids_request(TAG, 1, 1, 500));
+        let reply = raw.reply();
+        (reply.status() == Status::NoWorker).then(|| reply.text())
+    });
+    assert!(text.contains("behind the worker registry's"), "{text}");
+    clock.step(0);
+    eventually("a clock that is right", Duration::from_secs(10), || agrees(&host));
+    draw(&host, &mut ids);
+    // A boot years ahead, with a journal.
+    host.kill();
+    clock.step(20 * 365 * 86_400);
+    host.start();
+    host.raw().refused(&ids_request(TAG, 1, 1, 1_500), Status::NoWorker);
+    clock.step(0);
+    draw(&host, &mut ids);
+    let ahead = ahead_ms(*ids.last().unwrap());
+    assert!(ahead < 10_000, "{ahead} ms ahead");
+    let mut drawn = Drawn::default();
+    drawn.add_ids(TAG, &ids);
+    drawn.assert_sound();
+}
+
+fn agrees(host: &Host) -> Option<()> {
+    let lease: Value = host.status()["snowflake"]["lease"].clone();
+    (lease["clock_error"].is_null() && lease["clock_held_back_ms"] == 0).then_some(())
+}

@@ -1,0 +1,9 @@
+//! Worker registries in a real ZooKeeper: what is recorded, byte for byte, and what becomes of it when sessions,
+//! connections and the server itself fail.
+#![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
+
+mod ensemble;
+mod faults;
+mod leased;
+mod permanent;
+mod scene;
