@@ -300,11 +300,6 @@ impl Keeper {
             told.warnings = warnings;
         }
     }
-
-    /// When the log is to be looked after although nothing happens.
-    pub fn look_after(&self) {
-        self.tell();
-    }
 }
 
 /// What the work under way comes to; never, while there is none.
