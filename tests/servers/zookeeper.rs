@@ -1,15 +1,17 @@
-//! ZooKeeper from Debian's package: one server, which is an ensemble too.
+//! ZooKeeper from Debian's package: one server, which is an ensemble too, or three.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::Path;
 use std::time::Duration;
 
-use super::process::Server;
+use super::process::{Server, free_port};
 
 /// A server of the test's own. Its longest session lasts 6 s.
 pub struct ZooKeeper {
-    process: Server,
+    /// Its process, folder and port. What it keeps is in `data` there.
+    pub process: Server,
 }
 
 /// Ticks are how ZooKeeper counts sessions' time: from 2 to 20 of them.
@@ -21,50 +23,80 @@ maxClientCnxns=0
 clientPortAddress=127.0.0.1
 ";
 
-fn program(dir: &Path, port: u16) -> Vec<String> {
-    let settings = format!("{SETTINGS}dataDir={}/data\nclientPort={port}\n", dir.display());
-    std::fs::write(dir.join("zoo.cfg"), settings).unwrap();
+/// What a server of an ensemble needs beside that.
+const TOGETHER: &str = "initLimit=20
+syncLimit=10
+";
+
+fn program(dir: &Path, port: u16, together: &str) -> Vec<String> {
+    let own = format!("dataDir={}/data\nclientPort={port}\n", dir.display());
+    std::fs::write(dir.join("zoo.cfg"), format!("{SETTINGS}{own}{together}")).unwrap();
     let java = ["/usr/bin/java", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"];
+    // Without others it is an ensemble of its own.
     let server =
-        ["/usr/share/java/zookeeper.jar", "org.apache.zookeeper.server.ZooKeeperServerMain"];
+        ["/usr/share/java/zookeeper.jar", "org.apache.zookeeper.server.quorum.QuorumPeerMain"];
     let config = format!("{}/zoo.cfg", dir.display());
     java.into_iter().chain(server).map(str::to_owned).chain([config]).collect()
 }
 
-/// Whether it answers, and as a server that serves.
+/// What it says of itself.
+fn standing(process: &Server) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", process.port)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
+    stream.write_all(b"srvr").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+/// Whether it serves.
 fn is_up(process: &Server) -> bool {
-    let ask = || {
-        let mut stream = TcpStream::connect(("127.0.0.1", process.port)).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
-        stream.write_all(b"srvr").ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        answer.contains("Mode:").then_some(())
-    };
-    ask().is_some()
+    standing(process).is_some_and(|answer| answer.contains("Mode:"))
 }
 
 impl ZooKeeper {
     /// A running server without nodes.
     pub fn new() -> ZooKeeper {
-        let mut server = ZooKeeper { process: Server::new("zookeeper", "TERM", program) };
+        let place = |dir: &Path, port| program(dir, port, "");
+        let mut server = ZooKeeper { process: Server::new("zookeeper", "TERM", place) };
         server.start();
         server
+    }
+
+    /// A running ensemble of three servers, of which two are enough.
+    pub fn three() -> [ZooKeeper; 3] {
+        let ports: Vec<(u16, u16)> = (0..3).map(|_| (free_port(), free_port())).collect();
+        let mut together = TOGETHER.to_owned();
+        for (index, (follow, elect)) in ports.iter().enumerate() {
+            together += &format!("server.{index}=127.0.0.1:{follow}:{elect}\n");
+        }
+        let mut servers = [0, 1, 2].map(|index| {
+            let place = |dir: &Path, port| {
+                let (data, owner) = (dir.join("data"), std::fs::metadata(dir).unwrap());
+                std::fs::create_dir(&data).unwrap();
+                std::fs::write(data.join("myid"), format!("{index}")).unwrap();
+                chown(&data, Some(owner.uid()), Some(owner.gid())).unwrap();
+                program(dir, port, &together)
+            };
+            ZooKeeper { process: Server::new("zookeeper", "TERM", place) }
+        });
+        // None serves before the second one is there.
+        std::thread::scope(|scope| {
+            for server in &mut servers {
+                scope.spawn(|| server.start());
+            }
+        });
+        servers
+    }
+
+    /// Whether it leads its ensemble.
+    pub fn leads(&self) -> bool {
+        standing(&self.process).is_some_and(|answer| answer.contains("Mode: leader"))
     }
 
     /// Starts it again, with what it had.
     pub fn start(&mut self) {
         self.process.start(is_up);
-    }
-
-    /// Its process, folder and port. What it keeps is in `data` there.
-    pub fn process(&self) -> &Server {
-        &self.process
-    }
-
-    /// See [`ZooKeeper::process`].
-    pub fn process_mut(&mut self) -> &mut Server {
-        &mut self.process
     }
 
     /// As the setting `zookeeper`.

@@ -169,13 +169,13 @@ fn a_server_that_forgot_writes_is_in_another_life() {
     let mut registry = place.leased();
     let before = look(&mut registry);
     assert_eq!(before.history_age, None);
-    let data = server.process().dir.join("data");
-    let kept = server.process().dir.join("kept");
+    let data = server.process.dir.join("data");
+    let kept = server.process.dir.join("kept");
     let copy = |from: &std::path::Path, to: &std::path::Path| {
         let words = ["cp", "-a", from.to_str().unwrap(), to.to_str().unwrap()];
         assert!(std::process::Command::new(words[0]).args(&words[1..]).status().unwrap().success());
     };
-    server.process_mut().stop();
+    server.process.stop();
     copy(&data, &kept);
     server.start();
     // A restart alone loses nothing.
@@ -184,7 +184,7 @@ fn a_server_that_forgot_writes_is_in_another_life() {
     for worker in 0..5 {
         swap(&mut registry, worker, None, ours.clone()).unwrap();
     }
-    server.process_mut().stop();
+    server.process.stop();
     std::fs::remove_dir_all(&data).unwrap();
     copy(&kept, &data);
     server.start();

@@ -41,12 +41,12 @@ fn a_frozen_server_holds_a_call_no_longer_than_its_bound() {
     let ours = held("h", "i", soon(&mut registry));
     let under = look(&mut registry).registry;
     registry.swap(&under, &swap_of(1, None, ours.clone())).unwrap();
-    kill(server.process().pid(), Signal::SIGSTOP).unwrap();
+    kill(server.process.pid(), Signal::SIGSTOP).unwrap();
     let again = swap_of(1, Some(ours.clone()), held("h", "i", UnixMs(ours.bound.0 + 1)));
     bounded(|| registry.swap(&under, &again), "no answer");
     bounded(|| registry.swap(&under, &again), "");
     bounded(|| registry.look(0..9), "");
-    kill(server.process().pid(), Signal::SIGCONT).unwrap();
+    kill(server.process.pid(), Signal::SIGCONT).unwrap();
     // One of them may have been carried out after all.
     let found = eventually("a look", BOUND, || registry.look(0..9).ok()).entries.remove(0).holding;
     assert!(found == ours || found == again.next, "{found:?}");
@@ -61,7 +61,7 @@ fn a_stopped_server_is_found_again() {
     let ours = held("h", "i", soon(&mut registry));
     let under = look(&mut registry).registry;
     registry.swap(&under, &swap_of(1, None, ours.clone())).unwrap();
-    server.process_mut().kill();
+    server.process.kill();
     unavailable(registry.look(0..9), "");
     let begun = Instant::now();
     unavailable(registry.look(0..9), "lets us in");
@@ -73,7 +73,7 @@ fn a_stopped_server_is_found_again() {
     registry.swap(&under, &swap_of(1, Some(ours.clone()), ours.clone())).unwrap();
     println!("a swap {:?} after the server came back", begun.elapsed());
     // And when nobody asked while it was away.
-    server.process_mut().stop();
+    server.process.stop();
     server.start();
     eventually("a look", BOUND, || registry.look(0..9).ok());
     assert_eq!(look(&mut registry).registry, under);
@@ -83,7 +83,7 @@ fn a_stopped_server_is_found_again() {
 #[test]
 fn an_expired_session_is_replaced() {
     let place = Place::new();
-    let relay = Relay::to(shared().process().port);
+    let relay = Relay::to(shared().process.port);
     let mut registry = through(&relay, &place);
     let ours = held("h", "i", soon(&mut registry));
     let under = look(&mut registry).registry;
@@ -100,7 +100,7 @@ fn an_expired_session_is_replaced() {
 #[test]
 fn a_black_hole_holds_a_call_no_longer_than_its_bound() {
     let place = Place::new();
-    let relay = Relay::to(shared().process().port);
+    let relay = Relay::to(shared().process.port);
     let mut registry = through(&relay, &place);
     let under = look(&mut registry).registry;
     relay.swallow();
@@ -117,7 +117,7 @@ fn a_session_outlives_its_silence() {
     // What is kept alive between calls needs no new session, and so no write that all servers agree on.
     let server = ZooKeeper::new();
     let place = Place::on(&server.address());
-    let relay = Relay::to(server.process().port);
+    let relay = Relay::to(server.process.port);
     let mut registry = through(&relay, &place);
     look(&mut registry);
     std::thread::sleep(Duration::from_secs(8));
@@ -128,7 +128,7 @@ fn a_session_outlives_its_silence() {
 #[test]
 fn a_write_that_arrives_late_undoes_nothing() {
     let place = Place::new();
-    let relay = Relay::to(shared().process().port);
+    let relay = Relay::to(shared().process.port);
     let (mut slow, mut direct) = (through(&relay, &place), place.leased());
     let bound = soon(&mut direct);
     let under = look(&mut direct).registry;
@@ -175,7 +175,7 @@ fn a_write_that_arrives_late_undoes_nothing() {
 #[test]
 fn a_number_that_was_given_unheard_is_found_again() {
     let place = Place::new();
-    let relay = Relay::to(shared().process().port);
+    let relay = Relay::to(shared().process.port);
     let (_, path) = place.address.split_once('/').unwrap();
     let short = Target {
         connect_timeout: SHORT,
@@ -204,6 +204,45 @@ fn a_number_that_was_given_unheard_is_found_again() {
     assert_eq!((entry.worker.0, entry.holding), (0, ours));
     assert_eq!(place.raw.children(FOREVER), ["10.0.0.1:80-0000000000"]);
     assert!(given_up > 0, "the relay was slow enough");
+}
+
+#[test]
+fn an_ensemble_goes_on_without_its_leader() {
+    let mut servers = ZooKeeper::three();
+    let all = servers.each_ref().map(ZooKeeper::address).join(",");
+    let (mut registry, mut other) =
+        (LeasedRegistry::open(target(&all)), LeasedRegistry::open(target(&all)));
+    let bound = soon(&mut registry);
+    let under = look(&mut registry).registry;
+    let mut last = held("h", "0", bound);
+    registry.swap(&under, &swap_of(1, None, last.clone())).unwrap();
+    for round in 1..=2 {
+        let leader = servers.iter().position(ZooKeeper::leads).unwrap();
+        servers[leader].process.kill();
+        let next = held("h", &format!("{round}"), bound);
+        let begun = Instant::now();
+        // One that was cut off may have been carried out.
+        eventually("a swap", Duration::from_secs(60), || {
+            let answer = registry.swap(&under, &swap_of(1, Some(last.clone()), next.clone()));
+            match answer {
+                Ok(_) => Some(()),
+                Err(RegistryError::Conflict { found: Some(found), .. })
+                    if found.holding == next =>
+                {
+                    Some(())
+                }
+                Err(RegistryError::Unavailable { .. }) => None,
+                Err(error) => panic!("{error}"),
+            }
+        });
+        println!("a swap {:?} after the leader was killed", begun.elapsed());
+        last = next;
+        // Whichever server it comes to, what was answered is there; and it is the same life.
+        let seen = eventually("a look", BOUND, || other.look(0..9).ok());
+        assert_eq!((&seen.registry, seen.history_age), (&under, None));
+        assert_eq!(seen.entries[0].holding, last);
+        servers[leader].start();
+    }
 }
 
 #[test]

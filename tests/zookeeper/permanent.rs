@@ -172,7 +172,10 @@ fn a_host_has_one_number_and_a_number_one_host() {
     refused(bind(&mut registry, &ours), "10.0.0.2:80-0000000005");
     place.raw.delete(&forever("10.0.0.2:80-0000000005"));
     let under = look(&mut registry).registry;
-    refused(registry.bind(&under, 0..5, &ours), "outside of 0..5");
+    match registry.bind(&under, 0..5, &ours) {
+        Err(RegistryError::Exhausted(words)) => assert!(words.contains("0 to 4"), "{words}"),
+        other => panic!("{other:?}"),
+    }
     // Named otherwise than by the counter, it is renewed all the same.
     let java_wrote = look(&mut registry).entries.remove(0).holding;
     swap(&mut registry, 5, Some(java_wrote), ours.clone()).unwrap();
@@ -238,17 +241,36 @@ fn what_can_t_be_for_good_is_refused() {
     for id in ["host", "pod-1:80", ":8080", "a/b:1"] {
         refused(bind(&mut registry, &held(id, "i", bound)), "IP:PORT");
     }
-    refused(bind(&mut registry, &Holding { holder: None, bound }), "not given back");
+    refused(bind(&mut registry, &Holding { holder: None, bound }), "nobody");
     let ours = held("10.0.0.1:80", "i", bound);
     bind(&mut registry, &ours).unwrap();
     let theirs = held("10.0.0.2:80", "i", bound);
-    refused(swap(&mut registry, 0, Some(ours.clone()), theirs.clone()), "change hands");
-    refused(
-        swap(&mut registry, 0, Some(ours.clone()), Holding { holder: None, bound }),
-        "given back",
-    );
-    refused(swap(&mut registry, 1, None, theirs), "change hands");
+    let free = Holding { holder: None, bound };
+    for next in [theirs.clone(), free] {
+        refused(swap(&mut registry, 0, Some(ours.clone()), next), "given to \"10.0.0.1:80\"");
+    }
+    refused(swap(&mut registry, 1, None, theirs.clone()), "worker 1 was given to nobody");
+    let found = conflict(swap(&mut registry, 0, Some(theirs.clone()), theirs));
+    assert_eq!(found, Some(ours.clone()));
     let far = held("10.0.0.1:80", "i", UnixMs(u64::MAX));
     let result = swap(&mut registry, 0, Some(ours), far);
     assert!(matches!(result, Err(RegistryError::TooFarAhead { .. })), "{result:?}");
+}
+
+#[test]
+fn leafs_folder_is_there_before_anybody_and_not_made_again() {
+    // A Java Leaf that is the first one, and several at once, run as worker 0 where it isn't there.
+    let place = Place::new();
+    let mut registry = place.permanent();
+    let bound = soon(&mut registry);
+    assert!(place.raw.children(FOREVER).is_empty());
+    let ours = held("10.0.0.1:80", "i", bound);
+    bind(&mut registry, &ours).unwrap();
+    // Numbers would be given again from 0 on, while hosts that had them go on.
+    place.raw.delete(&forever("10.0.0.1:80-0000000000"));
+    place.raw.delete(FOREVER);
+    for mut registry in [registry, place.permanent()] {
+        refused(registry.look(0..9), FOREVER);
+    }
+    assert!(!place.raw.exists(FOREVER));
 }

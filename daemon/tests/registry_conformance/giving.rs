@@ -39,8 +39,8 @@ pub fn a_number_is_given_for_good(backend: &mut dyn Backend) {
 }
 
 pub fn hosts_at_once_get_numbers_of_their_own(backend: &mut dyn Backend) {
-    const HOSTS: u64 = 4;
-    const ROUNDS: u64 = 5;
+    const HOSTS: u64 = 16;
+    const ROUNDS: u64 = 3;
     let under = look(&mut *backend.connect(Mode::Permanent), 0..0).registry;
     let registries: Vec<_> = (0..HOSTS).map(|_| backend.connect(Mode::Permanent)).collect();
     let together = Together::new(registries.len());

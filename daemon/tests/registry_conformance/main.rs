@@ -19,6 +19,7 @@ mod server;
 mod swapping;
 mod tables;
 mod together;
+mod zookeeper;
 
 use std::ops::Range;
 use std::time::Duration;
@@ -86,6 +87,7 @@ macro_rules! conformance {
 conformance!(on_sqlite, crate::tables::Embedded::new());
 conformance!(on_mariadb, crate::mysql::Database::new());
 conformance!(on_postgres, crate::postgres::Database::new());
+conformance!(on_zookeeper, crate::zookeeper::Paths::new());
 
 /// What every store is beside that: tables that others write to as well.
 macro_rules! on_tables {

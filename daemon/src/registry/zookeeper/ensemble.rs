@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use leafd_wire::Layout;
 use zookeeper_client::{
-    Acls, Client, CreateMode, CreateOptions, Error, MultiWriteError, MultiWriteResult, MultiWriter,
-    Stat,
+    Acls, Client, CreateMode, CreateOptions, Error, MultiReadResult, MultiWriteError,
+    MultiWriteResult, MultiWriter, Stat,
 };
 
 use super::Target;
@@ -20,6 +20,12 @@ use crate::config::StorePassword;
 use crate::id::{Tag, UnixMs};
 use crate::registry::{Entry, RegistryError, RegistryId, Swap, definition};
 use crate::store::{History, StoreId};
+
+/// How many nodes are read by one request: an even number.
+const READ_TOGETHER: usize = 256;
+
+/// How many such requests are under way at once.
+const READS_UNDER_WAY: usize = 8;
 
 /// A registry's folder in an ensemble, and the connection to it.
 pub(super) struct Ensemble {
@@ -131,11 +137,6 @@ impl Place {
         if client.check_stat(&self.node("registry")).await?.is_none() {
             self.make(client).await?;
         }
-        if let Some(shared) = &self.folders.shared
-            && client.check_stat(shared).await?.is_none()
-        {
-            client.mkdir(shared, &CreateMode::Persistent.with_acls(Acls::anyone_all())).await?;
-        }
         // What is written after it is read after it, whichever server we came to.
         let clock = self.write_clock(client).await?;
         let standing = self.standing(client).await?;
@@ -150,6 +151,9 @@ impl Place {
 
     async fn make(&self, client: &Client) -> Result<(), Failure> {
         let options = self.persistent();
+        if let Some(shared) = &self.folders.shared {
+            client.mkdir(shared, &CreateMode::Persistent.with_acls(Acls::anyone_all())).await?;
+        }
         client.mkdir(&self.folders.base, &options).await?;
         let registration = Registration { identity: self.random()?, history: self.random()? };
         let mut all = client.new_multi_writer();
@@ -164,7 +168,7 @@ impl Place {
                 if client.check_stat(&self.node("registry")).await?.is_some() {
                     return Ok(());
                 }
-                Err(self.gone("registry"))
+                Err(self.gone(&self.node("registry")))
             }
             Err(error) => Err(Error::from(error).into()),
         }
@@ -181,16 +185,17 @@ impl Place {
     /// The names of the holders' nodes, and the state of their folder.
     pub(super) async fn children(&self, client: &Client) -> Result<(Vec<String>, Stat), Failure> {
         match client.get_children(&self.holders()).await {
-            Err(Error::NoNode) => Err(self.gone(self.folders.holders)),
+            Err(Error::NoNode) => Err(self.gone(&self.holders())),
             done => Ok(done?),
         }
     }
 
-    fn gone(&self, node: &str) -> Failure {
+    /// That a node which is made once and for all is not there.
+    pub(super) fn gone(&self, path: &str) -> Failure {
         let base = &self.folders.base;
         self.refused(format!(
-            "somebody deleted {base}/{node}; put it back as it was, or stop all leafds that use it for longer than \
-             their claims last and delete {base} with all that is in it"
+            "somebody deleted {path}; put it back as it was, or stop all that use it for longer than their claims last, \
+             delete {base} with all that is in it, and it is made anew"
         ))
     }
 
@@ -216,13 +221,30 @@ impl Place {
 
     async fn write_clock(&self, client: &Client) -> Result<Stat, Failure> {
         match client.set_data(&self.node("clock"), b"", None).await {
-            Err(Error::NoNode) => Err(self.gone("clock")),
+            Err(Error::NoNode) => Err(self.gone(&self.node("clock"))),
             done => Ok(done?),
         }
     }
 
+    /// When the node at `path`, which the second write of a commit changed, was written.
+    pub(super) async fn written_at(
+        &mut self,
+        client: &Client,
+        path: &str,
+        results: &[MultiWriteResult],
+    ) -> Result<UnixMs, Failure> {
+        if let Some(MultiWriteResult::SetData { stat }) = results.get(1) {
+            return Ok(self.written(stat));
+        }
+        // Servers don't say it of a node that is made in a transaction (ZOOKEEPER-4667).
+        match client.check_stat(path).await? {
+            Some(stat) => Ok(self.written(&stat)),
+            None => self.clock(client).await,
+        }
+    }
+
     /// When a node of this state was written, and that it was.
-    pub(super) fn written(&mut self, stat: &Stat) -> UnixMs {
+    fn written(&mut self, stat: &Stat) -> UnixMs {
         if let Some((_, zxid)) = &mut self.seen {
             *zxid = (*zxid).max(stat.mzxid);
         }
@@ -232,7 +254,7 @@ impl Place {
     /// Which registry it is.
     pub(super) async fn standing(&self, client: &Client) -> Result<Standing, Failure> {
         let (bytes, stat) = match client.get_data(&self.node("registry")).await {
-            Err(Error::NoNode) => return Err(self.gone("registry")),
+            Err(Error::NoNode) => return Err(self.gone(&self.node("registry"))),
             done => done?,
         };
         let registration = Registration::parse(&bytes).map_err(|cause| {
@@ -293,7 +315,7 @@ impl Place {
         let path = self.node("layouts");
         loop {
             let (bytes, stat) = match client.get_data(&path).await {
-                Err(Error::NoNode) => return Err(self.gone("layouts")),
+                Err(Error::NoNode) => return Err(self.gone(&self.node("layouts"))),
                 done => done?,
             };
             let mut recorded: BTreeMap<String, String> = serde_json::from_slice(&bytes)
@@ -329,18 +351,43 @@ impl Place {
     }
 }
 
+/// What is in the nodes of these paths, in their order; `None` where there is no node. Of an even path and the one after
+/// it, what was there at one moment.
+pub(super) async fn read_all(
+    client: &Client,
+    paths: &[String],
+) -> Result<Vec<Option<(Vec<u8>, Stat)>>, Failure> {
+    let mut all = Vec::with_capacity(paths.len());
+    for some in paths.chunks(READ_TOGETHER * READS_UNDER_WAY) {
+        // All are sent before the first is waited for.
+        let mut asked = Vec::with_capacity(READS_UNDER_WAY);
+        for few in some.chunks(READ_TOGETHER) {
+            let mut reader = client.new_multi_reader();
+            for path in few {
+                reader.add_get_data(path)?;
+            }
+            asked.push(reader.commit());
+        }
+        for answer in asked {
+            for node in answer.await? {
+                all.push(match node {
+                    MultiReadResult::Data { data, stat } => Some((data, stat)),
+                    MultiReadResult::Error { err: Error::NoNode } => None,
+                    MultiReadResult::Error { err } => return Err(err.into()),
+                    other => return Err(Error::UnexpectedError(format!("{other:?}")).into()),
+                });
+            }
+        }
+    }
+    if all.len() == paths.len() {
+        return Ok(all);
+    }
+    let words = format!("{} answers to {} questions", all.len(), paths.len());
+    Err(Error::UnexpectedError(words).into())
+}
+
 /// When a node of this state was written.
 pub(super) fn modified(stat: &Stat) -> UnixMs {
     // Before 1970 reads as 1970.
     UnixMs(u64::try_from(stat.mtime).unwrap_or(0))
-}
-
-/// The state after the write at `index` of a commit.
-pub(super) fn set_at(results: &[MultiWriteResult], index: usize) -> Option<&Stat> {
-    match results.get(index) {
-        Some(MultiWriteResult::SetData { stat } | MultiWriteResult::Create { stat, .. }) => {
-            Some(stat).filter(|stat| !stat.is_invalid())
-        }
-        _ => None,
-    }
 }

@@ -6,15 +6,12 @@ use leafd_wire::Layout;
 use zookeeper_client::{Error, Stat};
 
 use super::Target;
-use super::ensemble::{Ensemble, Folders, Place, modified, set_at};
+use super::ensemble::{Ensemble, Folders, Place, modified, read_all};
 use super::record::Record;
 use crate::id::{Tag, UnixMs, WorkerId};
 use crate::registry::{
     Entry, Holding, INSTANT_MAX, Look, Registry, RegistryError, RegistryId, Swap,
 };
-
-/// How many nodes are asked for at once.
-pub(super) const AT_ONCE: usize = 1_024;
 
 /// Leased workers in an ensemble.
 pub struct LeasedRegistry {
@@ -48,31 +45,21 @@ impl Registry for LeasedRegistry {
             let mut workers: Vec<u64> = children.iter().filter_map(|child| worker(child)).collect();
             workers.retain(|worker| pool.contains(worker));
             workers.sort_unstable();
-            let mut entries = Vec::with_capacity(workers.len());
-            for some in workers.chunks(AT_ONCE) {
-                // All are sent before the first is waited for.
-                let asked: Vec<_> = some
-                    .iter()
-                    .map(|worker| (*worker, client.get_data(&path(place, *worker))))
-                    .collect();
-                for (worker, answer) in asked {
-                    match answer.await {
-                        Ok((bytes, stat)) => {
-                            entries.push(entry(worker, &bytes, &stat).unwrap_or_else(|odd| {
-                                let path = path(place, worker);
-                                tracing::warn!(
-                                    %path, %odd,
-                                    "what is recorded of a worker can't be read; nobody gets it until it is repaired"
-                                );
-                                for_ever(worker, &stat)
-                            }));
-                        }
-                        // Deleted meanwhile.
-                        Err(Error::NoNode) => {}
-                        Err(error) => return Err(error.into()),
-                    }
-                }
-            }
+            let paths: Vec<String> = workers.iter().map(|worker| path(place, *worker)).collect();
+            let found = read_all(client, &paths).await?;
+            let entries = workers.into_iter().zip(paths).zip(found);
+            let entries = entries.filter_map(|((worker, path), found)| {
+                // Those that are not there any more are nobody's.
+                let (bytes, stat) = found?;
+                Some(entry(worker, &bytes, &stat).unwrap_or_else(|odd| {
+                    tracing::warn!(
+                        %path, %odd,
+                        "what is recorded of a worker can't be read; nobody gets it until it is repaired"
+                    );
+                    for_ever(worker, &stat)
+                }))
+            });
+            let entries = entries.collect();
             let history_age = standing.history_age(now);
             Ok(Look { registry: standing.id, history_age, now, entries })
         })
@@ -110,10 +97,7 @@ impl Registry for LeasedRegistry {
                     .await?;
                 // Without results somebody was faster: what is there now decides.
                 if let Some(results) = written {
-                    return match set_at(&results, 1) {
-                        Some(stat) => Ok(place.written(stat)),
-                        None => place.clock(client).await,
-                    };
+                    return place.written_at(client, &path, &results).await;
                 }
             }
         })

@@ -98,6 +98,9 @@ impl Session {
                 "this user may not do that there: log in with the USER:PASSWORD that leafd's nodes were made with, \
                  or correct their access lists",
             )),
+            Ok(Err(Failure::Ensemble(Error::Unimplemented))) => {
+                Err(self.refused("its servers are too old; leafd needs ZooKeeper 3.6 or later"))
+            }
             Ok(Err(Failure::Ensemble(error))) => Err(self.unavailable(error)),
             Err(_) => Err(self.unavailable(format!("no answer within {bound:?}"))),
         }

@@ -284,7 +284,7 @@ fn give<F>(
     let Some((number, worker)) = number else {
         return Ok(Err(RegistryError::Exhausted(format!(
             "of the workers {} to {}, {} were given in leaf_workerid_alloc, the highest being {}; give the numbers of \
-             hosts that are gone for good to others by changing ip_port there with SQL, or widen the worker field",
+             hosts that are gone for good to others by changing ip_port there with SQL, or let the pool reach further",
             pool.start.max(1),
             pool.end.saturating_sub(1),
             given.len(),

@@ -18,9 +18,8 @@ use zookeeper_client::{Client, Error, Stat};
 use self::number::own;
 use self::pair::Pair;
 use super::Target;
-use super::ensemble::{Ensemble, Folders, Place, set_at};
+use super::ensemble::{Ensemble, Folders, Place, read_all};
 use super::leaf_node::{self, Address, LeafName, LeafNode};
-use super::leased::AT_ONCE;
 use super::record::Record;
 use super::session::Failure;
 use crate::id::{Tag, UnixMs};
@@ -65,7 +64,7 @@ impl Registry for PermanentRegistry {
         self.ensemble.call(async |client, place| {
             let now = place.clock(client).await?;
             let standing = place.standing(client).await?;
-            let (mut nodes, _) = forever.nodes(client).await?;
+            let (mut nodes, _) = forever.nodes(client, place).await?;
             nodes.retain(|node| pool.contains(&node.worker));
             nodes.sort_unstable_by(|a, b| (a.worker, &a.name).cmp(&(b.worker, &b.name)));
             let pairs = forever.pairs(client, place, nodes).await?;
@@ -94,7 +93,9 @@ impl Registry for PermanentRegistry {
             loop {
                 let standing = place.standing(client).await?;
                 standing.id.check(under)?;
-                let (nodes, stat) = forever.nodes(client).await?;
+                // Before what it is judged by: whatever changes meanwhile fails the creation.
+                let before = forever.before(client, place, standing, &address).await?;
+                let (nodes, stat) = forever.nodes(client, place).await?;
                 if let Some(node) = own(place, &nodes, &address, &pool)? {
                     let pair = forever.pairs(client, place, vec![node]).await?.pop();
                     match pair {
@@ -103,12 +104,11 @@ impl Registry for PermanentRegistry {
                         None => continue,
                     }
                 }
-                let number = forever.choose(client, place, &nodes, &stat, &pool, &address).await?;
-                let made =
-                    forever.make(client, place, &standing, &address, holding, number).await?;
+                let number = forever.choose(client, place, &before, &nodes, &stat, &pool).await?;
+                let made = forever.make(client, place, &before, holding, number).await?;
                 let Some(made) = made else { continue };
                 // A Java Leaf looks at nobody else's number, so it is for us to make way.
-                let (nodes, _) = forever.nodes(client).await?;
+                let (nodes, _) = forever.nodes(client, place).await?;
                 if own(place, &nodes, &address, &pool).is_err() {
                     match client.delete(&forever.path(&made), None).await {
                         Ok(()) | Err(Error::NoNode) => {}
@@ -126,8 +126,15 @@ impl Forever {
     }
 
     /// The nodes that give numbers, and the state of their folder.
-    async fn nodes(&self, client: &Client) -> Result<(Vec<LeafNode>, Stat), Failure> {
-        let (children, stat) = client.get_children(&self.0).await?;
+    async fn nodes(
+        &self,
+        client: &Client,
+        place: &Place,
+    ) -> Result<(Vec<LeafNode>, Stat), Failure> {
+        let (children, stat) = match client.get_children(&self.0).await {
+            Err(Error::NoNode) => return Err(place.gone(&self.0)),
+            found => found?,
+        };
         Ok((children.iter().filter_map(|child| leaf_node::parse(child)).collect(), stat))
     }
 
@@ -138,30 +145,19 @@ impl Forever {
         place: &Place,
         nodes: Vec<LeafNode>,
     ) -> Result<Vec<Pair>, Failure> {
-        let mut pairs = Vec::with_capacity(nodes.len());
-        let mut nodes = nodes.into_iter().peekable();
-        while nodes.peek().is_some() {
-            // All are sent before the first is waited for.
-            let asked: Vec<_> = nodes
-                .by_ref()
-                .take(AT_ONCE)
-                .map(|node| {
-                    let leaf = client.get_data(&self.path(&node.name));
-                    let beside = node.holder.parse::<Address>().is_ok();
-                    let side = beside.then(|| client.get_data(&place.holder(&node.holder)));
-                    (node, leaf, side)
-                })
-                .collect();
-            for (node, leaf, side) in asked {
-                let leaf = present(leaf.await)?;
-                let side = match side {
-                    Some(side) => present(side.await)?,
-                    None => None,
-                };
-                pairs.extend(leaf.map(|leaf| Pair { node, leaf, side }));
-            }
-        }
-        Ok(pairs)
+        // Beside a name that is no address there can be nothing.
+        let beside = |node: &LeafNode| match node.holder.parse::<Address>() {
+            Ok(_) => place.holder(&node.holder),
+            Err(_) => place.holder("-"),
+        };
+        let both = |node: &LeafNode| [self.path(&node.name), beside(node)];
+        let paths: Vec<String> = nodes.iter().flat_map(both).collect();
+        let mut found = read_all(client, &paths).await?.into_iter();
+        let pairs = nodes.into_iter().filter_map(|node| {
+            let (leaf, side) = (found.next()?, found.next()?);
+            Some(Pair { node, leaf: leaf?, side })
+        });
+        Ok(pairs.collect())
     }
 
     async fn swap(
@@ -171,27 +167,35 @@ impl Forever {
         under: &RegistryId,
         swap: &Swap,
     ) -> Result<UnixMs, Failure> {
-        let address = address(place, &swap.next)?;
-        let id = |holding: &Holding| holding.holder.as_ref().map(|holder| holder.id.clone());
-        if swap.expected.as_ref().and_then(id) != id(&swap.next) {
-            let words = "numbers that are given for good don't change hands; delete the node of a host that is gone";
-            return Err(place.refused(words));
-        }
-        let worker = swap.worker.0;
         swap.next.check(Some(swap.worker))?;
-        let record = Record::new(&swap.next, swap.seen, Some(worker)).to_bytes();
-        let payload = address.payload(swap.next.bound);
-        let side_path = place.holder(&address.to_string());
         loop {
             let standing = place.standing(client).await?;
             standing.id.check(under)?;
-            let Some(pair) = self.find(client, place, &address, worker).await? else {
-                return Err(RegistryError::Conflict { worker: swap.worker, found: None }.into());
+            let pair = self.find(client, place, swap).await?;
+            let found = pair.as_ref().map(Pair::entry).transpose();
+            let found = found.map_err(|words| place.refused(words))?;
+            place.judge(client, swap, found.clone()).await?;
+            let holder = |holding: &Holding| holding.holder.clone();
+            let (owner, next) =
+                (found.and_then(|entry| holder(&entry.holding)), holder(&swap.next));
+            let (Some(pair), Some(owner)) = (pair, owner) else {
+                let words = format!("worker {} was given to nobody for good", swap.worker);
+                return Err(place.refused(words));
             };
-            let found = pair.entry().map_err(|words| place.refused(words))?;
-            place.judge(client, swap, Some(found)).await?;
+            if next.is_none_or(|next| next.id != owner.id) {
+                return Err(place.refused(format!(
+                    "worker {} was given to {:?} for good; once that host is gone for good, delete {}",
+                    swap.worker,
+                    owner.id,
+                    self.path(&pair.node.name)
+                )));
+            }
+            let address: Address =
+                owner.id.parse().map_err(|words: String| place.refused(words))?;
+            let payload = address.payload(swap.next.bound);
+            let record = Record::new(&swap.next, swap.seen, Some(swap.worker.0)).to_bytes();
+            let (leaf_path, side_path) = (self.path(&pair.node.name), place.holder(&owner.id));
             let options = place.persistent();
-            let leaf_path = self.path(&pair.node.name);
             let written = place
                 .commit(client, &standing, |all| {
                     all.add_set_data(&leaf_path, &payload, Some(pair.leaf.1.version))?;
@@ -203,48 +207,42 @@ impl Forever {
                     }
                 })
                 .await?;
+            // Without results somebody was faster: what is there now decides.
             if let Some(results) = written {
-                return match set_at(&results, 1) {
-                    Some(stat) => Ok(place.written(stat)),
-                    None => place.clock(client).await,
-                };
+                return place.written_at(client, &leaf_path, &results).await;
             }
         }
     }
 
-    /// The node that gives this host this number.
+    /// The node that gives somebody the number of a swap, that of whom it is about if there are two.
     async fn find(
         &self,
         client: &Client,
         place: &Place,
-        address: &Address,
-        worker: u64,
+        swap: &Swap,
     ) -> Result<Option<Pair>, Failure> {
-        // So the counter names it, and leafd.
-        let usual = leaf_node::parse(&format!("{address}-{worker:010}")).into_iter().collect();
-        if let Some(pair) = self.pairs(client, place, usual).await?.pop() {
-            return Ok(Some(pair));
+        let worker = swap.worker.0;
+        let about = swap.expected.as_ref().and_then(|expected| expected.holder.as_ref());
+        let about = about.map_or("", |holder| &*holder.id);
+        if about.parse::<Address>().is_ok() {
+            // So the counter names it, and leafd.
+            let usual = leaf_node::parse(&format!("{about}-{worker:010}")).into_iter().collect();
+            if let Some(pair) = self.pairs(client, place, usual).await?.pop() {
+                return Ok(Some(pair));
+            }
         }
-        let (mut nodes, _) = self.nodes(client).await?;
-        nodes.retain(|node| node.worker == worker && node.holder == address.to_string());
-        Ok(self.pairs(client, place, nodes).await?.pop())
+        let (mut nodes, _) = self.nodes(client, place).await?;
+        nodes.retain(|node| node.worker == worker);
+        nodes.sort_by_key(|node| (node.holder == about, node.name.clone()));
+        let node = nodes.pop().into_iter().collect();
+        Ok(self.pairs(client, place, node).await?.pop())
     }
 }
 
 /// Who `holding` belongs to.
 fn address(place: &Place, holding: &Holding) -> Result<Address, Failure> {
     let Some(holder) = &holding.holder else {
-        let words = "numbers that are given for good are not given back; delete the node of a host that is gone";
-        return Err(place.refused(words));
+        return Err(place.refused("a worker is given for good to somebody, not to nobody"));
     };
     holder.id.parse().map_err(|words: String| place.refused(words))
-}
-
-/// A node's data and state if it is there.
-fn present(got: Result<(Vec<u8>, Stat), Error>) -> Result<Option<(Vec<u8>, Stat)>, Failure> {
-    match got {
-        Ok(got) => Ok(Some(got)),
-        Err(Error::NoNode) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
 }

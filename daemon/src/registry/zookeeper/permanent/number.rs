@@ -8,54 +8,81 @@ use std::ops::Range;
 
 use zookeeper_client::{Acls, Client, CreateMode, MultiWriteResult, Stat};
 
-use super::super::ensemble::{Place, Standing, modified};
+use super::super::ensemble::{Place, Standing, modified, read_all};
 use super::super::leaf_node::{Address, LeafNode};
-use super::super::leased::AT_ONCE;
 use super::super::record::Record;
 use super::super::session::Failure;
-use super::{Forever, present};
+use super::Forever;
 use crate::id::UnixMs;
 use crate::registry::{Holding, RegistryError};
 
 /// How many of the hosts that wrote longest ago are named when there are no numbers left.
 const OLDEST_NAMED: usize = 3;
 
+/// What leafd has recorded, at some moment before a host is given a number.
+pub(super) struct Before {
+    standing: Standing,
+    /// Who is to have one.
+    address: Address,
+    /// The version of their folder, which changes when a free number is taken.
+    version: i32,
+    /// The version of the host's own node, if it has one.
+    own: Option<i32>,
+    /// Numbers that others may still be using, also if their nodes under `forever` were deleted, and until when.
+    used: Vec<(u64, UnixMs)>,
+}
+
 /// How a new number is entered.
+#[derive(Clone, Copy)]
 pub(super) enum Number {
     /// By the ensemble's counter, as Java Leaf does it.
     Counted,
-    /// One that is free, in a folder of holders whose state is the same as when it was found to be.
-    Free(u64, i32),
+    /// One that is free.
+    Free(u64),
 }
 
 impl Forever {
-    /// A number for a host that has none.
+    pub(super) async fn before(
+        &self,
+        client: &Client,
+        place: &Place,
+        standing: Standing,
+        address: &Address,
+    ) -> Result<Before, Failure> {
+        let (children, stat) = place.children(client).await?;
+        let (version, address) = (stat.version, address.clone());
+        let mut before = Before { standing, address, version, own: None, used: Vec::new() };
+        let paths: Vec<String> = children.iter().map(|host| place.holder(host)).collect();
+        let found = read_all(client, &paths).await?;
+        for ((host, path), found) in children.iter().zip(paths).zip(found) {
+            let Some((bytes, stat)) = found else { continue };
+            let record = Record::parse(&bytes).map_err(|cause| {
+                place.refused(format!("the leafd node {path} can't be read: {cause}"))
+            })?;
+            if *host == before.address.to_string() {
+                before.own = Some(stat.version);
+            } else {
+                let bound = record.holding().bound;
+                before.used.extend(record.worker().map(|worker| (worker, bound)));
+            }
+        }
+        Ok(before)
+    }
+
+    /// A number for a host that has none, by the nodes and the state of their folder.
     pub(super) async fn choose(
         &self,
         client: &Client,
         place: &mut Place,
+        before: &Before,
         nodes: &[LeafNode],
         folder: &Stat,
         pool: &Range<u64>,
-        address: &Address,
     ) -> Result<Number, Failure> {
         let now = place.clock(client).await?;
-        // Its version is compared when a free number is taken: of two that choose at once one looks again.
-        let (hosts, state) = place.children(client).await?;
-        let mut taken: HashSet<u64> = nodes.iter().map(|node| node.worker).collect();
-        for some in hosts.chunks(AT_ONCE) {
-            let asked: Vec<_> =
-                some.iter().map(|host| (host, client.get_data(&place.holder(host)))).collect();
-            for (host, answer) in asked {
-                let Some((bytes, _)) = present(answer.await)? else { continue };
-                // Its node under `forever` may have been deleted while it lives.
-                let record = Record::parse(&bytes).map_err(|cause| {
-                    place.refused(format!("{} can't be read: {cause}", place.holder(host)))
-                })?;
-                let live = *host != address.to_string() && record.holding().bound > now;
-                taken.extend(record.worker().filter(|_| live));
-            }
-        }
+        let used = before.used.iter().filter(|(_, bound)| *bound > now);
+        let taken: HashSet<u64> =
+            used.map(|(worker, _)| *worker).chain(nodes.iter().map(|node| node.worker)).collect();
         // The state's version counts changes: creations twice, less those that are there.
         let counter = (i64::from(folder.cversion) + i64::from(folder.num_children)) / 2;
         let free = |worker: &u64| !taken.contains(worker);
@@ -63,51 +90,46 @@ impl Forever {
             return Ok(Number::Counted);
         }
         match pool.clone().find(free) {
-            Some(worker) => Ok(Number::Free(worker, state.version)),
-            None => {
-                Err(RegistryError::Exhausted(self.oldest(client, place, nodes, now).await?).into())
-            }
+            Some(worker) => Ok(Number::Free(worker)),
+            None => Err(self.exhausted(client, place, nodes, now, pool).await?),
         }
     }
 
-    /// Enters a host with its number: the node's name, or `None` if somebody was faster.
+    /// Enters a host with its number: the node's name, or `None` if somebody was faster. A creation that was given up
+    /// and arrives late finds other versions as well, so that no host has two nodes.
     pub(super) async fn make(
         &self,
         client: &Client,
         place: &mut Place,
-        standing: &Standing,
-        address: &Address,
+        before: &Before,
         holding: &Holding,
         number: Number,
     ) -> Result<Option<String>, Failure> {
         let now = place.clock(client).await?;
         let worker = match number {
             Number::Counted => None,
-            Number::Free(worker, _) => Some(worker),
+            Number::Free(worker) => Some(worker),
         };
-        let record = Record::new(holding, now, worker);
+        let record = Record::new(holding, now, worker).to_bytes();
+        let Before { standing, address, version, own, .. } = before;
         let side_path = place.holder(&address.to_string());
-        // A creation that was given up and arrives late finds another version, so that no host has two nodes.
-        let side = present(client.get_data(&side_path).await)?;
         let (options, folder) = (place.persistent(), place.holders());
         let results = place
             .commit(client, standing, |all| {
-                match &side {
-                    Some((_, stat)) => {
-                        all.add_set_data(&side_path, &record.to_bytes(), Some(stat.version))?;
-                    }
-                    None => all.add_create(&side_path, &record.to_bytes(), &options)?,
+                match own {
+                    Some(version) => all.add_set_data(&side_path, &record, Some(*version))?,
+                    None => all.add_create(&side_path, &record, &options)?,
                 }
-                let payload = address.payload(holding.bound);
                 let (mode, path) = match number {
                     Number::Counted => {
                         (CreateMode::PersistentSequential, self.path(&format!("{address}-")))
                     }
-                    Number::Free(worker, version) => {
-                        all.add_set_data(&folder, b"", Some(version))?;
+                    Number::Free(worker) => {
+                        all.add_set_data(&folder, b"", Some(*version))?;
                         (CreateMode::Persistent, self.path(&format!("{address}-{worker:010}")))
                     }
                 };
+                let payload = address.payload(holding.bound);
                 all.add_create(&path, &payload, &mode.with_acls(Acls::anyone_all()))
             })
             .await?;
@@ -119,26 +141,31 @@ impl Forever {
         }))
     }
 
-    /// Who might be gone, for an operator.
-    async fn oldest(
+    /// That there is no number left, and who might be gone.
+    async fn exhausted(
         &self,
         client: &Client,
         place: &Place,
         nodes: &[LeafNode],
         now: UnixMs,
-    ) -> Result<String, Failure> {
+        pool: &Range<u64>,
+    ) -> Result<Failure, Failure> {
         let mut pairs = self.pairs(client, place, nodes.to_vec()).await?;
+        pairs.retain(|pair| pool.contains(&pair.node.worker));
         pairs.sort_by_key(|pair| modified(&pair.leaf.1));
         let named = pairs.iter().take(OLDEST_NAMED).map(|pair| {
             let hours = now.0.saturating_sub(modified(&pair.leaf.1).0) / 3_600_000;
             format!("{} ({hours} h ago)", pair.node.name)
         });
         let named: Vec<String> = named.collect();
-        Ok(format!(
-            "delete nodes under {} of hosts that are gone for good; those written longest ago are {}",
-            self.0,
+        let words = format!(
+            "{}; delete nodes under {} of hosts that are gone for good, or widen the worker field; those written \
+             longest ago are {}",
+            shown(pool),
+            self.path("").trim_end_matches('/'),
             named.join(", ")
-        ))
+        );
+        Ok(RegistryError::Exhausted(words).into())
     }
 }
 
@@ -168,11 +195,17 @@ pub(super) fn own(
         )));
     }
     if !pool.contains(&node.worker) {
-        return Err(place.refused(format!(
-            "{} gives this host a number outside of {}..{}; delete the node and it gets another one, or widen \
-             worker_range",
-            node.name, pool.start, pool.end
-        )));
+        return Err(RegistryError::Exhausted(format!(
+            "{} gives this host a number that is not one of {}; delete the node and it gets another one, or widen the \
+             worker field",
+            node.name,
+            shown(pool)
+        ))
+        .into());
     }
     Ok(Some(node.clone()))
+}
+
+fn shown(pool: &Range<u64>) -> String {
+    format!("{} to {}", pool.start, pool.end.saturating_sub(1))
 }
