@@ -89,13 +89,14 @@ async fn adopt_database(
         );
     }
     let history = found.history.0.clone();
-    journal
-        .commit(vec![Write::CheckedIn {
-            url: url.as_str().into(),
-            store: found.id.clone(),
-            history,
-        }])
-        .await?;
+    let mut writes =
+        vec![Write::CheckedIn { url: url.as_str().into(), store: found.id.clone(), history }];
+    // A worker that was claimed in the other one is not this host's here.
+    let claim = recovered.claim.as_ref();
+    if claim.is_some_and(|claim| *claim.place == *url && claim.registry.id != found.id) {
+        writes.push(Write::NoWorker);
+    }
+    journal.commit(writes).await?;
     let before = before.map_or_else(|| "none".to_owned(), |before| before.to_string());
     Ok(format!("the store {url} is {} now; before, it was {before}\n", found.id))
 }

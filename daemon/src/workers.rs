@@ -37,7 +37,10 @@ pub fn open(
         WorkerSpec::Store(index) => {
             let home = homes.get(*index).context("worker names a store that is not there")?;
             let embedded = matches!(config.routing.stores()[*index].url, StoreUrl::Sqlite(_));
-            (Link::store(home.store.clone(), mode, layouts()), home.url.to_string(), embedded)
+            let others = homes.iter().enumerate().filter(|(other, _)| other != index);
+            let others = others.map(|(_, home)| (home.name.clone(), home.store.clone())).collect();
+            let link = Link::store(home.store.clone(), mode, layouts()).beside(others);
+            (link, home.url.to_string(), embedded)
         }
         WorkerSpec::Zookeeper(servers) => {
             let place = format!("zookeeper:{servers}");
@@ -52,7 +55,8 @@ pub fn open(
                 _ => Box::new(LeasedRegistry::open(target)),
             };
             let thread = RegistryThread::spawn(&place, registry)?;
-            (Link::thread(thread, layouts()), place, false)
+            let others = homes.iter().map(|home| (home.name.clone(), home.store.clone())).collect();
+            (Link::thread(thread, layouts()).beside(others), place, false)
         }
     };
     let settings = settings(config, recovered, place, embedded)?;
@@ -67,6 +71,8 @@ fn settings(
     place: String,
     embedded: bool,
 ) -> Result<Settings> {
+    // Of what a file or an ensemble has acknowledged, nothing is lost.
+    let loses = !embedded && matches!(config.worker, WorkerSpec::Store(_));
     let name = printable(&config.host_name);
     if name.len() > HOLDER_BYTES_MAX {
         anyhow::bail!(
@@ -91,7 +97,7 @@ fn settings(
         restart_grace_ms: millis(config.restart_grace),
         clock_threshold_ms: millis(config.clock_threshold),
         drift_max_ms: millis(config.max_drift),
-        settle_ms: millis(config.failover_settle),
+        settle_ms: loses.then(|| millis(config.failover_settle)),
     })
 }
 

@@ -17,7 +17,9 @@ on_each_server!(
     a_restart_has_its_worker_at_once_with_and_without_the_store,
     a_host_that_slept_past_its_lease_issues_nothing_below_its_heir,
     a_store_that_is_paused_for_longer_than_the_lease,
-    a_clock_that_is_wrong_claims_nothing_and_burns_nothing
+    a_clock_that_is_wrong_claims_nothing_and_burns_nothing,
+    permanent_workers_outlive_any_outage_and_an_identity_is_one_daemon_s,
+    hosts_that_mean_different_things_are_refused
 );
 
 const TAG: &str = "snowflake";
@@ -209,6 +211,61 @@ fn a_clock_that_is_wrong_claims_nothing_and_burns_nothing<S: Server>() {
     let mut drawn = Drawn::default();
     drawn.add_ids(TAG, &ids);
     drawn.assert_sound();
+}
+
+fn permanent_workers_outlive_any_outage_and_an_identity_is_one_daemon_s<S: Server>() {
+    let mut server = S::new();
+    let permanent = |identity: &str| {
+        host(&server, "2s").set("worker_mode", "permanent").set("identity", identity)
+    };
+    let mut hosts = [permanent("10.0.0.1:8080"), permanent("10.0.0.2:8080")];
+    let mut again = permanent("10.0.0.1:8080");
+    hosts.iter_mut().for_each(Host::start);
+    let mut drawn = Drawn::default();
+    let mut workers = Vec::new();
+    for host in &hosts {
+        let ids = host.raw().draw(TAG, 10);
+        workers.push(worker_of(ids[0]));
+        drawn.add_ids(TAG, &ids);
+    }
+    assert_ne!(workers[0], workers[1]);
+    again.start();
+    let text = again.raw().refused(&ids_request(TAG, 1, 1, 1_500), Status::NoWorker);
+    assert!(text.contains("another live daemon has the identity \"10.0.0.1:8080\""), "{text}");
+    server.kill();
+    std::thread::sleep(Duration::from_secs(3));
+    drawn.add_ids(TAG, &hosts[1].raw().draw(TAG, 10));
+    hosts[0].kill();
+    let (id, took) = hosts[0].first_id(TAG);
+    assert_eq!(worker_of(id), workers[0]);
+    drawn.add_ids(TAG, &[id]);
+    let fault = "permanent worker: killed, started without the store, exec to first id";
+    report::<S>(fault, 1, &drawn, Some(took));
+    hosts[0].stop();
+    server.start();
+    // The first is gone for good: now the other may be it.
+    let id = again.raw().draw_until(TAG, Duration::from_secs(40));
+    drawn.add_ids(TAG, &[id]);
+    drawn.assert_sound();
+}
+
+fn hosts_that_mean_different_things_are_refused<S: Server>() {
+    let server = S::new();
+    let layout = |bits: u8| {
+        format!(
+            r#"{{mini = {{time_bits = 41, worker_bits = {bits}, sequence_bits = 10, epoch = "2025-01-01T00:00:00Z"}}}}"#
+        )
+    };
+    let mut first = host(&server, "1m").set("layouts", &layout(5));
+    let mut second = host(&server, "1m").set("layouts", &layout(6));
+    first.start();
+    second.start();
+    assert!(
+        worker_of(first.raw().draw(TAG, 1)[0]) < 32,
+        "the smallest worker field bounds the pool"
+    );
+    let text = second.raw().refused(&ids_request(TAG, 1, 1, 1_500), Status::NoWorker);
+    assert!(text.contains("\"mini\"") && text.contains("worker_bits=5"), "{text}");
 }
 
 fn agrees(host: &Host) -> Option<()> {

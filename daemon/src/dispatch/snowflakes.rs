@@ -289,11 +289,12 @@ impl Snowflakes {
             if waiter.deadline > now.boot {
                 waiting.push_back(waiter);
             } else {
-                waiter.reply.failure(&match tag.issuer.borrow().claim() {
-                    None => self.worker.excuse(),
-                    Some(_) => {
-                        Failure::deadline(&tag.name, "earlier requests and the sequence's limit")
-                    }
+                let claim = tag.issuer.borrow().claim();
+                let holds = claim.is_some_and(|claim| claim.limit > self.worker.hold(now).unix);
+                waiter.reply.failure(&if holds {
+                    Failure::deadline(&tag.name, "earlier requests and the sequence's limit")
+                } else {
+                    self.worker.excuse()
                 });
             }
         }

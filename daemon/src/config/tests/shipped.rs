@@ -25,7 +25,7 @@ fn the_shipped_example_is_the_defaults_and_names_every_setting() {
         from_text(&all.replace("socket_group = \"leafd\"", "socket_group = \"0\"")).unwrap()
     };
     let config = load(one, &[]);
-    let several = load(shipped, &["store = \"sqlite", "store_password_file"]);
+    let several = load(shipped, &["store = \"sqlite", "store_password_file", "worker = \""]);
     assert!(several.routing.stores().len() > 1);
     let shown = config.effective.iter().zip(&several.effective);
     for ((one, several), default) in shown.zip(&plain.effective) {

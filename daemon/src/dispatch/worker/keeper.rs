@@ -264,6 +264,8 @@ impl Keeper {
         let skew = lease.skew();
         if skew.is_some() != told.skewed {
             match skew {
+                // Said already.
+                Some(_) if matches!(trouble, Some(Trouble::Clock(_))) => {}
                 Some(skew) => warn!(registry = %place, "{skew}"),
                 None => {
                     info!(registry = %place, "the host's clock agrees with the registry's again")
@@ -299,11 +301,6 @@ impl Keeper {
             }
             told.warnings = warnings;
         }
-    }
-
-    /// When the log is to be looked after although nothing happens.
-    pub fn look_after(&self) {
-        self.tell();
     }
 }
 

@@ -1,5 +1,6 @@
 //! The registry behind the lease: in the store, on the store's own thread, or on a thread of its own.
 
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -16,6 +17,8 @@ pub struct Link {
     place: Place,
     /// The layouts that every host of the registry must mean the same by.
     layouts: Arc<[(Tag, Layout)]>,
+    /// Other stores that this host sees: nobody may claim the same workers there.
+    others: Vec<(Arc<str>, StoreHandle)>,
 }
 
 #[derive(Clone, Debug)]
@@ -28,13 +31,19 @@ impl Link {
     /// A registry in a store.
     #[must_use]
     pub fn store(store: StoreHandle, mode: Mode, layouts: Vec<(Tag, Layout)>) -> Link {
-        Link { place: Place::Store(store, mode), layouts: layouts.into() }
+        Link { place: Place::Store(store, mode), layouts: layouts.into(), others: Vec::new() }
+    }
+
+    /// With other stores, by name, that must not give the same workers.
+    #[must_use]
+    pub fn beside(self, others: Vec<(Arc<str>, StoreHandle)>) -> Link {
+        Link { others, ..self }
     }
 
     /// A registry on a thread of its own.
     #[must_use]
     pub fn thread(registry: RegistryHandle, layouts: Vec<(Tag, Layout)>) -> Link {
-        Link { place: Place::Thread(registry), layouts: layouts.into() }
+        Link { place: Place::Thread(registry), layouts: layouts.into(), others: Vec::new() }
     }
 
     /// Makes a call. `agreed` is the registry that the layouts were agreed on with last.
@@ -42,14 +51,22 @@ impl Link {
         match ask {
             Ask::Look(pool) => {
                 let layouts = Arc::clone(&self.layouts);
+                let known = agreed.clone();
+                let range = pool.clone();
                 let look = self.call(move |registry| {
-                    let look = registry.look(pool)?;
+                    let look = registry.look(range)?;
                     if agreed.as_ref() != Some(&look.registry) {
                         registry.agree(&layouts)?;
                     }
                     Ok(look)
                 });
-                Answer::Look(look.await)
+                let look = match look.await {
+                    Ok(look) if known.as_ref() != Some(&look.registry) => {
+                        self.check_others(&pool).await.map(|()| look)
+                    }
+                    answer => answer,
+                };
+                Answer::Look(look)
             }
             Ask::Swap(under, swap) => {
                 Answer::Swap(self.call(move |registry| registry.swap(&under, &swap)).await)
@@ -64,8 +81,26 @@ impl Link {
     ///
     /// # Errors
     /// See [`Registry::look`].
-    pub async fn look(&self, pool: std::ops::Range<u64>) -> Result<Look, RegistryError> {
+    pub async fn look(&self, pool: Range<u64>) -> Result<Look, RegistryError> {
         self.call(move |registry| registry.look(pool)).await
+    }
+
+    /// Sees to it that no other store which this host knows gives workers of the same pool: two registries know nothing
+    /// of each other. One that can't be asked, or has no workers, tells nothing.
+    async fn check_others(&self, pool: &Range<u64>) -> Result<(), RegistryError> {
+        for (name, store) in &self.others {
+            let range = pool.clone();
+            let look = store.workers(Mode::Leased, move |registry| registry.look(range)).await;
+            let Ok(look) = look else { continue };
+            if let Some(entry) = look.entries.iter().find(|entry| entry.holding.bound > look.now) {
+                return Err(RegistryError::Refused(format!(
+                    "the store {name} gives worker {} too, which lies in worker_range {}..{}: registries that know nothing of \
+                     each other must have ranges that share no number; correct worker or worker_range",
+                    entry.worker, pool.start, pool.end
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Does something with the registry, on its thread.

@@ -34,7 +34,7 @@ impl Lease {
         }
         let known = found.is_some_and(|found| held.may_be(found));
         let own = found.is_some_and(|found| self.is_own(found));
-        if held.mine && !failed_over && (known || own) {
+        if !failed_over && (own || held.mine && known) {
             // A write of unknown outcome was carried out, or was not.
             self.adopt(held, found);
             return None;
@@ -104,7 +104,7 @@ impl Lease {
             }
             return None;
         }
-        if held.mine && self.is_own(&entry.holding) {
+        if self.is_own(&entry.holding) {
             self.adopt(held, Some(&entry.holding));
             return None;
         }
@@ -157,7 +157,7 @@ impl Lease {
         }
         if let Some(age) = look.history_age {
             let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-            let left_ms = self.settings.settle_ms.saturating_sub(age_ms);
+            let left_ms = self.settings.settle_ms.unwrap_or(0).saturating_sub(age_ms);
             if left_ms > 0 {
                 self.troubled(Trouble::Settling(left_ms));
                 self.retry_in(now, left_ms.min(REFUSED_RETRY_MS));
@@ -209,12 +209,15 @@ impl Lease {
     /// The registry has this, of this life: it is what is renewed from now on.
     fn adopt(&mut self, held: Held, found: Option<&Holding>) {
         let mut held = held;
+        let taken_over = !std::mem::replace(&mut held.mine, true);
         if let Some(found) = found
-            && *found != held.holding
+            && (taken_over || *found != held.holding)
         {
             held.holding = found.clone();
+            held.earlier = None;
             self.to_record = self.record_of(&held);
         }
+        self.blocked = false;
         self.held = Some(held);
         self.trouble = None;
         self.failures = 0;

@@ -62,8 +62,9 @@ pub struct Settings {
     pub clock_threshold_ms: u64,
     /// How far the logical clock may run ahead of the wall clock.
     pub drift_max_ms: u64,
-    /// How long after a registry may have lost writes nobody claims anew, in milliseconds.
-    pub settle_ms: u64,
+    /// How long after a registry may have lost writes nobody claims anew, in milliseconds; `None` for one that never
+    /// loses any.
+    pub settle_ms: Option<u64>,
 }
 
 /// A claim as the journal has it.
@@ -154,7 +155,8 @@ impl Settings {
     /// holder before anybody claims anew, so it is well within the settling time.
     #[must_use]
     pub fn renew_every_ms(&self) -> u64 {
-        let within_settling = (self.settle_ms / 3).max(RENEW_MS_MIN);
+        let within_settling =
+            self.settle_ms.map_or(u64::MAX, |settle| settle / 3).max(RENEW_MS_MIN);
         match self.mode {
             Mode::Leased => {
                 (self.lease_ms / 60).clamp(RENEW_MS_MIN, RENEW_MS_MAX).min(within_settling)

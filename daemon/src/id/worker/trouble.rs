@@ -67,7 +67,7 @@ impl fmt::Display for Trouble {
                 write!(
                     f,
                     "the worker registry is {found} now, and this host's claim is from {expected}: put the first one \
-                     back, or accept this one with: leafd adopt-store"
+                     back, or accept this one with: leafd adopt-store (of ZooKeeper: start leafd once with --worker none)"
                 )
             }
             Trouble::Stopping => f.write_str("the daemon is stopping"),

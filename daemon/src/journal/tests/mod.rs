@@ -2,6 +2,7 @@
 // What is left of a tag is a list of ranges, most often of one.
 #![allow(clippy::single_range_in_vec_init)]
 
+mod claim;
 mod damage;
 mod faults;
 mod identity;

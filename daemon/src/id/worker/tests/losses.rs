@@ -19,6 +19,23 @@ fn a_claim_whose_answer_was_lost_is_found_again() {
 }
 
 #[test]
+fn a_restart_whose_answer_was_lost_keeps_the_worker() {
+    let mut world = World::new();
+    let host = drawing(&mut world, "a", 0..64);
+    let worker = host.worker(&world);
+    world.deaf = true;
+    let mut host = host.restart(&mut world);
+    host.pass(&mut world, 2);
+    assert_eq!(host.worker(&world), worker);
+    host.draw(&mut world).unwrap();
+    world.deaf = false;
+    host.pass(&mut world, 5);
+    let mut host = host.restart(&mut world);
+    host.settle(&mut world);
+    assert_eq!(host.worker(&world), worker);
+}
+
+#[test]
 fn whose_worker_was_taken_stops_at_once_and_goes_on_with_another() {
     let mut world = World::new();
     let mut host = drawing(&mut world, "a", 0..2);

@@ -76,7 +76,7 @@ impl World {
             restart_grace_ms: 60_000,
             clock_threshold_ms: 5_000,
             drift_max_ms: 5_000,
-            settle_ms: 10_000,
+            settle_ms: Some(10_000),
         }
     }
 
