@@ -23,5 +23,6 @@ mod readme;
 mod starts;
 mod tidy;
 mod vectors;
+mod waits;
 
 use leafd_tests::{host, power, raw, seed};
