@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leafd_tests::host::{Host, leafd_binary};
+use leafd_tests::host::{Host, die_with_parent, leafd_binary};
 
 fn wait(host: &Host, words: &[&str]) -> Output {
     let mut command = Command::new(leafd_binary().with_file_name("leafctl"));
@@ -24,7 +24,7 @@ fn answering_is_awaited_from_before_the_start() {
         let waiting = scope.spawn(|| wait(&host, &["answering"]));
         thread::sleep(Duration::from_millis(200));
         assert!(!waiting.is_finished(), "nobody answers yet");
-        let mut daemon = host.command(None).spawn().unwrap();
+        let mut daemon = die_with_parent(&mut host.command(None)).spawn().unwrap();
         let waited = waiting.join().unwrap();
         daemon.kill().unwrap();
         daemon.wait().unwrap();

@@ -60,33 +60,18 @@ impl Pod {
         let played = engine.path("played.yaml");
         fs::write(&played, format!("{configuration}\n---\n{pod}\n")).unwrap();
 
-        let authority = format!("{}:/etc/leafd/ca.pem:ro", database.authority().display());
-        let names = format!("{}:/etc/resolv.conf:ro", database.resolv_conf().display());
-        let password = format!("LEAFD_STORE_PASSWORD={PASSWORD}");
-        let url = database.url("sslrootcert=/etc/leafd/ca.pem");
-        engine.podman(&[
-            "run",
-            "--rm",
-            "--network",
-            "host",
-            "--volume",
-            &authority,
-            "--volume",
-            &names,
-            "--env",
-            &password,
-            IMAGE,
-            "schema",
-            "apply",
-            "--store",
-            &url,
-        ]);
         engine.podman(&["play", "kube", "--start=false", played.to_str().unwrap()]);
         engine.podman(&["start", LEAFD]);
         let pod = Pod { engine, database, leafd };
         pod.engine.exec(LEAFD, &["leafctl", "wait", "answering"]);
         pod.probe("startupProbe");
-        pod.engine.exec(LEAFD, &["leafctl", "tag", "create", TAG]);
+        // As the README says; the daemon is up, and its database has no tables yet.
+        let apply = ["leafd", "schema", "apply", "--config", "/etc/leafd/leafd.toml"];
+        pod.engine.exec(LEAFD, &apply);
+        eventually("the tag is created", WITHIN, || {
+            let create = ["exec", LEAFD, "leafctl", "tag", "create", TAG];
+            pod.engine.try_podman(&create).status.success().then_some(())
+        });
         pod.engine.podman(&["start", BESIDE]);
         pod
     }
@@ -167,15 +152,6 @@ impl Pod {
             }
         }
         Seen { ids: ids.len(), longest, errors }
-    }
-
-    /// A line of what a process takes.
-    fn resident_kib(&self) -> u64 {
-        let path = format!("/proc/{}/status", self.engine.pid(LEAFD));
-        let status = self.engine.command("cat").arg(path).output().unwrap();
-        let status = String::from_utf8(status.stdout).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
-        line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 }
 
@@ -264,7 +240,6 @@ fn folder(path: &Path, group: u32, mode: u32) {
 /// Draws, kills, stops.
 fn check(manifest: &str) {
     let pod = Pod::play(manifest);
-    println!("{manifest}: {} KiB resident before it is used", pod.resident_kib());
     pod.drawing();
     let protected =
         "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename = 'leafd'";

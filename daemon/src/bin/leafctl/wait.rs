@@ -80,6 +80,8 @@ fn unused(client: &Client) -> Result<(), Failure> {
     // One of them is ours.
     match connections.saturating_sub(1) {
         0 => Ok(()),
-        others => Err(Failure::NotReady(format!("connections of others that are still open: {others}"))),
+        others => {
+            Err(Failure::NotReady(format!("connections of others that are still open: {others}")))
+        }
     }
 }
