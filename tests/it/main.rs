@@ -24,6 +24,7 @@ mod readme;
 mod starts;
 mod tidy;
 mod vectors;
+mod waits;
 mod workers;
 
 use leafd_tests::{host, power, raw, seed};

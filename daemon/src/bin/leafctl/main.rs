@@ -16,6 +16,7 @@ mod ping;
 mod spawned;
 mod status;
 mod tag;
+mod wait;
 mod worker;
 
 use failure::Failure;
@@ -38,7 +39,7 @@ Exit status:
   1  the daemon refused, or something here failed; the text says what
   2  wrong arguments
   3  the daemon could not be reached or did not answer
-  4  ping: the daemon answers, but what --ready names is not ready
+  4  ping, wait: the daemon answers, but isn't what was asked for
 
 Examples:
   leafctl demo                       see it work, in a temporary folder
@@ -66,6 +67,8 @@ enum Command {
     Status(status::StatusArgs),
     /// Ask whether the daemon answers; for probes
     Ping(ping::PingArgs),
+    /// Wait until the daemon answers, or until nobody uses it; for scripts and hooks
+    Wait(wait::WaitArgs),
     /// Measure, side by side with the floors and with Redis
     Bench(bench::BenchArgs),
     /// Print a shell's completions
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         Command::Worker(command) => worker::run(&socket, &command),
         Command::Status(args) => status::run(&socket, &args),
         Command::Ping(args) => ping::run(&socket, &args),
+        Command::Wait(args) => wait::run(&socket, &args),
         Command::Bench(args) => bench::run(&socket, &args).map_err(Failure::from),
         Command::BenchHelper(args) => bench::run_helper(&args).map_err(Failure::from),
         Command::Completions { shell } => completions(shell),

@@ -1,0 +1,87 @@
+//! `leafctl wait`: for whatever starts after the daemon, and for whatever stops it after its clients.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use leafd_client::Client;
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// What to wait for.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Exit status: 0 it is so, 3 the daemon doesn't answer, 4 others are still connected.
+
+Examples:
+  leafctl wait answering                   before what needs ids is started
+  leafctl wait unused --within-ms 20000    before the daemon is stopped")]
+pub struct WaitArgs {
+    /// Until what is so
+    #[arg(value_enum)]
+    what: What,
+    /// How long at most, in milliseconds
+    #[arg(long, default_value_t = 60_000, value_name = "MS")]
+    within_ms: u64,
+}
+
+/// A state of the daemon.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum What {
+    /// It answers
+    Answering,
+    /// No other process is connected; for administrators
+    Unused,
+}
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long one look may wait for its answer.
+const LOOK_MAX: Duration = Duration::from_secs(1);
+
+/// Waits.
+pub fn run(socket: &Path, args: &WaitArgs) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let limit = Duration::from_millis(args.within_ms);
+    loop {
+        let left = limit.saturating_sub(begun.elapsed());
+        // A new client each time: one that never reached the daemon doesn't wait for it.
+        let client =
+            Client::builder().socket(socket).deadline(left.clamp(PAUSE, LOOK_MAX)).build()?;
+        let looked = match args.what {
+            What::Answering => client.info().map(drop).map_err(Failure::from),
+            What::Unused => unused(&client),
+        };
+        match looked {
+            Err(failure) if may_pass(args.what, &failure) && begun.elapsed() < limit => {
+                std::thread::sleep(PAUSE.min(left));
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Whether a later look may find otherwise.
+fn may_pass(what: What, failure: &Failure) -> bool {
+    match (what, failure) {
+        (What::Answering, Failure::Client(error)) => error.is_retryable(),
+        (What::Unused, Failure::NotReady(_)) => true,
+        _ => false,
+    }
+}
+
+fn unused(client: &Client) -> Result<(), Failure> {
+    let status: Value = serde_json::from_str(&client.status_json()?)?;
+    let connections = status["connections"].as_u64().ok_or_else(|| {
+        anyhow!("only administrators see who is connected: root, the daemon's own user, admin_uids and admin_gids")
+    })?;
+    // One of them is ours.
+    match connections.saturating_sub(1) {
+        0 => Ok(()),
+        others => {
+            Err(Failure::NotReady(format!("connections of others that are still open: {others}")))
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What an application container of the tests runs: it draws ids from the pod's daemon until it is told to stop, goes
+//! on for a while as one does that still has work in hand, and then writes all that it has seen to a file.
+//!
+//! `application FILE TAG DRAIN_MS`. The file has a line for each id, and one for each error.
+#![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use leafd_client::Client;
+use nix::sys::signal::{SigSet, Signal};
+
+/// A call's deadline: longer than a container takes to be started again.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Between two draws.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Ids that a draw takes out of a held run, and as many again by a request of their own.
+const IDS: usize = 5;
+
+/// What one thread has seen.
+#[derive(Default)]
+struct Seen {
+    ids: Vec<u64>,
+    errors: Vec<String>,
+    longest: Duration,
+}
+
+fn draw(client: &Client, tag: &str, leased: bool, stop: &AtomicBool) -> Seen {
+    let mut seen = Seen::default();
+    let mut last = 0;
+    while !stop.load(Ordering::Relaxed) {
+        for _ in 0..IDS {
+            let begun = Instant::now();
+            let outcome = if leased { client.next(tag) } else { client.next_unleased(tag) };
+            seen.longest = seen.longest.max(begun.elapsed());
+            match outcome {
+                Ok(id) if leased || id > last => {
+                    last = id;
+                    seen.ids.push(id);
+                }
+                Ok(id) => seen.errors.push(format!("{id} came after {last}")),
+                Err(error) => seen.errors.push(error.to_string()),
+            }
+        }
+        std::thread::sleep(PAUSE);
+    }
+    seen
+}
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let mut arg = || args.next().expect("application FILE TAG DRAIN_MS");
+    let (file, tag, drain_ms) = (arg(), arg(), arg().parse().unwrap());
+    // Before there are threads, so that none of them is ended by it.
+    let asked_to_stop = SigSet::from_iter([Signal::SIGTERM]);
+    asked_to_stop.thread_block().unwrap();
+    let client = Client::builder().deadline(DEADLINE).build().unwrap();
+    let stop = AtomicBool::new(false);
+    let seen: Vec<Seen> = std::thread::scope(|scope| {
+        let threads = [true, false].map(|leased| {
+            let (client, tag, stop) = (&client, &tag, &stop);
+            scope.spawn(move || draw(client, tag, leased, stop))
+        });
+        asked_to_stop.wait().unwrap();
+        std::thread::sleep(Duration::from_millis(drain_ms));
+        stop.store(true, Ordering::Relaxed);
+        threads.map(|thread| thread.join().unwrap()).into()
+    });
+    let longest = seen.iter().map(|seen| seen.longest).max().unwrap_or_default();
+    let mut text = format!("longest {}\n", longest.as_micros());
+    for seen in &seen {
+        seen.ids.iter().for_each(|id| writeln!(text, "id {id}").unwrap());
+        seen.errors.iter().for_each(|error| writeln!(text, "error {error}").unwrap());
+    }
+    std::fs::write(file, text).unwrap();
+}

@@ -1,0 +1,219 @@
+//! A container engine for one test: podman with storage, processes and mounts of its own, all gone with the test.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use leafd_tests::host::{die_with_parent, eventually, leafd_binary};
+use tempfile::TempDir;
+
+/// The image's name in every engine.
+pub const IMAGE: &str = "localhost/leafd:test";
+
+/// The name of the image with what applications run.
+pub const APPLICATION: &str = "localhost/application:test";
+
+/// How long the namespaces may take to be there.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+
+/// Makes the namespaces, and holds them. The engine's places are its own there: what runs when a container ends finds
+/// only the usual ones. And podman takes a second hierarchy of control groups for the only one, and gets lost.
+const HOLDER: &str = "
+    if mountpoint -q /sys/fs/cgroup/unified; then umount /sys/fs/cgroup/unified; fi
+    mkdir -p /var/lib/containers
+    mount --bind \"$1\" /var/lib/containers
+    mount -t tmpfs none /run
+    mount -t tmpfs none /dev/shm
+    echo ready
+    exec sleep infinity";
+
+/// An engine.
+pub struct Engine {
+    folder: TempDir,
+    holder: Child,
+    /// The process that has the namespaces.
+    inside: i32,
+}
+
+impl Engine {
+    /// An engine without images.
+    pub fn new() -> Engine {
+        assert!(nix::unistd::geteuid().is_root(), "the tests of containers have to be run by root");
+        let folder = tempfile::Builder::new().prefix("leafd-engine-").tempdir().unwrap();
+        let configuration = "[containers]\ndefault_ulimits = []\n\
+             [engine]\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"file\"\n";
+        std::fs::write(folder.path().join("containers.conf"), configuration).unwrap();
+        let storage = folder.path().join("storage");
+        std::fs::create_dir(&storage).unwrap();
+        let said = folder.path().join("said");
+        let mut command = Command::new("unshare");
+        command
+            .args([
+                "--mount",
+                "--pid",
+                "--fork",
+                "--kill-child",
+                "--mount-proc",
+                "sh",
+                "-ec",
+                HOLDER,
+                "sh",
+            ])
+            .arg(&storage)
+            .stdin(Stdio::null())
+            .stdout(std::fs::File::create(&said).unwrap());
+        let holder = die_with_parent(&mut command).spawn().unwrap();
+        let inside = eventually("the engine's namespaces", READY_WITHIN, || {
+            let ready = std::fs::read_to_string(&said).unwrap() == "ready\n";
+            let children = format!("/proc/{0}/task/{0}/children", holder.id());
+            let inside = std::fs::read_to_string(children).unwrap().trim().parse().ok();
+            inside.filter(|_| ready)
+        });
+        Engine { folder, holder, inside }
+    }
+
+    /// An engine with both images.
+    pub fn with_images() -> Engine {
+        let engine = Engine::new();
+        for archive in archives() {
+            engine.podman(&["load", "--quiet", "--input", archive.to_str().unwrap()]);
+        }
+        engine
+    }
+
+    /// A folder of the test's own, which containers may be given.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A command inside.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        let inside = self.inside.to_string();
+        command
+            .args(["--target", &inside, "--mount", "--pid", "--wdns=.", "--", program])
+            .env("CONTAINERS_CONF", self.path("containers.conf"))
+            // Copies instead of mounts: they are small.
+            .env("STORAGE_DRIVER", "vfs")
+            // Probes would be systemd's timers; the tests ask by themselves.
+            .env("DISABLE_HC_SYSTEMD", "true")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs podman, whatever comes of it.
+    pub fn try_podman(&self, words: &[&str]) -> Output {
+        self.command("podman").args(words).output().unwrap()
+    }
+
+    /// Runs podman and tells what it said.
+    #[track_caller]
+    pub fn podman(&self, words: &[&str]) -> String {
+        said(words, &self.try_podman(words))
+    }
+
+    /// Runs a command in a container, as probes and hooks are.
+    #[track_caller]
+    pub fn exec(&self, container: &str, words: &[&str]) -> String {
+        self.podman(&[&["exec", container], words].concat())
+    }
+
+    /// One member of what the engine knows of a container.
+    #[track_caller]
+    pub fn inspect(&self, container: &str, what: &str) -> String {
+        self.podman(&["inspect", "--format", what, container]).trim().to_owned()
+    }
+
+    /// The process that a container runs, as seen from inside the engine; 0 when there is none.
+    #[track_caller]
+    pub fn pid(&self, container: &str) -> u32 {
+        self.inspect(container, "{{.State.Pid}}").parse().unwrap()
+    }
+
+    /// `kill -9` to what a container runs.
+    #[track_caller]
+    pub fn kill(&self, container: &str) -> u32 {
+        let pid = self.pid(container);
+        let killed = self.command("kill").args(["-9", &pid.to_string()]).output().unwrap();
+        said(&["kill"], &killed);
+        pid
+    }
+
+    /// All that a container has said.
+    pub fn log(&self, container: &str) -> String {
+        let output = self.try_podman(&["logs", container]);
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // In good order, so that no control group stays behind.
+        for words in [["pod", "rm", "--force", "--all"], ["rm", "--force", "--all", "--volumes"]] {
+            let _ = self.try_podman(&words);
+        }
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+/// What a command said that had to succeed.
+#[track_caller]
+fn said(words: &[&str], output: &Output) -> String {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?} ended with {}: {error}", output.status);
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// Both images as files, built once.
+fn archives() -> &'static [PathBuf; 2] {
+    static ARCHIVES: OnceLock<[PathBuf; 2]> = OnceLock::new();
+    ARCHIVES.get_or_init(|| {
+        let engine = Engine::new();
+        let build = engine
+            .command(concat!(env!("CARGO_MANIFEST_DIR"), "/../kubernetes/build"))
+            .arg(IMAGE)
+            .env("CARGO_TARGET_DIR", target_dir())
+            // Its dependencies are there already.
+            .env("PROFILE", "dev")
+            .output()
+            .unwrap();
+        print!("{}", said(&["kubernetes/build"], &build));
+        build_application(&engine);
+        [("leafd", IMAGE), ("application", APPLICATION)].map(|(name, image)| {
+            let archive = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.tar"));
+            let _ = std::fs::remove_file(&archive);
+            engine.podman(&["save", "--quiet", "--output", archive.to_str().unwrap(), image]);
+            archive
+        })
+    })
+}
+
+/// Where cargo builds.
+fn target_dir() -> &'static Path {
+    leafd_binary().parent().and_then(Path::parent).expect("target/PROFILE/leafd")
+}
+
+/// An image like leafd's, with what applications run.
+fn build_application(engine: &Engine) {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .args(["rustc", "--quiet", "--package", "leafd-tests", "--bin", "kubernetes-application"])
+        .arg("--target-dir")
+        .arg(target_dir())
+        .args(["--", "-C", "target-feature=+crt-static", "-C", "strip=symbols"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .unwrap();
+    assert!(built.success(), "what applications run can't be built");
+    let context = engine.path("application");
+    std::fs::create_dir(&context).unwrap();
+    let program = target_dir().join("debug/kubernetes-application");
+    std::fs::copy(program, context.join("application")).unwrap();
+    let recipe = "FROM scratch\nCOPY application /application\nENTRYPOINT [\"/application\"]\n";
+    std::fs::write(context.join("Containerfile"), recipe).unwrap();
+    let words = ["build", "--quiet", "--isolation", "chroot", "--tag", APPLICATION];
+    let build = engine.command("buildah").args(words).arg(&context).output().unwrap();
+    said(&words, &build);
+}

@@ -1,0 +1,9 @@
+//! The container image and the Kubernetes manifests: built, checked against Kubernetes' schemas, and the pods run for real
+//! by podman, in a corner of the machine that goes with the tests.
+#![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
+
+mod database;
+mod engine;
+mod image;
+mod manifests;
+mod pods;

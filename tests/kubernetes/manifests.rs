@@ -1,0 +1,162 @@
+//! What is in `kubernetes/`: against the schemas of Kubernetes' releases, and against the rules that no schema knows.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+
+/// What validates, with the schemas of all these releases in it.
+const VALIDATOR: &str = "kubernetes-validate==1.37.0";
+
+/// Kubernetes' oldest release that is thought of, the first with native sidecars, and the newest that is known.
+const OLDEST: &str = "1.25";
+const WITH_SIDECARS: &str = "1.29";
+const NEWEST: &str = "1.37";
+
+/// The manifests, and the oldest release that each is for.
+const MANIFESTS: [(&str, &str); 5] = [
+    ("configuration.yaml", OLDEST),
+    ("container.yaml", OLDEST),
+    ("daemonset.yaml", OLDEST),
+    ("sidecar.yaml", WITH_SIDECARS),
+    ("statefulset.yaml", WITH_SIDECARS),
+];
+
+/// Prints a file's documents as JSON.
+const AS_JSON: &str =
+    "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1])))))";
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../kubernetes")
+}
+
+/// A program of the Python environment that has [`VALIDATOR`].
+fn python(program: &str) -> Command {
+    static BIN: OnceLock<PathBuf> = OnceLock::new();
+    let bin = BIN.get_or_init(|| {
+        let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubernetes-validate");
+        let bin = home.join("bin");
+        run(Command::new("python3").args(["-m", "venv"]).arg(&home));
+        run(Command::new(bin.join("pip")).args(["install", "--quiet", VALIDATOR]));
+        bin
+    });
+    Command::new(bin.join(program))
+}
+
+fn run(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|cause| panic!("{command:?}: {cause}"));
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    output
+}
+
+/// The documents of a manifest.
+pub fn documents(name: &str) -> Vec<Value> {
+    let output = run(python("python").args(["-c", AS_JSON]).arg(folder().join(name)));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn validate(release: &str, paths: &[PathBuf]) -> Output {
+    let mut command = python("kubernetes-validate");
+    command.args(["--strict", "--kubernetes-version", release]).args(paths).output().unwrap()
+}
+
+/// A document's pod, be it one or a template of some.
+fn pod(document: &Value) -> Option<&Value> {
+    match document["kind"].as_str()? {
+        "Pod" => Some(&document["spec"]),
+        "StatefulSet" | "DaemonSet" => Some(&document["spec"]["template"]["spec"]),
+        _ => None,
+    }
+}
+
+/// All pods, with the name of the file.
+fn pods() -> Vec<(&'static str, Value)> {
+    let names = MANIFESTS.iter().map(|(name, _)| *name);
+    let all = names.flat_map(|name| documents(name).into_iter().map(move |one| (name, one)));
+    all.filter_map(|(name, document)| Some((name, pod(&document)?.clone()))).collect()
+}
+
+/// A pod's containers.
+fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
+    ["initContainers", "containers"].into_iter().flat_map(|of| pod[of].as_array()).flatten()
+}
+
+/// The container of a pod that runs leafd.
+fn leafd(pod: &Value) -> &Value {
+    containers(pod).find(|one| one["name"] == "leafd").expect("a container called leafd")
+}
+
+#[test]
+fn they_are_what_the_schemas_allow() {
+    let listed = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
+    let listed: Vec<_> = listed.filter(|path| path.extension() == Some("yaml".as_ref())).collect();
+    assert_eq!(listed.len(), MANIFESTS.len(), "each has a line above: {listed:?}");
+    for release in [OLDEST, WITH_SIDECARS, NEWEST] {
+        let for_it = MANIFESTS.iter().filter(|(_, oldest)| release == NEWEST || *oldest == release);
+        let paths: Vec<_> = for_it.map(|(name, _)| folder().join(name)).collect();
+        let output = validate(release, &paths);
+        assert!(output.status.success(), "{release}: {output:?}");
+    }
+    // It would tell.
+    let old = validate(OLDEST, &[folder().join("sidecar.yaml")]);
+    assert!(!old.status.success(), "{old:?}");
+    let misspelt = std::fs::read_to_string(folder().join("container.yaml")).unwrap();
+    let misspelt = misspelt.replace("preStop", "prestop");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), misspelt).unwrap();
+    let output = validate(NEWEST, &[file.path().to_owned()]);
+    assert!(!output.status.success(), "{output:?}");
+}
+
+#[test]
+fn every_container_may_do_as_little_as_possible() {
+    for (name, pod) in pods() {
+        let of_pod = &pod["securityContext"];
+        assert_eq!(of_pod["seccompProfile"]["type"], "RuntimeDefault", "{name}");
+        assert_eq!(pod["automountServiceAccountToken"], false, "{name}");
+        for container in containers(&pod) {
+            let may = &container["securityContext"];
+            assert_eq!(may["readOnlyRootFilesystem"], true, "{name}");
+            assert_eq!(may["allowPrivilegeEscalation"], false, "{name}");
+            assert_eq!(may["capabilities"], json!({"drop": ["ALL"]}), "{name}");
+            // Only where a node's own folders are used.
+            let root = may["runAsUser"] == 0;
+            assert_eq!(root, name == "daemonset.yaml", "{name}");
+            assert!(root || of_pod["runAsNonRoot"] == true, "{name}");
+        }
+        let password =
+            pod["volumes"].as_array().unwrap().iter().find(|one| one["name"] == "password");
+        assert_eq!(password.unwrap()["secret"]["defaultMode"], 0o440, "{name}");
+    }
+}
+
+#[test]
+fn all_forms_run_the_same_daemon() {
+    let release = format!("registry.example.com/leafd:{}", env!("CARGO_PKG_VERSION"));
+    let pods = pods();
+    assert_eq!(pods.len(), 4);
+    let (_, first) = &pods[0];
+    for (name, pod) in &pods {
+        let container = leafd(pod);
+        assert_eq!(container["image"], *release, "{name}");
+        for member in ["args", "livenessProbe", "resources"] {
+            assert_eq!(container[member], leafd(first)[member], "{name}: {member}");
+        }
+        let identity = container["env"].as_array().unwrap().iter();
+        let identity = identity.filter(|one| one["name"] == "LEAFD_IDENTITY").count();
+        assert_eq!(identity, 1, "{name} tells its daemon from others");
+    }
+}
+
+#[test]
+fn a_hook_ends_within_the_time_that_the_pod_has() {
+    for (name, pod) in pods() {
+        let command = &leafd(&pod)["lifecycle"]["preStop"]["exec"]["command"];
+        assert_eq!(command.is_array(), name == "container.yaml", "{name}");
+        let within_ms = command[4].as_str().map_or(0, |text| text.parse::<u64>().unwrap());
+        let grace_ms = pod["terminationGracePeriodSeconds"].as_u64().unwrap() * 1_000;
+        // stop_within, and some for a busy node.
+        assert!(grace_ms >= within_ms + 5_000 + 5_000, "{name}");
+    }
+}
