@@ -24,7 +24,7 @@ impl Dispatcher {
             return Err(Malformed { what: "the body goes on after its last field" }.into());
         }
         let mut status = self.summary();
-        if self.access.may_administer(&session.peer) {
+        if self.access().may_administer(&session.peer) {
             self.add_details(&mut status);
         }
         session.outbox.body(header, &super::admin::json(&status));

@@ -1,0 +1,109 @@
+//! What the service manager is told, in systemd's protocol: when the daemon is ready, how it is, when it reloads and
+//! stops, and that its loop still turns. Without one (no `NOTIFY_SOCKET`) nothing is told.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+use tracing::warn;
+
+use crate::dispatch::Dispatcher;
+
+/// How often the state is looked at, at most.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Signs of life in each `WatchdogSec=`: one may be late.
+const SIGNS_OF_LIFE: u32 = 3;
+
+/// What a stop may take beyond `stop_within`, for what the stores' threads still write.
+const STOP_MARGIN: Duration = Duration::from_secs(10);
+
+/// The service manager's view of this daemon.
+#[derive(Debug, Default)]
+pub struct Service {
+    ready: Cell<bool>,
+    status: RefCell<String>,
+    warned: Cell<bool>,
+}
+
+impl Service {
+    /// Reports until dropped. It is told to be ready once ids can be issued, or a store is known to be away and the
+    /// journal serves.
+    ///
+    /// To be run by the loop that answers requests: that it no longer turns is what the watchdog has to see.
+    pub async fn report(&self, dispatcher: &Rc<Dispatcher>) {
+        self.tell(&[NotifyState::Status("waiting for the stores' first answers")]);
+        for home in dispatcher.segments.homes() {
+            home.tried().await;
+        }
+        self.ready.set(true);
+        *self.status.borrow_mut() = dispatcher.condition();
+        self.tell(&[NotifyState::Ready, NotifyState::Status(&self.status.borrow())]);
+        let watchdog = sd_notify::watchdog_enabled();
+        let every = watchdog.map_or(LOOK_EVERY, |within| LOOK_EVERY.min(within / SIGNS_OF_LIFE));
+        loop {
+            tokio::time::sleep(every).await;
+            if watchdog.is_some() {
+                self.tell(&[NotifyState::Watchdog]);
+            }
+            let status = dispatcher.condition();
+            if *self.status.borrow() != status {
+                self.tell(&[NotifyState::Status(&status)]);
+                *self.status.borrow_mut() = status;
+            }
+        }
+    }
+
+    /// The configuration is about to be read again.
+    pub fn reloading(&self) {
+        if self.ready.get()
+            && let Ok(now) = NotifyState::monotonic_usec_now()
+        {
+            self.tell(&[NotifyState::Reloading, now]);
+        }
+    }
+
+    /// It has been.
+    pub fn reloaded(&self) {
+        if self.ready.get() {
+            self.tell(&[NotifyState::Ready]);
+        }
+    }
+
+    /// The stop begins, and may take as long as `within` and a margin.
+    pub fn stopping(&self, within: Duration) {
+        let most = u32::try_from((within + STOP_MARGIN).as_micros()).unwrap_or(u32::MAX);
+        self.tell(&[
+            NotifyState::Stopping,
+            NotifyState::ExtendTimeoutUsec(most),
+            NotifyState::Status("stopping: answers what is in flight and writes exact marks"),
+        ]);
+    }
+
+    fn tell(&self, what: &[NotifyState<'_>]) {
+        if let Err(error) = sd_notify::notify(what)
+            && !self.warned.replace(true)
+        {
+            warn!("the service manager can't be told how leafd is: {error}");
+        }
+    }
+}
+
+impl Dispatcher {
+    /// How things are, in a line.
+    #[must_use]
+    pub fn condition(&self) -> String {
+        let text = if let Some(failure) = self.writer.failure() {
+            format!("issues nothing: {}", failure.message)
+        } else if let Some(failure) = self.segments.store_failure() {
+            format!("issues what is claimed already: {}", failure.message)
+        } else if self.snowflakes.ready() {
+            "issues segment and snowflake ids".to_owned()
+        } else {
+            "issues segment ids; no snowflake ids, for want of a worker number".to_owned()
+        };
+        // A line's end would end what is told of the state.
+        text.replace(['\n', '\r'], " ")
+    }
+}
