@@ -59,10 +59,11 @@ pub fn start(args: &Args) -> ExitCode {
     }
 }
 
-/// Prints the effective configuration; the exit status is that of [`start`].
+/// Prints the effective configuration, unless `quiet`; the exit status is that of [`start`].
 #[must_use]
-pub fn check_config(args: &Args) -> ExitCode {
+pub fn check_config(args: &Args, quiet: bool) -> ExitCode {
     match Config::load(args) {
+        Ok(_) if quiet => ExitCode::SUCCESS,
         Ok(config) => output::print(&config.render()),
         Err(error) => refuse_config(&error),
     }

@@ -11,7 +11,7 @@
 //!
 //! Towards systemd: [`activation`] (the socket that it hands over), [`service`] (what it is told) and [`reload`].
 //!
-//! Beside it: [`stores`] (opens the configured ones), [`schema`] (their tables), [`adopt`] (accepts another one), [`config`], [`logging`], [`clock`] (the only reader of clocks), [`polling`] (when to stay
+//! Beside it: [`stores`] (opens the configured ones), [`schema`] (their tables), [`adopt`] (accepts another one), [`config`], [`logging`], [`clock`] (the only reader of clocks), [`man`] (manual pages), [`polling`] (when to stay
 //! awake), [`socket`], [`peer`], [`lock`] and [`state_dir`].
 #![deny(unsafe_code)]
 
@@ -27,6 +27,7 @@ pub mod id;
 pub mod journal;
 pub mod lock;
 pub mod logging;
+pub mod man;
 pub mod output;
 pub mod peer;
 pub mod polling;
