@@ -6,6 +6,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
+use nix::errno::Errno;
 use nix::sys::socket::{SockType, getsockopt, sockopt};
 
 /// What the socket may be called: `FileDescriptorName=` in `leafd.socket`, the unit's own name, or nothing.
@@ -55,6 +56,10 @@ pub enum ActivationError {
 /// # Errors
 /// See [`ActivationError`]. Variables that name another process are not meant for this one and no error.
 pub fn handed_over() -> Result<Option<HandedOver>, ActivationError> {
+    // Names for another process's sockets would be taken for ours that are missing.
+    if sd_notify::listen_fds().map_err(ActivationError::Environment)?.len() == 0 {
+        return Ok(None);
+    }
     let given = sd_notify::listen_fds_with_names().map_err(ActivationError::Environment)?;
     let given: Vec<(RawFd, String)> = given.collect();
     match given.as_slice() {
@@ -71,7 +76,10 @@ fn verified(fd: RawFd) -> Result<HandedOver, ActivationError> {
     // own; nothing else has been opened yet that could have got its number.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     let kind = |found: String| ActivationError::Kind { fd, found };
-    let asked = |cause: nix::Error| kind(format!("nothing that can be asked about ({cause})"));
+    let asked = |cause| match cause {
+        Errno::ENOTSOCK => kind("not a socket".to_owned()),
+        cause => kind(format!("a socket that tells nothing of itself ({cause})")),
+    };
     if getsockopt(&socket, sockopt::SockType).map_err(asked)? != SockType::Stream {
         return Err(kind("not a stream socket".to_owned()));
     }

@@ -10,6 +10,10 @@ use tracing::warn;
 
 use crate::dispatch::Dispatcher;
 
+/// How long a store may take to answer for the first time before it counts as away: well within systemd's
+/// `TimeoutStartSec=`.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+
 /// How often the state is looked at, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -34,9 +38,12 @@ impl Service {
     /// To be run by the loop that answers requests: that it no longer turns is what the watchdog has to see.
     pub async fn report(&self, dispatcher: &Rc<Dispatcher>) {
         self.tell(&[NotifyState::Status("waiting for the stores' first answers")]);
-        for home in dispatcher.segments.homes() {
-            home.tried().await;
-        }
+        let all_tried = async {
+            for home in dispatcher.segments.homes() {
+                home.tried().await;
+            }
+        };
+        let _ = tokio::time::timeout(ANSWERS_WITHIN, all_tried).await;
         self.ready.set(true);
         *self.status.borrow_mut() = dispatcher.condition();
         self.tell(&[NotifyState::Ready, NotifyState::Status(&self.status.borrow())]);

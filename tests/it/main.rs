@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
 mod access;
+mod activation;
 mod c_library;
 mod clocks;
 mod copies;
@@ -20,6 +21,7 @@ mod hostile;
 mod life;
 mod power_failure;
 mod readme;
+mod reload;
 mod starts;
 mod tidy;
 mod vectors;

@@ -73,7 +73,7 @@ fn the_sandbox_is_tight_and_lets_it_work() {
     assert!(embedded <= EXPOSURE_MAX[1], "{table}");
     println!("exposure: {network} with stores on other hosts, {embedded} with sqlite.conf");
     machine.ok(
-        "leafctl ping --ready all; leafctl next orders -n 2000; leafctl next snowflake -n 2000",
+        "leafctl ping --ready segments --ready snowflake; leafctl next orders -n 2000; leafctl next snowflake -n 2000",
     );
     let pid = machine.unit("MainPID");
     let user = machine.ok(&format!("ps -o user= -p {pid}"));

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use leafd_client::Client;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tempfile::NamedTempFile;
 
 use crate::host::{die_with_parent, eventually};
 use crate::package::packages;
@@ -29,7 +30,7 @@ for hierarchy in /sys/fs/cgroup/systemd /sys/fs/cgroup/unified /sys/fs/cgroup; d
 done
 mount --bind / /mnt
 mount --make-private /mnt
-exec systemd-nspawn --quiet --directory=/mnt --volatile=overlay --boot --register=no --keep-unit --machine="$name" "$@"
+exec systemd-nspawn --quiet --directory=/mnt --volatile=overlay --boot --register=no --keep-unit --link-journal=no --machine="$name" "$@"
 "#;
 
 /// Services of this machine's that would only take time.
@@ -46,6 +47,8 @@ const END_WITHIN: Duration = Duration::from_secs(20);
 pub struct Machine {
     name: String,
     container: Child,
+    /// What the container says about itself.
+    _said: NamedTempFile,
     /// The process of its systemd, as seen from here.
     init: Pid,
 }
@@ -73,17 +76,17 @@ impl Machine {
         }
         command.arg("systemd.unit=multi-user.target");
         command.args(MASKED.map(|unit| format!("systemd.mask={unit}")));
-        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let said = NamedTempFile::new().unwrap();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said.reopen().unwrap());
         let mut container = die_with_parent(&mut command).spawn().expect("unshare is installed");
         let init = eventually("the container's first process", WITHIN, || {
-            let ended = container.try_wait().unwrap();
-            assert_eq!(
-                ended, None,
-                "the container does not start; these tests have to run as root"
-            );
+            if let Some(status) = container.try_wait().unwrap() {
+                let why = fs::read_to_string(said.path()).unwrap();
+                panic!("the container ends with {status}: {why}; these tests have to run as root");
+            }
             first_child(container.id())
         });
-        let machine = Machine { name, container, init };
+        let machine = Machine { name, container, _said: said, init };
         eventually("a booted machine", WITHIN, || {
             let state = machine.run("systemctl is-system-running");
             ["running\n", "degraded\n"].contains(&text(&state.stdout).as_str()).then_some(())
@@ -112,9 +115,8 @@ impl Machine {
     pub fn run(&self, commands: &str) -> Output {
         let mut command = Command::new("nsenter");
         command.args(["--target", &self.init.to_string()]);
-        command
-            .args(["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd=/"]);
-        command.args(["sh", "-euc", commands]).stdin(Stdio::null());
+        command.args(["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root"]);
+        command.args(["sh", "-euc", &format!("cd /\n{commands}")]).stdin(Stdio::null());
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C");
         die_with_parent(&mut command).output().expect("nsenter is installed")
     }

@@ -104,7 +104,7 @@ fn it_is_installed_used_removed_and_purged() {
     // A change of the configuration outlives an upgrade, and so do the numbers.
     machine.ok("echo 'worker = \"static:7\"' >>/etc/leafd/leafd.toml");
     machine.install(&packages().later[0]);
-    machine.ok("leafctl ping --ready all");
+    machine.ok("leafctl ping --ready segments --ready snowflake");
     assert!(machine.ok("leafctl next snowflake").trim_end().parse::<u64>().unwrap() > 0);
     let number = || machine.ok("leafctl next orders").trim_end().parse::<u64>().unwrap();
     // The program in C held a run when it ended.
