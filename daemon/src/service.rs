@@ -2,6 +2,11 @@
 //! stops, and that its loop still turns. Without one (no `NOTIFY_SOCKET`) nothing is told.
 
 use std::cell::{Cell, RefCell};
+use std::env;
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,6 +18,9 @@ use crate::dispatch::Dispatcher;
 /// How long a store may take to answer for the first time before it counts as away: well within systemd's
 /// `TimeoutStartSec=`.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+
+/// The variable that names the manager's socket.
+const MANAGER: &str = "NOTIFY_SOCKET";
 
 /// How often the state is looked at, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -37,6 +45,9 @@ impl Service {
     ///
     /// To be run by the loop that answers requests: that it no longer turns is what the watchdog has to see.
     pub async fn report(&self, dispatcher: &Rc<Dispatcher>) {
+        if env::var_os(MANAGER).is_none() {
+            return;
+        }
         self.tell(&[NotifyState::Status("waiting for the stores' first answers")]);
         let all_tried = async {
             for home in dispatcher.segments.homes() {
@@ -47,12 +58,15 @@ impl Service {
         self.ready.set(true);
         *self.status.borrow_mut() = dispatcher.condition();
         self.tell(&[NotifyState::Ready, NotifyState::Status(&self.status.borrow())]);
-        let watchdog = sd_notify::watchdog_enabled();
-        let every = watchdog.map_or(LOOK_EVERY, |within| LOOK_EVERY.min(within / SIGNS_OF_LIFE));
+        let sign_every = sd_notify::watchdog_enabled().map(|within| within / SIGNS_OF_LIFE);
+        let every = sign_every.map_or(LOOK_EVERY, |sign_every| LOOK_EVERY.min(sign_every));
+        let mut since_sign = Duration::ZERO;
         loop {
             tokio::time::sleep(every).await;
-            if watchdog.is_some() {
+            since_sign += every;
+            if sign_every.is_some_and(|sign_every| since_sign + every > sign_every) {
                 self.tell(&[NotifyState::Watchdog]);
+                since_sign = Duration::ZERO;
             }
             let status = dispatcher.condition();
             if *self.status.borrow() != status {
@@ -89,12 +103,27 @@ impl Service {
     }
 
     fn tell(&self, what: &[NotifyState<'_>]) {
-        if let Err(error) = sd_notify::notify(what)
+        if let Err(error) = notify(what)
             && !self.warned.replace(true)
         {
             warn!("the service manager can't be told how leafd is: {error}");
         }
     }
+}
+
+/// Sends what is told. Unlike the library's own, without ever waiting for the manager: one that hangs must not take
+/// the daemon with it.
+fn notify(what: &[NotifyState<'_>]) -> io::Result<()> {
+    let Some(manager) = env::var_os(MANAGER) else { return Ok(()) };
+    let address = match manager.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(&manager)?,
+    };
+    let text: String = what.iter().map(|one| format!("{one}\n")).collect();
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    socket.send_to_addr(text.as_bytes(), &address)?;
+    Ok(())
 }
 
 impl Dispatcher {

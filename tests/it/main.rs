@@ -22,6 +22,7 @@ mod life;
 mod power_failure;
 mod readme;
 mod reload;
+mod service;
 mod starts;
 mod tidy;
 mod vectors;
