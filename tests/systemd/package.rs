@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::host::leafd_binary;
+use crate::host::{leafd_binary, without_cargo_s_variables};
 use crate::machine::{Machine, Network, PACKAGES, text};
 
 /// The package in several versions that differ by their number only.
@@ -40,6 +40,7 @@ fn build() -> Packages {
     let _ = fs::remove_dir_all(&folder);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../systemd/debian/build");
     let mut command = Command::new(script);
+    without_cargo_s_variables(&mut command);
     command.args(["--profile", profile, "--output"]).arg(&folder);
     // Quick to pack and unpack; and the make that may run these tests has nothing to say to this one.
     command.env("CARGO_TARGET_DIR", target).env("LEAFD_DEB_COMPRESSION", "1");
