@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tracing::{error, info, warn};
@@ -190,7 +190,7 @@ async fn live(
     });
     if let Some((args, log)) = reloads {
         let reload = Reload::new(args.clone(), log, Rc::clone(&dispatcher), config.clone());
-        tokio::task::spawn_local(reload_on(hangup, reload, Rc::clone(&service)));
+        tokio::task::spawn_local(reload.run(hangup, Rc::clone(&service)));
     }
     announce(config, &socket_path, &segments);
 
@@ -257,15 +257,6 @@ fn open_socket(config: &Config, handed_over: Option<HandedOver>) -> Result<Socke
         );
     }
     Ok(Socket::handed_over(given))
-}
-
-/// Has the configuration read again at each signal.
-async fn reload_on(mut hangup: Signal, mut reload: Reload, service: Rc<Service>) {
-    while hangup.recv().await.is_some() {
-        service.reloading();
-        reload.run().await;
-        service.reloaded();
-    }
 }
 
 /// Makes every mark and bound exact.

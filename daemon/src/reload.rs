@@ -3,17 +3,19 @@
 
 use std::rc::Rc;
 
+use tokio::signal::unix::Signal;
 use tracing::{error, info, warn};
 
 use crate::config::{Args, Config, ConfigError};
 use crate::dispatch::Dispatcher;
 use crate::logging::{LogError, LogHandle};
+use crate::service::Service;
 
 /// The settings that a reload puts in force.
 pub const RELOADED: [&str; 7] =
     ["log", "admin_uids", "admin_gids", "access", "autonomy", "max_step", "mark_ahead"];
 
-/// Reads the configuration again, as often as it is told to.
+/// Reads the configuration again.
 pub struct Reload {
     args: Args,
     log: LogHandle,
@@ -40,11 +42,15 @@ impl Reload {
         Reload { args, log, dispatcher, config }
     }
 
-    /// Reads it again. A configuration that can't be used changes nothing.
-    pub async fn run(&mut self) {
-        match self.apply().await {
-            Ok(()) => {}
-            Err(cause) => error!("reload: nothing is changed: {cause}"),
+    /// Reads it again at each signal, and tells the service manager so. A configuration that can't be used changes
+    /// nothing.
+    pub async fn run(mut self, mut hangup: Signal, service: Rc<Service>) {
+        while hangup.recv().await.is_some() {
+            service.reloading();
+            if let Err(cause) = self.apply().await {
+                error!("reload: nothing is changed: {cause}");
+            }
+            service.reloaded();
         }
     }
 
