@@ -5,7 +5,7 @@ use std::time::Instant;
 use leafd_client::Error;
 
 use crate::host::eventually;
-use crate::machine::{Machine, WITHIN, as_stranger};
+use crate::machine::{Machine, STRANGER, WITHIN, as_stranger};
 
 /// The exposures that `systemd-analyze security` may tell: on any store, and on the embedded one without a network.
 const EXPOSURE_MAX: [f64; 2] = [1.3, 0.6];
@@ -42,13 +42,13 @@ fn only_members_of_the_group_come_in() {
     let machine = Machine::with_leafd();
     let group = machine.ok("getent group leafd | cut -d: -f3");
     let alone = as_stranger("--clear-groups");
-    let member = as_stranger(format!("--groups={}", group.trim_end()));
+    let member = as_stranger(&format!("--groups={}", group.trim_end()));
     let (code, said) = machine.fails(&format!("{alone} leafctl next orders"));
     assert!(code == Some(3) && said.contains("Permission denied"), "{code:?} {said}");
     assert_eq!(machine.ok(&format!("{member} leafctl next orders")), "1\n");
     // They draw, and no more; the sandbox leaves the daemon who they are.
     let (code, said) = machine.fails(&format!("{member} leafctl tag create mine"));
-    assert!(code == Some(1) && said.contains("uid 65534"), "{code:?} {said}");
+    assert!(code == Some(1) && said.contains(&format!("uid {STRANGER} ")), "{code:?} {said}");
     let (_, said) = machine.fails(&format!("{member} cat /var/lib/leafd/journal.db"));
     assert!(said.contains("Permission denied"), "{said}");
 }
@@ -144,7 +144,7 @@ fn a_daemon_that_hangs_is_killed_and_started_again() {
 fn a_reload_changes_what_can_change_while_it_serves() {
     let machine = Machine::with_leafd();
     let group = machine.ok("getent group leafd | cut -d: -f3");
-    let member = as_stranger(format!("--groups={}", group.trim_end()));
+    let member = as_stranger(&format!("--groups={}", group.trim_end()));
     let draw = format!("{member} leafctl next orders");
     machine.ok(&draw);
     let pid = machine.unit("MainPID");
@@ -163,9 +163,9 @@ END
         let denied = machine.run(&draw);
         (!denied.status.success()).then_some(())
     });
-    machine.ok(
-        "sed -i 's/uids = .1000./uids = [65534]/' /etc/leafd/leafd.toml; systemctl reload leafd",
-    );
+    machine.ok(&format!(
+        "sed -i 's/uids = .1000./uids = [{STRANGER}]/' /etc/leafd/leafd.toml; systemctl reload leafd"
+    ));
     machine.logged("in force now: access");
     machine.ok(&draw);
     assert_eq!(machine.unit("ActiveState"), "active");

@@ -1,6 +1,5 @@
 //! A machine with a systemd of its own: this one's files, and over them a layer in memory that takes what is written.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -232,8 +231,10 @@ pub fn text(bytes: impl AsRef<[u8]>) -> String {
     String::from_utf8_lossy(bytes.as_ref()).into_owned()
 }
 
-/// The words of a command that runs others as somebody who has nothing to do with leafd.
-pub fn as_stranger(groups: impl AsRef<OsStr>) -> String {
-    let groups = groups.as_ref().to_str().unwrap().to_owned();
-    format!("setpriv --reuid=65534 --regid=65534 {groups}")
+/// A user who has nothing to do with leafd, and whom no user namespace takes for nobody.
+pub const STRANGER: u32 = 4711;
+
+/// The words before a command that is that user's, with these of `setpriv`'s arguments for its groups.
+pub fn as_stranger(groups: &str) -> String {
+    format!("setpriv --reuid={STRANGER} --regid={STRANGER} {groups}")
 }

@@ -29,7 +29,7 @@ fn the_password_is_a_credential_and_a_store_that_is_away_holds_nothing_up() {
     let seen = machine.ok(&format!("cat /proc/{pid}/environ /proc/{pid}/cmdline | tr '\\0' '\\n'"));
     assert!(!seen.contains(PASSWORD) && !machine.log().contains(PASSWORD));
     machine.fails(&format!(
-        "setpriv --reuid=65534 cat /proc/{pid}/root/run/credentials/leafd.service/store_password"
+        "setpriv --reuid=4711 cat /proc/{pid}/root/run/credentials/leafd.service/store_password"
     ));
 
     // It starts, says what is wrong, and goes on with what it has; later it goes on as ever.
