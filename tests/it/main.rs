@@ -18,6 +18,7 @@ mod drawing;
 mod faults;
 mod forks;
 mod hostile;
+mod languages;
 mod life;
 mod power_failure;
 mod readme;
