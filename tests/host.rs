@@ -62,15 +62,7 @@ pub fn leafd_binary() -> &'static Path {
             None => panic!("{} is no profile's folder", profile_dir.display()),
         };
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = Command::new(cargo);
-        // What cargo tells this test of its own package: build scripts that watch it would all run again.
-        for (name, _) in std::env::vars_os() {
-            let name = name.to_string_lossy();
-            if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
-                build.env_remove(&*name);
-            }
-        }
-        let built = build
+        let built = without_cargo_s_variables(&mut Command::new(cargo))
             .args(["build", "--quiet", "--package", "leafd", "--bins", "--profile", profile])
             .arg("--target-dir")
             .arg(profile_dir.parent().expect("a profile's folder lies in the target folder"))
@@ -80,6 +72,21 @@ pub fn leafd_binary() -> &'static Path {
         assert!(built.success(), "leafd can't be built");
         profile_dir.join("leafd")
     })
+}
+
+/// Has a command know nothing of the cargo that runs this test: dependencies would be built anew because its variables
+/// are others than a shell's.
+pub fn without_cargo_s_variables(command: &mut Command) -> &mut Command {
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if ["CARGO_PKG_", "CARGO_MANIFEST_", "LD_LIBRARY_PATH"]
+            .iter()
+            .any(|one| text.starts_with(one))
+        {
+            command.env_remove(&name);
+        }
+    }
+    command
 }
 
 /// Has a command's process die with the thread that starts it, so that no test leaves one behind.

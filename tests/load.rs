@@ -47,6 +47,9 @@ pub struct Drawn {
     pub ids: BTreeMap<String, Vec<u64>>,
     /// Every error's text, with the status before it, and how often it came.
     pub errors: BTreeMap<String, u64>,
+    /// How many times ids were asked for, and the longest that it took.
+    pub requests: u64,
+    pub longest: Duration,
     /// Ids that came after higher ones where they have to ascend.
     pub backwards: Vec<(u64, u64)>,
     /// How long it took.
@@ -63,13 +66,13 @@ impl Draw {
     fn run(&self, stop: &AtomicBool, issued: &AtomicU64) -> Drawn {
         let client = Client::builder().socket(&self.socket).deadline(DEADLINE).build().unwrap();
         let mut drawn = Drawn::default();
-        let ids = drawn.ids.entry(self.tag.clone()).or_default();
+        let mut ids = Vec::new();
         let mut last = 0;
         while !stop.load(Ordering::Relaxed) {
             let before = ids.len();
             let mut outcome = Ok(());
             for _ in 0..self.ids {
-                match client.next(&self.tag) {
+                match drawn.timed(|| client.next(&self.tag)) {
                     Ok(id) => ids.push(id),
                     Err(error) => outcome = Err(error),
                 }
@@ -77,7 +80,8 @@ impl Draw {
                     break;
                 }
             }
-            let batch = outcome.and_then(|()| client.next_batch(&self.tag, self.ids));
+            let batch =
+                outcome.and_then(|()| drawn.timed(|| client.next_batch(&self.tag, self.ids)));
             match batch {
                 Ok(batch) => {
                     for id in batch {
@@ -96,6 +100,7 @@ impl Draw {
             }
             issued.fetch_add((ids.len() - before) as u64, Ordering::Relaxed);
         }
+        drawn.ids.insert(self.tag.clone(), ids);
         drawn
     }
 }
@@ -168,6 +173,14 @@ impl Drop for Load {
 }
 
 impl Drawn {
+    fn timed<T>(&mut self, request: impl FnOnce() -> T) -> T {
+        let begun = Instant::now();
+        let answer = request();
+        self.requests += 1;
+        self.longest = self.longest.max(begun.elapsed());
+        answer
+    }
+
     /// Adds what others drew.
     pub fn add(&mut self, other: Drawn) {
         for (tag, ids) in other.ids {
@@ -178,6 +191,8 @@ impl Drawn {
         for (text, count) in other.errors {
             *self.errors.entry(text).or_default() += count;
         }
+        self.requests += other.requests;
+        self.longest = self.longest.max(other.longest);
         self.backwards.extend(other.backwards);
         self.seconds += other.seconds;
     }

@@ -169,8 +169,8 @@ impl fmt::Display for Error {
                     }
                     io::ErrorKind::PermissionDenied => {
                         "this user may not open the socket or look into its folder: \
-                         the socket's group and mode decide that, which are the daemon's settings \
-                         socket_group and socket_mode"
+                         the socket's group and mode decide that, which are those of systemd's unit \
+                         leafd.socket, or the daemon's settings socket_group and socket_mode"
                     }
                     _ => "check the daemon's log",
                 })

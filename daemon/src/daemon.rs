@@ -1,6 +1,7 @@
 //! A daemon's life: take what is this host's alone, recover, serve, and leave everything exact.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tracing::{error, info, warn};
 
+use crate::activation::{self, HandedOver};
 use crate::config::{Args, Config, ConfigError, WorkerSpec};
 use crate::dispatch::segments::{SegmentSettings, Segments};
 use crate::dispatch::snowflakes::Snowflakes;
@@ -18,11 +20,13 @@ use crate::dispatch::worker::Worker;
 use crate::dispatch::writer::Writer;
 use crate::dispatch::{About, Dispatcher};
 use crate::id::UnixMs;
-use crate::id::segment::Provision;
 use crate::journal::{Identity, Journal, LayoutRecord, MACHINE_ID_FILE, Recovered, Write};
+use crate::logging::LogHandle;
 use crate::polling::Wakefulness;
 use crate::registry::fixed::FixedWorker;
+use crate::reload::Reload;
 use crate::server::Server;
+use crate::service::Service;
 use crate::socket::Socket;
 use crate::state_dir::StateDir;
 use crate::store::network;
@@ -46,20 +50,21 @@ pub fn start(args: &Args) -> ExitCode {
     network::install_tls_provider();
     let outcome = logging::init(&config.log, config.log_format)
         .map_err(anyhow::Error::from)
-        .and_then(|_log| run(&config));
+        .and_then(|log| run(&config, Some((args, log))));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("leafd: {error:#}");
+            eprintln!("{}leafd: {error:#}", logging::error_prefix());
             ExitCode::FAILURE
         }
     }
 }
 
-/// Prints the effective configuration; the exit status is that of [`start`].
+/// Prints the effective configuration, unless `quiet`; the exit status is that of [`start`].
 #[must_use]
-pub fn check_config(args: &Args) -> ExitCode {
+pub fn check_config(args: &Args, quiet: bool) -> ExitCode {
     match Config::load(args) {
+        Ok(_) if quiet => ExitCode::SUCCESS,
         Ok(config) => output::print(&config.render()),
         Err(error) => refuse_config(&error),
     }
@@ -79,15 +84,18 @@ fn end_on_panic() {
 }
 
 pub(crate) fn refuse_config(error: &ConfigError) -> ExitCode {
-    eprintln!("leafd: {error}");
+    eprintln!("{}leafd: {error}", logging::error_prefix());
     ExitCode::from(EXIT_CONFIG)
 }
 
-/// Runs the daemon until a signal stops it.
+/// Runs the daemon until a signal stops it. `reloads`: by which arguments and into which log SIGHUP has the
+/// configuration read again, if it does.
 ///
 /// # Errors
 /// What keeps it from starting, or from writing exact marks when it stops.
-pub fn run(config: &Config) -> Result<()> {
+pub fn run(config: &Config, reloads: Option<(&Args, LogHandle)>) -> Result<()> {
+    // Before anything else opens files.
+    let handed_over = activation::handed_over()?;
     // One thread answers; the store's and the journal's threads do what blocks.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -95,24 +103,26 @@ pub fn run(config: &Config) -> Result<()> {
         .build()
         .context("cannot start the asynchronous runtime")?;
     let tasks = LocalSet::new();
-    let outcome = tasks.block_on(&runtime, live(config));
+    let outcome = tasks.block_on(&runtime, live(config, handed_over, reloads));
     // What is still waiting for a store that hangs must not hold up the end.
     runtime.shutdown_timeout(Duration::ZERO);
     outcome
 }
 
-async fn live(config: &Config) -> Result<()> {
+async fn live(
+    config: &Config,
+    handed_over: Option<HandedOver>,
+    reloads: Option<(&Args, LogHandle)>,
+) -> Result<()> {
     let started = clock::boot();
     // Signals first: one that comes during the start is obeyed after it.
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
+    let hangup = signal(SignalKind::hangup()).context("cannot wait for signals")?;
 
     let state_dir = StateDir::open(&config.state_dir)?;
-    let mut socket = Socket::bind(
-        &config.socket,
-        config.socket_mode,
-        config.socket_group.as_ref().map(|group| group.gid),
-    )?;
+    let mut socket = open_socket(config, handed_over)?;
+    let socket_path = socket.path().to_owned();
     let fixed = claim_worker(config)?;
     let identity = Identity::of_host(MACHINE_ID_FILE.as_ref(), config.identity.as_deref());
     let (journal, recovered) = Journal::open(&state_dir, &identity)?;
@@ -144,7 +154,7 @@ async fn live(config: &Config) -> Result<()> {
     );
     let about = About {
         started,
-        socket: config.socket.display().to_string(),
+        socket: socket_path.display().to_string(),
         state_dir: state_dir.path().display().to_string(),
         worker: worker_text(config),
         host: recovered.host.to_string(),
@@ -177,13 +187,24 @@ async fn live(config: &Config) -> Result<()> {
         }
     });
     let guarding = tokio::task::spawn_local(guard_worker(fixed, Rc::clone(&dispatcher)));
-    announce(config, &segments);
+    let service = Rc::new(Service::default());
+    let attending = tokio::task::spawn_local({
+        let (service, dispatcher) = (Rc::clone(&service), Rc::clone(&dispatcher));
+        async move { service.report(&dispatcher).await }
+    });
+    if let Some((args, log)) = reloads {
+        let reload = Reload::new(args.clone(), log, Rc::clone(&dispatcher), config.clone());
+        tokio::task::spawn_local(reload.run(hangup, Rc::clone(&service)));
+    }
+    announce(config, &socket_path, &segments);
 
     let name = tokio::select! {
         _ = terminate.recv() => "SIGTERM",
         _ = interrupt.recv() => "SIGINT",
     };
     info!("{name}: stopping");
+    attending.abort();
+    service.stopping(config.stop_within);
     // A receiver is always there: the server's.
     let _ = stop.send(true);
     if tokio::time::timeout(config.stop_within / STOP_SHARE, serving).await.is_err() {
@@ -232,6 +253,22 @@ async fn live(config: &Config) -> Result<()> {
             "stopped without exact marks, the journal did not answer within {left:?}: the next start skips some numbers"
         ),
     }
+}
+
+/// The socket that was handed over, else the configured one.
+fn open_socket(config: &Config, handed_over: Option<HandedOver>) -> Result<Socket> {
+    let Some(given) = handed_over else {
+        let group = config.socket_group.as_ref().map(|group| group.gid);
+        return Ok(Socket::bind(&config.socket, config.socket_mode, group)?);
+    };
+    if given.path != config.socket {
+        warn!(
+            "serving on {}, the socket that systemd handed over; the setting socket, {}, is not used",
+            given.path.display(),
+            config.socket.display()
+        );
+    }
+    Ok(Socket::handed_over(given))
 }
 
 /// Makes every mark and bound exact.
@@ -333,11 +370,7 @@ async fn record_floors(
 
 fn segment_settings(config: &Config) -> SegmentSettings {
     SegmentSettings {
-        provision: Provision {
-            autonomy_ms: millis(config.autonomy),
-            step_max: config.max_step,
-            mark_ahead_ms: millis(config.mark_ahead),
-        },
+        provision: config.provision(),
         waiters_max: config.waiters_max,
         failover_settle: config.failover_settle,
         look_every: config.store_check_interval(),
@@ -369,7 +402,7 @@ fn connections_max(config: &Config) -> usize {
 }
 
 /// Tells where it is to be found: in the log, and on standard output for whoever started it by hand.
-fn announce(config: &Config, segments: &Segments) {
+fn announce(config: &Config, socket: &Path, segments: &Segments) {
     let stores = segments.homes().iter().map(|home| &*home.url).collect::<Vec<_>>().join(", ");
     let away = segments.store_failure();
     let ready = match &away {
@@ -377,13 +410,17 @@ fn announce(config: &Config, segments: &Segments) {
         Some(why) => format!("up, but not ready for every tag: {why}"),
     };
     info!(
-        socket = %config.socket.display(), state_dir = %config.state_dir.display(), stores,
+        socket = %socket.display(), state_dir = %config.state_dir.display(), stores,
         worker = worker_text(config), pid = std::process::id(), "{ready}"
     );
+    if logging::is_journal(std::io::stdout()) {
+        // It has just been told.
+        return;
+    }
     let text = format!(
         "leafd {} is {ready}\n  socket  {}\n  state   {}\n  store   {stores}\n  worker  {}\n",
         env!("CARGO_PKG_VERSION"),
-        config.socket.display(),
+        socket.display(),
         config.state_dir.display(),
         worker_text(config),
     );

@@ -9,10 +9,13 @@
 //! - [`store`]: the central store, where ranges of numbers are claimed;
 //! - [`registry`]: where the snowflake worker id comes from.
 //!
-//! Beside it: [`stores`] (opens the configured ones), [`schema`] (their tables), [`adopt`] (accepts another one), [`config`], [`logging`], [`clock`] (the only reader of clocks), [`polling`] (when to stay
+//! Towards systemd: [`activation`] (the socket that it hands over), [`service`] (what it is told) and [`reload`].
+//!
+//! Beside it: [`stores`] (opens the configured ones), [`schema`] (their tables), [`adopt`] (accepts another one), [`config`], [`logging`], [`clock`] (the only reader of clocks), [`man`] (manual pages), [`polling`] (when to stay
 //! awake), [`socket`], [`peer`], [`lock`] and [`state_dir`].
 #![deny(unsafe_code)]
 
+pub mod activation;
 pub mod adopt;
 pub mod clock;
 pub mod codec;
@@ -24,13 +27,16 @@ pub mod id;
 pub mod journal;
 pub mod lock;
 pub mod logging;
+pub mod man;
 pub mod output;
 pub mod peer;
 pub mod polling;
 pub mod registry;
+pub mod reload;
 pub mod routes;
 pub mod schema;
 pub mod server;
+pub mod service;
 pub mod socket;
 pub mod state_dir;
 pub mod store;

@@ -1,8 +1,15 @@
-//! The log: lines on standard error, whose level can be changed while the daemon runs.
+//! The log: lines on standard error, whose level can be changed while the daemon runs. Where standard error is
+//! systemd's journal, each line begins with its priority, which the journal takes off and keeps.
 
+use std::fmt::Result as Written;
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
 
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
+use tracing_subscriber::fmt::{FmtContext, format};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
@@ -22,19 +29,31 @@ pub struct LogError {
 
 /// Sets up the process's log. Once a process, first thing after its configuration is read.
 ///
-/// `Auto` and `Human` write for people, in colour only on a terminal and only if `NO_COLOR` is not set;
-/// `Json` writes one object a line, with the event's fields beside `timestamp`, `level` and `target`.
+/// `Auto` and `Human` write for people, in colour only on a terminal and only if `NO_COLOR` is not set; `Auto`
+/// leaves the time and the level to systemd's journal. `Json` writes one object a line, with the event's fields
+/// beside `timestamp`, `level` and `target`.
 ///
 /// # Errors
 /// [`LogError`] when the process has a log already.
-pub fn init(filter: &LogFilter, format: LogFormat) -> Result<LogHandle, LogError> {
+pub fn init(filter: &LogFilter, format_wanted: LogFormat) -> Result<LogHandle, LogError> {
     let (filter, handle) = reload::Layer::new(filter.to_env_filter());
-    let lines = match format {
-        LogFormat::Json => {
-            fmt::layer().json().flatten_event(true).with_writer(std::io::stderr).boxed()
+    let journal = is_journal(std::io::stderr());
+    let human = format().with_ansi(wants_colour());
+    let lines = fmt::layer().with_ansi(wants_colour()).with_writer(std::io::stderr);
+    let lines = match (format_wanted, journal) {
+        (LogFormat::Json, _) => {
+            let json = format().json().flatten_event(true);
+            lines
+                .fmt_fields(format::JsonFields::new())
+                .event_format(Prioritised { journal, inner: json })
+                .boxed()
         }
-        LogFormat::Auto | LogFormat::Human => {
-            fmt::layer().with_ansi(wants_colour()).with_writer(std::io::stderr).boxed()
+        (LogFormat::Auto, true) => {
+            let inner = human.without_time().with_level(false);
+            lines.event_format(Prioritised { journal, inner }).boxed()
+        }
+        (LogFormat::Auto | LogFormat::Human, _) => {
+            lines.event_format(Prioritised { journal, inner: human }).boxed()
         }
     };
     tracing_subscriber::registry()
@@ -49,6 +68,56 @@ pub fn init(filter: &LogFilter, format: LogFormat) -> Result<LogHandle, LogError
 fn wants_colour() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     std::io::stderr().is_terminal() && !refused
+}
+
+/// Whether it is a stream that systemd's journal reads.
+#[must_use]
+pub fn is_journal(stream: impl AsFd) -> bool {
+    let Some(journal) = std::env::var_os("JOURNAL_STREAM") else { return false };
+    // The variable outlives a redirection, so it names device and inode.
+    nix::sys::stat::fstat(stream)
+        .is_ok_and(|found| journal == *format!("{}:{}", found.st_dev, found.st_ino))
+}
+
+/// What goes before an error that is written to standard error without the log.
+#[must_use]
+pub fn error_prefix() -> &'static str {
+    if is_journal(std::io::stderr()) { priority(&Level::ERROR) } else { "" }
+}
+
+/// Lines for the journal: their priority, then what they are without one.
+struct Prioritised<F> {
+    journal: bool,
+    inner: F,
+}
+
+/// As `sd-daemon(3)` has it.
+fn priority(level: &Level) -> &'static str {
+    match *level {
+        Level::ERROR => "<3>",
+        Level::WARN => "<4>",
+        Level::INFO => "<6>",
+        Level::DEBUG | Level::TRACE => "<7>",
+    }
+}
+
+impl<S, N, F> FormatEvent<S, N> for Prioritised<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> Written {
+        if self.journal {
+            writer.write_str(priority(event.metadata().level()))?;
+        }
+        self.inner.format_event(context, writer, event)
+    }
 }
 
 impl LogHandle {

@@ -1,4 +1,5 @@
-//! The socket file: taken only when no other daemon has it, and never open to more than its mode says.
+//! The socket file: taken only when no other daemon has it, and never open to more than its mode says; or a socket
+//! that was handed over, whose file is not ours.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -9,14 +10,21 @@ use std::path::{Path, PathBuf};
 use nix::unistd::{Gid, chown};
 use tracing::warn;
 
+use crate::activation::HandedOver;
 use crate::lock::{LockError, LockFile};
 use crate::peer;
 
-/// A listening socket. Its file goes when this is dropped.
+/// A listening socket. Its file, if it is our own, goes when this is dropped.
 #[derive(Debug)]
 pub struct Socket {
     listener: Option<UnixListener>,
     path: PathBuf,
+    own: Option<Own>,
+}
+
+/// What makes a socket's file our own.
+#[derive(Debug)]
+struct Own {
     inode: u64,
     _lock: LockFile,
 }
@@ -105,7 +113,20 @@ impl Socket {
             }
         };
         listener.set_nonblocking(true).map_err(failed("listen on"))?;
-        Ok(Socket { listener: Some(listener), path: path.to_owned(), inode, _lock: lock })
+        let own = Some(Own { inode, _lock: lock });
+        Ok(Socket { listener: Some(listener), path: path.to_owned(), own })
+    }
+
+    /// A socket that somebody else listens on for us, with the mode and group that they gave it.
+    #[must_use]
+    pub fn handed_over(given: HandedOver) -> Socket {
+        Socket { listener: Some(given.listener), path: given.path, own: None }
+    }
+
+    /// Where clients find it.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The listener, once.
@@ -120,8 +141,9 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Only our own: another daemon may have replaced it by now.
-        let ours = fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode);
+        let Some(own) = &self.own else { return };
+        // Another daemon may have replaced it by now.
+        let ours = fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == own.inode);
         if ours && let Err(error) = fs::remove_file(&self.path) {
             warn!("cannot remove the socket {}: {error}", self.path.display());
         }

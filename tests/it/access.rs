@@ -10,7 +10,7 @@ use crate::host::Host;
 use crate::raw::{Raw, ids_request};
 
 /// A user that has nothing to do with the daemon.
-const STRANGER: u32 = 65_534;
+pub const STRANGER: u32 = 65_534;
 
 /// Connects as somebody else.
 ///
@@ -34,7 +34,7 @@ fn connect_as(socket: PathBuf, uid: u32, gid: u32, groups: &[u32]) -> std::io::R
 }
 
 #[track_caller]
-fn raw_as(host: &Host, uid: u32, gid: u32, groups: &[u32]) -> Raw {
+pub fn raw_as(host: &Host, uid: u32, gid: u32, groups: &[u32]) -> Raw {
     let stream = connect_as(host.socket(), uid, gid, groups);
     Raw::over(stream.unwrap_or_else(|error| {
         panic!("cannot connect as {uid}: {error}; the tests of access have to run as root")

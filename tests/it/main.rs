@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
 mod access;
+mod activation;
 mod c_library;
 mod clocks;
 mod copies;
@@ -21,6 +22,8 @@ mod languages;
 mod life;
 mod power_failure;
 mod readme;
+mod reload;
+mod service;
 mod starts;
 mod tidy;
 mod vectors;

@@ -253,7 +253,7 @@ impl World {
             restart_grace_ms: self.grace_ms,
             clock_threshold_ms: THRESHOLD_MS,
             drift_max_ms: DRIFT_MS,
-            settle_ms: SETTLE_MS,
+            settle_ms: Some(SETTLE_MS),
         };
         let now = host.clocks.read(self.true_ms);
         host.daemon = Some(Daemon::start(life, settings, &host.journal, now, self.broken));

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use leafd::config::{Args, EXAMPLES, settings_help};
-use leafd::{adopt, daemon, routes, schema};
+use leafd::{adopt, daemon, man, routes, schema};
 
 /// Gives the processes of this host unique 64-bit ids over a Unix socket.
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)] // They would be ignored.
-#[command(version, after_help = format!("{EXAMPLES}\n\n{EXIT_STATUS}"), after_long_help = format!("{EXAMPLES}\n\n{EXIT_STATUS}\n{}", settings_help()))]
+#[command(version, after_help = format!("{EXAMPLES}\n\n{EXIT_STATUS}"), after_long_help = format!("{EXAMPLES}\n\n{EXIT_STATUS}\n\nSettings:\n{}", settings_help()))]
 struct Cli {
     #[command(flatten)]
     args: Args,
@@ -29,6 +29,9 @@ Exit status:
 enum Command {
     /// Check the configuration and print every setting with its value and where that came from.
     CheckConfig {
+        /// Print nothing when it can be used.
+        #[arg(long)]
+        quiet: bool,
         #[command(flatten)]
         args: Args,
     },
@@ -51,6 +54,9 @@ enum Command {
         #[command(subcommand)]
         action: Routes,
     },
+    /// Write manual pages into a folder.
+    #[command(hide = true)]
+    Man(man::ManArgs),
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -88,13 +94,14 @@ enum Schema {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match cli.command {
-        Some(Command::CheckConfig { args }) => daemon::check_config(&args),
+        Some(Command::CheckConfig { quiet, args }) => daemon::check_config(&args, quiet),
         Some(Command::AdoptStore { args }) => adopt::adopt_store(&args),
         Some(Command::Schema { action: Schema::Print { args } }) => schema::print(&args),
         Some(Command::Schema { action: Schema::Apply { args } }) => schema::apply(&args),
         Some(Command::Routes { action: Routes::Apply { args, former, yes } }) => {
             routes::apply(&args, former, yes)
         }
+        Some(Command::Man(args)) => man::run(Cli::command(), "8", &args),
         None => daemon::start(&cli.args),
     }
 }

@@ -55,6 +55,7 @@ pub use stores::StoreSpec;
 pub use types::{LogFilter, LogFormat, SocketGroup};
 pub use workers::WorkerSpec;
 
+use crate::id::segment::Provision;
 use reader::Reader;
 
 use crate::registry::Mode;
@@ -232,6 +233,17 @@ impl Config {
     #[must_use]
     pub fn store_check_interval(&self) -> Duration {
         (self.failover_settle / 4).max(STORE_CHECK_INTERVAL_MIN)
+    }
+
+    /// How far ahead segments are claimed and marked.
+    #[must_use]
+    pub fn provision(&self) -> Provision {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Provision {
+            autonomy_ms: millis(self.autonomy),
+            step_max: self.max_step,
+            mark_ahead_ms: millis(self.mark_ahead),
+        }
     }
 
     /// Every setting with its value and where that came from, as lines of a TOML file; behind them, as remarks,

@@ -58,7 +58,7 @@ pub(super) static SOCKET: Setting = Setting {
     default: Default::Found(
         "/run/leafd/leafd.sock as root, else leafd/leafd.sock below $XDG_RUNTIME_DIR or ~/.local/state",
     ),
-    help: "Where clients connect. systemd's RUNTIME_DIRECTORY is honoured.",
+    help: "Where clients connect. systemd's RUNTIME_DIRECTORY is honoured. A socket that systemd hands over is served instead, with the mode and group that its unit gives it.",
 };
 
 pub(super) static SOCKET_MODE: Setting = Setting {
@@ -227,7 +227,7 @@ pub(super) static LOG_FORMAT: Setting = Setting {
     key: "log_format",
     kind: Kind::Text("auto, human or json"),
     default: Default::Is("auto"),
-    help: "How it is written. auto is human, with colour on a terminal.",
+    help: "How it is written. auto is human, with colour on a terminal, and in systemd's journal without the time and level that the journal keeps itself.",
 };
 
 pub(super) static ADMIN_UIDS: Setting = Setting {

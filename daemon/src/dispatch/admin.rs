@@ -133,7 +133,7 @@ impl Dispatcher {
         header: &Header,
         body: &[u8],
     ) -> Result<(), Failure> {
-        if !self.access.may_administer(&session.peer) {
+        if !self.access().may_administer(&session.peer) {
             return Err(Failure::new(
                 Status::Denied,
                 format!(

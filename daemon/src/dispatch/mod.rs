@@ -43,7 +43,9 @@ pub struct Dispatcher {
     /// The journal's writer.
     pub writer: Rc<Writer>,
     /// Who may do what.
-    pub access: AccessRules,
+    access: RefCell<AccessRules>,
+    /// Goes up with each change of the rules, so that nobody draws by what was allowed before.
+    access_edition: Cell<u64>,
     /// What the status tells of the daemon as a whole.
     pub about: About,
     stopping: Cell<bool>,
@@ -87,8 +89,16 @@ pub struct Session {
     /// Where answers go.
     pub outbox: Rc<Outbox>,
     /// The tag of the last request: most connections draw one tag again and again.
-    last: RefCell<Option<(Box<[u8]>, Source)>>,
+    last: RefCell<Option<Last>>,
     runs: RefCell<Vec<Run>>,
+}
+
+/// A tag that a connection may draw.
+struct Last {
+    tag: Box<[u8]>,
+    source: Source,
+    /// The edition of the access rules that allowed it.
+    access_edition: u64,
 }
 
 /// Where a tag's ids come from.
@@ -120,7 +130,28 @@ impl Dispatcher {
         about: About,
     ) -> Rc<Self> {
         let (stopping, counters) = (Cell::new(false), Counters::default());
-        Rc::new(Dispatcher { segments, snowflakes, writer, access, about, stopping, counters })
+        Rc::new(Dispatcher {
+            segments,
+            snowflakes,
+            writer,
+            access: RefCell::new(access),
+            access_edition: Cell::new(0),
+            about,
+            stopping,
+            counters,
+        })
+    }
+
+    /// Who may do what, as it is in force.
+    #[must_use]
+    pub fn access(&self) -> AccessRules {
+        self.access.borrow().clone()
+    }
+
+    /// Goes by other rules from now on, also on connections that are open.
+    pub fn set_access(&self, access: AccessRules) {
+        *self.access.borrow_mut() = access;
+        self.access_edition.set(self.access_edition.get() + 1);
     }
 
     /// Answers one request, at once into the session's outbox or later.
@@ -203,14 +234,16 @@ impl Dispatcher {
 
     /// Where a tag's ids come from, for a peer that may draw them.
     fn source(self: &Rc<Self>, session: &Session, name: &[u8]) -> Result<Source, Failure> {
-        if let Some((last, source)) = &*session.last.borrow()
-            && **last == *name
-            && !source.dead()
+        let access_edition = self.access_edition.get();
+        if let Some(last) = &*session.last.borrow()
+            && *last.tag == *name
+            && last.access_edition == access_edition
+            && !last.source.dead()
         {
-            return Ok(source.clone());
+            return Ok(last.source.clone());
         }
         let text = check_tag(name)?;
-        if !self.access.may_draw(text, &session.peer) {
+        if !self.access.borrow().may_draw(text, &session.peer) {
             return Err(Failure::new(
                 Status::Denied,
                 format!(
@@ -223,7 +256,8 @@ impl Dispatcher {
             Some(layout) => Source::Snowflake(Rc::clone(layout)),
             None => Source::Segment(self.segments.tag(&Tag::parse(name)?)?),
         };
-        *session.last.borrow_mut() = Some((name.into(), source.clone()));
+        let last = Last { tag: name.into(), source: source.clone(), access_edition };
+        *session.last.borrow_mut() = Some(last);
         Ok(source)
     }
 

@@ -14,6 +14,23 @@ use crate::id::BootMs;
 const TAGS_MAX: usize = 100;
 
 impl Dispatcher {
+    /// How things are, in a line.
+    #[must_use]
+    pub fn condition(&self) -> String {
+        let text = if let Some(failure) = self.writer.failure() {
+            format!("issues nothing: {}", failure.message)
+        } else if let Some(failure) = self.segments.store_failure() {
+            format!("issues what is claimed already: {failure}")
+        } else if self.snowflakes.ready() {
+            "issues segment and snowflake ids".to_owned()
+        } else {
+            let why = self.snowflakes.worker.error(clock::now()).unwrap_or_default();
+            format!("issues segment ids; no snowflake ids: {why}")
+        };
+        // A line's end would end what is told of the state.
+        text.replace(['\n', '\r'], " ")
+    }
+
     pub(super) fn status(
         self: &Rc<Self>,
         session: &Session,
@@ -24,7 +41,7 @@ impl Dispatcher {
             return Err(Malformed { what: "the body goes on after its last field" }.into());
         }
         let mut status = self.summary();
-        if self.access.may_administer(&session.peer) {
+        if self.access().may_administer(&session.peer) {
             self.add_details(&mut status);
         }
         session.outbox.body(header, &super::admin::json(&status));

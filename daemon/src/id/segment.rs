@@ -85,6 +85,11 @@ impl<T> Allocator<T> {
         }
     }
 
+    /// Claims and marks by another provision from now on; what is held stays.
+    pub fn set_provision(&mut self, provision: Provision) {
+        self.sizing.provision = provision;
+    }
+
     /// How many lanes the tag has.
     #[must_use]
     pub fn lanes(&self) -> u32 {

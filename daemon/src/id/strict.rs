@@ -59,6 +59,11 @@ impl<T> StrictQueue<T> {
         }
     }
 
+    /// Claims at most so many numbers at once from now on, unless a single request needs more.
+    pub fn set_step_max(&mut self, step_max: u64) {
+        self.step_max = step_max;
+    }
+
     /// Goes on with what another queue had. `shared_before`: a claim is under way, which was sent when this
     /// was the next ticket.
     pub(super) fn take_over(

@@ -23,7 +23,7 @@ use failure::Failure;
 
 /// Talks to the leafd daemon of this host.
 #[derive(Debug, Parser)]
-#[command(version, after_help = EXIT_STATUS)]
+#[command(name = "leafctl", version, after_help = EXIT_STATUS)]
 struct Cli {
     /// The daemon's socket [env: LEAFD_SOCKET] [default: where leafd listens for root or for this user]
     // The client's default reads the variable; clap would refuse an empty one, which counts as not set.
@@ -76,6 +76,9 @@ enum Command {
         /// For which shell
         shell: clap_complete::Shell,
     },
+    /// Write manual pages into a folder
+    #[command(hide = true)]
+    Man(leafd::man::ManArgs),
     /// Be one of the processes that `bench` measures with
     #[command(hide = true)]
     BenchHelper(bench::HelperArgs),
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
         Command::Ping(args) => ping::run(&socket, &args),
         Command::Wait(args) => wait::run(&socket, &args),
         Command::Bench(args) => bench::run(&socket, &args).map_err(Failure::from),
+        Command::Man(args) => return leafd::man::run(Cli::command(), "1", &args),
         Command::BenchHelper(args) => bench::run_helper(&args).map_err(Failure::from),
         Command::Completions { shell } => completions(shell),
         Command::Daemon { args } => return spawned::be_the_daemon(&args),

@@ -44,7 +44,7 @@ impl Segments {
 
     /// Claims numbers and has the journal record them.
     pub(super) async fn claim(self: Rc<Self>, tag: Rc<SegmentTag>, sent: Sent) {
-        let wish = ClaimWish { want: sent.want, step_max: self.settings.provision.step_max };
+        let wish = ClaimWish { want: sent.want, step_max: self.provision.get().step_max };
         *tag.waited_for.borrow_mut() = "the store has not answered a claim yet".to_owned();
         let store = &tag.lanes[sent.lane].home.store;
         match store.claim(&sent.under, &tag.tag, wish).await {

@@ -38,7 +38,7 @@ pub(super) use supply::Supply;
 /// How segment tags are kept.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentSettings {
-    /// How far ahead to claim and to mark.
+    /// How far ahead to claim and to mark, at first.
     pub provision: Provision,
     /// Requests that may wait for one tag.
     pub waiters_max: usize,
@@ -51,6 +51,8 @@ pub struct SegmentSettings {
 /// Every segment tag in use.
 pub struct Segments {
     settings: SegmentSettings,
+    /// How far ahead to claim and to mark, as it is in force.
+    provision: Cell<Provision>,
     homes: Vec<Rc<Home>>,
     routing: Routing,
     /// Which of several independent primaries this host turns to first.
@@ -125,6 +127,7 @@ impl Segments {
     ) -> Rc<Self> {
         Rc::new(Segments {
             settings,
+            provision: Cell::new(settings.provision),
             homes,
             routing,
             first_lane: fastrand::usize(..),
@@ -158,7 +161,7 @@ impl Segments {
             return Err(Failure::overloaded("the limit of tags looked up at once", LOADING_MAX));
         }
         let lanes: Box<[Lane]> = self.homes_of(name)?.into_iter().map(Lane::new).collect();
-        let supply = Supply::new(self.settings.provision, lane_number(lanes.len()), now);
+        let supply = Supply::new(self.provision.get(), lane_number(lanes.len()), now);
         let tag = Rc::new(SegmentTag {
             tag: name.clone(),
             supply: RefCell::new(supply),
@@ -355,6 +358,12 @@ impl Segments {
     /// Calls `see` with each tag in use.
     pub fn each(&self, mut see: impl FnMut(&SegmentTag)) {
         self.tags.borrow().values().for_each(|tag| see(tag));
+    }
+
+    /// Claims and marks by another provision from now on, also for tags in use.
+    pub fn set_provision(&self, provision: Provision) {
+        self.provision.set(provision);
+        self.each(|tag| tag.supply.borrow_mut().set_provision(provision));
     }
 
     /// Claims nothing more: the daemon stops.

@@ -115,6 +115,14 @@ impl Supply {
         }
     }
 
+    /// Claims by another provision from now on; of a strict tag only its largest step counts.
+    pub(super) fn set_provision(&mut self, provision: Provision) {
+        match self {
+            Supply::Held(allocator) => allocator.set_provision(provision),
+            Supply::Strict(queue) => queue.set_step_max(provision.step_max),
+        }
+    }
+
     /// Takes over the terms of a lane's store. What was held and may not be issued any more is cut.
     pub(super) fn set_terms(&mut self, lane: u32, step: u64, ceiling: u64) -> Cut {
         match self {

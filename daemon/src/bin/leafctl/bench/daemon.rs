@@ -56,7 +56,7 @@ pub(super) fn config(dir: &Path) -> Result<Config> {
 pub(super) fn serve(dir: &Path) -> Result<()> {
     let config = config(dir)?;
     leafd::logging::init(&config.log, config.log_format)?;
-    leafd::daemon::run(&config)
+    leafd::daemon::run(&config, None)
 }
 
 // === impl OwnDaemon ===

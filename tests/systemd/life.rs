@@ -1,0 +1,180 @@
+//! The units: who starts the daemon, who may come in, what is told to systemd and its journal, and how it is kept alive.
+
+use std::time::Instant;
+
+use leafd_client::Error;
+
+use crate::host::eventually;
+use crate::machine::{Machine, STRANGER, WITHIN, as_stranger};
+
+/// The exposures that `systemd-analyze security` may tell: on any store, and on the embedded one without a network.
+const EXPOSURE_MAX: [f64; 2] = [1.3, 0.6];
+
+#[test]
+fn the_socket_outlives_the_daemon_and_starts_it() {
+    let machine = Machine::with_leafd();
+    let inode = machine.ok("stat --format=%i /run/leafd/leafd.sock");
+    assert_eq!(machine.ok("leafctl next orders"), "1\n");
+    machine.ok("systemctl stop leafd.service");
+    assert_eq!(machine.unit("ActiveState"), "inactive");
+    machine.logged("stopped; marks are exact");
+    // The first that comes starts it, and is answered.
+    assert_eq!(machine.client().next("orders").unwrap(), 2);
+    assert_eq!(machine.unit("ActiveState"), "active");
+    assert_eq!(
+        machine.ok("stat --format=%i /run/leafd/leafd.sock"),
+        inode,
+        "it is the same socket"
+    );
+    machine.ok("systemctl stop leafd.socket");
+    assert_eq!(machine.unit("ActiveState"), "inactive");
+    let (code, said) = machine.fails("leafctl ping");
+    assert!(code == Some(3) && said.contains("No such file"), "{code:?} {said}");
+    // Without a service at all, the socket's start is enough.
+    machine.ok("systemctl start leafd.socket");
+    machine.ok("leafctl ping");
+    // A stale marker of a past activation is not believed.
+    machine.ok("systemctl stop leafd.socket; rm -rf /run/leafd; LISTEN_PID=1 LISTEN_FDS=1 timeout --preserve-status 2 leafd --set state_dir=/root/state --set socket=/root/leafd.sock");
+}
+
+#[test]
+fn only_members_of_the_group_come_in() {
+    let machine = Machine::with_leafd();
+    let group = machine.ok("getent group leafd | cut -d: -f3");
+    let alone = as_stranger("--clear-groups");
+    let member = as_stranger(&format!("--groups={}", group.trim_end()));
+    let (code, said) = machine.fails(&format!("{alone} leafctl next orders"));
+    assert!(code == Some(3) && said.contains("Permission denied"), "{code:?} {said}");
+    assert_eq!(machine.ok(&format!("{member} leafctl next orders")), "1\n");
+    // They draw, and no more; the sandbox leaves the daemon who they are.
+    let (code, said) = machine.fails(&format!("{member} leafctl tag create mine"));
+    assert!(code == Some(1) && said.contains(&format!("uid {STRANGER} ")), "{code:?} {said}");
+    let (_, said) = machine.fails(&format!("{member} cat /var/lib/leafd/journal.db"));
+    assert!(said.contains("Permission denied"), "{said}");
+}
+
+#[test]
+fn the_sandbox_is_tight_and_lets_it_work() {
+    let machine = Machine::with_leafd();
+    let exposure = || {
+        let table = machine.ok("systemd-analyze security leafd.service --no-pager");
+        let (_, last) = table.split_once("exposure level for leafd.service: ").unwrap();
+        let level = last.split_whitespace().next().unwrap().parse::<f64>().unwrap();
+        (level, table)
+    };
+    let (network, table) = exposure();
+    assert!(network <= EXPOSURE_MAX[0], "{table}");
+    machine.ok(
+        "install -D -m 644 /usr/share/doc/leafd/examples/sqlite.conf /etc/systemd/system/leafd.service.d/sqlite.conf
+        echo 'worker = \"static:5\"' >>/etc/leafd/leafd.toml
+        systemctl daemon-reload; systemctl restart leafd",
+    );
+    let (embedded, table) = exposure();
+    assert!(embedded <= EXPOSURE_MAX[1], "{table}");
+    println!("exposure: {network} with stores on other hosts, {embedded} with sqlite.conf");
+    machine.ok(
+        "leafctl ping --ready segments --ready snowflake; leafctl next orders -n 2000; leafctl next snowflake -n 2000",
+    );
+    let pid = machine.unit("MainPID");
+    let user = machine.ok(&format!("ps -o user= -p {pid}"));
+    assert_eq!(user.trim(), "leafd");
+    // Nothing that it needs was kept from it.
+    let complaints = machine.ok("journalctl --no-pager -u leafd.service -p err");
+    assert!(complaints.contains("-- No entries --"), "{complaints}");
+}
+
+#[test]
+fn systemd_and_its_journal_are_told_how_it_is() {
+    let machine = Machine::with_leafd();
+    assert_eq!(machine.unit("Type"), "notify");
+    let text = machine.unit("StatusText");
+    assert_eq!(text, "issues segment and snowflake ids");
+    // Each line has its own priority, and neither time nor level a second time.
+    let priority = |what: &str| {
+        let command = format!(
+            "journalctl --no-pager -o json -u leafd.service --output-fields=PRIORITY,MESSAGE -g '{what}'"
+        );
+        let lines = machine.ok(&command);
+        let line: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+        let message = line["MESSAGE"].as_str().unwrap().to_owned();
+        assert!(message.starts_with("leafd::"), "{message}");
+        line["PRIORITY"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(priority("ready socket="), "6");
+    // The files of this machine are in memory, which is worth a warning.
+    assert_eq!(priority("does not outlive the machine"), "4");
+
+    // A configuration that can't be used is told as an error, and mended without touching the units.
+    machine.ok("echo 'nosuch = 1' >>/etc/leafd/leafd.toml");
+    machine.fails("timeout 3 systemctl restart leafd");
+    machine.logged("nosuch");
+    let errors = machine.ok("journalctl --no-pager -u leafd.service -p err -g nosuch -o cat");
+    assert!(errors.starts_with("leafd: "), "{errors}");
+    let asked = std::thread::spawn({
+        let client = machine.client();
+        move || client.next("orders")
+    });
+    machine.ok("sed -i /nosuch/d /etc/leafd/leafd.toml");
+    assert_eq!(asked.join().unwrap().unwrap(), 1, "who came meanwhile has waited at the socket");
+}
+
+#[test]
+fn a_daemon_that_hangs_is_killed_and_started_again() {
+    let machine = Machine::with_leafd();
+    machine
+        .write("/etc/systemd/system/leafd.service.d/watchdog.conf", "[Service]\nWatchdogSec=2s\n");
+    machine.ok("systemctl daemon-reload; systemctl restart leafd");
+    let client = machine.client();
+    let first = client.next_batch("orders", 1).unwrap().next().unwrap();
+    // One that works is left alone, for longer than the watchdog waits.
+    let pid = machine.unit("MainPID");
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert_eq!(machine.unit("MainPID"), pid);
+    machine.ok(&format!("kill -STOP {pid}"));
+    let hung = Instant::now();
+    let next = client.next_batch("orders", 1).unwrap().next().unwrap();
+    println!("a hung daemon's client waited {:?}", hung.elapsed());
+    assert!(next > first);
+    machine.logged("Watchdog timeout");
+    assert_ne!(machine.unit("MainPID"), pid);
+    assert_eq!(machine.unit("NRestarts"), "1");
+}
+
+#[test]
+fn a_reload_changes_what_can_change_while_it_serves() {
+    let machine = Machine::with_leafd();
+    let group = machine.ok("getent group leafd | cut -d: -f3");
+    let member = as_stranger(&format!("--groups={}", group.trim_end()));
+    let draw = format!("{member} leafctl next orders");
+    machine.ok(&draw);
+    let pid = machine.unit("MainPID");
+    machine.ok("cat >>/etc/leafd/leafd.toml <<END
+log = \"debug\"
+autonomy = \"30m\"
+connections_max = 100
+[[access]]
+tags = [\"orders\"]
+uids = [1000]
+END
+        systemctl reload leafd");
+    machine.logged("in force now: autonomy, log, access");
+    machine.logged("only a restart puts it in force: connections_max");
+    eventually("the rule is in force", WITHIN, || {
+        let denied = machine.run(&draw);
+        (!denied.status.success()).then_some(())
+    });
+    machine.ok(&format!(
+        "sed -i 's/uids = .1000./uids = [{STRANGER}]/' /etc/leafd/leafd.toml; systemctl reload leafd"
+    ));
+    machine.logged("in force now: access");
+    machine.ok(&draw);
+    assert_eq!(machine.unit("ActiveState"), "active");
+
+    // One that can't be used is refused to whoever reloads, and changes nothing.
+    machine.ok("echo 'autonomy = 1' >>/etc/leafd/leafd.toml");
+    machine.fails("systemctl reload leafd");
+    machine.logged("autonomy");
+    machine.ok(&draw);
+    assert_eq!(machine.unit("MainPID"), pid, "it is the same daemon all the time");
+    assert!(!matches!(machine.client().next("orders"), Err(Error::Service { .. })));
+}
