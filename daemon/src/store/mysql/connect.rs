@@ -92,7 +92,8 @@ fn protection(tls: &Tls) -> SslOpts {
 }
 
 /// What the statements rely on. The server gives up a little before we do, so that a lock isn't kept by a statement
-/// that nobody waits for; MariaDB also ends a transaction whose client is gone without a word, which MySQL can't.
+/// that nobody waits for; MariaDB also ends a transaction whose client is gone without a word, which MySQL can't. And
+/// MySQL would answer for a day when a table was made from what it remembers.
 fn settings(target: &Target) -> Vec<String> {
     let seconds = target.statement_timeout.as_secs().max(1);
     vec![
@@ -102,7 +103,8 @@ fn settings(target: &Target) -> Vec<String> {
             "SET SESSION autocommit = 1, time_zone = '+00:00',
              sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',
              innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}
-             /*M!100303 , idle_transaction_timeout = {seconds} */"
+             /*M!100303 , idle_transaction_timeout = {seconds} */
+             /*!80003 , information_schema_stats_expiry = 0 */"
         ),
     ]
 }
