@@ -50,8 +50,12 @@ where
         ready.wait();
         let (begun, cpu_before) = (Instant::now(), server.cpu());
         std::thread::sleep(time);
-        // Before the first of them hangs up, and the server's process for it ends.
-        called.store_cpu = server.cpu().saturating_sub(cpu_before);
+        // Before the first of them hangs up, and the server's process for it ends. Those of earlier ones may have ended
+        // since, and count no more.
+        let used = server.cpu().into_iter().map(|(process, cpu)| {
+            cpu.saturating_sub(cpu_before.get(&process).copied().unwrap_or_default())
+        });
+        called.store_cpu = used.sum();
         called.seconds = begun.elapsed().as_secs_f64();
         stop.store(true, Ordering::Relaxed);
         for thread in threads {

@@ -14,6 +14,7 @@ mod postgres;
 pub mod process;
 pub mod zookeeper;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -145,16 +146,15 @@ pub trait Server: Sized + Send + 'static {
         rows[0][0].parse().unwrap()
     }
 
-    /// Processor time of it and every process of its own that runs now.
-    fn cpu(&self) -> Duration {
+    /// Processor time so far of it and of every process of its own, by process.
+    fn cpu(&self) -> BTreeMap<Pid, Duration> {
         let server = self.process().pid();
         let used = |process: Pid| {
-            // One that has ended meanwhile takes its time with it.
-            let read = std::fs::read_to_string(format!("/proc/{process}/schedstat"));
-            let text = read.unwrap_or_default();
-            Duration::from_nanos(text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0))
+            let read = std::fs::read_to_string(format!("/proc/{process}/schedstat")).ok()?;
+            let nanos = read.split(' ').next()?.parse().ok()?;
+            Some((process, Duration::from_nanos(nanos)))
         };
-        children(server).into_iter().chain([server]).map(used).sum()
+        children(server).into_iter().chain([server]).filter_map(used).collect()
     }
 
     /// SIGSTOP to it and every process of its own: it holds its connections and answers nothing.
