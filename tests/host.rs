@@ -59,7 +59,7 @@ pub fn leafd_binary() -> &'static Path {
             None => panic!("{} is no profile's folder", profile_dir.display()),
         };
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let built = Command::new(cargo)
+        let built = of_no_package(&mut Command::new(cargo))
             .args(["build", "--quiet", "--package", "leafd", "--bins", "--profile", profile])
             .arg("--target-dir")
             .arg(profile_dir.parent().expect("a profile's folder lies in the target folder"))
@@ -69,6 +69,18 @@ pub fn leafd_binary() -> &'static Path {
         assert!(built.success(), "leafd can't be built");
         profile_dir.join("leafd")
     })
+}
+
+/// Keeps from a command for which package cargo runs this test: what reads that when it is built would be built anew, and
+/// all that needs it, each time that the package changes.
+pub fn of_no_package(command: &mut Command) -> &mut Command {
+    for (name, _) in std::env::vars_os() {
+        let known = name.to_str().unwrap_or_default();
+        if known.starts_with("CARGO_PKG_") || known.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(name);
+        }
+    }
+    command
 }
 
 /// Has a command's process die with the thread that starts it, so that no test leaves one behind.
