@@ -37,6 +37,8 @@ pub struct Host {
     /// A command that the daemon is run by: its words come before the daemon's.
     runner: Vec<String>,
     user: Option<u32>,
+    /// The daemon's program, unless it is the one that was built.
+    program: Option<PathBuf>,
     child: Option<Child>,
 }
 
@@ -125,6 +127,7 @@ impl Host {
             variables: Vec::new(),
             runner: Vec::new(),
             user: None,
+            program: None,
             child: None,
         }
     }
@@ -192,12 +195,13 @@ impl Host {
 
     /// The daemon's command as it stands, or one of its subcommands with the same arguments.
     pub fn command(&self, subcommand: Option<&str>) -> Command {
+        let program = self.program.as_deref().unwrap_or_else(|| leafd_binary());
         let mut words = self.runner.iter();
         let mut command = match words.next() {
-            None => Command::new(leafd_binary()),
+            None => Command::new(program),
             Some(first) => {
                 let mut command = Command::new(first);
-                command.args(words).arg(leafd_binary());
+                command.args(words).arg(program);
                 command
             }
         };
@@ -213,6 +217,13 @@ impl Host {
             command.uid(uid).gid(uid);
         }
         command
+    }
+
+    /// Has another program, such as an upgrade brings, be the daemon from the next start on.
+    pub fn replace(&mut self) {
+        let program = self.path("leafd-replaced");
+        fs::copy(leafd_binary(), &program).unwrap();
+        self.program = Some(program);
     }
 
     /// Starts the daemon and waits until it answers.
