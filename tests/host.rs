@@ -61,7 +61,7 @@ pub fn leafd_binary() -> &'static Path {
             None => panic!("{} is no profile's folder", profile_dir.display()),
         };
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let built = of_no_package(&mut Command::new(cargo))
+        let built = without_cargo_s_variables(&mut Command::new(cargo))
             .args(["build", "--quiet", "--package", "leafd", "--bins", "--profile", profile])
             .arg("--target-dir")
             .arg(profile_dir.parent().expect("a profile's folder lies in the target folder"))
@@ -73,13 +73,16 @@ pub fn leafd_binary() -> &'static Path {
     })
 }
 
-/// Keeps from a command for which package cargo runs this test: what reads that when it is built would be built anew, and
-/// all that needs it, each time that the package changes.
-pub fn of_no_package(command: &mut Command) -> &mut Command {
+/// Has a command know nothing of the cargo that runs this test: dependencies would be built anew because its variables
+/// are others than a shell's.
+pub fn without_cargo_s_variables(command: &mut Command) -> &mut Command {
     for (name, _) in std::env::vars_os() {
-        let known = name.to_str().unwrap_or_default();
-        if known.starts_with("CARGO_PKG_") || known.starts_with("CARGO_MANIFEST_") {
-            command.env_remove(name);
+        let text = name.to_string_lossy();
+        if ["CARGO_PKG_", "CARGO_MANIFEST_", "LD_LIBRARY_PATH"]
+            .iter()
+            .any(|one| text.starts_with(one))
+        {
+            command.env_remove(&name);
         }
     }
     command
