@@ -5,7 +5,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use leafd_tests::host::{die_with_parent, eventually, leafd_binary};
+use leafd_tests::host::{die_with_parent, eventually, leafd_binary, without_cargo_s_variables};
 use tempfile::TempDir;
 
 /// The image's name in every engine.
@@ -90,6 +90,7 @@ impl Engine {
     /// A command inside.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
+        without_cargo_s_variables(&mut command);
         let inside = self.inside.to_string();
         command
             .args(["--target", &inside, "--mount", "--pid", "--wdns=.", "--", program])
@@ -198,7 +199,7 @@ fn target_dir() -> &'static Path {
 /// An image like leafd's, with what applications run.
 fn build_application(engine: &Engine) {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo)
+    let built = without_cargo_s_variables(&mut Command::new(cargo))
         .args(["rustc", "--quiet", "--package", "leafd-tests", "--bin", "kubernetes-application"])
         .arg("--target-dir")
         .arg(target_dir())
