@@ -191,14 +191,24 @@ impl Host {
 
     /// Sets or replaces a setting for the next start.
     pub fn change(&mut self, key: &str, value: &str) {
-        self.settings.retain(|setting| !setting.starts_with(&format!("{key}=")));
+        self.unset(key);
         self.settings.push(format!("{key}={value}"));
     }
 
     /// Sets or replaces a variable for the next start.
     pub fn change_variable(&mut self, name: &str, value: &str) {
-        self.variables.retain(|(known, _)| known != name);
+        self.unset_variable(name);
         self.variables.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Takes a setting away.
+    pub fn unset(&mut self, key: &str) {
+        self.settings.retain(|setting| !setting.starts_with(&format!("{key}=")));
+    }
+
+    /// Takes a variable away.
+    pub fn unset_variable(&mut self, name: &str) {
+        self.variables.retain(|(known, _)| known != name);
     }
 
     /// Has the next daemon run under the layer that drops unsynced writes.
@@ -353,6 +363,11 @@ impl Host {
     pub fn assert_alive(&mut self) {
         let ended = self.child.as_mut().expect("a daemon runs").try_wait().unwrap();
         assert_eq!(ended, None, "leafd has ended:\n{}", self.log());
+    }
+
+    /// Whether a daemon was started and neither ended nor awaited since.
+    pub fn runs(&self) -> bool {
+        self.child.is_some()
     }
 
     pub fn pid(&self) -> u32 {

@@ -100,8 +100,8 @@ pub struct RegistryId {
 pub struct Look {
     /// Which registry answered.
     pub registry: RegistryId,
-    /// How long ago, on its own clock, the present history was first noticed by anybody; `None` when the registry never
-    /// loses what it acknowledged (an embedded database, a ZooKeeper ensemble).
+    /// How long ago, on its own clock, the present history was first noticed by anybody: for ever ago when it is the
+    /// first one. `None` when the registry has never lost what it acknowledged.
     pub history_age: Option<Duration>,
     /// Its clock.
     pub now: UnixMs,

@@ -69,7 +69,8 @@ pub trait Store: Send {
     fn replace_role(&mut self, under: &Identity, role: &Role) -> Result<(), StoreError>;
 
     /// How long ago, on the store's own clock, somebody first noticed the history that `under` names: this call enters
-    /// it if nobody has, and answers zero. `None` where only Leaf's table is, which has no place for it.
+    /// it if nobody has, and answers zero. For ever ago in a store whose tables were made under it, before any claim.
+    /// `None` where only Leaf's table is, which has no place for it.
     ///
     /// # Errors
     /// [`StoreError::Changed`]; others as for every call.

@@ -6,7 +6,7 @@ use super::{MysqlDriver, sql, workers};
 use crate::store::StoreError;
 use crate::store::claim::draw_generation;
 use crate::store::network::{
-    Driver, Failure, Target, columns, refuse_different, refuse_different_workers,
+    Driver, Failure, META_TABLE, Target, columns, refuse_different, refuse_different_workers,
 };
 
 /// Keeps two of us from making the tables at once. Making tables commits by itself here, so that a transaction
@@ -30,7 +30,11 @@ pub fn print() -> String {
 pub fn apply(target: &Target) -> Result<Vec<&'static str>, StoreError> {
     let mut driver = MysqlDriver::connect(target)?;
     driver.set_deadline(Instant::now() + target.statement_timeout);
-    make(&mut driver, target).map_err(|failure| failure.answer(target))
+    let made = make(&mut driver, target).map_err(|failure| failure.answer(target))?;
+    if made.contains(&META_TABLE) {
+        super::open(target.clone()).note_first_history()?;
+    }
+    Ok(made)
 }
 
 fn make(driver: &mut MysqlDriver, target: &Target) -> Result<Vec<&'static str>, Failure> {

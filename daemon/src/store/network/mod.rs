@@ -28,7 +28,7 @@ use crate::config::{NetworkUrl, StorePassword};
 
 pub(super) use driver::{Call, Driver, Failure, Param, Place, Standing, Statements};
 pub use store::NetworkStore;
-pub(super) use tables::{Layout, columns, refuse_different, refuse_different_workers};
+pub(super) use tables::{Layout, META_TABLE, columns, refuse_different, refuse_different_workers};
 pub use tls::install_provider as install_tls_provider;
 
 /// Where a network store is, who we are there, and within which bounds it is used.

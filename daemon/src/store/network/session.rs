@@ -115,9 +115,27 @@ impl<D: Driver> Session<D> {
         if let Some(age) = self.noted(history)? {
             return Ok(age);
         }
-        let note = format!("{} {history}", self.now_ms()?);
-        self.driver.execute(D::SQL.note, &[Param::Text(&note)])?;
+        let now_ms = self.now_ms()?;
+        self.note(history, now_ms)?;
         Ok(Duration::ZERO)
+    }
+
+    /// Enters the history of a store whose tables were just made as one that has ever been: there is nothing yet that it
+    /// can have lost. It has to be entered before anybody claims there. If this is lost itself, whoever comes first
+    /// enters a history that is new.
+    pub(super) fn note_first(&mut self) -> Result<(), Failure> {
+        self.driver.execute(D::SQL.lock_role, &[])?;
+        let history = self.identity()?.history;
+        if self.noted(&history)?.is_none() {
+            self.note(&history, 0)?;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, history: &History, noticed_ms: u64) -> Result<(), Failure> {
+        let note = format!("{noticed_ms} {history}");
+        self.driver.execute(D::SQL.note, &[Param::Text(&note)])?;
+        Ok(())
     }
 
     fn noted(&mut self, history: &History) -> Result<Option<Duration>, Failure> {

@@ -31,6 +31,12 @@ impl<D: Driver> NetworkStore<D> {
         NetworkStore { target, tables, session: None, warned: false }
     }
 
+    /// To be called when the tables were just made, by whoever made them: nobody has to wait then for what this history
+    /// may have lost.
+    pub(in crate::store) fn note_first_history(&mut self) -> Result<(), StoreError> {
+        self.write(Session::note_first)
+    }
+
     /// Runs `work` in one transaction and commits it. Any failure rolls back.
     fn write<T>(
         &mut self,

@@ -10,6 +10,9 @@ pub struct Layout {
     pub columns: &'static [(&'static str, &'static [&'static str])],
 }
 
+/// Where a store's name and history are: a store that has just been given it has no past.
+pub const META_TABLE: &str = "leafd_meta";
+
 /// Version of the side tables. A store with a larger one was made by a newer leafd.
 pub const FORMAT: &str = "1";
 

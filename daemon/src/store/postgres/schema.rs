@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::{PostgresDriver, sql, workers};
 use crate::store::StoreError;
 use crate::store::network::{
-    Driver, Failure, Target, columns, refuse_different, refuse_different_workers,
+    Driver, Failure, META_TABLE, Target, columns, refuse_different, refuse_different_workers,
 };
 
 /// Keeps two of us from making the tables at once; the number has no meaning.
@@ -24,7 +24,11 @@ pub fn print() -> String {
 pub fn apply(target: &Target) -> Result<Vec<&'static str>, StoreError> {
     let mut driver = PostgresDriver::connect(target)?;
     driver.set_deadline(Instant::now() + target.statement_timeout);
-    make(&mut driver, target).map_err(|failure| failure.answer(target))
+    let made = make(&mut driver, target).map_err(|failure| failure.answer(target))?;
+    if made.contains(&META_TABLE) {
+        super::open(target.clone()).note_first_history()?;
+    }
+    Ok(made)
 }
 
 fn make(driver: &mut PostgresDriver, target: &Target) -> Result<Vec<&'static str>, Failure> {

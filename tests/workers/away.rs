@@ -1,0 +1,173 @@
+//! The registry is away: paused, killed, unreachable, stopped for long, without its session. Ids flow up to the lease,
+//! then there is an error that says why, and all goes on by itself.
+
+use std::time::{Duration, Instant};
+
+use leafd_tests::host::eventually;
+use leafd_tests::load::Load;
+use leafd_tests::servers::zookeeper::ZooKeeper;
+
+use crate::fleet::{
+    Fleet, RESUMES_WITHIN, held, lease, only, recovery, refusal, served, worker_of,
+};
+use crate::registry::{Backend, Registry};
+
+/// The lease of hosts that lose their registry for longer.
+const LEASE: Duration = Duration::from_secs(8);
+
+/// What is missing of it at most when the registry goes: a renewal and a busy machine.
+const LATE: Duration = Duration::from_secs(4);
+
+/// For how long ZooKeeper is stopped, unless the environment says otherwise: `LEAFD_TEST_OUTAGE=60` for a minute.
+const OUTAGE: Duration = Duration::from_secs(12);
+
+on_each_registry!(
+    a_registry_that_is_paused,
+    a_registry_that_crashes,
+    a_registry_in_a_black_hole,
+    a_registry_that_is_away_for_less_than_the_lease
+);
+
+fn a_registry_that_is_paused<B: Backend>() {
+    past_the_lease::<B>(
+        Registry::own(),
+        "registry paused past the lease",
+        &["no answer", "not connected", "timed out", "lets us in"],
+        |registry| registry.server().pause(),
+        |registry| registry.server().resume(),
+    );
+}
+
+fn a_registry_that_crashes<B: Backend>() {
+    past_the_lease::<B>(
+        Registry::own(),
+        "registry killed for longer than the lease",
+        &["lost", "closed", "refused", "lets us in", "reset", "EOF", "error communicating", "Lost"],
+        |registry| registry.server().crash(),
+        |registry| registry.server().restart(),
+    );
+}
+
+fn a_registry_in_a_black_hole<B: Backend>() {
+    past_the_lease::<B>(
+        Registry::shared(),
+        "black hole for longer than the lease",
+        &["no answer", "not connected", "timed out", "lets us in"],
+        |registry| registry.relay.swallow(),
+        |registry| registry.relay.pass(),
+    );
+}
+
+/// Ids flow up to the lease, then they are refused with one of these causes, and come again as the same workers'.
+fn past_the_lease<B: Backend>(
+    registry: Registry<B>,
+    fault: &str,
+    causes: &[&str],
+    begin: impl FnOnce(&mut Registry<B>),
+    end: impl FnOnce(&mut Registry<B>),
+) {
+    let lease = format!("{}s", LEASE.as_secs());
+    let mut fleet = Fleet::<B>::new(registry, 3, &lease, &[]);
+    let errors = fleet.under_load(fault, 3, |fleet, load| {
+        let workers = workers(fleet);
+        begin(&mut fleet.registry);
+        served_until(load, Instant::now() + LEASE - LATE);
+        for host in &fleet.hosts {
+            let told = refusal(host, LEASE + LATE);
+            assert!(told.contains("this host's claim on worker"), "{told}");
+            assert!(causes.iter().any(|cause| told.contains(cause)), "{causes:?} in {told}");
+        }
+        end(&mut fleet.registry);
+        let recovered = recovery(load);
+        assert_eq!(self::workers(fleet), workers, "nobody else came");
+        Some(recovered)
+    });
+    only(&errors, &["NO_WORKER", "DEADLINE", "no answer"]);
+    fleet.finish();
+}
+
+fn a_registry_that_is_away_for_less_than_the_lease<B: Backend>() {
+    let mut fleet = Fleet::<B>::new(Registry::own(), 3, "40s", &[]);
+    let errors = fleet.under_load("registry killed, back within the lease", 3, |fleet, load| {
+        fleet.registry.server().crash();
+        served(load, Duration::from_secs(3));
+        fleet.registry.server().restart();
+        Some(recovery(load))
+    });
+    only(&errors, &[]);
+    let errors = fleet.under_load("connections cut and refused for 3 s", 3, |fleet, load| {
+        fleet.registry.relay.refuse();
+        served(load, Duration::from_secs(3));
+        fleet.registry.relay.pass();
+        Some(recovery(load))
+    });
+    only(&errors, &[]);
+    fleet.hosts.iter().for_each(renewed);
+    fleet.finish();
+}
+
+/// The server forgets every session, which it does only of clients that it doesn't hear of.
+#[test]
+fn sessions_that_expire() {
+    let mut fleet = Fleet::<ZooKeeper>::new(Registry::own(), 3, "40s", &[]);
+    let fault = "ZooKeeper sessions expired (silence of 9 s, sessions last 6 s)";
+    let errors = fleet.under_load(fault, 3, |fleet, load| {
+        fleet.registry.relay.swallow();
+        served(load, Duration::from_secs(9));
+        fleet.registry.relay.pass();
+        let begun = Instant::now();
+        fleet.hosts.iter().for_each(renewed);
+        load.each_draws(RESUMES_WITHIN);
+        Some(begun.elapsed())
+    });
+    only(&errors, &[]);
+    fleet.finish();
+}
+
+#[test]
+fn an_ensemble_that_is_stopped_for_long() {
+    let named = std::env::var("LEAFD_TEST_OUTAGE").ok();
+    let outage = named.map_or(OUTAGE, |seconds| {
+        Duration::from_secs(seconds.parse().expect("LEAFD_TEST_OUTAGE is a number of seconds"))
+    });
+    let mut fleet = Fleet::<ZooKeeper>::new(Registry::own(), 3, "10m", &[]);
+    let fault = format!("ZooKeeper stopped for {} s, lease 10 min", outage.as_secs());
+    let errors = fleet.under_load(&fault, 3, |fleet, load| {
+        let before = workers(fleet);
+        fleet.registry.server().process_mut().stop();
+        served(load, outage / 2);
+        // A restart meanwhile has the journal.
+        fleet.hosts[2].kill();
+        let (id, _) = fleet.hosts[2].first_id("snowflake");
+        assert_eq!(worker_of(id), before[2]);
+        fleet.add(&[id]);
+        served(load, outage / 2);
+        fleet.registry.server().restart();
+        fleet.hosts.iter().for_each(renewed);
+        assert_eq!(workers(fleet), before);
+        Some(recovery(load))
+    });
+    only(&errors, &["no connection", "disconnected"]);
+    assert_eq!(held(&fleet.hosts[0]).len(), 3);
+    fleet.finish();
+}
+
+/// Waits until the registry confirms a host's claim.
+#[track_caller]
+fn renewed(host: &leafd_tests::host::Host) {
+    eventually("a renewal", Duration::from_secs(30), || {
+        let known = lease(host);
+        known["renewed_ms_ago"].as_u64().filter(|ago| *ago < 1_500)
+    });
+}
+
+#[track_caller]
+fn served_until(load: &Load, end: Instant) {
+    served(load, end.saturating_duration_since(Instant::now()));
+}
+
+/// Who is who.
+fn workers<B: Backend>(fleet: &Fleet<B>) -> Vec<u64> {
+    let of = |host: &leafd_tests::host::Host| lease(host)["worker"].as_u64().expect("it has one");
+    fleet.hosts.iter().map(of).collect()
+}

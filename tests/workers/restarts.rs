@@ -1,0 +1,110 @@
+//! A host that starts again, in every way, has its worker at once; how long from exec to its first id.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use leafd_tests::host::Host;
+use leafd_tests::load::Drawn;
+
+use crate::fleet::{Fleet, TAG, only, worker_of};
+use crate::registry::{Backend, Registry};
+
+/// Starts that are measured of each kind; the middle one is told.
+const TIMES: usize = 3;
+
+/// Within which a start must have an id: 1 s is waited for the registry, and a busy machine gets the rest.
+const STARTS_WITHIN: Duration = Duration::from_secs(8);
+
+on_each_registry!(a_restart_has_its_worker_at_once);
+
+/// What of the registry there is at a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum There {
+    Up,
+    Refusing,
+    Silent,
+}
+
+fn a_restart_has_its_worker_at_once<B: Backend>() {
+    let mut fleet = Fleet::<B>::new(Registry::shared(), 3, "10m", &[]);
+    let mut host = fleet.hosts.pop().unwrap();
+    let mut ids = host.raw().draw(TAG, 10);
+    for there in [There::Up, There::Refusing, There::Silent] {
+        for clean in [true, false] {
+            let way = if clean { "clean stop" } else { "kill -9" };
+            let fault = format!("restart after {way}, registry {there:?}: exec to first id");
+            let errors = fleet.under_load(&fault, 2, |fleet, _| {
+                let mut took: Vec<Duration> =
+                    (0..TIMES).map(|_| again(fleet, &mut host, clean, there, &mut ids)).collect();
+                took.sort();
+                Some(took[TIMES / 2])
+            });
+            only(&errors, &[]);
+        }
+    }
+    fleet.add(&ids);
+    fleet.finish();
+}
+
+fn again<B: Backend>(
+    fleet: &mut Fleet<B>,
+    host: &mut Host,
+    clean: bool,
+    there: There,
+    ids: &mut Vec<u64>,
+) -> Duration {
+    if clean {
+        host.stop();
+    } else {
+        host.kill();
+    }
+    match there {
+        There::Up => {}
+        There::Refusing => fleet.registry.relay.refuse(),
+        There::Silent => fleet.registry.relay.swallow(),
+    }
+    let (id, took) = host.first_id(TAG);
+    fleet.registry.relay.pass();
+    assert_eq!(worker_of(id), worker_of(ids[0]), "its worker is its own");
+    assert!(id > *ids.last().unwrap());
+    ids.push(id);
+    ids.extend(host.raw().draw(TAG, 10));
+    assert!(took < STARTS_WITHIN, "{took:?}");
+    // The next round finds the claim renewed.
+    leafd_tests::host::eventually("a renewal", Duration::from_secs(20), || {
+        crate::fleet::lease(host)["renewed_ms_ago"].as_u64()
+    });
+    took
+}
+
+/// A host whose registry is its own file.
+#[test]
+fn a_restart_on_sqlite_has_its_worker_at_once() {
+    let mut host = Host::new();
+    host.start();
+    let mut ids = host.raw().draw(TAG, 10);
+    for clean in [true, false] {
+        let mut took = Vec::new();
+        for _ in 0..TIMES {
+            if clean {
+                host.stop();
+            } else {
+                host.kill();
+            }
+            let (id, after) = host.first_id(TAG);
+            assert_eq!(worker_of(id), worker_of(ids[0]));
+            assert!(id > *ids.last().unwrap());
+            ids.push(id);
+            ids.extend(host.raw().draw(TAG, 10));
+            took.push(after);
+        }
+        took.sort();
+        let way = if clean { "clean stop" } else { "kill -9" };
+        let seconds = took[TIMES / 2].as_secs_f64();
+        println!(
+            "| SQLite | restart after {way}: exec to first id | {TIMES} | none | 0 | {seconds:.2} s |"
+        );
+    }
+    let drawn = Drawn { ids: BTreeMap::from([(TAG.to_owned(), ids)]), ..Drawn::default() };
+    drawn.assert_sound();
+}
