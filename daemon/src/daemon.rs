@@ -206,7 +206,6 @@ async fn live(config: &Config) -> Result<()> {
             if tokio::time::timeout(left / STOP_SHARE, keeper.ended()).await.is_err() {
                 warn!("the worker registry has not answered; the next start goes by the journal");
             }
-            keeper.close().await;
         }
         background.abort();
         drop(watching);
@@ -221,6 +220,9 @@ async fn live(config: &Config) -> Result<()> {
             // Folds the embedded store into its one file; a store that hangs is left as it is.
             for home in segments.homes() {
                 let _ = tokio::time::timeout(left, home.store.close()).await;
+            }
+            if let Worker::Kept(keeper) = &dispatcher.snowflakes.worker {
+                let _ = tokio::time::timeout(left, keeper.close()).await;
             }
             info!("stopped; marks are exact");
             Ok(())
