@@ -38,6 +38,8 @@ pub struct Host {
     /// A command that the daemon is run by: its words come before the daemon's.
     runner: Vec<String>,
     user: Option<u32>,
+    /// The daemon's program, unless it is the one that was built.
+    program: Option<PathBuf>,
     child: Option<Child>,
 }
 
@@ -60,7 +62,15 @@ pub fn leafd_binary() -> &'static Path {
             None => panic!("{} is no profile's folder", profile_dir.display()),
         };
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let built = Command::new(cargo)
+        let mut build = Command::new(cargo);
+        // What cargo tells this test of its own package: build scripts that watch it would all run again.
+        for (name, _) in std::env::vars_os() {
+            let name = name.to_string_lossy();
+            if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+                build.env_remove(&*name);
+            }
+        }
+        let built = build
             .args(["build", "--quiet", "--package", "leafd", "--bins", "--profile", profile])
             .arg("--target-dir")
             .arg(profile_dir.parent().expect("a profile's folder lies in the target folder"))
@@ -114,6 +124,7 @@ impl Host {
             variables: Vec::new(),
             runner: Vec::new(),
             user: None,
+            program: None,
             child: None,
         }
     }
@@ -181,12 +192,13 @@ impl Host {
 
     /// The daemon's command as it stands, or one of its subcommands with the same arguments.
     pub fn command(&self, subcommand: Option<&str>) -> Command {
+        let program = self.program.as_deref().unwrap_or_else(|| leafd_binary());
         let mut words = self.runner.iter();
         let mut command = match words.next() {
-            None => Command::new(leafd_binary()),
+            None => Command::new(program),
             Some(first) => {
                 let mut command = Command::new(first);
-                command.args(words).arg(leafd_binary());
+                command.args(words).arg(program);
                 command
             }
         };
@@ -202,6 +214,13 @@ impl Host {
             command.uid(uid).gid(uid);
         }
         command
+    }
+
+    /// Has another program, such as an upgrade brings, be the daemon from the next start on.
+    pub fn replace(&mut self) {
+        let program = self.path("leafd-replaced");
+        fs::copy(leafd_binary(), &program).unwrap();
+        self.program = Some(program);
     }
 
     /// Starts the daemon and waits until it answers.

@@ -33,8 +33,12 @@ impl Deadline {
 
     /// What is left, as the wire has it: in milliseconds, rounded up.
     pub(crate) fn left_ms(&self) -> u32 {
-        let left = self.end().saturating_duration_since(Instant::now());
-        u32::try_from(left.as_micros().div_ceil(1000)).unwrap_or(DEADLINE_MS_MAX)
+        as_ms(self.end().saturating_duration_since(Instant::now()))
+    }
+
+    /// What was left at the start.
+    pub(crate) fn whole_ms(&self) -> u32 {
+        as_ms(self.limit)
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -45,4 +49,8 @@ impl Deadline {
     pub(crate) fn missed(&self) -> Error {
         Error::Timeout { waited: self.start.elapsed() }
     }
+}
+
+fn as_ms(left: Duration) -> u32 {
+    u32::try_from(left.as_micros().div_ceil(1000)).unwrap_or(DEADLINE_MS_MAX)
 }

@@ -113,17 +113,24 @@ impl<'client> Pipeline<'client> {
     /// [`Error::InvalidArgument`] for an impossible tag or count or too many requests,
     /// [`Error::Connect`] when there is no connection to be had.
     pub fn push(&mut self, tag: &str, count: u32) -> Result<u64> {
-        self.push_until(tag, count, Deadline::after(self.limit))
+        let deadline = Deadline::after(self.limit);
+        self.push_until(tag, count, deadline, deadline.whole_ms())
     }
 
-    fn push_until(&mut self, tag: &str, count: u32, deadline: Deadline) -> Result<u64> {
+    fn push_until(
+        &mut self,
+        tag: &str,
+        count: u32,
+        deadline: Deadline,
+        deadline_ms: u32,
+    ) -> Result<u64> {
         if !(1..=COUNT_MAX).contains(&count) {
             return Err(Error::invalid(format!("a request is for 1 to {COUNT_MAX} ids")));
         }
         let node = self.client.core.node(tag)?;
         let number = self.first + self.pushed.len() as u64;
         let pushed = Pushed { node, count, deadline, attempts: Attempts::default() };
-        self.submit(number, &pushed)?;
+        self.submit(number, &pushed, deadline_ms)?;
         self.pushed.push_back(Some(pushed));
         self.outstanding += 1;
         Ok(number)
@@ -177,7 +184,7 @@ impl<'client> Pipeline<'client> {
             Ok(Some(Outcome::Ids(Drawn { first, rest, .. }))) => Ok(Ids::new(first, rest)),
             Ok(Some(_)) => Err(Error::Protocol { what: "an answer without ids".to_owned() }),
             Err(error) => Err(error),
-            Ok(None) => match self.submit(number, &pushed) {
+            Ok(None) => match self.submit(number, &pushed, pushed.deadline.left_ms()) {
                 Ok(()) => {
                     self.pushed[index] = Some(pushed);
                     return None;
@@ -207,7 +214,9 @@ impl<'client> Pipeline<'client> {
         }
     }
 
-    fn submit(&mut self, number: u64, pushed: &Pushed<'client>) -> Result<()> {
+    /// `deadline_ms`: as the daemon is told it. Connecting may take some of that: then the daemon waits longer than
+    /// this client, which does no harm.
+    fn submit(&mut self, number: u64, pushed: &Pushed<'client>, deadline_ms: u32) -> Result<()> {
         let state = self.client.core.state();
         let mut link = state.connected(pushed.deadline.end())?;
         let group = match self.place {
@@ -220,7 +229,6 @@ impl<'client> Pipeline<'client> {
         };
         let count = pushed.count;
         let asked = Asked::Ids { count, lease: false };
-        let deadline_ms = pushed.deadline.left_ms();
         let request = IdsRequest { tag: pushed.node.name().as_bytes(), count, deadline_ms };
         link.submit(asked, Some((group, number)), |id, out| request.put(false, id, out))?;
         if link.unsent_bytes() >= SEND_AT_BYTES {
@@ -266,7 +274,7 @@ pub(crate) fn draw_many(client: &Client, tag: &str, count: u64, deadline: Deadli
     while left > 0 || pipeline.outstanding() > 0 {
         while left > 0 && pipeline.outstanding() < BATCH_IN_FLIGHT {
             let part = u32::try_from(left).unwrap_or(COUNT_MAX).min(COUNT_MAX);
-            pipeline.push_until(tag, part, deadline)?;
+            pipeline.push_until(tag, part, deadline, deadline.left_ms())?;
             parts.push(Vec::new());
             left -= u64::from(part);
         }

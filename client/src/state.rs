@@ -171,42 +171,44 @@ impl State {
         until: Instant,
         mut ready: impl FnMut(&mut Link) -> Option<T>,
     ) -> (Guard<'a>, Option<T>) {
-        let mut now = Instant::now();
-        let mut poll = link.polling.begin(now);
-        loop {
-            let found = ready(&mut link);
-            if found.is_some() || now >= until {
-                link.pass_reading_on();
-                return (link, found);
-            }
-            link.send();
-            if let Some(mut reader) = link.reader.take() {
-                let patience = Patience { poll, maybe_there, writable: !link.is_sent(), until };
-                drop(link);
-                let (outcome, polled) = reader.fill(patience);
-                link = self.lock();
-                if let Some(hit) = polled {
-                    link.polling.end(hit);
-                    poll &= hit;
+        // What is there already, as most answers of a pipeline are, is found without a look at the clock.
+        let mut found = ready(&mut link);
+        if found.is_none() {
+            let mut now = Instant::now();
+            let mut poll = link.polling.begin(now);
+            while found.is_none() && now < until {
+                link.send();
+                if let Some(mut reader) = link.reader.take() {
+                    let patience = Patience { poll, maybe_there, writable: !link.is_sent(), until };
+                    drop(link);
+                    let (outcome, polled) = reader.fill(patience);
+                    link = self.lock();
+                    if let Some(hit) = polled {
+                        link.polling.end(hit);
+                        poll &= hit;
+                    }
+                    maybe_there = false;
+                    if link.put_back(reader)
+                        && let Err(why) = self.take_in(&mut link, outcome)
+                    {
+                        self.break_off(&mut link, why);
+                    }
+                } else if let Some(socket) = link.unsent_socket() {
+                    // The reader may be asleep without knowing of these bytes.
+                    drop(link);
+                    let wanted = crate::socket::Readiness { readable: false, writable: true };
+                    // Whatever it finds, the next turn tries to send, and sees.
+                    let _ = socket.wait(wanted, until.min(now + Duration::from_millis(20)));
+                    link = self.lock();
+                } else {
+                    link = self.sleep(link, awaited, until.saturating_duration_since(now));
                 }
-                maybe_there = false;
-                if link.put_back(reader)
-                    && let Err(why) = self.take_in(&mut link, outcome)
-                {
-                    self.break_off(&mut link, why);
-                }
-            } else if let Some(socket) = link.unsent_socket() {
-                // The reader may be asleep without knowing of these bytes.
-                drop(link);
-                let wanted = crate::socket::Readiness { readable: false, writable: true };
-                // Whatever it finds, the next turn tries to send, and sees.
-                let _ = socket.wait(wanted, until.min(now + Duration::from_millis(20)));
-                link = self.lock();
-            } else {
-                link = self.sleep(link, awaited, until.saturating_duration_since(now));
+                now = Instant::now();
+                found = ready(&mut link);
             }
-            now = Instant::now();
         }
+        link.pass_reading_on();
+        (link, found)
     }
 
     /// Gives the frames that arrived to those who wait for them.

@@ -5,21 +5,16 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use leafd_wire::Status;
-use nix::sys::signal::Signal;
 
 use crate::host::{Host, die_with_parent, leafd_binary};
 
 const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 const PREFIX: &str = "/opt/leafd";
-
-/// Programs of each language that draw while the daemon comes and goes.
-const PROCESSES: usize = 4;
 
 /// How a test program is compiled and run.
 #[derive(Clone, Copy, Debug)]
@@ -38,12 +33,13 @@ fn capi() -> PathBuf {
 }
 
 /// Where programs and the library go, in the target folder.
-fn folder() -> &'static Path {
+pub fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let folder = target().join("c-library");
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
+        make(&folder, "build");
         make(&folder, "install");
         folder
     })
@@ -54,15 +50,20 @@ fn target() -> &'static Path {
 }
 
 fn make(destination: &Path, goal: &str) {
+    succeed(&mut make_command(destination, goal));
+}
+
+fn make_command(destination: &Path, goal: &str) -> Command {
     let mut command = Command::new("make");
     command.arg("--silent").arg("-C").arg(capi()).arg(goal);
     command.arg(format!("DESTDIR={}", destination.display())).arg(format!("PREFIX={PREFIX}"));
     // The make that may run these tests has nothing to say to this one.
     command.env_remove("MAKEFLAGS").env("CARGO_TARGET_DIR", target());
-    succeed(&mut command);
+    command
 }
 
-fn installed() -> PathBuf {
+/// What `make install` put there.
+pub fn installed() -> PathBuf {
     folder().join(PREFIX.trim_start_matches('/'))
 }
 
@@ -88,7 +89,7 @@ fn pkg_config(arguments: &[&str]) -> Vec<String> {
 
 /// Compiles a program of `client/capi` and returns its path.
 #[track_caller]
-fn compile(compiler: &str, source: &str, more: &[&str]) -> PathBuf {
+pub fn compile(compiler: &str, source: &str, more: &[&str]) -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let program = folder().join(format!("program{number}"));
@@ -174,7 +175,8 @@ fn make_install_honours_prefix_and_destdir() {
         "DESTDIR is for packing only: {description}"
     );
     let elsewhere = tempfile::tempdir().unwrap();
-    make(elsewhere.path(), "install");
+    // As by a root who has no cargo.
+    succeed(make_command(elsewhere.path(), "install").arg("CARGO=false"));
     make(elsewhere.path(), "uninstall");
     let left =
         Command::new("find").arg(elsewhere.path()).args(["-not", "-type", "d"]).output().unwrap();
@@ -301,6 +303,31 @@ fn the_examples_draw_ids() {
     host.stop();
 }
 
+/// The first block of a language in the README.
+fn of_the_readme(language: &str) -> &'static str {
+    const README: &str = include_str!("../../README.md");
+    let (_, from) = README.split_once(&format!("```{language}\n")).unwrap();
+    from.split_once("```").unwrap().0
+}
+
+#[test]
+fn the_readmes_program_draws_an_id() {
+    let mut host = host();
+    let source = folder().join("order.c");
+    fs::write(&source, of_the_readme("c")).unwrap();
+    let mut order = Command::new(compile("gcc", source.to_str().unwrap(), &[]));
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let printed = succeed(order.env("LEAFD_SOCKET", host.socket()));
+        ids.push(printed.trim().parse().unwrap());
+    }
+    check_unique(&ids);
+    host.stop();
+    let output = order.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with("no id: "), "{output:?}");
+}
+
 #[test]
 fn every_call_keeps_the_contract() {
     let mut host = host();
@@ -356,45 +383,6 @@ fn signals_and_many_descriptors_break_no_call() {
     let mut host = host();
     let mut ids = check_draws(&host, Way::Gcc, "signals", 100, false);
     ids.extend(check_draws(&host, Way::Clang, "descriptors", 10, false));
-    check_unique(&ids);
-    host.stop();
-}
-
-#[test]
-fn c_programs_draw_while_the_daemon_comes_and_goes() {
-    let mut host = host();
-    let file = host.path("drawn");
-    let program = compile("gcc", "tests/draw.c", &[]);
-    let mut drawing: Vec<_> = (0..PROCESSES)
-        .map(|_| {
-            let mut command = Command::new(&program);
-            command.arg(host.socket()).arg("until").arg(&file).arg("0").stdin(Stdio::piped());
-            die_with_parent(&mut command).spawn().unwrap()
-        })
-        .collect();
-    let a_while = || std::thread::sleep(Duration::from_millis(300));
-    for _ in 0..2 {
-        a_while();
-        host.stop();
-        host.start();
-        a_while();
-        host.kill();
-        a_while();
-        host.start();
-        a_while();
-        host.signal(Signal::SIGSTOP);
-        a_while();
-        host.signal(Signal::SIGCONT);
-    }
-    a_while();
-    for process in &mut drawing {
-        drop(process.stdin.take());
-    }
-    for mut process in drawing {
-        assert!(process.wait().unwrap().success(), "a drawing program failed: see its words above");
-    }
-    let ids = recorded(&file);
-    assert!(ids.len() > 1000, "{} ids", ids.len());
     check_unique(&ids);
     host.stop();
 }

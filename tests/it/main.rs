@@ -17,6 +17,7 @@ mod drawing;
 mod faults;
 mod forks;
 mod hostile;
+mod languages;
 mod life;
 mod power_failure;
 mod readme;

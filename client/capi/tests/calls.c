@@ -1,5 +1,7 @@
 /* The contract of every call: pointers, outputs, failures, limits. `calls SOCKET`, with a daemon that has the tag `orders`. */
 #include <pthread.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "check.h"
 
@@ -58,6 +60,28 @@ static void check_new(const char *path)
     CHECK(leafd_error_errno() == ENOENT && leafd_error_is_retryable() && leafd_error_retry_after_ms() == 0);
     CHECK(id == UNTOUCHED);
     OK(leafd_free(client));
+}
+
+/* A socket that this user may not open. Root may open every one: so a child of root's is nobody. */
+static void check_denied(const char *path)
+{
+    const int is_root = geteuid() == 0;
+    CHECK(chmod(path, is_root ? 0600 : 0) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        leafd_client *client = NULL;
+        CHECK(!is_root || setuid(65534) == 0);
+        OK(leafd_new(path, LEAFD_TIMEOUT_DEFAULT, 0, &client));
+        FAILS(leafd_connect(client), CONNECT);
+        check_message("socket_mode");
+        CHECK(leafd_error_errno() == EACCES && !leafd_error_is_retryable());
+        OK(leafd_free(client));
+        _exit(0);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(chmod(path, 0660) == 0);
 }
 
 static void check_handles(const leafd_client *live)
@@ -226,6 +250,7 @@ int main(int argc, char **argv)
     leafd_client *client = NULL;
     check_versions();
     check_new(argv[1]);
+    check_denied(argv[1]);
     OK(leafd_new(argv[1], 5000, 0, &client));
     check_handles(client);
     check_drawing(argv[1], client);

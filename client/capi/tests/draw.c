@@ -244,11 +244,17 @@ static void draw_signals(void)
     for (size_t number = 0; number < count; number++) {
         /* Connecting as well. */
         leafd_client *other = NULL;
-        uint64_t id;
+        leafd_layout layout;
+        uint64_t ids[2];
         OK(leafd_new(path, 10000, 0, &other));
-        OK(leafd_next(other, "orders", &id));
+        if (number % 2 == 0) {
+            OK(leafd_connect(other));
+        }
+        OK(leafd_next(other, "orders", &ids[0]));
+        OK(leafd_layout_of(other, "snowflake", &layout));
+        OK(leafd_next_within(other, "orders", 10000, &ids[1]));
         OK(leafd_free(other));
-        record(file, &id, 1);
+        record(file, ids, 2);
     }
     join(threads, THREADS);
     CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);

@@ -14,6 +14,7 @@ import leafd
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
+PACKAGE = ROOT / "client" / "python"
 BINARIES = Path(os.environ.get("TESTED_BINARIES", ROOT / "target" / "debug"))
 READY_SECONDS_MAX = 30
 
@@ -27,11 +28,11 @@ class Host:
         self.daemon: "Optional[subprocess.Popen[bytes]]" = None
         (folder / "locks").mkdir()
 
-    def start(self, *more: str) -> None:
+    def start(self, program: Path = BINARIES / "leafd", worker: str = "static:17") -> None:
         """Starts the daemon and waits until it answers."""
         assert self.daemon is None
-        command = [str(BINARIES / "leafd"), "--socket", self.socket, "--state-dir", str(self.folder / "state")]
-        command += ["--worker", "static:17", "--set", f"worker_lock_dir={self.folder / 'locks'}", *more]
+        command = [str(program), "--socket", self.socket, "--state-dir", str(self.folder / "state")]
+        command += ["--worker", worker, "--set", f"worker_lock_dir={self.folder / 'locks'}"]
         # Variables that begin so are the daemon's settings.
         variables = {name: value for name, value in os.environ.items() if not name.startswith("LEAFD_")}
         with open(self.folder / "log", "ab") as log:
@@ -86,6 +87,10 @@ class Host:
         return [int(line) for line in done.stdout.split()]
 
 
+# How many ids each test has checked, for the summary.
+CHECKED: "Counter[str]" = Counter()
+
+
 def check_unique(ids: Iterable[int], count: Optional[int] = None) -> None:
     """Fails when an id came twice, is no id, or is missing."""
     times = Counter(ids)
@@ -94,7 +99,15 @@ def check_unique(ids: Iterable[int], count: Optional[int] = None) -> None:
     assert all(0 < id < 1 << 63 for id in times)
     if count is not None:
         assert len(times) == count
-    print(f"{len(times)} ids are unique")
+    test = os.environ["PYTEST_CURRENT_TEST"].split("::")[-1].split(" ")[0]
+    CHECKED[test] += len(times)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says how many ids were checked, and found to be different and valid."""
+    terminalreporter.section("ids checked")
+    for test, ids in CHECKED.items():
+        terminalreporter.write_line(f"{ids:>10,}  {test}")
 
 
 @pytest.fixture

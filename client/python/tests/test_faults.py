@@ -4,6 +4,7 @@ import errno
 import multiprocessing
 import os
 import resource
+import shutil
 import signal
 import socket
 import struct
@@ -11,17 +12,17 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
+from multiprocessing.synchronize import Event
 from typing import Callable, Iterator, List, Tuple
 
 import leafd
 import pytest
-from conftest import Host, check_unique
+from conftest import BINARIES, Host, check_unique
 
 PROCESSES = 4
 
 
-def draw_until(client: leafd.Client, stop: "multiprocessing.synchronize.Event", results: "multiprocessing.Queue[List[int]]") -> None:  # type: ignore[name-defined]
+def draw_until(client: leafd.Client, stop: Event, results: "multiprocessing.Queue[List[int]]") -> None:
     """Draws ids of every form; what can't be had is tried again."""
     ids: List[int] = []
     while not stop.is_set():
@@ -44,11 +45,14 @@ def test_four_processes_draw_while_the_daemon_comes_and_goes(host: Host) -> None
     processes = [fork.Process(target=draw_until, args=(client, stop, results)) for _ in range(PROCESSES)]
     for process in processes:
         process.start()
-    for how in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+    # Another release, as far as anyone can see: the program that was started goes, a new one comes.
+    other = host.folder / "leafd"
+    shutil.copy2(BINARIES / "leafd", other)
+    for how, program in ((signal.SIGTERM, BINARIES / "leafd"), (signal.SIGKILL, other)) * 2:
         time.sleep(0.4)
         host.stop(how)
         time.sleep(0.1)
-        host.start()
+        host.start(program)
     time.sleep(0.3)
     host.pause()
     time.sleep(0.3)
@@ -78,13 +82,14 @@ def test_a_daemon_that_never_was_is_told_at_once(idle_host: Host) -> None:
     check_unique(client.next_ids("orders", 5), 5)
 
 
+# Python itself may be where only its owner can read: so all of it is imported first.
 WITHOUT_PERMISSION = """
-import os, sys
+import os
+import leafd
 if os.getuid() == 0:
     os.setgroups([])
     os.setgid(65534)
     os.setuid(65534)
-import leafd
 try:
     leafd.Client().connect()
 except leafd.ConnectFailed as error:
@@ -94,11 +99,8 @@ except leafd.ConnectFailed as error:
 """
 
 
-def test_a_socket_without_permission_is_told(host: Host, tmp_path: Path) -> None:
+def test_a_socket_without_permission_is_told(host: Host) -> None:
     os.chmod(host.socket, 0o600 if os.getuid() == 0 else 0)
-    # The package itself must be readable for whoever that is.
-    program = host.folder / "program.py"
-    program.write_text(WITHOUT_PERMISSION)
     done = subprocess.run([sys.executable, "-c", WITHOUT_PERMISSION], env=host.environment(), capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("1\n", 0), done.stderr
 

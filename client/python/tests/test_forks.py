@@ -1,5 +1,7 @@
 """Every way in which Python makes processes, each in the middle of a held run. Every id is checked."""
 
+import ctypes
+import errno
 import multiprocessing
 import os
 import signal
@@ -120,6 +122,44 @@ def test_a_child_may_close_and_reuse_the_descriptor(host: Host) -> None:
     check_unique(ids)
 
 
+def refuse_wipe_on_fork() -> None:
+    """Has madvise(…, MADV_WIPEONFORK) fail with EPERM from now on, by a seccomp filter of this process and its children.
+
+    x86-64 and little-endian only, like the numbers in it.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    prctl, madvise, wipe_on_fork = libc.prctl, libc.madvise, 18
+    load, jump_if_equal, answer = 0x20, 0x15, 0x06
+    steps = [
+        (load, 0, 0, 0),  # the call's number
+        (jump_if_equal, 0, 3, 28),  # madvise
+        (load, 0, 0, 32),  # its third argument
+        (jump_if_equal, 0, 1, wipe_on_fork),
+        (answer, 0, 0, 0x0005_0000 | errno.EPERM),
+        (answer, 0, 0, 0x7FFF_0000),  # whatever else
+    ]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *step) for step in steps))
+    program = ctypes.create_string_buffer(struct.pack("<HxxxxxxQ", len(steps), ctypes.addressof(code)))
+    assert prctl(38, 1, 0, 0, 0) == 0  # no new privileges
+    assert prctl(22, 2, program, 0, 0) == 0  # the filter
+    assert madvise(None, ctypes.c_size_t(4096), wipe_on_fork) == -1 and ctypes.get_errno() == errno.EPERM
+
+
+def test_os_fork_where_the_kernel_wipes_nothing(host: Host) -> None:
+    def parent() -> List[int]:
+        refuse_wipe_on_fork()
+        client = host.client()
+        ids: List[int] = []
+        for _ in range(10):
+            ids += [client.next_id("orders") for _ in range(7)]
+            wait = in_child(lambda: in_child(lambda: draw(client))() + draw(client))
+            ids += draw(client)
+            ids += wait()
+        return ids
+
+    check_unique(in_child(parent)(), 10 * (7 + 3 * 165))
+
+
 def _is_connection(number: int, path: str) -> bool:
     try:
         duplicate = socket.socket(fileno=os.dup(number))
@@ -168,7 +208,7 @@ def test_prefork_pools_with_an_inherited_client(host: Host, pool: str) -> None:
             workers = multiprocessing.get_context("fork").Pool(4, maxtasksperchild=5)
         else:
             # The prefork pool that Celery's workers are.
-            import billiard.pool
+            import billiard.pool  # type: ignore[import-untyped]
 
             workers = billiard.pool.Pool(4)
         waiting = workers.map_async(draw_inherited, range(40), 1)
