@@ -227,7 +227,6 @@ async fn live(
             if tokio::time::timeout(left / STOP_SHARE, keeper.ended()).await.is_err() {
                 warn!("the worker registry has not answered; the next start goes by the journal");
             }
-            keeper.close().await;
         }
         background.abort();
         drop(watching);
@@ -242,6 +241,9 @@ async fn live(
             // Folds the embedded store into its one file; a store that hangs is left as it is.
             for home in segments.homes() {
                 let _ = tokio::time::timeout(left, home.store.close()).await;
+            }
+            if let Worker::Kept(keeper) = &dispatcher.snowflakes.worker {
+                let _ = tokio::time::timeout(left, keeper.close()).await;
             }
             info!("stopped; marks are exact");
             Ok(())

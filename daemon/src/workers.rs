@@ -71,8 +71,8 @@ fn settings(
     place: String,
     embedded: bool,
 ) -> Result<Settings> {
-    // Of what a file or an ensemble has acknowledged, nothing is lost.
-    let loses = !embedded && matches!(config.worker, WorkerSpec::Store(_));
+    // Of what its own file has acknowledged, nothing is lost.
+    let loses = !embedded;
     let name = printable(&config.host_name);
     if name.len() > HOLDER_BYTES_MAX {
         anyhow::bail!(

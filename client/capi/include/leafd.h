@@ -127,7 +127,7 @@ typedef enum leafd_status {
      */
     LEAFD_STATUS_CLOCK_BEHIND = 12,
     /**
-     * The daemon holds no snowflake worker id.
+     * The daemon holds no snowflake worker id; the message says why. A retry may help.
      */
     LEAFD_STATUS_NO_WORKER = 13,
     /**

@@ -38,7 +38,7 @@ pub enum LeafdStatus {
     StoreUnavailable = 11,
     /// The clock is further behind the last id than the daemon allows. A retry may help.
     ClockBehind = 12,
-    /// The daemon holds no snowflake worker id.
+    /// The daemon holds no snowflake worker id; the message says why. A retry may help.
     NoWorker = 13,
     /// The tag's numbers are used up.
     TagExhausted = 14,

@@ -1,0 +1,93 @@
+//! Daemons whose workers come from ZooKeeper, under load.
+
+use std::time::{Duration, Instant};
+
+use leafd_tests::host::{Host, eventually};
+use leafd_tests::load::{Draw, Drawn, Load};
+use leafd_tests::servers::zookeeper::ZooKeeper;
+use leafd_wire::{Layout, opcode};
+use serde_json::json;
+
+use crate::scene::{FOREVER, Raw, SERVICE};
+
+const TAG: &str = "snowflake";
+
+fn host(server: &ZooKeeper) -> Host {
+    Host::new()
+        .set("worker", "zookeeper")
+        .set("zookeeper", &server.address())
+        .set("failover_settle", "0s")
+        .set("store_connect_timeout", "1s")
+        .set("store_statement_timeout", "1s")
+}
+
+fn worker_of(id: u64) -> u64 {
+    Layout::LEAF.decompose(id).unwrap().worker
+}
+
+fn report(fault: &str, issued: u64, drawn: &Drawn, recovered: Duration) {
+    let (errors, twice) = (&drawn.errors, drawn.duplicates());
+    println!("| ZooKeeper | worker: {fault} | {issued} | {errors:?} | {twice} | {recovered:.2?} |");
+}
+
+#[test]
+fn daemons_lease_workers_and_go_on_without_the_server_for_as_long_as_their_claims() {
+    let mut server = ZooKeeper::new();
+    let mut hosts: Vec<Host> = (0..3).map(|_| host(&server).set("lease", "6s")).collect();
+    hosts.iter_mut().for_each(Host::start);
+    let load = Load::start(hosts.iter().map(|host| Draw::steady(&host.socket(), TAG)).collect());
+    load.under_way();
+    let list = hosts[0].admin(opcode::WORKER_LIST, &json!({}));
+    assert_eq!(list["workers"].as_array().unwrap().len(), 3, "{list}");
+    let worker = hosts[0].status()["snowflake"]["worker"].as_u64().unwrap();
+    server.process.kill();
+    hosts[0].kill();
+    let (id, took) = hosts[0].first_id(TAG);
+    assert_eq!(worker_of(id), worker, "from its journal");
+    load.each_draws(Duration::from_secs(3));
+    eventually("claims that run out", Duration::from_secs(20), || {
+        (!hosts[1].raw().info().snowflake_ready).then_some(())
+    });
+    let issued = load.issued();
+    server.start();
+    let begun = Instant::now();
+    load.each_draws(Duration::from_secs(30));
+    let recovered = begun.elapsed();
+    let mut drawn = load.stop();
+    drawn.add_ids(TAG, &[id]);
+    report("killed daemon restarted without the server, exec to first id", 1, &drawn, took);
+    report("server away for longer than the lease", issued, &drawn, recovered);
+    drawn.assert_sound();
+}
+
+#[test]
+fn a_permanent_worker_is_on_leaf_s_nodes_and_outlives_the_server() {
+    let mut server = ZooKeeper::new();
+    let mut host = host(&server)
+        .set("worker_mode", "permanent")
+        .set("leaf_name", SERVICE)
+        .set("identity", "10.0.0.1:8080");
+    host.start();
+    let mut ids = host.raw().draw(TAG, 10);
+    let worker = worker_of(ids[0]);
+    {
+        let raw = Raw::connect(&server.address());
+        let node = format!("{FOREVER}/10.0.0.1:8080-{worker:010}");
+        assert!(raw.exists(&node), "{node}");
+    }
+    server.process.kill();
+    ids.extend(host.raw().draw(TAG, 10));
+    host.kill();
+    let (id, took) = host.first_id(TAG);
+    ids.push(id);
+    assert!(ids.is_sorted() && worker_of(id) == worker);
+    host.stop();
+    server.start();
+    let (id, _) = host.first_id(TAG);
+    ids.push(id);
+    let mut drawn = Drawn::default();
+    drawn.add_ids(TAG, &ids);
+    assert!(ids.is_sorted() && worker_of(id) == worker);
+    drawn.assert_sound();
+    report("permanent: killed daemon restarted without the server", 1, &drawn, took);
+}
