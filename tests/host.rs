@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use leafd_client::{Client, opcode};
@@ -17,6 +16,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::power::{Mode, PowerLoss};
+pub use crate::program::{die_with_parent, leafd_binary, without_cargo_s_variables};
 use crate::raw::{Raw, ids_request};
 use crate::servers::PASSWORD;
 use crate::servers::process::memory;
@@ -48,55 +48,6 @@ pub struct Host {
 pub struct Refusal {
     pub code: Option<i32>,
     pub said: String,
-}
-
-/// The binary, built once by the cargo and the profile that built this test.
-pub fn leafd_binary() -> &'static Path {
-    static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| {
-        let test = std::env::current_exe().unwrap();
-        let profile_dir = test.parent().and_then(Path::parent).expect("target/PROFILE/deps/it-*");
-        let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
-            Some("debug") => "dev",
-            Some(name) => name,
-            None => panic!("{} is no profile's folder", profile_dir.display()),
-        };
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let built = without_cargo_s_variables(&mut Command::new(cargo))
-            .args(["build", "--quiet", "--package", "leafd", "--bins", "--profile", profile])
-            .arg("--target-dir")
-            .arg(profile_dir.parent().expect("a profile's folder lies in the target folder"))
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .status()
-            .expect("cargo runs");
-        assert!(built.success(), "leafd can't be built");
-        profile_dir.join("leafd")
-    })
-}
-
-/// Has a command know nothing of the cargo that runs this test: dependencies would be built anew because its variables
-/// are others than a shell's.
-pub fn without_cargo_s_variables(command: &mut Command) -> &mut Command {
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        if ["CARGO_PKG_", "CARGO_MANIFEST_", "LD_LIBRARY_PATH"]
-            .iter()
-            .any(|one| text.starts_with(one))
-        {
-            command.env_remove(&name);
-        }
-    }
-    command
-}
-
-/// Has a command's process die with the thread that starts it, so that no test leaves one behind.
-pub fn die_with_parent(command: &mut Command) -> &mut Command {
-    // SAFETY: between fork and exec only one system call is made.
-    unsafe {
-        command.pre_exec(|| {
-            nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(std::io::Error::from)
-        })
-    }
 }
 
 /// Tries until it works; panics with `what` when it doesn't in time.
@@ -249,7 +200,10 @@ impl Host {
     /// Has another program, such as an upgrade brings, be the daemon from the next start on.
     pub fn replace(&mut self) {
         let program = self.path("leafd-replaced");
-        fs::copy(leafd_binary(), &program).unwrap();
+        // By another process: one that a test's thread forks meanwhile would hold the copy open for writing, and it could
+        // not be run.
+        let copied = Command::new("cp").arg(leafd_binary()).arg(&program).status().unwrap();
+        assert!(copied.success(), "{} can't be copied to", program.display());
         self.program = Some(program);
     }
 

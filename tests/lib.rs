@@ -7,6 +7,7 @@ pub mod fleet;
 pub mod host;
 pub mod load;
 pub mod power;
+pub mod program;
 pub mod raw;
 pub mod relay;
 pub mod seed;

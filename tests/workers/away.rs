@@ -134,7 +134,7 @@ fn an_ensemble_that_is_stopped_for_long() {
     let fault = format!("ZooKeeper stopped for {} s, lease 10 min", outage.as_secs());
     let errors = fleet.under_load(&fault, 3, |fleet, load| {
         let before = workers(fleet);
-        fleet.registry.server().process_mut().stop();
+        fleet.registry.server().process.stop();
         served(load, outage / 2);
         // A restart meanwhile has the journal.
         fleet.hosts[2].kill();

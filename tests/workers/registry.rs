@@ -184,7 +184,7 @@ impl Backend for ZooKeeper {
     }
 
     fn listens_on(&self) -> u16 {
-        self.process().port
+        self.process.port
     }
 
     fn make_place(&self, place: &str) {
@@ -212,15 +212,15 @@ impl Backend for ZooKeeper {
     }
 
     fn pause(&self) {
-        kill(self.process().pid(), Signal::SIGSTOP).unwrap();
+        kill(self.process.pid(), Signal::SIGSTOP).unwrap();
     }
 
     fn resume(&self) {
-        kill(self.process().pid(), Signal::SIGCONT).unwrap();
+        kill(self.process.pid(), Signal::SIGCONT).unwrap();
     }
 
     fn crash(&mut self) {
-        self.process_mut().kill();
+        self.process.kill();
     }
 
     fn restart(&mut self) {
