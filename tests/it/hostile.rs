@@ -84,8 +84,10 @@ fn every_opcode_is_answered_by_itself() {
         match opcode {
             opcode::STATUS => assert_eq!(reply.status(), Status::Ok),
             // Its worker is a number of the configuration.
-            opcode::WORKER_LIST => drop(reply.refused(Status::ValueRefused)),
-            1 | 2 | 16..=21 | opcode::WORKER_RELEASE => drop(reply.refused(Status::Malformed)),
+            opcode::WORKER_LIST | opcode::WORKER_RELEASE => {
+                drop(reply.refused(Status::ValueRefused));
+            }
+            1 | 2 | 16..=21 => drop(reply.refused(Status::Malformed)),
             _ => drop(reply.refused(Status::UnknownOpcode)),
         }
     }

@@ -124,9 +124,15 @@ impl Server {
         self.running.as_ref().expect("it runs").1
     }
 
-    /// Kills it and waits until it is gone.
+    /// Kills it with all its processes and waits until it is gone: a child that has not noticed yet might answer.
     pub fn kill(&mut self) {
-        kill(self.pid(), Signal::SIGKILL).unwrap();
+        let pid = self.pid();
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        kill(pid, Signal::SIGKILL).unwrap();
+        for child in children.unwrap_or_default().split_whitespace() {
+            // One that has ended meanwhile is gone as well.
+            let _ = kill(Pid::from_raw(child.parse().unwrap()), Signal::SIGKILL);
+        }
         self.stop();
     }
 }

@@ -51,9 +51,16 @@ fn late_answers_meet_no_other_request() {
     let server = Server::start();
     let client = unleased(&server);
     let mut ids = Vec::new();
-    for _ in 0..20 {
-        let error = client.next_within("slow", Duration::ZERO).unwrap_err();
-        assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+    let mut late = 0;
+    while late < 20 {
+        // On a busy machine the answer may be there before anybody looks at the clock.
+        match client.next_within("slow", Duration::ZERO) {
+            Err(error) => {
+                assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+                late += 1;
+            }
+            Ok(_) => continue,
+        }
         ids.extend((0..20).map(|_| client.next("orders").unwrap()));
     }
     assert_eq!(check_unique(ids), 400);
