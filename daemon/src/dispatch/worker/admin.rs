@@ -122,9 +122,9 @@ impl Dispatcher {
         };
         let reply = session.outbox.later(*header);
         if let Some(worker) = own {
-            let used_end = self.snowflakes.used_end();
+            let issued_below = self.snowflakes.issued_below();
             self.snowflakes.leave_worker();
-            keeper.release(used_end);
+            keeper.release(issued_below);
             reply.body(&bytes(&json!({"worker": worker.0, "own": true})));
             return Ok(());
         }
