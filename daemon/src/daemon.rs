@@ -223,7 +223,7 @@ async fn live(
         dispatcher.writer.drained().await;
         let exact_bounds = dispatcher.snowflakes.exact_bounds();
         if let Worker::Kept(keeper) = &dispatcher.snowflakes.worker {
-            keeper.stop(dispatcher.snowflakes.used_end());
+            keeper.stop(dispatcher.snowflakes.issued_below());
             if tokio::time::timeout(left / STOP_SHARE, keeper.ended()).await.is_err() {
                 warn!("the worker registry has not answered; the next start goes by the journal");
             }

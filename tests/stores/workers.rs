@@ -5,7 +5,8 @@ use std::time::Duration;
 use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::{Draw, Drawn, Load};
 use leafd_tests::raw::ids_request;
-use leafd_tests::servers::Server;
+use leafd_tests::relay::Relay;
+use leafd_tests::servers::{DATABASE, Server};
 use leafd_tests::wall_clock::{WallClock, ahead_ms};
 use leafd_wire::{Layout, Status, opcode};
 use nix::sys::signal::Signal;
@@ -19,7 +20,8 @@ on_each_server!(
     a_store_that_is_paused_for_longer_than_the_lease,
     a_clock_that_is_wrong_claims_nothing_and_burns_nothing,
     permanent_workers_outlive_any_outage_and_an_identity_is_one_daemon_s,
-    hosts_that_mean_different_things_are_refused
+    hosts_that_mean_different_things_are_refused,
+    another_database_gives_no_worker_until_it_is_adopted
 );
 
 const TAG: &str = "snowflake";
@@ -266,6 +268,30 @@ fn hosts_that_mean_different_things_are_refused<S: Server>() {
     );
     let text = second.raw().refused(&ids_request(TAG, 1, 1, 1_500), Status::NoWorker);
     assert!(text.contains("\"mini\"") && text.contains("worker_bits=5"), "{text}");
+}
+
+fn another_database_gives_no_worker_until_it_is_adopted<S: Server>() {
+    let (server, other) = (S::new(), S::new());
+    let relay = Relay::to(server.port());
+    let mut host = host(&server, "4s");
+    host.change("store", &S::url_of(&[relay.port()], DATABASE));
+    host.start();
+    let mut ids = host.raw().draw(TAG, 10);
+    relay.lead_to(other.port());
+    let told = eventually("the other database is seen", Duration::from_secs(10), || {
+        Some(worker_error(&host)).filter(|error| error.contains("this host's claim is from"))
+    });
+    assert!(told.contains("adopt-store"), "{told}");
+    eventually("the end of the claim", Duration::from_secs(10), || {
+        (!host.raw().info().snowflake_ready).then_some(())
+    });
+    host.raw().refused(&ids_request(TAG, 1, 1, 300), Status::NoWorker);
+    host.stop();
+    let (code, said) = host.run("adopt-store");
+    assert_eq!(code, Some(0), "{said}");
+    ids.push(host.first_id(TAG).0);
+    assert!(ids.is_sorted(), "{ids:?}");
+    assert_eq!(held(&host).len(), 1, "in the other database");
 }
 
 fn agrees(host: &Host) -> Option<()> {

@@ -334,10 +334,10 @@ impl Snowflakes {
         self.follow_worker();
     }
 
-    /// The end of the last tick that was used in any layout, under the present worker.
+    /// From here on no id was issued in any layout.
     #[must_use]
-    pub fn used_end(&self) -> UnixMs {
-        let ends = self.layouts.iter().filter_map(|tag| tag.issuer.borrow().used_end());
+    pub fn issued_below(&self) -> UnixMs {
+        let ends = self.layouts.iter().map(|tag| tag.issuer.borrow().issued_below());
         ends.max().unwrap_or_default()
     }
 

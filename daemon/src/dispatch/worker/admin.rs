@@ -58,15 +58,21 @@ impl Dispatcher {
                 ),
             ));
         }
-        let Worker::Kept(keeper) = &self.snowflakes.worker else {
-            return Err(refused(
-                "this daemon claims its worker from no registry: worker is neither \"store\" nor \"zookeeper\"",
-            ));
-        };
         if header.opcode == opcode::WORKER_LIST {
-            self.list_workers(session, header, keeper, &parse(body)?)
+            let list = parse(body)?;
+            self.list_workers(session, header, self.keeper()?, &list)
         } else {
-            self.release_worker(session, header, keeper, parse(body)?)
+            let release = parse(body)?;
+            self.release_worker(session, header, self.keeper()?, release)
+        }
+    }
+
+    fn keeper(&self) -> Result<&Rc<Keeper>, Failure> {
+        match &self.snowflakes.worker {
+            Worker::Kept(keeper) => Ok(keeper),
+            _ => Err(refused(
+                "this daemon claims its worker from no registry: worker is neither \"store\" nor \"zookeeper\"",
+            )),
         }
     }
 
@@ -122,9 +128,9 @@ impl Dispatcher {
         };
         let reply = session.outbox.later(*header);
         if let Some(worker) = own {
-            let used_end = self.snowflakes.used_end();
+            let issued_below = self.snowflakes.issued_below();
             self.snowflakes.leave_worker();
-            keeper.release(used_end);
+            keeper.release(issued_below);
             reply.body(&bytes(&json!({"worker": worker.0, "own": true})));
             return Ok(());
         }

@@ -213,15 +213,15 @@ impl Keeper {
         })
     }
 
-    /// Keeps the worker for a restart, after the last id was issued. `used_end`: see [`Lease::stop`].
-    pub fn stop(&self, used_end: UnixMs) {
-        self.lease.borrow_mut().stop(used_end);
+    /// Keeps the worker for a restart, after the last id was issued. `issued_below`: see [`Lease::stop`].
+    pub fn stop(&self, issued_below: UnixMs) {
+        self.lease.borrow_mut().stop(issued_below);
         self.woken.notify_one();
     }
 
-    /// Gives the worker back at once, after the last id was issued with it. `used_end`: see [`Lease::release`].
-    pub fn release(&self, used_end: UnixMs) {
-        self.lease.borrow_mut().release(used_end);
+    /// Gives the worker back at once, after the last id was issued with it. `issued_below`: see [`Lease::release`].
+    pub fn release(&self, issued_below: UnixMs) {
+        self.lease.borrow_mut().release(issued_below);
         self.woken.notify_one();
     }
 

@@ -36,13 +36,13 @@ impl Lease {
         let own = found.is_some_and(|found| self.is_own(found));
         if !failed_over && (own || held.mine && known) {
             // A write of unknown outcome was carried out, or was not.
-            self.adopt(held, found);
+            self.adopt(held, found, now);
             return None;
         }
         if known || (own && failed_over) || (failed_over && held.precedes(found)) {
             // Taken over from an earlier life, or told again to a registry that may have lost it.
             let expected = found.cloned();
-            let least = found.map_or(UnixMs(0), |found| found.bound).max(held.holding.bound);
+            let least = found.map_or(UnixMs(0), |found| found.bound).max(held.reach());
             let holding = self.holding(now, least);
             let registry = look.registry.clone();
             let after = Held { registry, holding, earlier: None, mine: true, ..held.clone() };
@@ -105,7 +105,7 @@ impl Lease {
             return None;
         }
         if self.is_own(&entry.holding) {
-            self.adopt(held, Some(&entry.holding));
+            self.adopt(held, Some(&entry.holding), now);
             return None;
         }
         let same_life = held.same_life(&entry.holding);
@@ -207,12 +207,16 @@ impl Lease {
     }
 
     /// The registry has this, of this life: it is what is renewed from now on.
-    fn adopt(&mut self, held: Held, found: Option<&Holding>) {
+    fn adopt(&mut self, held: Held, found: Option<&Holding>, now: Now) {
         let mut held = held;
         let taken_over = !std::mem::replace(&mut held.mine, true);
         if let Some(found) = found
             && (taken_over || *found != held.holding)
         {
+            if found.bound < held.limit {
+                // It has forgotten what it acknowledged, and says nothing of it.
+                self.renew_at = now.boot;
+            }
             held.holding = found.clone();
             held.earlier = None;
             self.to_record = self.record_of(&held);

@@ -18,6 +18,8 @@ pub struct Issuer {
     bound: UnixMs,
     /// Issued by former generators.
     issued: u64,
+    /// The end of the last tick that former generators used.
+    former_end: Option<UnixMs>,
     under: Option<(Claim, Generator)>,
 }
 
@@ -35,7 +37,7 @@ impl Issuer {
     /// wall clock.
     #[must_use]
     pub fn new(layout: Layout, bound: UnixMs, drift_max_ms: u64) -> Issuer {
-        Issuer { layout, drift_max_ms, bound, issued: 0, under: None }
+        Issuer { layout, drift_max_ms, bound, issued: 0, former_end: None, under: None }
     }
 
     /// Goes on under this claim; without one nothing is issued.
@@ -52,6 +54,7 @@ impl Issuer {
         }
         if let Some((_, generator)) = self.under.take() {
             self.issued += generator.issued();
+            self.former_end = self.former_end.max(Some(generator.used_end()));
         }
         self.under = claim.map(|claim| {
             let floor = self.bound.max(claim.start);
@@ -95,11 +98,18 @@ impl Issuer {
         self.bound
     }
 
-    /// The end of the last tick used under the present claim, for an exact bound on a clean stop; `None` when nothing
-    /// exact is known.
+    /// The end of the last tick used, for an exact bound on a clean stop; `None` when nothing exact is known, because
+    /// there was no claim yet.
     #[must_use]
     pub fn used_end(&self) -> Option<UnixMs> {
-        self.under.as_ref().map(|(_, generator)| generator.used_end())
+        let present = self.under.as_ref().map(|(_, generator)| generator.used_end());
+        present.max(self.former_end)
+    }
+
+    /// From here on no id was issued: what a claim that is let go of must cover.
+    #[must_use]
+    pub fn issued_below(&self) -> UnixMs {
+        self.used_end().unwrap_or(self.bound)
     }
 
     /// The claim of the moment.

@@ -14,8 +14,8 @@ use crate::registry::{Holding, RegistryError};
 pub(super) struct Leaving {
     /// For good; else until the restart.
     release: bool,
-    /// Ids up to here were issued.
-    used_end: UnixMs,
+    /// From here on no id was issued.
+    issued_below: UnixMs,
     stage: Stage,
 }
 
@@ -27,31 +27,33 @@ enum Stage {
 }
 
 impl Lease {
-    /// The daemon stops, and issues nothing more: the worker is kept for a restart. `used_end` is the end of the last
-    /// tick that was used in any layout.
-    pub fn stop(&mut self, used_end: UnixMs) {
-        self.leave_for(false, used_end);
+    /// The daemon stops, and issues nothing more: the worker is kept for a restart. `issued_below` is what
+    /// [`super::Issuer::issued_below`] says, the highest of all layouts: too high costs time, too low duplicates.
+    pub fn stop(&mut self, issued_below: UnixMs) {
+        self.leave_for(false, issued_below);
     }
 
     /// The worker is given back; nothing is issued with it any more, and the next use claims another. See
     /// [`Lease::stop`].
-    pub fn release(&mut self, used_end: UnixMs) {
-        self.leave_for(true, used_end);
+    pub fn release(&mut self, issued_below: UnixMs) {
+        self.leave_for(true, issued_below);
     }
 
-    fn leave_for(&mut self, release: bool, used_end: UnixMs) {
+    fn leave_for(&mut self, release: bool, issued_below: UnixMs) {
         self.look = None;
-        self.leaving = Some(Leaving { release, used_end, stage: Stage::Journal });
+        self.leaving = Some(Leaving { release, issued_below, stage: Stage::Journal });
     }
 
     /// The next step of leaving.
     pub(super) fn leave(&mut self, now: Now) -> Step {
-        let Some(Leaving { release, used_end, stage }) = self.leaving else { return Step::Done };
+        let Some(Leaving { release, issued_below, stage }) = self.leaving else {
+            return Step::Done;
+        };
         // Of an earlier life's claim the journal and the registry say what is true.
         let Some(held) = self.held.clone().filter(|held| release || held.mine) else {
             return self.gone(release);
         };
-        let after = self.after_leaving(&held, release, used_end, now);
+        let after = self.after_leaving(&held, release, issued_below, now);
         match stage {
             Stage::Journal => {
                 self.set_stage(Stage::Registry);
@@ -86,15 +88,15 @@ impl Lease {
     }
 
     /// What the registry is to have.
-    fn after_leaving(&self, held: &Held, release: bool, used_end: UnixMs, now: Now) -> Holding {
-        let used = used_end.max(held.start);
+    fn after_leaving(&self, held: &Held, release: bool, issued_below: UnixMs, now: Now) -> Holding {
+        let used = issued_below.max(held.start);
         // Recorded by another clock's bound or not: never further than it was.
         let bound = match self.settings.mode {
-            Mode::Leased if release => used.min(held.holding.bound),
+            Mode::Leased if release => used.min(held.reach()),
             Mode::Leased => {
                 let grace = self.settings.restart_grace_ms;
                 let until = UnixMs(self.clock.hold(now).unix.0.saturating_add(grace));
-                until.max(used).min(held.holding.bound)
+                until.max(used).min(held.reach())
             }
             Mode::Permanent => used.max(self.clock.hold(now).unix),
         };

@@ -101,6 +101,13 @@ const RETRY_MS_MAX: u64 = 1_000;
 /// How soon what somebody must mend is tried again, in milliseconds.
 pub(super) const REFUSED_RETRY_MS: u64 = 2_000;
 
+impl Held {
+    /// Up to where ids may have been issued, also when the registry has forgotten some of it.
+    pub fn reach(&self) -> UnixMs {
+        self.holding.bound.max(self.limit)
+    }
+}
+
 impl Lease {
     /// The lease of a daemon that starts now. `recorded` is what its journal says; what is recorded of another place,
     /// holder or pool doesn't count.
@@ -190,7 +197,7 @@ impl Lease {
             && let Some(held) = &self.held
         {
             let mut after = held.clone();
-            after.holding.bound = self.bound_ahead(now, held.holding.bound);
+            after.holding.bound = self.bound_ahead(now, held.reach());
             after.earlier = None;
             let expected = Some(held.holding.clone());
             return self.write(now, Plan { aim: Aim::Renew, expected, after });

@@ -90,6 +90,30 @@ fn a_step_back_beyond_the_threshold_stops_and_says_so() {
     host.draw(&mut world).unwrap();
 }
 
+/// What was issued is covered although the clock that stops it tells an earlier time, and also when a whole life had no
+/// clock to issue by.
+#[test]
+fn a_stop_under_a_clock_that_is_behind_gives_nothing_back_that_was_issued() {
+    for restarted in [false, true] {
+        let mut world = World::new();
+        let mut settings = world.settings("a", 0..1);
+        settings.restart_grace_ms = 0;
+        let mut host = Host::start(&mut world, settings, None, UnixMs(0), 4_000);
+        host.lease.want();
+        host.settle(&mut world);
+        host.draw(&mut world).unwrap();
+        let issued_below = host.issuer.issued_below();
+        host.offset_ms = -3_600_000;
+        if restarted {
+            host = host.restart(&mut world);
+        }
+        host.pass(&mut world, 5);
+        assert!(matches!(host.worker(&world), Err(Trouble::Clock(_))));
+        host.stop(&mut world);
+        assert!(world.entries[&0].holding.bound >= issued_below);
+    }
+}
+
 #[test]
 fn a_registry_whose_clock_moved_stops_nobody_who_has_a_worker() {
     for offset_ms in [3_600_000, -3_600_000] {

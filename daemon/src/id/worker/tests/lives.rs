@@ -135,7 +135,7 @@ fn a_host_that_lost_its_journal_is_a_new_one() {
 fn a_worker_that_is_given_back_is_free_at_once() {
     let mut world = World::new();
     let mut host = drawing(&mut world, "a", 0..1);
-    let used_end = host.issuer.used_end().unwrap();
+    let used_end = host.issuer.issued_below();
     host.lease.release(used_end);
     assert_eq!(host.settle(&mut world), Step::Wait(None));
     assert_eq!((host.journal.as_ref(), host.worker(&world)), (None, Err(Trouble::Unused)));

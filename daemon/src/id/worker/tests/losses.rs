@@ -114,6 +114,19 @@ fn a_registry_that_lost_its_last_writes_is_told_again() {
 }
 
 #[test]
+fn a_registry_that_forgot_a_renewal_without_saying_so_is_told_at_once() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "a", 0..1);
+    let old = world.entries.clone();
+    host.pass(&mut world, 30);
+    world.entries = old;
+    host.pass(&mut world, 4);
+    host.draw(&mut world).unwrap();
+    assert_eq!(host.worker(&world), Ok(0));
+    assert!(world.entries[&0].holding.bound.0 >= world.time_ms + LEASE_MS - 5_000);
+}
+
+#[test]
 fn a_start_tells_a_registry_that_lost_a_renewal() {
     let mut world = World::new();
     world.history_age = Some(Duration::from_secs(3_600));

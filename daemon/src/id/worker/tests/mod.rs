@@ -214,10 +214,10 @@ impl Host {
     }
 
     fn stop(&mut self, world: &mut World) {
-        let used_end = self.issuer.used_end().unwrap_or_default();
-        self.lease.stop(used_end);
+        let issued_below = self.issuer.issued_below();
+        self.lease.stop(issued_below);
         assert_eq!(self.settle(world), Step::Done);
-        self.layout_bound = used_end.max(UnixMs(1));
+        self.layout_bound = issued_below;
     }
 }
 
