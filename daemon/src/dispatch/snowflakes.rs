@@ -289,9 +289,11 @@ impl Snowflakes {
             if waiter.deadline > now.boot {
                 waiting.push_back(waiter);
             } else {
-                waiter.reply.failure(&match tag.issuer.borrow().claim() {
-                    None => self.worker.excuse(),
-                    Some(_) => {
+                let claim = tag.issuer.borrow().claim();
+                let lasts = claim.is_some_and(|claim| claim.limit > self.worker.hold(now).unix);
+                waiter.reply.failure(&match lasts {
+                    false => self.worker.excuse(),
+                    true => {
                         Failure::deadline(&tag.name, "earlier requests and the sequence's limit")
                     }
                 });
