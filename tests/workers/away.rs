@@ -77,12 +77,15 @@ fn past_the_lease<B: Backend>(
             assert!(told.contains("this host's claim on worker"), "{told}");
             assert!(causes.iter().any(|cause| told.contains(cause)), "{causes:?} in {told}");
         }
+        // The load's requests wait too, and are told in the end.
+        std::thread::sleep(Duration::from_secs(5));
         end(&mut fleet.registry);
         let recovered = recovery(load);
         assert_eq!(self::workers(fleet), workers, "nobody else came");
         Some(recovered)
     });
     only(&errors, &["NO_WORKER"]);
+    assert!(!errors.is_empty());
     fleet.finish();
 }
 
