@@ -42,7 +42,7 @@ fn a_registry_that_crashes<B: Backend>() {
     past_the_lease::<B>(
         Registry::own(),
         "registry killed for longer than the lease",
-        &["broke", "closed", "refused", "lets us in"],
+        &["broke", "closed", "reset", "refused", "lets us in"],
         |registry| registry.server().crash(),
         |registry| registry.server().restart(),
     );
@@ -84,7 +84,8 @@ fn past_the_lease<B: Backend>(
         assert_eq!(self::workers(fleet), workers, "nobody else came");
         Some(recovered)
     });
-    only(&errors, &["NO_WORKER"]);
+    // On a busy machine a client gives up a moment before it is told.
+    only(&errors, &["NO_WORKER", "no answer"]);
     assert!(!errors.is_empty());
     fleet.finish();
 }
