@@ -71,7 +71,8 @@ fn settings(
     place: String,
     embedded: bool,
 ) -> Result<Settings> {
-    // Of what its own file has acknowledged, nothing is lost.
+    // What a file has acknowledged is not lost but with the host. An ensemble can be put back to an old copy, which those
+    // notice who have seen more.
     let loses = !embedded;
     let name = printable(&config.host_name);
     if name.len() > HOLDER_BYTES_MAX {

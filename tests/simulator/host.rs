@@ -142,15 +142,17 @@ impl Daemon {
 
     /// Ids are not issued any more, and the worker is kept for a restart.
     pub fn stop(&mut self) {
-        let ends = self.issuers.iter().filter_map(Issuer::used_end);
-        self.lease.stop(ends.max().unwrap_or(UnixMs(0)));
+        self.lease.stop(self.issued_below());
         self.stopping = true;
     }
 
     /// Somebody gives the worker back while the daemon runs; the next id needs another one.
     pub fn release(&mut self) {
-        let ends = self.issuers.iter().filter_map(Issuer::used_end);
-        self.lease.release(ends.max().unwrap_or(UnixMs(0)));
+        self.lease.release(self.issued_below());
+    }
+
+    fn issued_below(&self) -> UnixMs {
+        self.issuers.iter().map(Issuer::issued_below).max().unwrap_or_default()
     }
 
     /// Does what can be done now. `sync_ms` is how long the disk takes from now on.

@@ -13,10 +13,10 @@ use crate::fleet::{
 use crate::registry::{Backend, Registry};
 
 /// The lease of hosts that lose their registry for longer.
-const LEASE: Duration = Duration::from_secs(8);
+const LEASE: Duration = Duration::from_secs(6);
 
 /// What is missing of it at most when the registry goes: a renewal and a busy machine.
-const LATE: Duration = Duration::from_secs(4);
+const LATE: Duration = Duration::from_secs(3);
 
 /// For how long ZooKeeper is stopped, unless the environment says otherwise: `LEAFD_TEST_OUTAGE=60` for a minute.
 const OUTAGE: Duration = Duration::from_secs(12);
@@ -42,7 +42,7 @@ fn a_registry_that_crashes<B: Backend>() {
     past_the_lease::<B>(
         Registry::own(),
         "registry killed for longer than the lease",
-        &["lost", "closed", "refused", "lets us in", "reset", "EOF", "error communicating", "Lost"],
+        &["broke", "closed", "reset", "refused", "lets us in"],
         |registry| registry.server().crash(),
         |registry| registry.server().restart(),
     );
@@ -73,16 +73,20 @@ fn past_the_lease<B: Backend>(
         begin(&mut fleet.registry);
         served_until(load, Instant::now() + LEASE - LATE);
         for host in &fleet.hosts {
-            let told = refusal(host, LEASE + LATE);
+            let told = refusal(host, LEASE + 2 * LATE);
             assert!(told.contains("this host's claim on worker"), "{told}");
             assert!(causes.iter().any(|cause| told.contains(cause)), "{causes:?} in {told}");
         }
+        // The load's requests wait too, and are told in the end.
+        std::thread::sleep(Duration::from_secs(5));
         end(&mut fleet.registry);
         let recovered = recovery(load);
         assert_eq!(self::workers(fleet), workers, "nobody else came");
         Some(recovered)
     });
-    only(&errors, &["NO_WORKER", "DEADLINE", "no answer"]);
+    // On a busy machine a client gives up a moment before it is told.
+    only(&errors, &["NO_WORKER", "no answer"]);
+    assert!(!errors.is_empty());
     fleet.finish();
 }
 

@@ -1,15 +1,19 @@
 //! A database that is the registry dies with claims that its standby never saw. Everybody who holds one tells the new
 //! primary before anybody claims anew.
 
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::{Drawn, Load};
+use leafd_tests::servers::zookeeper::ZooKeeper;
 use leafd_tests::servers::{MariaDb, Pair, Postgres, Server};
 
 use crate::fleet::{
-    RESUMES_WITHIN, TAG, draw_of, errors_of, held, id_of, lease, only, row, worker_of,
+    Fleet, RESUMES_WITHIN, TAG, draw_of, errors_of, held, id_of, lease, only, row, worker_of,
 };
+use crate::registry::{Backend as _, Registry};
 
 /// The setting `failover_settle` of all hosts.
 const SETTLE: Duration = Duration::from_secs(5);
@@ -90,6 +94,53 @@ fn claims_that_are_lost<S: Server>() {
     println!("{}", row(S::NAME, fault, issued, &errors, all.duplicates(), Some(claimed)));
     all.assert_sound();
     only(&errors, &[]);
+}
+
+/// An ensemble has no standby that lags; but its disks can be put back to an old copy. Those who have seen more tell.
+#[test]
+fn on_zookeeper() {
+    let settle = format!("{}s", SETTLE.as_secs());
+    let set = [("failover_settle", &*settle), ("worker_range", "0..4")];
+    let mut fleet = Fleet::<ZooKeeper>::new(Registry::own(), 4, "20s", &set);
+    let mut first = vec![id_of(&fleet.hosts[0])];
+    let server = fleet.registry.server();
+    let (data, kept) = (server.process().dir.join("data"), server.process().dir.join("kept"));
+    server.process_mut().stop();
+    copy(&data, &kept);
+    server.restart();
+    let fault = "ZooKeeper put back to an old copy, 4 daemons, a new one claims";
+    let errors = fleet.under_load(fault, 3, |fleet, load| {
+        assert_eq!(held(&fleet.hosts[0]).len(), 3);
+        let workers: Vec<u64> = fleet.hosts[..3].iter().map(number).collect();
+        let server = fleet.registry.server();
+        server.process_mut().stop();
+        std::fs::remove_dir_all(&data).unwrap();
+        copy(&kept, &data);
+        server.restart();
+        let begun = Instant::now();
+        eventually("one has told what it holds", RESUMES_WITHIN, || {
+            lease(&fleet.hosts[0])["renewed_ms_ago"].as_u64().filter(|ago| *ago < 300)
+        });
+        let noticed = Instant::now();
+        let id = id_of(&fleet.hosts[3]);
+        assert!(noticed.elapsed() >= SETTLE - Duration::from_secs(2), "{:?}", noticed.elapsed());
+        assert!(!workers.contains(&worker_of(id)), "{} of {workers:?}", worker_of(id));
+        first.push(id_of(&fleet.hosts[0]));
+        load.each_draws(RESUMES_WITHIN);
+        let after: Vec<u64> = fleet.hosts[..3].iter().map(number).collect();
+        assert_eq!(after, workers, "each has told what it holds");
+        assert_eq!(held(&fleet.hosts[0]).len(), 4);
+        fleet.add(&[id]);
+        Some(begun.elapsed())
+    });
+    only(&errors, &[]);
+    fleet.add(&first);
+    fleet.finish();
+}
+
+fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-a").args([from, to]).status();
+    assert!(copied.unwrap().success());
 }
 
 #[track_caller]

@@ -124,11 +124,12 @@ pub fn errors_of(drawn: &mut Drawn) -> BTreeMap<String, u64> {
     errors
 }
 
-/// An error's kind: its status, or that there was no daemon.
+/// An error's kind: its status, or that there was no daemon, or that it gave no answer.
 fn kind_of(text: &str) -> String {
-    let status = text.split_once(':').map_or(text, |(status, _)| status);
-    let status = status.split_once(" (").map_or(status, |(status, _)| status);
-    status.to_owned()
+    if text.contains("gave no answer") {
+        return "no answer".to_owned();
+    }
+    text.split_once(':').map_or(text, |(status, _)| status).to_owned()
 }
 
 /// Fails if there were other errors than these.

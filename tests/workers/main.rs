@@ -4,25 +4,20 @@
 //! had ids again.
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
-/// Makes a test of each check for each registry.
+/// Makes a test of each check, which runs on every registry at once: they mostly wait.
 macro_rules! on_each_registry {
     ($($check:ident),+ $(,)?) => {
-        mod on_postgres {
+        mod on_each_registry {
+            use leafd_tests::servers::zookeeper::ZooKeeper;
+            use leafd_tests::servers::{MariaDb, Postgres};
+
             $(#[test]
             fn $check() {
-                super::$check::<leafd_tests::servers::Postgres>();
-            })+
-        }
-        mod on_mariadb {
-            $(#[test]
-            fn $check() {
-                super::$check::<leafd_tests::servers::MariaDb>();
-            })+
-        }
-        mod on_zookeeper {
-            $(#[test]
-            fn $check() {
-                super::$check::<leafd_tests::servers::zookeeper::ZooKeeper>();
+                crate::at_once([
+                    ("PostgreSQL", super::$check::<Postgres>),
+                    ("MariaDB", super::$check::<MariaDb>),
+                    ("ZooKeeper", super::$check::<ZooKeeper>),
+                ]);
             })+
         }
     };
@@ -39,3 +34,12 @@ mod misuse;
 mod registry;
 mod restarts;
 mod sleeps;
+
+/// Runs these at once, each on a thread of this name; fails when any of them does.
+fn at_once(checks: [(&str, fn()); 3]) {
+    let threads = checks.map(|(name, check)| {
+        std::thread::Builder::new().name(name.to_owned()).spawn(check).unwrap()
+    });
+    let failed = threads.map(|thread| thread.join().is_err());
+    assert!(!failed.contains(&true), "failed: {failed:?}");
+}

@@ -40,7 +40,7 @@ fn what_slept_past_its_lease_issues_nothing_past_its_bound<B: Backend>() {
             heir.start();
             Some(recovered)
         });
-        only(&errors, &["NO_WORKER", "DEADLINE", "no answer", "within", "timed out"]);
+        only(&errors, &["NO_WORKER", "no answer"]);
     }
     fleet.hosts.push(heir);
     fleet.finish();

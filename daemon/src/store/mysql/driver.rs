@@ -144,6 +144,9 @@ pub(super) fn describe(error: &Error) -> String {
     match error {
         Error::MySqlError(said) => format!("{} (error {})", said.message, said.code),
         other => match io_cause(other) {
+            Some(cause) if timed_out(cause) => {
+                "no answer in time (store_statement_timeout)".to_owned()
+            }
             Some(cause) => format!("the connection broke: {cause}"),
             None => other.to_string(),
         },
@@ -159,12 +162,14 @@ fn io_cause(error: &Error) -> Option<&io::Error> {
     }
 }
 
+/// Whether the time for it ran out; the system's own words are odd then.
+fn timed_out(cause: &io::Error) -> bool {
+    [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&cause.kind())
+}
+
 /// What an error means for the connection and for the caller. The numbers are the servers' documented ones.
 fn classify(error: &Error) -> Failure {
     let words = describe(error);
-    let timed_out = |cause: &io::Error| {
-        [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&cause.kind())
-    };
     if io_cause(error).is_some_and(timed_out) {
         return Failure::TimedOut(words);
     }
