@@ -104,8 +104,8 @@ fn on_zookeeper() {
     let mut fleet = Fleet::<ZooKeeper>::new(Registry::own(), 4, "20s", &set);
     let mut first = vec![id_of(&fleet.hosts[0])];
     let server = fleet.registry.server();
-    let (data, kept) = (server.process().dir.join("data"), server.process().dir.join("kept"));
-    server.process_mut().stop();
+    let (data, kept) = (server.process.dir.join("data"), server.process.dir.join("kept"));
+    server.process.stop();
     copy(&data, &kept);
     server.restart();
     let fault = "ZooKeeper put back to an old copy, 4 daemons, a new one claims";
@@ -113,7 +113,7 @@ fn on_zookeeper() {
         assert_eq!(held(&fleet.hosts[0]).len(), 3);
         let workers: Vec<u64> = fleet.hosts[..3].iter().map(number).collect();
         let server = fleet.registry.server();
-        server.process_mut().stop();
+        server.process.stop();
         std::fs::remove_dir_all(&data).unwrap();
         copy(&kept, &data);
         server.restart();
