@@ -82,6 +82,8 @@ fn out_of_connections<S: Server>() {
             if S::end_sessions(&mut others[0]) == 0 {
                 return others;
             }
+            // What is ended takes a moment to go.
+            std::thread::sleep(Duration::from_millis(20));
         }
         panic!("the daemons can't be kept out");
     };
