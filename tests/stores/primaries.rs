@@ -11,10 +11,10 @@ use leafd_wire::Status;
 
 use crate::scene::{create, report};
 
-/// The tag that the load draws.
 /// How long a store that is back may take to be used again, on a busy machine.
 const WITHIN: Duration = Duration::from_secs(10);
 
+/// The tag that the load draws.
 const TAG: &str = "events.a";
 
 /// How long each primary is away: long enough that what was claimed of it is used up.
