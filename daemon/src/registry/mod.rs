@@ -4,7 +4,7 @@
 //! and a clock. It decides nothing: which worker to take, for how long and when to let go is for the core
 //! (`id::worker`), so that every backend behaves alike and the core can be simulated whole.
 //!
-//! A claim is a range of time: [`Entry::bound`] says until when its holder may issue; the next holder starts there. So
+//! A claim is a range of time: [`Holding::bound`] says until when its holder may issue; the next holder starts there. So
 //! an entry is never removed, also when nobody holds its worker any more: its bound must stay known.
 //!
 //! - `error`: why a call fails.
