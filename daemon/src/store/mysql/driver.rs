@@ -144,9 +144,7 @@ pub(super) fn describe(error: &Error) -> String {
     match error {
         Error::MySqlError(said) => format!("{} (error {})", said.message, said.code),
         other => match io_cause(other) {
-            Some(cause) if timed_out(cause) => {
-                "no answer in time (store_statement_timeout)".to_owned()
-            }
+            Some(cause) if timed_out(cause) => "no answer in time".to_owned(),
             Some(cause) => format!("the connection broke: {cause}"),
             None => other.to_string(),
         },
