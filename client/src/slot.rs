@@ -20,8 +20,12 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use leafd_wire::Run;
 
 /// Most ids in an installed run. What is left of the offset's bits is room for threads that come
-/// too late: each goes on to [`Slot::clear`] at once, which sets the offset back.
+/// too late: most go on to [`Slot::clear`], and far above the run's end each sets the offset back.
 pub(crate) const RUN_COUNT_MAX: u32 = 65_536;
+
+/// From here on the offset is set back: it must never reach the generation's bits, where it would
+/// bring an earlier run to life again.
+const OFFSET_LATE: u64 = 1 << (OFFSET_BITS - 1);
 
 /// The last generation. A slot that gets there (after a century of 300 runs a second) holds no
 /// more runs.
@@ -83,14 +87,35 @@ impl Slot {
         // install set first visible to the load below, and the generations differ.
         fence(Ordering::Acquire);
         if run.generation.load(Ordering::Relaxed) != generation {
-            return None;
+            return self.nothing(offset);
         }
         // An empty slot's descriptor of generation 0 has a count of 0.
         let count = shape & u64::from(u32::MAX);
         if offset >= count || now_ns >= expires_ns {
-            return None;
+            return self.nothing(offset);
         }
         Some(Taken { id: first + offset * (shape >> 32), refill_due: offset == count / 2 })
+    }
+
+    /// There is nothing to take. Callers that only look for what is held ask again and again.
+    #[cold]
+    fn nothing(&self, offset: u64) -> Option<Taken> {
+        if offset >= OFFSET_LATE {
+            let mut cursor = self.cursor.0.load(Ordering::Relaxed);
+            // A run that was installed meanwhile has a small offset again, and is left alone.
+            while cursor & OFFSET_MASK >= OFFSET_LATE {
+                match self.cursor.0.compare_exchange_weak(
+                    cursor,
+                    0,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                ) {
+                    Ok(_) => break,
+                    Err(now) => cursor = now,
+                }
+            }
+        }
+        None
     }
 
     /// Makes `run` the one that ids are taken of, from its `offset`-th id on.
@@ -176,6 +201,23 @@ mod tests {
         slot.install(1, Run { first: 1, count: 10, stride: 1 }, 0, 1_000);
         assert!(slot.take(999).is_some());
         assert!(slot.take(1_000).is_none());
+    }
+
+    #[test]
+    fn whoever_looks_in_vain_for_ever_finds_no_old_run() {
+        let slot = Slot::new();
+        let run = Run { first: 100, count: 4, stride: 1 };
+        slot.install(1, run, 4, u64::MAX);
+        for cleared in [false, true] {
+            if cleared {
+                slot.clear();
+            }
+            for _ in 0..(OFFSET_MASK + 1) * 2 {
+                assert_eq!(slot.take(0), None);
+            }
+        }
+        slot.install(2, run, 3, u64::MAX);
+        assert_eq!(slot.take(0).map(|taken| taken.id), Some(103));
     }
 
     #[test]

@@ -15,6 +15,10 @@ impl World {
     pub fn mischief(&mut self) {
         let host = self.random.usize(..self.hosts.len());
         let calm = self.calm();
+        // The worst moment for a registry to lose its last writes.
+        if std::mem::take(&mut self.registry.taken_over) && !calm && self.random.u8(..8) == 0 {
+            return self.fail_over();
+        }
         match self.random.u32(..10_000) {
             0..30 => self.crash(host, None),
             30..50 => self.stop(host),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leafd::id::{UnixMs, WorkerId};
-use leafd::registry::{Entry, Holding, Look, RegistryError, RegistryId, Swap};
+use leafd::registry::{Entry, Holder, Holding, Look, RegistryError, RegistryId, Swap};
 use leafd::store::{History, StoreId};
 
 use crate::breaks::Break;
@@ -26,6 +26,8 @@ pub struct Registry {
     histories: u32,
     /// How far its clock is ahead of the true time.
     pub offset_ms: i64,
+    /// Somebody has just claimed a worker whose holder did not let go of it.
+    pub taken_over: bool,
     broken: Option<Break>,
 }
 
@@ -44,6 +46,7 @@ impl Registry {
             begins: HashMap::new(),
             histories: 0,
             offset_ms: 0,
+            taken_over: false,
             broken,
         }
     }
@@ -161,6 +164,8 @@ impl Registry {
                 former.holder.as_ref().is_none_or(|former| former.id != holder.id)
             });
             if let Some(former) = anothers {
+                let let_go = |one: &Holder| one.has_stopped();
+                self.taken_over |= former.holder.as_ref().is_some_and(|one| !let_go(one));
                 self.begins.insert(key.clone(), former.bound);
             }
             let ever = self.ever.entry(key).or_default();

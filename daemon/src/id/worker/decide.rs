@@ -39,6 +39,13 @@ impl Lease {
             self.adopt(held, found, now);
             return None;
         }
+        let over_by = UnixMs(look.now.0.saturating_add(self.settings.clock_threshold_ms));
+        if failed_over && held.reach() <= over_by {
+            // Its time was over: somebody may have claimed the worker since, and the registry lost that with the rest.
+            // Whoever that is tells it again while this host waits as every newcomer does.
+            self.lose(&held);
+            return self.wanted.then(|| self.decide_free(look, now, random)).flatten();
+        }
         if known || (own && failed_over) || (failed_over && held.precedes(found)) {
             // Taken over from an earlier life, or told again to a registry that may have lost it.
             let expected = found.cloned();

@@ -178,3 +178,24 @@ fn a_configured_name_is_one_live_daemons() {
     second.pass(&mut world, 2);
     second.draw(&mut world).unwrap();
 }
+
+#[test]
+fn a_holder_whose_time_was_over_waits_like_a_newcomer_after_a_fail_over() {
+    let mut world = World::new();
+    world.history_age = Some(Duration::from_secs(3_600));
+    let mut late = drawing(&mut world, "late", 0..1);
+    world.time_ms += LEASE_MS + 1_000;
+    let replica = world.entries.clone();
+    let mut heir = drawing(&mut world, "heir", 0..1);
+    world.time_ms += 100;
+    // What takes over has not heard of the heir's claim, and hears first from the one that had the worker before.
+    world.entries = replica;
+    world.registry.history = History("2".into());
+    world.history_age = Some(Duration::ZERO);
+    late.settle(&mut world);
+    assert!(matches!(late.worker(&world), Err(Trouble::Settling(_))), "{:?}", late.lease);
+    heir.pass(&mut world, 4);
+    heir.draw(&mut world).unwrap();
+    assert!(late.draw(&mut world).is_err());
+    assert_eq!(world.entries[&0].holding.holder.as_ref().map(|one| &*one.id), Some("heir"));
+}
