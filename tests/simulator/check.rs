@@ -3,10 +3,10 @@
 use std::fmt;
 
 use leafd::id::UnixMs;
-use leafd::id::worker::Mode;
+use leafd::id::worker::{Mode, Trouble};
 use leafd_wire::Run;
 
-use crate::host::LAYOUTS;
+use crate::host::{Host, LAYOUTS};
 use crate::world::World;
 
 /// A promise that was not kept.
@@ -83,15 +83,25 @@ impl World {
 
     /// Checks that every host has drawn since.
     pub fn check_all_draw(&self, since_ms: u64) -> Result<(), Violation> {
-        let Some(host) = self.hosts.iter().find(|host| host.drew_at_ms < since_ms) else {
-            return Ok(());
-        };
+        let waits = |host: &&Host| host.drew_at_ms < since_ms && !self.must_be_mended(host);
+        let Some(host) = self.hosts.iter().find(waits) else { return Ok(()) };
         let now = host.clocks.read(self.true_ms);
         let why = host.daemon.as_ref().map_or_else(
             || "it does not run".to_owned(),
             |daemon| format!("{:?}, {:?}", daemon.lease.standing(now), daemon.lease.trouble()),
         );
         Err(Violation::NeverReady { host: host.journal.host.to_string(), why })
+    }
+}
+
+impl World {
+    /// A number given for good in a write that a fail-over lost, to a host that was off until another one had been given
+    /// the same: it is refused in words, and people decide.
+    fn must_be_mended(&self, host: &Host) -> bool {
+        let trouble = host.daemon.as_ref().and_then(|daemon| daemon.lease.trouble());
+        self.mode == Mode::Permanent
+            && self.totals.fail_overs > 0
+            && matches!(trouble, Some(Trouble::Refused(_)))
     }
 }
 
