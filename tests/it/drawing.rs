@@ -148,16 +148,20 @@ impl Drawers {
         Drawers { children, record: record.to_owned() }
     }
 
-    /// Waits until every process has drawn in every way.
+    /// Waits until every process has drawn in every way, from now on: requests that were cut off have been answered.
     pub fn under_way(&self) {
         let end = Instant::now() + Duration::from_secs(20);
-        let written = |path: PathBuf| fs::metadata(path).map_or(0, |found| found.len());
-        for number in 0..self.children.len() {
-            for (index, (tag, _)) in WAYS.iter().enumerate() {
-                while written(self.record.join(format!("{tag}.{number}-{index}"))) == 0 {
-                    assert!(Instant::now() < end, "drawer {number} draws no {tag}");
-                    std::thread::sleep(Duration::from_millis(5));
-                }
+        let written = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
+        let paths = (0..self.children.len()).flat_map(|number| {
+            let name =
+                move |(index, (tag, _)): (usize, &(&str, Way))| format!("{tag}.{number}-{index}");
+            WAYS.iter().enumerate().map(name).map(|name| self.record.join(name))
+        });
+        let before: Vec<_> = paths.map(|path| (written(&path), path)).collect();
+        for (length, path) in before {
+            while written(&path) == length {
+                assert!(Instant::now() < end, "nothing more is drawn into {}", path.display());
+                std::thread::sleep(Duration::from_millis(5));
             }
         }
     }
