@@ -51,6 +51,13 @@ fn adopt_all(config: &Config) -> Result<String> {
     }
     let identity = Identity::of_host(MACHINE_ID_FILE.as_ref(), config.identity.as_deref());
     let (journal, recovered) = Journal::open(&state_dir, &identity)?;
+    if let Some(kept) = &recovered.set_aside {
+        said.push_str(&format!(
+            "the journal was another host's, by `identity`, machine id or as a copy: it was set aside as {}, and what it \
+             held is skipped\n",
+            kept.display()
+        ));
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()

@@ -27,12 +27,12 @@ pub enum LockError {
         pid: Option<i32>,
     },
     /// The system refused.
-    #[error("cannot lock {}: {source}", path.display())]
+    #[error("cannot lock {}: {cause}", path.display())]
     Io {
         /// The lock file.
         path: PathBuf,
         /// What happened.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
@@ -58,7 +58,7 @@ impl LockFile {
     /// # Errors
     /// See [`LockError`].
     pub fn acquire(path: &Path, mode: u32) -> Result<LockFile, LockError> {
-        let failed = |source| LockError::Io { path: path.to_owned(), source };
+        let failed = |cause| LockError::Io { path: path.to_owned(), cause };
         for _ in 0..ATTEMPTS {
             let file = open(path, mode).map_err(failed)?;
             let mut lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {

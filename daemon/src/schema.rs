@@ -15,28 +15,49 @@ use crate::stores::target;
 #[must_use]
 pub fn print(args: &Args) -> ExitCode {
     with_config(args, |config| {
-        let mut texts: Vec<String> = Vec::new();
-        for spec in config.routing.stores().iter() {
+        let mut texts: Vec<(String, Vec<String>)> = Vec::new();
+        for spec in config.routing.stores() {
             let text = match &spec.url {
-                StoreUrl::Sqlite(_) => sqlite::print_schema().to_string(),
+                StoreUrl::Sqlite(_) => sqlite::print_schema(),
                 StoreUrl::Postgres(_) => postgres::print(),
                 StoreUrl::Mysql(_) => mysql::print(),
             };
-            if !texts.contains(&text) {
-                texts.push(text);
+            let url = spec.url.to_string();
+            match texts.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, urls)) => urls.push(url),
+                None => texts.push((text, vec![url])),
             }
         }
-        Ok(texts.join("\n"))
+        let several = config.routing.stores().len() > 1;
+        let titled = texts.into_iter().map(|(text, urls)| match several {
+            true => format!("-- for {}\n{text}", urls.join(", ")),
+            false => text,
+        });
+        output::print(&titled.collect::<Vec<String>>().join("\n"))
     })
 }
 
-/// Makes what is missing; tables that are there are left as they are, or refused when they look different.
+/// Makes what is missing in every store; tables that are there are left as they are, or refused when they look
+/// different. A store that fails keeps none of the others from it.
 #[must_use]
 pub fn apply(args: &Args) -> ExitCode {
     with_config(args, |config| {
-        let said: Result<Vec<String>> =
-            config.routing.stores().iter().map(|spec| apply_to(config, spec)).collect();
-        Ok(said?.concat())
+        let mut outcome = ExitCode::SUCCESS;
+        for spec in config.routing.stores() {
+            match apply_to(config, spec) {
+                Ok(said) => {
+                    let printed = output::print(&said);
+                    if printed != ExitCode::SUCCESS {
+                        return printed;
+                    }
+                }
+                Err(error) => {
+                    eprintln!("leafd: {error:#}");
+                    outcome = ExitCode::FAILURE;
+                }
+            }
+        }
+        outcome
     })
 }
 
@@ -58,23 +79,10 @@ fn apply_to(config: &Config, spec: &StoreSpec) -> Result<String> {
     })
 }
 
-/// Does what answers with a text, and prints that.
-fn with_config(args: &Args, work: impl FnOnce(&Config) -> Result<String>) -> ExitCode {
-    let config = match Config::load(args) {
-        Ok(config) => config,
-        Err(error) => return refuse_config(&error),
-    };
-    if config.routing.stores().len() > 1 {
-        eprintln!(
-            "leafd: several stores are configured: give one at a time with --store, without the file"
-        );
-        return ExitCode::FAILURE;
-    }
-    match work(&config) {
-        Ok(text) => output::print(&text),
-        Err(error) => {
-            eprintln!("leafd: {error:#}");
-            ExitCode::FAILURE
-        }
+/// Does what needs a configuration.
+fn with_config(args: &Args, work: impl FnOnce(&Config) -> ExitCode) -> ExitCode {
+    match Config::load(args) {
+        Ok(config) => work(&config),
+        Err(error) => refuse_config(&error),
     }
 }

@@ -47,14 +47,14 @@ pub enum SocketError {
     #[error(transparent)]
     Lock(LockError),
     /// The system refused.
-    #[error("cannot {what} {}: {source}", path.display())]
+    #[error("cannot {what} {}: {cause}", path.display())]
     Io {
         /// What was tried.
         what: &'static str,
         /// With which path.
         path: PathBuf,
         /// What happened.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
@@ -64,7 +64,7 @@ impl Socket {
     /// # Errors
     /// See [`SocketError`].
     pub fn bind(path: &Path, mode: u32, group: Option<u32>) -> Result<Socket, SocketError> {
-        let failed = |what| move |source| SocketError::Io { what, path: path.to_owned(), source };
+        let failed = |what| move |cause| SocketError::Io { what, path: path.to_owned(), cause };
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(failed("make the folder of"))?;
         }

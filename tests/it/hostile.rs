@@ -254,6 +254,14 @@ fn administrative_json_is_read_with_suspicion() {
             r#"{"tag":"a","start":9223372036854775808}"#.into(),
             Status::ValueRefused,
         ),
+        (
+            opcode::TAG_CREATE,
+            r#"{"tag":"a","start":9223372036854775807}"#.into(),
+            Status::ValueRefused,
+        ),
+        (opcode::TAG_CREATE, r#"["a"]"#.into(), Status::Malformed),
+        (opcode::TAG_SHOW, r#" ["orders"]"#.into(), Status::Malformed),
+        (opcode::TAG_LIST, "[null,5,null]".into(), Status::Malformed),
         (opcode::TAG_CREATE, r#"{"tag":"a","step":0}"#.into(), Status::ValueRefused),
         (opcode::TAG_CREATE, r#"{"tag":"a","step":2147483648}"#.into(), Status::ValueRefused),
         (opcode::TAG_CREATE, r#"{"tag":"a","start":10,"ceiling":9}"#.into(), Status::ValueRefused),
@@ -279,6 +287,12 @@ fn administrative_json_is_read_with_suspicion() {
         let reply = raw.reply();
         let shown: String = body.chars().take(60).collect();
         assert_eq!(reply.status(), status, "{shown}: {}", reply.text());
+        if shown.contains("\"start\":")
+            && status == Status::ValueRefused
+            && !shown.contains("ceiling")
+        {
+            assert!(reply.text().contains("1 to 9223372036854775806"), "{}", reply.text());
+        }
     }
     let tags = host.admin(opcode::TAG_LIST, &serde_json::json!({}));
     assert_eq!(tags["tags"].as_array().map(Vec::len), Some(1), "{tags}");

@@ -18,14 +18,18 @@ fn the_table_of_settings_is_the_code_s() {
 
 #[test]
 fn links_within_the_repository_resolve() {
-    for document in ["README.md", "protocol.md"] {
-        let text = std::fs::read_to_string(root().join(document)).expect("the document is there");
+    for document in
+        ["README.md", "protocol.md", "docs/fleet.md", "docs/bench.md", "docs/from-leaf.md"]
+    {
+        let at = root().join(document);
+        let text = std::fs::read_to_string(&at).expect("the document is there");
+        let folder = at.parent().expect("a document lies in a folder");
         for link in text.split("](").skip(1) {
             let target = link.split(')').next().unwrap_or_default();
             let path = target.split('#').next().unwrap_or_default();
             if !target.starts_with("http") && !path.is_empty() {
                 assert!(
-                    root().join(path).exists(),
+                    folder.join(path).exists(),
                     "{document} links to {path}, which isn't there"
                 );
             }

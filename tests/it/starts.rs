@@ -32,6 +32,14 @@ fn assert_refused_beside(first: &Host, socket: &str, state_dir: &str, worker: &s
 }
 
 #[test]
+fn a_lock_that_cannot_be_had_is_told_once() {
+    let mut host = Host::new();
+    fs::create_dir(host.path("leafd.sock.lock")).unwrap();
+    let refusal = host.try_start().unwrap_err();
+    assert_eq!(refusal.said.matches("os error").count(), 1, "{refusal:?}");
+}
+
+#[test]
 fn a_second_daemon_refuses_and_names_the_first() {
     let mut host = Host::new().worker(17);
     host.start();

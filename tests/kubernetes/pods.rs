@@ -65,7 +65,7 @@ impl Pod {
         let pod = Pod { engine, database, leafd };
         pod.engine.exec(LEAFD, &["leafctl", "wait", "answering"]);
         pod.probe("startupProbe");
-        // As the README says; the daemon is up, and its database has no tables yet.
+        // The daemon is up, and its database has no tables yet; its user here may make them.
         let apply = ["leafd", "schema", "apply", "--config", "/etc/leafd/leafd.toml"];
         pod.engine.exec(LEAFD, &apply);
         eventually("the tag is created", WITHIN, || {

@@ -33,6 +33,7 @@ mod remade_tag;
 mod routed;
 mod routes;
 mod scene;
+mod schema;
 mod strict;
 mod tags;
 mod workers;

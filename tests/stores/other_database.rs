@@ -28,6 +28,7 @@ const STAGING: u64 = 1_000_000_000;
 on_each_server!(
     staging_takes_productions_place_while_daemons_run,
     staging_takes_productions_place_while_a_daemon_is_off,
+    another_identity_is_told_when_it_adopts,
     a_backup_is_restored,
     the_table_is_made_anew,
     a_backup_is_restored_under_connections_that_stay,
@@ -128,6 +129,25 @@ fn staging_takes_productions_place_while_a_daemon_is_off<S: Server>() {
     assert!(of_production.ids[HELD].iter().all(|id| *id < STAGING));
     report::<S>("staging behind the URL at a start", 0, &denied, None);
     denied.assert_sound();
+}
+
+fn another_identity_is_told_when_it_adopts<S: Server>() {
+    let server = S::new();
+    let mut host = Host::on_store(&server.url());
+    host.start();
+    create(&host, HELD, STEP);
+    let mut drawn = Drawn::default();
+    drawn.add_ids(HELD, &host.raw().draw(HELD, 100));
+    host.stop();
+    let (code, said) = host.run("adopt-store");
+    assert!(code == Some(0) && !said.contains("set aside"), "{said}");
+    host.change("identity", "another");
+    let (code, said) = host.run("adopt-store");
+    assert!(code == Some(0) && said.contains("set aside as"), "{said}");
+    host.start();
+    drawn.add_ids(HELD, &host.raw().draw(HELD, 100));
+    assert!(drawn.ids[HELD][100] > STEP, "what it held is skipped: {:?}", &drawn.ids[HELD][98..]);
+    drawn.assert_sound();
 }
 
 fn a_backup_is_restored<S: Server>() {

@@ -58,6 +58,10 @@ impl Primary {
         either!(self, one => one.start());
     }
 
+    fn sql(&self, sql: &str) {
+        either!(self, one => drop(one.sql(sql)));
+    }
+
     fn rows(&self) -> Vec<Vec<String>> {
         let sql = "SELECT biz_tag, max_id FROM leaf_alloc ORDER BY biz_tag";
         either!(self, one => one.sql(sql))
@@ -194,8 +198,10 @@ fn primaries_of_another_number_order_or_era_are_refused() {
             let configured = format!("primary {place} of {}, era {era}", order.len());
             assert!(error.contains(&is) && error.contains(&configured), "{error}");
         }
-        let output = other.leafctl(&["tag", "raise", TAG, "--to", "1000000"]);
-        assert!(!output.status.success(), "{output:?}");
+        for words in [&["raise", TAG, "--to", "1000000"][..], &["list"]] {
+            let (done, said) = tag(&other, words);
+            assert!(!done && said.contains("primary "), "{words:?}: {said}");
+        }
     }
     let now: Vec<_> = primaries.all.iter().map(Primary::rows).collect();
     assert_eq!(now, claimed, "nothing was claimed or changed");
@@ -272,6 +278,18 @@ fn tags_of_primaries_are_administered_in_ids() {
     drawn.add_ids("events.b", &host.raw().draw("events.b", 100));
     assert!(drawn.ids["events.b"][1001] >= 2501, "{:?}", &drawn.ids["events.b"][1000..]);
     drawn.assert_sound();
+    // Listed as shown: as the one has it that has come furthest.
+    primaries.all[1].sql("UPDATE leaf_alloc SET max_id = max_id + 900 WHERE biz_tag = 'events.c'");
+    let row = |lines: &str, tag: &str| {
+        let rows =
+            lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        rows.filter(|row| row["tag"] == tag).collect::<Vec<_>>()
+    };
+    let listed = done(&["list", "--json"]);
+    for name in ["events.b", "events.c", "events.low"] {
+        assert_eq!(row(&listed, name), row(&done(&["show", name, "--json"]), name));
+    }
+    assert!(row(&listed, "events.c")[0]["max_id"].as_u64().unwrap() > 1_800, "{listed}");
     done(&["delete", "events.b", "--yes-delete", "events.b"]);
     host.raw().refused(&ids_request("events.b", 1, 1, 1_000), Status::TagUnknown);
 }

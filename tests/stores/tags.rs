@@ -298,6 +298,14 @@ fn a_long_list_comes_whole(hosts: &mut [Host], sql: Sql<'_>) {
     let table = done(host, &["list", "--limit", "2"]);
     assert_eq!(table.lines().count(), 3, "{table}");
     assert!(table.starts_with("TAG"), "{table}");
+    let all = host.leafctl(&["tag", "list", "--after", &names[MANY - 2], "--limit", "1"]);
+    assert!(all.stderr.is_empty(), "{all:?}");
+    let some = host.leafctl(&["tag", "list", "--limit", "1"]);
+    assert!(String::from_utf8_lossy(&some.stderr).contains("there are more tags"), "{some:?}");
+    done(host, &["create", "a-strict-one", "--strict"]);
+    let table = done(host, &["list"]);
+    let strict: Vec<&str> = table.lines().filter(|line| line.contains(" strict")).collect();
+    assert!(strict.len() == 1 && strict[0].starts_with("a-strict-one "), "{strict:?}");
     let output = host.leafctl(&["tag", "list", "--after", ""]);
     assert_eq!(output.status.code(), Some(REFUSED), "no tag has an empty name: {output:?}");
 }

@@ -136,6 +136,16 @@ impl Routing {
         })
     }
 
+    /// The stores with the same tags as this one: itself, or all primaries of its list in their order.
+    #[must_use]
+    pub fn together(&self, store: usize) -> Vec<usize> {
+        let list = self.homes.iter().find_map(|home| match home {
+            Home::Primaries(members, _) if members.contains(&store) => Some(members.to_vec()),
+            _ => None,
+        });
+        list.unwrap_or_else(|| vec![store])
+    }
+
     /// Whether a store is one of several primaries.
     #[must_use]
     pub fn is_primary(&self, store: usize) -> bool {

@@ -134,7 +134,7 @@ pub(super) static FAILOVER_SETTLE: Setting = Setting {
     key: "failover_settle",
     kind: Kind::Time(Duration::ZERO, secs(600)),
     default: Default::Is("10s"),
-    help: "How long claims wait after a store's fail-over, so that every daemon can tell the store what it has seen; ids go on from what is claimed already. Each daemon looks every quarter of it (100ms at least) whether its stores are still the same. Give all daemons the same.",
+    help: "How long claims wait after a store's fail-over, so that every daemon can tell the store what it has seen; ids go on from what is claimed already. Each daemon looks at least every quarter of it, and every 15 s, whether its stores are still the same. Give all daemons the same.",
 };
 
 pub(super) static LEAF_ONLY: Setting = Setting {
@@ -148,7 +148,7 @@ pub(super) static IDENTITY: Setting = Setting {
     key: "identity",
     kind: Kind::Text("1 to 128 characters, no control characters"),
     default: Default::Unset,
-    help: "Sets daemons apart that the machine id doesn't, such as pods of one node.",
+    help: "Sets daemons apart that the machine id doesn't, such as pods of one node. Another identity makes this another host: its journal is set aside and what it held is skipped.",
 };
 
 pub(super) static AUTONOMY: Setting = Setting {

@@ -97,6 +97,10 @@ pub(super) fn parse(node: &Node, context: &Context<'_>) -> Result<WorkerSpec, Ba
         _ => {}
     }
     if let Some(name) = text.strip_prefix("store:") {
+        // One store by itself has no name.
+        if context.stores.iter().all(|store| store.is_empty()) {
+            return Err(node.bad_for("store:NAME only with several stores; with one: store"));
+        }
         let index = context.stores.iter().position(|store| *store == name);
         let index = index.filter(|_| !name.is_empty()).ok_or_else(|| {
             node.bad_for(format!("store:NAME with one of stores: {}", context.stores.join(", ")))

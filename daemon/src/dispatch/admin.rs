@@ -11,8 +11,8 @@ use super::dwelling::Dwelling;
 use super::{Dispatcher, Failure, Session};
 use crate::id::Tag;
 use crate::store::{
-    CEILING_MAX, DESCRIPTION_CHARACTERS_MAX, Generation, NewTag, STEP_MAX, StoreError, TagChange,
-    TagRow,
+    CEILING_MAX, DESCRIPTION_CHARACTERS_MAX, Generation, NewTag, START_MAX, STEP_MAX, StoreError,
+    TagChange, TagRow,
 };
 
 /// TAG_CREATE's body.
@@ -202,34 +202,31 @@ impl Dispatcher {
         let List { after, limit, store } = list;
         let after = after.map(|after| Tag::parse(after.as_bytes())).transpose()?;
         range("limit", u64::from(limit), 1, u64::from(PAGE_MAX))?;
-        // Independent primaries have the same tags: one of them is enough.
-        let mut listed = self
-            .segments
-            .homes()
-            .iter()
-            .filter(|home| home.primary.is_none_or(|primary| primary.index == 0));
-        let home = match &store {
+        // Independent primaries have the same tags: they are listed as one, by the first one's name.
+        let homes = self.segments.homes().iter().enumerate();
+        let mut listed =
+            homes.filter(|(_, home)| home.primary.is_none_or(|primary| primary.index == 0));
+        let found = match &store {
             None => listed.next(),
-            Some(name) => listed.find(|home| *home.name == **name),
+            Some(name) => listed.find(|(_, home)| *home.name == **name),
         };
-        let home = Rc::clone(home.ok_or_else(|| {
+        let (index, _) = found.ok_or_else(|| {
             refused(format!(
                 "there is no store {:?} whose tags are listed",
                 store.unwrap_or_default()
             ))
-        })?);
-        let next_store = listed.next().map(|home| home.name.clone());
+        })?;
+        let next_store = listed.next().map(|(_, home)| home.name.clone());
+        let homes = self.segments.homes_beside(index);
+        if let Some(failure) = homes.iter().find_map(|home| home.not_meant()) {
+            return Err(failure);
+        }
         let reply = session.outbox.later(*header);
         tokio::task::spawn_local(async move {
             // One more than asked for tells whether there is a next page.
-            match home.store.list(after.as_ref(), limit + 1).await {
-                Ok(rows) => {
-                    let dwelling = Dwelling::new(vec![home]);
-                    let rows: Vec<TagRow> =
-                        rows.into_iter().map(|row| dwelling.shown(row)).collect();
-                    reply.body(&page(&rows, limit as usize, next_store.as_deref()));
-                }
-                Err(error) => reply.failure(&Failure::from(&error)),
+            match Dwelling::new(homes).list(after.as_ref(), limit + 1).await {
+                Ok(rows) => reply.body(&page(&rows, limit as usize, next_store.as_deref())),
+                Err(error) => reply.failure(&administrative(&error)),
             }
         });
         Ok(())
@@ -258,7 +255,7 @@ impl Dispatcher {
     fn checked_create(&self, create: Create) -> Result<NewTag, Failure> {
         let tag = self.segment_tag(&create.tag)?;
         range("ceiling", create.ceiling, 1, CEILING_MAX)?;
-        range("start", create.start, 1, create.ceiling)?;
+        range("start", create.start, 1, create.ceiling.min(START_MAX))?;
         range("step", create.step, 1, STEP_MAX)?;
         check_description(create.description.as_deref())?;
         let Create { start, step, ceiling, strict, description, .. } = create;
@@ -323,9 +320,13 @@ fn page(rows: &[TagRow], limit: usize, next_store: Option<&str>) -> Vec<u8> {
 }
 
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
-    serde_json::from_slice(body).map_err(|error| {
-        Failure::new(Status::Malformed, format!("the request's JSON can't be read: {error}"))
-    })
+    let malformed =
+        |why| Failure::new(Status::Malformed, format!("the request's JSON can't be read: {why}"));
+    // Serde would take an array for an object's members in their order.
+    if body.trim_ascii_start().first() == Some(&b'[') {
+        return Err(malformed("it must be an object, not an array".to_owned()));
+    }
+    serde_json::from_slice(body).map_err(|error| malformed(error.to_string()))
 }
 
 pub(super) fn json(value: &impl Serialize) -> Vec<u8> {

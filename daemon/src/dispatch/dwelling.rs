@@ -4,6 +4,7 @@
 //! Of N primaries, the one with index i holds a counter k for the ids k*N + i. What an operator names and is shown
 //! are ids; what a store holds are counters.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::segments::Home;
@@ -70,6 +71,34 @@ impl Dwelling {
         furthest.ok_or_else(nowhere)
     }
 
+    /// The first rows after a name, in the first store's order; of several primaries as [`Dwelling::show`] has them.
+    pub async fn list(&self, after: Option<&Tag>, limit: u32) -> Result<Vec<TagRow>, StoreError> {
+        self.check_places().await?;
+        let Some((first, others)) = self.homes.split_first() else { return Err(nowhere()) };
+        let rows = first.store.list(after, limit).await?;
+        let mut rows: Vec<TagRow> = rows.into_iter().map(|row| shown_by(first, row)).collect();
+        for home in others {
+            let there = home.store.list(after, limit).await?;
+            let there: HashMap<Tag, TagRow> =
+                there.into_iter().map(|row| (row.tag.clone(), row)).collect();
+            for row in &mut rows {
+                // Servers differ in the order of names, so that it may be on another page there.
+                let found = match there.get(&row.tag) {
+                    Some(found) => found.clone(),
+                    None => match home.store.show(&row.tag).await {
+                        Err(StoreError::UnknownTag { .. }) => continue,
+                        found => found?,
+                    },
+                };
+                let found = shown_by(home, found);
+                if found.max_id > row.max_id {
+                    *row = TagRow { generation: row.generation, ..found };
+                }
+            }
+        }
+        Ok(rows)
+    }
+
     /// Changes the tag's settings everywhere.
     pub async fn set(&self, tag: &Tag, change: &TagChange) -> Result<TagRow, StoreError> {
         self.check_places().await?;
@@ -123,24 +152,17 @@ impl Dwelling {
         Ok(shown)
     }
 
-    /// A row as an operator is shown it, in ids.
-    #[must_use]
-    pub fn shown(&self, row: TagRow) -> TagRow {
-        match self.homes.first() {
-            Some(home) => shown_by(home, row),
-            None => row,
-        }
-    }
-
     /// Refuses where the routes have been changed, and with them perhaps the tag's home, or what its numbers mean.
     async fn check_places(&self) -> Result<(), StoreError> {
         for home in &self.homes {
             let found = home.store.identity().await?;
             if found.role != home.role {
                 return Err(StoreError::Refused(format!(
-                    "the store {} has the place {:?} by now, and this daemon is configured for {:?}: start it with the \
+                    "the store {} has the place {:?} by now, and this daemon is configured {}: start it with the \
                      routes of the other hosts",
-                    home.url, &*found.role.0, &*home.role.0
+                    home.url,
+                    &*found.role.0,
+                    home.role.configured()
                 )));
             }
         }

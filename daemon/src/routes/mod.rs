@@ -20,7 +20,7 @@ use anyhow::{Result, bail};
 
 use self::plan::Survey;
 use self::sites::{Progress, Site};
-use crate::config::{Args, Config, ConfigError, Surroundings, password_variable};
+use crate::config::{Args, Config, ConfigError, Source, Surroundings, password_variable};
 use crate::daemon::refuse_config;
 use crate::output;
 use crate::store::network;
@@ -32,7 +32,7 @@ pub fn apply(args: &Args, former: Option<PathBuf>, yes: bool) -> ExitCode {
     let around = Surroundings::of_this_process();
     let former = former.map(|file| {
         let args = Args { config: Some(file), ..Args::default() };
-        load(&args, &without_settings(&around))
+        load(&args, &without_settings(&around)).map_err(of_former)
     });
     let (config, former) = match (load(args, &around), former.transpose()) {
         (Ok(config), Ok(former)) => (config, former),
@@ -50,6 +50,16 @@ pub fn apply(args: &Args, former: Option<PathBuf>, yes: bool) -> ExitCode {
             eprintln!("leafd: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// The former configuration's file has another argument than the present one's.
+fn of_former(error: ConfigError) -> ConfigError {
+    match error {
+        ConfigError::Unreadable { path, cause, .. } => {
+            ConfigError::Unreadable { path, source_: Source::Argument("--former"), cause }
+        }
+        other => other,
     }
 }
 

@@ -88,7 +88,7 @@ fn lock(dir: &Path) -> Result<LockFile, String> {
              its own",
             holder(pid)
         ),
-        LockError::Io { path, source } => explain(&format!("locking {}", path.display()), &source),
+        LockError::Io { path, cause } => explain(&format!("locking {}", path.display()), &cause),
     })
 }
 

@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use super::{
-    CEILING_MAX, CheckIn, ClaimWish, DESCRIPTION_CHARACTERS_MAX, Generation, NewTag, STEP_MAX,
-    StartToken, StoreError, TagChange, TagRow,
+    CEILING_MAX, CheckIn, ClaimWish, DESCRIPTION_CHARACTERS_MAX, Generation, NewTag, START_MAX,
+    STEP_MAX, StartToken, StoreError, TagChange, TagRow,
 };
 
 /// A claim that is worked out but not yet written.
@@ -103,7 +103,7 @@ impl NewTag {
         check_step(self.step)?;
         check_ceiling(self.ceiling)?;
         check_description(self.description.as_deref())?;
-        let most = self.ceiling.min(CEILING_MAX - 1);
+        let most = self.ceiling.min(START_MAX);
         if self.start < 1 || self.start > most {
             return Err(refused("start", self.start, format!("1 to {most}")));
         }

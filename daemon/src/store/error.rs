@@ -37,7 +37,7 @@ pub enum StoreError {
     },
     /// All numbers up to the ceiling are claimed.
     #[error(
-        "tag {tag:?} is used up: every number to its ceiling {ceiling} is claimed; raise it with: leafctl tag set --ceiling"
+        "tag {tag:?} is used up: every number to its ceiling {ceiling} is claimed; raise it with: leafctl tag set {tag:?} --ceiling N"
     )]
     Exhausted {
         /// The tag.

@@ -36,6 +36,17 @@ pub struct History(pub Arc<str>);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Role(pub Arc<str>);
 
+impl Role {
+    /// As what a daemon is configured that expects this place, for messages.
+    #[must_use]
+    pub fn configured(&self) -> String {
+        match self.0.is_empty() {
+            true => "as a store by itself".to_owned(),
+            false => format!("for {:?}", self.0),
+        }
+    }
+}
+
 /// Tells hosts apart: 32 hexadecimal digits drawn when a state directory is made.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub Arc<str>);

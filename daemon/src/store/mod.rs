@@ -290,5 +290,8 @@ pub const STEP_MAX: u64 = i32::MAX as u64;
 /// row has to hold the number after the last one claimed.
 pub const CEILING_MAX: u64 = i64::MAX as u64;
 
+/// Largest number that a tag can start at, which is the largest that is ever issued.
+pub const START_MAX: u64 = CEILING_MAX - 1;
+
 /// Longest description, Leaf's `varchar(256)`.
 pub const DESCRIPTION_CHARACTERS_MAX: usize = 256;

@@ -21,7 +21,7 @@ Examples:
     Create {
         /// Its name: 1 to 128 characters
         tag: String,
-        /// The first number to issue [default: 1]
+        /// The first number to issue, from 1 to 9223372036854775806; above what was claimed under a name before [default: 1]
         #[arg(long, value_name = "N")]
         start: Option<u64>,
         /// The smallest claim, and what a quiet host claims at once [default: 1000]
@@ -205,7 +205,11 @@ fn list(
             serde_json::from_str(&client.admin(opcode::TAG_LIST, &body.to_string())?)?;
         let rows = page["tags"].as_array().map_or(&[][..], Vec::as_slice);
         if header_due {
-            writeln!(out, "{:<32} {:>20} {:>12}  DESCRIPTION", "TAG", "MAX_ID", "STEP")?;
+            writeln!(
+                out,
+                "{:<32} {:>20} {:>12} {:<6}  DESCRIPTION",
+                "TAG", "MAX_ID", "STEP", "STRICT"
+            )?;
             header_due = false;
         }
         for row in rows {
@@ -214,15 +218,21 @@ fn list(
             } else {
                 writeln!(
                     out,
-                    "{:<32} {:>20} {:>12}  {}",
+                    "{:<32} {:>20} {:>12} {:<6}  {}",
                     plain(&row["tag"]),
                     plain(&row["max_id"]),
                     plain(&row["step"]),
+                    if row["strict"] == true { "strict" } else { "" },
                     plain(&row["description"]),
                 )?;
             }
         }
         left -= left.min(rows.len() as u64);
+        let more = !page["next"].is_null() || !page["next_store"].is_null();
+        if left == 0 && more {
+            out.flush()?;
+            eprintln!("leafctl: there are more tags; see them with a larger --limit, or --after");
+        }
         match (page["next"].as_str(), page["next_store"].as_str()) {
             (Some(next), _) => after = Some(next.to_owned()),
             (None, Some(next)) => store = Some(next.to_owned()),

@@ -117,7 +117,7 @@ fn bad_files_are_refused_with_place_key_value_and_range() {
     check("socket_group = 'no-such-group-here'", &["no-such-group-here", "group of this host"]);
     check("state_dir = 7", &["state_dir can't be 7"]);
     check("worker = 'static'", &["workers", "host-a"]);
-    check("worker = 'store:x'", &["store:NAME"]);
+    check("worker = 'store:x'", &["store:NAME only with several stores"]);
     check("worker = 'zookeeper'", &["zookeeper"]);
     check("worker = 'redis'", &["static:N", "zookeeper"]);
     check("workers = {a = 1, b = 1}", &["workers.b", "\"a\""]);

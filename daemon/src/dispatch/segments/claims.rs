@@ -264,7 +264,8 @@ fn warn_of_ceiling(tag: &SegmentTag, lane: &Lane, claim: &Claim) {
     if passed > lane.warned_percent.replace(passed) {
         error!(
             tag = %tag.tag, ceiling = lane.id(claim.ceiling), claimed_to = lane.id(claim.numbers.end - 1), percent = claimed,
-            "the tag's numbers come to an end: raise its ceiling with leafctl tag set --ceiling, or move to a new tag"
+            "the tag's numbers come to an end: raise its ceiling with leafctl tag set {:?} --ceiling N, or move to a new tag",
+            tag.tag
         );
     }
 }

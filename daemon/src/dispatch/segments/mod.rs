@@ -204,6 +204,11 @@ impl Segments {
         Ok(indexes.into_iter().map(|index| Rc::clone(&self.homes[index])).collect())
     }
 
+    /// The stores with the same tags as this one: itself, or all primaries of its list in their order.
+    pub fn homes_beside(&self, index: usize) -> Vec<Rc<Home>> {
+        self.routing.together(index).iter().map(|index| Rc::clone(&self.homes[*index])).collect()
+    }
+
     /// Draws ids at once if they are there. True: they are in `runs`.
     pub fn take(self: &Rc<Self>, tag: &Rc<SegmentTag>, want: Want, runs: &mut Vec<Run>) -> bool {
         let mut supply = tag.supply.borrow_mut();

@@ -151,9 +151,11 @@ impl Segments {
         }
         if !found.role.0.is_empty() {
             return Err(StoreError::Refused(format!(
-                "the store {} has the place {:?} among its fleet's stores, but is configured for {:?}: make the \
+                "the store {} has the place {:?} among its fleet's stores, but is configured {}: make the \
                  configuration that of the other hosts, or, if the routes are to change, use: leafd routes apply",
-                home.url, &*found.role.0, &*home.role.0
+                home.url,
+                &*found.role.0,
+                home.role.configured()
             )));
         }
         if !home.store.list(None, 1).await?.is_empty() {

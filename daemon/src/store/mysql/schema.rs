@@ -23,7 +23,7 @@ pub fn print() -> String {
     all.map(|statement| format!("{statement};\n")).collect()
 }
 
-/// Makes what is missing. Tells which tables were made.
+/// Makes what is missing. Tells which tables, triggers and remarks were made.
 ///
 /// # Errors
 /// [`StoreError::Refused`] when a table that is there looks different; others as for every call.
@@ -50,17 +50,21 @@ fn make(driver: &mut MysqlDriver, target: &Target) -> Result<Vec<&'static str>, 
         driver.execute(statement, &[])?;
     }
     let triggers = driver.query(sql::TRIGGERS_THERE, &[])?;
+    let mut others: Vec<&'static str> = Vec::new();
     let there: Vec<String> = triggers.into_iter().flatten().flatten().collect();
     for (name, statement) in sql::TRIGGERS {
         if !there.iter().any(|one| one == name) {
             driver.execute(statement, &[]).map_err(|failure| no_trigger(failure, target))?;
+            others.push(name);
         }
     }
     driver.execute(sql::LIFE, &[])?;
-    mark(driver)?;
+    if mark(driver)? {
+        others.push("the mark in leaf_alloc's remark");
+    }
     let missing = |table: &&str| !found.iter().any(|[of, ..]| of == table);
     let all = sql::TABLES.iter().chain(workers::STATEMENTS.tables);
-    Ok(all.map(|layout| layout.table).filter(missing).collect())
+    Ok(all.map(|layout| layout.table).filter(missing).chain(others).collect())
 }
 
 /// Says what making triggers takes, which is more than making tables.
@@ -75,15 +79,15 @@ fn no_trigger(failure: Failure, target: &Target) -> Failure {
     }
 }
 
-/// Gives Leaf's table its mark, unless it has one.
-fn mark(driver: &mut MysqlDriver) -> Result<(), Failure> {
+/// Gives Leaf's table its mark, unless it has one. Tells whether it got one.
+fn mark(driver: &mut MysqlDriver) -> Result<bool, Failure> {
     let remark = driver.query(sql::REMARK, &[])?;
     let comment = remark.into_iter().flatten().flatten().next().unwrap_or_default();
     if sql::has_mark(&comment) {
-        return Ok(());
+        return Ok(false);
     }
     let marked = sql::marked(&comment, draw_generation()?);
     let quoted = marked.replace('\\', "\\\\").replace('\'', "''");
     driver.execute(&format!("ALTER TABLE leaf_alloc COMMENT = '{quoted}'"), &[])?;
-    Ok(())
+    Ok(true)
 }

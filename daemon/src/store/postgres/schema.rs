@@ -8,6 +8,10 @@ use crate::store::network::{
     Driver, Failure, META_TABLE, Target, columns, refuse_different, refuse_different_workers,
 };
 
+/// The trigger on `leaf_alloc`, if it is there.
+const TRIGGERS_THERE: &str = "SELECT tgname::text FROM pg_trigger
+    WHERE tgrelid = to_regclass('leaf_alloc') AND tgname = 'leafd_row_gone'";
+
 /// Keeps two of us from making the tables at once; the number has no meaning.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7093862105577215)";
 
@@ -17,7 +21,7 @@ pub fn print() -> String {
     format!("{}\n{}\n{}\n{}\n", sql::LEAF_TABLE, sql::SIDE_TABLES, workers::TABLES, sql::TRIGGERS)
 }
 
-/// Makes what is missing, in one transaction. Tells which tables were made.
+/// Makes what is missing, in one transaction. Tells which tables and triggers were made.
 ///
 /// # Errors
 /// [`StoreError::Refused`] when a table that is there looks different; others as for every call.
@@ -38,6 +42,7 @@ fn make(driver: &mut PostgresDriver, target: &Target) -> Result<Vec<&'static str
     refuse_different(driver, target, sql::TABLES, &found)?;
     refuse_different_workers(driver, target, &found)?;
     driver.batch("SET LOCAL client_min_messages = warning")?;
+    let trigger_there = !driver.query(TRIGGERS_THERE, &[])?.is_empty();
     driver.batch(sql::LEAF_TABLE)?;
     driver.batch(sql::SIDE_TABLES)?;
     driver.batch(workers::TABLES)?;
@@ -45,5 +50,6 @@ fn make(driver: &mut PostgresDriver, target: &Target) -> Result<Vec<&'static str
     driver.batch("COMMIT")?;
     let missing = |table: &&str| !found.iter().any(|[of, ..]| of == table);
     let all = sql::TABLES.iter().chain(workers::STATEMENTS.tables);
-    Ok(all.map(|layout| layout.table).filter(missing).collect())
+    let trigger = (!trigger_there).then_some("leafd_row_gone");
+    Ok(all.map(|layout| layout.table).filter(missing).chain(trigger).collect())
 }

@@ -1,0 +1,65 @@
+//! `leafd schema` for several stores: the tables of all are made in one go, what was made is named, and a store that is
+//! away keeps the others from nothing.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use leafd_tests::host::leafd_binary;
+use leafd_tests::servers::{MariaDb, PASSWORD, Postgres, Server};
+use tempfile::NamedTempFile;
+
+/// Runs `leafd schema` with this word and configuration.
+fn schema(word: &str, file: &NamedTempFile) -> Output {
+    Command::new(leafd_binary())
+        .args(["schema", word, "--config", file.path().to_str().unwrap()])
+        .env_clear()
+        .env("HOME", "/nonexistent")
+        .env("LEAFD_STORE_PASSWORD_A", PASSWORD)
+        .env("LEAFD_STORE_PASSWORD_B", PASSWORD)
+        .output()
+        .unwrap()
+}
+
+#[track_caller]
+fn said(output: &Output) -> Vec<String> {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn the_tables_of_several_stores_are_made_in_one_go() {
+    let (postgres, mut mariadb) = (Postgres::empty(&[]), MariaDb::empty(&[]));
+    let (a, b) = (postgres.url(), mariadb.url());
+    let file = NamedTempFile::new().unwrap();
+    let routes = "[[routes]]\ntags = [\"*\"]\nhash = [\"a\", \"b\"]\n";
+    fs::write(file.path(), format!("stores = {{ a = {a:?}, b = {b:?} }}\n{routes}")).unwrap();
+
+    let printed = said(&schema("print", &file)).join("\n");
+    for url in [&a, &b] {
+        assert!(printed.contains(&format!("-- for {url}\n")), "{printed}");
+    }
+    let made = said(&schema("apply", &file));
+    let tables = "leaf_alloc, leafd_meta, leafd_tag, leafd_host";
+    for (line, url, others) in [
+        (&made[0], &a, &["leafd_row_gone"][..]),
+        (&made[1], &b, &["leafd_row_deleted", "leafd_row_renamed", "leafd_tag_filled", "the mark"]),
+    ] {
+        assert!(line.starts_with(&format!("made in {url}: {tables}")), "{line}");
+        assert!(others.iter().all(|other| line.contains(other)), "{line}");
+    }
+    let nothing = |url| format!("the tables of {url} are there; nothing was made");
+    assert_eq!(said(&schema("apply", &file)), [nothing(&a), nothing(&b)]);
+
+    // What is missing is made again, and named.
+    postgres.sql("DROP TRIGGER leafd_row_gone ON leaf_alloc");
+    mariadb.sql("DROP TRIGGER leafd_row_deleted");
+    let again = [format!("made in {a}: leafd_row_gone"), format!("made in {b}: leafd_row_deleted")];
+    assert_eq!(said(&schema("apply", &file)), again);
+
+    mariadb.kill();
+    postgres.sql("DROP TRIGGER leafd_row_gone ON leaf_alloc");
+    let output = schema("apply", &file);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), again[0].clone() + "\n");
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&b), "{output:?}");
+}
