@@ -71,12 +71,16 @@ pub fn check_config(args: &Args, quiet: bool) -> ExitCode {
 }
 
 /// A panic is a broken assertion: better no daemon than one that goes on in a state nobody thought of. The next
-/// start goes on from the journal. Only the store's thread contains its own panics, a backend's.
+/// start goes on from the journal. Only threads of stores and registries contain their panics, a backend's.
 fn end_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         report(panic);
-        let contained = [store::thread::THREAD_NAME, registry::thread::THREAD_NAME];
+        let contained = [
+            store::thread::THREAD_NAME,
+            registry::thread::THREAD_NAME,
+            registry::zookeeper::THREAD_NAME,
+        ];
         if !std::thread::current().name().is_some_and(|name| contained.contains(&name)) {
             std::process::abort();
         }
