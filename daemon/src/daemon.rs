@@ -136,7 +136,7 @@ async fn live(
     record_floors(&journal, &mut layouts, fixed.is_some(), doubtful, config.max_drift).await?;
     let homes = stores::open(config, &recovered)?;
 
-    let worker = workers::open(config, fixed.as_ref(), &homes, &journal, &recovered)?;
+    let worker = workers::open(config, fixed.as_ref(), &homes, &journal, &recovered).await?;
     let writer = Rc::new(Writer::new(journal.clone()));
     let segments = Segments::new(
         segment_settings(config),
