@@ -35,6 +35,10 @@ use crate::{clock, logging, output, registry, store, stores, workers};
 /// Of the time that a stop may take, the share for connections; the rest is the journal's.
 const STOP_SHARE: u32 = 2;
 
+/// Of that rest: a share for the stores' answers, one for the worker registry's, and one that is left to the journal
+/// when neither comes.
+const LEFT_SHARES: u32 = 3;
+
 /// The configuration can't be used; `EX_USAGE` of sysexits.h.
 const EXIT_CONFIG: u8 = 64;
 
@@ -217,7 +221,7 @@ async fn live(
     let left = config.stop_within - config.stop_within / STOP_SHARE;
     let written = tokio::time::timeout(left, async {
         // Claims under way first, so that their numbers are not lost; but a store that hangs costs only them.
-        if tokio::time::timeout(left / STOP_SHARE, dispatcher.segments.claims_ended())
+        if tokio::time::timeout(left / LEFT_SHARES, dispatcher.segments.claims_ended())
             .await
             .is_err()
         {
@@ -228,7 +232,7 @@ async fn live(
         let exact_bounds = dispatcher.snowflakes.exact_bounds();
         if let Worker::Kept(keeper) = &dispatcher.snowflakes.worker {
             keeper.stop(dispatcher.snowflakes.issued_below());
-            if tokio::time::timeout(left / STOP_SHARE, keeper.ended()).await.is_err() {
+            if tokio::time::timeout(left / LEFT_SHARES, keeper.ended()).await.is_err() {
                 warn!("the worker registry has not answered; the next start goes by the journal");
             }
         }
