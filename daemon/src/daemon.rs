@@ -155,6 +155,7 @@ async fn live(
     }
     let snowflakes = Snowflakes::new(
         layouts,
+        &recovered.layouts,
         worker,
         millis(config.max_drift),
         config.waiters_max,
