@@ -35,6 +35,10 @@ use crate::{clock, logging, output, registry, store, stores, workers};
 /// Of the time that a stop may take, the share for connections; the rest is the journal's.
 const STOP_SHARE: u32 = 2;
 
+/// Of that rest: a share for the stores' answers, one for the worker registry's, and one that is left to the journal
+/// when neither comes.
+const LEFT_SHARES: u32 = 3;
+
 /// The configuration can't be used; `EX_USAGE` of sysexits.h.
 const EXIT_CONFIG: u8 = 64;
 
@@ -71,12 +75,16 @@ pub fn check_config(args: &Args, quiet: bool) -> ExitCode {
 }
 
 /// A panic is a broken assertion: better no daemon than one that goes on in a state nobody thought of. The next
-/// start goes on from the journal. Only the store's thread contains its own panics, a backend's.
+/// start goes on from the journal. Only threads of stores and registries contain their panics, a backend's.
 fn end_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         report(panic);
-        let contained = [store::thread::THREAD_NAME, registry::thread::THREAD_NAME];
+        let contained = [
+            store::thread::THREAD_NAME,
+            registry::thread::THREAD_NAME,
+            registry::zookeeper::THREAD_NAME,
+        ];
         if !std::thread::current().name().is_some_and(|name| contained.contains(&name)) {
             std::process::abort();
         }
@@ -132,7 +140,7 @@ async fn live(
     record_floors(&journal, &mut layouts, fixed.is_some(), doubtful, config.max_drift).await?;
     let homes = stores::open(config, &recovered)?;
 
-    let worker = workers::open(config, fixed.as_ref(), &homes, &journal, &recovered)?;
+    let worker = workers::open(config, fixed.as_ref(), &homes, &journal, &recovered).await?;
     let writer = Rc::new(Writer::new(journal.clone()));
     let segments = Segments::new(
         segment_settings(config),
@@ -147,6 +155,7 @@ async fn live(
     }
     let snowflakes = Snowflakes::new(
         layouts,
+        &recovered.layouts,
         worker,
         millis(config.max_drift),
         config.waiters_max,
@@ -213,7 +222,7 @@ async fn live(
     let left = config.stop_within - config.stop_within / STOP_SHARE;
     let written = tokio::time::timeout(left, async {
         // Claims under way first, so that their numbers are not lost; but a store that hangs costs only them.
-        if tokio::time::timeout(left / STOP_SHARE, dispatcher.segments.claims_ended())
+        if tokio::time::timeout(left / LEFT_SHARES, dispatcher.segments.claims_ended())
             .await
             .is_err()
         {
@@ -224,7 +233,7 @@ async fn live(
         let exact_bounds = dispatcher.snowflakes.exact_bounds();
         if let Worker::Kept(keeper) = &dispatcher.snowflakes.worker {
             keeper.stop(dispatcher.snowflakes.issued_below());
-            if tokio::time::timeout(left / STOP_SHARE, keeper.ended()).await.is_err() {
+            if tokio::time::timeout(left / LEFT_SHARES, keeper.ended()).await.is_err() {
                 warn!("the worker registry has not answered; the next start goes by the journal");
             }
         }

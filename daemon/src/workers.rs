@@ -5,22 +5,24 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use tracing::info;
 
 use crate::clock;
 use crate::config::{Config, StoreUrl, WorkerSpec};
 use crate::dispatch::segments::Home;
 use crate::dispatch::worker::{Keeper, Link, Worker};
 use crate::id::worker::{Lease, Settings};
-use crate::journal::{Journal, Recovered};
+use crate::journal::{Journal, Recovered, Write};
 use crate::registry::fixed::FixedWorker;
 use crate::registry::zookeeper::{LeasedRegistry, PermanentRegistry, Target};
 use crate::registry::{HOLDER_BYTES_MAX, Holder, Mode, Registry, RegistryThread};
 
-/// Opens what the worker comes from. Nothing is claimed yet.
+/// Opens what the worker comes from. Nothing is claimed yet. A host that is to have no worker forgets the one that it had
+/// claimed: so one leaves a registry that is not there any more, or was replaced.
 ///
 /// # Errors
-/// The host's name or identity can't be told to a registry; the system gives no thread.
-pub fn open(
+/// The host's name or identity can't be told to a registry; the system gives no thread; the journal can't be written.
+pub async fn open(
     config: &Config,
     fixed: Option<&FixedWorker>,
     homes: &[Rc<Home>],
@@ -33,7 +35,17 @@ pub fn open(
     let mode = config.worker_mode;
     let layouts = || config.layouts.iter().map(|(name, layout)| (name.clone(), *layout)).collect();
     let (link, place, embedded) = match &config.worker {
-        WorkerSpec::None | WorkerSpec::Static(_) => return Ok(Worker::None),
+        WorkerSpec::None => {
+            if let Some(claim) = &recovered.claim {
+                journal.commit(vec![Write::NoWorker]).await?;
+                info!(
+                    worker = claim.worker.0, registry = %claim.place,
+                    "this host is to have no worker: it goes by its claim no longer"
+                );
+            }
+            return Ok(Worker::None);
+        }
+        WorkerSpec::Static(_) => return Ok(Worker::None),
         WorkerSpec::Store(index) => {
             let home = homes.get(*index).context("worker names a store that is not there")?;
             let embedded = matches!(config.routing.stores()[*index].url, StoreUrl::Sqlite(_));

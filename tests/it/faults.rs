@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use leafd_wire::Status;
 
-use crate::host::Host;
+use crate::host::{Host, eventually};
 use crate::power::{Mode, PowerLoss};
 use crate::raw::{Raw, ids_request};
 
@@ -124,6 +124,31 @@ fn a_state_directory_that_is_moved_stops_issuing_until_it_is_back() {
     host.kill();
     host.start();
     host.raw().draw("orders", 1);
+}
+
+#[test]
+fn a_fault_that_only_the_worker_s_renewals_meet_stops_issuing_of_both_kinds() {
+    let mut host = store_elsewhere().set("lease", "30s");
+    host.change("worker", "store");
+    let snowflake = start_sound(&mut host);
+    // After a restart nothing but the claim is written while nobody asks for ids.
+    host.kill();
+    host.start();
+    let mut raw = host.raw();
+    assert!(raw.info().segments_ready);
+    fs::rename(host.state_dir(), host.path("away")).unwrap();
+    eventually("the fault is met", MENDED_WITHIN, || (!raw.info().segments_ready).then_some(()));
+    for _ in 0..20 {
+        raw.refused(&ids_request("orders", 1, 1, 100), Status::Journal);
+        raw.refused(&ids_request("snowflake", 1, 1, 100), Status::Journal);
+    }
+    assert!(!host.status()["journal_error"].is_null());
+    fs::rename(host.path("away"), host.state_dir()).unwrap();
+    // Nobody need ask for that.
+    eventually("it goes on", MENDED_WITHIN, || raw.info().segments_ready.then_some(()));
+    assert!(raw.draw("orders", 1)[0] > 1);
+    assert!(raw.draw_until("snowflake", MENDED_WITHIN) > snowflake);
+    host.assert_alive();
 }
 
 #[test]

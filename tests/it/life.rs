@@ -80,6 +80,32 @@ fn those_who_wait_are_told_that_the_daemon_stops() {
 }
 
 #[test]
+fn a_store_that_hangs_leaves_a_stop_the_time_for_exact_marks() {
+    let mut host = Host::new().set("stop_within", "3s");
+    host.start();
+    host.create("orders");
+    host.create("others");
+    let mut raw = host.raw();
+    let mut ids = raw.draw("orders", 3);
+    let snowflake = raw.draw("snowflake", 1)[0];
+    let lock = rusqlite::Connection::open(host.state_dir().join("store.db")).unwrap();
+    lock.execute_batch("BEGIN IMMEDIATE").unwrap();
+    // A claim is under way, and the worker is to be given back.
+    raw.send(&ids_request("others", 1, 1, 60_000));
+    host.raw().info();
+    host.stop();
+    let log = host.log();
+    for said in ["store has not answered", "registry has not answered", "marks are exact"] {
+        assert!(log.contains(said), "{said}: {log}");
+    }
+    drop(lock);
+    host.start();
+    ids.extend(host.raw().draw("orders", 3));
+    assert_eq!(ids, [1, 2, 3, 4, 5, 6]);
+    assert!(host.raw().draw("snowflake", 1)[0] > snowflake);
+}
+
+#[test]
 fn a_stop_does_not_wait_for_those_who_never_read() {
     let mut host = Host::new().set("stop_within", "1s");
     host.start();

@@ -1,9 +1,11 @@
 //! The snowflake worker of a host whose store is its own file: claimed at the first id, kept, given back.
 
+use std::time::Duration;
+
 use leafd_wire::{Layout, Status, opcode};
 use serde_json::json;
 
-use crate::host::Host;
+use crate::host::{Host, eventually};
 use crate::raw::ids_request;
 
 fn worker_of(id: u64) -> u64 {
@@ -63,6 +65,28 @@ fn a_worker_that_is_given_back_is_free_and_the_next_id_claims_one_anew() {
 }
 
 #[test]
+fn a_worker_is_given_back_above_the_ids_of_a_layout_that_was_dropped() {
+    const OTHER: &str = r#"{other = {time_bits = 41, worker_bits = 10, sequence_bits = 12, epoch = "2025-01-01T00:00:00Z"}}"#;
+    let mut host = Host::new().set("layouts", OTHER);
+    host.start();
+    let mut raw = host.raw();
+    let (_, layout) = raw.info().layouts.into_iter().find(|(name, _)| name == "other").unwrap();
+    let last = layout.decompose(raw.draw("other", 10)[9]).unwrap();
+    host.kill();
+    host.unset("layouts");
+    host.start();
+    let answer = host.admin(opcode::WORKER_RELEASE, &json!({}));
+    assert_eq!(answer["worker"], last.worker);
+    let until_ms = eventually("given back", Duration::from_secs(10), || {
+        let list = host.admin(opcode::WORKER_LIST, &json!({}));
+        let row = &list["workers"][0];
+        row["holder"].is_null().then(|| row["until_ms"].as_u64().unwrap())
+    });
+    let used_ms = layout.tick_start_ms(last.tick);
+    assert!(until_ms > used_ms, "given back from {until_ms}, and {used_ms} was used");
+}
+
+#[test]
 fn a_worker_that_was_taken_from_a_host_is_replaced_by_another() {
     let mut host = Host::new().set("worker_range", "0..2").set("lease", "30s");
     host.start();
@@ -70,7 +94,7 @@ fn a_worker_that_was_taken_from_a_host_is_replaced_by_another() {
     let first = raw.draw("snowflake", 10);
     let worker = worker_of(first[0]);
     host.store_sql(&format!("UPDATE leafd_worker SET holder = NULL, name = NULL, incarnation = NULL WHERE worker = {worker}"));
-    crate::host::eventually("another worker", std::time::Duration::from_secs(10), || {
+    eventually("another worker", Duration::from_secs(10), || {
         (worker_of(raw.draw("snowflake", 1)[0]) != worker).then_some(())
     });
     assert!(raw.draw("snowflake", 1)[0] > first[9]);

@@ -8,6 +8,7 @@ use leafd_tests::load::{Draw, Drawn, Load};
 use leafd_tests::raw::ids_request;
 use leafd_tests::servers::{MariaDb, Postgres, Server};
 use leafd_wire::Status;
+use mysql::prelude::Queryable;
 
 use crate::scene::{create, report};
 
@@ -235,6 +236,9 @@ fn tags_of_primaries_are_administered_in_ids() {
     refused(&["create", "events.strict", "--strict"], "can't be strict");
     refused(&["create", "events.low", "--ceiling", "2"], "begins at 3");
     done(&["create", "events.low", "--ceiling", "3"]);
+    // One id, and it is not one of primary b's: then it is made in neither.
+    refused(&["create", "events.one", "--start", "10", "--ceiling", "10"], "primary \"b\" would");
+    refused(&["show", "events.one"], "no tag");
     done(&["create", "events.b", "--start", "1000", "--ceiling", "2000", "--step", "10"]);
     refused(&["set", "events.b", "--ceiling", "1"], "begins at 3");
     // As the primary has it that has come furthest.
@@ -292,4 +296,49 @@ fn tags_of_primaries_are_administered_in_ids() {
     assert!(row(&listed, "events.c")[0]["max_id"].as_u64().unwrap() > 1_800, "{listed}");
     done(&["delete", "events.b", "--yes-delete", "events.b"]);
     host.raw().refused(&ids_request("events.b", 1, 1, 1_000), Status::TagUnknown);
+}
+
+#[test]
+fn a_deletion_that_a_primary_s_outage_interrupted_is_repeated() {
+    let mut primaries = Primaries::new(2);
+    let mut host = primaries.host();
+    host.start();
+    assert!(tag(&host, &["create", "events.b"]).0);
+    let mut drawn = Drawn::default();
+    drawn.add_ids("events.b", &host.raw().draw("events.b", 100));
+    let delete = ["delete", "events.b", "--yes-delete", "events.b"];
+    // The primary goes away between the look at it and the deletion in it.
+    let Primary::OfMariaDb(b) = &primaries.all[1] else { panic!("b is a MariaDB") };
+    let mut holder = b.connection().unwrap();
+    holder.query_drop("BEGIN").unwrap();
+    holder
+        .query_drop("SELECT * FROM ids.leaf_alloc WHERE biz_tag = 'events.b' FOR UPDATE")
+        .unwrap();
+    let (done, said) = std::thread::scope(|scope| {
+        let deleting = scope.spawn(|| tag(&host, &delete));
+        eventually("it is deleted in a", WITHIN, || {
+            primaries.all[0].rows().is_empty().then_some(())
+        });
+        primaries.all[1].away(End::Kill);
+        deleting.join().unwrap()
+    });
+    assert!(!done && said.contains("repeat this when primary \"b\" answers again"), "{said}");
+    let (done, said) = tag(&host, &delete);
+    assert!(!done && !said.contains("no tag"), "whether b has it is not known: {said}");
+    primaries.all[1].back();
+    assert_eq!(primaries.all[1].rows().len(), 1);
+    eventually("the daemon finds b again", WITHIN, || {
+        tag(&host, &["show", "events.b"]).0.then_some(())
+    });
+    // What is half deleted is not changed any more.
+    for words in [&["raise", "events.b", "--to", "9000"], &["set", "events.b", "--step", "9"]] {
+        let (done, said) = tag(&host, words);
+        assert!(!done && said.contains("primary \"a\" doesn't have tag"), "{said}");
+    }
+    let (done, said) = tag(&host, &delete);
+    assert!(done, "{said}");
+    assert!(primaries.all.iter().all(|primary| primary.rows().is_empty()));
+    host.raw().refused(&ids_request("events.b", 1, 1, 1_000), Status::TagUnknown);
+    drawn.backwards.clear();
+    drawn.assert_sound();
 }

@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::{Draw, Drawn, Load};
+use leafd_tests::raw::ids_request;
 use leafd_tests::servers::zookeeper::ZooKeeper;
-use leafd_wire::{Layout, opcode};
+use leafd_wire::{Layout, Status, opcode};
 use serde_json::json;
 
 use crate::scene::{FOREVER, Raw, SERVICE};
@@ -90,4 +91,43 @@ fn a_permanent_worker_is_on_leaf_s_nodes_and_outlives_the_server() {
     assert!(ids.is_sorted() && worker_of(id) == worker);
     drawn.assert_sound();
     report("permanent: killed daemon restarted without the server", 1, &drawn, took);
+}
+
+#[test]
+fn a_registry_that_was_replaced_is_accepted_by_a_start_without_a_worker() {
+    let server = ZooKeeper::new();
+    let mut host = host(&server);
+    host.start();
+    let mut ids = host.raw().draw(TAG, 10);
+    host.kill();
+    let raw = Raw::connect(&server.address());
+    for worker in raw.children("/leafd/workers") {
+        raw.delete(&format!("/leafd/workers/{worker}"));
+    }
+    for layout in raw.children("/leafd/layouts") {
+        raw.delete(&format!("/leafd/layouts/{layout}"));
+    }
+    for node in ["workers", "registry", "clock", "layouts"] {
+        raw.delete(&format!("/leafd/{node}"));
+    }
+    raw.delete("/leafd");
+    host.start();
+    let error = eventually("it is told", Duration::from_secs(10), || {
+        let status = host.status();
+        let error = status["snowflake"]["worker_error"].as_str();
+        error.filter(|error| error.contains("--worker none")).map(str::to_owned)
+    });
+    println!("{error}");
+    host.stop();
+    host.change("worker", "none");
+    host.start();
+    host.raw().refused(&ids_request(TAG, 1, 1, 100), Status::NoWorker);
+    host.stop();
+    host.change("worker", "zookeeper");
+    host.start();
+    ids.extend(host.raw().draw(TAG, 10));
+    assert!(ids.is_sorted(), "{ids:?}");
+    let mut drawn = Drawn::default();
+    drawn.add_ids(TAG, &ids);
+    drawn.assert_sound();
 }

@@ -11,7 +11,7 @@ pub(super) static WORKER: Setting = Setting {
         "\"none\", \"store\", \"store:NAME\" with several stores, \"zookeeper\", \"static:N\" with N from 0 to what the smallest worker field holds, or \"static\" with workers",
     ),
     default: Default::Found("store; none with several stores, until one is named"),
-    help: "Where this host's snowflake worker number comes from: claimed in a store or in ZooKeeper, or given here. With static:N no other live host may have N. Without one, snowflake requests are refused.",
+    help: "Where this host's snowflake worker number comes from: claimed in a store or in ZooKeeper, or given here. With static:N no other live host may have N. Without one, snowflake requests are refused, and the claim of an earlier start is forgotten.",
 };
 
 pub(super) static WORKER_MODE: Setting = Setting {

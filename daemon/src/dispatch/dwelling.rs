@@ -35,6 +35,7 @@ impl Dwelling {
         }
         self.check_places().await?;
         self.check_ceiling(new.ceiling)?;
+        self.check_start(new)?;
         let mut created = None;
         let mut exists = None;
         for home in &self.homes {
@@ -43,7 +44,11 @@ impl Dwelling {
                 ceiling: last_counter(home.primary, new.ceiling),
                 ..new.clone()
             };
-            match home.store.create(counters).await {
+            let created_here = async {
+                check_place(home).await?;
+                home.store.create(counters).await
+            };
+            match created_here.await {
                 Ok(row) => created = Some(shown_by(home, row)),
                 Err(error @ StoreError::TagExists { .. }) => exists = Some(error),
                 Err(error) => return Err(self.partly(home, error)),
@@ -56,19 +61,28 @@ impl Dwelling {
         }
     }
 
-    /// The tag's row; of several primaries the one that has come furthest.
+    /// The tag's row; of several primaries the one that has come furthest. One that doesn't have the tag is passed over
+    /// if another one has it: a creation or a deletion was interrupted, and can be repeated.
     pub async fn show(&self, tag: &Tag) -> Result<TagRow, StoreError> {
         let mut furthest: Option<TagRow> = None;
+        let mut unknown = None;
         for home in &self.homes {
-            let row = shown_by(home, home.store.show(tag).await?);
+            let row = match home.store.show(tag).await {
+                Ok(row) => shown_by(home, row),
+                Err(error @ StoreError::UnknownTag { .. }) => {
+                    unknown = Some(error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let further = furthest.as_ref().is_none_or(|known| known.max_id < row.max_id);
-            // The first primary's generation stands for all.
+            // The generation in the first primary that has it stands for all.
             let generation = furthest.as_ref().map_or(row.generation, |known| known.generation);
             if further {
                 furthest = Some(TagRow { generation, ..row });
             }
         }
-        furthest.ok_or_else(nowhere)
+        furthest.ok_or_else(|| unknown.unwrap_or_else(nowhere))
     }
 
     /// The first rows after a name, in the first store's order; of several primaries as [`Dwelling::show`] has them.
@@ -103,10 +117,15 @@ impl Dwelling {
     pub async fn set(&self, tag: &Tag, change: &TagChange) -> Result<TagRow, StoreError> {
         self.check_places().await?;
         change.ceiling.map_or(Ok(()), |ceiling| self.check_ceiling(ceiling))?;
+        self.check_everywhere(tag).await?;
         for home in &self.homes {
             let ceiling = change.ceiling.map(|ceiling| last_counter(home.primary, ceiling));
             let change = TagChange { ceiling, ..change.clone() };
-            home.store.set(tag, change).await.map_err(|error| self.partly(home, error))?;
+            let set = async {
+                check_place(home).await?;
+                home.store.set(tag, change).await
+            };
+            set.await.map_err(|error| self.partly(home, error))?;
         }
         self.show(tag).await
     }
@@ -115,10 +134,12 @@ impl Dwelling {
     pub async fn raise(&self, tag: &Tag, to: u64) -> Result<TagRow, StoreError> {
         self.check_places().await?;
         // Where it is not, raising moves nothing: so it must be there.
-        self.show(tag).await?;
+        self.check_everywhere(tag).await?;
         for home in &self.homes {
             let counter = first_counter(home.primary, to);
             let raised = async {
+                check_place(home).await?;
+                home.store.show(tag).await?;
                 let under = home.store.identity().await?;
                 home.store.raise(&under, vec![(tag.clone(), counter)]).await
             };
@@ -139,6 +160,7 @@ impl Dwelling {
         }
         for home in &self.homes {
             let deleted = async {
+                check_place(home).await?;
                 let row = home.store.show(tag).await?;
                 home.store.delete(tag, row.generation).await
             };
@@ -152,18 +174,14 @@ impl Dwelling {
         Ok(shown)
     }
 
-    /// Refuses where the routes have been changed, and with them perhaps the tag's home, or what its numbers mean.
+    /// Refuses where the routes have been changed, and with them perhaps the tag's home, or what its numbers mean. One of
+    /// several primaries that is away is passed over: what can be done without it is done, and it is checked again
+    /// before anything is written there.
     async fn check_places(&self) -> Result<(), StoreError> {
         for home in &self.homes {
-            let found = home.store.identity().await?;
-            if found.role != home.role {
-                return Err(StoreError::Refused(format!(
-                    "the store {} has the place {:?} by now, and this daemon is configured {}: start it with the \
-                     routes of the other hosts",
-                    home.url,
-                    &*found.role.0,
-                    home.role.configured()
-                )));
+            match check_place(home).await {
+                Err(StoreError::Unavailable { .. }) if self.homes.len() > 1 => {}
+                checked => checked?,
             }
         }
         Ok(())
@@ -177,6 +195,48 @@ impl Dwelling {
                 "a tag's ceiling can't be {ceiling} in {} independent primaries: the last of them begins at {first}",
                 self.homes.len()
             ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Every primary must have an id between the tag's start and its ceiling.
+    fn check_start(&self, new: &NewTag) -> Result<(), StoreError> {
+        let NewTag { start, ceiling, .. } = *new;
+        let without = self.homes.iter().find(|home| {
+            home.primary.is_some()
+                && first_counter(home.primary, start) > last_counter(home.primary, ceiling)
+        });
+        match without {
+            Some(home) => Err(StoreError::Refused(format!(
+                "a tag from {start} to a ceiling of {ceiling} can't live in {of} independent primaries: primary {:?} \
+                 would have no id to give; every {of} ids in a row hold one of each primary",
+                &*home.name,
+                of = self.homes.len()
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a tag that only some of the primaries have, as far as they answer.
+    async fn check_everywhere(&self, tag: &Tag) -> Result<(), StoreError> {
+        let (mut has, mut without, mut away) = (false, None, None);
+        for home in &self.homes {
+            match home.store.show(tag).await {
+                Ok(_) => has = true,
+                Err(error @ StoreError::UnknownTag { .. }) => without = Some((home, error)),
+                Err(error @ StoreError::Unavailable { .. }) => away = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        match (without, away) {
+            (Some((home, _)), _) if has => Err(StoreError::Refused(format!(
+                "primary {:?} doesn't have tag {:?}, and another one has: its creation or its deletion was interrupted; \
+                 repeat that first",
+                &*home.name,
+                tag.as_str()
+            ))),
+            (_, Some(away)) if !has => Err(away),
+            (Some((_, unknown)), None) => Err(unknown),
             _ => Ok(()),
         }
     }
@@ -200,6 +260,21 @@ impl Dwelling {
 
 fn nowhere() -> StoreError {
     StoreError::Refused("the tag lives in no store".to_owned())
+}
+
+/// Refuses a store whose place among the stores is not the configured one.
+async fn check_place(home: &Home) -> Result<(), StoreError> {
+    let found = home.store.identity().await?;
+    if found.role == home.role {
+        return Ok(());
+    }
+    Err(StoreError::Refused(format!(
+        "the store {} has the place {:?} by now, and this daemon is configured {}: start it with the routes of the \
+         other hosts",
+        home.url,
+        &*found.role.0,
+        home.role.configured()
+    )))
 }
 
 fn shown_by(home: &Home, row: TagRow) -> TagRow {

@@ -23,6 +23,8 @@ pub struct Snowflakes {
     layouts: Vec<Rc<SnowflakeTag>>,
     /// Whom they are issued as.
     pub worker: Worker,
+    /// Below it ids may have been issued in layouts that are not configured any more.
+    dropped_bound: UnixMs,
     writer: Rc<Writer>,
     waiters_max: usize,
 }
@@ -64,15 +66,21 @@ const END_WARNED_MS: u64 = 365 * 86_400_000;
 const END_WARNED_EVERY_MS: u64 = 86_400_000;
 
 impl Snowflakes {
-    /// The layouts, each with the bound below which ids may have been issued.
+    /// The layouts, each with the bound below which ids may have been issued. `recorded` are all that the journal knows,
+    /// also those that earlier starts were configured with.
     #[must_use]
     pub fn new(
         layouts: Vec<LayoutRecord>,
+        recorded: &[LayoutRecord],
         worker: Worker,
         drift_max_ms: u64,
         waiters_max: usize,
         writer: Rc<Writer>,
     ) -> Rc<Self> {
+        let dropped = recorded
+            .iter()
+            .filter(|record| layouts.iter().all(|layout| layout.name != record.name));
+        let dropped_bound = dropped.map(|record| record.bound).max().unwrap_or_default();
         let layouts: Vec<Rc<SnowflakeTag>> = layouts
             .into_iter()
             .map(|LayoutRecord { name, layout, bound }| {
@@ -91,7 +99,9 @@ impl Snowflakes {
         for tag in &layouts {
             worker.journal_reached(tag.issuer.borrow().bound());
         }
-        let snowflakes = Rc::new(Snowflakes { layouts, worker, writer, waiters_max });
+        worker.journal_reached(dropped_bound);
+        let snowflakes =
+            Rc::new(Snowflakes { layouts, worker, dropped_bound, writer, waiters_max });
         snowflakes.follow_worker();
         snowflakes
     }
@@ -334,11 +344,11 @@ impl Snowflakes {
         self.follow_worker();
     }
 
-    /// From here on no id was issued in any layout.
+    /// From here on no id was issued in any layout, configured or not any more.
     #[must_use]
     pub fn issued_below(&self) -> UnixMs {
         let ends = self.layouts.iter().map(|tag| tag.issuer.borrow().issued_below());
-        ends.max().unwrap_or_default()
+        ends.max().unwrap_or_default().max(self.dropped_bound)
     }
 
     /// Issues nothing more as the present worker.

@@ -54,16 +54,20 @@ impl Writer {
         self.queued.notify_one();
     }
 
-    /// Why nothing may be issued: the journal's last commit failed.
+    /// Why nothing may be issued: the journal fails, whoever met it.
     #[must_use]
     pub fn failure(&self) -> Option<Failure> {
-        self.failure.borrow().clone()
+        if !self.failed() {
+            return None;
+        }
+        let own = self.failure.borrow().clone();
+        own.or_else(|| self.journal.failure().as_ref().map(Failure::from))
     }
 
-    /// Whether the journal's last commit failed. Cheap, for each request.
+    /// Whether the journal fails. Cheap, for each request.
     #[must_use]
     pub fn failed(&self) -> bool {
-        self.failure.borrow().is_some()
+        self.journal.failed() || self.failure.borrow().is_some()
     }
 
     /// Transactions committed.
@@ -84,10 +88,14 @@ impl Writer {
     pub async fn run(&self, on_failure: impl Fn(&Failure), on_recovery: impl Fn()) {
         loop {
             let batch = std::mem::take(&mut *self.queue.borrow_mut());
-            if batch.is_empty() {
+            // A fault that somebody else met, who may not come again: an empty batch finds out when it is over.
+            let met_elsewhere = batch.is_empty();
+            if met_elsewhere && !self.journal.failed() {
                 self.idle.notify_waiters();
-                self.queued.notified().await;
-                continue;
+                tokio::select! {
+                    () = self.queued.notified() => continue,
+                    () = self.journal.failing() => {}
+                }
             }
             self.committing.set(true);
             let (writes, effects): (Vec<Write>, Vec<Effect>) = batch.into_iter().unzip();
@@ -108,8 +116,11 @@ impl Writer {
                 }
             }
             self.committing.set(false);
-            if self.failure.take().is_some() {
+            let failed = self.failure.take().is_some();
+            if failed {
                 info!("the journal can be written again; issuing goes on");
+            }
+            if failed || met_elsewhere {
                 on_recovery();
             }
         }

@@ -380,10 +380,21 @@ impl Journal {
         self.ask(|answer| Command::Ends(page, answer)).await?
     }
 
-    /// The fault that stands, `None` while the journal works. Cheap.
+    /// The fault that stands, `None` while the journal works.
     #[must_use]
     pub fn failure(&self) -> Option<JournalError> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.failure.get()
+    }
+
+    /// Whether a fault stands. Cheap: for each request.
+    #[must_use]
+    pub fn failed(&self) -> bool {
+        self.failure.stands()
+    }
+
+    /// Waits until a fault has come up, whoever met it; for one who waits at a time.
+    pub async fn failing(&self) {
+        self.failure.began().await;
     }
 
     /// Does what is queued, closes the file and waits for the thread to end. Every other call fails from

@@ -5,10 +5,11 @@
 //! anything more is acknowledged: tried with the next commit, at most once a second.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::db::{self, Db};
 use super::fault::Fault;
@@ -43,7 +44,16 @@ pub(super) struct Page {
 }
 
 /// The fault that stands, shared with whoever asks for the journal's state.
-pub(super) type Failure = Arc<Mutex<Option<JournalError>>>;
+#[derive(Clone, Debug, Default)]
+pub(super) struct Failure(Arc<Standing>);
+
+#[derive(Debug, Default)]
+struct Standing {
+    /// Whether there is one, for those who ask at each request.
+    stands: AtomicBool,
+    error: Mutex<Option<JournalError>>,
+    began: Notify,
+}
 
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -63,6 +73,36 @@ pub(super) struct Writer {
 pub(super) enum Link {
     Open(Box<Db>),
     Failed { fault: Fault, since: Instant },
+}
+
+// === impl Failure ===
+
+impl Failure {
+    /// Whether a fault stands.
+    pub fn stands(&self) -> bool {
+        self.0.stands.load(Ordering::Acquire)
+    }
+
+    /// The fault that stands.
+    pub fn get(&self) -> Option<JournalError> {
+        self.0.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits until a fault has come up since the last wait.
+    pub async fn began(&self) {
+        self.0.began.notified().await;
+    }
+
+    /// Returns whether a fault stood before.
+    fn set(&self, now: Option<JournalError>) -> bool {
+        let mut error = self.0.error.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.stands.store(now.is_some(), Ordering::Release);
+        let before = std::mem::replace(&mut *error, now).is_some();
+        if error.is_some() && !before {
+            self.0.began.notify_one();
+        }
+        before
+    }
 }
 
 type Pending = (Vec<Write>, oneshot::Sender<Result<(), JournalError>>);
@@ -130,7 +170,7 @@ impl Writer {
         match outcome {
             Ok((outcome, meta)) => {
                 self.acknowledged = meta;
-                if self.set_failure(None) {
+                if self.failure.set(None) {
                     tracing::info!(path = %self.path.display(), "the journal works again");
                 }
                 for (answer, outcome) in answers.into_iter().zip(outcome) {
@@ -199,7 +239,7 @@ impl Writer {
 
     /// Notes a fault and closes the file.
     fn fail(&mut self, fault: Fault) -> Fault {
-        if !self.set_failure(Some(self.error(fault.clone()))) {
+        if !self.failure.set(Some(self.error(fault.clone()))) {
             tracing::error!(
                 path = %self.path.display(), %fault,
                 "the journal can't be used: nothing beyond what it has recorded is issued"
@@ -214,12 +254,6 @@ impl Writer {
         }
         self.link = Link::Failed { fault: fault.clone(), since: Instant::now() };
         fault
-    }
-
-    /// Returns whether a fault stood before.
-    fn set_failure(&self, now: Option<JournalError>) -> bool {
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *failure, now).is_some()
     }
 
     fn error(&self, fault: Fault) -> JournalError {

@@ -132,7 +132,7 @@ impl Keeper {
             match self.journal.commit(vec![write.clone()]).await {
                 Ok(()) => return Ok(()),
                 Err(error) if error.refused => return Err(error.to_string()),
-                // Issuing has stopped anyway: the journal's writer says so.
+                // Issuing has stopped: the journal's writer says so, and goes by the same fault.
                 Err(_) => tokio::time::sleep(JOURNAL_RETRY).await,
             }
         }

@@ -53,7 +53,7 @@ pub struct OldHolder {
 }
 
 /// At least so many workers are chosen from, if there are as many.
-const CHOICES_MIN: usize = 32;
+const CHOICES_MIN: u64 = 32;
 
 /// So many of the oldest holders are named.
 const OLDEST: usize = 5;
@@ -65,27 +65,51 @@ pub(super) fn choose(
     own: UnixMs,
     random: u64,
 ) -> Result<Choice, Taken> {
-    let entries: BTreeMap<u64, &Entry> =
-        look.entries.iter().map(|entry| (entry.worker.0, entry)).collect();
-    let reachable = UnixMs(own.0.saturating_add(settings.drift_max_ms)).min(look.now);
-    let mut free: Vec<(UnixMs, u64)> = settings
-        .pool
-        .clone()
-        .filter_map(|worker| match entries.get(&worker) {
-            None => Some((UnixMs(0), worker)),
-            Some(entry) if entry.holding.bound > reachable => None,
-            Some(entry) => Some((entry.holding.bound, worker)),
-        })
+    let pool = &settings.pool;
+    let entries: BTreeMap<u64, &Entry> = look
+        .entries
+        .iter()
+        .filter(|entry| pool.contains(&entry.worker.0))
+        .map(|entry| (entry.worker.0, entry))
         .collect();
-    if free.is_empty() {
+    let reachable = UnixMs(own.0.saturating_add(settings.drift_max_ms)).min(look.now);
+    let mut passed: Vec<(UnixMs, u64)> = entries
+        .values()
+        .filter(|entry| entry.holding.bound <= reachable)
+        .map(|entry| (entry.holding.bound, entry.worker.0))
+        .collect();
+    passed.sort_unstable();
+    // Those that nobody ever had come first. They are counted and not listed: there may be billions.
+    let unused = pool.end.saturating_sub(pool.start).saturating_sub(length(entries.len()));
+    let free = unused.saturating_add(length(passed.len()));
+    if free == 0 {
         return Err(taken(look, settings));
     }
-    free.sort_unstable();
-    let among = (free.len() / 4).max(CHOICES_MIN).min(free.len());
-    let chosen = usize::try_from(random % u64::try_from(among).unwrap_or(1)).unwrap_or(0);
-    let (start, worker) = free[chosen];
+    let nth = random % (free / 4).max(CHOICES_MIN).min(free);
+    let had = nth.checked_sub(unused).and_then(|nth| passed.get(usize::try_from(nth).ok()?));
+    let (start, worker) = match had {
+        Some(&passed) => passed,
+        None => (UnixMs(0), nth_unused(pool, &entries, nth)),
+    };
     let expected = entries.get(&worker).map(|entry| entry.holding.clone());
     Ok(Choice { worker: WorkerId(worker), expected, start })
+}
+
+/// Of the pool's workers without an entry, in their order, the one with this index.
+fn nth_unused(pool: &Range<u64>, entries: &BTreeMap<u64, &Entry>, nth: u64) -> u64 {
+    let mut worker = pool.start.saturating_add(nth);
+    for used in entries.keys() {
+        // Each entry up to it moves it by one.
+        if *used > worker {
+            break;
+        }
+        worker = worker.saturating_add(1);
+    }
+    worker
+}
+
+fn length(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
 }
 
 fn taken(look: &Look, settings: &Settings) -> Taken {

@@ -31,6 +31,7 @@ pub use address::Servers;
 pub use leaf_node::{LEAF_COVER, LeafName};
 pub use leased::LeasedRegistry;
 pub use permanent::PermanentRegistry;
+pub use session::THREAD_NAME;
 
 /// Where the ensemble is, who we are there, and within which bounds it is used.
 #[derive(Clone, Debug)]

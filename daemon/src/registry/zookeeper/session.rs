@@ -168,7 +168,10 @@ impl Drop for Session {
 
 impl Driver {
     fn start() -> std::io::Result<Driver> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .thread_name(THREAD_NAME)
+            .build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned()).spawn(move || {

@@ -1,5 +1,6 @@
 //! The lease as its users drive it: against a table of workers, a journal and clocks that the tests hold in hand.
 
+mod choice;
 mod clocks;
 mod lives;
 mod losses;
