@@ -28,7 +28,7 @@ pub(super) async fn carry_out(sites: &mut [Site], routing: &Routing) -> Result<(
     for (at, site) in sites.iter_mut().enumerate() {
         if site.progress() == Progress::Before {
             // Nothing in it can be taken for anything else: its first rows are counted in the new way.
-            let fresh = site.role().is_empty() && !site.has_rows().await?;
+            let fresh = site.role().is_empty() && site.is_new().await?;
             let former = site.role().to_owned();
             let from = if fresh { site.to.clone() } else { former.clone() };
             site.record_stage(Stage::Frozen, from).await?;
@@ -48,7 +48,7 @@ pub(super) async fn carry_out(sites: &mut [Site], routing: &Routing) -> Result<(
     for at in order {
         let site = &mut sites[at];
         if site.is_rebased() {
-            convert(site, routing, &found).await?;
+            convert(at, site, routing, &found).await?;
         }
         let to = site.to.clone();
         site.record(&to).await?;
@@ -56,7 +56,8 @@ pub(super) async fn carry_out(sites: &mut [Site], routing: &Routing) -> Result<(
     Ok(())
 }
 
-/// Makes every store that will have a tag know its end and its ceiling, in what the store's numbers mean so far.
+/// Makes every store that will have a tag know its end and its ceiling, in what the store's numbers mean so far; and the
+/// ends of names whose tags were deleted.
 async fn equalise(sites: &[Site], routing: &Routing, found: &Survey) -> Result<()> {
     for (at, site) in sites.iter().enumerate() {
         if site.progress() == Progress::Moving(Stage::Raising) {
@@ -84,6 +85,12 @@ async fn equalise(sites: &[Site], routing: &Routing, found: &Survey) -> Result<(
                 None => {}
             }
         }
+        for (tag, memory) in &found.memories.0 {
+            let first = meaning.first(memory.end);
+            if memory.stores.iter().any(|(of, end)| *of == at && *end < first) {
+                ends.push((tag.clone(), first));
+            }
+        }
         raise(site, ends).await?;
     }
     Ok(())
@@ -103,8 +110,8 @@ async fn create(site: &Site, mut new: NewTag, ceiling: u64) -> Result<()> {
     }
 }
 
-/// Changes what a store's numbers mean.
-async fn convert(site: &mut Site, routing: &Routing, found: &Survey) -> Result<()> {
+/// Changes what the numbers of a store mean, the one at this place in the list.
+async fn convert(at: usize, site: &mut Site, routing: &Routing, found: &Survey) -> Result<()> {
     if site.progress() != Progress::Moving(Stage::Raising) {
         let from = site.place();
         site.record_stage(Stage::Raising, from).await?;
@@ -114,6 +121,11 @@ async fn convert(site: &mut Site, routing: &Routing, found: &Survey) -> Result<(
         ends.push((tag.clone(), meant.first(carried.end)));
         if carried.ceiling < CEILING_NONE {
             set_ceiling(site, tag, meant.last(carried.ceiling)).await?;
+        }
+    }
+    for (tag, memory) in &found.memories.0 {
+        if memory.stores.iter().any(|(of, _)| *of == at) {
+            ends.push((tag.clone(), meant.first(memory.end)));
         }
     }
     raise(site, ends).await

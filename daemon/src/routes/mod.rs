@@ -3,10 +3,12 @@
 //!
 //! - `sites`: the stores.
 //! - `plan`: whether the change may be made.
+//! - `memories`: what has to be known of tags that were deleted.
 //! - `carry`: how it is made.
 //! - `moving`: what a store records meanwhile.
 
 mod carry;
+mod memories;
 mod moving;
 mod plan;
 mod sites;
@@ -136,6 +138,13 @@ fn shown(sites: &[Site], found: &Survey) -> String {
             text,
             "{} tags come to be counted in another way: each goes on above every id that was claimed of it",
             found.carried.len()
+        );
+    }
+    if !found.memories.0.is_empty() {
+        let _ = writeln!(
+            text,
+            "{} names were in use before: what was claimed of them is told to the stores that have them from now on",
+            found.memories.0.len()
         );
     }
     text.push_str("daemons with the former routes claim nothing more; they issue what they hold\n");
