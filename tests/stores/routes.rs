@@ -18,26 +18,17 @@ use serde_json::json;
 use tempfile::NamedTempFile;
 
 /// Small, so that draws claim again and again.
-const STEP: u64 = 40;
+pub const STEP: u64 = 40;
 
 /// Within which a daemon notices a change of the store's place and has ids again.
-const WITHIN: Duration = Duration::from_secs(20);
+pub const WITHIN: Duration = Duration::from_secs(20);
 
 /// The tags of primaries, and their ceiling.
 const TAGS: usize = 60;
 const CEILING: u64 = 1_000_000;
 
-/// Has PostgreSQL change no end while a store's numbers are being changed.
-const BREAK_RAISING: &str = "CREATE FUNCTION half_way() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    IF (SELECT value FROM leafd_meta WHERE name = 'role') LIKE 'moving, raising%' THEN
-        RAISE EXCEPTION 'half-way';
-    END IF;
-    RETURN NEW;
-END $$;
-CREATE TRIGGER half_way BEFORE INSERT OR UPDATE ON leafd_tag FOR EACH ROW EXECUTE FUNCTION half_way()";
-
 /// Three databases on two servers.
-struct Databases {
+pub struct Databases {
     postgres: Postgres,
     mariadb: MariaDb,
     password: NamedTempFile,
@@ -45,14 +36,14 @@ struct Databases {
 
 /// Stores by name and their routes.
 #[derive(Clone)]
-struct Fleet {
+pub struct Fleet {
     stores: Vec<(&'static str, String)>,
-    routes: String,
+    pub routes: String,
     password_file: PathBuf,
 }
 
 impl Databases {
-    fn new() -> Databases {
+    pub fn new() -> Databases {
         let (postgres, mariadb) = (Postgres::new(), MariaDb::new());
         postgres.create_database("ids_c");
         let password = NamedTempFile::new().unwrap();
@@ -62,7 +53,7 @@ impl Databases {
         databases
     }
 
-    fn url(&self, name: &str) -> String {
+    pub fn url(&self, name: &str) -> String {
         match name {
             "a" => self.postgres.url(),
             "b" => self.mariadb.url(),
@@ -70,7 +61,7 @@ impl Databases {
         }
     }
 
-    fn sql(&self, name: &str, sql: &str) -> Vec<Vec<String>> {
+    pub fn sql(&self, name: &str, sql: &str) -> Vec<Vec<String>> {
         match name {
             "a" => self.postgres.sql(sql),
             "b" => self.mariadb.ask(DATABASE, sql),
@@ -79,11 +70,11 @@ impl Databases {
     }
 
     /// What a store records of its place.
-    fn place(&self, name: &str) -> String {
+    pub fn place(&self, name: &str) -> String {
         self.sql(name, "SELECT value FROM leafd_meta WHERE name = 'role'")[0][0].clone()
     }
 
-    fn fleet(&self, names: &[&'static str], routes: &str) -> Fleet {
+    pub fn fleet(&self, names: &[&'static str], routes: &str) -> Fleet {
         let stores = names.iter().map(|name| (*name, self.url(name))).collect();
         let password_file = self.password.path().to_owned();
         Fleet { stores, routes: routes.to_owned(), password_file }
@@ -91,14 +82,14 @@ impl Databases {
 }
 
 impl Fleet {
-    fn host(&self) -> Host {
+    pub fn host(&self) -> Host {
         let mut host = Host::new().set("failover_settle", "1s").set("max_step", "200");
         self.configure(&mut host);
         host
     }
 
     /// These stores and routes as a host's settings.
-    fn configure(&self, host: &mut Host) {
+    pub fn configure(&self, host: &mut Host) {
         let file = &self.password_file;
         let stores = self.stores.iter();
         let stores = stores
@@ -108,13 +99,13 @@ impl Fleet {
         host.change("routes", &self.routes);
     }
 
-    fn stores_toml(&self) -> String {
+    pub fn stores_toml(&self) -> String {
         let urls = self.stores.iter().map(|(name, url)| format!("{name} = {url:?}"));
         format!("{{ {} }}", urls.collect::<Vec<_>>().join(", "))
     }
 
     /// `leafd routes apply` with these words, for these routes; the passwords are in the environment.
-    fn apply(&self, words: &[&str]) -> Command {
+    pub fn apply(&self, words: &[&str]) -> Command {
         let mut command = Command::new(leafd_binary());
         command.args(["routes", "apply"]).args(words).env_clear().env("HOME", "/nonexistent");
         command.args(["--set", &format!("stores={}", self.stores_toml())]);
@@ -127,14 +118,14 @@ impl Fleet {
 }
 
 #[track_caller]
-fn done(output: &Output) -> String {
+pub fn done(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     said
 }
 
 #[track_caller]
-fn refused(output: &Output) -> String {
+pub fn refused(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     said
@@ -232,6 +223,37 @@ fn stores_with_tags_get_their_places() {
         drawn.add_ids(tag, &host.raw().draw(tag, 500));
     }
     assert_eq!(drawn.duplicates(), 0);
+}
+
+#[test]
+fn frozen_stores_get_their_places_back_when_the_change_is_refused() {
+    const REFUSE: &str = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF NEW.value LIKE 'moving%' THEN RAISE EXCEPTION 'not yet'; END IF;
+        RETURN NEW;
+    END $$;
+    CREATE TRIGGER refuse BEFORE UPDATE ON leafd_meta FOR EACH ROW EXECUTE FUNCTION refuse()";
+    let databases = Databases::new();
+    let former = databases.fleet(&["a", "b", "c"], "[{ tags = ['*'], hash = ['a', 'b', 'c'] }]");
+    done(&former.apply(&["--yes"]).output().unwrap());
+    let places = || ["a", "b", "c"].map(|name| databases.place(name));
+    let before = places();
+    let next = databases.fleet(
+        &["a", "b", "c"],
+        "[{ tags = ['x'], store = 'b' }, { tags = ['y'], hash = ['a', 'c'] }]",
+    );
+    // Cut off, and then a tag is found that has no home.
+    databases.sql("c", REFUSE);
+    let said = refused(&next.apply(&["--yes"]).output().unwrap());
+    assert!(said.contains("not yet"), "{said}");
+    assert!(databases.place("b").starts_with("moving, frozen"));
+    databases.sql("c", "DROP TRIGGER refuse ON leafd_meta");
+    databases.sql("a", "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('z', 1, 1)");
+    let said = refused(&next.apply(&[]).output().unwrap());
+    assert!(said.contains("z in a: no rule") && said.contains("with --yes"), "{said}");
+    assert_ne!(places(), before);
+    let said = refused(&next.apply(&["--yes"]).output().unwrap());
+    assert!(said.contains("z in a: no rule") && said.contains("former place again"), "{said}");
+    assert_eq!(places(), before);
 }
 
 #[test]
@@ -355,107 +377,4 @@ fn no_id_comes_twice_over_changes_of_era() {
     assert_eq!(databases.place("b"), "retired");
     assert!(kills >= 4, "the command was killed {kills} times");
     println!("{} ids of {} tags over two changes of era, {kills} kills", drawn.count(), tags.len());
-}
-
-/// A tag that is made, used from some id on, and deleted.
-fn use_and_delete(host: &Host, tag: &str, start: u64, drawn: &mut Drawn) {
-    host.admin(opcode::TAG_CREATE, &json!({ "tag": tag, "step": STEP, "start": start }));
-    drawn.add_ids(tag, &host.raw().draw(tag, 100));
-    delete(host, tag);
-}
-
-fn delete(host: &Host, tag: &str) {
-    done(&host.leafctl(&["tag", "delete", tag, "--yes-delete", tag]));
-}
-
-/// A tag that was deleted can't be made anew within its ids, and can be above them.
-#[track_caller]
-fn goes_on(host: &Host, tag: &str, drawn: &mut Drawn) {
-    let mut start = *drawn.ids[tag].last().unwrap();
-    let create = |start: u64| {
-        let body = json!({ "tag": tag, "step": STEP, "start": start }).to_string();
-        host.client().admin(opcode::TAG_CREATE, &body)
-    };
-    eventually("the store to have its place", WITHIN, || {
-        let refused = create(start).expect_err("an id that was given comes again");
-        (refused.status() == Some(Status::ValueRefused)).then_some(())
-    });
-    while create(start).is_err() {
-        start *= 2;
-        assert!(start < 1 << 40, "{tag} can't be made anew");
-    }
-    drawn.add_ids(tag, &host.raw().draw(tag, 100));
-    assert_eq!(drawn.duplicates(), 0, "{tag}");
-}
-
-/// What was claimed of it is known in its new home, also after the command failed half-way.
-#[test]
-fn a_deleted_tag_goes_on_above_its_ids_in_its_new_home() {
-    const TAGS: [&str; 3] = ["orders", "pay.in", "nowhere"];
-    let databases = Databases::new();
-    let mut drawn = Drawn::default();
-    // A store that has no tag any more is not one that never had one.
-    let mut host = Host::on_store(&databases.url("a"));
-    host.start();
-    TAGS.iter().for_each(|tag| use_and_delete(&host, tag, 5_000, &mut drawn));
-    host.stop();
-    let primaries = databases
-        .fleet(&["a", "b", "c"], "[{ tags = ['*'], primaries = ['b', 'a', 'c'], era = 1 }]");
-    done(&primaries.apply(&["--yes"]).output().unwrap());
-    let mut host = primaries.host();
-    host.start();
-    for tag in TAGS {
-        goes_on(&host, tag, &mut drawn);
-        delete(&host, tag);
-        use_and_delete(&host, tag, 3_000_000, &mut drawn);
-    }
-    host.stop();
-
-    // Two of the primaries become plain stores, the third is retired.
-    let former = host.path("former.toml");
-    let text = format!("stores = {}\nroutes = {}\n", primaries.stores_toml(), primaries.routes);
-    fs::write(&former, text).unwrap();
-    let words = ["--yes", "--former", former.to_str().unwrap()];
-    let plain = databases.fleet(
-        &["a", "b"],
-        "[{ tags = ['orders'], store = 'a' }, { tags = ['pay.*'], store = 'b' }]",
-    );
-    // It fails half-way, and what that store says then is not believed.
-    databases.sql("a", BREAK_RAISING);
-    let said = refused(&plain.apply(&words).output().unwrap());
-    assert!(said.contains("half-way"), "{said}");
-    assert!(databases.place("a").starts_with("moving, raising"));
-    databases.sql("a", "DROP TRIGGER half_way ON leafd_tag");
-    databases.sql("a", "UPDATE leafd_tag SET highest_end = 7 WHERE tag <> ''");
-    done(&plain.apply(&words).output().unwrap());
-    assert_eq!(databases.place("c"), "retired");
-    plain.configure(&mut host);
-    host.start();
-    for tag in ["orders", "pay.in"] {
-        goes_on(&host, tag, &mut drawn);
-        delete(&host, tag);
-    }
-    host.stop();
-
-    // Their homes change, and the third has one again.
-    let swapped = databases
-        .fleet(&["a", "b"], "[{ tags = ['pay.*'], store = 'a' }, { tags = ['*'], store = 'b' }]");
-    let said = done(&swapped.apply(&["--yes"]).output().unwrap());
-    assert!(said.contains("3 names were in use before"), "{said}");
-    swapped.configure(&mut host);
-    host.start();
-    for tag in TAGS {
-        goes_on(&host, tag, &mut drawn);
-        delete(&host, tag);
-    }
-    host.stop();
-
-    // A store without tags is left out.
-    let text = format!("stores = {}\nroutes = {}\n", swapped.stores_toml(), swapped.routes);
-    fs::write(&former, text).unwrap();
-    let left = databases.fleet(&["a"], "[{ tags = ['*'], store = 'a' }]");
-    done(&left.apply(&words).output().unwrap());
-    left.configure(&mut host);
-    host.start();
-    TAGS.iter().for_each(|tag| goes_on(&host, tag, &mut drawn));
 }

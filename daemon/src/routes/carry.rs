@@ -12,6 +12,7 @@ use anyhow::{Result, bail};
 use super::moving::Stage;
 use super::plan::{Survey, survey};
 use super::sites::{Progress, Site};
+use super::thaw;
 use crate::config::Routing;
 use crate::id::Tag;
 use crate::store::{CEILING_MAX, NewTag, STEP_MAX, StoreError, TagChange};
@@ -37,10 +38,8 @@ pub(super) async fn carry_out(sites: &mut [Site], routing: &Routing) -> Result<(
     }
     let found = survey(sites, routing).await?;
     if let Some(refusal) = found.refusal() {
-        for (at, former) in frozen {
-            sites[at].record(&former).await?;
-        }
-        bail!("tags were created meanwhile, and nothing was changed: {refusal}");
+        let said = thaw::refuse(sites, frozen, true, &refusal).await?;
+        bail!("tags were created meanwhile: {said}");
     }
     equalise(sites, routing, &found).await?;
     // What was begun first: while it is unfinished nobody believes that store, and there must be another one to believe.

@@ -5,6 +5,7 @@
 //! - `plan`: whether the change may be made.
 //! - `memories`: what has to be known of tags that were deleted.
 //! - `carry`: how it is made.
+//! - `thaw`: what becomes of frozen stores when it is refused.
 //! - `moving`: what a store records meanwhile.
 
 mod carry;
@@ -12,6 +13,7 @@ mod memories;
 mod moving;
 mod plan;
 mod sites;
+mod thaw;
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -106,7 +108,7 @@ async fn change(config: &Config, former: Option<&Config>, yes: bool) -> Result<(
     plan::check_places(&sites, &config.routing)?;
     let found = plan::survey(&sites, &config.routing).await?;
     if let Some(refusal) = found.refusal() {
-        bail!("nothing was changed: {refusal}");
+        bail!("{}", thaw::refuse(&mut sites, Vec::new(), yes, &refusal).await?);
     }
     say(&shown(&sites, &found));
     if !yes {
