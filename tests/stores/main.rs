@@ -32,6 +32,7 @@ mod primaries;
 mod remade_tag;
 mod routed;
 mod routes;
+mod routes_deleted;
 mod scene;
 mod schema;
 mod strict;

@@ -18,17 +18,17 @@ use serde_json::json;
 use tempfile::NamedTempFile;
 
 /// Small, so that draws claim again and again.
-const STEP: u64 = 40;
+pub const STEP: u64 = 40;
 
 /// Within which a daemon notices a change of the store's place and has ids again.
-const WITHIN: Duration = Duration::from_secs(20);
+pub const WITHIN: Duration = Duration::from_secs(20);
 
 /// The tags of primaries, and their ceiling.
 const TAGS: usize = 60;
 const CEILING: u64 = 1_000_000;
 
 /// Three databases on two servers.
-struct Databases {
+pub struct Databases {
     postgres: Postgres,
     mariadb: MariaDb,
     password: NamedTempFile,
@@ -36,14 +36,14 @@ struct Databases {
 
 /// Stores by name and their routes.
 #[derive(Clone)]
-struct Fleet {
+pub struct Fleet {
     stores: Vec<(&'static str, String)>,
-    routes: String,
+    pub routes: String,
     password_file: PathBuf,
 }
 
 impl Databases {
-    fn new() -> Databases {
+    pub fn new() -> Databases {
         let (postgres, mariadb) = (Postgres::new(), MariaDb::new());
         postgres.create_database("ids_c");
         let password = NamedTempFile::new().unwrap();
@@ -53,7 +53,7 @@ impl Databases {
         databases
     }
 
-    fn url(&self, name: &str) -> String {
+    pub fn url(&self, name: &str) -> String {
         match name {
             "a" => self.postgres.url(),
             "b" => self.mariadb.url(),
@@ -61,7 +61,7 @@ impl Databases {
         }
     }
 
-    fn sql(&self, name: &str, sql: &str) -> Vec<Vec<String>> {
+    pub fn sql(&self, name: &str, sql: &str) -> Vec<Vec<String>> {
         match name {
             "a" => self.postgres.sql(sql),
             "b" => self.mariadb.ask(DATABASE, sql),
@@ -70,11 +70,11 @@ impl Databases {
     }
 
     /// What a store records of its place.
-    fn place(&self, name: &str) -> String {
+    pub fn place(&self, name: &str) -> String {
         self.sql(name, "SELECT value FROM leafd_meta WHERE name = 'role'")[0][0].clone()
     }
 
-    fn fleet(&self, names: &[&'static str], routes: &str) -> Fleet {
+    pub fn fleet(&self, names: &[&'static str], routes: &str) -> Fleet {
         let stores = names.iter().map(|name| (*name, self.url(name))).collect();
         let password_file = self.password.path().to_owned();
         Fleet { stores, routes: routes.to_owned(), password_file }
@@ -82,14 +82,14 @@ impl Databases {
 }
 
 impl Fleet {
-    fn host(&self) -> Host {
+    pub fn host(&self) -> Host {
         let mut host = Host::new().set("failover_settle", "1s").set("max_step", "200");
         self.configure(&mut host);
         host
     }
 
     /// These stores and routes as a host's settings.
-    fn configure(&self, host: &mut Host) {
+    pub fn configure(&self, host: &mut Host) {
         let file = &self.password_file;
         let stores = self.stores.iter();
         let stores = stores
@@ -99,13 +99,13 @@ impl Fleet {
         host.change("routes", &self.routes);
     }
 
-    fn stores_toml(&self) -> String {
+    pub fn stores_toml(&self) -> String {
         let urls = self.stores.iter().map(|(name, url)| format!("{name} = {url:?}"));
         format!("{{ {} }}", urls.collect::<Vec<_>>().join(", "))
     }
 
     /// `leafd routes apply` with these words, for these routes; the passwords are in the environment.
-    fn apply(&self, words: &[&str]) -> Command {
+    pub fn apply(&self, words: &[&str]) -> Command {
         let mut command = Command::new(leafd_binary());
         command.args(["routes", "apply"]).args(words).env_clear().env("HOME", "/nonexistent");
         command.args(["--set", &format!("stores={}", self.stores_toml())]);
@@ -118,14 +118,14 @@ impl Fleet {
 }
 
 #[track_caller]
-fn done(output: &Output) -> String {
+pub fn done(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     said
 }
 
 #[track_caller]
-fn refused(output: &Output) -> String {
+pub fn refused(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     said
@@ -223,6 +223,37 @@ fn stores_with_tags_get_their_places() {
         drawn.add_ids(tag, &host.raw().draw(tag, 500));
     }
     assert_eq!(drawn.duplicates(), 0);
+}
+
+#[test]
+fn frozen_stores_get_their_places_back_when_the_change_is_refused() {
+    const REFUSE: &str = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF NEW.value LIKE 'moving%' THEN RAISE EXCEPTION 'not yet'; END IF;
+        RETURN NEW;
+    END $$;
+    CREATE TRIGGER refuse BEFORE UPDATE ON leafd_meta FOR EACH ROW EXECUTE FUNCTION refuse()";
+    let databases = Databases::new();
+    let former = databases.fleet(&["a", "b", "c"], "[{ tags = ['*'], hash = ['a', 'b', 'c'] }]");
+    done(&former.apply(&["--yes"]).output().unwrap());
+    let places = || ["a", "b", "c"].map(|name| databases.place(name));
+    let before = places();
+    let next = databases.fleet(
+        &["a", "b", "c"],
+        "[{ tags = ['x'], store = 'b' }, { tags = ['y'], hash = ['a', 'c'] }]",
+    );
+    // Cut off, and then a tag is found that has no home.
+    databases.sql("c", REFUSE);
+    let said = refused(&next.apply(&["--yes"]).output().unwrap());
+    assert!(said.contains("not yet"), "{said}");
+    assert!(databases.place("b").starts_with("moving, frozen"));
+    databases.sql("c", "DROP TRIGGER refuse ON leafd_meta");
+    databases.sql("a", "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('z', 1, 1)");
+    let said = refused(&next.apply(&[]).output().unwrap());
+    assert!(said.contains("z in a: no rule") && said.contains("with --yes"), "{said}");
+    assert_ne!(places(), before);
+    let said = refused(&next.apply(&["--yes"]).output().unwrap());
+    assert!(said.contains("z in a: no rule") && said.contains("former place again"), "{said}");
+    assert_eq!(places(), before);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use anyhow::{Result, bail};
 use super::moving::Stage;
 use super::plan::{Survey, survey};
 use super::sites::{Progress, Site};
+use super::thaw;
 use crate::config::Routing;
 use crate::id::Tag;
 use crate::store::{CEILING_MAX, NewTag, STEP_MAX, StoreError, TagChange};
@@ -28,7 +29,7 @@ pub(super) async fn carry_out(sites: &mut [Site], routing: &Routing) -> Result<(
     for (at, site) in sites.iter_mut().enumerate() {
         if site.progress() == Progress::Before {
             // Nothing in it can be taken for anything else: its first rows are counted in the new way.
-            let fresh = site.role().is_empty() && !site.has_rows().await?;
+            let fresh = site.role().is_empty() && site.is_new().await?;
             let former = site.role().to_owned();
             let from = if fresh { site.to.clone() } else { former.clone() };
             site.record_stage(Stage::Frozen, from).await?;
@@ -37,10 +38,8 @@ pub(super) async fn carry_out(sites: &mut [Site], routing: &Routing) -> Result<(
     }
     let found = survey(sites, routing).await?;
     if let Some(refusal) = found.refusal() {
-        for (at, former) in frozen {
-            sites[at].record(&former).await?;
-        }
-        bail!("tags were created meanwhile, and nothing was changed: {refusal}");
+        let said = thaw::refuse(sites, frozen, true, &refusal).await?;
+        bail!("tags were created meanwhile: {said}");
     }
     equalise(sites, routing, &found).await?;
     // What was begun first: while it is unfinished nobody believes that store, and there must be another one to believe.
@@ -48,7 +47,7 @@ pub(super) async fn carry_out(sites: &mut [Site], routing: &Routing) -> Result<(
     for at in order {
         let site = &mut sites[at];
         if site.is_rebased() {
-            convert(site, routing, &found).await?;
+            convert(at, site, routing, &found).await?;
         }
         let to = site.to.clone();
         site.record(&to).await?;
@@ -56,7 +55,8 @@ pub(super) async fn carry_out(sites: &mut [Site], routing: &Routing) -> Result<(
     Ok(())
 }
 
-/// Makes every store that will have a tag know its end and its ceiling, in what the store's numbers mean so far.
+/// Makes every store that will have a tag know its end and its ceiling, in what the store's numbers mean so far; and the
+/// ends of names whose tags were deleted.
 async fn equalise(sites: &[Site], routing: &Routing, found: &Survey) -> Result<()> {
     for (at, site) in sites.iter().enumerate() {
         if site.progress() == Progress::Moving(Stage::Raising) {
@@ -84,6 +84,12 @@ async fn equalise(sites: &[Site], routing: &Routing, found: &Survey) -> Result<(
                 None => {}
             }
         }
+        for (tag, memory) in &found.memories.0 {
+            let first = meaning.first(memory.end);
+            if memory.stores.iter().any(|(of, end)| *of == at && *end < first) {
+                ends.push((tag.clone(), first));
+            }
+        }
         raise(site, ends).await?;
     }
     Ok(())
@@ -103,8 +109,8 @@ async fn create(site: &Site, mut new: NewTag, ceiling: u64) -> Result<()> {
     }
 }
 
-/// Changes what a store's numbers mean.
-async fn convert(site: &mut Site, routing: &Routing, found: &Survey) -> Result<()> {
+/// Changes what the numbers of a store mean, the one at this place in the list.
+async fn convert(at: usize, site: &mut Site, routing: &Routing, found: &Survey) -> Result<()> {
     if site.progress() != Progress::Moving(Stage::Raising) {
         let from = site.place();
         site.record_stage(Stage::Raising, from).await?;
@@ -114,6 +120,11 @@ async fn convert(site: &mut Site, routing: &Routing, found: &Survey) -> Result<(
         ends.push((tag.clone(), meant.first(carried.end)));
         if carried.ceiling < CEILING_NONE {
             set_ceiling(site, tag, meant.last(carried.ceiling)).await?;
+        }
+    }
+    for (tag, memory) in &found.memories.0 {
+        if memory.stores.iter().any(|(of, _)| *of == at) {
+            ends.push((tag.clone(), meant.first(memory.end)));
         }
     }
     raise(site, ends).await

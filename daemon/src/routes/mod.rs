@@ -3,13 +3,17 @@
 //!
 //! - `sites`: the stores.
 //! - `plan`: whether the change may be made.
+//! - `memories`: what has to be known of tags that were deleted.
 //! - `carry`: how it is made.
+//! - `thaw`: what becomes of frozen stores when it is refused.
 //! - `moving`: what a store records meanwhile.
 
 mod carry;
+mod memories;
 mod moving;
 mod plan;
 mod sites;
+mod thaw;
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -114,7 +118,7 @@ async fn change(config: &Config, former: Option<&Config>, yes: bool) -> Result<(
     plan::check_places(&sites, &config.routing)?;
     let found = plan::survey(&sites, &config.routing).await?;
     if let Some(refusal) = found.refusal() {
-        bail!("nothing was changed: {refusal}");
+        bail!("{}", thaw::refuse(&mut sites, Vec::new(), yes, &refusal).await?);
     }
     say(&shown(&sites, &found));
     if !yes {
@@ -146,6 +150,13 @@ fn shown(sites: &[Site], found: &Survey) -> String {
             text,
             "{} tags come to be counted in another way: each goes on above every id that was claimed of it",
             found.carried.len()
+        );
+    }
+    if !found.memories.0.is_empty() {
+        let _ = writeln!(
+            text,
+            "{} names were in use before: what was claimed of them is told to the stores that have them from now on",
+            found.memories.0.len()
         );
     }
     text.push_str("daemons with the former routes claim nothing more; they issue what they hold\n");

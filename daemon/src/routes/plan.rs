@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 
+use super::memories::Memories;
 use super::moving::{Meaning, Moving, RETIRED, Stage};
 use super::sites::{Progress, Site};
 use crate::config::Routing;
@@ -20,6 +21,8 @@ pub(super) struct Survey {
     pub(super) rows: Vec<usize>,
     /// The tags whose numbers come to mean something else in one of their stores.
     pub(super) carried: BTreeMap<Tag, Carried>,
+    /// What is remembered of names, and has to be known where tags of them are made from now on.
+    pub(super) memories: Memories,
     /// Rows that keep the change from being made: the first ones, in words.
     pub(super) offenders: Vec<String>,
     /// How many there are of them.
@@ -144,10 +147,15 @@ fn outside_quotes(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Looks at every row of every store.
+/// Looks at every row of every store, and at what they remember.
 pub(super) async fn survey(sites: &[Site], routing: &Routing) -> Result<Survey> {
-    let mut survey =
-        Survey { rows: Vec::new(), carried: BTreeMap::new(), offenders: Vec::new(), offending: 0 };
+    let mut survey = Survey {
+        rows: Vec::new(),
+        carried: BTreeMap::new(),
+        memories: Memories::default(),
+        offenders: Vec::new(),
+        offending: 0,
+    };
     let rebased = sites.iter().any(|site| site.is_rebased() && site.progress() != Progress::Done);
     let mut unknown = Vec::new();
     for (at, site) in sites.iter().enumerate() {
@@ -165,6 +173,10 @@ pub(super) async fn survey(sites: &[Site], routing: &Routing) -> Result<Survey> 
             match (concerned, unsure) {
                 (true, false) => survey.carry(at, meaning, row, end),
                 (true, true) => unknown.push((at, row.tag)),
+                // Its home counts on in its own numbers, and has to know of those of the retired one.
+                (false, _) if site.index.is_none() => {
+                    survey.memories.note(at, meaning, row.tag, end)
+                }
                 (false, _) => {}
             }
         })
@@ -173,6 +185,13 @@ pub(super) async fn survey(sites: &[Site], routing: &Routing) -> Result<Survey> 
     }
     survey.check_known(sites, unknown);
     survey.check_complete(sites);
+    let unknown = survey.memories.survey(sites, routing, &survey.carried).await?;
+    survey.check_known(sites, unknown);
+    for (tag, memory) in &survey.memories.0 {
+        if let Some(carried) = survey.carried.get_mut(tag) {
+            carried.end = carried.end.max(memory.end);
+        }
+    }
     Ok(survey)
 }
 

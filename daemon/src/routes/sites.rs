@@ -137,8 +137,24 @@ impl Site {
         }
     }
 
+    /// Calls `see` with every name that it remembers, also of tags that it has no more, and the end of what was claimed.
+    pub(super) async fn each_end(&self, mut see: impl FnMut(Tag, u64)) -> Result<()> {
+        let mut after: Option<Tag> = None;
+        loop {
+            let page = self.store.ends(after.as_ref(), PAGE).await?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            after = Some(last.clone());
+            page.into_iter().for_each(|(tag, end)| see(tag, end));
+        }
+    }
+
+    /// Whether it has never had a tag.
+    pub(super) async fn is_new(&self) -> Result<bool> {
+        Ok(!self.has_rows().await? && self.store.ends(None, 1).await?.is_empty())
+    }
+
     /// Whether it has a row.
-    pub(super) async fn has_rows(&self) -> Result<bool> {
+    async fn has_rows(&self) -> Result<bool> {
         Ok(!self.store.list(None, 1).await?.is_empty())
     }
 }

@@ -110,6 +110,15 @@ pub trait Store: Send {
     /// As for every call.
     fn list(&mut self, after: Option<&Tag>, limit: u32) -> Result<Vec<TagRow>, StoreError>;
 
+    /// Up to `limit` names and the end of what is remembered to have been claimed under each, 0 for nothing, those after
+    /// `after` in the order of their bytes. Also the names that have no row any more, or never had one here, and not those
+    /// of rows that leafd has never claimed from or changed. Names that are no [`Tag`] are left out with a warning in the
+    /// log. Nothing where only Leaf's table is: it remembers nothing.
+    ///
+    /// # Errors
+    /// As for every call.
+    fn ends(&mut self, after: Option<&Tag>, limit: u32) -> Result<Vec<(Tag, u64)>, StoreError>;
+
     /// Creates a tag, with a generation above 0 that no earlier tag of the name had.
     ///
     /// # Errors

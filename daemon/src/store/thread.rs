@@ -137,6 +137,19 @@ impl StoreHandle {
         self.call(move |store| store.list(after.as_ref(), limit)).await
     }
 
+    /// See [`Store::ends`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn ends(
+        &self,
+        after: Option<&Tag>,
+        limit: u32,
+    ) -> Result<Vec<(Tag, u64)>, StoreError> {
+        let after = after.cloned();
+        self.call(move |store| store.ends(after.as_ref(), limit)).await
+    }
+
     /// See [`Store::create`].
     ///
     /// # Errors

@@ -90,6 +90,7 @@ macro_rules! conformance {
             raising::the_higher_of_two_ends_counts,
             raising::what_a_missing_tag_was_raised_to_is_remembered,
             raising::daemons_raise_at_once,
+            raising::ends_are_told_of_rows_and_of_names_alone,
             raising::look_up_knows_where_the_next_claim_starts,
             strict::a_strict_tag_gives_what_is_wanted,
             strict::a_strict_tag_is_told_from_others,

@@ -78,6 +78,52 @@ pub fn what_a_missing_tag_was_raised_to_is_remembered(backend: &mut dyn Backend)
     store.create(&new_tag("made", 700, 10)).unwrap();
 }
 
+pub fn ends_are_told_of_rows_and_of_names_alone(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    assert_eq!(store.ends(None, 10).unwrap(), []);
+    // Made and deleted by us, claimed from, deleted by another program, and never here.
+    for name in ["gone", "kept", "Other", "unused"] {
+        store.create(&new_tag(name, 1, 10)).unwrap();
+    }
+    for name in ["gone", "kept", "Other"] {
+        assert_eq!(claim(&mut *store, name, 1).numbers, 1..11);
+    }
+    let row = store.show(&tag("gone")).unwrap();
+    store.delete(&tag("gone"), row.generation).unwrap();
+    backend.execute("DELETE FROM leaf_alloc WHERE biz_tag = 'Other'");
+    // Names of which no transaction holds all, in an order that is that of their bytes.
+    let names: Vec<String> = (0..450)
+        .map(|number| format!("n{number:03}"))
+        .chain(["é".to_owned(), "\u{ffff}".to_owned(), "\u{10000}".to_owned()])
+        .collect();
+    let ends: Vec<(Tag, u64)> = names.iter().map(|name| (tag(name), CEILING_MAX)).collect();
+    let under = store.identity().unwrap();
+    store.raise(&under, &ends).unwrap();
+    let mut expect = vec![(tag("Other"), 11), (tag("gone"), 11), (tag("kept"), 11)];
+    expect.extend(ends);
+    expect.push((tag("unused"), 0));
+    expect.sort();
+    for limit in [7, 453, 1000] {
+        let mut told: Vec<(Tag, u64)> = Vec::new();
+        loop {
+            let page = store.ends(told.last().map(|(tag, _)| tag), limit).unwrap();
+            assert!(page.len() <= limit as usize);
+            if page.is_empty() {
+                break;
+            }
+            told.extend(page);
+        }
+        assert_eq!(told, expect);
+    }
+    assert_eq!(store.ends(None, 0).unwrap(), []);
+    // What is no tag is left out, and makes no page look like the last one.
+    backend.execute("INSERT INTO leafd_tag (tag, highest_end) VALUES ('a\tb', 9), ('a\tc', 9)");
+    for (limit, first) in [(1, &expect[..1]), (2, &expect[..2])] {
+        assert_eq!(store.ends(None, limit).unwrap(), *first);
+    }
+    assert_eq!(store.ends(Some(&tag("Other")), 1).unwrap(), [(tag("gone"), 11)]);
+}
+
 /// As after a fail-over: each has seen something else, and all of them are in a hurry.
 pub fn daemons_raise_at_once(backend: &mut dyn Backend) {
     const DAEMONS: u64 = 3;

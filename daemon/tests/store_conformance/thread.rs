@@ -67,6 +67,9 @@ impl Store for Stub {
     fn list(&mut self, _: Option<&Tag>, _: u32) -> Result<Vec<TagRow>, StoreError> {
         Ok(Vec::new())
     }
+    fn ends(&mut self, _: Option<&Tag>, _: u32) -> Result<Vec<(Tag, u64)>, StoreError> {
+        Ok(Vec::new())
+    }
     fn create(&mut self, _: &NewTag) -> Result<TagRow, StoreError> {
         Err(StoreError::Refused("stub".to_owned()))
     }
@@ -112,6 +115,7 @@ fn every_call_reaches_the_store() {
         assert_eq!(handle.set(&tag("t"), change).await.unwrap().step, 3);
         assert_eq!(handle.show(&tag("t")).await.unwrap().max_id, 50);
         assert_eq!(handle.list(None, 5).await.unwrap().len(), 1);
+        assert_eq!(handle.ends(Some(&tag("s")), 5).await.unwrap(), [(tag("t"), 50), (tag("u"), 9)]);
         let terms = handle.look_up(&direct, vec![tag("t"), tag("u")]).await.unwrap();
         assert_eq!((terms[0].unwrap().generation, terms[1]), (row.generation, None));
         assert_eq!(handle.delete(&tag("t"), row.generation).await.unwrap().max_id, 50);

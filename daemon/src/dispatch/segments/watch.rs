@@ -158,9 +158,11 @@ impl Segments {
                 home.role.configured()
             )));
         }
-        if !home.store.list(None, 1).await?.is_empty() {
+        let has_tags = !home.store.list(None, 1).await?.is_empty();
+        // Of one that was deleted ids may have been given.
+        if has_tags || !home.store.ends(None, 1).await?.is_empty() {
             return Err(StoreError::Refused(format!(
-                "the store {} has tags already, but no place among several stores yet, which is to be {:?}: they might live \
+                "the store {} has or had tags already, but no place among several stores yet, which is to be {:?}: they might live \
                  elsewhere by these routes; have that checked, and its place recorded, with: leafd routes apply",
                 home.url, &*home.role.0
             )));

@@ -154,6 +154,7 @@ pub(super) const STATEMENTS: Statements = Statements {
     insert_row: "INSERT INTO leaf_alloc (biz_tag, max_id, step, description)
         VALUES (:p1, :p2, :p3, :p4)",
     claimed_end: "SELECT highest_end FROM leafd_tag WHERE tag = CAST(:p1 AS BINARY) FOR UPDATE",
+    ends: "SELECT tag, highest_end FROM leafd_tag WHERE tag > CAST(:p1 AS BINARY) ORDER BY tag LIMIT :p2",
     remember_ends: "INSERT INTO leafd_tag (tag, highest_end) VALUES",
     remembering: "ON DUPLICATE KEY UPDATE highest_end = GREATEST(highest_end, VALUES(highest_end))",
     enter_tag: "INSERT INTO leafd_tag (tag, generation, ceiling, strict) VALUES (:p1, :p2, :p3, :p4)

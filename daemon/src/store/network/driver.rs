@@ -149,6 +149,8 @@ pub struct Statements {
     pub insert_row: &'static str,
     /// (tag): the end of what was ever claimed under a name.
     pub claimed_end: &'static str,
+    /// (name, limit): names and the ends remembered of them, those after that name in the order of their bytes.
+    pub ends: &'static str,
     /// Up to a list of (tag, end) in parentheses each.
     pub remember_ends: &'static str,
     /// Follows that list.

@@ -71,6 +71,15 @@ pub(super) fn terms(row: &Cells) -> TagTerms {
     }
 }
 
+/// A row of a name and the end remembered of it, or what is odd about it.
+pub(super) fn remembered(row: Cells) -> Result<(Tag, u64), String> {
+    let mut cells = row.into_iter();
+    let tag = cells.next().flatten().unwrap_or_default();
+    let tag = Tag::parse(tag.as_bytes()).map_err(|cause| format!("{tag:?} is no tag: {cause}"))?;
+    let end = integer("highest_end", cells.next().flatten(), Some(0))?;
+    Ok((tag, u64::try_from(end).unwrap_or(0)))
+}
+
 /// A number, or what stands for an empty cell.
 pub(super) fn integer(
     column: &str,

@@ -244,6 +244,27 @@ impl<D: Driver> Session<D> {
         }
     }
 
+    /// So many names after this one, in the order of their bytes, and what is remembered of each. The row that has no name
+    /// comes after none.
+    pub(super) fn page_of_ends(
+        &mut self,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<Cells>, Failure> {
+        if !self.side {
+            return Ok(Vec::new());
+        }
+        let limit = Param::Integer(i64::try_from(limit).unwrap_or(i64::MAX));
+        let rows = self.driver.query(D::SQL.ends, &[Param::Text(after), limit])?;
+        // A name that is no UTF-8 is read as another one, and the next page would begin anywhere.
+        match rows.last().map(name) {
+            Some(last) if last.is_none_or(|last| last <= after) => Err(Failure::Rejected(
+                "leafd_tag has names that are no UTF-8: repair it with SQL".to_owned(),
+            )),
+            _ => Ok(rows),
+        }
+    }
+
     /// Writes a tag's first unclaimed number to its row, which is locked, and to what is remembered when the
     /// row is gone.
     pub(super) fn move_max_id(&mut self, found: &Found, max_id: i64) -> Result<(), Failure> {

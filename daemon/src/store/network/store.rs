@@ -242,6 +242,30 @@ impl<D: Driver> Store for NetworkStore<D> {
         Ok(listed)
     }
 
+    fn ends(&mut self, after: Option<&Tag>, limit: u32) -> Result<Vec<(Tag, u64)>, StoreError> {
+        let mut ends = Vec::new();
+        let mut after = after.map_or_else(String::new, |tag| tag.as_str().to_owned());
+        // Names that are left out don't count here either.
+        while ends.len() < limit as usize {
+            let asked = limit as usize - ends.len();
+            let rows = self.read(|session| session.page_of_ends(&after, asked))?;
+            let last = rows.len() < asked;
+            if let Some(name) = rows.last().and_then(name) {
+                after = name.to_owned();
+            }
+            for row in rows {
+                match rows::remembered(row) {
+                    Ok(end) => ends.push(end),
+                    Err(odd) => tracing::warn!(%odd, "a row of leafd_tag is left out"),
+                }
+            }
+            if last {
+                break;
+            }
+        }
+        Ok(ends)
+    }
+
     fn create(&mut self, new: &NewTag) -> Result<TagRow, StoreError> {
         new.check()?;
         let generation = draw_generation()?;

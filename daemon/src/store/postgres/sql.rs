@@ -125,6 +125,7 @@ pub(super) const STATEMENTS: Statements = Statements {
     set_description: "UPDATE leaf_alloc SET description = $2, update_time = now() WHERE biz_tag = $1",
     insert_row: "INSERT INTO leaf_alloc (biz_tag, max_id, step, description) VALUES ($1, $2, $3, $4)",
     claimed_end: "SELECT highest_end::text FROM leafd_tag WHERE tag = $1 FOR UPDATE",
+    ends: "SELECT tag, highest_end::text FROM leafd_tag WHERE tag > $1 ORDER BY tag LIMIT $2",
     remember_ends: "INSERT INTO leafd_tag (tag, highest_end) VALUES",
     remembering: "ON CONFLICT (tag) DO UPDATE SET highest_end = greatest(leafd_tag.highest_end, excluded.highest_end)",
     enter_tag: "INSERT INTO leafd_tag (tag, generation, ceiling, strict) VALUES ($1, $2, $3, $4)

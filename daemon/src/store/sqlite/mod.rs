@@ -199,6 +199,10 @@ impl Store for SqliteStore {
         self.read(|transaction| rows::list(transaction, after, limit))
     }
 
+    fn ends(&mut self, after: Option<&Tag>, limit: u32) -> Result<Vec<(Tag, u64)>, StoreError> {
+        self.read(|transaction| rows::ends(transaction, after, limit))
+    }
+
     fn create(&mut self, new: &NewTag) -> Result<TagRow, StoreError> {
         new.check()?;
         let generation = draw_generation()?;

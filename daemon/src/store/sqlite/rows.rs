@@ -35,6 +35,9 @@ const FIND: &str = select_rows!("WHERE a.biz_tag = ?1 COLLATE BINARY");
 const LIST: &str =
     select_rows!("WHERE a.biz_tag > ?1 COLLATE BINARY ORDER BY a.biz_tag COLLATE BINARY");
 
+/// No LIMIT, as for `LIST`.
+const ENDS: &str = "SELECT tag, highest_end FROM leafd_tag WHERE tag > ?1 ORDER BY tag";
+
 /// The row of a tag, byte for byte.
 pub(super) fn find(transaction: &Transaction<'_>, tag: &Tag) -> Result<Option<Found>, Failure> {
     let mut statement = transaction.prepare_cached(FIND)?;
@@ -98,14 +101,30 @@ pub(super) fn list(
     Ok(found)
 }
 
+/// Up to `limit` names after a tag, in the order of their bytes, and what is remembered of each.
+pub(super) fn ends(
+    transaction: &Transaction<'_>,
+    after: Option<&Tag>,
+    limit: u32,
+) -> Result<Vec<(Tag, u64)>, Failure> {
+    let mut statement = transaction.prepare_cached(ENDS)?;
+    let mut rows = statement.query(params![after.map_or("", Tag::as_str)])?;
+    let mut found = Vec::new();
+    while found.len() < limit as usize {
+        let Some(row) = rows.next()? else { break };
+        let end = integer("highest_end", row.get_ref(1)?);
+        match tag(row.get_ref(0)?).and_then(|tag| Ok((tag, end?))) {
+            Ok((tag, end)) => found.push((tag, u64::try_from(end).unwrap_or(0))),
+            Err(odd) => tracing::warn!(%odd, "a row of leafd_tag is left out"),
+        }
+    }
+    Ok(found)
+}
+
 /// A row of `select_rows`; the inner error says what is odd about it.
 fn read(row: &Row<'_>) -> rusqlite::Result<Result<Found, String>> {
     let cell = |index: usize| row.get_ref(index);
-    let tag = match cell(0)? {
-        ValueRef::Text(bytes) => Tag::parse(bytes)
-            .map_err(|cause| format!("{:?} is no tag: {cause}", String::from_utf8_lossy(bytes))),
-        other => Err(format!("a biz_tag is {} instead of text", kind(other))),
-    };
+    let tag = tag(cell(0)?);
     let description = match cell(3)? {
         ValueRef::Text(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         _ => None,
@@ -133,6 +152,14 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Found, String>> {
         };
         Ok(Found { row, claimed_end: claimed_end? })
     })())
+}
+
+fn tag(cell: ValueRef<'_>) -> Result<Tag, String> {
+    match cell {
+        ValueRef::Text(bytes) => Tag::parse(bytes)
+            .map_err(|cause| format!("{:?} is no tag: {cause}", String::from_utf8_lossy(bytes))),
+        other => Err(format!("a tag's name is {} instead of text", kind(other))),
+    }
 }
 
 fn integer(column: &str, cell: ValueRef<'_>) -> Result<i64, String> {
