@@ -182,8 +182,7 @@ async fn take_back(
         seen: clock::now().unix,
         ahead_max: std::time::Duration::MAX,
     };
-    let registry = look.registry;
-    let done = keeper.link.call(move |table| table.swap(&registry, &swap)).await;
+    let done = keeper.link.swap(look.registry, swap).await;
     done.map(|_| entry).map_err(|error| failure(&error))
 }
 
