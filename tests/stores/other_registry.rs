@@ -11,10 +11,7 @@ use leafd_tests::servers::{DATABASE, Server, apply_schema};
 use leafd_wire::{Status, opcode};
 use serde_json::json;
 
-on_each_server!(
-    another_database_gives_nobody_a_worker,
-    a_store_with_another_place_gives_no_worker,
-);
+on_each_server!(another_database_gives_nobody_a_worker, a_store_with_another_place_gives_no_worker,);
 
 const TAG: &str = "snowflake";
 const WITHIN: Duration = Duration::from_secs(20);

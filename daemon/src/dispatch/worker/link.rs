@@ -57,9 +57,7 @@ impl Link {
         match ask {
             Ask::Look(pool) => Answer::Look(self.look_agreed(pool, agreed.as_ref()).await),
             Ask::Swap(under, swap) => Answer::Swap(self.swap(under, swap).await),
-            Ask::Bind(under, pool, holding) => {
-                Answer::Bind(self.bind(under, pool, holding).await)
-            }
+            Ask::Bind(under, pool, holding) => Answer::Bind(self.bind(under, pool, holding).await),
         }
     }
 
