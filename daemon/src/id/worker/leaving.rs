@@ -8,7 +8,7 @@ use super::life::{Aim, Held, Lease, Plan};
 use super::{Mode, Record, Recorded, Step, Trouble};
 use crate::id::UnixMs;
 use crate::id::snowflake::Now;
-use crate::registry::{Holding, RegistryError};
+use crate::registry::{Entry, Holding, RegistryError};
 
 /// How far a claim is given back.
 #[derive(Debug)]
@@ -51,7 +51,8 @@ impl Lease {
     }
 
     /// What came of giving the worker back, once it is known; to be asked once. After
-    /// [`RegistryError::Unavailable`] the registry may or may not have it back; after other errors it is this host's still.
+    /// [`RegistryError::Unavailable`] the registry may or may not have it back; after other errors it is this host's still,
+    /// unless somebody else has it by now.
     pub fn released(&mut self) -> Option<Result<(), RegistryError>> {
         self.released.take()
     }
@@ -144,12 +145,24 @@ impl Lease {
     /// The registry was told, or could not be: in both cases what the journal has is true.
     pub(super) fn left(&mut self, answer: Result<UnixMs, RegistryError>) {
         let release = self.leaving.as_ref().is_some_and(|leaving| leaving.release);
-        let kept =
-            matches!(&answer, Err(error) if !matches!(error, RegistryError::Unavailable { .. }));
+        let kept = match &answer {
+            Ok(_) | Err(RegistryError::Unavailable { .. }) => false,
+            Err(RegistryError::Conflict { found, .. }) => self.is_ours(found.as_deref()),
+            Err(_) => true,
+        };
         self.set_stage(if release && kept { Stage::Kept } else { Stage::Over });
         if release {
             self.released = Some(answer.map(drop));
         }
+    }
+
+    /// Whether an entry is what this host has of the worker that it holds.
+    fn is_ours(&self, found: Option<&Entry>) -> bool {
+        let found = found.map(|entry| &entry.holding);
+        self.held
+            .as_ref()
+            .zip(found)
+            .is_some_and(|(held, found)| held.may_be(found) || self.is_own(found))
     }
 
     /// The journal still has the claim, so the registry must have it too.

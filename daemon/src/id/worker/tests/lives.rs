@@ -167,6 +167,19 @@ fn a_worker_that_the_registry_does_not_take_back_is_kept() {
 }
 
 #[test]
+fn a_worker_that_is_another_s_is_not_kept_when_it_is_given_back() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "a", 0..1);
+    host.lease.release(host.issuer.issued_below());
+    let mut other = world.entries[&0].holding.clone();
+    other.holder.as_mut().unwrap().id = "b".into();
+    world.enter(WorkerId(0), other, UnixMs(START_MS));
+    host.settle(&mut world);
+    assert!(matches!(host.lease.released(), Some(Err(RegistryError::Conflict { .. }))));
+    assert_eq!((host.journal.as_ref(), host.lease.held()), (None, None));
+}
+
+#[test]
 fn a_worker_that_may_have_been_given_back_is_not_used_again() {
     for carried_out in [false, true] {
         let mut world = World::new();
