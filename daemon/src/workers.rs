@@ -51,7 +51,7 @@ pub async fn open(
             let embedded = matches!(config.routing.stores()[*index].url, StoreUrl::Sqlite(_));
             let others = homes.iter().enumerate().filter(|(other, _)| other != index);
             let others = others.map(|(_, home)| (home.name.clone(), home.store.clone())).collect();
-            let link = Link::store(home.store.clone(), mode, layouts()).beside(others);
+            let link = Link::store(Rc::clone(home), mode, layouts()).beside(others);
             (link, home.url.to_string(), embedded)
         }
         WorkerSpec::Zookeeper(servers) => {

@@ -27,6 +27,7 @@ mod failover;
 mod fixtures;
 mod fleet;
 mod other_database;
+mod other_registry;
 mod outages;
 mod primaries;
 mod remade_tag;

@@ -8,7 +8,7 @@ use leafd_tests::load::Load;
 use leafd_tests::servers::zookeeper::ZooKeeper;
 
 use crate::fleet::{
-    Fleet, RESUMES_WITHIN, held, lease, only, recovery, refusal, served, worker_of,
+    Fleet, RESUMES_WITHIN, TAG, held, id_of, lease, only, recovery, refusal, served, worker_of,
 };
 use crate::registry::{Backend, Registry};
 
@@ -25,7 +25,8 @@ on_each_registry!(
     a_registry_that_is_paused,
     a_registry_that_crashes,
     a_registry_in_a_black_hole,
-    a_registry_that_is_away_for_less_than_the_lease
+    a_registry_that_is_away_for_less_than_the_lease,
+    a_worker_is_given_back_to_a_registry_that_answers_only
 );
 
 fn a_registry_that_is_paused<B: Backend>() {
@@ -174,4 +175,30 @@ fn served_until(load: &Load, end: Instant) {
 fn workers<B: Backend>(fleet: &Fleet<B>) -> Vec<u64> {
     let of = |host: &leafd_tests::host::Host| lease(host)["worker"].as_u64().expect("it has one");
     fleet.hosts.iter().map(of).collect()
+}
+
+fn a_worker_is_given_back_to_a_registry_that_answers_only<B: Backend>() {
+    let mut fleet = Fleet::<B>::new(Registry::shared(), 1, "1m", &[]);
+    let host = &fleet.hosts[0];
+    let mut ids = vec![id_of(host)];
+    let release = || host.leafctl(&["worker", "release"]);
+    fleet.registry.relay.refuse();
+    let refused = release();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("away"), "{refused:?}");
+    // It goes on as who it was.
+    ids.extend(host.raw().draw(TAG, 10));
+    assert!(ids.iter().all(|id| worker_of(*id) == worker_of(ids[0])), "{ids:?}");
+    fleet.registry.relay.pass();
+    eventually("it is given back", RESUMES_WITHIN, || release().status.success().then_some(()));
+    assert_eq!(held(host).len(), 0);
+    let shown = String::from_utf8(host.leafctl(&["worker", "show"]).stdout).unwrap();
+    assert!(shown.contains("none; the next snowflake id claims one"), "{shown}");
+    for of_a_claim in ["worker_error", "claim left", "renewed ago"] {
+        assert!(!shown.contains(of_a_claim), "{of_a_claim} in {shown}");
+    }
+    ids.push(id_of(host));
+    assert_eq!(held(host).len(), 1);
+    fleet.add(&ids);
+    fleet.finish();
 }

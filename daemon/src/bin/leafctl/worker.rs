@@ -27,7 +27,8 @@ pub enum WorkerCommand {
     },
     /// End a claim: this daemon's own, or another host's
     ///
-    /// This daemon's own worker is free at once; its next snowflake id claims one anew. Another host loses its worker
+    /// This daemon's own worker is free at once; its next snowflake id claims one anew. While the registry is away the
+    /// daemon keeps its worker, and the command fails. Another host loses its worker
     /// with its next renewal and claims another one; the number is free when what it had claimed has run out.
     Release {
         /// The number; this daemon's own without it
@@ -108,6 +109,12 @@ fn show(client: &Client, json: bool) -> Result<(), Failure> {
     line(&mut out, "snowflake ready", &snowflake["ready"])?;
     for name in ["registry", "worker", "worker_error"] {
         line(&mut out, name, &snowflake[name])?;
+    }
+    if !snowflake["lease"].is_null()
+        && snowflake["worker"].is_null()
+        && snowflake["worker_error"].is_null()
+    {
+        line(&mut out, "worker", &json!("none; the next snowflake id claims one"))?;
     }
     for name in ["place", "holder", "name"] {
         line(&mut out, name, &snowflake["lease"][name])?;

@@ -175,6 +175,39 @@ impl Home {
         }
     }
 
+    /// Sees to it that what answered as a registry of workers is the store that this host claims from: whoever is led
+    /// to another database must not be given a worker there, which a host of the right one may have. While the store
+    /// was not met yet, the one that the journal knows is the right one.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] when it is not what is meant; [`StoreError::Unavailable`] when that is not known yet. In both
+    /// cases it is looked at soon.
+    pub fn vouch(&self, found: &StoreId) -> Result<(), StoreError> {
+        let is_meant = match &*self.standing.borrow() {
+            Standing::Refused(failure) => {
+                self.look_soon();
+                return Err(StoreError::Refused(failure.message.clone()));
+            }
+            Standing::Unmet => {
+                self.key.borrow().as_ref().is_some_and(|key| Home::is_of(key, found))
+            }
+            Standing::Trusted | Standing::Settling { .. } => {
+                self.present.borrow().as_ref().is_some_and(|present| present.id == *found)
+            }
+        };
+        if is_meant {
+            return Ok(());
+        }
+        self.look_soon();
+        let failure = self.failure.borrow().as_ref().map(|failure| failure.message.clone());
+        Err(StoreError::Unavailable {
+            store: self.url.to_string(),
+            cause: failure.unwrap_or_else(|| {
+                format!("whether the database {found} is the one that is meant is being found out")
+            }),
+        })
+    }
+
     /// How much longer claims wait after a fail-over, in milliseconds; 0 when they don't.
     #[must_use]
     pub fn settling_ms(&self, now: BootMs) -> u64 {

@@ -128,10 +128,13 @@ impl Dispatcher {
         };
         let reply = session.outbox.later(*header);
         if let Some(worker) = own {
-            let issued_below = self.snowflakes.issued_below();
-            self.snowflakes.leave_worker();
-            keeper.release(issued_below);
-            reply.body(&bytes(&json!({"worker": worker.0, "own": true})));
+            let (dispatcher, keeper) = (Rc::clone(self), Rc::clone(keeper));
+            tokio::task::spawn_local(async move {
+                match dispatcher.give_back(&keeper, worker).await {
+                    Ok(()) => reply.body(&bytes(&json!({"worker": worker.0, "own": true}))),
+                    Err(failure) => reply.failure(&failure),
+                }
+            });
             return Ok(());
         }
         if mode == Mode::Permanent {
@@ -153,6 +156,36 @@ impl Dispatcher {
             }
         });
         Ok(())
+    }
+}
+
+impl Dispatcher {
+    /// Gives this host's worker back. Nothing is given up for a registry that does not answer.
+    async fn give_back(&self, keeper: &Keeper, worker: WorkerId) -> Result<(), Failure> {
+        let one = worker.0..worker.0.saturating_add(1);
+        keeper.link.look(one).await.map_err(|error| failure(&error))?;
+        let (held, leaving) = {
+            let lease = keeper.lease.borrow();
+            (lease.held().map(|(worker, _)| worker), lease.is_leaving())
+        };
+        if leaving || held != Some(worker) {
+            return Err(refused(format!(
+                "worker {worker} is being given back already, or not this daemon's any more: look again"
+            )));
+        }
+        let issued_below = self.snowflakes.issued_below();
+        self.snowflakes.leave_worker();
+        match keeper.release(issued_below).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error @ RegistryError::Unavailable { .. })) => {
+                Err(Failure::store_away(format!(
+                    "whether worker {worker} was given back is not known: {error}; this daemon does not use it any more, its next \
+                 snowflake id claims one anew, and if it was not given back it is free when its claim has run out"
+                )))
+            }
+            Ok(Err(error)) => Err(failure(&error)),
+            Err(_) => Err(Failure::stopping()),
+        }
     }
 }
 
@@ -182,8 +215,7 @@ async fn take_back(
         seen: clock::now().unix,
         ahead_max: std::time::Duration::MAX,
     };
-    let registry = look.registry;
-    let done = keeper.link.call(move |table| table.swap(&registry, &swap)).await;
+    let done = keeper.link.swap(look.registry, swap).await;
     done.map(|_| entry).map_err(|error| failure(&error))
 }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tracing::{error, info, warn};
 
 use super::{Failure, Link, passes_by_itself};
@@ -16,7 +16,7 @@ use crate::id::snowflake::Now;
 use crate::id::worker::{Answer, Claim, Lease, Record, Step, Trouble};
 use crate::id::{BootMs, UnixMs, WorkerId};
 use crate::journal::{Journal, Write};
-use crate::registry::RegistryId;
+use crate::registry::{RegistryError, RegistryId};
 use leafd_wire::Status;
 
 /// Keeps the claim on a worker.
@@ -28,6 +28,8 @@ pub struct Keeper {
     agreed: RefCell<Option<RegistryId>>,
     /// Something was asked of the lease from outside.
     woken: Notify,
+    /// Who waits until the worker is given back.
+    releasing: RefCell<Option<oneshot::Sender<Result<(), RegistryError>>>>,
     ended: Cell<bool>,
     has_ended: Notify,
     told: RefCell<Told>,
@@ -70,6 +72,7 @@ impl Keeper {
             journal,
             agreed: RefCell::default(),
             woken: Notify::new(),
+            releasing: RefCell::default(),
             ended: Cell::new(false),
             has_ended: Notify::new(),
             told: RefCell::default(),
@@ -84,6 +87,7 @@ impl Keeper {
             let step = self.lease.borrow_mut().next(clock::now(), fastrand::u64(..));
             self.tell();
             changed();
+            self.tell_release();
             match step {
                 Step::Ask(ask) => {
                     let asked = Rc::clone(&self.link).ask(ask, self.agreed.borrow().clone());
@@ -216,13 +220,27 @@ impl Keeper {
     /// Keeps the worker for a restart, after the last id was issued. `issued_below`: see [`Lease::stop`].
     pub fn stop(&self, issued_below: UnixMs) {
         self.lease.borrow_mut().stop(issued_below);
+        drop(self.releasing.take());
         self.woken.notify_one();
     }
 
-    /// Gives the worker back at once, after the last id was issued with it. `issued_below`: see [`Lease::release`].
-    pub fn release(&self, issued_below: UnixMs) {
+    /// Gives the worker back at once, after the last id was issued with it, and tells what came of it; nothing is told when
+    /// the daemon stops meanwhile. `issued_below`: see [`Lease::release`].
+    pub fn release(&self, issued_below: UnixMs) -> oneshot::Receiver<Result<(), RegistryError>> {
+        let (told, outcome) = oneshot::channel();
+        *self.releasing.borrow_mut() = Some(told);
         self.lease.borrow_mut().release(issued_below);
         self.woken.notify_one();
+        outcome
+    }
+
+    fn tell_release(&self) {
+        if let Some(outcome) = self.lease.borrow_mut().released()
+            && let Some(releasing) = self.releasing.take()
+        {
+            // Whoever asked may have gone.
+            let _ = releasing.send(outcome);
+        }
     }
 
     /// Waits until a stop was seen through.

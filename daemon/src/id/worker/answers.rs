@@ -156,21 +156,21 @@ impl Lease {
         };
         let held = Held { limit, ..after };
         if changed || self.settings.mode == Mode::Leased {
-            self.to_record = self.record_of(&held);
+            self.to_record = Some(self.record_of(&held));
         }
         self.held = Some(held);
         self.confirmed(now);
     }
 
-    pub(super) fn record_of(&self, held: &Held) -> Option<Record> {
-        Some(Record::Claim(Recorded {
+    pub(super) fn record_of(&self, held: &Held) -> Record {
+        Record::Claim(Recorded {
             place: self.settings.place.clone(),
             registry: held.registry.clone(),
             worker: held.worker,
             start: held.start,
             holding: held.holding.clone(),
             earlier: held.earlier.clone(),
-        }))
+        })
     }
 
     /// The journal has made the record durable; `Err`: it refuses it, in these words.
@@ -185,6 +185,7 @@ impl Lease {
                 }
             }
             (Ok(()), Record::Forget) => {}
+            (Err(why), Record::Forget) if self.is_leaving() => self.not_forgotten(why),
             (Err(why), _) => {
                 self.held = self.held.take().filter(|held| held.limit > UnixMs(0));
                 self.troubled(Trouble::Refused(why));

@@ -226,7 +226,7 @@ impl Lease {
             }
             held.holding = found.clone();
             held.earlier = None;
-            self.to_record = self.record_of(&held);
+            self.to_record = Some(self.record_of(&held));
         }
         self.blocked = false;
         self.held = Some(held);

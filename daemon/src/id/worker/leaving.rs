@@ -1,13 +1,14 @@
 //! A clean stop, and giving a worker back: the journal says it first, then the registry.
 //!
 //! After a stop the worker stays this host's for a short time, so that a restart finds it. To give it back is to
-//! let go of it at once, down to the last id issued.
+//! let go of it at once, down to the last id issued. A registry that refuses that leaves the host with its worker, which
+//! is then recorded anew; one that does not answer may have given it to somebody else by now, so it is not used again.
 
 use super::life::{Aim, Held, Lease, Plan};
-use super::{Mode, Record, Recorded, Step};
+use super::{Mode, Record, Recorded, Step, Trouble};
 use crate::id::UnixMs;
 use crate::id::snowflake::Now;
-use crate::registry::{Holding, RegistryError};
+use crate::registry::{Entry, Holding, RegistryError};
 
 /// How far a claim is given back.
 #[derive(Debug)]
@@ -24,6 +25,16 @@ enum Stage {
     Journal,
     Registry,
     Over,
+    /// The registry did not take it back: the journal must have it again before it is used.
+    Kept,
+    Resumed,
+}
+
+impl Leaving {
+    /// Why nothing is issued meanwhile.
+    pub(super) fn trouble(&self) -> Trouble {
+        if self.release { Trouble::GivingBack } else { Trouble::Stopping }
+    }
 }
 
 impl Lease {
@@ -33,14 +44,28 @@ impl Lease {
         self.leave_for(false, issued_below);
     }
 
-    /// The worker is given back; nothing is issued with it any more, and the next use claims another. See
-    /// [`Lease::stop`].
+    /// The worker is given back; nothing is issued with it any more, and the next use claims another. What comes of it
+    /// is told by [`Lease::released`]. See [`Lease::stop`].
     pub fn release(&mut self, issued_below: UnixMs) {
         self.leave_for(true, issued_below);
     }
 
+    /// What came of giving the worker back, once it is known; to be asked once. After
+    /// [`RegistryError::Unavailable`] the registry may or may not have it back; after other errors it is this host's still,
+    /// unless somebody else has it by now.
+    pub fn released(&mut self) -> Option<Result<(), RegistryError>> {
+        self.released.take()
+    }
+
+    /// Whether the worker is being kept for a restart or given back.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.is_some()
+    }
+
     fn leave_for(&mut self, release: bool, issued_below: UnixMs) {
         self.look = None;
+        self.released = None;
         self.leaving = Some(Leaving { release, issued_below, stage: Stage::Journal });
     }
 
@@ -84,6 +109,18 @@ impl Lease {
                 self.write(now, Plan { aim: Aim::Leave, expected, after })
             }
             Stage::Over => self.gone(release),
+            Stage::Kept => {
+                self.set_stage(Stage::Resumed);
+                let record = self.record_of(&held);
+                self.pending = Some(super::life::Pending::Record(record.clone()));
+                Step::Record(record)
+            }
+            Stage::Resumed => {
+                self.leaving = None;
+                self.look_next = true;
+                self.retry_at = now.boot;
+                Step::Wait(Some(now.boot))
+            }
         }
     }
 
@@ -106,8 +143,32 @@ impl Lease {
     }
 
     /// The registry was told, or could not be: in both cases what the journal has is true.
-    pub(super) fn left(&mut self, _answer: Result<UnixMs, RegistryError>) {
-        self.set_stage(Stage::Over);
+    pub(super) fn left(&mut self, answer: Result<UnixMs, RegistryError>) {
+        let release = self.leaving.as_ref().is_some_and(|leaving| leaving.release);
+        let kept = match &answer {
+            Ok(_) | Err(RegistryError::Unavailable { .. }) => false,
+            Err(RegistryError::Conflict { found, .. }) => self.is_ours(found.as_deref()),
+            Err(_) => true,
+        };
+        self.set_stage(if release && kept { Stage::Kept } else { Stage::Over });
+        if release {
+            self.released = Some(answer.map(drop));
+        }
+    }
+
+    /// Whether an entry is what this host has of the worker that it holds.
+    fn is_ours(&self, found: Option<&Entry>) -> bool {
+        let found = found.map(|entry| &entry.holding);
+        self.held
+            .as_ref()
+            .zip(found)
+            .is_some_and(|(held, found)| held.may_be(found) || self.is_own(found))
+    }
+
+    /// The journal still has the claim, so the registry must have it too.
+    pub(super) fn not_forgotten(&mut self, why: String) {
+        self.set_stage(Stage::Resumed);
+        self.released = Some(Err(RegistryError::Refused(why)));
     }
 
     fn set_stage(&mut self, stage: Stage) {
@@ -120,6 +181,9 @@ impl Lease {
         if release {
             self.leaving = None;
             self.held = None;
+            self.renewed = None;
+            // Lost before the registry was told: it has it back all the same.
+            self.released.get_or_insert(Ok(()));
             self.unsure = None;
             self.wanted = false;
             self.trouble = None;

@@ -7,7 +7,7 @@ use super::{Answer, Ask, Claim, Mode, Record, Recorded, Settings, Skew, Step, Tr
 use super::{FOREVER, PERMANENT_AHEAD_MS};
 use crate::id::snowflake::Now;
 use crate::id::{BootMs, UnixMs, WorkerId};
-use crate::registry::{Holder, Holding, Look, RegistryId, Swap};
+use crate::registry::{Holder, Holding, Look, RegistryError, RegistryId, Swap};
 
 /// The life of this host's worker, from the daemon's start to its stop.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub struct Lease {
     /// An id was asked for: a worker is to be had.
     pub(super) wanted: bool,
     pub(super) leaving: Option<Leaving>,
+    /// What came of giving the worker back.
+    pub(super) released: Option<Result<(), RegistryError>>,
     pub(super) pending: Option<Pending>,
     pub(super) to_record: Option<Record>,
     /// What the last look told, until it is decided on.
@@ -135,6 +137,7 @@ impl Lease {
             held,
             wanted: false,
             leaving: None,
+            released: None,
             pending: None,
             to_record: forgotten.then_some(Record::Forget),
             look: None,
@@ -210,8 +213,8 @@ impl Lease {
     /// # Errors
     /// Why nothing may.
     pub fn standing(&self, now: Now) -> Result<Claim, Trouble> {
-        if self.leaving.is_some() {
-            return Err(Trouble::Stopping);
+        if let Some(leaving) = &self.leaving {
+            return Err(leaving.trouble());
         }
         let trouble = |otherwise| self.trouble.clone().unwrap_or(otherwise);
         let idle = if self.wanted { Trouble::Starting } else { Trouble::Unused };

@@ -36,6 +36,8 @@ pub enum Trouble {
     Replaced(Box<(RegistryId, RegistryId)>),
     /// It can't be had without somebody doing something.
     Refused(String),
+    /// The worker is being given back.
+    GivingBack,
     /// The daemon stops.
     Stopping,
 }
@@ -70,6 +72,7 @@ impl fmt::Display for Trouble {
                      back, or accept this one with: leafd adopt-store (of ZooKeeper: start leafd once with --worker none)"
                 )
             }
+            Trouble::GivingBack => f.write_str("the worker is being given back"),
             Trouble::Stopping => f.write_str("the daemon is stopping"),
         }
     }

@@ -138,10 +138,68 @@ fn a_worker_that_is_given_back_is_free_at_once() {
     let used_end = host.issuer.issued_below();
     host.lease.release(used_end);
     assert_eq!(host.settle(&mut world), Step::Wait(None));
+    assert!(matches!(host.lease.released(), Some(Ok(()))));
     assert_eq!((host.journal.as_ref(), host.worker(&world)), (None, Err(Trouble::Unused)));
+    assert_eq!((host.lease.held(), host.lease.renewed(), host.lease.trouble()), (None, None, None));
     assert_eq!(world.entries[&0].holding, Holding { holder: None, bound: used_end });
     world.time_ms += 1;
     drawing(&mut world, "b", 0..1);
+}
+
+#[test]
+fn a_worker_that_the_registry_does_not_take_back_is_kept() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "a", 0..1);
+    let before = host.journal.clone();
+    host.lease.release(host.issuer.issued_below());
+    assert_eq!(host.worker(&world), Err(Trouble::GivingBack));
+    // It may have lost what it had: this host must tell it what it holds instead.
+    world.registry.history = History("2".into());
+    host.settle(&mut world);
+    assert!(matches!(host.lease.released(), Some(Err(RegistryError::Changed { .. }))));
+    assert_eq!(host.journal, before);
+    host.settle(&mut world);
+    assert_eq!(host.worker(&world), Ok(0));
+    host.draw(&mut world).unwrap();
+    let recorded = host.journal.clone().unwrap();
+    assert_eq!(recorded.registry, world.registry);
+    assert_eq!(recorded.holding, world.entries[&0].holding);
+}
+
+#[test]
+fn a_worker_that_is_another_s_is_not_kept_when_it_is_given_back() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "a", 0..1);
+    host.lease.release(host.issuer.issued_below());
+    let mut other = world.entries[&0].holding.clone();
+    other.holder.as_mut().unwrap().id = "b".into();
+    world.enter(WorkerId(0), other, UnixMs(START_MS));
+    host.settle(&mut world);
+    assert!(matches!(host.lease.released(), Some(Err(RegistryError::Conflict { .. }))));
+    assert_eq!((host.journal.as_ref(), host.lease.held()), (None, None));
+}
+
+#[test]
+fn a_worker_that_may_have_been_given_back_is_not_used_again() {
+    for carried_out in [false, true] {
+        let mut world = World::new();
+        let mut host = drawing(&mut world, "a", 0..1);
+        host.lease.release(host.issuer.issued_below());
+        (world.away, world.deaf) = (!carried_out, carried_out);
+        host.settle(&mut world);
+        assert!(matches!(host.lease.released(), Some(Err(RegistryError::Unavailable { .. }))));
+        assert_eq!((host.journal.as_ref(), host.lease.held()), (None, None));
+        (world.away, world.deaf) = (false, false);
+        world.time_ms += 1;
+        let mut other = world.host("b", 0..1);
+        other.lease.want();
+        other.settle(&mut world);
+        assert_eq!(other.worker(&world).is_ok(), carried_out);
+        host = host.restart(&mut world);
+        host.lease.want();
+        host.settle(&mut world);
+        assert!(matches!(host.worker(&world), Err(Trouble::Taken(_))), "{:?}", host.lease);
+    }
 }
 
 #[test]

@@ -1,0 +1,94 @@
+//! Another database than before is behind the store's URL, or one that has another place among the stores: the workers
+//! there are those of others, and none is claimed, whether or not the journal has a claim.
+
+use std::time::Duration;
+
+use leafd_tests::host::{Host, eventually};
+use leafd_tests::load::Drawn;
+use leafd_tests::raw::ids_request;
+use leafd_tests::relay::Relay;
+use leafd_tests::servers::{DATABASE, Server, apply_schema};
+use leafd_wire::{Status, opcode};
+use serde_json::json;
+
+on_each_server!(another_database_gives_nobody_a_worker, a_store_with_another_place_gives_no_worker,);
+
+const TAG: &str = "snowflake";
+const WITHIN: Duration = Duration::from_secs(20);
+
+/// What a request for a snowflake id is told once it is known that there is none to be had.
+#[track_caller]
+fn refusal(host: &Host, part: &str) -> String {
+    eventually(part, WITHIN, || {
+        let mut raw = host.raw();
+        raw.send(&ids_request(TAG, 1, 1, 2_000));
+        let reply = raw.reply();
+        assert_eq!(reply.status(), Status::NoWorker, "{}", reply.text());
+        Some(reply.text()).filter(|text| text.contains(part))
+    })
+}
+
+/// How many workers a database ever gave.
+fn given<S: Server>(server: &S, database: &str) -> usize {
+    server.ask(database, "SELECT worker FROM leafd_worker").len()
+}
+
+/// One host has drawn segments alone, one has given its worker back, and one draws its first snowflake id when it is
+/// too late.
+fn another_database_gives_nobody_a_worker<S: Server>() {
+    let (production, staging) = (S::new(), S::new());
+    let relay = Relay::to(production.port());
+    let host = |_| Host::on_store(&S::url_of(&[relay.port()], DATABASE));
+    let mut hosts: Vec<Host> = (0..3).map(host).collect();
+    hosts.iter_mut().for_each(Host::start);
+    hosts[0].create("orders");
+    hosts.iter().for_each(|host| drop(host.raw().draw("orders", 10)));
+    let mut drawn = Drawn::default();
+    drawn.add_ids(TAG, &hosts[1].raw().draw(TAG, 10));
+    hosts[1].admin(opcode::WORKER_RELEASE, &json!({}));
+    hosts[..2].iter_mut().for_each(Host::stop);
+
+    relay.lead_to(staging.port());
+    hosts[..2].iter_mut().for_each(Host::start);
+    for host in &hosts[..2] {
+        let told = refusal(host, "is another database than this host used before");
+        assert!(told.contains("adopt-store"), "{told}");
+    }
+    let told = refusal(&hosts[2], "leads to another database than the one in use");
+    assert!(told.contains("adopt-store"), "{told}");
+    // Others' workers are not this host's to see or to take either.
+    let listed = hosts[2].client().admin(opcode::WORKER_LIST, "{}").unwrap_err().to_string();
+    assert!(listed.contains("another database"), "{listed}");
+    assert_eq!(given(&staging, DATABASE), 0);
+    assert!(staging.sql("SELECT name FROM leafd_layout").is_empty());
+
+    relay.lead_to(production.port());
+    for host in &hosts {
+        drawn.add_ids(TAG, &[host.raw().draw_until(TAG, WITHIN)]);
+    }
+    drawn.assert_sound();
+}
+
+/// The stores' URLs are mixed up, so that the registry would be another one than that of the other hosts.
+fn a_store_with_another_place_gives_no_worker<S: Server>() {
+    const SECOND: &str = "ids2";
+    let server = S::new();
+    server.create_database(SECOND);
+    let [first, second] = [DATABASE, SECOND].map(|name| S::url_of(&[server.port()], name));
+    apply_schema(&second);
+    let routes = r#"[{ tags = ["*"], hash = ["a", "b"] }]"#;
+    let host = |a: &String, b: &String| {
+        Host::on_stores(&[("a", a.clone()), ("b", b.clone())], routes).set("worker", "store:a")
+    };
+    let mut right = host(&first, &second);
+    right.start();
+    let mut drawn = Drawn::default();
+    drawn.add_ids(TAG, &right.raw().draw(TAG, 10));
+    let mut wrong = host(&second, &first);
+    wrong.start();
+    let told = refusal(&wrong, "has the place");
+    assert!(told.contains("leafd routes apply"), "{told}");
+    assert_eq!((given(&server, DATABASE), given(&server, SECOND)), (1, 0));
+    wrong.stop();
+    drawn.assert_sound();
+}
