@@ -143,7 +143,7 @@ impl Segments {
         }
     }
 
-    /// Checks a store's place among the stores. One that has no place yet takes it, if it has no tags either:
+    /// Checks a store's place among the stores. One that has no place yet takes it, if it has never had tags either:
     /// otherwise they might have lived elsewhere.
     async fn placed(&self, home: &Home, found: Identity) -> Result<Identity, StoreError> {
         if found.role == home.role {
