@@ -128,13 +128,26 @@ impl Server {
     pub fn kill(&mut self) {
         let pid = self.pid();
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let children = children.unwrap_or_default();
         kill(pid, Signal::SIGKILL).unwrap();
-        for child in children.unwrap_or_default().split_whitespace() {
+        for child in children.split_whitespace() {
             // One that has ended meanwhile is gone as well.
             let _ = kill(Pid::from_raw(child.parse().unwrap()), Signal::SIGKILL);
         }
         self.stop();
+        // Until then they hold memory and files that a restart wants for itself.
+        let begun = Instant::now();
+        while !children.split_whitespace().all(gone) {
+            assert!(begun.elapsed() < START_MAX, "killed processes of the server don't end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
+}
+
+/// Whether a process has ended, reaped or not.
+fn gone(pid: &str) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+    status.map_or(true, |status| status.contains("\nState:\tZ") || status.contains("\nState:\tX"))
 }
 
 impl Drop for Server {

@@ -232,7 +232,8 @@ fn missing_rights_are_named() {
 fn applying_twice_changes_nothing_and_other_tables_are_refused() {
     let mut database = Database::without_tables();
     let target = database.target("postgres");
-    assert_eq!(postgres::apply(&target).unwrap().len(), 7);
+    // Seven tables and a trigger.
+    assert_eq!(postgres::apply(&target).unwrap().len(), 8);
     let name = database.connect().identity().unwrap();
     assert_eq!(postgres::apply(&target).unwrap(), Vec::<&str>::new());
     assert_eq!(database.connect().identity().unwrap(), name);
