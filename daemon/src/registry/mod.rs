@@ -12,6 +12,8 @@
 //! - [`fixed`]: a number from the configuration, with no registry behind it.
 //! - [`thread`]: a registry on a thread of its own.
 //! - [`zookeeper`]: workers in ZooKeeper.
+//!
+//! Those in a store's database are `store::workers`, on the store's own connection.
 
 mod check;
 mod error;

@@ -1,7 +1,9 @@
 //! Tags: made, shown, changed, listed, told apart.
 
 use leafd::id::Tag;
-use leafd::store::{CEILING_MAX, ClaimWish, Generation, NewTag, STEP_MAX, StoreError, TagChange};
+use leafd::store::{
+    CEILING_MAX, ClaimWish, Generation, NewTag, STEP_MAX, Store, StoreError, TagChange,
+};
 
 use crate::{Backend, claim, generations, new_tag, tag, try_claim};
 
@@ -239,4 +241,32 @@ pub fn a_row_by_another_program_is_a_tag(backend: &mut dyn Backend) {
     let change = TagChange { ceiling: Some(1000), ..TagChange::default() };
     assert_eq!(store.set(&tag("t"), &change).unwrap().generation, Generation(0));
     assert_eq!(generations(&mut *store, &[tag("t")]), [Some(Generation(0))]);
+}
+
+/// Every row is on one page and none on two, in whatever order the key has. There is a tag `Order` already; `others` are
+/// further names that the backend's collation tells apart.
+pub fn pages_are_complete(store: &mut dyn Store, others: &[&str]) {
+    let mut names: Vec<String> = (0..20).map(|number| format!("tag-{number}")).collect();
+    names.extend(["Zed", "_a", "äb", "AC", "a-c"].iter().chain(others).map(ToString::to_string));
+    for name in &names {
+        store.create(&new_tag(name, 1, 10)).unwrap();
+    }
+    names.push("Order".to_owned());
+    names.sort();
+    let mut orders = Vec::new();
+    for limit in [1, 4, 100] {
+        let mut listed: Vec<String> = Vec::new();
+        loop {
+            let after = listed.last().map(|name| tag(name));
+            let page = store.list(after.as_ref(), limit).unwrap();
+            if page.is_empty() {
+                break;
+            }
+            listed.extend(page.iter().map(|row| row.tag.as_str().to_owned()));
+        }
+        orders.push(listed.clone());
+        listed.sort();
+        assert_eq!(listed, names, "pages of {limit}");
+    }
+    assert!(orders.windows(2).all(|pair| pair[0] == pair[1]), "{orders:?}");
 }
