@@ -24,7 +24,7 @@ pub enum StoreError {
         waiting_max: usize,
     },
     /// There is no such tag.
-    #[error("the store has no tag {tag:?}; create it with: leafctl tag create")]
+    #[error("the store has no tag {tag:?}; create it with: leafctl tag create {tag:?}")]
     UnknownTag {
         /// The tag asked for.
         tag: Tag,

@@ -263,8 +263,10 @@ impl Keeper {
         let place = &lease.settings().place;
         let standing = lease.standing(now);
         let worker = standing.as_ref().ok().map(|claim| claim.worker);
-        if worker.is_some() && worker != told.worker {
-            info!(worker = ?worker.map(|worker| worker.0), registry = %place, "snowflake ids are issued as this worker");
+        if let Some(number) = worker
+            && worker != told.worker
+        {
+            info!(worker = %number, registry = %place, "snowflake ids are issued as this worker");
             told.worker = worker;
         }
         let trouble = lease.trouble();
