@@ -345,7 +345,7 @@ impl Host {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
-    /// A client with leases.
+    /// A client that may hold runs.
     pub fn client(&self) -> Client {
         Client::builder().socket(self.socket()).deadline(Duration::from_secs(10)).build().unwrap()
     }

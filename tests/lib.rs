@@ -1,9 +1,8 @@
 //! What the tests share: hosts with real daemons, real database servers, a relay that fails on demand, and a load
-//! whose every id is checked. And `fleet`, which measures what these cost.
+//! whose every id is checked.
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 #![allow(missing_docs, reason = "nothing but tests uses it, and most names say it all")]
 
-pub mod fleet;
 pub mod host;
 pub mod load;
 pub mod power;

@@ -26,7 +26,7 @@ pub struct Draw {
     pub socket: PathBuf,
     /// The tag.
     pub tag: String,
-    /// Ids between two pauses: one by one from a leased run, and as many in one batch without.
+    /// Ids between two pauses: one by one from a held run, and as many in one batch without.
     pub ids: u64,
     /// How long a pause is.
     pub pause: Duration,

@@ -7,12 +7,15 @@ use std::sync::OnceLock;
 
 use nix::sys::signal::Signal;
 
-/// The binary, built once by the cargo and the profile that built this test.
+/// The daemon's binary, with leafctl's beside it, built once by the cargo and the profile that built this program.
 pub fn leafd_binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
-        let test = std::env::current_exe().unwrap();
-        let profile_dir = test.parent().and_then(Path::parent).expect("target/PROFILE/deps/it-*");
+        let this = std::env::current_exe().unwrap();
+        let folder = this.parent().expect("a program lies in a folder");
+        // A test is target/PROFILE/deps/it-*, another program target/PROFILE/leafd-bench.
+        let profile_dir = if folder.ends_with("deps") { folder.parent() } else { Some(folder) };
+        let profile_dir = profile_dir.expect("a profile has a folder");
         let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
             Some("debug") => "dev",
             Some(name) => name,
@@ -20,7 +23,17 @@ pub fn leafd_binary() -> &'static Path {
         };
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let built = without_cargo_s_variables(&mut Command::new(cargo))
-            .args(["build", "--quiet", "--package", "leafd", "--bins", "--profile", profile])
+            .args([
+                "build",
+                "--quiet",
+                "--package",
+                "leafd",
+                "--package",
+                "leafctl",
+                "--bins",
+                "--profile",
+                profile,
+            ])
             .arg("--target-dir")
             .arg(profile_dir.parent().expect("a profile's folder lies in the target folder"))
             .current_dir(env!("CARGO_MANIFEST_DIR"))

@@ -182,3 +182,29 @@ pub fn ids_request(
     IdsRequest { tag: tag.as_ref(), count, deadline_ms }.put(false, request_id, &mut bytes);
     bytes
 }
+
+/// Connects as somebody else.
+///
+/// To the kernel, credentials are a thread's. The C library sets those of all threads at once; the bare
+/// system calls, made here, only those of a thread that ends when it has connected.
+pub fn connect_as(
+    socket: &Path,
+    uid: u32,
+    gid: u32,
+    groups: &[u32],
+) -> std::io::Result<UnixStream> {
+    let (socket, groups) = (socket.to_owned(), groups.to_vec());
+    let connecting = std::thread::spawn(move || {
+        let call = |outcome: libc::c_long| {
+            if outcome == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+        };
+        // SAFETY: the list is as long as it says, and the other two take numbers only.
+        unsafe {
+            call(libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()))?;
+            call(libc::syscall(libc::SYS_setresgid, gid, gid, gid))?;
+            call(libc::syscall(libc::SYS_setresuid, uid, uid, uid))?;
+        }
+        UnixStream::connect(socket)
+    });
+    connecting.join().expect("the thread only makes system calls")
+}

@@ -26,13 +26,15 @@ pub struct Relay {
     accepting: Option<JoinHandle<()>>,
 }
 
-/// What becomes of a claim's end, once.
+/// What becomes of a transaction's end, once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtCommit {
     /// The server commits; its answer is not passed on, and the connection is cut.
     CutAnswer,
     /// The server commits; its answer and all that follows is swallowed.
     SwallowAnswer,
+    /// The server commits; its answer is passed on so much later.
+    DelayAnswer(Duration),
     /// The server never sees the COMMIT, and the connection stays open on its side.
     SwallowCommit,
 }
@@ -72,6 +74,8 @@ struct LinkState {
     named: bool,
     /// The next answer is a COMMIT's: cut instead of passing it.
     cut_answer: bool,
+    /// The next answer is a COMMIT's: passed on so much later.
+    delay_answer: Duration,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -163,9 +167,9 @@ impl Relay {
         self.cut();
     }
 
-    /// Fails so at the COMMIT of the next transaction that names this tag, once.
-    pub fn at_commit_of(&self, tag: &str, what: AtCommit) {
-        self.lock().at_commit = Some((tag.to_owned(), what));
+    /// Fails so at the COMMIT of the next transaction that has this text in it, once.
+    pub fn at_commit_of(&self, text: &str, what: AtCommit) {
+        self.lock().at_commit = Some((text.to_owned(), what));
     }
 
     /// How many COMMITs [`Relay::at_commit_of`] was done to.
@@ -278,7 +282,11 @@ impl Link {
             if direction == Direction::ToServer {
                 self.meet_commit(&bytes[..count], shared);
             }
-            let at = Instant::now() + shared.lock().unwrap().delay;
+            let mut delay = shared.lock().unwrap().delay;
+            if direction == Direction::ToClient {
+                delay += std::mem::take(&mut self.state.lock().unwrap().delay_answer);
+            }
+            let at = Instant::now() + delay;
             if late.send((at, bytes[..count].to_vec())).is_err() {
                 return;
             }
@@ -311,6 +319,7 @@ impl Link {
         shared.commits_met += 1;
         match what {
             AtCommit::CutAnswer => state.cut_answer = true,
+            AtCommit::DelayAnswer(by) => state.delay_answer = by,
             AtCommit::SwallowCommit => state.swallows = true,
             AtCommit::SwallowAnswer => {
                 // Before the answer can come.

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::Client;
-use crate::core::Core;
+use crate::core::{Core, Limits};
 use crate::error::{Error, Result};
 use crate::paths::default_socket_path;
 
 /// How long a call may take unless it says otherwise.
 pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(2);
+
+/// Longest wait for a daemon that isn't there; see [`Builder::wait`].
+pub const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// Sets up a [`Client`].
 ///
@@ -21,7 +24,7 @@ pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(2);
 /// let client = leafd_client::Client::builder()
 ///     .socket("/run/leafd/leafd.sock")
 ///     .deadline(Duration::from_millis(500))
-///     .leased(false)
+///     .direct(true)
 ///     .build()?;
 /// # Ok(()) }
 /// ```
@@ -29,13 +32,20 @@ pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(2);
 pub struct Builder {
     socket: Option<PathBuf>,
     deadline: Duration,
-    leased: bool,
+    wait: Duration,
+    direct: bool,
     polling: bool,
 }
 
 impl Builder {
     pub(crate) fn new() -> Builder {
-        Builder { socket: None, deadline: DEADLINE_DEFAULT, leased: true, polling: true }
+        Builder {
+            socket: None,
+            deadline: DEADLINE_DEFAULT,
+            wait: Duration::ZERO,
+            direct: false,
+            polling: true,
+        }
     }
 
     /// The socket's path: 1 to 107 bytes. Default: [`default_socket_path`], looked up by
@@ -57,15 +67,28 @@ impl Builder {
         self
     }
 
-    /// Whether `next` may answer from a run of ids that the process holds. Default: yes.
+    /// How long calls without a deadline of their own wait for a daemon that isn't there, before their deadline
+    /// begins to count: for a process that may start before the daemon does. More than [`WAIT_MAX`] is cut to that.
     ///
-    /// Without, each id is a request of its own: ids of a tag are then strictly increasing on this
-    /// host, none is skipped when the process ends, and each takes microseconds instead of
-    /// nanoseconds. (Also off where no means can be had to keep a forked child from using the
-    /// parent's ids.)
+    /// Default: zero. Then a daemon that never was there is an error at once. One that seems to be
+    /// restarting is waited for even so, as long as the deadline lasts: where this client has been
+    /// connected before, where a socket is left that nobody listens on, and where one was removed in the
+    /// last ten seconds.
     #[must_use]
-    pub fn leased(mut self, leased: bool) -> Builder {
-        self.leased = leased;
+    pub fn wait(mut self, limit: Duration) -> Builder {
+        self.wait = limit;
+        self
+    }
+
+    /// Whether every id is drawn directly, by a request of its own, and none comes from a run that the
+    /// process holds. Default: no.
+    ///
+    /// Ids of a tag are then strictly increasing on this host, none is skipped when the process
+    /// ends, and each takes microseconds instead of nanoseconds. (So it is as well where no means can
+    /// be had to keep a forked child from using the parent's ids.)
+    #[must_use]
+    pub fn direct(mut self, direct: bool) -> Builder {
+        self.direct = direct;
         self
     }
 
@@ -85,7 +108,8 @@ impl Builder {
     /// [`Error::Resources`] when the system has no memory.
     pub fn build(self) -> Result<Client> {
         let path = self.socket.unwrap_or_else(default_socket_path);
-        let core = Core::new(path, self.deadline, self.leased, self.polling).map_err(|source| {
+        let limits = Limits { deadline: self.deadline, wait: self.wait };
+        let core = Core::new(path, limits, !self.direct, self.polling).map_err(|source| {
             Error::Resources { what: "no memory for a client can be had", source }
         })?;
         Ok(Client { core: Arc::new(core) })

@@ -21,7 +21,7 @@ use crate::tag::Tag;
 /// forked children.
 ///
 /// Clones share everything and cost a reference count. All calls block, none longer than its
-/// deadline (and 250 ms of grace).
+/// deadline (and 250 ms of grace), unless the client is to [wait](Builder::wait) for the daemon.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) core: Arc<Core>,
@@ -84,7 +84,7 @@ impl Client {
 
     /// The next id of `tag`, a positive signed 64-bit number that nobody else gets.
     ///
-    /// With leases (the default) most calls answer from a run that the process holds, without a
+    /// Most calls answer from a run that the process holds, without a
     /// system call; ids of different threads and processes are then not in order of time.
     /// [`Client::tag`] saves the look-up of the name.
     ///
@@ -94,7 +94,7 @@ impl Client {
     #[inline]
     pub fn next(&self, tag: &str) -> Result<u64> {
         let node = self.core.node(tag)?;
-        next(&self.core, node, self.core.leased, self.core.deadline)
+        next(&self.core, node, self.core.holds, None)
     }
 
     /// As [`Client::next`], within `limit` (see [`Builder::deadline`]).
@@ -102,24 +102,24 @@ impl Client {
     /// # Errors
     /// As [`Client::next`].
     pub fn next_within(&self, tag: &str, limit: Duration) -> Result<u64> {
-        next(&self.core, self.core.node(tag)?, self.core.leased, limit)
+        next(&self.core, self.core.node(tag)?, self.core.holds, Some(limit))
     }
 
-    /// The next id of `tag` by a request of its own: higher than any that was drawn so on this
+    /// The next id of `tag`, drawn directly, by a request of its own: higher than any that was drawn so on this
     /// host before.
     ///
     /// # Errors
     /// As [`Client::next`].
-    pub fn next_unleased(&self, tag: &str) -> Result<u64> {
-        self.next_unleased_within(tag, self.core.deadline)
+    pub fn next_direct(&self, tag: &str) -> Result<u64> {
+        next(&self.core, self.core.node(tag)?, false, None)
     }
 
-    /// As [`Client::next_unleased`], within `limit` (see [`Builder::deadline`]).
+    /// As [`Client::next_direct`], within `limit` (see [`Builder::deadline`]).
     ///
     /// # Errors
     /// As [`Client::next`].
-    pub fn next_unleased_within(&self, tag: &str, limit: Duration) -> Result<u64> {
-        next(&self.core, self.core.node(tag)?, false, limit)
+    pub fn next_direct_within(&self, tag: &str, limit: Duration) -> Result<u64> {
+        next(&self.core, self.core.node(tag)?, false, Some(limit))
     }
 
     /// `count` ids of `tag`, in the order in which they were issued, straight from the daemon.
@@ -130,7 +130,7 @@ impl Client {
     /// # Errors
     /// As [`Client::next`]. Ids that were drawn before one of several requests failed are skipped.
     pub fn next_batch(&self, tag: &str, count: u64) -> Result<Ids> {
-        self.next_batch_within(tag, count, self.core.deadline)
+        self.draw_batch(tag, count, self.core.deadline(None))
     }
 
     /// As [`Client::next_batch`], all of it within `limit` (see [`Builder::deadline`]).
@@ -138,12 +138,15 @@ impl Client {
     /// # Errors
     /// As [`Client::next_batch`].
     pub fn next_batch_within(&self, tag: &str, count: u64, limit: Duration) -> Result<Ids> {
+        self.draw_batch(tag, count, Deadline::after(limit))
+    }
+
+    fn draw_batch(&self, tag: &str, count: u64, mut deadline: Deadline) -> Result<Ids> {
         let node = self.core.node(tag)?;
-        let deadline = Deadline::after(limit);
         match u32::try_from(count) {
             Ok(0) => Ok(Ids::of(Vec::new())),
             Ok(count) if count <= COUNT_MAX => {
-                let (drawn, _) = self.core.draw(node.name(), count, false, &deadline)?;
+                let (drawn, _) = self.core.draw(node.name(), count, false, &mut deadline)?;
                 Ok(Ids::new(drawn.first, drawn.rest))
             }
             _ => crate::pipeline::draw_many(self, tag, count, deadline),
@@ -173,7 +176,7 @@ impl Client {
     pub fn info(&self) -> Result<InfoReply> {
         // The lowest and the highest version that is spoken.
         let body = [leafd_wire::VERSION.to_le_bytes(); 2].concat();
-        let reply = self.core.ask(opcode::INFO, &body, true, &self.deadline())?;
+        let reply = self.core.ask(opcode::INFO, &body, true, self.core.deadline(None))?;
         let info = InfoReply::decode(&reply)
             .map_err(|error| Error::Protocol { what: error.to_string() })?;
         if info.version != leafd_wire::VERSION {
@@ -208,7 +211,7 @@ impl Client {
     /// # Errors
     /// Whatever kept the daemon from answering.
     pub fn status_json(&self) -> Result<String> {
-        text(self.core.ask(opcode::STATUS, &[], true, &self.deadline())?)
+        text(self.core.ask(opcode::STATUS, &[], true, self.core.deadline(None))?)
     }
 
     /// Makes an administrative request ([`leafd_wire::opcode`]; JSON in, JSON out) and never
@@ -218,7 +221,7 @@ impl Client {
     /// [`Error::InvalidArgument`] for a body that is too long for a frame, else whatever kept the
     /// daemon from answering or from doing it.
     pub fn admin(&self, opcode: u8, json: &str) -> Result<String> {
-        self.admin_within(opcode, json, self.core.deadline)
+        self.administer(opcode, json, self.core.deadline(None))
     }
 
     /// As [`Client::admin`], within `limit` (see [`Builder::deadline`]).
@@ -226,6 +229,10 @@ impl Client {
     /// # Errors
     /// As [`Client::admin`].
     pub fn admin_within(&self, opcode: u8, json: &str, limit: Duration) -> Result<String> {
+        self.administer(opcode, json, Deadline::after(limit))
+    }
+
+    fn administer(&self, opcode: u8, json: &str, deadline: Deadline) -> Result<String> {
         // What the length field counts besides the body.
         let body_max = REQUEST_LENGTH_MAX as usize - (leafd_wire::HEADER_BYTES - 4);
         if json.len() > body_max {
@@ -234,17 +241,13 @@ impl Client {
                 json.len()
             )));
         }
-        text(self.core.ask(opcode, json.as_bytes(), false, &Deadline::after(limit))?)
+        text(self.core.ask(opcode, json.as_bytes(), false, deadline)?)
     }
 
     /// The path of the daemon's socket.
     #[must_use]
     pub fn socket_path(&self) -> &Path {
         self.core.path()
-    }
-
-    fn deadline(&self) -> Deadline {
-        Deadline::after(self.core.deadline)
     }
 }
 
@@ -256,8 +259,8 @@ impl fmt::Debug for Client {
 
 /// The next id, out of the held run if there is one.
 #[inline]
-fn next(core: &Core, node: &Node, leased: bool, limit: Duration) -> Result<u64> {
-    if leased
+fn next(core: &Core, node: &Node, holds: bool, limit: Option<Duration>) -> Result<u64> {
+    if holds
         && (node.is_wiped() || node.is_own())
         && let Some(taken) = node.slot().take(coarse_ns())
     {
@@ -266,15 +269,21 @@ fn next(core: &Core, node: &Node, leased: bool, limit: Duration) -> Result<u64> 
         }
         return Ok(taken.id);
     }
-    next_slow(core, node, leased, limit)
+    next_slow(core, node, holds, limit)
 }
 
 /// The next id when no run is held, or none may be.
-pub(crate) fn next_slow(core: &Core, node: &Node, leased: bool, limit: Duration) -> Result<u64> {
-    if leased {
-        return node.next_slow(core, limit);
+pub(crate) fn next_slow(
+    core: &Core,
+    node: &Node,
+    holds: bool,
+    limit: Option<Duration>,
+) -> Result<u64> {
+    let mut deadline = core.deadline(limit);
+    if holds {
+        return node.next_slow(core, &mut deadline);
     }
-    let (drawn, _) = core.draw(node.name(), 1, false, &Deadline::after(limit))?;
+    let (drawn, _) = core.draw(node.name(), 1, false, &mut deadline)?;
     Ok(drawn.first.first)
 }
 

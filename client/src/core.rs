@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::time::Duration;
 
 use leafd_wire::{Header, IdsRequest, Status};
@@ -12,6 +12,7 @@ use leafd_wire::{Header, IdsRequest, Status};
 use crate::arena::{Arena, Guard};
 use crate::deadline::Deadline;
 use crate::error::{Break, Error, Result};
+use crate::interruption::Outside;
 use crate::names::{Names, Node};
 use crate::polling::has_cores_to_spare;
 use crate::requests::{Asked, Drawn, Outcome};
@@ -22,9 +23,20 @@ use crate::state::{State, Target};
 pub(crate) struct Core {
     names: Names,
     arena: Arena,
+    /// The state that was made last, also where the way to it has been wiped since.
+    made: AtomicPtr<State>,
     target: Arc<Target>,
+    pub(crate) limits: Limits,
+    /// Whether runs may be held.
+    pub(crate) holds: bool,
+}
+
+/// How long calls may take unless they say otherwise.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
     pub(crate) deadline: Duration,
-    pub(crate) leased: bool,
+    /// For a daemon that isn't there.
+    pub(crate) wait: Duration,
 }
 
 /// How often a request is sent again when its connection breaks.
@@ -44,24 +56,33 @@ const BREAKS_MAX: u32 = 5;
 impl Core {
     pub(crate) fn new(
         path: PathBuf,
-        deadline: Duration,
-        leased: bool,
+        limits: Limits,
+        holds: bool,
         polling: bool,
     ) -> io::Result<Core> {
         let arena = Arena::new()?;
         // Where no child can be kept from using its parent's runs, there are none.
-        let leased = leased && arena.guard() != Guard::Nobody;
+        let holds = holds && arena.guard() != Guard::Nobody;
         let target = Arc::new(Target {
             path,
             polling: polling && has_cores_to_spare(),
             reached: AtomicBool::new(false),
             record: Record::new(),
         });
-        Ok(Core { names: Names::new(), arena, target, deadline, leased })
+        let made = AtomicPtr::new(ptr::null_mut());
+        Ok(Core { names: Names::new(), arena, made, target, limits, holds })
     }
 
     pub(crate) fn path(&self) -> &std::path::Path {
         &self.target.path
+    }
+
+    /// The deadline of a call that begins now. `limit`: its own.
+    pub(crate) fn deadline(&self, limit: Option<Duration>) -> Deadline {
+        match limit {
+            Some(limit) => Deadline::after(limit),
+            None => Deadline::waiting(self.limits.deadline, self.limits.wait),
+        }
     }
 
     #[inline]
@@ -97,7 +118,7 @@ impl Core {
             self.arena.state().compare_exchange(found, new, Ordering::AcqRel, Ordering::Acquire);
         match swap {
             Ok(_) => {
-                // The parent's state is leaked on purpose: its locks may be held for ever.
+                crate::inherited::keep(self.made.swap(new, Ordering::AcqRel));
                 if let Some(inherited) = inherited {
                     inherited.close();
                 }
@@ -120,15 +141,16 @@ impl Core {
         &self,
         tag: &str,
         count: u32,
-        lease: bool,
-        deadline: &Deadline,
+        hold: bool,
+        deadline: &mut Deadline,
     ) -> Result<(Drawn, u64)> {
         let mut sent_ns = 0;
-        let asked = Asked::Ids { count, lease };
-        let outcome = self.exchange(asked, Some(Attempts::default()), deadline, |id, out| {
+        let asked = Asked::Ids { count, hold };
+        let attempts = Some(Attempts::default());
+        let outcome = self.exchange(asked, attempts, deadline, |deadline, id, out| {
             sent_ns = crate::clock::exact_ns();
             let deadline_ms = deadline.left_ms();
-            IdsRequest { tag: tag.as_bytes(), count, deadline_ms }.put(lease, id, out);
+            IdsRequest { tag: tag.as_bytes(), count, deadline_ms }.put(hold, id, out);
         })?;
         match outcome {
             Outcome::Ids(drawn) => Ok((drawn, sent_ns)),
@@ -142,7 +164,7 @@ impl Core {
         opcode: u8,
         body: &[u8],
         repeatable: bool,
-        deadline: &Deadline,
+        mut deadline: Deadline,
     ) -> Result<Vec<u8>> {
         let attempts = repeatable.then(Attempts::default);
         if attempts.is_none() {
@@ -150,7 +172,7 @@ impl Core {
             self.state().probe();
         }
         let asked = Asked::Body { opcode };
-        let outcome = self.exchange(asked, attempts, deadline, |id, out| {
+        let outcome = self.exchange(asked, attempts, &mut deadline, |_, id, out| {
             Header::request(opcode, 0, id).put_frame(body, out);
         })?;
         match outcome {
@@ -163,13 +185,14 @@ impl Core {
         &self,
         asked: Asked,
         mut attempts: Option<Attempts>,
-        deadline: &Deadline,
-        mut put: impl FnMut(u32, &mut Vec<u8>),
+        deadline: &mut Deadline,
+        mut put: impl FnMut(&Deadline, u32, &mut Vec<u8>),
     ) -> Result<Outcome> {
+        let _outside = Outside::new();
         let state = self.state();
         loop {
-            let mut link = state.connected(deadline.end())?;
-            let ticket = link.submit(asked, None, &mut put)?;
+            let mut link = state.connected(deadline)?;
+            let ticket = link.submit(asked, None, |id, out| put(deadline, id, out))?;
             link.send();
             let Some(outcome) = state.answer(link, ticket, false, deadline.end_of_grace()) else {
                 state.abandon(ticket);
@@ -220,6 +243,7 @@ impl Drop for Core {
             Some(state) if self.is_own(state.pid) => drop(unsafe { Box::from_raw(place) }),
             // A child that never used the client; or one where nobody wiped.
             _ => {
+                crate::inherited::keep(*self.made.get_mut());
                 if let Some(inherited) = self.target.record.get() {
                     inherited.close();
                 }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use leafd_wire::DEADLINE_MS_MAX;
 
+use crate::builder::WAIT_MAX;
 use crate::error::Error;
 use crate::state::GRACE;
 
@@ -12,23 +13,57 @@ use crate::state::GRACE;
 pub(crate) struct Deadline {
     start: Instant,
     limit: Duration,
+    /// When the daemon has to have answered.
+    end: Instant,
+    /// When there has to be a connection: later than `end` where the call waits for a daemon that isn't there.
+    connect_by: Instant,
 }
 
 impl Deadline {
     /// From now on. Longer limits than the daemon honours are cut to that.
     pub(crate) fn after(limit: Duration) -> Deadline {
         let limit = limit.min(Duration::from_millis(u64::from(DEADLINE_MS_MAX)));
-        Deadline { start: Instant::now(), limit }
+        let start = Instant::now();
+        Deadline { start, limit, end: start + limit, connect_by: start + limit }
+    }
+
+    /// As [`Deadline::after`], for a call that waits up to `wait` for a daemon that isn't there.
+    pub(crate) fn waiting(limit: Duration, wait: Duration) -> Deadline {
+        let deadline = Deadline::after(limit);
+        let connect_by = deadline.connect_by.max(deadline.start + wait.min(WAIT_MAX));
+        Deadline { connect_by, ..deadline }
     }
 
     /// When the daemon has to have answered.
     pub(crate) fn end(&self) -> Instant {
-        self.start + self.limit
+        self.end
+    }
+
+    /// When there has to be a connection.
+    pub(crate) fn connect_by(&self) -> Instant {
+        self.connect_by
+    }
+
+    /// Whether the call waits for a daemon that never was there.
+    pub(crate) fn waits(&self) -> bool {
+        self.connect_by > self.start + self.limit
+    }
+
+    /// A connection was made: what time the daemon has for its answer counts from here if the call waited for it.
+    pub(crate) fn connected(&mut self) {
+        if self.waits() {
+            self.end = self.end.max(Instant::now() + self.limit);
+        }
     }
 
     /// When the client stops to wait for the daemon's word.
     pub(crate) fn end_of_grace(&self) -> Instant {
-        self.start + self.limit + GRACE
+        self.end + GRACE
+    }
+
+    /// When a call stops to wait for another thread, which may be waiting for a connection.
+    pub(crate) fn last_moment(&self) -> Instant {
+        self.end.max(self.connect_by) + GRACE
     }
 
     /// What is left, as the wire has it: in milliseconds, rounded up.
@@ -47,6 +82,9 @@ impl Deadline {
 
     /// The error of a call that waited in vain.
     pub(crate) fn missed(&self) -> Error {
+        if crate::interruption::has_ended() {
+            return Error::Interrupted;
+        }
         Error::Timeout { waited: self.start.elapsed() }
     }
 }

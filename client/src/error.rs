@@ -49,6 +49,9 @@ pub enum Error {
         /// How long the call waited.
         waited: Duration,
     },
+    /// The interpreter that the thread belongs to ended the call after a signal (see
+    /// [`crate::set_interpreter`]).
+    Interrupted,
     /// The peer sent something that is not leafd's protocol.
     #[non_exhaustive]
     Protocol {
@@ -113,7 +116,7 @@ impl Error {
                 source.kind(),
                 io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput
             ),
-            Error::Disconnected { .. } | Error::Timeout { .. } => true,
+            Error::Disconnected { .. } | Error::Timeout { .. } | Error::Interrupted => true,
             Error::Protocol { .. } | Error::InvalidArgument { .. } | Error::Resources { .. } => {
                 false
             }
@@ -187,6 +190,7 @@ impl fmt::Display for Error {
                  or look at `leafctl status`",
                 waited.as_millis()
             ),
+            Error::Interrupted => f.write_str("a signal ended the call"),
             Error::Protocol { what } => write!(
                 f,
                 "the peer broke leafd's protocol: {what}; \

@@ -17,11 +17,11 @@
 //!
 //! The way of a request, from the caller to the socket:
 //!
-//! - `client`, `tag`, `pipeline`: what can be asked;
+//! - `client`, `tag`, `pipeline`: what can be asked; `event_loop`: what is held for whoever asks by itself;
 //! - `names`, `slot`, `supply`, `sizing`: the held runs, and where the next one comes from;
-//! - `core`, `arena`, `atfork`: what clones share, and what a fork wipes;
+//! - `core`, `arena`, `atfork`, `inherited`: what clones share, what a fork wipes, and what it leaves;
 //! - `state`, `link`, `requests`, `reader`, `polling`: the one connection that threads share;
-//! - `socket`, `clock`: system calls.
+//! - `socket`, `clock`: system calls; `interruption`: signals that end a wait.
 
 mod arena;
 mod atfork;
@@ -31,7 +31,10 @@ mod clock;
 mod core;
 mod deadline;
 mod error;
+mod event_loop;
 mod ids;
+mod inherited;
+mod interruption;
 mod link;
 mod names;
 mod paths;
@@ -46,10 +49,12 @@ mod state;
 mod supply;
 mod tag;
 
-pub use builder::{Builder, DEADLINE_DEFAULT};
+pub use builder::{Builder, DEADLINE_DEFAULT, WAIT_MAX};
 pub use client::{Client, Decoded, decode};
 pub use error::{Error, Result};
+pub use event_loop::Held;
 pub use ids::Ids;
+pub use interruption::{Interpreter, set_interpreter};
 pub use leafd_wire::reply::InfoReply;
 pub use leafd_wire::{COUNT_MAX, Layout, Parts, Run, Status, opcode};
 pub use names::TAGS_MAX;

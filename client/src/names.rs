@@ -11,6 +11,7 @@ use leafd_wire::tag::check_tag;
 use crate::arena::{Arena, Cell, Guard};
 use crate::error::{Error, Result};
 use crate::slot::Slot;
+use crate::supply::Supply;
 
 /// Most tags that one client can use in its life.
 pub const TAGS_MAX: usize = 65_536;
@@ -30,6 +31,8 @@ pub(crate) struct Node {
     cell: NonNull<Cell>,
     /// What keeps a child from finding its parent's run in the cell.
     guard: Guard,
+    /// The supply that was made last, also where the way to it has been wiped since.
+    pub(crate) made: AtomicPtr<Supply>,
     next: *mut Node,
 }
 
@@ -82,8 +85,14 @@ impl Names {
             source,
         })?;
         let bucket = &self.buckets[hash as usize % BUCKETS];
-        let mut node =
-            Box::new(Node { name: name.into(), hash, cell, guard, next: ptr::null_mut() });
+        let mut node = Box::new(Node {
+            name: name.into(),
+            hash,
+            cell,
+            guard,
+            made: AtomicPtr::new(ptr::null_mut()),
+            next: ptr::null_mut(),
+        });
         loop {
             let head = bucket.load(Ordering::Acquire);
             // Looked for again below the very head that the swap expects: so no name is in twice.

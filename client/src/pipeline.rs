@@ -10,6 +10,7 @@ use crate::core::Attempts;
 use crate::deadline::Deadline;
 use crate::error::{Break, Error, Result};
 use crate::ids::Ids;
+use crate::interruption::Outside;
 use crate::names::Node;
 use crate::requests::{Asked, Drawn, Group, Outcome};
 use crate::state::State;
@@ -42,7 +43,8 @@ const BATCH_IN_FLIGHT: usize = 4;
 #[derive(Debug)]
 pub struct Pipeline<'client> {
     client: &'client Client,
-    limit: Duration,
+    /// Of each request; none: the client's own.
+    limit: Option<Duration>,
     /// The process's state and the group in it; none before the first request. A forked child
     /// knows by it that the outstanding answers are its parent's.
     place: Option<Place<'client>>,
@@ -81,7 +83,7 @@ impl<'client> Pipeline<'client> {
     pub(crate) fn new(client: &'client Client) -> Pipeline<'client> {
         Pipeline {
             client,
-            limit: client.core.deadline,
+            limit: None,
             place: None,
             pushed: VecDeque::new(),
             first: 0,
@@ -92,7 +94,7 @@ impl<'client> Pipeline<'client> {
     /// Sets how long each request may take from its push on (see [`crate::Builder::deadline`]).
     #[must_use]
     pub fn deadline(mut self, limit: Duration) -> Pipeline<'client> {
-        self.limit = limit;
+        self.limit = Some(limit);
         self
     }
 
@@ -113,15 +115,16 @@ impl<'client> Pipeline<'client> {
     /// [`Error::InvalidArgument`] for an impossible tag or count or too many requests,
     /// [`Error::Connect`] when there is no connection to be had.
     pub fn push(&mut self, tag: &str, count: u32) -> Result<u64> {
-        let deadline = Deadline::after(self.limit);
-        self.push_until(tag, count, deadline, deadline.whole_ms())
+        let mut deadline = self.client.core.deadline(self.limit);
+        let whole_ms = deadline.whole_ms();
+        self.push_until(tag, count, &mut deadline, whole_ms)
     }
 
     fn push_until(
         &mut self,
         tag: &str,
         count: u32,
-        deadline: Deadline,
+        deadline: &mut Deadline,
         deadline_ms: u32,
     ) -> Result<u64> {
         if !(1..=COUNT_MAX).contains(&count) {
@@ -129,8 +132,9 @@ impl<'client> Pipeline<'client> {
         }
         let node = self.client.core.node(tag)?;
         let number = self.first + self.pushed.len() as u64;
-        let pushed = Pushed { node, count, deadline, attempts: Attempts::default() };
-        self.submit(number, &pushed, deadline_ms)?;
+        let mut pushed = Pushed { node, count, deadline: *deadline, attempts: Attempts::default() };
+        self.submit(number, &mut pushed, deadline_ms)?;
+        *deadline = pushed.deadline;
         self.pushed.push_back(Some(pushed));
         self.outstanding += 1;
         Ok(number)
@@ -147,7 +151,7 @@ impl<'client> Pipeline<'client> {
         if link.is_sent() {
             return Ok(());
         }
-        let deadline = Deadline::after(self.limit);
+        let deadline = self.client.core.deadline(self.limit);
         let (link, sent) = state.sent(link, deadline.end());
         drop(link);
         sent.ok_or_else(|| deadline.missed())
@@ -184,7 +188,7 @@ impl<'client> Pipeline<'client> {
             Ok(Some(Outcome::Ids(Drawn { first, rest, .. }))) => Ok(Ids::new(first, rest)),
             Ok(Some(_)) => Err(Error::Protocol { what: "an answer without ids".to_owned() }),
             Err(error) => Err(error),
-            Ok(None) => match self.submit(number, &pushed, pushed.deadline.left_ms()) {
+            Ok(None) => match self.resubmit(number, &mut pushed) {
                 Ok(()) => {
                     self.pushed[index] = Some(pushed);
                     return None;
@@ -214,11 +218,21 @@ impl<'client> Pipeline<'client> {
         }
     }
 
+    fn resubmit(&mut self, number: u64, pushed: &mut Pushed<'client>) -> Result<()> {
+        let deadline_ms = pushed.deadline.left_ms();
+        self.submit(number, pushed, deadline_ms)
+    }
+
     /// `deadline_ms`: as the daemon is told it. Connecting may take some of that: then the daemon waits longer than
     /// this client, which does no harm.
-    fn submit(&mut self, number: u64, pushed: &Pushed<'client>, deadline_ms: u32) -> Result<()> {
+    fn submit(
+        &mut self,
+        number: u64,
+        pushed: &mut Pushed<'client>,
+        deadline_ms: u32,
+    ) -> Result<()> {
         let state = self.client.core.state();
-        let mut link = state.connected(pushed.deadline.end())?;
+        let mut link = state.connected(&mut pushed.deadline)?;
         let group = match self.place {
             Some(place) if std::ptr::eq(place.state, state) => place.group,
             _ => {
@@ -228,7 +242,7 @@ impl<'client> Pipeline<'client> {
             }
         };
         let count = pushed.count;
-        let asked = Asked::Ids { count, lease: false };
+        let asked = Asked::Ids { count, hold: false };
         let request = IdsRequest { tag: pushed.node.name().as_bytes(), count, deadline_ms };
         link.submit(asked, Some((group, number)), |id, out| request.put(false, id, out))?;
         if link.unsent_bytes() >= SEND_AT_BYTES {
@@ -267,14 +281,21 @@ impl std::fmt::Debug for Node {
 }
 
 /// Draws more ids than one request may ask for.
-pub(crate) fn draw_many(client: &Client, tag: &str, count: u64, deadline: Deadline) -> Result<Ids> {
+pub(crate) fn draw_many(
+    client: &Client,
+    tag: &str,
+    count: u64,
+    mut deadline: Deadline,
+) -> Result<Ids> {
+    let _outside = Outside::new();
     let mut pipeline = client.pipeline();
     let mut parts: Vec<Vec<Run>> = Vec::new();
     let mut left = count;
     while left > 0 || pipeline.outstanding() > 0 {
         while left > 0 && pipeline.outstanding() < BATCH_IN_FLIGHT {
             let part = u32::try_from(left).unwrap_or(COUNT_MAX).min(COUNT_MAX);
-            pipeline.push_until(tag, part, deadline, deadline.left_ms())?;
+            let left_ms = deadline.left_ms();
+            pipeline.push_until(tag, part, &mut deadline, left_ms)?;
             parts.push(Vec::new());
             left -= u64::from(part);
         }

@@ -25,8 +25,8 @@ pub(crate) struct Ticket(u32);
 /// What a request is, as far as its answer must fit it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asked {
-    /// That many ids; with a lease, up to that many.
-    Ids { count: u32, lease: bool },
+    /// That many ids; to be held, up to that many.
+    Ids { count: u32, hold: bool },
     /// Bytes, whatever they are.
     Body { opcode: u8 },
 }
@@ -273,18 +273,26 @@ impl Requests {
 // === impl Drawn ===
 
 impl Drawn {
-    fn decode(body: &[u8], count: u32, lease: bool) -> Result<Drawn, Break> {
+    fn decode(body: &[u8], count: u32, hold: bool) -> Result<Drawn, Break> {
         let reply = IdsReply::decode(body).map_err(|error| Break::Protocol(error.what))?;
         let mut runs = reply.runs();
         let first = runs.next().ok_or(Break::Protocol("a reply carries no ids"))?;
         let rest: Vec<Run> = runs.collect();
         let given = rest.iter().fold(u64::from(first.count), |sum, run| sum + u64::from(run.count));
-        let fits = if lease { given <= u64::from(count) } else { given == u64::from(count) };
+        let fits = if hold { given <= u64::from(count) } else { given == u64::from(count) };
         if !fits {
             return Err(Break::Protocol("a reply carries another number of ids than was asked"));
         }
         Ok(Drawn { hold_ms: reply.hold_ms, first, rest })
     }
+}
+
+/// What the body of a reply carries to a request for `count` ids to be held.
+pub(crate) fn decode_held(body: &[u8], count: u32) -> Result<Drawn, Error> {
+    Drawn::decode(body, count, true).map_err(|why| match why {
+        Break::Protocol(what) => Error::Protocol { what: what.to_owned() },
+        other => Error::Protocol { what: format!("{other:?}") },
+    })
 }
 
 fn decode(frame: &Frame<'_>, asked: Asked) -> Result<Outcome, Break> {
@@ -299,7 +307,7 @@ fn decode(frame: &Frame<'_>, asked: Asked) -> Result<Outcome, Break> {
         return failure(frame).map(Outcome::Failed);
     }
     match asked {
-        Asked::Ids { count, lease } => Drawn::decode(frame.body, count, lease).map(Outcome::Ids),
+        Asked::Ids { count, hold } => Drawn::decode(frame.body, count, hold).map(Outcome::Ids),
         Asked::Body { .. } => Ok(Outcome::Body(frame.body.to_vec())),
     }
 }

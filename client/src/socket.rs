@@ -9,6 +9,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Instant;
 
+use crate::interruption::noticed;
+
 /// A connected, non-blocking, close-on-exec stream socket.
 pub(crate) struct Socket {
     descriptor: OwnedFd,
@@ -100,8 +102,8 @@ impl Socket {
         })
     }
 
-    /// Sleeps until one of `wanted` is there (an error or end counts as readable) or it is
-    /// `until`. poll and not select: descriptors may be any number.
+    /// Sleeps until one of `wanted` is there (an error or end counts as readable), it is `until`, or a
+    /// signal comes that an interpreter wants to know of. poll and not select: descriptors may be any number.
     pub(crate) fn wait(&self, wanted: Readiness, until: Instant) -> io::Result<Readiness> {
         let mut events = 0;
         if wanted.readable {
@@ -119,7 +121,12 @@ impl Socket {
                 tv_nsec: left.subsec_nanos().into(),
             };
             // SAFETY: one valid pollfd, a valid time, and no signal mask.
-            check(unsafe { libc::ppoll(&raw mut poll, 1, &raw const timeout, std::ptr::null()) })
+            let ready =
+                unsafe { libc::ppoll(&raw mut poll, 1, &raw const timeout, std::ptr::null()) };
+            match check(ready) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted && noticed() => Ok(0),
+                outcome => outcome,
+            }
         })?;
         let failed = poll.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
         Ok(Readiness {

@@ -6,12 +6,15 @@
 //!
 //! A forked child never sees its parent's state: it finds a null pointer and makes its own.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use crate::deadline::Deadline;
 use crate::error::{Break, Error, Result};
+use crate::interruption::{SLICE, has_ended, is_ended, is_signalled, is_watched};
 use crate::link::Link;
 use crate::reader::{Arrival, Patience};
 use crate::requests::{For, Group, Outcome, Ticket};
@@ -20,6 +23,9 @@ use crate::socket::{Record, Socket};
 /// How much longer than the deadline that the daemon was told a client waits for the daemon's own
 /// word on it.
 pub(crate) const GRACE: Duration = Duration::from_millis(250);
+
+/// For how long a socket that was removed is taken for that of a daemon that restarts.
+const JUST_NOW: Duration = Duration::from_secs(10);
 
 /// What stays the same over a fork: where the socket is, and what is known about it.
 pub(crate) struct Target {
@@ -68,9 +74,10 @@ impl State {
         }
     }
 
-    /// The lock, with a connection. It is made anew, with growing pauses, until `until`; a daemon
-    /// that never was there is an error at once.
-    pub(crate) fn connected(&self, until: Instant) -> Result<Guard<'_>> {
+    /// The lock, with a connection. It is made anew, with growing pauses, as long as the deadline
+    /// allows; a daemon that never was there is an error at once, unless the call is to wait for it.
+    pub(crate) fn connected(&self, deadline: &mut Deadline) -> Result<Guard<'_>> {
+        let until = deadline.connect_by();
         loop {
             let mut link = self.lock();
             if link.is_connected() {
@@ -84,6 +91,7 @@ impl State {
                         self.target.record.set(&socket);
                         self.target.reached.store(true, Ordering::Relaxed);
                         link.adopt(socket);
+                        deadline.connected();
                         return Ok(link);
                     }
                     Err(error) => {
@@ -95,7 +103,7 @@ impl State {
             let next_try = link.next_try(now);
             drop(link);
             if let Some(source) = refused
-                && (!self.may_come_back(&source) || next_try >= until)
+                && (!self.may_come_back(&source, deadline) || next_try >= until)
             {
                 return Err(Error::Connect { path: self.target.path.clone(), source });
             }
@@ -104,6 +112,9 @@ impl State {
                 return Err(Error::Connect { path: self.target.path.clone(), source });
             }
             std::thread::sleep(next_try.min(until).saturating_duration_since(now));
+            if is_watched() && is_ended() {
+                return Err(Error::Interrupted);
+            }
         }
     }
 
@@ -176,7 +187,7 @@ impl State {
         if found.is_none() {
             let mut now = Instant::now();
             let mut poll = link.polling.begin(now);
-            while found.is_none() && now < until {
+            while found.is_none() && now < until && !has_ended() {
                 link.send();
                 if let Some(mut reader) = link.reader.take() {
                     let patience = Patience { poll, maybe_there, writable: !link.is_sent(), until };
@@ -193,6 +204,13 @@ impl State {
                     {
                         self.break_off(&mut link, why);
                     }
+                    if is_signalled() {
+                        // Somebody else may read meanwhile, the handler as well.
+                        link.pass_reading_on();
+                        drop(link);
+                        is_ended();
+                        link = self.lock();
+                    }
                 } else if let Some(socket) = link.unsent_socket() {
                     // The reader may be asleep without knowing of these bytes.
                     drop(link);
@@ -201,7 +219,15 @@ impl State {
                     let _ = socket.wait(wanted, until.min(now + Duration::from_millis(20)));
                     link = self.lock();
                 } else {
-                    link = self.sleep(link, awaited, until.saturating_duration_since(now));
+                    let left = until.saturating_duration_since(now);
+                    if is_watched() {
+                        // No signal wakes it.
+                        drop(self.sleep(link, awaited, left.min(SLICE)));
+                        is_ended();
+                        link = self.lock();
+                    } else {
+                        link = self.sleep(link, awaited, left);
+                    }
                 }
                 now = Instant::now();
                 found = ready(&mut link);
@@ -234,12 +260,30 @@ impl State {
     }
 
     /// Whether a daemon that can't be reached now may be there soon.
-    fn may_come_back(&self, error: &std::io::Error) -> bool {
+    fn may_come_back(&self, error: &std::io::Error, deadline: &Deadline) -> bool {
         match error.raw_os_error() {
-            // The backlog is full: it is there.
-            Some(libc::EAGAIN) => true,
-            Some(libc::ENOENT | libc::ECONNREFUSED) => self.target.reached.load(Ordering::Relaxed),
+            // The backlog is full: it is there. Or a daemon was killed that had listened.
+            Some(libc::EAGAIN | libc::ECONNREFUSED) => true,
+            Some(libc::ENOENT) => {
+                deadline.waits()
+                    || self.target.reached.load(Ordering::Relaxed)
+                    || has_just_gone(&self.target.path)
+            }
             _ => false,
         }
     }
+}
+
+/// Whether a daemon's socket was at `path` a moment ago: its lock is left, and something in the folder
+/// has changed since [`JUST_NOW`].
+fn has_just_gone(path: &Path) -> bool {
+    let mut lock = path.as_os_str().to_owned();
+    lock.push(".lock");
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let changed = fs::metadata(folder).and_then(|found| found.modified());
+    let age = changed.ok().and_then(|at| at.elapsed().ok());
+    age.is_some_and(|age| age < JUST_NOW) && Path::new(&lock).exists()
 }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::ptr;
 use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use leafd_wire::{COUNT_MAX, IdsRequest, Run};
 
@@ -16,10 +16,14 @@ use crate::clock::{coarse_ns, exact_ns};
 use crate::core::Core;
 use crate::deadline::Deadline;
 use crate::error::Result;
+use crate::interruption::{Outside, SLICE, in_handler, is_ended, is_watched};
 use crate::names::Node;
 use crate::requests::{Asked, Drawn, Outcome, Ticket};
 use crate::sizing::Sizing;
 use crate::slot::{GENERATION_MAX, RUN_COUNT_MAX, Slot};
+
+/// Most runs of a tag that wait for the held one's end; more are skipped. A reply has no more of them.
+const QUEUED_MAX: usize = 65_536;
 
 /// What a process keeps of one tag besides the slot. It lives on the heap; the way to it is wiped
 /// memory, so that a child makes its own.
@@ -75,8 +79,8 @@ type Locked<'a> = MutexGuard<'a, Stock>;
 impl Node {
     /// An id out of a held run, or a new run's first.
     #[cold]
-    pub(crate) fn next_slow(&self, core: &Core, limit: Duration) -> Result<u64> {
-        let deadline = &Deadline::after(limit);
+    pub(crate) fn next_slow(&self, core: &Core, deadline: &mut Deadline) -> Result<u64> {
+        let _outside = Outside::new();
         let supply = self.supply();
         let mut stock = supply.lock();
         loop {
@@ -101,14 +105,29 @@ impl Node {
             if !stock.fetching {
                 return self.fetch(core, supply, stock, deadline);
             }
-            let left = deadline.end_of_grace().saturating_duration_since(Instant::now());
+            if in_handler() {
+                // The one who fetches may be this very thread.
+                drop(stock);
+                let (drawn, _) = core.draw(self.name(), 1, false, deadline)?;
+                return Ok(drawn.first.first);
+            }
+            let left = deadline.last_moment().saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(deadline.missed());
             }
+            // No signal wakes it.
+            let left = if is_watched() { left.min(SLICE) } else { left };
             stock.waiting += 1;
             stock =
                 supply.changed.wait_timeout(stock, left).unwrap_or_else(PoisonError::into_inner).0;
             stock.waiting -= 1;
+            if is_watched() {
+                drop(stock);
+                if is_ended() {
+                    return Err(deadline.missed());
+                }
+                stock = supply.lock();
+            }
         }
     }
 
@@ -120,6 +139,43 @@ impl Node {
         }
     }
 
+    /// An id of the run that is held now, or of the next one in the queue.
+    pub(crate) fn advance(&self) -> Option<u64> {
+        let supply = self.supply();
+        let mut stock = supply.lock();
+        if let Some(taken) = self.slot().take(coarse_ns()) {
+            return Some(taken.id);
+        }
+        stock.learn(self.slot(), exact_ns());
+        self.slot().clear();
+        let held = stock.take_queued(exact_ns())?;
+        let id = stock.install(self.slot(), held);
+        supply.wake(&stock);
+        Some(id)
+    }
+
+    /// How many ids to ask for when `waiting` callers have none.
+    pub(crate) fn wish(&self, waiting: u32) -> u32 {
+        let mut stock = self.supply().lock();
+        stock.learn(self.slot(), exact_ns());
+        if stock.never_hold { 1 } else { stock.wish().max(waiting.min(RUN_COUNT_MAX)) }
+    }
+
+    /// Queues drawn runs behind the held one. Returns an id if they may not be held.
+    pub(crate) fn queue(&self, drawn: &Drawn, sent_ns: u64) -> Option<u64> {
+        let mut stock = self.supply().lock();
+        let hold_ms = drawn.hold_ms;
+        stock.never_hold = hold_ms == 0;
+        if stock.never_hold {
+            return Some(drawn.first.first);
+        }
+        let expires_ns = expiry_ns(sent_ns, hold_ms);
+        let runs = std::iter::once(&drawn.first).chain(&drawn.rest);
+        let room = QUEUED_MAX.saturating_sub(stock.queued.len());
+        stock.queued.extend(runs.map(|&run| Held { run, hold_ms, expires_ns }).take(room));
+        None
+    }
+
     /// Frees the supply, unless it is a parent's.
     pub(crate) fn drop_supply(&self) {
         let supply = self.cell().supply.swap(ptr::null_mut(), Ordering::AcqRel);
@@ -128,6 +184,8 @@ impl Node {
         if unsafe { supply.as_ref() }.is_some_and(own) {
             // SAFETY: made by `Box::into_raw`; the core is being dropped, so nobody uses it.
             drop(unsafe { Box::from_raw(supply) });
+        } else {
+            crate::inherited::keep(self.made.load(Ordering::Acquire));
         }
     }
 
@@ -154,8 +212,11 @@ impl Node {
         }
         let new = Box::into_raw(Box::new(Supply::new()));
         match place.compare_exchange(found, new, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: just made; freed with the core only.
-            Ok(_) => unsafe { &*new },
+            Ok(_) => {
+                crate::inherited::keep(self.made.swap(new, Ordering::AcqRel));
+                // SAFETY: just made; freed with the core only.
+                unsafe { &*new }
+            }
             // SAFETY: `new` was never seen by others; `theirs` is this process's.
             Err(theirs) => unsafe {
                 drop(Box::from_raw(new));
@@ -170,7 +231,7 @@ impl Node {
         core: &Core,
         supply: &Supply,
         mut stock: Locked<'_>,
-        deadline: &Deadline,
+        deadline: &mut Deadline,
     ) -> Result<u64> {
         stock.fetching = true;
         let refill = stock.refill.take();
@@ -200,7 +261,7 @@ impl Node {
     }
 
     /// One id by a request of its own.
-    fn next_unheld(&self, core: &Core, supply: &Supply, deadline: &Deadline) -> Result<u64> {
+    fn next_unheld(&self, core: &Core, supply: &Supply, deadline: &mut Deadline) -> Result<u64> {
         let (drawn, _) = core.draw(self.name(), 1, true, deadline)?;
         if drawn.hold_ms > 0 {
             // The tag was made anew, as one whose ids may be held.
@@ -326,9 +387,9 @@ impl Stock {
         let sent_ns = exact_ns();
         self.learn(node.slot(), sent_ns);
         let count = self.wish();
-        let deadline_ms = u32::try_from(core.deadline.as_millis()).unwrap_or(u32::MAX);
+        let deadline_ms = u32::try_from(core.limits.deadline.as_millis()).unwrap_or(u32::MAX);
         let request = IdsRequest { tag: node.name().as_bytes(), count, deadline_ms };
-        let asked = Asked::Ids { count, lease: true };
+        let asked = Asked::Ids { count, hold: true };
         // One that can't be sent is not missed: the end of the run asks again.
         if let Ok(ticket) = link.submit(asked, None, |id, out| request.put(true, id, out)) {
             link.send();

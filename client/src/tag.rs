@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::error::Result;
 use crate::ids::Ids;
 use crate::names::Node;
-use crate::slot::Slot;
+use crate::slot::{Slot, Taken};
 
 /// One tag of a client. It is made by [`Client::tag`], cheap to clone, and good in forked children.
 ///
@@ -55,7 +55,7 @@ impl Tag {
     pub(crate) fn new(client: &Client, name: &str) -> Result<Tag> {
         let node = client.core.node(name)?;
         let slot = NonNull::from(node.slot());
-        let holding = match (client.core.leased, node.is_wiped()) {
+        let holding = match (client.core.holds, node.is_wiped()) {
             (false, _) => Holding::No,
             (true, true) => Holding::Wiped,
             (true, false) => Holding::OwnOnly,
@@ -63,9 +63,9 @@ impl Tag {
         Ok(Tag { node: NonNull::from(node), slot, core: Arc::clone(&client.core), holding })
     }
 
-    /// The same tag, with every id drawn by a request of its own.
+    /// The same tag, with every id drawn directly, by a request of its own.
     #[must_use]
-    pub fn unleased(mut self) -> Tag {
+    pub fn direct(mut self) -> Tag {
         self.holding = Holding::No;
         self
     }
@@ -84,7 +84,7 @@ impl Tag {
     pub fn next(&self) -> Result<u64> {
         match self.take() {
             Some(id) => Ok(id),
-            None => self.next_slow(self.core.deadline),
+            None => self.next_slow(None),
         }
     }
 
@@ -96,7 +96,7 @@ impl Tag {
     pub fn next_within(&self, limit: Duration) -> Result<u64> {
         match self.take() {
             Some(id) => Ok(id),
-            None => self.next_slow(limit),
+            None => self.next_slow(Some(limit)),
         }
     }
 
@@ -122,15 +122,25 @@ impl Tag {
     #[inline]
     #[must_use]
     pub fn take(&self) -> Option<u64> {
-        if self.holding != Holding::Wiped && !self.may_take() {
-            return None;
-        }
-        // SAFETY: the slot is the node's, which lives as long as the core that `self` holds.
-        let taken = unsafe { self.slot.as_ref() }.take(coarse_ns())?;
+        let taken = self.take_of_run(coarse_ns())?;
         if taken.refill_due {
             self.node().refill(&self.core);
         }
         Some(taken.id)
+    }
+
+    #[inline]
+    pub(crate) fn take_of_run(&self, now_ns: u64) -> Option<Taken> {
+        if self.holding != Holding::Wiped && !self.may_take() {
+            return None;
+        }
+        // SAFETY: the slot is the node's, which lives as long as the core that `self` holds.
+        unsafe { self.slot.as_ref() }.take(now_ns)
+    }
+
+    /// Whether runs are held at all.
+    pub(crate) fn holds(&self) -> bool {
+        self.holding != Holding::No
     }
 
     #[cold]
@@ -138,8 +148,8 @@ impl Tag {
         self.holding == Holding::OwnOnly && self.node().is_own()
     }
 
-    fn next_slow(&self, limit: Duration) -> Result<u64> {
-        next_slow(&self.core, self.node(), self.holding != Holding::No, limit)
+    fn next_slow(&self, limit: Option<Duration>) -> Result<u64> {
+        next_slow(&self.core, self.node(), self.holds(), limit)
     }
 
     fn client(&self) -> Client {
@@ -147,7 +157,7 @@ impl Tag {
     }
 
     #[inline]
-    fn node(&self) -> &Node {
+    pub(crate) fn node(&self) -> &Node {
         // SAFETY: the core's table keeps its nodes until the core goes, and `self` holds the core.
         unsafe { self.node.as_ref() }
     }
@@ -157,7 +167,7 @@ impl fmt::Debug for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tag")
             .field("name", &self.name())
-            .field("leased", &(self.holding != Holding::No))
+            .field("direct", &(self.holding == Holding::No))
             .finish_non_exhaustive()
     }
 }

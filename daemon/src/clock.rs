@@ -2,8 +2,8 @@
 
 use nix::time::{ClockId, clock_gettime};
 
-use crate::id::snowflake::Now;
-use crate::id::{BootMs, UnixMs};
+use leafd_core::snowflake::Now;
+use leafd_core::{BootMs, UnixMs};
 
 /// Both clocks.
 #[must_use]

@@ -1,18 +1,17 @@
 //! A lock file that says who holds it. The kernel lets go of it when the holder ends, however it ends.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
 
 /// A lock that is held until dropped. The file stays: removing it would let two hold it.
 #[derive(Debug)]
 pub struct LockFile {
-    file: Flock<File>,
+    file: File,
     path: PathBuf,
+    /// What the last holder left behind its pid.
+    former_note: String,
 }
 
 /// Why a lock can't be had.
@@ -61,21 +60,24 @@ impl LockFile {
         let failed = |cause| LockError::Io { path: path.to_owned(), cause };
         for _ in 0..ATTEMPTS {
             let file = open(path, mode).map_err(failed)?;
-            let mut lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-                Ok(lock) => lock,
-                Err((file, Errno::EWOULDBLOCK)) => {
-                    return Err(LockError::Held { path: path.to_owned(), pid: read_pid(file) });
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let pid = read(&file).lines().next().and_then(|pid| pid.trim().parse().ok());
+                    return Err(LockError::Held { path: path.to_owned(), pid });
                 }
-                Err((_, error)) => return Err(failed(error.into())),
-            };
-            // A lock on a file that has been deleted meanwhile keeps nobody out.
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+            let mut lock = file;
+            // A lock on a file that was deleted in between keeps nobody out.
             if same_file(&lock, path) {
+                let former_note = read(&lock).lines().nth(1).unwrap_or_default().to_owned();
                 match write_pid(&mut lock) {
                     // Another user's file, opened for reading alone: the lock is none the weaker.
                     Err(error) if error.raw_os_error() != Some(libc::EBADF) => {
                         return Err(failed(error));
                     }
-                    _ => return Ok(LockFile { file: lock, path: path.to_owned() }),
+                    _ => return Ok(LockFile { file: lock, path: path.to_owned(), former_note }),
                 }
             }
         }
@@ -88,6 +90,20 @@ impl LockFile {
     #[must_use]
     pub fn still_held(&self) -> bool {
         same_file(&self.file, &self.path)
+    }
+
+    /// What the last holder noted.
+    #[must_use]
+    pub fn former_note(&self) -> &str {
+        &self.former_note
+    }
+
+    /// Leaves a note for the next holder: one line, each as long as the one before it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn note(&self, note: &str) -> io::Result<()> {
+        self.file.write_all_at(format!("{note}\n").as_bytes(), PID_LINE_BYTES as u64)
     }
 }
 
@@ -122,9 +138,10 @@ fn write_pid(file: &mut File) -> io::Result<()> {
     file.set_len(line.len() as u64)
 }
 
-/// The holder may be about to write its pid; that it holds the lock is known without it.
-fn read_pid(file: File) -> Option<i32> {
+/// The pid and the note. The holder may be about to write them; that it holds the lock is known without them.
+fn read(file: &File) -> String {
     let mut text = String::new();
-    file.take(64).read_to_string(&mut text).ok()?;
-    text.trim().parse().ok()
+    // What can't be read is no text of a holder's.
+    let _ = file.take(64).read_to_string(&mut text);
+    text
 }

@@ -135,11 +135,11 @@ impl LogHandle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Args, Config, Surroundings};
+    use crate::config::{Args, Config, Env};
 
     fn filter(text: &str) -> LogFilter {
         let args = Args { set: vec![format!("log={text}")], ..Args::default() };
-        Config::load_from(&args, &Surroundings::default()).unwrap().log
+        Config::load_from(&args, &Env::default()).unwrap().log
     }
 
     #[test]

@@ -1,41 +1,17 @@
 //! Who may do what, by the credentials that the kernel tells of a connection's other end.
 
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-
 use leafd_wire::{Status, opcode};
 use serde_json::Value;
 
 use crate::host::Host;
-use crate::raw::{Raw, ids_request};
+use crate::raw::{Raw, connect_as, ids_request};
 
 /// A user that has nothing to do with the daemon.
 pub const STRANGER: u32 = 65_534;
 
-/// Connects as somebody else.
-///
-/// To the kernel, credentials are a thread's. The C library sets those of all threads at once; the bare
-/// system calls, made here, only those of a thread that ends when it has connected.
-fn connect_as(socket: PathBuf, uid: u32, gid: u32, groups: &[u32]) -> std::io::Result<UnixStream> {
-    let groups = groups.to_vec();
-    let connecting = std::thread::spawn(move || {
-        let call = |outcome: libc::c_long| {
-            if outcome == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
-        };
-        // SAFETY: the list is as long as it says, and the other two take numbers only.
-        unsafe {
-            call(libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()))?;
-            call(libc::syscall(libc::SYS_setresgid, gid, gid, gid))?;
-            call(libc::syscall(libc::SYS_setresuid, uid, uid, uid))?;
-        }
-        UnixStream::connect(socket)
-    });
-    connecting.join().expect("the thread only makes system calls")
-}
-
 #[track_caller]
 pub fn raw_as(host: &Host, uid: u32, gid: u32, groups: &[u32]) -> Raw {
-    let stream = connect_as(host.socket(), uid, gid, groups);
+    let stream = connect_as(&host.socket(), uid, gid, groups);
     Raw::over(stream.unwrap_or_else(|error| {
         panic!("cannot connect as {uid}: {error}; the tests of access have to run as root")
     }))
@@ -143,7 +119,7 @@ fn the_socket_keeps_out_whom_its_mode_keeps_out() {
     let mut host = Host::new().set("socket_group", "4002");
     host.start();
     host.create("orders");
-    let refused = connect_as(host.socket(), STRANGER, STRANGER, &[]).map(drop);
+    let refused = connect_as(&host.socket(), STRANGER, STRANGER, &[]).map(drop);
     assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
     assert_eq!(raw_as(&host, STRANGER, STRANGER, &[4_002]).draw("orders", 1), [1]);
 }

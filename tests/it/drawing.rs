@@ -24,17 +24,17 @@ const NUMBER: &str = "LEAFD_TEST_DRAWER";
 
 /// What is drawn, and in which way: each by a thread of its own.
 const WAYS: [(&str, Way); 5] = [
-    ("orders", Way::Leased),
-    ("orders", Way::Unleased),
+    ("orders", Way::Held),
+    ("orders", Way::Direct),
     ("orders", Way::Batch),
-    ("snowflake", Way::Leased),
-    ("snowflake", Way::Unleased),
+    ("snowflake", Way::Held),
+    ("snowflake", Way::Direct),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    Leased,
-    Unleased,
+    Held,
+    Direct,
     Batch,
 }
 
@@ -95,14 +95,14 @@ fn draw(client: &Client, tag: &str, way: Way, path: &Path, stop: &AtomicBool, er
     while !stop.load(Ordering::Relaxed) {
         for _ in 0..IDS_A_TURN {
             let ids: Result<Vec<u64>> = match way {
-                Way::Leased => client.next(tag).map(|id| vec![id]),
-                Way::Unleased => client.next_unleased(tag).map(|id| vec![id]),
+                Way::Held => client.next(tag).map(|id| vec![id]),
+                Way::Direct => client.next_direct(tag).map(|id| vec![id]),
                 Way::Batch => client.next_batch(tag, 7).map(Iterator::collect),
             };
             match ids {
                 Ok(ids) => {
                     for id in ids {
-                        assert!(way == Way::Leased || id > last, "{tag}: {id} follows {last}");
+                        assert!(way == Way::Held || id > last, "{tag}: {id} follows {last}");
                         last = id;
                         record.write_all(&id.to_le_bytes()).unwrap();
                     }

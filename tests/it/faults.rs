@@ -234,14 +234,16 @@ fn a_journal_of_a_newer_format_is_refused_and_left_alone() {
     let journal = host.state_dir().join("journal.db");
     let version = |version: u32| {
         let database = rusqlite::Connection::open(&journal).unwrap();
+        let former = database.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
         database.pragma_update(None, "user_version", version).unwrap();
+        former
     };
-    version(99);
+    let present: u32 = version(99);
     let before = fs::read(&journal).unwrap();
     let refusal = host.try_start().unwrap_err();
     assert!(refusal.said.contains("version 99"), "{refusal:?}");
     assert_eq!(fs::read(&journal).unwrap(), before);
-    version(1);
+    version(present);
     host.start();
     assert_eq!(host.raw().draw("orders", 1), [11], "nothing is lost by it");
 }

@@ -68,7 +68,7 @@ fn draw(client: &Client, record: &Path, name: &str) {
     for tag in TAGS {
         let mut bytes = Vec::with_capacity(8 * IDS_EACH);
         for index in 0..IDS_EACH {
-            let id = if index % 10 == 9 { client.next_unleased(tag) } else { client.next(tag) };
+            let id = if index % 10 == 9 { client.next_direct(tag) } else { client.next(tag) };
             bytes.extend(id.unwrap().to_le_bytes());
         }
         File::create_new(record.join(format!("{tag}.{name}"))).unwrap().write_all(&bytes).unwrap();

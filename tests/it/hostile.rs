@@ -170,7 +170,7 @@ fn bits_that_mean_nothing_are_ignored() {
     let host = serving();
     let mut raw = host.raw();
     let mut bytes = ids_request("orders", 1, 1, 1_000);
-    bytes[5] = !flag::LEASE;
+    bytes[5] = !flag::HOLD;
     bytes[6..8].copy_from_slice(&7u16.to_le_bytes());
     raw.send(&bytes);
     assert_eq!(raw.reply().ids(), [1]);

@@ -27,7 +27,7 @@ with open(sys.argv[2], "ab", buffering=0) as file:
         ids = array.array("Q")
         try:
             ids.extend(client.next_id("orders") for _ in range(20))
-            ids.append(client.next_id_unleased("orders"))
+            ids.append(client.next_id_direct("orders"))
             ids.extend(client.next_ids("orders", 5))
         except leafd.Error as error:
             assert error.retryable, error

@@ -269,10 +269,16 @@ fn a_tag_removed_and_made_anew_while_the_daemon_is_down_gives_none_of_its_old_nu
     host.stop();
     host.store_sql(
         "DELETE FROM leaf_alloc WHERE biz_tag = 'orders';
-         INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('orders', 50000, 10);",
+         INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('orders', 1, 10);",
     );
     host.start();
-    assert_eq!(host.raw().draw("orders", 1), [50_000]);
+    let error = host.client().next("orders").unwrap_err().to_string();
+    assert!(error.contains("leafctl tag delete orders"), "{error}");
+    let seen = host.admin(opcode::TAG_SHOW, &json!({ "tag": "orders" }));
+    let delete = json!({ "tag": "orders", "generation": seen["generation"] });
+    host.admin(opcode::TAG_DELETE, &delete);
+    host.admin(opcode::TAG_CREATE, &json!({ "tag": "orders", "start": 50_000 }));
+    assert_eq!(host.raw().draw_until("orders", Duration::from_secs(5)), 50_000);
 }
 
 #[test]

@@ -6,8 +6,10 @@ use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use leafd_wire::{Layout, Status};
+
 use crate::host::{Host, die_with_parent, eventually, leafd_binary};
-use crate::raw::Raw;
+use crate::raw::{Raw, ids_request};
 
 /// The configuration can't be used: `EX_USAGE`.
 const EXIT_CONFIG: i32 = 64;
@@ -47,7 +49,6 @@ fn a_second_daemon_refuses_and_names_the_first() {
     fs::create_dir(host.path("other-locks")).unwrap();
     assert_refused_beside(&host, "leafd.sock", "other", "none", "locks");
     assert_refused_beside(&host, "other.sock", "state", "none", "locks");
-    assert_refused_beside(&host, "other.sock", "other", "static:17", "locks");
     // A frozen one still holds what is its own.
     host.signal(nix::sys::signal::Signal::SIGSTOP);
     assert_refused_beside(&host, "leafd.sock", "other", "none", "locks");
@@ -55,6 +56,55 @@ fn a_second_daemon_refuses_and_names_the_first() {
     host.signal(nix::sys::signal::Signal::SIGCONT);
     assert_eq!(host.raw().draw("orders", 1), [1]);
     assert!(host.socket().exists());
+}
+
+/// Segments don't need the worker: they are served beside the daemon that has it.
+#[test]
+fn a_static_worker_that_cannot_be_had_stops_snowflake_alone() {
+    let mut first = Host::new().worker(17);
+    first.start();
+    let mut second = Host::new().worker(17);
+    fs::remove_dir(second.path("locks")).unwrap();
+    std::os::unix::fs::symlink(first.path("locks"), second.path("locks")).unwrap();
+    second.start();
+    second.create("orders");
+    assert_eq!(second.raw().draw("orders", 1), [1]);
+    let refused = second.raw().refused(&ids_request("snowflake", 1, 1, 1_000), Status::NoWorker);
+    assert!(refused.contains(&format!("process {}", first.pid())), "{refused}");
+    let why = second.status()["snowflake"]["worker_error"].to_string();
+    assert!(why.contains("worker 17"), "{why}");
+    assert!(second.log().contains("segments go on"), "{}", second.log());
+    first.raw().draw("snowflake", 1);
+    // Nobody else can open the file, and so nobody can lock it.
+    let lock = first.path("locks/leafd-worker-17.lock");
+    assert_eq!(fs::metadata(lock).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+/// Where the state directory is lost, what lies beside the lock still tells how far ids went.
+#[test]
+fn a_static_worker_s_lock_tells_a_new_journal_how_far_ids_went() {
+    let mut host = Host::new().worker(17);
+    host.start();
+    let last = host.raw().draw("snowflake", 10)[9];
+    host.kill();
+    let lock = host.path("locks/leafd-worker-17.lock");
+    let text = fs::read_to_string(&lock).unwrap();
+    let noted: u64 = text.lines().nth(1).expect("a note").trim().parse().unwrap();
+    let used_ms = Layout::LEAF.tick_start_ms(Layout::LEAF.decompose(last).unwrap().tick);
+    assert!(noted > used_ms, "{noted} and {used_ms}");
+    // Ids went a minute ahead of the clock, as after a step back.
+    let ahead = noted + 3_000;
+    fs::write(&lock, text.replace(&noted.to_string(), &ahead.to_string())).unwrap();
+    fs::remove_dir_all(host.state_dir()).unwrap();
+    host.start();
+    let first = eventually("an id", Duration::from_secs(10), || {
+        let mut raw = host.raw();
+        raw.send(&ids_request("snowflake", 1, 1, 1_000));
+        let reply = raw.reply();
+        (reply.status() == Status::Ok).then(|| reply.ids()[0])
+    });
+    let first_ms = Layout::LEAF.tick_start_ms(Layout::LEAF.decompose(first).unwrap().tick);
+    assert!(first_ms >= ahead, "{first_ms} and {ahead}");
 }
 
 #[test]

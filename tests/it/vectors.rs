@@ -99,7 +99,7 @@ fn encoded(means: &Words) -> Vec<u8> {
             count: means.number("count"),
             deadline_ms: means.number("deadline_ms"),
         }
-        .put(means.text("lease") == "true", request_id, &mut bytes),
+        .put(means.text("hold") == "true", request_id, &mut bytes),
         "INFO" => InfoRequest {
             version_min: means.number("version_min") as u16,
             version_max: means.number("version_max") as u16,
@@ -123,15 +123,15 @@ fn the_codec_reads_and_writes_the_vectors_requests() {
         let (frame, end) = Frame::first(send, REQUEST_LENGTH_MAX).unwrap().expect("it is whole");
         assert_eq!(end, send.len(), "{name}");
         assert_eq!(frame.header.request_id, means.number("request_id"), "{name}");
-        assert_eq!((frame.header.status, frame.header.flags & !flag::LEASE), (0, 0), "{name}");
+        assert_eq!((frame.header.status, frame.header.flags & !flag::HOLD), (0, 0), "{name}");
         match means.kind.as_str() {
             "IDS" => {
                 let request = IdsRequest::decode(frame.body).unwrap();
                 assert_eq!(request.tag, means.text("tag").as_bytes(), "{name}");
                 assert_eq!(request.count, means.number("count"), "{name}");
                 assert_eq!(request.deadline_ms, means.number("deadline_ms"), "{name}");
-                let leased = frame.header.flags & flag::LEASE != 0;
-                assert_eq!(leased.to_string(), means.text("lease"), "{name}");
+                let held = frame.header.flags & flag::HOLD != 0;
+                assert_eq!(held.to_string(), means.text("hold"), "{name}");
             }
             "INFO" => {
                 let request = InfoRequest::decode(frame.body).unwrap();

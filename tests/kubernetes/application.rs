@@ -28,16 +28,16 @@ struct Seen {
     longest: Duration,
 }
 
-fn draw(client: &Client, tag: &str, leased: bool, stop: &AtomicBool) -> Seen {
+fn draw(client: &Client, tag: &str, held: bool, stop: &AtomicBool) -> Seen {
     let mut seen = Seen::default();
     let mut last = 0;
     while !stop.load(Ordering::Relaxed) {
         for _ in 0..IDS {
             let begun = Instant::now();
-            let outcome = if leased { client.next(tag) } else { client.next_unleased(tag) };
+            let outcome = if held { client.next(tag) } else { client.next_direct(tag) };
             seen.longest = seen.longest.max(begun.elapsed());
             match outcome {
-                Ok(id) if leased || id > last => {
+                Ok(id) if held || id > last => {
                     last = id;
                     seen.ids.push(id);
                 }
@@ -60,9 +60,9 @@ fn main() {
     let client = Client::builder().deadline(DEADLINE).build().unwrap();
     let stop = AtomicBool::new(false);
     let seen: Vec<Seen> = std::thread::scope(|scope| {
-        let threads = [true, false].map(|leased| {
+        let threads = [true, false].map(|held| {
             let (client, tag, stop) = (&client, &tag, &stop);
-            scope.spawn(move || draw(client, tag, leased, stop))
+            scope.spawn(move || draw(client, tag, held, stop))
         });
         asked_to_stop.wait().unwrap();
         std::thread::sleep(Duration::from_millis(drain_ms));

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::{Draw, Drawn, Load};
 use leafd_tests::raw::{Raw, ids_request};
-use leafd_tests::servers::{Pair, Server};
+use leafd_tests::relay::{AtCommit, Relay};
+use leafd_tests::servers::{DATABASE, Pair, Server};
 
 use crate::scene::{DRY, create, report, store};
 
@@ -21,7 +22,10 @@ const CLAIMS_WITHIN: Duration = Duration::from_secs(20);
 /// A tag's step, so small that these draws claim again and again.
 const STEP: u64 = 500;
 
-on_each_server!(no_id_comes_twice_over_a_fail_over_that_loses_claims);
+on_each_server!(
+    no_id_comes_twice_over_a_fail_over_that_loses_claims,
+    no_id_comes_twice_when_the_answer_to_the_note_is_late,
+);
 
 fn no_id_comes_twice_over_a_fail_over_that_loses_claims<S: Server>() {
     let mut pair = Pair::<S>::new();
@@ -115,6 +119,55 @@ fn no_id_comes_twice_over_a_fail_over_that_loses_claims<S: Server>() {
         let last = *ids.last().unwrap();
         assert!(pair.standby.max_id(tag) > last, "{tag}: {last} is not claimed");
     }
+}
+
+/// How long claims wait, and how much later than that the first daemon hears that it has noted the new history.
+const SHORT_SETTLE: Duration = Duration::from_secs(2);
+const ANSWER_AFTER: Duration = Duration::from_millis(2_600);
+
+/// Two daemons notice a fail-over that lost a claim of the first one's. It notes the new history, and its COMMIT's answer
+/// comes only after the other one has waited and claims.
+fn no_id_comes_twice_when_the_answer_to_the_note_is_late<S: Server>() {
+    let mut pair = Pair::<S>::new();
+    let relays = [Relay::to(pair.primary.port()), Relay::to(pair.primary.port())];
+    let settle = format!("{}s", SHORT_SETTLE.as_secs());
+    let mut hosts: Vec<Host> = relays
+        .iter()
+        .map(|relay| S::url_of(&[relay.port()], DATABASE))
+        .map(|url| Host::on_store(&url).set("failover_settle", &settle))
+        .collect();
+    hosts.iter_mut().for_each(Host::start);
+    let [first, second] = &hosts[..] else { panic!("two hosts") };
+    create(first, "orders", 20);
+    pair.caught_up();
+    let mut drawn = Drawn::default();
+    pair.lose_from_now();
+    draw(&mut drawn, first, "orders", 1, 3);
+    let (kept, lost) = (pair.standby.max_id("orders"), pair.primary.max_id("orders"));
+    assert!(kept < lost, "the claim to {lost} is not to be on the standby, which has {kept}");
+    relays.iter().for_each(Relay::refuse);
+    pair.primary.kill();
+    pair.standby.promote();
+
+    relays.iter().for_each(|relay| relay.lead_to(pair.standby.port()));
+    relays[0].at_commit_of("'noticed'", AtCommit::DelayAnswer(ANSWER_AFTER));
+    relays[0].pass();
+    eventually("the first daemon notes the new history", CLAIMS_WITHIN, || {
+        (relays[0].commits_met() == 1).then_some(())
+    });
+    relays[1].pass();
+    // The first one goes on with what it held while the second one claims.
+    let (mut of_first, mut of_second) = (first.raw(), second.raw());
+    of_second.send(&ids_request("orders", 10, 10, 30_000));
+    of_second.stream.set_read_timeout(Some(CLAIMS_WITHIN)).unwrap();
+    drawn.add_ids("orders", &of_second.reply().ids());
+    for _ in 0..10 {
+        drawn.add_ids("orders", &[of_first.draw_until("orders", CLAIMS_WITHIN)]);
+    }
+    draw(&mut drawn, second, "orders", 5, 20);
+    draw(&mut drawn, first, "orders", 5, 20);
+    report::<S>("fail-over, and the note's answer late", 0, &drawn, None);
+    drawn.assert_sound();
 }
 
 /// Draws so many times so many, one after the other.

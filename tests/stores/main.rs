@@ -25,7 +25,6 @@ mod commits;
 mod crowd;
 mod failover;
 mod fixtures;
-mod fleet;
 mod other_database;
 mod other_registry;
 mod outages;

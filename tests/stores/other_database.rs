@@ -11,7 +11,7 @@ use leafd_tests::relay::Relay;
 use leafd_tests::servers::{DATABASE, Server, apply_schema};
 use leafd_wire::Status;
 
-use crate::scene::{DRY, HELD, Route, Scene, create, first_of, report};
+use crate::scene::{DRY, HELD, RESUMES_WITHIN, Route, Scene, create, first_of, report, store};
 
 /// So small that draws claim again and again.
 const STEP: u64 = 500;
@@ -82,6 +82,12 @@ fn staging_takes_productions_place_while_daemons_run<S: Server>() {
     load.each_draws(Duration::from_secs(5));
     let issued = load.issued() - before;
     scene.relay.lead_to(scene.server.port());
+    // Nobody waits for a store that is refused: whoever asks before it is the right one again is told at once.
+    for host in &scene.hosts {
+        eventually("the right store again", RESUMES_WITHIN, || {
+            (store(host)["ready"] == true).then_some(())
+        });
+    }
     let (ids, recovered) = first_of(&mut raws, DRY);
     load.each_draws(Duration::from_secs(5));
     let mut drawn = load.stop();

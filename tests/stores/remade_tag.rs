@@ -5,6 +5,9 @@ use leafd_tests::load::Draw;
 use leafd_tests::load::Load;
 use leafd_tests::servers::Server;
 
+use leafd_wire::opcode;
+use serde_json::json;
+
 use crate::scene::{HELD, Route, Scene, create, report};
 
 /// A tag's step, which is what a host claims at first.
@@ -32,6 +35,18 @@ fn leftovers_are_dead<S: Server>(fault: &str, end: impl Fn(&mut Host)) {
     scene.server.sql(&format!(
         "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('orders', 1, {STEP})"
     ));
+    // Until the command helps that the refusal names.
+    let refused = scene.hosts[1].client().next("orders").unwrap_err().to_string();
+    assert!(refused.contains("leafctl tag delete orders"), "{refused}");
+    let end = scene.server.sql("SELECT highest_end FROM leafd_tag WHERE tag = 'orders'");
+    let start: u64 = end[0][0].parse().unwrap();
+    assert!(refused.contains(&format!("--start {start}")), "{refused}");
+    let show = scene.hosts[1].admin(opcode::TAG_SHOW, &json!({ "tag": "orders" }));
+    let generation = show["generation"].clone();
+    let delete = json!({ "tag": "orders", "generation": generation });
+    scene.hosts[1].admin(opcode::TAG_DELETE, &delete);
+    let create = json!({ "tag": "orders", "start": start, "step": STEP });
+    scene.hosts[1].admin(opcode::TAG_CREATE, &create);
     ids.extend(scene.hosts[1].raw().draw("orders", 300));
     scene.hosts[0].start();
     let anew = scene.hosts[0].raw().draw("orders", 1_500);

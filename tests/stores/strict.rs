@@ -28,7 +28,11 @@ const THREADS: usize = 6;
 /// How long a request waits, a restart of its daemon included.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-on_each_server!(who_asks_later_gets_more_on_any_host, nothing_is_held);
+on_each_server!(
+    who_asks_later_gets_more_on_any_host,
+    nothing_is_held,
+    what_can_t_be_met_takes_nothing,
+);
 
 /// One answer, with the times on the test's one clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +90,7 @@ struct Asking {
 }
 
 impl Asking {
-    /// Of each daemon: threads that share a client as applications do, leases allowed, and some with their own.
+    /// Of each daemon: threads that share a client as applications do, held runs allowed, and some with their own.
     fn start(hosts: &[Host]) -> Asking {
         let stop = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
@@ -165,6 +169,29 @@ fn who_asks_later_gets_more_on_any_host<S: Server>() {
     );
 }
 
+fn what_can_t_be_met_takes_nothing<S: Server>() {
+    let server = S::new();
+    let mut host = Host::on_store(&server.url());
+    host.start();
+    host.admin(opcode::TAG_CREATE, &json!({ "tag": TAG, "strict": true, "ceiling": 1_000 }));
+    let mut raw = host.raw();
+    let mut ids = Vec::new();
+    // The first request finds out that the tag is strict.
+    for (count, left) in [(2_000, 1_000), (1, 0), (1_000, 999), (999, 0), (1, 0)] {
+        raw.send(&ids_request(TAG, count, 1, 2_000));
+        let reply = raw.reply();
+        if reply.status() == Status::Ok {
+            ids.extend(reply.ids());
+            continue;
+        }
+        let text = reply.refused(Status::TagExhausted);
+        let says =
+            if left == 0 { "is used up".to_owned() } else { format!("only {left} numbers left") };
+        assert!(text.contains(&says), "{says}: {text}");
+    }
+    assert_eq!(ids, (1..=1_000).collect::<Vec<u64>>());
+}
+
 fn nothing_is_held<S: Server>() {
     let mut server = S::new();
     let mut host = Host::on_store(&server.url());
@@ -175,9 +202,9 @@ fn nothing_is_held<S: Server>() {
     // The first claim is how the daemon learns that the tag is strict.
     ids.extend(raw.draw(TAG, 1));
     let mut end = server.max_id(TAG);
-    assert!(end <= 3, "the first claim is not of a step: {end}");
+    assert_eq!(end, 2, "the first claim is of what was asked for");
     for _ in 0..5 {
-        // A lease is asked for, of any length.
+        // A run to hold is asked for, of any length.
         let mut bytes = Vec::new();
         IdsRequest { tag: TAG.as_bytes(), count: 100, deadline_ms: 5_000 }.put(true, 1, &mut bytes);
         raw.send(&bytes);

@@ -83,6 +83,37 @@ fn lintian_has_nothing_to_say() {
     assert!(output.status.success(), "{said}{}", text(output.stderr));
 }
 
+/// The links of an installed document to others.
+fn links(text: &str) -> Vec<String> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let targets = targets.map(|target| target.split('#').next().unwrap());
+    targets
+        .filter(|path| !path.is_empty() && !path.starts_with("http"))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn the_operator_s_documents_are_in_it_and_lead_to_each_other() {
+    let packages = packages();
+    let tree = tempfile::tempdir().unwrap();
+    let mut unpack = Command::new("dpkg-deb");
+    unpack.arg("--extract").arg(packages.folder.join(&packages.first)).arg(tree.path());
+    assert!(unpack.status().expect("dpkg-deb runs").success());
+    let installed = tree.path().join("usr/share/doc/leafd");
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    for folder in ["guide", "operate", "reference"] {
+        for entry in fs::read_dir(repository.join(folder)).unwrap() {
+            let document = installed.join(folder).join(entry.unwrap().file_name());
+            let text = fs::read_to_string(&document).expect("the package has the document");
+            for link in links(&text) {
+                let target = installed.join(folder).join(&link);
+                assert!(target.exists(), "{}: the package has no {link}", document.display());
+            }
+        }
+    }
+}
+
 #[test]
 fn it_is_installed_used_removed_and_purged() {
     let machine = Machine::boot(Network::Own);
@@ -93,7 +124,7 @@ fn it_is_installed_used_removed_and_purged() {
     assert_eq!(machine.ok("leafctl next orders -n 3"), "1\n2\n3\n");
     assert!(machine.ok("systemctl --failed --no-legend").is_empty());
     // What else is in it works where it is.
-    machine.ok("cd /tmp && for page in leafd leafctl leafctl-tag-create leafd-protocol; do man $page >page; test -s page; done");
+    machine.ok("cd /tmp && for page in leafd leafctl leafctl-tag-create leafd.toml leafd-protocol; do man $page >page; test -s page; done");
     assert!(
         machine
             .ok("bash -c '. /usr/share/bash-completion/completions/leafctl; complete -p leafctl'")

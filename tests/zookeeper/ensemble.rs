@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use leafd::config::StorePassword;
-use leafd::id::{Tag, UnixMs};
+use leafd::registry::Registry as _;
 use leafd::registry::zookeeper::LeasedRegistry;
-use leafd::registry::{Registry as _, RegistryError};
+use leafd_core::registry::RegistryError;
+use leafd_core::{Tag, UnixMs};
 use leafd_tests::servers::process::free_port;
 use leafd_tests::servers::zookeeper::ZooKeeper;
 use leafd_wire::Layout;
@@ -21,17 +22,19 @@ fn layouts_mean_the_same_to_all() {
     let place = Place::new();
     let (mut one, mut other) = (place.leased(), place.leased());
     let narrow = Layout { worker_bits: 8, sequence_bits: 14, ..Layout::LEAF };
-    one.agree(&[(tag("snowflake"), Layout::LEAF)]).unwrap();
-    other.agree(&[(tag("snowflake"), Layout::LEAF), (tag("a/b \"c\" é"), narrow)]).unwrap();
-    one.agree(&[(tag("a/b \"c\" é"), narrow)]).unwrap();
+    one.register_layouts(&[(tag("snowflake"), Layout::LEAF)]).unwrap();
+    other
+        .register_layouts(&[(tag("snowflake"), Layout::LEAF), (tag("a/b \"c\" é"), narrow)])
+        .unwrap();
+    one.register_layouts(&[(tag("a/b \"c\" é"), narrow)]).unwrap();
     let both = [(tag("new"), narrow), (tag("snowflake"), narrow)];
-    refused(one.agree(&both), "snowflake");
-    refused(one.agree(&both), "worker_bits=10");
-    refused(one.agree(&both), "worker_bits=8");
+    refused(one.register_layouts(&both), "snowflake");
+    refused(one.register_layouts(&both), "worker_bits=10");
+    refused(one.register_layouts(&both), "worker_bits=8");
     // Nothing of a refused list is recorded.
-    other.agree(&[(tag("new"), Layout::LEAF)]).unwrap();
+    other.register_layouts(&[(tag("new"), Layout::LEAF)]).unwrap();
     place.raw.set("/leafd/layouts", b"garbage");
-    refused(one.agree(&[]), "/leafd/layouts");
+    refused(one.register_layouts(&[]), "/leafd/layouts");
 }
 
 #[test]
@@ -42,8 +45,8 @@ fn layouts_are_recorded_by_many_at_once() {
             let mut registry = place.leased();
             let layout = Layout { worker_bits: host % 2 + 3, ..Layout::LEAF };
             scope.spawn(move || {
-                registry.agree(&[(tag(&format!("own{host}")), Layout::LEAF)]).unwrap();
-                registry.agree(&[(tag("shared"), layout)]).is_ok()
+                registry.register_layouts(&[(tag(&format!("own{host}")), Layout::LEAF)]).unwrap();
+                registry.register_layouts(&[(tag("shared"), layout)]).is_ok()
             })
         };
         let hosts: Vec<_> = (0..8).map(host).collect();
@@ -60,13 +63,13 @@ fn a_registry_is_made_once() {
     let ids: Vec<_> = std::thread::scope(|scope| {
         let host = |_| {
             let mut registry = place.leased();
-            scope.spawn(move || look(&mut registry).registry)
+            scope.spawn(move || snapshot(&mut registry).registry)
         };
         let hosts: Vec<_> = (0..8).map(host).collect();
         hosts.into_iter().map(|host| host.join().unwrap()).collect()
     });
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
-    assert_ne!(ids[0].id, look(&mut Place::new().leased()).registry.id);
+    assert_ne!(ids[0].id, snapshot(&mut Place::new().leased()).registry.id);
 }
 
 #[test]
@@ -74,8 +77,8 @@ fn a_registry_that_was_made_anew_is_another_one() {
     let place = Place::new();
     let mut registry = place.leased();
     let bound = soon(&mut registry);
-    let under = look(&mut registry).registry;
-    registry.swap(&under, &swap_of(1, None, held("h", "i", bound))).unwrap();
+    let under = snapshot(&mut registry).registry;
+    registry.compare_and_set(&under, &swap_of(1, None, held("h", "i", bound))).unwrap();
     for node in [
         "/leafd/workers/00001",
         "/leafd/workers",
@@ -87,10 +90,10 @@ fn a_registry_that_was_made_anew_is_another_one() {
         place.raw.delete(node);
     }
     let swap = swap_of(2, None, held("h", "i", bound));
-    refused(registry.swap(&under, &swap), "/leafd/registry");
-    let anew = look(&mut place.leased()).registry;
+    refused(registry.compare_and_set(&under, &swap), "/leafd/registry");
+    let anew = snapshot(&mut place.leased()).registry;
     assert_ne!(anew.id, under.id);
-    match registry.swap(&under, &swap) {
+    match registry.compare_and_set(&under, &swap) {
         Err(RegistryError::Changed { expected, found }) => {
             assert_eq!((expected, found), (under, anew))
         }
@@ -104,12 +107,17 @@ fn what_was_deleted_is_not_made_again() {
     for node in ["/leafd/workers", "/leafd/clock", "/leafd/registry", "/leafd/layouts"] {
         let place = Place::new();
         let mut registry = place.leased();
-        let under = look(&mut registry).registry;
+        let under = snapshot(&mut registry).registry;
         place.raw.delete(node);
         let mut others = place.leased();
         for registry in [&mut registry, &mut others] {
-            let swapped = registry.swap(&under, &swap_of(1, None, held("h", "i", UnixMs(5))));
-            let all = [swapped.err(), registry.agree(&[]).err(), registry.look(0..9).err()];
+            let swapped =
+                registry.compare_and_set(&under, &swap_of(1, None, held("h", "i", UnixMs(5))));
+            let all = [
+                swapped.err(),
+                registry.register_layouts(&[]).err(),
+                registry.snapshot(0..9).err(),
+            ];
             let told = all.iter().flatten().any(
                 |error| matches!(error, RegistryError::Refused(words) if words.contains(node)),
             );
@@ -122,11 +130,11 @@ fn what_was_deleted_is_not_made_again() {
 #[test]
 fn one_path_has_one_mode() {
     let place = Place::new();
-    look(&mut place.leased());
-    refused(place.permanent().look(0..9), "lease numbers here");
+    snapshot(&mut place.leased());
+    refused(place.permanent().snapshot(0..9), "lease numbers here");
     let place = Place::new();
-    look(&mut place.permanent());
-    refused(place.leased().look(0..9), "for good");
+    snapshot(&mut place.permanent());
+    refused(place.leased().snapshot(0..9), "for good");
 }
 
 #[test]
@@ -137,29 +145,29 @@ fn without_its_password_a_registry_is_closed() {
         LeasedRegistry::open(leafd::registry::zookeeper::Target { auth, ..target(&place.address) })
     };
     let bound = soon(&mut open("leafd:elephant"));
-    swap(&mut open("leafd:elephant"), 1, None, held("h", "i", bound)).unwrap();
+    compare_and_set(&mut open("leafd:elephant"), 1, None, held("h", "i", bound)).unwrap();
     for mut stranger in [place.leased(), open("leafd:hunter2")] {
-        refused(stranger.look(0..9), "access lists");
+        refused(stranger.snapshot(0..9), "access lists");
     }
     let missing = StorePassword::File("/nowhere/password".into());
     let target = leafd::registry::zookeeper::Target { auth: missing, ..target(&place.address) };
-    unavailable(LeasedRegistry::open(target).look(0..9), "/nowhere/password");
+    unavailable(LeasedRegistry::open(target).snapshot(0..9), "/nowhere/password");
 }
 
 #[test]
 fn addresses_that_lead_nowhere_are_told() {
     let server = shared().address();
     refused(
-        LeasedRegistry::open(target(&format!("{server}/no/such/path"))).look(0..9),
+        LeasedRegistry::open(target(&format!("{server}/no/such/path"))).snapshot(0..9),
         "zkCli.sh create",
     );
     let nobody = format!("127.0.0.1:{}", free_port());
-    unavailable(LeasedRegistry::open(target(&nobody)).look(0..9), "lets us in");
-    unavailable(LeasedRegistry::open(target("no-such-host.invalid")).look(0..9), "");
+    unavailable(LeasedRegistry::open(target(&nobody)).snapshot(0..9), "lets us in");
+    unavailable(LeasedRegistry::open(target("no-such-host.invalid")).snapshot(0..9), "");
     // Of several the next one is tried.
     let place = Place::new();
     let (_, path) = place.address.split_once('/').unwrap();
-    look(&mut LeasedRegistry::open(target(&format!("{nobody},{server}/{path}"))));
+    snapshot(&mut LeasedRegistry::open(target(&format!("{nobody},{server}/{path}"))));
 }
 
 #[test]
@@ -167,7 +175,7 @@ fn a_server_that_forgot_writes_is_in_another_life() {
     let mut server = ZooKeeper::new();
     let place = Place::on(&server.address());
     let mut registry = place.leased();
-    let before = look(&mut registry);
+    let before = snapshot(&mut registry);
     assert_eq!(before.history_age, None);
     let data = server.process.dir.join("data");
     let kept = server.process.dir.join("kept");
@@ -179,10 +187,10 @@ fn a_server_that_forgot_writes_is_in_another_life() {
     copy(&data, &kept);
     server.start();
     // A restart alone loses nothing.
-    assert_eq!(look(&mut registry).registry, before.registry);
+    assert_eq!(snapshot(&mut registry).registry, before.registry);
     let ours = held("h", "i", soon(&mut registry));
     for worker in 0..5 {
-        swap(&mut registry, worker, None, ours.clone()).unwrap();
+        compare_and_set(&mut registry, worker, None, ours.clone()).unwrap();
     }
     server.process.stop();
     std::fs::remove_dir_all(&data).unwrap();
@@ -190,12 +198,12 @@ fn a_server_that_forgot_writes_is_in_another_life() {
     server.start();
     let under = before.registry.clone();
     let swap = swap_of(0, Some(ours.clone()), ours);
-    assert!(matches!(registry.swap(&under, &swap), Err(RegistryError::Changed { .. })));
-    let after = look(&mut registry);
+    assert!(matches!(registry.compare_and_set(&under, &swap), Err(RegistryError::Changed { .. })));
+    let after = snapshot(&mut registry);
     assert!(after.entries.is_empty());
     assert_eq!(after.registry.id, before.registry.id);
     assert_ne!(after.registry.history, before.registry.history);
     assert!(after.history_age.unwrap() < Duration::from_secs(60), "{:?}", after.history_age);
     // To others as well.
-    assert_eq!(look(&mut place.leased()).registry, after.registry);
+    assert_eq!(snapshot(&mut place.leased()).registry, after.registry);
 }

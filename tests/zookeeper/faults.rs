@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use leafd::id::UnixMs;
 use leafd::registry::zookeeper::{LeasedRegistry, Target};
-use leafd::registry::{Registry, RegistryError, RegistryThread};
+use leafd::registry::{Registry, RegistryHandle};
+use leafd_core::UnixMs;
+use leafd_core::registry::RegistryError;
 use leafd_tests::host::eventually;
 use leafd_tests::relay::Relay;
 use leafd_tests::servers::zookeeper::ZooKeeper;
@@ -39,18 +40,19 @@ fn a_frozen_server_holds_a_call_no_longer_than_its_bound() {
     let short = Target { connect_timeout: SHORT, call_timeout: SHORT, ..target(&place.address) };
     let mut registry = LeasedRegistry::open(short);
     let ours = held("h", "i", soon(&mut registry));
-    let under = look(&mut registry).registry;
-    registry.swap(&under, &swap_of(1, None, ours.clone())).unwrap();
+    let under = snapshot(&mut registry).registry;
+    registry.compare_and_set(&under, &swap_of(1, None, ours.clone())).unwrap();
     kill(server.process.pid(), Signal::SIGSTOP).unwrap();
-    let again = swap_of(1, Some(ours.clone()), held("h", "i", UnixMs(ours.bound.0 + 1)));
-    bounded(|| registry.swap(&under, &again), "no answer");
-    bounded(|| registry.swap(&under, &again), "");
-    bounded(|| registry.look(0..9), "");
+    let again = swap_of(1, Some(ours.clone()), held("h", "i", UnixMs(ours.expires.0 + 1)));
+    bounded(|| registry.compare_and_set(&under, &again), "no answer");
+    bounded(|| registry.compare_and_set(&under, &again), "");
+    bounded(|| registry.snapshot(0..9), "");
     kill(server.process.pid(), Signal::SIGCONT).unwrap();
     // One of them may have been carried out after all.
-    let found = eventually("a look", BOUND, || registry.look(0..9).ok()).entries.remove(0).holding;
+    let found =
+        eventually("a look", BOUND, || registry.snapshot(0..9).ok()).entries.remove(0).holding;
     assert!(found == ours || found == again.next, "{found:?}");
-    registry.swap(&under, &swap_of(1, Some(found), ours)).unwrap();
+    registry.compare_and_set(&under, &swap_of(1, Some(found), ours)).unwrap();
 }
 
 #[test]
@@ -59,25 +61,25 @@ fn a_stopped_server_is_found_again() {
     let place = Place::on(&server.address());
     let mut registry = place.leased();
     let ours = held("h", "i", soon(&mut registry));
-    let under = look(&mut registry).registry;
-    registry.swap(&under, &swap_of(1, None, ours.clone())).unwrap();
+    let under = snapshot(&mut registry).registry;
+    registry.compare_and_set(&under, &swap_of(1, None, ours.clone())).unwrap();
     server.process.kill();
-    unavailable(registry.look(0..9), "");
+    unavailable(registry.snapshot(0..9), "");
     let begun = Instant::now();
-    unavailable(registry.look(0..9), "lets us in");
+    unavailable(registry.snapshot(0..9), "lets us in");
     assert!(begun.elapsed() < LATE, "nobody listens there, which is known at once");
     // Longer than the sessions live, as far as the server knows.
     std::thread::sleep(Duration::from_secs(3));
     server.start();
     let begun = Instant::now();
-    registry.swap(&under, &swap_of(1, Some(ours.clone()), ours.clone())).unwrap();
+    registry.compare_and_set(&under, &swap_of(1, Some(ours.clone()), ours.clone())).unwrap();
     println!("a swap {:?} after the server came back", begun.elapsed());
     // And when nobody asked while it was away.
     server.process.stop();
     server.start();
-    eventually("a look", BOUND, || registry.look(0..9).ok());
-    assert_eq!(look(&mut registry).registry, under);
-    assert_eq!(look(&mut registry).entries[0].holding, ours);
+    eventually("a look", BOUND, || registry.snapshot(0..9).ok());
+    assert_eq!(snapshot(&mut registry).registry, under);
+    assert_eq!(snapshot(&mut registry).entries[0].holding, ours);
 }
 
 #[test]
@@ -86,15 +88,15 @@ fn an_expired_session_is_replaced() {
     let relay = Relay::to(shared().process.port);
     let mut registry = through(&relay, &place);
     let ours = held("h", "i", soon(&mut registry));
-    let under = look(&mut registry).registry;
-    registry.swap(&under, &swap_of(1, None, ours.clone())).unwrap();
+    let under = snapshot(&mut registry).registry;
+    registry.compare_and_set(&under, &swap_of(1, None, ours.clone())).unwrap();
     // The server hears nothing for longer than it keeps a session; when it is asked for it again it knows none.
     relay.swallow();
     std::thread::sleep(Duration::from_secs(8));
     relay.pass();
     std::thread::sleep(Duration::from_secs(1));
-    assert_eq!(look(&mut registry).entries[0].holding, ours);
-    registry.swap(&under, &swap_of(1, Some(ours.clone()), ours)).unwrap();
+    assert_eq!(snapshot(&mut registry).entries[0].holding, ours);
+    registry.compare_and_set(&under, &swap_of(1, Some(ours.clone()), ours)).unwrap();
 }
 
 #[test]
@@ -102,14 +104,14 @@ fn a_black_hole_holds_a_call_no_longer_than_its_bound() {
     let place = Place::new();
     let relay = Relay::to(shared().process.port);
     let mut registry = through(&relay, &place);
-    let under = look(&mut registry).registry;
+    let under = snapshot(&mut registry).registry;
     relay.swallow();
-    bounded(|| registry.look(0..9), "no answer");
-    bounded(|| registry.look(0..9), "");
+    bounded(|| registry.snapshot(0..9), "no answer");
+    bounded(|| registry.snapshot(0..9), "");
     relay.pass();
-    assert_eq!(look(&mut registry).registry, under);
+    assert_eq!(snapshot(&mut registry).registry, under);
     relay.cut();
-    eventually("a look", BOUND, || registry.look(0..9).ok());
+    eventually("a look", BOUND, || registry.snapshot(0..9).ok());
 }
 
 #[test]
@@ -119,9 +121,9 @@ fn a_session_outlives_its_silence() {
     let place = Place::on(&server.address());
     let relay = Relay::to(server.process.port);
     let mut registry = through(&relay, &place);
-    look(&mut registry);
+    snapshot(&mut registry);
     std::thread::sleep(Duration::from_secs(8));
-    look(&mut registry);
+    snapshot(&mut registry);
     assert_eq!(relay.accepted(), 1);
 }
 
@@ -131,7 +133,7 @@ fn a_write_that_arrives_late_undoes_nothing() {
     let relay = Relay::to(shared().process.port);
     let (mut slow, mut direct) = (through(&relay, &place), place.leased());
     let bound = soon(&mut direct);
-    let under = look(&mut direct).registry;
+    let under = snapshot(&mut direct).registry;
     let (mut first, mut too_late) = (0, 0);
     // Of three round trips two are reads; somewhere here the write is sent and its answer isn't waited for any more.
     let delays_ms = (0..4).flat_map(|_| [175, 165, 155, 150, 145, 140, 135, 125]);
@@ -140,13 +142,13 @@ fn a_write_that_arrives_late_undoes_nothing() {
         let before = held("h1", "before", bound);
         let expected = (!creates).then(|| before.clone());
         if !creates {
-            direct.swap(&under, &swap_of(worker, None, before)).unwrap();
+            direct.compare_and_set(&under, &swap_of(worker, None, before)).unwrap();
         }
-        look(&mut slow);
+        snapshot(&mut slow);
         relay.delay(Duration::from_millis(delay_ms));
         let (late, other) = (held("h1", "late", bound), held("h2", "i", bound));
-        let answer = slow.swap(&under, &swap_of(worker, expected.clone(), late.clone()));
-        let won = direct.swap(&under, &swap_of(worker, expected, other.clone()));
+        let answer = slow.compare_and_set(&under, &swap_of(worker, expected.clone(), late.clone()));
+        let won = direct.compare_and_set(&under, &swap_of(worker, expected, other.clone()));
         relay.pass();
         if answer.is_ok() {
             assert_eq!(conflict(won), Some(late));
@@ -154,7 +156,7 @@ fn a_write_that_arrives_late_undoes_nothing() {
         }
         unavailable(answer, "no answer");
         std::thread::sleep(SHORT / 2);
-        let entries = look(&mut direct).entries;
+        let entries = snapshot(&mut direct).entries;
         let found = entries.into_iter().find(|entry| entry.worker.0 == worker).unwrap().holding;
         if won.is_ok() {
             // If the late one came, it found another version.
@@ -185,12 +187,12 @@ fn a_number_that_was_given_unheard_is_found_again() {
     let mut slow =
         leafd::registry::zookeeper::PermanentRegistry::open(short, &SERVICE.parse().unwrap());
     let ours = held("10.0.0.1:80", "i", soon(&mut slow));
-    let under = look(&mut slow).registry;
+    let under = snapshot(&mut slow).registry;
     // Somewhere on its way it is given up, each time a little further; what was sent arrives later.
     let mut given_up = 0;
     for delay_ms in [250, 120, 90, 70, 60, 50] {
         relay.delay(Duration::from_millis(delay_ms));
-        match slow.bind(&under, 0..1024, &ours) {
+        match slow.assign(&under, 0..1024, &ours) {
             Ok(_) => break,
             Err(error) => {
                 unavailable(Err::<(), _>(error), "");
@@ -200,7 +202,7 @@ fn a_number_that_was_given_unheard_is_found_again() {
     }
     relay.pass();
     std::thread::sleep(SHORT);
-    let entry = bind(&mut place.permanent(), &ours).unwrap();
+    let entry = assign(&mut place.permanent(), &ours).unwrap();
     assert_eq!((entry.worker.0, entry.holding), (0, ours));
     assert_eq!(place.raw.children(FOREVER), ["10.0.0.1:80-0000000000"]);
     assert!(given_up > 0, "the relay was slow enough");
@@ -213,9 +215,9 @@ fn an_ensemble_goes_on_without_its_leader() {
     let (mut registry, mut other) =
         (LeasedRegistry::open(target(&all)), LeasedRegistry::open(target(&all)));
     let bound = soon(&mut registry);
-    let under = look(&mut registry).registry;
+    let under = snapshot(&mut registry).registry;
     let mut last = held("h", "0", bound);
-    registry.swap(&under, &swap_of(1, None, last.clone())).unwrap();
+    registry.compare_and_set(&under, &swap_of(1, None, last.clone())).unwrap();
     for round in 1..=2 {
         let leader = servers.iter().position(ZooKeeper::leads).unwrap();
         servers[leader].process.kill();
@@ -223,7 +225,8 @@ fn an_ensemble_goes_on_without_its_leader() {
         let begun = Instant::now();
         // One that was cut off may have been carried out.
         eventually("a swap", Duration::from_secs(60), || {
-            let answer = registry.swap(&under, &swap_of(1, Some(last.clone()), next.clone()));
+            let answer =
+                registry.compare_and_set(&under, &swap_of(1, Some(last.clone()), next.clone()));
             match answer {
                 Ok(_) => Some(()),
                 Err(RegistryError::Conflict { found: Some(found), .. })
@@ -238,7 +241,7 @@ fn an_ensemble_goes_on_without_its_leader() {
         println!("a swap {:?} after the leader was killed", begun.elapsed());
         last = next;
         // Whichever server it comes to, what was answered is there; and it is the same life.
-        let seen = eventually("a look", BOUND, || other.look(0..9).ok());
+        let seen = eventually("a look", BOUND, || other.snapshot(0..9).ok());
         assert_eq!((&seen.registry, seen.history_age), (&under, None));
         assert_eq!(seen.entries[0].holding, last);
         servers[leader].start();
@@ -248,17 +251,22 @@ fn an_ensemble_goes_on_without_its_leader() {
 #[test]
 fn a_registry_runs_on_a_thread_of_its_own() {
     let place = Place::new();
-    let under = look(&mut place.leased()).registry;
+    let under = snapshot(&mut place.leased()).registry;
     let ours = held("h", "i", soon(&mut place.leased()));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let handle = RegistryThread::spawn("the registry", Box::new(place.leased())).unwrap();
+    let handle = RegistryHandle::spawn("the registry", Box::new(place.leased())).unwrap();
     runtime.block_on(async {
-        handle.agree(Vec::new()).await.unwrap();
-        handle.swap(&under, swap_of(1, None, ours.clone())).await.unwrap();
-        assert_eq!(handle.look(0..9).await.unwrap().entries[0].holding, ours);
-        refused(handle.bind(&under, 0..9, ours).await, "leased");
+        handle.call(|registry| registry.register_layouts(&[])).await.unwrap();
+        let swap = swap_of(1, None, ours.clone());
+        let of = under.clone();
+        handle.call(move |registry| registry.compare_and_set(&of, &swap)).await.unwrap();
+        let seen = handle.call(|registry| registry.snapshot(0..9)).await.unwrap();
+        assert_eq!(seen.entries[0].holding, ours);
+        let assigned = handle.call(move |registry| registry.assign(&under, 0..9, &ours)).await;
+        refused(assigned, "leased");
         handle.close().await;
-        let closed = handle.look(0..9).await.unwrap_err().to_string();
+        let closed = handle.call(|registry| registry.snapshot(0..9)).await;
+        let closed = closed.unwrap_err().to_string();
         assert!(closed.contains("the registry") && closed.contains("closed"), "{closed}");
     });
 }

@@ -2,8 +2,9 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use leafd::id::{UnixMs, WorkerId};
-use leafd::registry::{Holding, Registry as _, RegistryError};
+use leafd::registry::Registry as _;
+use leafd_core::registry::{LeaseRecord, RegistryError};
+use leafd_core::{UnixMs, WorkerId};
 use leafd_tests::seed::seeds;
 
 use crate::scene::*;
@@ -12,7 +13,7 @@ use crate::scene::*;
 fn a_claim_is_a_node() {
     let place = Place::new();
     let mut registry = place.leased();
-    let before = look(&mut registry);
+    let before = snapshot(&mut registry);
     assert!(before.entries.is_empty());
     assert_eq!(before.history_age, None);
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
@@ -20,7 +21,7 @@ fn a_claim_is_a_node() {
 
     let bound = soon(&mut registry);
     let ours = held("h1", "i1", bound);
-    let written = swap(&mut registry, 17, None, ours.clone()).unwrap();
+    let written = compare_and_set(&mut registry, 17, None, ours.clone()).unwrap();
     let text = format!(
         r#"{{"holder":{{"id":"h1","name":"name-of-h1","incarnation":"i1"}},"bound":{},"seen":1}}"#,
         bound.0
@@ -30,30 +31,30 @@ fn a_claim_is_a_node() {
     let at = UnixMs(stat.mtime.unsigned_abs());
     assert!(written.0 - at.0 < 5_000, "{written:?} {at:?}");
 
-    let after = look(&mut place.leased());
+    let after = snapshot(&mut place.leased());
     assert_eq!((&after.registry, after.entries.len()), (&before.registry, 1));
     let entry = &after.entries[0];
     assert_eq!((entry.worker, &entry.holding), (WorkerId(17), &ours));
     assert_eq!((entry.seen, entry.written), (UnixMs(1), at));
 
     // Given back, its bound stays.
-    let free = Holding { holder: None, bound };
-    swap(&mut registry, 17, Some(ours.clone()), free.clone()).unwrap();
+    let free = LeaseRecord { holder: None, expires: bound };
+    compare_and_set(&mut registry, 17, Some(ours.clone()), free.clone()).unwrap();
     assert_eq!(
-        conflict(swap(&mut registry, 17, Some(ours.clone()), ours.clone())),
+        conflict(compare_and_set(&mut registry, 17, Some(ours.clone()), ours.clone())),
         Some(free.clone())
     );
-    assert_eq!(conflict(swap(&mut registry, 17, None, ours.clone())), Some(free));
-    assert_eq!(conflict(swap(&mut registry, 18, Some(ours.clone()), ours)), None);
+    assert_eq!(conflict(compare_and_set(&mut registry, 17, None, ours.clone())), Some(free));
+    assert_eq!(conflict(compare_and_set(&mut registry, 18, Some(ours.clone()), ours)), None);
 }
 
 #[test]
 fn bounds_are_judged_by_the_ensembles_clock() {
     let place = Place::new();
     let mut registry = place.leased();
-    let now = look(&mut registry).now;
+    let now = snapshot(&mut registry).now;
     let far = UnixMs(now.0 + 3_600_000);
-    let result = swap(&mut registry, 1, None, held("h", "i", far));
+    let result = compare_and_set(&mut registry, 1, None, held("h", "i", far));
     let Err(RegistryError::TooFarAhead { now: clock, bound }) = result else {
         panic!("{result:?}")
     };
@@ -61,10 +62,10 @@ fn bounds_are_judged_by_the_ensembles_clock() {
     assert!(!place.raw.exists("/leafd/workers/00001"));
     // From the past it is judged anew, and so for a node that was last written long ago.
     let ours = held("h", "i", UnixMs(5));
-    swap(&mut registry, 1, None, ours.clone()).unwrap();
+    compare_and_set(&mut registry, 1, None, ours.clone()).unwrap();
     let near = held("h", "i", UnixMs(now.0 + 60_000));
-    swap(&mut registry, 1, Some(ours), near.clone()).unwrap();
-    let result = swap(&mut registry, 1, Some(near), held("h", "i", UnixMs(u64::MAX)));
+    compare_and_set(&mut registry, 1, Some(ours), near.clone()).unwrap();
+    let result = compare_and_set(&mut registry, 1, Some(near), held("h", "i", UnixMs(u64::MAX)));
     assert!(matches!(result, Err(RegistryError::TooFarAhead { .. })), "{result:?}");
 }
 
@@ -77,15 +78,15 @@ fn of_many_that_claim_one_worker_one_gets_it() {
         let host = |host: u64| {
             let mut registry = place.leased();
             scope.spawn(move || {
-                let under = look(&mut registry).registry;
-                let (mut won, mut last) = (Vec::new(), None::<Holding>);
+                let under = snapshot(&mut registry).registry;
+                let (mut won, mut last) = (Vec::new(), None::<LeaseRecord>);
                 loop {
-                    let round = last.as_ref().map_or(0, |last| last.bound.0 - start + 1);
+                    let round = last.as_ref().map_or(0, |last| last.expires.0 - start + 1);
                     if round == ROUNDS {
                         return won;
                     }
                     let next = held(&format!("h{host}"), "i", UnixMs(start + round));
-                    match registry.swap(&under, &swap_of(3, last, next.clone())) {
+                    match registry.compare_and_set(&under, &swap_of(3, last, next.clone())) {
                         Ok(_) => {
                             won.push(round);
                             last = Some(next);
@@ -112,31 +113,40 @@ fn what_is_odd_is_nobodys_until_it_is_repaired() {
     let place = Place::new();
     let mut registry = place.leased();
     let good = held("h", "i", soon(&mut registry));
-    swap(&mut registry, 5, None, good.clone()).unwrap();
+    compare_and_set(&mut registry, 5, None, good.clone()).unwrap();
     for odd in ["", "{}", "garbage", r#"{"holder":null,"bound":-1,"seen":0}"#, "\u{1}\u{0}"] {
         place.raw.set("/leafd/workers/00005", odd.as_bytes());
-        let entry = look(&mut registry).entries.remove(0);
-        assert_eq!(entry.holding, Holding { holder: None, bound: UnixMs(i64::MAX.unsigned_abs()) });
-        refused(swap(&mut registry, 5, Some(entry.holding), good.clone()), "/leafd/workers/00005");
-        refused(swap(&mut registry, 5, Some(good.clone()), good.clone()), "can't be read");
+        let entry = snapshot(&mut registry).entries.remove(0);
+        assert_eq!(
+            entry.holding,
+            LeaseRecord { holder: None, expires: UnixMs(i64::MAX.unsigned_abs()) }
+        );
+        refused(
+            compare_and_set(&mut registry, 5, Some(entry.holding), good.clone()),
+            "/leafd/workers/00005",
+        );
+        refused(
+            compare_and_set(&mut registry, 5, Some(good.clone()), good.clone()),
+            "can't be read",
+        );
     }
     // What is no worker's node says nothing of any.
     for name in ["5", "000005", "x", "-0005", "+0005", "99999999999999999999999"] {
         place.raw.create(&format!("/leafd/workers/{name}"), b"garbage");
     }
-    assert_eq!(look(&mut registry).entries.len(), 1);
-    let bad = Holding { holder: Some(holder("two words", "i")), ..good };
-    refused(swap(&mut registry, 6, None, bad), "two words");
-    let under = look(&mut registry).registry;
+    assert_eq!(snapshot(&mut registry).entries.len(), 1);
+    let bad = LeaseRecord { holder: Some(holder("two words", "i")), ..good };
+    refused(compare_and_set(&mut registry, 6, None, bad), "two words");
+    let under = snapshot(&mut registry).registry;
     let holding = held("h", "i", UnixMs(1));
-    refused(registry.bind(&under, 0..9, &holding), "leased");
+    refused(registry.assign(&under, 0..9, &holding), "leased");
 }
 
 #[test]
 fn a_pool_is_looked_at_as_a_whole() {
     let place = Place::new();
     let mut registry = place.leased();
-    look(&mut registry);
+    snapshot(&mut registry);
     let workers = 3_000;
     place.raw.run(async {
         let options = zookeeper_client::CreateMode::Persistent
@@ -148,11 +158,11 @@ fn a_pool_is_looked_at_as_a_whole() {
         }
     });
     let begun = Instant::now();
-    let all = registry.look(0..65_536).unwrap().entries;
+    let all = registry.snapshot(0..65_536).unwrap().entries;
     println!("a look at {workers} workers took {:?}", begun.elapsed());
     assert!(all.iter().map(|entry| entry.worker.0).eq(0..workers));
-    assert!(all.iter().all(|entry| entry.holding.bound.0 == entry.worker.0));
-    let part = registry.look(100..200).unwrap().entries;
+    assert!(all.iter().all(|entry| entry.holding.expires.0 == entry.worker.0));
+    let part = registry.snapshot(100..200).unwrap().entries;
     assert!(part.iter().map(|entry| entry.worker.0).eq(100..200));
 }
 
@@ -163,19 +173,19 @@ fn believing_answers_is_enough() {
     for mut random in seeds(3) {
         let place = Place::new();
         let mut hosts: Vec<_> = (0..3).map(|_| place.leased()).collect();
-        let start = look(&mut hosts[0]).now.0;
-        let mut recorded: Vec<Option<Holding>> = vec![None; 4];
+        let start = snapshot(&mut hosts[0]).now.0;
+        let mut recorded: Vec<Option<LeaseRecord>> = vec![None; 4];
         for step in 0..150_u64 {
             let (host, worker) = (random.usize(0..3), random.usize(0..4));
             let bound = UnixMs(start + step);
             let next = match random.u8(0..4) {
-                0 => Holding { holder: None, bound },
+                0 => LeaseRecord { holder: None, expires: bound },
                 _ => held(&format!("h{host}"), "i", bound),
             };
             let known = random.bool();
             let expected =
                 if known { recorded[worker].clone() } else { Some(held("x", "y", bound)) };
-            let result = swap(&mut hosts[host], worker as u64, expected, next.clone());
+            let result = compare_and_set(&mut hosts[host], worker as u64, expected, next.clone());
             if known {
                 result.unwrap();
                 recorded[worker] = Some(next);
@@ -183,7 +193,7 @@ fn believing_answers_is_enough() {
                 assert_eq!(conflict(result), recorded[worker]);
             }
             let reader = random.usize(0..3);
-            let entries = look(&mut hosts[reader]).entries;
+            let entries = snapshot(&mut hosts[reader]).entries;
             let found = entries.into_iter().map(|entry| (entry.worker.0, entry.holding));
             let known = recorded.iter().enumerate();
             let known = known.filter_map(|(worker, one)| Some((worker as u64, one.clone()?)));

@@ -1,7 +1,8 @@
 //! Permanent workers on Leaf's nodes: what Java Leaf reads and writes there, and what others may have left.
 
-use leafd::id::{UnixMs, WorkerId};
-use leafd::registry::{Holding, Registry as _, RegistryError};
+use leafd::registry::Registry as _;
+use leafd_core::registry::{LeaseRecord, RegistryError};
+use leafd_core::{UnixMs, WorkerId};
 
 use crate::scene::*;
 
@@ -27,24 +28,24 @@ fn a_number_is_a_node_of_leafs() {
     let mut registry = place.permanent();
     let bound = soon(&mut registry);
     let ours = held("10.0.0.1:8080", "i1", bound);
-    let entry = bind(&mut registry, &ours).unwrap();
+    let entry = assign(&mut registry, &ours).unwrap();
     assert_eq!((entry.worker, &entry.holding), (WorkerId(0), &ours));
     assert_eq!(place.raw.children(FOREVER), ["10.0.0.1:8080-0000000000"]);
     let node = forever("10.0.0.1:8080-0000000000");
     let payload = |bound: UnixMs| String::from_utf8(java("10.0.0.1:8080", bound.0)).unwrap();
     assert_eq!(place.raw.get(&node).0, payload(bound));
-    assert_eq!(bind(&mut place.permanent(), &held("10.0.0.1:8080", "i2", bound)).unwrap(), entry);
+    assert_eq!(assign(&mut place.permanent(), &held("10.0.0.1:8080", "i2", bound)).unwrap(), entry);
 
     let next = held("10.0.0.1:8080", "i1", UnixMs(bound.0 + 3_000));
-    let written = swap(&mut registry, 0, Some(ours), next.clone()).unwrap();
-    assert_eq!(place.raw.get(&node).0, payload(next.bound));
+    let written = compare_and_set(&mut registry, 0, Some(ours), next.clone()).unwrap();
+    assert_eq!(place.raw.get(&node).0, payload(next.expires));
     assert_eq!(place.raw.get(&node).1.mtime.unsigned_abs(), written.0);
-    let entries = look(&mut registry).entries;
+    let entries = snapshot(&mut registry).entries;
     assert_eq!((entries.len(), &entries[0].holding, entries[0].seen), (1, &next, UnixMs(1)));
     // The next host is counted on, whoever it is.
     let java_node = place.raw.create_counted(&forever("10.0.0.2:8080-"), &java("10.0.0.2:8080", 5));
     assert_eq!(java_node, "10.0.0.2:8080-0000000001");
-    let third = bind(&mut registry, &held("10.0.0.3:8080", "i", bound)).unwrap();
+    let third = assign(&mut registry, &held("10.0.0.3:8080", "i", bound)).unwrap();
     assert_eq!(third.worker, WorkerId(2));
 }
 
@@ -53,37 +54,38 @@ fn a_java_leaf_is_seen_and_succeeded() {
     let place = Place::new();
     make_forever(&place);
     let mut registry = place.permanent();
-    let now = look(&mut registry).now.0;
+    let now = snapshot(&mut registry).now.0;
     let name = place.raw.create_counted(&forever("10.0.0.1:80-"), &java("10.0.0.1:80", now));
-    let entry = look(&mut registry).entries.remove(0);
+    let entry = snapshot(&mut registry).entries.remove(0);
     let holder = entry.holding.holder.clone().unwrap();
     assert_eq!(
         (&*holder.id, &*holder.name, &*holder.incarnation.0),
         ("10.0.0.1:80", "10.0.0.1:80", "")
     );
     // What it issued since it last wrote is covered.
-    assert_eq!((entry.holding.bound, entry.seen), (UnixMs(now + 10_000), UnixMs(now)));
+    assert_eq!((entry.holding.expires, entry.seen), (UnixMs(now + 10_000), UnixMs(now)));
 
     // It writes on: who saw the former payload is told.
     place.raw.set(&forever(&name), &java("10.0.0.1:80", now + 3_000));
     let ours = held("10.0.0.1:80", "i1", UnixMs(now + 20_000));
-    let found = conflict(swap(&mut registry, 0, Some(entry.holding), ours.clone())).unwrap();
-    assert_eq!(found.bound, UnixMs(now + 13_000));
-    swap(&mut registry, 0, Some(found), ours.clone()).unwrap();
-    assert_eq!(look(&mut registry).entries[0].holding, ours);
+    let found =
+        conflict(compare_and_set(&mut registry, 0, Some(entry.holding), ours.clone())).unwrap();
+    assert_eq!(found.expires, UnixMs(now + 13_000));
+    compare_and_set(&mut registry, 0, Some(found), ours.clone()).unwrap();
+    assert_eq!(snapshot(&mut registry).entries[0].holding, ours);
 
     // And back: a Java Leaf starts again and writes, which nobody takes for leafd's.
     place.raw.set(&forever(&name), &java("10.0.0.1:80", now + 15_000));
-    let back = look(&mut registry).entries.remove(0).holding;
+    let back = snapshot(&mut registry).entries.remove(0).holding;
     assert_eq!(&*back.holder.clone().unwrap().incarnation.0, "");
-    assert_eq!(back.bound, UnixMs(now + 25_000));
+    assert_eq!(back.expires, UnixMs(now + 25_000));
     assert_eq!(
-        conflict(swap(&mut registry, 0, Some(ours.clone()), ours.clone())),
+        conflict(compare_and_set(&mut registry, 0, Some(ours.clone()), ours.clone())),
         Some(back.clone())
     );
     // Its clock was set back meanwhile: what leafd had recorded still counts.
     place.raw.set(&forever(&name), &java("10.0.0.1:80", now - 60_000));
-    assert_eq!(look(&mut registry).entries[0].holding.bound, ours.bound);
+    assert_eq!(snapshot(&mut registry).entries[0].holding.expires, ours.expires);
 }
 
 #[test]
@@ -95,7 +97,7 @@ fn hosts_that_start_at_once_get_numbers_of_their_own() {
             let mut registry = place.permanent();
             scope.spawn(move || {
                 let ours = held(&format!("10.0.0.{host}:80"), "i", bound);
-                bind(&mut registry, &ours).unwrap().worker.0
+                assign(&mut registry, &ours).unwrap().worker.0
             })
         };
         let java = |host: u64| {
@@ -119,13 +121,13 @@ fn beyond_the_pool_numbers_of_deleted_nodes_are_given_again() {
     let place = Place::new();
     let mut registry = place.permanent();
     let bound = soon(&mut registry);
-    let under = look(&mut registry).registry;
-    let mut bind =
-        |host: u64| registry.bind(&under, 0..4, &held(&format!("10.0.0.{host}:80"), "i", bound));
+    let under = snapshot(&mut registry).registry;
+    let mut assign =
+        |host: u64| registry.assign(&under, 0..4, &held(&format!("10.0.0.{host}:80"), "i", bound));
     for host in 0..4 {
-        assert_eq!(bind(host).unwrap().worker, WorkerId(host));
+        assert_eq!(assign(host).unwrap().worker, WorkerId(host));
     }
-    match bind(4) {
+    match assign(4) {
         Err(RegistryError::Exhausted(words)) => {
             assert!(words.contains("10.0.0.0:80-0000000000") && words.contains(FOREVER), "{words}");
         }
@@ -134,25 +136,26 @@ fn beyond_the_pool_numbers_of_deleted_nodes_are_given_again() {
     // While what its host recorded may still be used, a number isn't given, though its node was deleted.
     place.raw.delete(&forever("10.0.0.2:80-0000000002"));
     let short = held("10.0.0.1:80", "i", UnixMs(1));
-    swap(&mut place.permanent(), 1, Some(held("10.0.0.1:80", "i", bound)), short).unwrap();
+    compare_and_set(&mut place.permanent(), 1, Some(held("10.0.0.1:80", "i", bound)), short)
+        .unwrap();
     place.raw.delete(&forever("10.0.0.1:80-0000000001"));
-    assert_eq!(bind(4).unwrap().worker, WorkerId(1));
+    assert_eq!(assign(4).unwrap().worker, WorkerId(1));
     assert_eq!(place.raw.children(FOREVER)[2], "10.0.0.4:80-0000000001");
     // A host whose node was deleted gets its own number back, if it is the one that asks.
-    assert_eq!(bind(2).unwrap().worker, WorkerId(2));
-    assert!(matches!(bind(5), Err(RegistryError::Exhausted(_))));
+    assert_eq!(assign(2).unwrap().worker, WorkerId(2));
+    assert!(matches!(assign(5), Err(RegistryError::Exhausted(_))));
     // A counter that stands at a number which somebody took plainly isn't followed.
     let place = Place::new();
     let mut registry = place.permanent();
-    look(&mut registry);
+    snapshot(&mut registry);
     place.raw.create(&forever("10.0.0.9:80-1"), &java("10.0.0.9:80", 5));
     place.raw.create(&forever("10.0.0.8:80-2"), &java("10.0.0.8:80", 5));
     assert_eq!(
-        crate::scene::bind(&mut registry, &held("10.0.0.1:80", "i", bound)).unwrap().worker,
+        crate::scene::assign(&mut registry, &held("10.0.0.1:80", "i", bound)).unwrap().worker,
         WorkerId(0)
     );
     assert_eq!(
-        crate::scene::bind(&mut registry, &held("10.0.0.2:80", "i", bound)).unwrap().worker,
+        crate::scene::assign(&mut registry, &held("10.0.0.2:80", "i", bound)).unwrap().worker,
         WorkerId(3)
     );
 }
@@ -164,24 +167,24 @@ fn a_host_has_one_number_and_a_number_one_host() {
     let mut registry = place.permanent();
     let ours = held("10.0.0.1:80", "i", soon(&mut registry));
     place.raw.create(&forever("10.0.0.1:80-5"), &java("10.0.0.1:80", 5));
-    assert_eq!(bind(&mut registry, &ours).unwrap().worker, WorkerId(5));
+    assert_eq!(assign(&mut registry, &ours).unwrap().worker, WorkerId(5));
     place.raw.create(&forever("10.0.0.1:80-0000000006"), &java("10.0.0.1:80", 5));
-    refused(bind(&mut registry, &ours), "10.0.0.1:80-0000000006");
+    refused(assign(&mut registry, &ours), "10.0.0.1:80-0000000006");
     place.raw.delete(&forever("10.0.0.1:80-0000000006"));
     place.raw.create(&forever("10.0.0.2:80-0000000005"), &java("10.0.0.2:80", 5));
-    refused(bind(&mut registry, &ours), "10.0.0.2:80-0000000005");
+    refused(assign(&mut registry, &ours), "10.0.0.2:80-0000000005");
     place.raw.delete(&forever("10.0.0.2:80-0000000005"));
-    let under = look(&mut registry).registry;
-    match registry.bind(&under, 0..5, &ours) {
+    let under = snapshot(&mut registry).registry;
+    match registry.assign(&under, 0..5, &ours) {
         Err(RegistryError::Exhausted(words)) => assert!(words.contains("0 to 4"), "{words}"),
         other => panic!("{other:?}"),
     }
     // Named otherwise than by the counter, it is renewed all the same.
-    let java_wrote = look(&mut registry).entries.remove(0).holding;
-    swap(&mut registry, 5, Some(java_wrote), ours.clone()).unwrap();
-    assert_eq!(look(&mut registry).entries[0].holding, ours);
+    let java_wrote = snapshot(&mut registry).entries.remove(0).holding;
+    compare_and_set(&mut registry, 5, Some(java_wrote), ours.clone()).unwrap();
+    assert_eq!(snapshot(&mut registry).entries[0].holding, ours);
     place.raw.delete(&forever("10.0.0.1:80-5"));
-    assert_eq!(conflict(swap(&mut registry, 5, Some(ours.clone()), ours)), None);
+    assert_eq!(conflict(compare_and_set(&mut registry, 5, Some(ours.clone()), ours)), None);
 }
 
 #[test]
@@ -191,7 +194,7 @@ fn what_others_left_harms_nobody() {
     let mut registry = place.permanent();
     let bound = soon(&mut registry);
     let ours = held("10.0.0.1:80", "i", bound);
-    let entry = bind(&mut registry, &ours).unwrap();
+    let entry = assign(&mut registry, &ours).unwrap();
     for name in ["leafd", "a:1-", "a:1-x", "a:1--5", "10.0.0.1:80-9999999999"] {
         place.raw.create(&forever(name), b"garbage");
     }
@@ -206,7 +209,7 @@ fn what_others_left_harms_nobody() {
     ] {
         place.raw.create(&forever(name), payload);
     }
-    let entries = look(&mut registry).entries;
+    let entries = snapshot(&mut registry).entries;
     let workers: Vec<u64> = entries.iter().map(|entry| entry.worker.0).collect();
     assert_eq!(workers, [0, 7, 8, 9, 10, 11, 12, 13]);
     for entry in &entries[1..] {
@@ -215,22 +218,22 @@ fn what_others_left_harms_nobody() {
         assert!(entry.worker.0 == 12 || entry.seen == entry.written, "{entry:?}");
     }
     let later = held("10.0.0.1:80", "i", UnixMs(bound.0 + 1));
-    swap(&mut registry, 0, Some(entry.holding), later.clone()).unwrap();
-    assert_eq!(bind(&mut registry, &later).unwrap().holding, later);
+    compare_and_set(&mut registry, 0, Some(entry.holding), later.clone()).unwrap();
+    assert_eq!(assign(&mut registry, &later).unwrap().holding, later);
 
     // In the own node it is refused, and not overwritten.
     for odd in ["", "{}", "garbage", r#"{"ip":"10.0.0.1","port":"80","timestamp":"5"}"#] {
         place.raw.set(&forever("10.0.0.1:80-0000000000"), odd.as_bytes());
-        refused(bind(&mut registry, &later), "10.0.0.1:80-0000000000");
-        refused(swap(&mut registry, 0, Some(later.clone()), later.clone()), "payload");
-        let seen = look(&mut registry).entries.remove(0).holding;
-        refused(swap(&mut registry, 0, Some(seen), later.clone()), "payload");
+        refused(assign(&mut registry, &later), "10.0.0.1:80-0000000000");
+        refused(compare_and_set(&mut registry, 0, Some(later.clone()), later.clone()), "payload");
+        let seen = snapshot(&mut registry).entries.remove(0).holding;
+        refused(compare_and_set(&mut registry, 0, Some(seen), later.clone()), "payload");
         assert_eq!(place.raw.get(&forever("10.0.0.1:80-0000000000")).0, odd);
     }
     // And so is what is not leafd's in leafd's own.
     place.raw.set(&forever("10.0.0.1:80-0000000000"), &java("10.0.0.1:80", 5));
     place.raw.set("/leafd/permanent/com.acme-ids/hosts/10.0.0.1:80", b"garbage");
-    refused(bind(&mut registry, &later), "leafd node");
+    refused(assign(&mut registry, &later), "leafd node");
 }
 
 #[test]
@@ -239,21 +242,27 @@ fn what_can_t_be_for_good_is_refused() {
     let mut registry = place.permanent();
     let bound = soon(&mut registry);
     for id in ["host", "pod-1:80", ":8080", "a/b:1"] {
-        refused(bind(&mut registry, &held(id, "i", bound)), "IP:PORT");
+        refused(assign(&mut registry, &held(id, "i", bound)), "IP:PORT");
     }
-    refused(bind(&mut registry, &Holding { holder: None, bound }), "nobody");
+    refused(assign(&mut registry, &LeaseRecord { holder: None, expires: bound }), "nobody");
     let ours = held("10.0.0.1:80", "i", bound);
-    bind(&mut registry, &ours).unwrap();
+    assign(&mut registry, &ours).unwrap();
     let theirs = held("10.0.0.2:80", "i", bound);
-    let free = Holding { holder: None, bound };
+    let free = LeaseRecord { holder: None, expires: bound };
     for next in [theirs.clone(), free] {
-        refused(swap(&mut registry, 0, Some(ours.clone()), next), "given to \"10.0.0.1:80\"");
+        refused(
+            compare_and_set(&mut registry, 0, Some(ours.clone()), next),
+            "given to \"10.0.0.1:80\"",
+        );
     }
-    refused(swap(&mut registry, 1, None, theirs.clone()), "worker 1 was given to nobody");
-    let found = conflict(swap(&mut registry, 0, Some(theirs.clone()), theirs));
+    refused(
+        compare_and_set(&mut registry, 1, None, theirs.clone()),
+        "worker 1 was given to nobody",
+    );
+    let found = conflict(compare_and_set(&mut registry, 0, Some(theirs.clone()), theirs));
     assert_eq!(found, Some(ours.clone()));
     let far = held("10.0.0.1:80", "i", UnixMs(u64::MAX));
-    let result = swap(&mut registry, 0, Some(ours), far);
+    let result = compare_and_set(&mut registry, 0, Some(ours), far);
     assert!(matches!(result, Err(RegistryError::TooFarAhead { .. })), "{result:?}");
 }
 
@@ -265,12 +274,12 @@ fn leafs_folder_is_there_before_anybody_and_not_made_again() {
     let bound = soon(&mut registry);
     assert!(place.raw.children(FOREVER).is_empty());
     let ours = held("10.0.0.1:80", "i", bound);
-    bind(&mut registry, &ours).unwrap();
+    assign(&mut registry, &ours).unwrap();
     // Numbers would be given again from 0 on, while hosts that had them go on.
     place.raw.delete(&forever("10.0.0.1:80-0000000000"));
     place.raw.delete(FOREVER);
     for mut registry in [registry, place.permanent()] {
-        refused(registry.look(0..9), FOREVER);
+        refused(registry.snapshot(0..9), FOREVER);
     }
     assert!(!place.raw.exists(FOREVER));
 }

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use leafd::config::StorePassword;
-use leafd::id::{UnixMs, WorkerId};
+use leafd::registry::Registry;
 use leafd::registry::zookeeper::{LeasedRegistry, PermanentRegistry, Target};
-use leafd::registry::{Entry, Holder, Holding, Look, Registry, RegistryError, Swap};
-use leafd::store::StartToken;
+use leafd_core::registry::{CompareAndSet, Entry, Holder, LeaseRecord, RegistryError, Snapshot};
+use leafd_core::store::StartToken;
+use leafd_core::{UnixMs, WorkerId};
 use leafd_tests::servers::zookeeper::ZooKeeper;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -132,38 +133,44 @@ pub fn holder(id: &str, incarnation: &str) -> Holder {
     Holder { id: id.into(), name: format!("name-of-{id}").into(), incarnation }
 }
 
-pub fn held(id: &str, incarnation: &str, bound: UnixMs) -> Holding {
-    Holding { holder: Some(holder(id, incarnation)), bound }
+pub fn held(id: &str, incarnation: &str, bound: UnixMs) -> LeaseRecord {
+    LeaseRecord { holder: Some(holder(id, incarnation)), expires: bound }
 }
 
-pub fn look(registry: &mut dyn Registry) -> Look {
-    registry.look(0..1024).unwrap()
+pub fn snapshot(registry: &mut dyn Registry) -> Snapshot {
+    registry.snapshot(0..1024).unwrap()
 }
 
 /// Swaps under whatever the registry says it is.
-pub fn swap(
+pub fn compare_and_set(
     registry: &mut dyn Registry,
     worker: u64,
-    expected: Option<Holding>,
-    next: Holding,
+    expected: Option<LeaseRecord>,
+    next: LeaseRecord,
 ) -> Result<UnixMs, RegistryError> {
-    let under = look(registry).registry;
-    registry.swap(&under, &swap_of(worker, expected, next))
+    let under = snapshot(registry).registry;
+    registry.compare_and_set(&under, &swap_of(worker, expected, next))
 }
 
-pub fn swap_of(worker: u64, expected: Option<Holding>, next: Holding) -> Swap {
-    Swap { worker: WorkerId(worker), expected, next, seen: UnixMs(1), ahead_max: AHEAD_MAX }
+pub fn swap_of(worker: u64, expected: Option<LeaseRecord>, next: LeaseRecord) -> CompareAndSet {
+    CompareAndSet {
+        worker: WorkerId(worker),
+        expected,
+        next,
+        seen: UnixMs(1),
+        ahead_max: AHEAD_MAX,
+    }
 }
 
 /// Binds in 0..1024, under whatever the registry says it is.
-pub fn bind(registry: &mut dyn Registry, holding: &Holding) -> Result<Entry, RegistryError> {
-    let under = look(registry).registry;
-    registry.bind(&under, 0..1024, holding)
+pub fn assign(registry: &mut dyn Registry, holding: &LeaseRecord) -> Result<Entry, RegistryError> {
+    let under = snapshot(registry).registry;
+    registry.assign(&under, 0..1024, holding)
 }
 
 /// A little ahead of now on the ensemble's clock.
 pub fn soon(registry: &mut dyn Registry) -> UnixMs {
-    UnixMs(look(registry).now.0 + 10_000)
+    UnixMs(snapshot(registry).now.0 + 10_000)
 }
 
 #[track_caller]
@@ -184,7 +191,7 @@ pub fn unavailable<T: std::fmt::Debug>(result: Result<T, RegistryError>, part: &
 
 /// What a conflict found.
 #[track_caller]
-pub fn conflict<T: std::fmt::Debug>(result: Result<T, RegistryError>) -> Option<Holding> {
+pub fn conflict<T: std::fmt::Debug>(result: Result<T, RegistryError>) -> Option<LeaseRecord> {
     match result {
         Err(RegistryError::Conflict { found, .. }) => found.map(|entry| entry.holding),
         other => panic!("{other:?}"),

@@ -16,12 +16,14 @@
  * licence: a pointer into the void crashes.
  *
  * Results. Calls return a `leafd_status`; `LEAFD_STATUS_OK` is 0. Outputs are written only then. After another status,
- * `leafd_error_message()` and its siblings tell this thread more. A failed call used up no id that another could return.
+ * `leafd_error_message()` and its siblings tell this thread more, and the calls that end in `_e` tell it in a structure of
+ * the caller's. A failed call used up no id that another could return.
  *
  * Threads. Any number of threads may use one handle at once, as long as none of them frees it. A thread must not be
  * cancelled (`pthread_cancel`) in a call.
  *
- * Time. A call that waits ends by its timeout (and 250 ms of grace). Signals interrupt no call: it goes on waiting.
+ * Time. A call that waits ends by its timeout (and 250 ms of grace). Signals interrupt no call: it goes on waiting, unless
+ * an interpreter wants it otherwise (`leafd_set_interpreter()`).
  * The library starts no thread and sets no signal handler; writing to a daemon that is gone raises no SIGPIPE.
  *
  * Forks. Handles are good in a forked child as they are, whatever the parent's threads were doing: the child makes its
@@ -56,16 +58,26 @@
 #define LEAFD_TIMEOUT_DEFAULT UINT32_MAX
 
 /**
- * For `leafd_new()` and `leafd_tag_new()`: every id is a request of its own. Ids of a tag are then strictly
- * increasing on this host, and take microseconds instead of nanoseconds.
+ * For `leafd_new()` and `leafd_tag_new()`: every id is drawn directly, by a request of its own. Ids of a tag are then
+ * strictly increasing on this host, and take microseconds instead of nanoseconds.
  */
-#define LEAFD_UNLEASED 1
+#define LEAFD_DIRECT 1
 
 /**
  * For `leafd_new()`: a thread that waits sleeps at once. Otherwise it may first poll the socket, for up to 100
  * microseconds and only while requests come back to back.
  */
 #define LEAFD_NO_POLLING 2
+
+/**
+ * Room for the message in a `leafd_error`, its zero among them.
+ */
+#define LEAFD_ERROR_MESSAGE_BYTES 1024
+
+/**
+ * In what `leafd_loop_take()` returns, beside the id: it is time to ask for the next run.
+ */
+#define LEAFD_LOOP_REFILL 9223372036854775808ull
 
 /**
  * What became of a call. A number is given once and never used again for anything else.
@@ -202,6 +214,10 @@ typedef enum leafd_status {
      * A defect in the library.
      */
     LEAFD_STATUS_PANIC = 1008,
+    /**
+     * The interpreter ended the call after a signal; see `leafd_set_interpreter()`.
+     */
+    LEAFD_STATUS_INTERRUPTED = 1009,
 } leafd_status;
 
 /**
@@ -214,6 +230,50 @@ typedef struct leafd_client leafd_client;
  * One tag of a client: the fastest way to draw again and again.
  */
 typedef struct leafd_tag leafd_tag;
+
+/**
+ * What went wrong with a call. After `LEAFD_STATUS_OK` it says so, with an empty message and zeros.
+ */
+typedef struct leafd_error {
+    /**
+     * The status that the call returned.
+     */
+    uint32_t status;
+    /**
+     * After how many milliseconds a retry may succeed; 0: unknown.
+     */
+    uint32_t retry_after_ms;
+    /**
+     * The system's error number (an `errno`) behind it; 0: none.
+     */
+    int32_t os_error;
+    /**
+     * Whether the same call may succeed later without anyone changing anything.
+     */
+    bool retryable;
+    /**
+     * What was tried, what happened, what to do: UTF-8 that ends with a zero, cut between characters if need be.
+     */
+    char message[LEAFD_ERROR_MESSAGE_BYTES];
+} leafd_error;
+
+/**
+ * How an interpreter's lock is let go of and taken again, and how its handlers of signals are run. None may be NULL.
+ */
+typedef struct leafd_interpreter {
+    /**
+     * Lets go of the lock. Returns what `enter` takes.
+     */
+    void *(*leave)(void);
+    /**
+     * Takes the lock again.
+     */
+    void (*enter)(void*);
+    /**
+     * Asked with the lock after a signal: runs what handlers there are. Not 0: the call ends, with `INTERRUPTED`.
+     */
+    int (*check)(void);
+} leafd_interpreter;
 
 /**
  * How snowflake ids are put together: a sign bit of 0, then time, worker and sequence. Time counts ticks.
@@ -283,7 +343,7 @@ const char *leafd_version(void);
  * `socket_path`: the daemon's socket, 1 to 107 bytes; NULL: `$LEAFD_SOCKET`, else where a daemon of this user or of
  * the system listens. `timeout_ms`: how long calls may take unless they say otherwise, in milliseconds, at most
  * 60000 (more is cut); `LEAFD_TIMEOUT_DEFAULT`: 2000. When the time is over, a call waits up to 250 ms more for the
- * daemon's own word on why. `flags`: 0, or `LEAFD_UNLEASED` and `LEAFD_NO_POLLING` added up.
+ * daemon's own word on why. `flags`: 0, or `LEAFD_DIRECT` and `LEAFD_NO_POLLING` added up.
  *
  * Writes the client to `client`; end it with `leafd_free()`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT`,
  * `RESOURCES`. Any thread; not for signal handlers.
@@ -295,6 +355,24 @@ enum leafd_status leafd_new(const char *socket_path,
                             uint32_t timeout_ms,
                             uint32_t flags,
                             struct leafd_client **client);
+
+/**
+ * As `leafd_new()`, for a process that may start before the daemon does: calls without a timeout of their own wait up
+ * to `wait_ms` milliseconds, at most 3600000 (more is cut), for a daemon that isn't there, before their timeout begins
+ * to count.
+ *
+ * With 0, which is what `leafd_new()` has, a daemon that never was there is an error at once. One that seems to be
+ * restarting is waited for even so, as long as the timeout lasts: where this client has been connected before, where a
+ * socket is left that nobody listens on, and where one was removed in the last ten seconds.
+ *
+ * # Safety
+ * As for `leafd_new()`.
+ */
+enum leafd_status leafd_new_waiting(const char *socket_path,
+                                    uint32_t timeout_ms,
+                                    uint32_t wait_ms,
+                                    uint32_t flags,
+                                    struct leafd_client **client);
 
 /**
  * Ends a client. Tags that were made of it go on working, and keep the connection until the last of them is freed.
@@ -345,16 +423,16 @@ enum leafd_status leafd_next_within(const struct leafd_client *client,
                                     uint64_t *id);
 
 /**
- * The next id of `tag` by a request of its own: higher than any that was drawn so on this host before. In
- * microseconds, within `timeout_ms` milliseconds (see `leafd_new()`). Otherwise as `leafd_next()`.
+ * The next id of `tag`, drawn directly, by a request of its own: higher than any that was drawn so on this host
+ * before. In microseconds, within `timeout_ms` milliseconds (see `leafd_new()`). Otherwise as `leafd_next()`.
  *
  * # Safety
  * As for `leafd_next()`.
  */
-enum leafd_status leafd_next_unleased(const struct leafd_client *client,
-                                      const char *tag,
-                                      uint32_t timeout_ms,
-                                      uint64_t *id);
+enum leafd_status leafd_next_direct(const struct leafd_client *client,
+                                    const char *tag,
+                                    uint32_t timeout_ms,
+                                    uint64_t *id);
 
 /**
  * `count` ids of `tag`, in the order in which they were issued, straight from the daemon: all of them within
@@ -371,6 +449,122 @@ enum leafd_status leafd_next_many(const struct leafd_client *client,
                                   uint32_t timeout_ms,
                                   uint64_t *ids,
                                   size_t count);
+
+/**
+ * Copies the path of the daemon's socket, as it was found when the client was made.
+ *
+ * `buffer` takes at most `size` bytes, the terminating zero among them; a longer path is cut. `buffer` may be NULL when
+ * `size` is 0. Returns the bytes of the whole path without the zero; 0 when `client` is no live handle. Any thread; not
+ * for signal handlers.
+ *
+ * # Safety
+ * `client` is a live client, `buffer` is valid for writes of `size` bytes.
+ */
+size_t leafd_socket_path(const struct leafd_client *client,
+                         char *buffer,
+                         size_t size);
+
+/**
+ * As `leafd_connect()`, with what goes wrong in `error`, which may be NULL.
+ *
+ * # Safety
+ * `client` is a live client, `error` is NULL or valid for a write.
+ */
+enum leafd_status leafd_connect_e(const struct leafd_client *client, struct leafd_error *error);
+
+/**
+ * The next id of `tag`, as `leafd_next_within()` or, with `LEAFD_DIRECT` as `flags` and not 0, as `leafd_next_direct()`,
+ * with what goes wrong in `error`, which may be NULL: for runtimes whose calls hop between threads, so that the thread's
+ * last failure may be another call's.
+ *
+ * # Safety
+ * As for `leafd_next()`; `error` is NULL or valid for a write.
+ */
+enum leafd_status leafd_next_e(const struct leafd_client *client,
+                               const char *tag,
+                               uint32_t flags,
+                               uint32_t timeout_ms,
+                               uint64_t *id,
+                               struct leafd_error *error);
+
+/**
+ * As `leafd_next_many()`, with what goes wrong in `error`, which may be NULL.
+ *
+ * # Safety
+ * As for `leafd_next_many()`; `error` is NULL or valid for a write.
+ */
+enum leafd_status leafd_next_many_e(const struct leafd_client *client,
+                                    const char *tag,
+                                    uint32_t timeout_ms,
+                                    uint64_t *ids,
+                                    size_t count,
+                                    struct leafd_error *error);
+
+/**
+ * An id of the run that the process holds, without waiting, for an event loop that talks to the daemon on a socket of
+ * its own (leafd's protocol is a page to read); 0: none is held, or `tag` is no live handle.
+ *
+ * With `LEAFD_LOOP_REFILL` set in it, half of the run is used, and the loop does well to ask for the next one now: by a
+ * request for `leafd_loop_wish()` ids with the flag HOLD, whose reply goes to `leafd_loop_hold()`. After 0, try
+ * `leafd_loop_advance()`, and ask if that has none either. Any thread; not for signal handlers.
+ *
+ * # Safety
+ * `tag` is a live tag.
+ */
+uint64_t leafd_loop_take(const struct leafd_tag *tag);
+
+/**
+ * The first id of the next run that `leafd_loop_hold()` was given; 0: there is none, or `tag` is no live handle. Never
+ * waits for the daemon. Any thread; not for signal handlers.
+ *
+ * # Safety
+ * `tag` is a live tag.
+ */
+uint64_t leafd_loop_advance(const struct leafd_tag *tag);
+
+/**
+ * How many ids a loop should ask for when `waiting` of its callers have none: by the rate at which they went so far.
+ * At least 1. Any thread; not for signal handlers.
+ *
+ * # Safety
+ * `tag` is a live tag.
+ */
+uint32_t leafd_loop_wish(const struct leafd_tag *tag,
+                         uint32_t waiting);
+
+/**
+ * Takes in the reply to a request for `asked` ids with the flag HOLD, whose status was OK.
+ *
+ * `reply`: its body, of `length` bytes, as it came. `asked_ns`: when the request was sent, in nanoseconds of
+ * CLOCK_MONOTONIC. Hand each reply over before the process can fork, and only once.
+ *
+ * Writes to `id` 0, or, when ids of this tag may not be held, the one that was drawn: it is the caller's. Errors:
+ * `NULL_POINTER`, `HANDLE`, `PROTOCOL` for a body that is no answer to such a request. Any thread; not for signal
+ * handlers.
+ *
+ * # Safety
+ * `tag` is a live tag, `reply` is valid for reads of `length` bytes, `id` is valid for a write.
+ */
+enum leafd_status leafd_loop_hold(const struct leafd_tag *tag,
+                                  const uint8_t *reply,
+                                  size_t length,
+                                  uint32_t asked,
+                                  uint64_t asked_ns,
+                                  uint64_t *id);
+
+/**
+ * Has the calling thread's waits let go of an interpreter's lock, and ask the interpreter after a signal whether to go
+ * on: otherwise a handler, which runs in the interpreter, has to wait for the call's end. The thread must have the lock
+ * from now on when it makes a call that may wait. For Python's main thread, these are `PyEval_SaveThread`,
+ * `PyEval_RestoreThread` and `PyErr_CheckSignals`.
+ *
+ * `interpreter`: NULL for none, as it is at first. Errors: `NULL_POINTER`. It holds for this thread alone, and in a child
+ * that the thread forks. Not for signal handlers.
+ *
+ * # Safety
+ * `interpreter` is NULL or valid for a read, and its functions may be called so on this thread.
+ */
+enum leafd_status leafd_set_interpreter(const struct leafd_interpreter *interpreter);
 
 /**
  * Copies what went wrong in this thread's last call that failed: what was tried, what happened, what to do.
@@ -451,7 +645,7 @@ const char *leafd_status_text(uint32_t status);
 /**
  * Makes a handle of a tag. The daemon is not asked whether there is such a tag.
  *
- * `name`: as `leafd_next()` has it. `flags`: 0, or `LEAFD_UNLEASED` so that this handle's ids are requests of their own.
+ * `name`: as `leafd_next()` has it. `flags`: 0, or `LEAFD_DIRECT` so that this handle's ids are drawn directly.
  *
  * Writes the handle to `tag`; end it with `leafd_tag_free()`. It keeps what it needs of the client alive. Errors:
  * `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`, `RESOURCES`. Any thread; not for signal handlers.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use leafd_client::Tag;
 
 use crate::LEAFD_TIMEOUT_DEFAULT;
+use crate::error::LeafdError;
 use crate::last::remember;
 use crate::status::{Failure, LeafdStatus};
 
@@ -19,6 +20,28 @@ pub(crate) fn call(body: impl FnOnce() -> Result<(), Failure>) -> LeafdStatus {
         Ok(Ok(())) => LeafdStatus::Ok,
         Ok(Err(failure)) => failed(failure),
         Err(panic) => failed(panicked(panic.as_ref())),
+    }
+}
+
+/// As [`call`], with what became of it in the caller's structure as well.
+///
+/// # Safety
+/// `error` is null or valid for a write.
+pub(crate) unsafe fn call_told(
+    error: *mut LeafdError,
+    body: impl FnOnce() -> Result<(), Failure>,
+) -> LeafdStatus {
+    let outcome = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(outcome) => outcome,
+        Err(panic) => Err(panicked(panic.as_ref())),
+    };
+    // SAFETY: as the caller says.
+    if let Some(error) = unsafe { error.as_mut() } {
+        error.tell(outcome.as_ref().err());
+    }
+    match outcome {
+        Ok(()) => LeafdStatus::Ok,
+        Err(failure) => failed(failure),
     }
 }
 
@@ -48,7 +71,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Failure {
 #[inline]
 pub(crate) unsafe fn output<'a, T>(output: *mut T, name: &str) -> Result<&'a mut T, Failure> {
     // SAFETY: as the caller says.
-    unsafe { output.as_mut() }.ok_or_else(|| null(name))
+    unsafe { output.as_mut() }.ok_or_else(|| Failure::null(name))
 }
 
 /// A structure that C passes.
@@ -57,7 +80,7 @@ pub(crate) unsafe fn output<'a, T>(output: *mut T, name: &str) -> Result<&'a mut
 /// `input` is null or valid for reads.
 pub(crate) unsafe fn input<T: Copy>(input: *const T, name: &str) -> Result<T, Failure> {
     // SAFETY: as the caller says.
-    unsafe { input.as_ref() }.copied().ok_or_else(|| null(name))
+    unsafe { input.as_ref() }.copied().ok_or_else(|| Failure::null(name))
 }
 
 /// Places for `count` outputs.
@@ -66,7 +89,7 @@ pub(crate) unsafe fn input<T: Copy>(input: *const T, name: &str) -> Result<T, Fa
 /// `ids` is null, or valid for writes of `count` numbers.
 pub(crate) unsafe fn outputs<'a>(ids: *mut u64, count: usize) -> Result<&'a mut [u64], Failure> {
     if ids.is_null() {
-        return if count == 0 { Ok(&mut []) } else { Err(null("ids")) };
+        return if count == 0 { Ok(&mut []) } else { Err(Failure::null("ids")) };
     }
     if count > isize::MAX as usize / size_of::<u64>() {
         return Err(Failure::invalid(format!("no memory has room for {count} ids")));
@@ -82,7 +105,7 @@ pub(crate) unsafe fn outputs<'a>(ids: *mut u64, count: usize) -> Result<&'a mut 
 #[inline]
 pub(crate) unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<&'a str, Failure> {
     if text.is_null() {
-        return Err(null(name));
+        return Err(Failure::null(name));
     }
     // SAFETY: as the caller says.
     let bytes = unsafe { CStr::from_ptr(text) };
@@ -105,9 +128,4 @@ pub(crate) fn fill(tag: &Tag, timeout_ms: u32, places: &mut [u64]) -> Result<(),
         *place = id;
     }
     Ok(())
-}
-
-#[cold]
-fn null(name: &str) -> Failure {
-    Failure::new(LeafdStatus::NullPointer, format!("the pointer `{name}` is NULL"))
 }

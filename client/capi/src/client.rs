@@ -11,7 +11,7 @@ use crate::call::{call, fill, limit, output, outputs, text};
 use crate::handle::{self, Cell, Freed, Kind};
 use crate::known::Known;
 use crate::status::{Failure, LeafdStatus};
-use crate::{LEAFD_NO_POLLING, LEAFD_TIMEOUT_DEFAULT, LEAFD_UNLEASED};
+use crate::{LEAFD_DIRECT, LEAFD_NO_POLLING, LEAFD_TIMEOUT_DEFAULT};
 
 /// A process's way to the daemon: one connection for all threads, made on first use, and the ids that the process
 /// holds.
@@ -44,7 +44,7 @@ unsafe fn known<'a>(client: *const LeafdClient) -> Result<&'a Known, Failure> {
 /// `socket_path`: the daemon's socket, 1 to 107 bytes; NULL: `$LEAFD_SOCKET`, else where a daemon of this user or of
 /// the system listens. `timeout_ms`: how long calls may take unless they say otherwise, in milliseconds, at most
 /// 60000 (more is cut); `LEAFD_TIMEOUT_DEFAULT`: 2000. When the time is over, a call waits up to 250 ms more for the
-/// daemon's own word on why. `flags`: 0, or `LEAFD_UNLEASED` and `LEAFD_NO_POLLING` added up.
+/// daemon's own word on why. `flags`: 0, or `LEAFD_DIRECT` and `LEAFD_NO_POLLING` added up.
 ///
 /// Writes the client to `client`; end it with `leafd_free()`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT`,
 /// `RESOURCES`. Any thread; not for signal handlers.
@@ -58,16 +58,39 @@ pub unsafe extern "C" fn leafd_new(
     flags: u32,
     client: *mut *mut LeafdClient,
 ) -> LeafdStatus {
+    // SAFETY: as the caller says.
+    unsafe { leafd_new_waiting(socket_path, timeout_ms, 0, flags, client) }
+}
+
+/// As `leafd_new()`, for a process that may start before the daemon does: calls without a timeout of their own wait up
+/// to `wait_ms` milliseconds, at most 3600000 (more is cut), for a daemon that isn't there, before their timeout begins
+/// to count.
+///
+/// With 0, which is what `leafd_new()` has, a daemon that never was there is an error at once. One that seems to be
+/// restarting is waited for even so, as long as the timeout lasts: where this client has been connected before, where a
+/// socket is left that nobody listens on, and where one was removed in the last ten seconds.
+///
+/// # Safety
+/// As for `leafd_new()`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_new_waiting(
+    socket_path: *const c_char,
+    timeout_ms: u32,
+    wait_ms: u32,
+    flags: u32,
+    client: *mut *mut LeafdClient,
+) -> LeafdStatus {
     call(|| {
         // SAFETY: as the caller says.
         let client = unsafe { output(client, "client") }?;
-        if flags & !(LEAFD_UNLEASED | LEAFD_NO_POLLING) != 0 {
+        if flags & !(LEAFD_DIRECT | LEAFD_NO_POLLING) != 0 {
             return Err(Failure::invalid(format!(
                 "flags are {flags:#x}; this library knows 1 and 2"
             )));
         }
         let mut builder = Client::builder()
-            .leased(flags & LEAFD_UNLEASED == 0)
+            .wait(Duration::from_millis(u64::from(wait_ms)))
+            .direct(flags & LEAFD_DIRECT != 0)
             .polling(flags & LEAFD_NO_POLLING == 0);
         if !socket_path.is_null() {
             // SAFETY: as the caller says.
@@ -169,13 +192,13 @@ pub unsafe extern "C" fn leafd_next_within(
     })
 }
 
-/// The next id of `tag` by a request of its own: higher than any that was drawn so on this host before. In
-/// microseconds, within `timeout_ms` milliseconds (see `leafd_new()`). Otherwise as `leafd_next()`.
+/// The next id of `tag`, drawn directly, by a request of its own: higher than any that was drawn so on this host
+/// before. In microseconds, within `timeout_ms` milliseconds (see `leafd_new()`). Otherwise as `leafd_next()`.
 ///
 /// # Safety
 /// As for `leafd_next()`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn leafd_next_unleased(
+pub unsafe extern "C" fn leafd_next_direct(
     client: *const LeafdClient,
     tag: *const c_char,
     timeout_ms: u32,
@@ -185,8 +208,8 @@ pub unsafe extern "C" fn leafd_next_unleased(
         // SAFETY: as the caller says.
         let (client, tag, id) = unsafe { (get(client)?, text(tag, "tag")?, output(id, "id")?) };
         *id = match limit(timeout_ms) {
-            Some(limit) => client.next_unleased_within(tag, limit)?,
-            None => client.next_unleased(tag)?,
+            Some(limit) => client.next_direct_within(tag, limit)?,
+            None => client.next_direct(tag)?,
         };
         Ok(())
     })
@@ -213,4 +236,36 @@ pub unsafe extern "C" fn leafd_next_many(
         let (client, tag, ids) = unsafe { (get(client)?, text(tag, "tag")?, outputs(ids, count)?) };
         fill(&client.tag(tag)?, timeout_ms, ids)
     })
+}
+
+/// Copies the path of the daemon's socket, as it was found when the client was made.
+///
+/// `buffer` takes at most `size` bytes, the terminating zero among them; a longer path is cut. `buffer` may be NULL when
+/// `size` is 0. Returns the bytes of the whole path without the zero; 0 when `client` is no live handle. Any thread; not
+/// for signal handlers.
+///
+/// # Safety
+/// `client` is a live client, `buffer` is valid for writes of `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_socket_path(
+    client: *const LeafdClient,
+    buffer: *mut c_char,
+    size: usize,
+) -> usize {
+    let mut length = 0;
+    call(|| {
+        // SAFETY: as the caller says.
+        let path = unsafe { get(client) }?.socket_path().as_os_str().as_bytes();
+        length = path.len();
+        if !buffer.is_null() && size > 0 {
+            let end = length.min(size - 1);
+            // SAFETY: `end` and the zero after it lie within the buffer, as the caller says.
+            unsafe {
+                std::ptr::copy_nonoverlapping(path.as_ptr(), buffer.cast::<u8>(), end);
+                *buffer.add(end) = 0;
+            }
+        }
+        Ok(())
+    });
+    length
 }

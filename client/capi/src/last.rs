@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::c_char;
 
+use crate::error::whole_characters;
 use crate::status::Failure;
 
 /// A thread's last failure.
@@ -48,14 +49,11 @@ fn read<T>(none: T, read: impl FnOnce(&Last) -> T) -> T {
 pub unsafe extern "C" fn leafd_error_message(buffer: *mut c_char, size: usize) -> usize {
     read(0, |last| {
         if !buffer.is_null() && size > 0 {
-            let longest = last.message.len().min(size - 1);
-            // Down to the start of a character; 0 is always one.
-            let end = (0..=longest).rev().find(|&end| last.message.is_char_boundary(end));
-            let end = end.unwrap_or(0);
-            // SAFETY: `end` and the zero after it lie within the buffer, as the caller says.
+            let message = whole_characters(&last.message, size - 1);
+            // SAFETY: the message and the zero after it lie within the buffer, as the caller says.
             unsafe {
-                std::ptr::copy_nonoverlapping(last.message.as_ptr(), buffer.cast::<u8>(), end);
-                *buffer.add(end) = 0;
+                std::ptr::copy_nonoverlapping(message.as_ptr(), buffer.cast(), message.len());
+                *buffer.add(message.len()) = 0;
             }
         }
         last.message.len()

@@ -3,6 +3,9 @@
 //! The contract is the header's preamble (`cbindgen.toml`). By file:
 //!
 //! - `client`, `tag`: the calls on the two handles; `known`: tags by the address of their name;
+//! - `error`: the calls that tell the caller, not the thread, what went wrong;
+//! - `event_loop`: what is held for loops that ask by themselves;
+//! - `interpreter`: signals that end a call, for interpreters with a lock;
 //! - `layout`: taking snowflake ids apart;
 //! - `status`, `last`: what a call returns, and what it leaves behind about a failure;
 //! - `handle`: pointers that are told from freed and foreign ones;
@@ -10,7 +13,10 @@
 
 mod call;
 mod client;
+mod error;
+mod event_loop;
 mod handle;
+mod interpreter;
 mod known;
 mod last;
 mod layout;
@@ -26,13 +32,16 @@ pub const LEAFD_ABI_VERSION: u32 = 1;
 /// As a timeout: the client's own, which `leafd_new()` was given.
 pub const LEAFD_TIMEOUT_DEFAULT: u32 = u32::MAX;
 
-/// For `leafd_new()` and `leafd_tag_new()`: every id is a request of its own. Ids of a tag are then strictly
-/// increasing on this host, and take microseconds instead of nanoseconds.
-pub const LEAFD_UNLEASED: u32 = 1;
+/// For `leafd_new()` and `leafd_tag_new()`: every id is drawn directly, by a request of its own. Ids of a tag are then
+/// strictly increasing on this host, and take microseconds instead of nanoseconds.
+pub const LEAFD_DIRECT: u32 = 1;
 
 /// For `leafd_new()`: a thread that waits sleeps at once. Otherwise it may first poll the socket, for up to 100
 /// microseconds and only while requests come back to back.
 pub const LEAFD_NO_POLLING: u32 = 2;
+
+/// Room for the message in a `leafd_error`, its zero among them.
+pub const LEAFD_ERROR_MESSAGE_BYTES: usize = 1024;
 
 const VERSION: &CStr =
     match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {

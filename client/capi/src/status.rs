@@ -77,6 +77,8 @@ pub enum LeafdStatus {
     Handle = 1007,
     /// A defect in the library.
     Panic = 1008,
+    /// The interpreter ended the call after a signal; see `leafd_set_interpreter()`.
+    Interrupted = 1009,
 }
 
 /// A call that failed, with all that is told about it.
@@ -92,7 +94,7 @@ pub(crate) struct Failure {
 type Described = (LeafdStatus, &'static CStr, &'static CStr);
 
 /// Every status with its name and a sentence.
-const STATUSES: [Described; 32] = {
+const STATUSES: [Described; 33] = {
     use LeafdStatus as S;
     [
         (S::Ok, c"OK", c"done"),
@@ -131,6 +133,7 @@ const STATUSES: [Described; 32] = {
         (S::NullPointer, c"NULL_POINTER", c"a pointer is NULL that must not be"),
         (S::Handle, c"HANDLE", c"a pointer is no handle of its kind"),
         (S::Panic, c"PANIC", c"a defect in the library"),
+        (S::Interrupted, c"INTERRUPTED", c"a signal ended the call"),
     ]
 };
 
@@ -162,6 +165,11 @@ impl Failure {
         Failure { status, message, retry_after_ms: 0, retryable: false, os_error: 0 }
     }
 
+    #[cold]
+    pub(crate) fn null(name: &str) -> Failure {
+        Failure::new(LeafdStatus::NullPointer, format!("the pointer `{name}` is NULL"))
+    }
+
     pub(crate) fn invalid(message: String) -> Failure {
         Failure::new(LeafdStatus::InvalidArgument, message)
     }
@@ -178,6 +186,7 @@ impl From<Error> for Failure {
             Error::Connect { source, .. } => (LeafdStatus::Connect, os(source)),
             Error::Disconnected { source, .. } => (LeafdStatus::Disconnected, os(source)),
             Error::Timeout { .. } => (LeafdStatus::Timeout, 0),
+            Error::Interrupted => (LeafdStatus::Interrupted, libc::EINTR),
             Error::Protocol { .. } => (LeafdStatus::Protocol, 0),
             Error::InvalidArgument { .. } => (LeafdStatus::InvalidArgument, 0),
             Error::Resources { source, .. } => (LeafdStatus::Resources, os(source)),

@@ -4,7 +4,7 @@ use std::ffi::c_char;
 
 use leafd_client::Tag;
 
-use crate::LEAFD_UNLEASED;
+use crate::LEAFD_DIRECT;
 use crate::call::{call, fill, limit, output, outputs, text};
 use crate::client::{self, LeafdClient};
 use crate::handle::{self, Cell, Freed, Kind};
@@ -25,14 +25,14 @@ impl Kind for Tag {
 }
 
 #[inline]
-unsafe fn get<'a>(tag: *const LeafdTag) -> Result<&'a Tag, Failure> {
+pub(crate) unsafe fn get<'a>(tag: *const LeafdTag) -> Result<&'a Tag, Failure> {
     // SAFETY: as the caller's caller says.
     unsafe { handle::get(tag.cast::<Cell<Tag>>()) }
 }
 
 /// Makes a handle of a tag. The daemon is not asked whether there is such a tag.
 ///
-/// `name`: as `leafd_next()` has it. `flags`: 0, or `LEAFD_UNLEASED` so that this handle's ids are requests of their own.
+/// `name`: as `leafd_next()` has it. `flags`: 0, or `LEAFD_DIRECT` so that this handle's ids are drawn directly.
 ///
 /// Writes the handle to `tag`; end it with `leafd_tag_free()`. It keeps what it needs of the client alive. Errors:
 /// `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`, `RESOURCES`. Any thread; not for signal handlers.
@@ -50,11 +50,11 @@ pub unsafe extern "C" fn leafd_tag_new(
         // SAFETY: as the caller says.
         let (client, name, tag) =
             unsafe { (client::get(client)?, text(name, "name")?, output(tag, "tag")?) };
-        if flags & !LEAFD_UNLEASED != 0 {
+        if flags & !LEAFD_DIRECT != 0 {
             return Err(Failure::invalid(format!("flags are {flags:#x}; a tag knows 1")));
         }
         let made = client.tag(name)?;
-        let made = if flags & LEAFD_UNLEASED == 0 { made } else { made.unleased() };
+        let made = if flags & LEAFD_DIRECT == 0 { made } else { made.direct() };
         *tag = handle::make(made).cast();
         Ok(())
     })

@@ -62,6 +62,21 @@ static void check_new(const char *path)
     OK(leafd_free(client));
 }
 
+/* A call with a timeout of its own waits no longer than that. */
+static void check_waiting(void)
+{
+    leafd_client *client = NULL;
+    uint64_t id = UNTOUCHED;
+    FAILS(leafd_new_waiting("/nowhere/at/all", 100, 100, 4, &client), INVALID_ARGUMENT);
+    OK(leafd_new_waiting("/nowhere/at/all", 100, UINT32_MAX, 0, &client));
+    FAILS(leafd_next_within(client, "orders", 50, &id), CONNECT);
+    OK(leafd_free(client));
+    OK(leafd_new_waiting("/nowhere/at/all", 1, 100, 0, &client));
+    FAILS(leafd_next(client, "orders", &id), CONNECT);
+    CHECK(leafd_error_errno() == ENOENT && id == UNTOUCHED);
+    OK(leafd_free(client));
+}
+
 /* A socket that this user may not open. Root may open every one: so a child of root's is nobody. */
 static void check_denied(const char *path)
 {
@@ -99,7 +114,7 @@ static void check_handles(const leafd_client *live)
     check_message("`tag`");
     FAILS(leafd_next(live, "orders", NULL), NULL_POINTER);
     FAILS(leafd_next_within(NULL, "orders", 5, &id), NULL_POINTER);
-    FAILS(leafd_next_unleased(live, NULL, 5, &id), NULL_POINTER);
+    FAILS(leafd_next_direct(live, NULL, 5, &id), NULL_POINTER);
     FAILS(leafd_next_many(live, "orders", 5, NULL, 1), NULL_POINTER);
     FAILS(leafd_tag_new(live, "orders", 0, NULL), NULL_POINTER);
     FAILS(leafd_tag_new(live, NULL, 0, &tag), NULL_POINTER);
@@ -149,24 +164,24 @@ static void check_drawing(const char *path, const leafd_client *client)
 {
     uint64_t ids[64], last = 0;
     size_t count = 0;
-    leafd_tag *tag = NULL, *unleased = NULL;
+    leafd_tag *tag = NULL, *direct = NULL;
     OK(leafd_connect(client));
     OK(leafd_tag_new(client, "orders", 0, &tag));
-    OK(leafd_tag_new(client, "orders", LEAFD_UNLEASED, &unleased));
+    OK(leafd_tag_new(client, "orders", LEAFD_DIRECT, &direct));
     FAILS(leafd_tag_new(client, "orders", LEAFD_NO_POLLING, &tag), INVALID_ARGUMENT);
     OK(leafd_next(client, "orders", &ids[count++]));
     OK(leafd_next(client, "orders", &ids[count++]));
     OK(leafd_next_within(client, "orders", 5000, &ids[count++]));
     OK(leafd_next_within(client, "orders", LEAFD_TIMEOUT_DEFAULT, &ids[count++]));
-    OK(leafd_next_unleased(client, "orders", 5000, &ids[count++]));
-    OK(leafd_next_unleased(client, "orders", LEAFD_TIMEOUT_DEFAULT, &ids[count++]));
+    OK(leafd_next_direct(client, "orders", 5000, &ids[count++]));
+    OK(leafd_next_direct(client, "orders", LEAFD_TIMEOUT_DEFAULT, &ids[count++]));
     CHECK(ids[count - 1] > ids[count - 2]);
     OK(leafd_tag_next(tag, &ids[count++]));
     OK(leafd_tag_next_within(tag, 5000, &ids[count++]));
-    OK(leafd_tag_next(unleased, &ids[count++]));
+    OK(leafd_tag_next(direct, &ids[count++]));
     CHECK((ids[count] = leafd_tag_take(tag)) != 0);
     count++;
-    CHECK(leafd_tag_take(unleased) == 0);
+    CHECK(leafd_tag_take(direct) == 0);
     OK(leafd_next_many(client, "orders", 5000, &ids[count], 10));
     count += 10;
     OK(leafd_tag_next_many(tag, LEAFD_TIMEOUT_DEFAULT, &ids[count], 10));
@@ -201,7 +216,7 @@ static void check_drawing(const char *path, const leafd_client *client)
     /* A client of its own whose every id is a request: they ascend. A tag outlives its client. */
     leafd_client *ordered = NULL;
     leafd_tag *orphan = NULL;
-    OK(leafd_new(path, 5000, LEAFD_UNLEASED | LEAFD_NO_POLLING, &ordered));
+    OK(leafd_new(path, 5000, LEAFD_DIRECT | LEAFD_NO_POLLING, &ordered));
     for (int number = 0; number < 100; number++) {
         OK(leafd_next(ordered, "orders", &id));
         CHECK(id > last);
@@ -212,8 +227,54 @@ static void check_drawing(const char *path, const leafd_client *client)
     OK(leafd_tag_next(orphan, &id));
     CHECK(id > last);
     OK(leafd_tag_free(orphan));
-    OK(leafd_tag_free(unleased));
+    OK(leafd_tag_free(direct));
     OK(leafd_tag_free(tag));
+}
+
+static void *leave_nothing(void)
+{
+    return NULL;
+}
+
+/* An interpreter that lacks something is none. */
+static void check_interpreter(void)
+{
+    const leafd_interpreter incomplete = {leave_nothing, NULL, NULL};
+    FAILS(leafd_set_interpreter(&incomplete), NULL_POINTER);
+    check_message("`enter`");
+    OK(leafd_set_interpreter(NULL));
+}
+
+/* What an event loop does that asks for runs by itself. */
+static void check_loop(const leafd_client *live)
+{
+    static const uint8_t reply[] = {
+        0x60, 0xea, 0, 0, 1, 0, 0, 0,               /* 60000 ms, one run */
+        5, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, /* 5 to 8 */
+    };
+    leafd_client *client = NULL;
+    leafd_tag *tag = NULL;
+    uint64_t id = UNTOUCHED;
+    OK(leafd_new("/nowhere/at/all", LEAFD_TIMEOUT_DEFAULT, 0, &client));
+    OK(leafd_tag_new(client, "orders", 0, &tag));
+    CHECK(leafd_loop_take(tag) == 0 && leafd_loop_advance(tag) == 0 && leafd_loop_wish(tag, 3) >= 3);
+    FAILS(leafd_loop_hold(tag, NULL, 0, 4, 0, &id), NULL_POINTER);
+    FAILS(leafd_loop_hold(tag, reply, sizeof reply, 4, 0, NULL), NULL_POINTER);
+    FAILS(leafd_loop_hold(tag, reply, sizeof reply - 1, 4, UINT64_MAX, &id), PROTOCOL);
+    FAILS(leafd_loop_hold(tag, reply, sizeof reply, 3, UINT64_MAX, &id), PROTOCOL);
+    CHECK(id == UNTOUCHED);
+    OK(leafd_loop_hold(tag, reply, sizeof reply, 4, UINT64_MAX, &id));
+    CHECK(id == 0);
+    CHECK(leafd_loop_advance(tag) == 5 && leafd_loop_take(tag) == 6);
+    CHECK(leafd_loop_take(tag) == (7 | LEAFD_LOOP_REFILL) && leafd_loop_take(tag) == 8 && leafd_loop_take(tag) == 0);
+    OK(leafd_tag_free(tag));
+    CHECK(leafd_loop_take(tag) == 0 && leafd_loop_advance(tag) == 0 && leafd_loop_wish(tag, 3) == 1);
+    FAILS(leafd_loop_hold(tag, reply, sizeof reply, 4, 0, &id), HANDLE);
+    char path[8] = "", whole[200];
+    CHECK(leafd_socket_path(client, path, sizeof path) == 15 && strcmp(path, "/nowher") == 0);
+    CHECK(leafd_socket_path(client, NULL, 0) == 15 && leafd_socket_path(NULL, path, sizeof path) == 0);
+    CHECK(leafd_socket_path(live, whole, sizeof whole) == strlen(whole));
+    OK(leafd_free(client));
 }
 
 static void check_layouts(const leafd_client *client)
@@ -235,6 +296,40 @@ static void check_layouts(const leafd_client *client)
     FAILS(leafd_decode(id, &layout, &parts), INVALID_ARGUMENT);
 }
 
+/* What went wrong is told by call. */
+static void check_told(const leafd_client *client)
+{
+    leafd_error error;
+    uint64_t ids[3] = {UNTOUCHED, UNTOUCHED, UNTOUCHED};
+    memset(&error, 0x55, sizeof error);
+    OK(leafd_connect_e(client, &error));
+    CHECK(error.status == LEAFD_STATUS_OK && error.message[0] == 0 && !error.retryable && error.os_error == 0);
+    FAILS(leafd_next_e(client, "nosuch", 0, LEAFD_TIMEOUT_DEFAULT, ids, &error), TAG_UNKNOWN);
+    CHECK(error.status == LEAFD_STATUS_TAG_UNKNOWN && strstr(error.message, "nosuch") != NULL && !error.retryable);
+    FAILS(leafd_next_e(client, "orders", LEAFD_NO_POLLING, LEAFD_TIMEOUT_DEFAULT, ids, &error), INVALID_ARGUMENT);
+    FAILS(leafd_next_e(client, "orders", 0, 1000, NULL, &error), NULL_POINTER);
+    FAILS(leafd_next_e(NULL, "orders", 0, 1000, ids, NULL), NULL_POINTER);
+    FAILS(leafd_next_many_e(client, "nosuch", 1000, ids, 3, &error), TAG_UNKNOWN);
+    FAILS(leafd_connect_e(NULL, &error), NULL_POINTER);
+    CHECK(error.status == LEAFD_STATUS_NULL_POINTER && ids[0] == UNTOUCHED && ids[2] == UNTOUCHED);
+    OK(leafd_next_e(client, "orders", 0, LEAFD_TIMEOUT_DEFAULT, &ids[0], &error));
+    OK(leafd_next_e(client, "orders", LEAFD_DIRECT, 1000, &ids[1], &error));
+    OK(leafd_next_e(client, "orders", LEAFD_DIRECT, LEAFD_TIMEOUT_DEFAULT, &ids[2], NULL));
+    CHECK(ids[0] != ids[1] && ids[1] < ids[2] && ids[0] != ids[2]);
+    OK(leafd_next_many_e(client, "orders", LEAFD_TIMEOUT_DEFAULT, ids, 3, &error));
+    CHECK(ids[0] < ids[1] && ids[1] < ids[2] && error.status == LEAFD_STATUS_OK);
+    /* A message that doesn't fit is cut between characters: the path is all of two bytes each. */
+    leafd_client *away = NULL;
+    char path[100] = "/";
+    while (strlen(path) < 97) {
+        strcat(path, "\xc3\xa9");
+    }
+    OK(leafd_new(path, 100, 0, &away));
+    FAILS(leafd_next_e(away, "orders", 0, 100, ids, &error), CONNECT);
+    CHECK(error.os_error == ENOENT && error.retryable && strlen(error.message) < sizeof error.message);
+    OK(leafd_free(away));
+}
+
 static void *fail_elsewhere(void *client)
 {
     uint64_t id;
@@ -250,10 +345,14 @@ int main(int argc, char **argv)
     leafd_client *client = NULL;
     check_versions();
     check_new(argv[1]);
+    check_waiting();
     check_denied(argv[1]);
     OK(leafd_new(argv[1], 5000, 0, &client));
     check_handles(client);
     check_drawing(argv[1], client);
+    check_loop(client);
+    check_told(client);
+    check_interpreter();
     check_layouts(client);
     /* Each thread has its own last failure. */
     uint64_t id;

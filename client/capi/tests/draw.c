@@ -48,7 +48,7 @@ static void draw(void)
         OK(leafd_tag_next(tag, &ids[number + 1]));
     }
     for (size_t number = CHUNK - 60; number < CHUNK - 50; number++) {
-        OK(leafd_next_unleased(client, "orders", LEAFD_TIMEOUT_DEFAULT, &ids[number]));
+        OK(leafd_next_direct(client, "orders", LEAFD_TIMEOUT_DEFAULT, &ids[number]));
     }
     OK(leafd_next_many(client, "orders", LEAFD_TIMEOUT_DEFAULT, &ids[CHUNK - 50], 25));
     OK(leafd_tag_next_many(tag, LEAFD_TIMEOUT_DEFAULT, &ids[CHUNK - 25], 25));

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use leafd_client::{COUNT_MAX, Error};
 
-use crate::checks::{check_unique, check_within, client, unleased};
+use crate::checks::{check_unique, check_within, client, direct};
 use crate::server::{SLOW, Server};
 
 #[test]
 fn a_tag_that_waits_holds_up_no_other() {
     let server = Server::start();
-    let client = unleased(&server);
+    let client = direct(&server);
     let start = Instant::now();
     thread::scope(|scope| {
         let slow: Vec<_> = (0..4)
@@ -106,7 +106,7 @@ fn more_than_the_socket_takes_can_be_pipelined() {
         let others = scope.spawn(|| {
             let mut ids = Vec::new();
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                ids.push(other.next_unleased("others").unwrap());
+                ids.push(other.next_direct("others").unwrap());
             }
             ids
         });
@@ -137,7 +137,7 @@ fn a_dropped_pipeline_leaves_nothing_behind() {
         }
         ids.extend(pipeline.answer().unwrap().ids.unwrap());
         drop(pipeline);
-        ids.push(client.next_unleased("orders").unwrap());
+        ids.push(client.next_direct("orders").unwrap());
     }
     assert_eq!(check_unique(ids), 100);
 }

@@ -12,8 +12,8 @@ pub fn client(server: &Server) -> Client {
 }
 
 /// A client whose every id is a request.
-pub fn unleased(server: &Server) -> Client {
-    Client::builder().socket(server.path()).leased(false).build().unwrap()
+pub fn direct(server: &Server) -> Client {
+    Client::builder().socket(server.path()).direct(true).build().unwrap()
 }
 
 #[track_caller]

@@ -37,7 +37,7 @@ fn connected_to(path: &Path) -> Vec<RawFd> {
 fn a_child_closes_its_copy_of_the_connection() {
     let server = Server::start();
     let client = client(&server);
-    let first = client.next_unleased("orders").unwrap();
+    let first = client.next_direct("orders").unwrap();
     assert_eq!(connected_to(server.path()).len(), 1);
     let mut ids = in_child(|| {
         let ids = vec![client.next("orders").unwrap()];
@@ -45,7 +45,7 @@ fn a_child_closes_its_copy_of_the_connection() {
         ids
     });
     let other = crate::checks::client(&server);
-    ids.push(other.next_unleased("orders").unwrap());
+    ids.push(other.next_direct("orders").unwrap());
     ids.extend(in_child(|| {
         // A child that only drops a client: the other one's copy stays.
         drop(other);
@@ -53,7 +53,7 @@ fn a_child_closes_its_copy_of_the_connection() {
         Vec::new()
     }));
     // The parent's connection has not been harmed.
-    ids.extend([first, client.next_unleased("orders").unwrap()]);
+    ids.extend([first, client.next_direct("orders").unwrap()]);
     check_unique(ids);
     assert_eq!(
         server.shared().connections_made.load(std::sync::atomic::Ordering::SeqCst),
@@ -66,7 +66,7 @@ fn a_child_closes_its_copy_of_the_connection() {
 fn a_child_never_closes_a_number_that_it_uses_again() {
     let server = Server::start();
     let client = client(&server);
-    let first = client.next_unleased("orders").unwrap();
+    let first = client.next_direct("orders").unwrap();
     let number = connected_to(server.path())[0];
     let mut ids = in_child(|| {
         let file = File::open("/dev/null").unwrap();
@@ -108,7 +108,7 @@ fn descriptors_above_1024_work() {
     let server = Server::start();
     let files: Vec<File> = (0..1100).map(|_| File::open("/dev/null").unwrap()).collect();
     let client = client(&server);
-    let mut ids: Vec<u64> = (0..100).map(|_| client.next_unleased("orders").unwrap()).collect();
+    let mut ids: Vec<u64> = (0..100).map(|_| client.next_direct("orders").unwrap()).collect();
     ids.push(client.next("slow").unwrap());
     assert!(connected_to(server.path())[0] > 1024);
     check_unique(ids);

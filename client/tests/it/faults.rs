@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use leafd_client::{Client, Error, Status, opcode};
 
-use crate::checks::{check_unique, check_within, client, unleased};
+use crate::checks::{check_unique, check_within, client, direct};
 use crate::server::Server;
 
 #[test]
@@ -28,7 +28,7 @@ fn a_daemon_that_never_was_is_a_clear_error_at_once() {
 #[test]
 fn a_silent_daemon_is_a_timeout() {
     let server = Server::start();
-    for client in [client(&server), unleased(&server)] {
+    for client in [client(&server), direct(&server)] {
         let start = Instant::now();
         let error = client.next_within("silent", Duration::from_millis(200)).unwrap_err();
         check_within(start.elapsed(), 200, 900);
@@ -49,7 +49,7 @@ fn a_silent_daemon_is_a_timeout() {
 #[test]
 fn late_answers_meet_no_other_request() {
     let server = Server::start();
-    let client = unleased(&server);
+    let client = direct(&server);
     let mut ids = Vec::new();
     let mut late = 0;
     while late < 20 {
@@ -70,7 +70,7 @@ fn late_answers_meet_no_other_request() {
 #[test]
 fn what_the_service_says_comes_through() {
     let server = Server::start();
-    for client in [client(&server), unleased(&server)] {
+    for client in [client(&server), direct(&server)] {
         let error = client.next("unknown").unwrap_err();
         assert_eq!(error.status(), Some(Status::TagUnknown));
         assert!(!error.is_retryable());
@@ -98,7 +98,7 @@ fn impossible_arguments_never_reach_the_daemon() {
 /// Nonsense ends the connection, is told as such, and the next call starts afresh.
 fn check_nonsense(tag: &str) {
     let server = Server::start();
-    for client in [client(&server), unleased(&server)] {
+    for client in [client(&server), direct(&server)] {
         let first = client.next("orders").unwrap();
         let error = client.next(tag).unwrap_err();
         assert!(matches!(error, Error::Protocol { .. }), "{tag}: {error:?}");
@@ -139,7 +139,7 @@ fn fewer_ids_are_fine_for_a_lease_only() {
 #[test]
 fn an_answer_that_comes_twice_ends_the_connection() {
     let server = Server::start();
-    let client = unleased(&server);
+    let client = direct(&server);
     let first = client.next("twice").unwrap();
     let ids = (0..10).map(|_| client.next("orders").unwrap());
     assert_eq!(check_unique(ids.chain([first])), 11);
@@ -149,7 +149,7 @@ fn an_answer_that_comes_twice_ends_the_connection() {
 #[test]
 fn a_connection_that_always_breaks_is_an_error_soon() {
     let server = Server::start();
-    for client in [client(&server), unleased(&server)] {
+    for client in [client(&server), direct(&server)] {
         let error = client.next("half").unwrap_err();
         assert!(matches!(error, Error::Disconnected { .. }), "{error:?}");
         assert!(error.is_retryable());
@@ -168,7 +168,7 @@ fn signals_interrupt_no_call() {
         assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()), 0);
     }
     let server = Server::start();
-    let client = unleased(&server);
+    let client = direct(&server);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         // SAFETY: no arguments.

@@ -86,7 +86,7 @@ fn check_bare_forks() {
             ids.extend((0..3).flat_map(|_| [client.next("orders").unwrap(), tag.next().unwrap()]));
             let child = fork_bare(|| {
                 let mut ids: Vec<u64> = (0..5).map(|_| tag.next().unwrap()).collect();
-                ids.extend((0..3).map(|_| tag.clone().unleased().next().unwrap()));
+                ids.extend((0..3).map(|_| tag.clone().direct().next().unwrap()));
                 ids.extend(draw_some(&client));
                 ids
             });
@@ -108,7 +108,7 @@ fn draw_some(client: &Client) -> Vec<u64> {
     let mut ids: Vec<u64> = (0..300).map(|_| tag.next().unwrap()).collect();
     ids.extend((0..20).map(|_| client.next("short").unwrap()));
     ids.extend((0..5).map(|_| client.next("strict").unwrap()));
-    ids.extend((0..5).map(|_| client.next_unleased("orders").unwrap()));
+    ids.extend((0..5).map(|_| client.next_direct("orders").unwrap()));
     ids.extend(client.next_batch("orders", 10).unwrap());
     ids
 }
@@ -146,7 +146,7 @@ fn check_forks_amid_threads() {
                 let mut ids = Vec::new();
                 while !stop.load(Ordering::Relaxed) && ids.len() < 2_000_000 {
                     match thread {
-                        0 => ids.push(client.next_unleased("orders").unwrap()),
+                        0 => ids.push(client.next_direct("orders").unwrap()),
                         1 => ids.push(client.next("short").unwrap()),
                         2 => ids.extend(client.next_batch("pieces", 10).unwrap()),
                         _ => ids.push(client.next("orders").unwrap()),

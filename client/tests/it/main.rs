@@ -2,12 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that meets an error is to fail")]
 
+mod absent;
 mod answers;
 mod checks;
 mod descriptors;
+mod event_loop;
 mod faults;
 mod forks;
-mod leases;
+mod held_runs;
+mod interruptions;
 mod restarts;
 mod server;
 mod surface;

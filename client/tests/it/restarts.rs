@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use leafd_client::{Error, opcode};
 
-use crate::checks::{check_unique, client, unleased};
+use crate::checks::{check_unique, client, direct};
 use crate::server::Server;
 
 #[test]
 fn restarts_under_load_are_not_noticed() {
     let mut server = Server::start();
-    let leased = client(&server);
-    let unleased = unleased(&server);
+    let held = client(&server);
+    let direct = direct(&server);
     let stop = AtomicBool::new(false);
     let ids: Vec<Vec<u64>> = thread::scope(|scope| {
         let mut drawing = Vec::new();
@@ -21,9 +21,9 @@ fn restarts_under_load_are_not_noticed() {
             drawing.push(scope.spawn(|| {
                 let mut ids = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
-                    ids.push(unleased.next("orders").unwrap());
-                    ids.extend((0..100).map(|_| leased.next("orders").unwrap()));
-                    ids.push(leased.next("short").unwrap());
+                    ids.push(direct.next("orders").unwrap());
+                    ids.extend((0..100).map(|_| held.next("orders").unwrap()));
+                    ids.push(held.next("short").unwrap());
                 }
                 ids
             }));
@@ -31,7 +31,7 @@ fn restarts_under_load_are_not_noticed() {
         drawing.push(scope.spawn(|| {
             let mut ids = Vec::new();
             while !stop.load(Ordering::Relaxed) {
-                let mut pipeline = unleased.pipeline();
+                let mut pipeline = direct.pipeline();
                 for _ in 0..50 {
                     pipeline.push("orders", 1).unwrap();
                 }
@@ -59,15 +59,15 @@ fn restarts_under_load_are_not_noticed() {
 fn a_daemon_that_stays_away_is_an_error_by_the_deadline() {
     let mut server = Server::start();
     let client = client(&server);
-    let id = client.next_unleased("orders").unwrap();
+    let id = client.next_direct("orders").unwrap();
     server.stop();
     let start = std::time::Instant::now();
     let limit = Duration::from_millis(300);
-    let error = client.next_unleased_within("orders", limit).unwrap_err();
+    let error = client.next_direct_within("orders", limit).unwrap_err();
     crate::checks::check_within(start.elapsed(), 150, 900);
     assert!(matches!(error, Error::Connect { .. }), "{error:?}");
     server.restart();
-    check_unique([id, client.next_unleased("orders").unwrap()]);
+    check_unique([id, client.next_direct("orders").unwrap()]);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn held_ids_outlast_the_daemon() {
 #[test]
 fn a_daemon_that_says_it_is_stopping_is_asked_again() {
     let server = Server::start();
-    for (client, tag) in [(client(&server), "stopping-a"), (unleased(&server), "stopping-b")] {
+    for (client, tag) in [(client(&server), "stopping-a"), (direct(&server), "stopping-b")] {
         client.next(tag).unwrap();
         assert_eq!(server.requests_for(tag), 4);
     }

@@ -5,7 +5,7 @@
 //! | `slow` | the answer comes after 300 ms, out of order |
 //! | `silent` | no answer |
 //! | `short` | ids may be held for 50 ms |
-//! | `strict` | ids may not be held; a lease gets one |
+//! | `strict` | ids may not be held; a request to hold gets one |
 //! | `strided` | runs of every seventh number |
 //! | `pieces` | each answer is made of runs of at most three ids |
 //! | `unknown` | TAG_UNKNOWN |
@@ -97,6 +97,12 @@ impl Server {
 
     /// Closes everything, as a daemon that is gone.
     pub fn stop(&mut self) {
+        self.kill();
+        let _ = fs::remove_file(&self.path);
+    }
+
+    /// Closes everything but leaves the socket, as a daemon that was killed.
+    pub fn kill(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
         if let Some(accepting) = self.accepting.take() {
             accepting.join().unwrap();
@@ -104,7 +110,6 @@ impl Server {
         for stream in self.shared.streams.lock().unwrap().drain(..) {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
-        let _ = fs::remove_file(&self.path);
     }
 
     pub fn restart(&mut self) {
@@ -206,10 +211,10 @@ fn answer_ids(
     let request = IdsRequest::decode(frame.body).unwrap();
     let tag = std::str::from_utf8(request.tag).unwrap();
     *shared.requests.lock().unwrap().entry(tag.to_owned()).or_default() += 1;
-    let lease = frame.header.flags & flag::LEASE != 0;
+    let hold = frame.header.flags & flag::HOLD != 0;
     let kind = tag.split(['-', '.']).next().unwrap();
     let count = match kind {
-        "strict" if lease => 1,
+        "strict" if hold => 1,
         "fewer" => (request.count - 1).max(1),
         "more" => request.count + 1,
         _ => request.count,

@@ -42,7 +42,7 @@ fn handles_and_names_share_a_run() {
     assert_eq!(tag.name(), "orders");
     let mut ids = vec![tag.next().unwrap(), client.next("orders").unwrap()];
     assert_eq!(ids[0] + 1, ids[1]);
-    ids.push(tag.clone().unleased().next().unwrap());
+    ids.push(tag.clone().direct().next().unwrap());
     ids.extend(tag.next_batch(10).unwrap());
     ids.extend(tag.next_batch_within(10, Duration::from_secs(1)).unwrap());
     ids.push(tag.next_within(Duration::from_secs(1)).unwrap());

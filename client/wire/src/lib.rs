@@ -5,6 +5,7 @@
 //! - [`frame`]: the header that every frame starts with, and where a frame ends;
 //! - [`request`]: what a client sends;
 //! - [`reply`]: what the daemon answers;
+//! - [`run`]: ids that follow one another;
 //! - [`status`]: the numbered outcomes, each with what a client may do next;
 //! - [`layout`]: how a snowflake id is put together and taken apart;
 //! - [`tag`]: which names a tag may have.
@@ -17,14 +18,16 @@ pub mod frame;
 pub mod layout;
 pub mod reply;
 pub mod request;
+pub mod run;
 pub mod status;
 pub mod tag;
 
 pub use bytes::{Malformed, Sink};
 pub use frame::{FrameError, HEADER_BYTES, Header};
 pub use layout::{Layout, LayoutError, Parts};
-pub use reply::{ErrorReply, IdsReply, InfoReply, Run};
+pub use reply::{ErrorReply, IdsReply, InfoReply};
 pub use request::{IdsRequest, InfoRequest};
+pub use run::Run;
 pub use status::Status;
 pub use tag::TagError;
 
@@ -79,7 +82,7 @@ pub mod opcode {
 pub mod flag {
     /// On an IDS request: the ids go to a run that the process holds, so that the daemon may give
     /// fewer than asked for (at least one) rather than let the client wait.
-    pub const LEASE: u8 = 1;
+    pub const HOLD: u8 = 1;
     /// On a reply: the daemon stays awake for a moment, so a client that is about to send the next
     /// request does better to poll for its answer than to sleep.
     pub const AWAKE: u8 = 1;

@@ -1,18 +1,7 @@
 //! What the daemon answers. STATUS and the administrative requests are answered with JSON.
 
 use crate::bytes::{Fields, short_length};
-use crate::{Header, Layout, Malformed, Sink, Status, opcode};
-
-/// Ids that follow one another: `first`, `first + stride`, … `count` of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// The first id.
-    pub first: u64,
-    /// How many ids; at least 1.
-    pub count: u32,
-    /// The distance between neighbours; at least 1.
-    pub stride: u32,
-}
+use crate::{Header, Layout, Malformed, Run, Sink, Status, opcode};
 
 /// The answer to IDS.
 ///
@@ -21,7 +10,7 @@ pub struct Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdsReply<'a> {
     /// How long a process may hold ids of this tag before it uses them, in milliseconds. 0: they
-    /// must not be held at all. Of weight for leased ids only.
+    /// must not be held at all. Of weight for ids of held runs only.
     pub hold_ms: u32,
     runs: &'a [u8],
 }
@@ -74,23 +63,6 @@ pub fn reply_header(request: &Header, status: Status, flags: u8) -> Header {
         flags,
         status: status as u16,
         request_id: request.request_id,
-    }
-}
-
-// === impl Run ===
-
-impl Run {
-    /// The run's last id, `None` when it would not be a positive signed 64-bit number.
-    #[must_use]
-    pub fn last(&self) -> Option<u64> {
-        let steps = u64::from(self.count).checked_sub(1)?;
-        let last = steps.checked_mul(u64::from(self.stride))?.checked_add(self.first)?;
-        (last <= i64::MAX as u64).then_some(last)
-    }
-
-    /// The run's ids in order.
-    pub fn ids(self) -> impl ExactSizeIterator<Item = u64> {
-        (0..self.count).map(move |index| self.first + u64::from(index) * u64::from(self.stride))
     }
 }
 

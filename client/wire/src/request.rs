@@ -17,7 +17,7 @@ pub struct InfoRequest {
 /// IDS: draw ids of a tag.
 ///
 /// Body: `u32` count, `u32` deadline in ms, `u16` tag length, tag. The header's
-/// [`flag::LEASE`] makes the count a wish.
+/// [`flag::HOLD`] makes the count a wish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdsRequest<'a> {
     /// The tag's bytes, not yet checked (see [`crate::tag::check_tag`]).
@@ -67,9 +67,9 @@ impl<'a> IdsRequest<'a> {
         Ok(IdsRequest { tag, count, deadline_ms })
     }
 
-    /// Writes the request's frame. `lease`: see [`flag::LEASE`].
-    pub fn put(&self, lease: bool, request_id: u32, sink: &mut impl Sink) {
-        let flags = if lease { flag::LEASE } else { 0 };
+    /// Writes the request's frame. `hold`: see [`flag::HOLD`].
+    pub fn put(&self, hold: bool, request_id: u32, sink: &mut impl Sink) {
+        let flags = if hold { flag::HOLD } else { 0 };
         sink.put(&Header::request(opcode::IDS, flags, request_id).encode(10 + self.tag.len()));
         sink.put(&self.count.to_le_bytes());
         sink.put(&self.deadline_ms.to_le_bytes());

@@ -3,8 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use leafd_core::quota::Quota;
+
 use super::pattern::{self, Pattern};
-use super::value::{Bad, Node};
+use super::value::{InvalidValue, Node};
 
 /// A process at the other end of a connection, as the kernel tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +27,10 @@ struct Compiled {
     exact: HashMap<String, Vec<usize>>,
     /// Beginnings of tags, each with its rule.
     prefixes: Vec<(String, usize)>,
-    /// Whom each rule names.
-    members: Vec<Members>,
+    /// Whom each rule reserves its tags for; `None` in one that is only a quota.
+    members: Vec<Option<Members>>,
+    /// What each rule lets each of those users draw of each tag.
+    quotas: Vec<Option<Quota>>,
     admins: Members,
     own_uid: u32,
 }
@@ -40,10 +44,14 @@ struct Members {
 #[derive(Debug)]
 pub(super) struct Rule {
     patterns: Vec<Pattern>,
-    members: Members,
+    members: Option<Members>,
+    quota: Option<Quota>,
 }
 
-const RULE_KEYS: &str = "tags, uids, gids";
+const RULE_KEYS: &str = "tags, uids, gids, ids_per_second, burst";
+
+/// The most ids a second, and in a burst, that a quota can allow.
+const QUOTA_MAX: u64 = 1_000_000_000_000;
 
 // === impl AccessRules ===
 
@@ -62,11 +70,13 @@ impl AccessRules {
             exact: HashMap::new(),
             prefixes: Vec::new(),
             members: Vec::new(),
+            quotas: Vec::new(),
             admins,
             own_uid,
         };
         for (index, rule) in rules.into_iter().enumerate() {
             compiled.members.push(rule.members);
+            compiled.quotas.push(rule.quota);
             for pattern in rule.patterns {
                 match pattern {
                     Pattern::Exact(tag) => compiled.exact.entry(tag).or_default().push(index),
@@ -85,20 +95,24 @@ impl AccessRules {
         if rules.members.is_empty() || rules.is_trusted(peer) {
             return true;
         }
-        let mut matched = false;
-        let exact = rules.exact.get(tag).into_iter().flatten();
-        let by_prefix = rules
-            .prefixes
-            .iter()
-            .filter(|(prefix, _)| tag.starts_with(prefix))
-            .map(|(_, rule)| rule);
-        for rule in exact.chain(by_prefix) {
-            matched = true;
-            if rules.members.get(*rule).is_some_and(|members| members.name(peer)) {
+        let mut reserved = false;
+        for members in rules.matching(tag).filter_map(|rule| rules.members[rule].as_ref()) {
+            reserved = true;
+            if members.name(peer) {
                 return true;
             }
         }
-        !matched
+        !reserved
+    }
+
+    /// How many ids of this tag (or layout) this peer's user may draw: by the first rule with a quota that matches the tag
+    /// and names the peer, or nobody.
+    #[must_use]
+    pub fn quota(&self, tag: &str, peer: &Peer) -> Option<Quota> {
+        let rules = &*self.0;
+        let applies =
+            |rule: &usize| rules.members[*rule].as_ref().is_none_or(|members| members.name(peer));
+        rules.matching(tag).filter(applies).find_map(|rule| rules.quotas[rule])
     }
 
     /// Whether this peer may create and change tags: root, the daemon's own user, and those whom
@@ -110,6 +124,13 @@ impl AccessRules {
 }
 
 impl Compiled {
+    /// The rules that match a tag, those that name it in full first.
+    fn matching(&self, tag: &str) -> impl Iterator<Item = usize> {
+        let exact = self.exact.get(tag).into_iter().flatten().copied();
+        let by_prefix = self.prefixes.iter().filter(move |(prefix, _)| tag.starts_with(prefix));
+        exact.chain(by_prefix.map(|(_, rule)| *rule))
+    }
+
     /// These can read the journal and stop the daemon anyway.
     fn is_trusted(&self, peer: &Peer) -> bool {
         peer.uid == 0 || peer.uid == self.own_uid
@@ -124,7 +145,7 @@ impl Members {
 
 // === parsing ===
 
-pub(super) fn parse_ids(node: &Node) -> Result<Vec<u32>, Bad> {
+pub(super) fn parse_ids(node: &Node) -> Result<Vec<u32>, InvalidValue> {
     let mut ids = Vec::new();
     for (index, item) in node.list()?.iter().enumerate() {
         // The largest 32-bit number means "no change" to the kernel and is nobody's.
@@ -135,33 +156,48 @@ pub(super) fn parse_ids(node: &Node) -> Result<Vec<u32>, Bad> {
     Ok(ids)
 }
 
-pub(super) fn parse_rules(node: &Node) -> Result<Vec<Rule>, Bad> {
+pub(super) fn parse_rules(node: &Node) -> Result<Vec<Rule>, InvalidValue> {
     let rules = node.list()?.iter().enumerate();
     rules
         .map(|(index, rule)| parse_rule(rule).map_err(|bad| bad.within(format!("[{index}]"))))
         .collect()
 }
 
-fn parse_rule(node: &Node) -> Result<Rule, Bad> {
+fn parse_rule(node: &Node) -> Result<Rule, InvalidValue> {
     let mut patterns = None;
     let mut members = Members::default();
+    let (mut ids_per_second, mut burst) = (None, None);
     let mut names_somebody = false;
     for (key, value) in node.table()? {
-        let here = |bad: Bad| bad.within(format!(".{key}"));
+        let here = |bad: InvalidValue| bad.within(format!(".{key}"));
         match key.as_str() {
             "tags" => patterns = Some(pattern::parse_list(value).map_err(here)?),
             "uids" => members.uids.extend(parse_member_ids(value).map_err(here)?),
             "gids" => members.gids.extend(parse_member_ids(value).map_err(here)?),
+            "ids_per_second" => {
+                ids_per_second = Some(value.integer(1, QUOTA_MAX).map_err(here)?);
+            }
+            "burst" => burst = Some(value.integer(1, QUOTA_MAX).map_err(here)?),
             _ => return Err(here(value.bad_for(format!("only the keys {RULE_KEYS}")))),
         }
-        names_somebody |= key != "tags";
+        names_somebody |= ["uids", "gids"].contains(&key.as_str());
     }
-    let Some(patterns) = patterns.filter(|_| names_somebody) else { return Err(node.bad()) };
-    Ok(Rule { patterns, members })
+    let quota = match (ids_per_second, burst) {
+        (Some(ids_per_second), burst) => {
+            Some(Quota { ids_per_second, burst: burst.unwrap_or(ids_per_second) })
+        }
+        (None, None) => None,
+        (None, Some(_)) => {
+            return Err(node.bad_for("burst only together with ids_per_second".to_owned()));
+        }
+    };
+    let says_something = names_somebody || quota.is_some();
+    let Some(patterns) = patterns.filter(|_| says_something) else { return Err(node.bad()) };
+    Ok(Rule { patterns, members: names_somebody.then_some(members), quota })
 }
 
-fn parse_member_ids(node: &Node) -> Result<Vec<u32>, Bad> {
-    parse_ids(node).map_err(|bad| Bad {
+fn parse_member_ids(node: &Node) -> Result<Vec<u32>, InvalidValue> {
+    parse_ids(node).map_err(|bad| InvalidValue {
         allowed: bad.allowed.or_else(|| Some("a list of numbers, such as [1000]".to_owned())),
         ..bad
     })

@@ -17,7 +17,7 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     pub state_dir: Option<PathBuf>,
 
-    /// Where numbers are claimed, such as sqlite:/var/lib/leafd/store.db or postgres://leafd@db1,db2/ids
+    /// Where ids are claimed, such as sqlite:/var/lib/leafd/store.db or postgres://leafd@db1,db2/ids
     #[arg(long, value_name = "URL")]
     pub store: Option<String>,
 
@@ -33,10 +33,10 @@ pub struct Args {
 /// Examples for the end of a help page.
 pub const EXAMPLES: &str = "\
 Examples:
-  leafd                                         everything on SQLite in the user's own folders
-  leafd --store postgres://leafd@db/ids         numbers and worker numbers from a database of many hosts
-  leafd --worker static:17                      snowflake ids as worker 17, whatever the store says
-  leafd --config /etc/leafd/leafd.toml          everything from a file
-  LEAFD_LOG=debug leafd --set autonomy=30m      a setting from the environment, one by its key
+  leafd                                         SQLite in the user's own folders
+  leafd --store postgres://leafd@db/ids         ids and worker numbers from a database shared by many hosts
+  leafd --worker static:17                      snowflake ids as worker 17, which no other host may use
+  leafd --config /etc/leafd/leafd.toml          a configuration file
+  LEAFD_LOG=debug leafd --set autonomy=30m      one setting from the environment, one by its key
 
-An argument beats the environment, the environment beats the file, the file beats the default.";
+An argument beats the environment, the environment beats the file, and the file beats the default.";

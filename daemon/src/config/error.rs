@@ -90,6 +90,9 @@ pub enum ConfigError {
         /// What can be used instead.
         allowed: String,
     },
+    /// This program was built without it.
+    #[error(transparent)]
+    NotBuilt(#[from] super::NotBuilt),
     /// No default can be found.
     #[error("{key} has no default here: {cause}; set it with {variable} or --set {key}=VALUE")]
     NoDefault {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use leafd_wire::Layout;
 
-use super::value::{Bad, Node, Value, parse_duration};
-use crate::id::Tag;
+use super::value::{InvalidValue, Node, Value, parse_duration};
+use leafd_core::Tag;
 
 /// Snowflake layouts by the tag name that they are drawn under.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,21 +37,21 @@ impl Layouts {
     }
 }
 
-pub(super) fn parse(node: &Node) -> Result<Layouts, Bad> {
+pub(super) fn parse(node: &Node) -> Result<Layouts, InvalidValue> {
     let mut layouts = BTreeMap::new();
     if let Ok(leaf) = Tag::parse(LEAF_NAME.as_bytes()) {
         layouts.insert(leaf, Layout::LEAF);
     }
     for (name, value) in node.table()? {
-        let here = |bad: Bad| bad.within(format!(".{name}"));
+        let here = |bad: InvalidValue| bad.within(format!(".{name}"));
         let tag = Tag::parse(name.as_bytes())
-            .map_err(|cause| here(value.bad_for(format!("names that are tags: {cause}"))))?;
+            .map_err(|cause| here(value.bad_for(format!("a valid tag as its name: {cause}"))))?;
         layouts.insert(tag, parse_layout(value).map_err(here)?);
     }
     Ok(Layouts(layouts))
 }
 
-fn parse_layout(node: &Node) -> Result<Layout, Bad> {
+fn parse_layout(node: &Node) -> Result<Layout, InvalidValue> {
     let entries =
         node.table().map_err(|_| node.bad_for(format!("a table with the keys {LAYOUT_KEYS}")))?;
     let known: Vec<&str> = LAYOUT_KEYS.split(", ").collect();
@@ -78,13 +78,13 @@ fn parse_layout(node: &Node) -> Result<Layout, Bad> {
         },
         epoch_ms: parse_epoch(need("epoch")?).map_err(|bad| bad.within(".epoch"))?,
     };
-    layout.check().map_err(|cause| {
-        node.bad_for(format!("a layout of at most 63 bits that can be counted with: {cause}"))
-    })?;
+    layout
+        .check()
+        .map_err(|cause| node.bad_for(format!("a valid layout of at most 63 bits: {cause}")))?;
     Ok(layout)
 }
 
-fn parse_unit(node: &Node) -> Result<u32, Bad> {
+fn parse_unit(node: &Node) -> Result<u32, InvalidValue> {
     let unit = node.text().ok().and_then(parse_duration);
     let unit_ms = unit.and_then(|unit| u32::try_from(unit.as_millis()).ok());
     unit_ms
@@ -92,7 +92,7 @@ fn parse_unit(node: &Node) -> Result<u32, Bad> {
         .ok_or_else(|| node.bad_for("the length of a tick, \"1ms\" to \"1h\""))
 }
 
-fn parse_epoch(node: &Node) -> Result<u64, Bad> {
+fn parse_epoch(node: &Node) -> Result<u64, InvalidValue> {
     let wrong = || {
         node.bad_for(
             "an instant since 1970 in whole milliseconds, such as \"2025-01-01T00:00:00Z\" or 1735689600000",

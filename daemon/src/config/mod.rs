@@ -6,16 +6,20 @@
 //! argument beats the environment, the environment beats the file, the file beats the default; a
 //! setting is taken whole from one of them, lists and tables included.
 //!
-//! - `settings`, `worker_settings`: the table of settings; the single source of keys, defaults and ranges.
+//! - `settings`: the table of settings; the single source of keys, defaults, ranges and texts. `reference`: the
+//!   documents that are made from it.
 //! - `sources`: collects what was given where, and refuses what no setting is called.
 //! - `value`, `reader`: from given text to typed values, with the errors.
 //! - `stores`, `store_url`, `password`: where numbers are claimed; `routes`, `routing`, `hash`: which tag is at
 //!   home in which store.
 //! - `workers`: where the snowflake worker comes from.
+//! - `backend`: which of these this program was built with.
 //! - `access`, `layouts`, `pattern`, `types`: the other settings that are more than a number.
 
 mod access;
 mod args;
+mod backend;
+mod env;
 mod error;
 mod hash;
 mod layouts;
@@ -23,6 +27,7 @@ mod password;
 mod paths;
 mod pattern;
 mod reader;
+mod reference;
 mod routes;
 mod routing;
 mod settings;
@@ -31,8 +36,8 @@ mod store_url;
 mod stores;
 mod types;
 mod value;
-mod worker_settings;
 mod workers;
+pub mod zookeeper;
 
 #[cfg(test)]
 mod tests;
@@ -43,28 +48,30 @@ use std::time::Duration;
 
 pub use access::{AccessRules, Peer};
 pub use args::{Args, EXAMPLES};
+pub use backend::NotBuilt;
+pub use env::Env;
 pub use error::{ConfigError, Source};
 pub use layouts::Layouts;
 pub use password::{StorePassword, variable_of as password_variable};
 pub use reader::Effective;
-pub use routing::{PrimaryRole, ROLE_BYTES_MAX, Routing, TagHome, parse_primary};
-pub use settings::{Kind, SETTINGS, Setting, settings_help, settings_markdown};
-pub use sources::Surroundings;
+pub use reference::{INTRODUCTION, settings_file, settings_help, settings_markdown};
+pub use routing::{Placement, PrimaryRole, ROLE_BYTES_MAX, Routing, parse_primary};
+pub use settings::{Kind, RELOADED, SECTIONS, Section, Setting, settings};
 pub use store_url::{Endpoint, NetworkUrl, StoreUrl, Tls};
 pub use stores::StoreSpec;
 pub use types::{LogFilter, LogFormat, SocketGroup};
 pub use workers::WorkerSpec;
 
-use crate::id::segment::Provision;
+use leafd_core::segment::PrefetchPolicy;
 use reader::Reader;
 
-use crate::registry::Mode;
-use crate::registry::zookeeper::LeafName;
+use leafd_core::registry::Mode;
+pub use zookeeper::{LeafName, Servers};
 
 /// However short `failover_settle` is, stores are not asked more often than this.
 const STORE_CHECK_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// Everything that an operator can decide. Each field is the setting of the same name in [`SETTINGS`],
+/// Everything that an operator can decide. Each field is the setting of the same name in [`SECTIONS`],
 /// which says what it does.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -86,6 +93,8 @@ pub struct Config {
     pub failover_settle: Duration,
     /// Whether a network store is used although leafd's tables are not to be seen there.
     pub leaf_only: bool,
+    /// Whether a network store is used on an engine that leafd was not tested on.
+    pub untested_engine: bool,
     /// Where the snowflake worker's number comes from; it fits every layout in [`Config::layouts`].
     pub worker: WorkerSpec,
     /// How a worker is claimed.
@@ -120,6 +129,8 @@ pub struct Config {
     pub removed_tag_check: Duration,
     /// Most connections at once; from 1.
     pub connections_max: usize,
+    /// Most bytes that peers together can make grow.
+    pub peer_memory_bytes: u64,
     /// Most requests that wait for one tag; from 1.
     pub waiters_max: usize,
     /// How long a stop may take.
@@ -134,7 +145,7 @@ pub struct Config {
     pub access: AccessRules,
     /// Named snowflake layouts; `snowflake` is always one of them.
     pub layouts: Layouts,
-    /// Every setting as it took effect, in the order of [`SETTINGS`].
+    /// Every setting as it took effect, in the order of [`SECTIONS`].
     pub effective: Vec<Effective>,
 }
 
@@ -142,30 +153,30 @@ impl Config {
     /// Reads arguments, the process's environment and the file that either of them names.
     ///
     /// # Errors
-    /// [`ConfigError`] for the first setting that can't be used.
+    /// [`ConfigError`] for the first setting that can't be used, also because this program was built without it.
     pub fn load(args: &Args) -> Result<Config, ConfigError> {
-        Config::load_from(args, &Surroundings::of_this_process())
+        Config::load_from(args, &Env::of_this_process())?.require_built()
     }
 
-    /// Like [`Config::load`] with the process's surroundings as an argument.
+    /// Like [`Config::load`] with the process's surroundings as an argument, and for a program that can do everything.
     ///
     /// # Errors
     /// See [`Config::load`].
-    pub fn load_from(args: &Args, around: &Surroundings) -> Result<Config, ConfigError> {
-        let mut read = Reader::new(sources::collect(args, around)?);
-        let socket = read.computed(&settings::SOCKET, || paths::socket(around), types::socket)?;
+    pub fn load_from(args: &Args, env: &Env) -> Result<Config, ConfigError> {
+        let mut read = Reader::new(sources::collect(args, env)?);
+        let socket = read.computed(&settings::SOCKET, || paths::socket(env), types::socket)?;
         let state_dir =
-            read.computed(&settings::STATE_DIR, || paths::state_dir(around), types::path)?;
-        let routing = read_routing(&mut read, around, &state_dir)?;
+            read.computed(&settings::STATE_DIR, || paths::state_dir(env), types::path)?;
+        let routing = read_routing(&mut read, env, &state_dir)?;
         let layouts = read.value(&settings::LAYOUTS, layouts::parse)?;
         let identity = read.optional(&settings::IDENTITY, types::identity)?;
-        let host_name = identity.clone().unwrap_or_else(|| around.host.clone());
-        let worker_mode = read.value(&worker_settings::WORKER_MODE, workers::parse_mode)?;
-        let leaf_name = read.optional(&worker_settings::LEAF_NAME, workers::parse_leaf_name)?;
+        let host_name = identity.clone().unwrap_or_else(|| env.host.clone());
+        let worker_mode = read.value(&settings::WORKER_MODE, workers::parse_mode)?;
+        let leaf_name = read.optional(&settings::LEAF_NAME, workers::parse_leaf_name)?;
         let worker = {
-            let numbers = read
-                .value(&worker_settings::WORKERS, |node| workers::parse_numbers(node, &layouts))?;
-            let zookeeper = read.optional(&worker_settings::ZOOKEEPER, workers::parse_servers)?;
+            let numbers =
+                read.value(&settings::WORKERS, |node| workers::parse_numbers(node, &layouts))?;
+            let zookeeper = read.optional(&settings::ZOOKEEPER, workers::parse_servers)?;
             let context = workers::Context {
                 layouts: &layouts,
                 stores: routing.stores().iter().map(|store| &*store.name).collect(),
@@ -177,16 +188,15 @@ impl Config {
                 leaf_name: leaf_name.as_ref(),
             };
             read.computed(
-                &worker_settings::WORKER,
+                &settings::WORKER,
                 || Ok(context.default().to_owned()),
                 |node| workers::parse(node, &context),
             )?
         };
         let all = || Ok(format!("0..{}", layouts.worker_max().0.saturating_add(1)));
-        let worker_range = read.computed(&worker_settings::WORKER_RANGE, all, |node| {
-            workers::parse_range(node, &layouts)
-        })?;
-        let auth = read.optional(&worker_settings::ZOOKEEPER_AUTH_FILE, types::path)?;
+        let worker_range = read
+            .computed(&settings::WORKER_RANGE, all, |node| workers::parse_range(node, &layouts))?;
+        let auth = read.optional(&settings::ZOOKEEPER_AUTH_FILE, types::path)?;
         let admin_uids = read.value(&settings::ADMIN_UIDS, access::parse_ids)?;
         let admin_gids = read.value(&settings::ADMIN_GIDS, access::parse_ids)?;
         let rules = read.value(&settings::ACCESS, access::parse_rules)?;
@@ -200,13 +210,18 @@ impl Config {
             store_statement_timeout: read.duration(&settings::STORE_STATEMENT_TIMEOUT)?,
             failover_settle: read.duration(&settings::FAILOVER_SETTLE)?,
             leaf_only: read.boolean(&settings::LEAF_ONLY)?,
+            untested_engine: read.boolean(&settings::UNTESTED_ENGINE)?,
             worker,
-            worker_lock_dir: read.value(&worker_settings::WORKER_LOCK_DIR, types::path)?,
+            worker_lock_dir: read.computed(
+                &settings::WORKER_LOCK_DIR,
+                || paths::worker_lock_dir(env),
+                types::path,
+            )?,
             worker_mode,
-            lease: read.duration(&worker_settings::LEASE)?,
+            lease: read.duration(&settings::LEASE)?,
             worker_range,
-            restart_grace: read.duration(&worker_settings::RESTART_GRACE)?,
-            clock_threshold: read.duration(&worker_settings::CLOCK_THRESHOLD)?,
+            restart_grace: read.duration(&settings::RESTART_GRACE)?,
+            clock_threshold: read.duration(&settings::CLOCK_THRESHOLD)?,
             zookeeper_auth: auth.map_or(StorePassword::None, StorePassword::File),
             leaf_name,
             host_name,
@@ -217,12 +232,13 @@ impl Config {
             max_drift: read.duration(&settings::MAX_DRIFT)?,
             removed_tag_check: read.duration(&settings::REMOVED_TAG_CHECK)?,
             connections_max: read.count(&settings::CONNECTIONS_MAX)?,
+            peer_memory_bytes: read.integer(&settings::PEER_MEMORY_MIB)? << 20,
             waiters_max: read.count(&settings::WAITERS_MAX)?,
             stop_within: read.duration(&settings::STOP_WITHIN)?,
             polling: read.boolean(&settings::POLLING)?,
             log: read.value(&settings::LOG, types::log)?,
             log_format: read.value(&settings::LOG_FORMAT, types::log_format)?,
-            access: AccessRules::compile(rules, admin_uids, admin_gids, around.uid),
+            access: AccessRules::compile(rules, admin_uids, admin_gids, env.uid),
             layouts,
             effective: read.finish(),
         })
@@ -237,9 +253,9 @@ impl Config {
 
     /// How far ahead segments are claimed and marked.
     #[must_use]
-    pub fn provision(&self) -> Provision {
+    pub fn provision(&self) -> PrefetchPolicy {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        Provision {
+        PrefetchPolicy {
             autonomy_ms: millis(self.autonomy),
             step_max: self.max_step,
             mark_ahead_ms: millis(self.mark_ahead),
@@ -262,11 +278,7 @@ impl Config {
 }
 
 /// Reads `store` with its password, or `stores` with `routes`.
-fn read_routing(
-    read: &mut Reader,
-    around: &Surroundings,
-    state_dir: &Path,
-) -> Result<Routing, ConfigError> {
+fn read_routing(read: &mut Reader, env: &Env, state_dir: &Path) -> Result<Routing, ConfigError> {
     if let Some(other) = read.source_of(&settings::STORES) {
         for sole in [&settings::STORE, &settings::STORE_PASSWORD_FILE] {
             if let Some(source_) = read.source_of(sole) {
@@ -282,24 +294,24 @@ fn read_routing(
         let url = read.computed(&settings::STORE, default, store_url::parse)?;
         let file = read.optional(&settings::STORE_PASSWORD_FILE, types::path)?;
         read.optional::<()>(&settings::ROUTES, |node| {
-            Err(node.bad_for("none without stores, which names the stores that tags are routed to"))
+            Err(node.bad_for("none without stores, which defines the stores to route to"))
         })?;
-        sources::check_passwords(around, &[""])?;
-        let password = password::find("", file, around);
+        sources::check_passwords(env, &[""])?;
+        let password = password::find("", file, env);
         return Ok(Routing::unrouted(vec![StoreSpec { name: "".into(), url, password }]));
     };
     read.unset(&settings::STORE);
     read.unset(&settings::STORE_PASSWORD_FILE);
     let names: Vec<&str> = named.iter().map(stores::Named::name).collect();
-    sources::check_passwords(around, &names)?;
-    let specs: Vec<StoreSpec> = named.iter().map(|one| one.spec(around)).collect();
+    sources::check_passwords(env, &names)?;
+    let specs: Vec<StoreSpec> = named.iter().map(|one| one.spec(env)).collect();
     let routing = read.optional(&settings::ROUTES, |node| {
         let rules = routes::parse(node, &named)?;
         Routing::compile(specs.clone(), rules).map_err(|bytes| {
             let found = routes::counted(node, &format!("rules that take {bytes} bytes to record"));
             found.bad_for(format!(
-                "rules that each store can record in {ROLE_BYTES_MAX} bytes: name fewer tags, such as pay.* for all \
-                 that begin so"
+                "rules that each store can record in {ROLE_BYTES_MAX} bytes: use fewer patterns, such as \
+                 pay.* for all tags that begin so"
             ))
         })
     })?;

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::sources::Surroundings;
+use super::env::Env;
 
 /// Where the store's password is found. Files are read at each connection, so that a new password needs no
 /// restart.
@@ -38,18 +38,18 @@ pub fn variable_of(store: &str) -> String {
 
 /// A store's password: in the file that a setting names, else the credential, else the variable. An empty
 /// name stands for the sole store.
-pub(super) fn find(store: &str, file: Option<PathBuf>, around: &Surroundings) -> StorePassword {
+pub(super) fn find(store: &str, file: Option<PathBuf>, env: &Env) -> StorePassword {
     if let Some(file) = file {
         return StorePassword::File(file);
     }
-    let credential = around.variable("CREDENTIALS_DIRECTORY");
+    let credential = env.variable("CREDENTIALS_DIRECTORY");
     let name =
         if store.is_empty() { CREDENTIAL.to_owned() } else { format!("{CREDENTIAL}_{store}") };
     let credential = credential.map(|dir| PathBuf::from(dir).join(name));
     if let Some(file) = credential.filter(|file| file.exists()) {
         return StorePassword::File(file);
     }
-    match around.variable(&variable_of(store)).and_then(|value| value.to_str()) {
+    match env.variable(&variable_of(store)).and_then(|value| value.to_str()) {
         Some(password) => StorePassword::Variable(password.to_owned()),
         None => StorePassword::None,
     }

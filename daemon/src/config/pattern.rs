@@ -1,7 +1,7 @@
 //! Tags as settings name them: exactly, or by their beginning with a `*` after it.
 
-use super::value::{Bad, Node};
-use crate::id::Tag;
+use super::value::{InvalidValue, Node};
+use leafd_core::Tag;
 
 /// Which tags a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,7 +13,7 @@ pub(super) enum Pattern {
 }
 
 /// A list of patterns, at least one.
-pub(super) fn parse_list(node: &Node) -> Result<Vec<Pattern>, Bad> {
+pub(super) fn parse_list(node: &Node) -> Result<Vec<Pattern>, InvalidValue> {
     let wrong = |node: &Node| {
         node.bad_for("a list of tags, such as [\"orders\", \"pay.*\"]; a * only at the end of one")
     };
@@ -23,7 +23,7 @@ pub(super) fn parse_list(node: &Node) -> Result<Vec<Pattern>, Bad> {
     }
     let mut patterns = Vec::new();
     for (index, item) in items.iter().enumerate() {
-        let here = |bad: Bad| bad.within(format!("[{index}]"));
+        let here = |bad: InvalidValue| bad.within(format!("[{index}]"));
         let text = item.text().map_err(|_| here(wrong(item)))?;
         let pattern = match text.strip_suffix('*') {
             Some(prefix) => Pattern::Prefix(prefix.to_owned()),

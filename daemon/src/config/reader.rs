@@ -1,13 +1,13 @@
-//! Takes each setting's value from what was given, or its default, through the same parser; says where
+//! Takes each setting's value from what was inputs, or its default, through the same parser; says where
 //! a bad one came from, and remembers what took effect.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::error::{ConfigError, Source};
-use super::settings::{Default, Kind, SETTINGS, Setting};
-use super::sources::Given;
-use super::value::{Bad, Node, Value, parse_value};
+use super::settings::{Default, Kind, Setting, settings};
+use super::sources::Inputs;
+use super::value::{InvalidValue, Node, Value, parse_value};
 
 /// A setting as it took effect.
 #[derive(Clone, Debug)]
@@ -21,25 +21,25 @@ pub struct Effective {
 }
 
 pub(super) struct Reader {
-    given: Given,
+    inputs: Inputs,
     effective: Vec<Effective>,
 }
 
 impl Reader {
-    pub(super) fn new(given: Given) -> Reader {
-        Reader { given, effective: Vec::new() }
+    pub(super) fn new(inputs: Inputs) -> Reader {
+        Reader { inputs, effective: Vec::new() }
     }
 
     /// Where a setting was given, if it was.
     pub(super) fn source_of(&self, setting: &'static Setting) -> Option<Source> {
-        self.given.get(setting.key).map(|(_, source)| source.clone())
+        self.inputs.get(setting.key).map(|(_, source)| source.clone())
     }
 
     /// A setting that has a default of its own.
     pub(super) fn value<T>(
         &mut self,
         setting: &'static Setting,
-        parse: impl FnOnce(&Node) -> Result<T, Bad>,
+        parse: impl FnOnce(&Node) -> Result<T, InvalidValue>,
     ) -> Result<T, ConfigError> {
         self.computed(setting, || Err("the table of settings gives none".to_owned()), parse)
     }
@@ -49,9 +49,9 @@ impl Reader {
         &mut self,
         setting: &'static Setting,
         find: impl FnOnce() -> Result<String, String>,
-        parse: impl FnOnce(&Node) -> Result<T, Bad>,
+        parse: impl FnOnce(&Node) -> Result<T, InvalidValue>,
     ) -> Result<T, ConfigError> {
-        let (node, source) = match self.given.remove(setting.key) {
+        let (node, source) = match self.inputs.remove(setting.key) {
             Some(given) => given,
             None => (default_of(setting, find)?, Source::Default),
         };
@@ -62,9 +62,9 @@ impl Reader {
     pub(super) fn optional<T>(
         &mut self,
         setting: &'static Setting,
-        parse: impl FnOnce(&Node) -> Result<T, Bad>,
+        parse: impl FnOnce(&Node) -> Result<T, InvalidValue>,
     ) -> Result<Option<T>, ConfigError> {
-        if let Some((node, source)) = self.given.remove(setting.key) {
+        if let Some((node, source)) = self.inputs.remove(setting.key) {
             return self.take(setting, &node, source, parse).map(Some);
         }
         self.unset(setting);
@@ -108,7 +108,7 @@ impl Reader {
     /// What took effect, in the order of the table.
     pub(super) fn finish(self) -> Vec<Effective> {
         let mut effective = self.effective;
-        effective.sort_by_key(|one| SETTINGS.iter().position(|setting| setting.key == one.key));
+        effective.sort_by_key(|one| settings().position(|setting| setting.key == one.key));
         effective
     }
 
@@ -117,7 +117,7 @@ impl Reader {
         setting: &'static Setting,
         node: &Node,
         source: Source,
-        parse: impl FnOnce(&Node) -> Result<T, Bad>,
+        parse: impl FnOnce(&Node) -> Result<T, InvalidValue>,
     ) -> Result<T, ConfigError> {
         let value = parse(node).map_err(|bad| ConfigError::Value {
             source_: source.at(bad.node.line),
@@ -141,9 +141,11 @@ fn default_of(
         cause,
     };
     match (setting.default, &setting.kind) {
-        (Default::Is(text), Kind::Toml(_)) => parse_value(text).map_err(none),
-        (Default::Is(text), _) => Ok(Node::bare(text)),
-        (Default::Found(_) | Default::Unset, _) => find().map(Node::bare).map_err(none),
+        (Default::Is(text) | Default::Empty { value: text, .. }, Kind::Toml(_)) => {
+            parse_value(text).map_err(none)
+        }
+        (Default::Is(text) | Default::Empty { value: text, .. }, _) => Ok(Node::bare(text)),
+        (Default::Found { .. } | Default::Unset { .. }, _) => find().map(Node::bare).map_err(none),
     }
 }
 

@@ -3,18 +3,18 @@
 
 use super::pattern::{self, Pattern};
 use super::stores::{NO_SQLITE, Named};
-use super::value::{Bad, Node, Value};
+use super::value::{InvalidValue, Node, Value};
 
 /// A rule, its stores as indices into the list of stores.
 #[derive(Debug)]
 pub(super) struct Rule {
     pub(super) patterns: Vec<Pattern>,
-    pub(super) home: Home,
+    pub(super) home: RouteTarget,
 }
 
 /// Where the tags of a rule are at home.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Home {
+pub(super) enum RouteTarget {
     /// In this store.
     One(usize),
     /// Each in one of these, by its hash.
@@ -32,7 +32,7 @@ pub(super) const PRIMARIES_MAX: usize = 64;
 const RULE_KEYS: &str = "tags with one of store, hash and primaries; era with primaries";
 
 /// Parses `routes` for these stores.
-pub(super) fn parse(node: &Node, stores: &[Named]) -> Result<Vec<Rule>, Bad> {
+pub(super) fn parse(node: &Node, stores: &[Named]) -> Result<Vec<Rule>, InvalidValue> {
     let items = node.list()?;
     if items.is_empty() {
         return Err(node.bad_for("at least one rule"));
@@ -40,7 +40,7 @@ pub(super) fn parse(node: &Node, stores: &[Named]) -> Result<Vec<Rule>, Bad> {
     let mut rules: Vec<Rule> = Vec::new();
     let mut patterns_count = 0;
     for (index, item) in items.iter().enumerate() {
-        let here = |bad: Bad| bad.within(format!("[{index}]"));
+        let here = |bad: InvalidValue| bad.within(format!("[{index}]"));
         let rule = parse_rule(item, stores).map_err(here)?;
         patterns_count += rule.patterns.len();
         if patterns_count > PATTERNS_MAX {
@@ -65,11 +65,11 @@ pub(super) fn counted(node: &Node, words: &str) -> Node {
     Node { value: Value::Other("list", words.to_owned()), line: node.line }
 }
 
-fn parse_rule(node: &Node, stores: &[Named]) -> Result<Rule, Bad> {
+fn parse_rule(node: &Node, stores: &[Named]) -> Result<Rule, InvalidValue> {
     let shape = || node.bad_for(format!("a table of {RULE_KEYS}"));
     let (mut patterns, mut home, mut era) = (None, None, None);
     for (key, value) in node.table().map_err(|_| shape())? {
-        let here = |bad: Bad| bad.within(format!(".{key}"));
+        let here = |bad: InvalidValue| bad.within(format!(".{key}"));
         let found = match key.as_str() {
             "tags" => {
                 patterns = Some(pattern::parse_list(value).map_err(here)?);
@@ -80,9 +80,13 @@ fn parse_rule(node: &Node, stores: &[Named]) -> Result<Rule, Bad> {
                 era = Some(u32::try_from(number).map_err(|_| here(value.bad()))?);
                 continue;
             }
-            "store" => Home::One(store_of(value, stores).map_err(here)?),
-            "hash" => Home::Hashed(list_of(value, stores, stores.len().max(2)).map_err(here)?),
-            "primaries" => Home::Primaries(list_of(value, stores, PRIMARIES_MAX).map_err(here)?, 0),
+            "store" => RouteTarget::One(store_of(value, stores).map_err(here)?),
+            "hash" => {
+                RouteTarget::Hashed(list_of(value, stores, stores.len().max(2)).map_err(here)?)
+            }
+            "primaries" => {
+                RouteTarget::Primaries(list_of(value, stores, PRIMARIES_MAX).map_err(here)?, 0)
+            }
             _ => return Err(here(value.bad_for(format!("only {RULE_KEYS}")))),
         };
         if home.replace(found).is_some() {
@@ -91,8 +95,8 @@ fn parse_rule(node: &Node, stores: &[Named]) -> Result<Rule, Bad> {
     }
     let (Some(patterns), Some(home)) = (patterns, home) else { return Err(shape()) };
     let home = match (home, era) {
-        (Home::Primaries(members, _), Some(era)) => Home::Primaries(members, era),
-        (Home::Primaries(..), None) => {
+        (RouteTarget::Primaries(members, _), Some(era)) => RouteTarget::Primaries(members, era),
+        (RouteTarget::Primaries(..), None) => {
             return Err(node.bad_for(
                 "primaries with their era: 1 at first, and one more whenever the list changes",
             ));
@@ -103,7 +107,7 @@ fn parse_rule(node: &Node, stores: &[Named]) -> Result<Rule, Bad> {
     Ok(Rule { patterns, home })
 }
 
-fn store_of(node: &Node, stores: &[Named]) -> Result<usize, Bad> {
+fn store_of(node: &Node, stores: &[Named]) -> Result<usize, InvalidValue> {
     let place = node.text().ok().and_then(|text| stores.iter().position(|one| one.name() == text));
     let place = place.ok_or_else(|| {
         let names: Vec<&str> = stores.iter().map(Named::name).collect();
@@ -116,7 +120,7 @@ fn store_of(node: &Node, stores: &[Named]) -> Result<usize, Bad> {
 }
 
 /// Between two and `most` different stores.
-fn list_of(node: &Node, stores: &[Named], most: usize) -> Result<Vec<usize>, Bad> {
+fn list_of(node: &Node, stores: &[Named], most: usize) -> Result<Vec<usize>, InvalidValue> {
     let wrong = || node.bad_for(format!("a list of 2 to {most} names of stores"));
     let items = node.list().map_err(|_| wrong())?;
     if !(2..=most).contains(&items.len()) {
@@ -124,7 +128,7 @@ fn list_of(node: &Node, stores: &[Named], most: usize) -> Result<Vec<usize>, Bad
     }
     let mut members = Vec::new();
     for (index, item) in items.iter().enumerate() {
-        let here = |bad: Bad| bad.within(format!("[{index}]"));
+        let here = |bad: InvalidValue| bad.within(format!("[{index}]"));
         let store = store_of(item, stores).map_err(here)?;
         if members.contains(&store) {
             return Err(here(item.bad_for("each store once")));
@@ -135,7 +139,7 @@ fn list_of(node: &Node, stores: &[Named], most: usize) -> Result<Vec<usize>, Bad
 }
 
 /// Refuses tags that never come to this rule because an earlier one has them all.
-fn check_reached(node: &Node, rule: &Rule, earlier: &[Rule]) -> Result<(), Bad> {
+fn check_reached(node: &Node, rule: &Rule, earlier: &[Rule]) -> Result<(), InvalidValue> {
     for (place, pattern) in rule.patterns.iter().enumerate() {
         let covers = |other: &Rule| other.patterns.iter().any(|one| one.covers(pattern));
         if let Some(first) = earlier.iter().position(covers) {
@@ -151,7 +155,12 @@ fn check_reached(node: &Node, rule: &Rule, earlier: &[Rule]) -> Result<(), Bad> 
 }
 
 /// Refuses a store that is one of several primaries and something else as well: its rows count in another way.
-fn check_shared(node: &Node, rule: &Rule, earlier: &[Rule], stores: &[Named]) -> Result<(), Bad> {
+fn check_shared(
+    node: &Node,
+    rule: &Rule,
+    earlier: &[Rule],
+    stores: &[Named],
+) -> Result<(), InvalidValue> {
     for store in rule.home.stores() {
         let shared = earlier.iter().position(|other| {
             let either = other.home.is_primaries() || rule.home.is_primaries();
@@ -177,15 +186,15 @@ fn item_of(rule: &Node, key: &str, place: usize) -> Node {
 
 // === impl Home ===
 
-impl Home {
+impl RouteTarget {
     pub(super) fn stores(&self) -> &[usize] {
         match self {
-            Home::One(store) => std::slice::from_ref(store),
-            Home::Hashed(members) | Home::Primaries(members, _) => members,
+            RouteTarget::One(store) => std::slice::from_ref(store),
+            RouteTarget::Hashed(members) | RouteTarget::Primaries(members, _) => members,
         }
     }
 
     fn is_primaries(&self) -> bool {
-        matches!(self, Home::Primaries(..))
+        matches!(self, RouteTarget::Primaries(..))
     }
 }

@@ -6,15 +6,16 @@ use std::fmt::Write as _;
 
 use super::hash;
 use super::pattern::Pattern;
-use super::routes::{Home, PRIMARIES_MAX, Rule};
+use super::routes::{PRIMARIES_MAX, RouteTarget, Rule};
 use super::stores::StoreSpec;
-use crate::id::Tag;
+use leafd_core::Tag;
+use leafd_core::store::Shard;
 
 /// The stores and which tags are whose.
 #[derive(Clone, Debug)]
 pub struct Routing {
     stores: Vec<StoreSpec>,
-    homes: Vec<Home>,
+    homes: Vec<RouteTarget>,
     /// Homes of tags that are named exactly.
     exact: HashMap<String, usize>,
     /// Homes by a tag's beginning, in the order of the rules.
@@ -25,12 +26,12 @@ pub struct Routing {
 
 /// Where a tag is at home: indices into [`Routing::stores`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TagHome<'a> {
+pub enum Placement<'a> {
     /// In this store alone.
     One(usize),
     /// In every one of these.
     Primaries {
-        /// The primary at place i of N owns the numbers k*N + i; 2 to 64 of them.
+        /// The primary at place i of N gives the ids that leave the remainder i when divided by N; 2 to 64 of them.
         members: &'a [usize],
         /// Counts the changes of the list, from 1.
         era: u32,
@@ -40,29 +41,18 @@ pub enum TagHome<'a> {
 /// What a store records about itself as one of several primaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrimaryRole {
-    /// Its place, from 0.
-    pub index: u32,
-    /// How many primaries there are, 2 to 64.
-    pub of: u32,
+    /// Its place and how many primaries there are, 2 to 64: which ids are its to give.
+    pub shard: Shard,
     /// The era, from 1.
     pub era: u32,
 }
 
 /// The longest text that a store records about its place, in bytes: while a place is being changed there is room for
 /// both.
-pub const ROLE_BYTES_MAX: usize = (crate::store::ROLE_BYTES_MAX - CHANGE_BYTES) / 2;
+pub const ROLE_BYTES_MAX: usize = (leafd_core::store::ROLE_BYTES_MAX - CHANGE_BYTES) / 2;
 
-/// What is recorded around the two places of a change.
+/// What is recorded env the two places of a change.
 const CHANGE_BYTES: usize = 64;
-
-impl PrimaryRole {
-    /// The id that one of its counters stands for, at most 2^63 - 1.
-    #[must_use]
-    pub fn id(self, counter: u64) -> u64 {
-        let id = u128::from(counter) * u128::from(self.of) + u128::from(self.index);
-        u64::try_from(id).unwrap_or(u64::MAX).min(crate::store::CEILING_MAX)
-    }
-}
 
 // === impl Routing ===
 
@@ -71,7 +61,7 @@ impl Routing {
     pub(super) fn unrouted(stores: Vec<StoreSpec>) -> Routing {
         Routing {
             stores,
-            homes: vec![Home::One(0)],
+            homes: vec![RouteTarget::One(0)],
             exact: HashMap::new(),
             prefixes: vec![(String::new(), 0)],
             described: String::new(),
@@ -117,14 +107,16 @@ impl Routing {
 
     /// Where a tag is at home; `None` when no rule matches it.
     #[must_use]
-    pub fn home(&self, tag: &Tag) -> Option<TagHome<'_>> {
+    pub fn placement(&self, tag: &Tag) -> Option<Placement<'_>> {
         let name = tag.as_str();
         let by_prefix = || self.prefixes.iter().find(|(prefix, _)| name.starts_with(prefix));
         let home = self.exact.get(name).or_else(|| by_prefix().map(|(_, home)| home))?;
         Some(match self.homes.get(*home)? {
-            Home::One(store) => TagHome::One(*store),
-            Home::Hashed(members) => TagHome::One(*members.get(hash::place(name, members.len()))?),
-            Home::Primaries(members, era) => TagHome::Primaries { members, era: *era },
+            RouteTarget::One(store) => Placement::One(*store),
+            RouteTarget::Hashed(members) => {
+                Placement::One(*members.get(hash::place(name, members.len()))?)
+            }
+            RouteTarget::Primaries(members, era) => Placement::Primaries { members, era: *era },
         })
     }
 
@@ -132,7 +124,7 @@ impl Routing {
     #[must_use]
     pub fn are_primaries_together(&self, one: usize, other: usize) -> bool {
         self.homes.iter().any(|home| {
-            matches!(home, Home::Primaries(members, _) if members.contains(&one) && members.contains(&other))
+            matches!(home, RouteTarget::Primaries(members, _) if members.contains(&one) && members.contains(&other))
         })
     }
 
@@ -140,7 +132,9 @@ impl Routing {
     #[must_use]
     pub fn together(&self, store: usize) -> Vec<usize> {
         let list = self.homes.iter().find_map(|home| match home {
-            Home::Primaries(members, _) if members.contains(&store) => Some(members.to_vec()),
+            RouteTarget::Primaries(members, _) if members.contains(&store) => {
+                Some(members.to_vec())
+            }
             _ => None,
         });
         list.unwrap_or_else(|| vec![store])
@@ -154,10 +148,10 @@ impl Routing {
 
     /// The names of a home's stores, for messages.
     #[must_use]
-    pub fn names(&self, home: TagHome<'_>) -> String {
+    pub fn names(&self, home: Placement<'_>) -> String {
         let members = match &home {
-            TagHome::One(store) => std::slice::from_ref(store),
-            TagHome::Primaries { members, .. } => members,
+            Placement::One(store) => std::slice::from_ref(store),
+            Placement::Primaries { members, .. } => members,
         };
         let names = members.iter().filter_map(|store| self.stores.get(*store));
         names.map(|store| &*store.name).collect::<Vec<_>>().join(",")
@@ -173,11 +167,11 @@ impl Routing {
             return String::new();
         };
         let primary = self.homes.iter().find_map(|home| match home {
-            Home::Primaries(members, era) => {
+            RouteTarget::Primaries(members, era) => {
                 let index = members.iter().position(|member| *member == store)?;
                 Some(format!("primary {index} of {}, era {era}", members.len()))
             }
-            Home::One(_) | Home::Hashed(_) => None,
+            RouteTarget::One(_) | RouteTarget::Hashed(_) => None,
         });
         let place = primary.unwrap_or_else(|| format!("store {name}"));
         format!("{place}, of: {}", self.described)
@@ -191,9 +185,10 @@ pub fn parse_primary(role: &str) -> Option<PrimaryRole> {
     let (index, rest) = rest.split_once(" of ")?;
     let (of, rest) = rest.split_once(", era ")?;
     let (era, _) = rest.split_once(", of: ")?;
-    let found = PrimaryRole { index: number(index)?, of: number(of)?, era: number(era)? };
+    let shard = Shard { index: number(index)?, of: number(of)? };
+    let found = PrimaryRole { shard, era: number(era)? };
     let primaries_max = u32::try_from(PRIMARIES_MAX).ok()?;
-    let sound = (2..=primaries_max).contains(&found.of) && found.index < found.of && found.era >= 1;
+    let sound = (2..=primaries_max).contains(&shard.of) && shard.index < shard.of && found.era >= 1;
     sound.then_some(found)
 }
 
@@ -237,14 +232,14 @@ fn describe(stores: &[StoreSpec], rules: &[Rule]) -> String {
     out
 }
 
-fn describe_home(stores: &[StoreSpec], home: &Home) -> String {
+fn describe_home(stores: &[StoreSpec], home: &RouteTarget) -> String {
     let names: Vec<&str> =
         home.stores().iter().filter_map(|store| stores.get(*store)).map(|one| &*one.name).collect();
     let names = names.join(",");
     match home {
-        Home::One(_) => names,
-        Home::Hashed(_) => format!("hash({names})"),
-        Home::Primaries(_, era) => format!("primaries({names}) era {era}"),
+        RouteTarget::One(_) => names,
+        RouteTarget::Hashed(_) => format!("hash({names})"),
+        RouteTarget::Primaries(_, era) => format!("primaries({names}) era {era}"),
     }
 }
 

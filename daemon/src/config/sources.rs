@@ -2,28 +2,18 @@
 //! refused: a misspelt setting must not be a silent default.
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::args::Args;
+use super::env::Env;
 use super::error::{ConfigError, Source};
 use super::password;
 use super::settings::{self, Kind, Setting};
 use super::value::{Node, parse_document, parse_value};
 
-/// What the process finds around itself.
-#[derive(Clone, Debug, Default)]
-pub struct Surroundings {
-    /// The environment.
-    pub variables: BTreeMap<OsString, OsString>,
-    /// The effective user.
-    pub uid: u32,
-    /// The host's name.
-    pub host: String,
-}
-
 /// The value of each setting that was given, by key, with where.
-pub(super) type Given = BTreeMap<&'static str, (Node, Source)>;
+pub(super) type Inputs = BTreeMap<&'static str, (Node, Source)>;
 
 const PREFIX: &str = "LEAFD_";
 
@@ -33,47 +23,26 @@ const CONFIG_VARIABLE: &str = "LEAFD_CONFIG";
 /// A configuration is small; a larger file is something else (a device, a log).
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-impl Surroundings {
-    /// Those of this process.
-    #[must_use]
-    pub fn of_this_process() -> Surroundings {
-        Surroundings {
-            variables: std::env::vars_os().collect(),
-            uid: nix::unistd::geteuid().as_raw(),
-            // A host without a name, or with an odd one, is told apart by other things.
-            host: nix::unistd::gethostname()
-                .ok()
-                .and_then(|name| name.into_string().ok())
-                .unwrap_or_default(),
-        }
-    }
-
-    /// A variable that is set and not empty.
-    pub(super) fn variable(&self, name: &str) -> Option<&OsStr> {
-        self.variables.get(OsStr::new(name)).map(OsString::as_os_str).filter(|v| !v.is_empty())
-    }
-}
-
 /// Collects file, environment and arguments; the later of them replace the earlier.
-pub(super) fn collect(args: &Args, around: &Surroundings) -> Result<Given, ConfigError> {
-    let mut given = Given::new();
-    if let Some((path, named_by)) = file_named(args, around) {
+pub(super) fn collect(args: &Args, env: &Env) -> Result<Inputs, ConfigError> {
+    let mut given = Inputs::new();
+    if let Some((path, named_by)) = file_named(args, env) {
         given.extend(from_file(&path, named_by)?);
     }
-    given.extend(from_variables(around)?);
+    given.extend(from_variables(env)?);
     given.extend(from_args(args)?);
     Ok(given)
 }
 
-fn file_named(args: &Args, around: &Surroundings) -> Option<(PathBuf, Source)> {
+fn file_named(args: &Args, env: &Env) -> Option<(PathBuf, Source)> {
     if let Some(path) = &args.config {
         return Some((path.clone(), Source::Argument("--config")));
     }
-    let path = around.variable(CONFIG_VARIABLE)?;
+    let path = env.variable(CONFIG_VARIABLE)?;
     Some((path.into(), Source::Variable(CONFIG_VARIABLE.to_owned())))
 }
 
-fn from_file(path: &Path, named_by: Source) -> Result<Given, ConfigError> {
+fn from_file(path: &Path, named_by: Source) -> Result<Inputs, ConfigError> {
     let text = read_file(path).map_err(|cause| ConfigError::Unreadable {
         path: path.to_owned(),
         source_: named_by,
@@ -83,7 +52,7 @@ fn from_file(path: &Path, named_by: Source) -> Result<Given, ConfigError> {
         source_: Source::File { path: path.to_owned(), line },
         cause,
     })?;
-    let mut given = Given::new();
+    let mut given = Inputs::new();
     for (key, node) in entries {
         let source = Source::File { path: path.to_owned(), line: node.line };
         let setting = known(&key, &source)?;
@@ -105,16 +74,16 @@ fn read_file(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
 }
 
-fn from_variables(around: &Surroundings) -> Result<Given, ConfigError> {
-    let mut given = Given::new();
-    for (name, value) in &around.variables {
+fn from_variables(env: &Env) -> Result<Inputs, ConfigError> {
+    let mut given = Inputs::new();
+    for (name, value) in &env.variables {
         let Some(name) = name.to_str() else { continue };
         let Some(key) = name.strip_prefix(PREFIX) else { continue };
         if name == CONFIG_VARIABLE || is_service_link(key) || is_password(name) {
             continue;
         }
         let source = Source::Variable(name.to_owned());
-        let setting = settings::SETTINGS.iter().copied().find(|one| one.variable() == name);
+        let setting = settings::settings().find(|one| one.variable() == name);
         let setting = setting.ok_or_else(|| unknown(name, &source))?;
         let node = untyped(setting, value, &source)?;
         given.insert(setting.key, (node, source));
@@ -129,9 +98,9 @@ fn is_password(name: &str) -> bool {
 }
 
 /// Refuses passwords of stores that aren't there. `stores` are the names of all stores.
-pub(super) fn check_passwords(around: &Surroundings, stores: &[&str]) -> Result<(), ConfigError> {
+pub(super) fn check_passwords(env: &Env, stores: &[&str]) -> Result<(), ConfigError> {
     let known: Vec<String> = stores.iter().map(|name| password::variable_of(name)).collect();
-    let given = around.variables.keys().filter_map(|name| name.to_str());
+    let given = env.variables.keys().filter_map(|name| name.to_str());
     match given.filter(|name| is_password(name)).find(|name| !known.iter().any(|one| one == name)) {
         None => Ok(()),
         Some(name) => Err(ConfigError::UnknownKey {
@@ -154,14 +123,14 @@ fn is_service_link(rest: &str) -> bool {
         || rest.contains("_SERVICE_PORT")
 }
 
-fn from_args(args: &Args) -> Result<Given, ConfigError> {
+fn from_args(args: &Args) -> Result<Inputs, ConfigError> {
     let own = [
         ("socket", "--socket", args.socket.as_ref().map(|path| path.as_os_str())),
         ("state_dir", "--state-dir", args.state_dir.as_ref().map(|path| path.as_os_str())),
         ("store", "--store", args.store.as_ref().map(OsStr::new)),
         ("worker", "--worker", args.worker.as_ref().map(OsStr::new)),
     ];
-    let mut given = Given::new();
+    let mut given = Inputs::new();
     for (key, argument, value) in own {
         if let Some(value) = value {
             insert_argument(&mut given, key, value, Source::Argument(argument))?;
@@ -181,7 +150,7 @@ fn from_args(args: &Args) -> Result<Given, ConfigError> {
 }
 
 fn insert_argument(
-    given: &mut Given,
+    given: &mut Inputs,
     key: &str,
     value: &OsStr,
     source: Source,

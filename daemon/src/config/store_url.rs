@@ -6,7 +6,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::value::{Bad, Node};
+use super::value::{InvalidValue, Node};
 
 /// Where numbers are claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ const MYSQL: Scheme = Scheme {
 const PARAMETERS: &str = "sslmode=verify-full (or require, which is the same here), sslmode=disable, \
                           sslrootcert=PATH (or system), sslcert=PATH with sslkey=PATH, target_session_attrs=read-write";
 
-pub(super) fn parse(node: &Node) -> Result<StoreUrl, Bad> {
+pub(super) fn parse(node: &Node) -> Result<StoreUrl, InvalidValue> {
     let text = node.text()?;
     let Some((scheme, rest)) = text.split_once(':') else { return Err(node.bad()) };
     match scheme {
@@ -92,7 +92,7 @@ pub(super) fn parse(node: &Node) -> Result<StoreUrl, Bad> {
     }
 }
 
-fn sqlite(node: &Node, rest: &str) -> Result<PathBuf, Bad> {
+fn sqlite(node: &Node, rest: &str) -> Result<PathBuf, InvalidValue> {
     // `sqlite:///PATH` is the same file written as a URL with an empty authority.
     let path = match rest.strip_prefix("//") {
         Some(path) if path.starts_with('/') => path,

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::env::Env;
 use super::password::{self, StorePassword};
-use super::sources::Surroundings;
 use super::store_url::{self, StoreUrl};
 use super::types;
-use super::value::{Bad, Node, Value};
+use super::value::{InvalidValue, Node, Value};
 
 /// One store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ const NAME_BYTES_MAX: usize = 32;
 const STORE_KEYS: &str = "url, password_file";
 
 /// Parses `stores`: at least one, in the order of their names; several only if there are routes to them.
-pub(super) fn parse(node: &Node, routed: bool) -> Result<Vec<Named>, Bad> {
+pub(super) fn parse(node: &Node, routed: bool) -> Result<Vec<Named>, InvalidValue> {
     let entries = node.table()?;
     if !(1..=STORES_MAX).contains(&entries.len()) {
         return Err(node.bad_for(format!("1 to {STORES_MAX} stores by name")));
@@ -53,13 +53,13 @@ pub(super) fn parse(node: &Node, routed: bool) -> Result<Vec<Named>, Bad> {
     }
     let mut stores: Vec<Named> = Vec::new();
     for (name, value) in entries {
-        let here = |bad: Bad| bad.within(format!(".{name}"));
+        let here = |bad: InvalidValue| bad.within(format!(".{name}"));
         check_name(name, value).map_err(here)?;
         let store = parse_store(name, value).map_err(here)?;
         // Without its parameters: which certificates are checked doesn't make it another store.
         let shown = store.url.to_string();
         if let Some(same) = stores.iter().find(|other| other.url.to_string() == shown) {
-            let why = format!("a store that no other name stands for; {} leads there", same.name);
+            let why = format!("another store; {} is this one already", same.name);
             return Err(here(value.bad_for(why)));
         }
         if matches!(store.url, StoreUrl::Sqlite(_)) && entries.len() > 1 {
@@ -75,7 +75,7 @@ pub(super) fn parse(node: &Node, routed: bool) -> Result<Vec<Named>, Bad> {
 pub(super) const NO_SQLITE: &str = "one on postgres:// or mysql://; sqlite serves one host only, as its sole store, \
                                     and other hosts could not find the tags in it";
 
-fn check_name(name: &str, value: &Node) -> Result<(), Bad> {
+fn check_name(name: &str, value: &Node) -> Result<(), InvalidValue> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if !(1..=NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(plain) {
         return Err(
@@ -85,16 +85,16 @@ fn check_name(name: &str, value: &Node) -> Result<(), Bad> {
     if name == "file" {
         let variable = password::variable_of(name);
         return Err(value.bad_for(format!(
-            "any other name; {variable}, its password's variable, is the setting store_password_file"
+            "another name, because its password's variable, {variable}, is that of the setting store_password_file"
         )));
     }
     Ok(())
 }
 
-fn parse_store(name: &str, node: &Node) -> Result<Named, Bad> {
+fn parse_store(name: &str, node: &Node) -> Result<Named, InvalidValue> {
     let shape = || node.bad_for("a URL as for store, or a table {url, password_file}");
     let as_url = |node: &Node| {
-        store_url::parse(node).map_err(|bad| Bad {
+        store_url::parse(node).map_err(|bad| InvalidValue {
             allowed: bad.allowed.or_else(|| Some(store_url::ALLOWED.to_owned())),
             ..bad
         })
@@ -105,7 +105,7 @@ fn parse_store(name: &str, node: &Node) -> Result<Named, Bad> {
     };
     let (mut url, mut password_file) = (None, None);
     for (key, value) in entries {
-        let here = |bad: Bad| bad.within(format!(".{key}"));
+        let here = |bad: InvalidValue| bad.within(format!(".{key}"));
         match key.as_str() {
             "url" => url = Some(as_url(value).map_err(here)?),
             "password_file" => {
@@ -133,8 +133,8 @@ impl Named {
     }
 
     /// The store, with its password found.
-    pub(super) fn spec(&self, around: &Surroundings) -> StoreSpec {
-        let password = password::find(&self.name, self.password_file.clone(), around);
+    pub(super) fn spec(&self, env: &Env) -> StoreSpec {
+        let password = password::find(&self.name, self.password_file.clone(), env);
         StoreSpec { name: self.name.as_str().into(), url: self.url.clone(), password }
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use tracing_subscriber::EnvFilter;
 
-use super::value::{Bad, Node};
+use super::value::{InvalidValue, Node};
 
 /// A group of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 /// Longest identity.
 const IDENTITY_CHARACTERS_MAX: usize = 128;
 
-pub(super) fn path(node: &Node) -> Result<PathBuf, Bad> {
+pub(super) fn path(node: &Node) -> Result<PathBuf, InvalidValue> {
     let text = node.text()?;
     if text.is_empty() || text.chars().any(char::is_control) {
         return Err(node.bad());
@@ -45,7 +45,7 @@ pub(super) fn path(node: &Node) -> Result<PathBuf, Bad> {
     Ok(PathBuf::from(text))
 }
 
-pub(super) fn socket(node: &Node) -> Result<PathBuf, Bad> {
+pub(super) fn socket(node: &Node) -> Result<PathBuf, InvalidValue> {
     let path = path(node)?;
     if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX || path.file_name().is_none() {
         return Err(node.bad());
@@ -53,7 +53,7 @@ pub(super) fn socket(node: &Node) -> Result<PathBuf, Bad> {
     Ok(path)
 }
 
-pub(super) fn mode(node: &Node) -> Result<u32, Bad> {
+pub(super) fn mode(node: &Node) -> Result<u32, InvalidValue> {
     let text = node.text()?;
     let octal =
         matches!(text.len(), 3 | 4) && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
@@ -61,7 +61,7 @@ pub(super) fn mode(node: &Node) -> Result<u32, Bad> {
     mode.filter(|mode| *mode <= 0o777 && mode & 0o600 == 0o600).ok_or_else(|| node.bad())
 }
 
-pub(super) fn group(node: &Node) -> Result<SocketGroup, Bad> {
+pub(super) fn group(node: &Node) -> Result<SocketGroup, InvalidValue> {
     let text = node.text()?;
     if let Ok(gid) = text.parse() {
         return Ok(SocketGroup { gid, name: text.to_owned() });
@@ -75,7 +75,7 @@ pub(super) fn group(node: &Node) -> Result<SocketGroup, Bad> {
     }
 }
 
-pub(super) fn identity(node: &Node) -> Result<String, Bad> {
+pub(super) fn identity(node: &Node) -> Result<String, InvalidValue> {
     let text = node.text()?;
     let fits = (1..=IDENTITY_CHARACTERS_MAX).contains(&text.chars().count());
     if !fits || text.chars().any(char::is_control) {
@@ -84,7 +84,7 @@ pub(super) fn identity(node: &Node) -> Result<String, Bad> {
     Ok(text.to_owned())
 }
 
-pub(super) fn log(node: &Node) -> Result<LogFilter, Bad> {
+pub(super) fn log(node: &Node) -> Result<LogFilter, InvalidValue> {
     let text = node.text()?;
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
     for directive in text.split(',').map(str::trim) {
@@ -103,7 +103,7 @@ pub(super) fn log(node: &Node) -> Result<LogFilter, Bad> {
     }
 }
 
-pub(super) fn log_format(node: &Node) -> Result<LogFormat, Bad> {
+pub(super) fn log_format(node: &Node) -> Result<LogFormat, InvalidValue> {
     match node.text()? {
         "auto" => Ok(LogFormat::Auto),
         "human" => Ok(LogFormat::Human),

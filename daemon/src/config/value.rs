@@ -33,7 +33,7 @@ pub(super) type Entries = Vec<(String, Node)>;
 
 /// What is wrong with a value.
 #[derive(Debug)]
-pub(super) struct Bad {
+pub(super) struct InvalidValue {
     /// The place within the setting's value, such as `[1].uids`.
     pub(super) place: String,
     /// What stands there.
@@ -48,13 +48,13 @@ impl Node {
     }
 
     /// That this value is not what the setting says.
-    pub(super) fn bad(&self) -> Bad {
-        Bad { place: String::new(), node: self.clone(), allowed: None }
+    pub(super) fn bad(&self) -> InvalidValue {
+        InvalidValue { place: String::new(), node: self.clone(), allowed: None }
     }
 
     /// That this value is not what `allowed` says.
-    pub(super) fn bad_for(&self, allowed: impl Into<String>) -> Bad {
-        Bad { allowed: Some(allowed.into()), ..self.bad() }
+    pub(super) fn bad_for(&self, allowed: impl Into<String>) -> InvalidValue {
+        InvalidValue { allowed: Some(allowed.into()), ..self.bad() }
     }
 
     /// As TOML, on one line, with each text as `show` has it.
@@ -79,14 +79,14 @@ impl Node {
         }
     }
 
-    pub(super) fn text(&self) -> Result<&str, Bad> {
+    pub(super) fn text(&self) -> Result<&str, InvalidValue> {
         match &self.value {
             Value::Bare(text) | Value::Text(text) => Ok(text),
             _ => Err(self.bad()),
         }
     }
 
-    pub(super) fn integer(&self, least: u64, most: u64) -> Result<u64, Bad> {
+    pub(super) fn integer(&self, least: u64, most: u64) -> Result<u64, InvalidValue> {
         let number = match &self.value {
             Value::Bare(text) => text.replace('_', "").parse().ok(),
             Value::Integer(number) => *number,
@@ -98,7 +98,7 @@ impl Node {
             .ok_or_else(|| self.bad_for(format!("a whole number from {least} to {most}")))
     }
 
-    pub(super) fn boolean(&self) -> Result<bool, Bad> {
+    pub(super) fn boolean(&self) -> Result<bool, InvalidValue> {
         match &self.value {
             Value::Boolean(truth) => Ok(*truth),
             Value::Bare(text) if text == "true" => Ok(true),
@@ -107,18 +107,18 @@ impl Node {
         }
     }
 
-    pub(super) fn duration(&self) -> Result<Duration, Bad> {
+    pub(super) fn duration(&self) -> Result<Duration, InvalidValue> {
         self.text().ok().and_then(parse_duration).ok_or_else(|| self.bad())
     }
 
-    pub(super) fn list(&self) -> Result<&[Node], Bad> {
+    pub(super) fn list(&self) -> Result<&[Node], InvalidValue> {
         match &self.value {
             Value::List(nodes) => Ok(nodes),
             _ => Err(self.bad()),
         }
     }
 
-    pub(super) fn table(&self) -> Result<&[(String, Node)], Bad> {
+    pub(super) fn table(&self) -> Result<&[(String, Node)], InvalidValue> {
         match &self.value {
             Value::Table(entries) => Ok(entries),
             _ => Err(self.bad()),
@@ -126,9 +126,9 @@ impl Node {
     }
 }
 
-impl Bad {
-    /// The same, seen from the value around it.
-    pub(super) fn within(mut self, place: impl fmt::Display) -> Bad {
+impl InvalidValue {
+    /// The same, seen from the value env it.
+    pub(super) fn within(mut self, place: impl fmt::Display) -> InvalidValue {
         self.place = format!("{place}{}", self.place);
         self
     }

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use super::layouts::Layouts;
-use super::value::{Bad, Node};
-use crate::id::WorkerId;
-use crate::registry::Mode;
-use crate::registry::zookeeper::{LeafName, Servers};
+use super::value::{InvalidValue, Node};
+use super::zookeeper::{LeafName, Servers};
+use leafd_core::WorkerId;
+use leafd_core::registry::Mode;
 
 /// Where the snowflake worker's number comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,24 +45,30 @@ impl Context<'_> {
 }
 
 /// Checks what permanent numbers need: a name to be given to, and in ZooKeeper that of the service.
-fn check_permanent(node: &Node, context: &Context<'_>, zookeeper: bool) -> Result<(), Bad> {
+fn check_permanent(
+    node: &Node,
+    context: &Context<'_>,
+    zookeeper: bool,
+) -> Result<(), InvalidValue> {
     if context.mode == Mode::Leased {
         return Ok(());
     }
     let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
     if !context.identity.is_some_and(plain) {
         return Err(node.bad_for(
-            "with worker_mode = \"permanent\" a registry only with an identity of printable ASCII without spaces, \
-             such as \"10.0.0.1:8080\"",
+            "a registry with worker_mode = \"permanent\" only together with an identity of printable ASCII without \
+             spaces, such as \"10.0.0.1:8080\"",
         ));
     }
     if zookeeper && context.leaf_name.is_none() {
-        return Err(node.bad_for("zookeeper with worker_mode = \"permanent\" only with leaf_name"));
+        return Err(
+            node.bad_for("zookeeper with worker_mode = \"permanent\" only together with leaf_name")
+        );
     }
     Ok(())
 }
 
-pub(super) fn parse(node: &Node, context: &Context<'_>) -> Result<WorkerSpec, Bad> {
+pub(super) fn parse(node: &Node, context: &Context<'_>) -> Result<WorkerSpec, InvalidValue> {
     let text = node.text()?;
     match text {
         "none" => return Ok(WorkerSpec::None),
@@ -89,7 +95,7 @@ pub(super) fn parse(node: &Node, context: &Context<'_>) -> Result<WorkerSpec, Ba
         }
         "zookeeper" => {
             let servers = context.zookeeper.ok_or_else(|| {
-                node.bad_for("zookeeper only with the setting zookeeper, which says where it is")
+                node.bad_for("zookeeper only together with the setting zookeeper")
             })?;
             check_permanent(node, context, true)?;
             return Ok(WorkerSpec::Zookeeper(servers.clone()));
@@ -125,11 +131,11 @@ pub(super) fn parse(node: &Node, context: &Context<'_>) -> Result<WorkerSpec, Ba
 pub(super) fn parse_numbers(
     node: &Node,
     layouts: &Layouts,
-) -> Result<Vec<(String, WorkerId)>, Bad> {
+) -> Result<Vec<(String, WorkerId)>, InvalidValue> {
     let (most, layout) = layouts.worker_max();
     let mut numbers: Vec<(String, WorkerId)> = Vec::new();
     for (host, value) in node.table()? {
-        let here = |bad: Bad| bad.within(format!(".{host}"));
+        let here = |bad: InvalidValue| bad.within(format!(".{host}"));
         let number =
             value.integer(0, most).map_err(|_| {
                 here(value.bad_for(format!(
@@ -147,7 +153,7 @@ pub(super) fn parse_numbers(
 }
 
 /// The numbers that may be claimed: `FIRST..END`, without the end.
-pub(super) fn parse_range(node: &Node, layouts: &Layouts) -> Result<Range<u64>, Bad> {
+pub(super) fn parse_range(node: &Node, layouts: &Layouts) -> Result<Range<u64>, InvalidValue> {
     let (most, layout) = layouts.worker_max();
     let end_max = most.saturating_add(1);
     let range = node.text()?.split_once("..").and_then(|(first, end)| {
@@ -161,7 +167,7 @@ pub(super) fn parse_range(node: &Node, layouts: &Layouts) -> Result<Range<u64>, 
     })
 }
 
-pub(super) fn parse_mode(node: &Node) -> Result<Mode, Bad> {
+pub(super) fn parse_mode(node: &Node) -> Result<Mode, InvalidValue> {
     match node.text()? {
         "leased" => Ok(Mode::Leased),
         "permanent" => Ok(Mode::Permanent),
@@ -169,11 +175,11 @@ pub(super) fn parse_mode(node: &Node) -> Result<Mode, Bad> {
     }
 }
 
-pub(super) fn parse_servers(node: &Node) -> Result<Servers, Bad> {
+pub(super) fn parse_servers(node: &Node) -> Result<Servers, InvalidValue> {
     node.text()?.parse().map_err(|allowed: String| node.bad_for(allowed))
 }
 
-pub(super) fn parse_leaf_name(node: &Node) -> Result<LeafName, Bad> {
+pub(super) fn parse_leaf_name(node: &Node) -> Result<LeafName, InvalidValue> {
     node.text()?
         .parse()
         .map_err(|allowed: <LeafName as std::str::FromStr>::Err| node.bad_for(allowed.to_string()))

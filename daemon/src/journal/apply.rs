@@ -1,13 +1,14 @@
 //! Enters changes, each checked against what is recorded: a change that would let a number out twice
 //! after a restart is a mistake of the caller's and is refused.
 
+use leafd_wire::Run;
 use rusqlite::Connection;
 
 use super::fault::Fault;
 use super::rows::{self, Segment, TagState};
-use super::{LayoutRecord, Write, claim, stores};
-use crate::id::Tag;
-use crate::store::StoreId;
+use super::{LayoutRecord, Write, lease, stores};
+use leafd_core::Tag;
+use leafd_core::store::{Generation, StoreId};
 
 /// Why a batch was not entered.
 #[derive(Debug)]
@@ -20,20 +21,18 @@ pub(super) enum Problem {
 
 /// Enters a batch; on an error the caller takes back what was entered of it.
 pub(super) fn batch(conn: &Connection, writes: &[Write]) -> Result<(), Problem> {
-    // Only where nothing is issued any more may a mark or a bound go back to what was really used.
+    // Only where nothing is issued any more may a bound, or a mark by itself, go back to what was really used.
     let stopping = writes.contains(&Write::StoppedCleanly);
     writes.iter().try_for_each(|write| apply(conn, write, stopping))
 }
 
 fn apply(conn: &Connection, write: &Write, stopping: bool) -> Result<(), Problem> {
     match write {
-        Write::Segment { store, tag, generation, numbers, mark } => {
-            let segment = Segment {
-                start: number(numbers.start)?,
-                end: number(numbers.end)?,
-                mark: number(*mark)?,
-            };
-            enter_segment(conn, (store, tag), number(generation.0)?, segment, stopping)
+        Write::Segment { store, tag, generation, run, mark } => {
+            enter_segment(conn, (store, tag), *generation, (*run, *mark), stopping)
+        }
+        Write::DrawBack { store, tag, generation, run, mark } => {
+            enter_segment(conn, (store, tag), *generation, (*run, *mark), true)
         }
         Write::Mark { store, tag, end, mark } => {
             move_mark(conn, (store, tag), number(*end)?, number(*mark)?, stopping)
@@ -46,8 +45,12 @@ fn apply(conn: &Connection, write: &Write, stopping: bool) -> Result<(), Problem
         }
         Write::CheckedIn { url, store, history } => stores::check_in(conn, url, store, history),
         Write::History { store, history } => stores::enter_history(conn, store, history),
-        Write::Worker(claimed) => claim::write(conn, claimed),
-        Write::NoWorker => claim::forget(conn),
+        Write::Worker(claimed) => lease::write(conn, claimed),
+        Write::NoWorker => lease::forget(conn),
+        Write::BeginAnew { .. } => {
+            conn.execute("DELETE FROM segments", [])?;
+            stores::forget_starts(conn)
+        }
         Write::StoppedCleanly => Ok(()),
     }
 }
@@ -55,14 +58,15 @@ fn apply(conn: &Connection, write: &Write, stopping: bool) -> Result<(), Problem
 fn enter_segment(
     conn: &Connection,
     key: (&StoreId, &Tag),
-    generation: i64,
-    new: Segment,
-    stopping: bool,
+    generation: Generation,
+    (run, mark): (Run, u64),
+    exact: bool,
 ) -> Result<(), Problem> {
-    let Segment { start, end, mark } = new;
-    if !(1 <= start && start < end && start <= mark && mark <= end) {
-        return refuse(key.1, format!("there can be no segment [{start}, {end}) with mark {mark}"));
-    }
+    let generation = number(generation.0)?;
+    let Some(new) = Segment::of(run, mark) else {
+        return refuse(key.1, format!("there can be no segment {run:?} with mark {mark}"));
+    };
+    let Segment { first, end, stride, mark } = new;
     let (store, tag) = (&*key.0.0, key.1.as_str());
     let known = TagState::read(conn, key.0, key.1)?;
     if known.is_some_and(|known| known.generation != generation) {
@@ -73,15 +77,18 @@ fn enter_segment(
     if known != Some(state) {
         state.write(conn, store, tag)?;
     }
-    match Segment::first_above(conn, store, tag, start)? {
-        // The same claim again: a caller repeats it that was not told whether it was recorded. At a stop it
-        // may be what an earlier life left of a claim, whose start the caller never knew.
-        Some(old) if old.end == end && (old.start == start || stopping && old.start < start) => {
-            set_mark(conn, key, old, mark, stopping)
+    match Segment::first_above(conn, store, tag, first)? {
+        // The same claim again: a caller repeats it that was not told whether it was recorded. An exact mark may be
+        // of what an earlier life left of a claim, whose start the caller never knew.
+        Some(old)
+            if (old.end, old.stride) == (end, stride)
+                && (old.first == first || exact && old.first < first) =>
+        {
+            set_mark(conn, key, old, mark, exact)
         }
-        Some(old) if old.start < end => refuse(
+        Some(old) if old.first < end => refuse(
             key.1,
-            format!("the segment [{start}, {end}) overlaps [{}, {})", old.start, old.end),
+            format!("the segment [{first}, {end}) overlaps [{}, {})", old.first, old.end),
         ),
         _ if mark < end => Ok(new.write(conn, store, tag)?),
         _ => Ok(()),
@@ -118,12 +125,13 @@ fn set_mark(
     stopping: bool,
 ) -> Result<(), Problem> {
     let (store, tag) = (&*key.0.0, key.1.as_str());
-    if mark < old.start || (mark < old.mark && !stopping) {
+    let parts = mark == old.end || (mark - old.first) % old.stride == 0;
+    if mark < old.first || !parts || (mark < old.mark && !stopping) {
         return refuse(
             key.1,
             format!(
-                "the mark of [{}, {}) can't go back from {} to {mark}",
-                old.start, old.end, old.mark
+                "the mark of [{}, {}) by {} can't go from {} to {mark}",
+                old.first, old.end, old.stride, old.mark
             ),
         );
     }
@@ -131,7 +139,7 @@ fn set_mark(
         conn.prepare_cached("DELETE FROM segments WHERE store = ?1 AND tag = ?2 AND \"end\" = ?3")?
             .execute((store, tag, old.end))?;
     } else if mark != old.mark {
-        Segment { mark, ..old }.write(conn, store, tag)?;
+        old.with_mark(mark).write(conn, store, tag)?;
     }
     Ok(())
 }

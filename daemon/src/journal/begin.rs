@@ -1,4 +1,4 @@
-//! Begins a journal: for a host without one, and in place of a copy of another's.
+//! Begins a journal: for a host without one, and in place of a copy of another's or an old one that was put back.
 //!
 //! The new journal is complete and synced under another name before it gets its own, so that no crash
 //! leaves a half-made one. A copy keeps its own name until the very step that replaces it.
@@ -15,8 +15,9 @@ use super::fault::Fault;
 use super::identity::Identity;
 use super::rows::{self, Meta, TagState, get};
 use super::{schema, stores};
+use crate::random;
 use crate::state_dir::{StateDir, explain};
-use crate::store::HostId;
+use leafd_core::store::HostId;
 
 /// How many set-aside journals of one second are told apart by number.
 const NAME_ATTEMPTS: u32 = 100;
@@ -38,27 +39,29 @@ pub(super) fn first(dir: &StateDir, identity: &Identity) -> Result<(), Fault> {
     put_in_place(dir, &new, &path)
 }
 
-/// Puts a fresh journal in the place of one that is not this host's. What limits ids from below is
+/// Puts a fresh journal in the place of one that is not this host's, or not its last one. What limits ids from below is
 /// carried over: bounds and highest ends can only be too careful. So is where each store was and with which
 /// history, so that a change of it is noticed. Numbers in stock are not, nor what stores confirmed.
+/// `kind` goes into the name that the old one is kept by.
 pub(super) fn instead_of(
-    foreign: Db,
+    old: Db,
     dir: &StateDir,
     identity: &Identity,
+    kind: &str,
 ) -> Result<PathBuf, Fault> {
     let path = db::file_in(dir);
-    let new = build(dir, identity, Some(&foreign.conn))?;
-    db::fold(&foreign.conn)?;
-    foreign.close();
+    let new = build(dir, identity, Some(&old.conn))?;
+    db::fold(&old.conn)?;
+    old.close();
     if exists(&beside(&path, "-wal"))? {
         return Err(Fault(
-            "it is a copy of another journal, and its write-ahead log could not be closed: see that no \
-             other program has it open, and start again"
+            "it is to be set aside, and its write-ahead log could not be closed: see that no other program has \
+             it open, and start again"
                 .to_owned(),
         ));
     }
     // A second name first: at no instant is there no journal, and none of its contents is lost.
-    let kept = unused_name(&path, "foreign", |name| fs::hard_link(&path, name))?;
+    let kept = unused_name(&path, kind, |name| fs::hard_link(&path, name))?;
     dir.sync().map_err(|e| Fault(explain("syncing the state directory", &e)))?;
     put_in_place(dir, &new, &path)?;
     Ok(kept)
@@ -83,7 +86,7 @@ fn build(dir: &StateDir, identity: &Identity, from: Option<&Connection>) -> Resu
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(trying)?;
     // The fingerprint is that of this very file: renaming changes neither inode nor birth.
     let fingerprint = identity.fingerprint(&path).map_err(trying)?;
-    let host = HostId(db::random_hex()?.into());
+    let host = HostId(random::token().map_err(|error| Fault(error.to_string()))?.into());
     let meta =
         Meta { host, fingerprint, commits: 0, layouts: 0, stores: 0, stopped_cleanly: false };
     fill(&path, meta, from).map_err(|fault| fault.while_trying("beginning a new journal"))?;

@@ -12,13 +12,14 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::apply::{self, Problem};
 use super::fault::Fault;
-use super::rows::{self, Meta, TagState};
+use super::rows::{self, Meta, Segment, TagState};
 use super::stores::{self, Start};
-use super::{LayoutRecord, StartToken, StoreRecord, TagRecord, Write, claim, schema, verify, wal};
-use crate::id::Tag;
-use crate::id::worker::Recorded;
+use super::witness::{self, Stamp};
+use super::{LayoutRecord, StartToken, StoreRecord, TagRecord, Write, lease, schema, verify, wal};
 use crate::state_dir::{StateDir, explain};
-use crate::store::{Generation, StoreId};
+use leafd_core::Tag;
+use leafd_core::lease::Recorded;
+use leafd_core::store::{Generation, StoreId};
 
 /// The journal's file in the state directory.
 const FILE: &str = "journal.db";
@@ -44,6 +45,10 @@ pub(super) struct Db {
     files: [(PathBuf, FileId); 2],
     /// The embedded stores that the journal knew when it was opened.
     embedded: Vec<StoreId>,
+    /// For its stamps.
+    dir: StateDir,
+    /// The token of the clean stop that was entered.
+    pub stopped_as: Option<StartToken>,
 }
 
 /// What the journal had of earlier starts.
@@ -56,6 +61,8 @@ pub(super) struct Started {
     pub layouts: Vec<LayoutRecord>,
     pub claim: Option<Recorded>,
     pub stopped_cleanly: bool,
+    /// Segments that were forgotten because they may be in use.
+    pub forgotten: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,36 +157,64 @@ impl Db {
         let log_id =
             FileId::of(&log).map_err(|e| Fault(explain("looking for its write-ahead log", &e)))?;
         let embedded = embedded_stores(&conn)?;
-        let db = Db { conn, meta, files: [(path, database_id), (log, log_id)], embedded };
+        let files = [(path, database_id), (log, log_id)];
+        let db = Db { conn, meta, files, embedded, dir: dir.clone(), stopped_as: None };
         db.check_in_place()?;
         Ok(db)
     }
 
-    /// Enters a start: its token is durable when this returns.
-    pub fn start(&mut self) -> Result<Started, Fault> {
+    /// The token of the last start or clean stop.
+    pub fn last_token(&self) -> Result<Option<StartToken>, Fault> {
+        Ok(stores::read_starts(&self.conn)?.pop().map(|start| start.token))
+    }
+
+    /// Enters a start: its token is durable when this returns. Unless the numbers held are to be `kept`, they are
+    /// forgotten.
+    pub fn start(&mut self, kept: bool) -> Result<Started, Fault> {
         let earlier = stores::read_starts(&self.conn)?;
         let stores = stores::read(&self.conn)?;
         let layouts = rows::read_layouts(&self.conn)?;
-        let claim = claim::read(&self.conn)?;
-        let token = StartToken(random_hex()?.into());
-        let number = earlier.last().map_or(0, |start| start.number).saturating_add(1);
+        let claim = lease::read(&self.conn)?;
+        let start = self.next_start(earlier.last())?;
         let mut meta = self.meta.clone();
         meta.commits += 1;
         meta.stopped_cleanly = false;
         let transaction = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        stores::write_start(&transaction, &Start { number, token: token.clone() })?;
+        stores::write_start(&transaction, &start)?;
+        let forgotten = if kept { 0 } else { transaction.execute("DELETE FROM segments", [])? };
         meta.write(&transaction)?;
         transaction.commit()?;
         let stopped_cleanly = self.meta.stopped_cleanly;
         self.meta = meta;
         self.check_in_place()?;
-        Ok(Started { earlier, token, stores, layouts, claim, stopped_cleanly })
+        self.put_stamp_in_place();
+        let token = start.token;
+        Ok(Started { earlier, token, stores, layouts, claim, stopped_cleanly, forgotten })
+    }
+
+    /// A start or stop with a new stamp, which has yet to be put in its place.
+    fn next_start(&self, last: Option<&Start>) -> Result<Start, Fault> {
+        let token = Stamp::make(&self.dir, last.map(|start| &start.token))
+            .map_err(|e| Fault(explain("making the state directory's stamp", &e)))?;
+        Ok(Start { number: last.map_or(0, |start| start.number).saturating_add(1), token })
+    }
+
+    fn put_stamp_in_place(&self) {
+        if let Err(e) = witness::put_in_place(&self.dir) {
+            tracing::warn!(error = %e, "the new stamp was not given its name; the next start looks for both");
+        }
     }
 
     /// Makes batches durable in one transaction. A batch that contradicts what is recorded is left out
     /// whole and refused alone; a fault fails all of them, and whether they are on the disk is then unknown.
     pub fn commit(&mut self, batches: &[Vec<Write>]) -> Result<Vec<Result<(), String>>, Fault> {
         self.check_in_place()?;
+        // A clean stop is entered as a start is: a copy of a running daemon's journal must not pass for a stopped one's.
+        let stops = batches.iter().any(|batch| batch.contains(&Write::StoppedCleanly));
+        let stop = match stops {
+            true => Some(self.next_start(stores::read_starts(&self.conn)?.last())?),
+            false => None,
+        };
         let mut meta = self.meta.clone();
         meta.commits += 1;
         let mut transaction =
@@ -192,11 +227,19 @@ impl Db {
                 Ok(()) => {
                     savepoint.commit()?;
                     meta.stopped_cleanly |= batch.contains(&Write::StoppedCleanly);
+                    for write in batch {
+                        if let Write::BeginAnew { host } = write {
+                            meta.host = host.clone();
+                        }
+                    }
                     answers.push(Ok(()));
                 }
                 Err(Problem::Refused(why)) => answers.push(Err(why)),
                 Err(Problem::Fault(fault)) => return Err(fault),
             }
+        }
+        if let Some(stop) = &stop {
+            stores::write_start(&transaction, stop)?;
         }
         meta.layouts = count_layouts(&transaction)?;
         meta.stores = stores::count(&transaction)?;
@@ -205,6 +248,10 @@ impl Db {
         self.meta = meta;
         // A log that was deleted while it was written to has taken the commit with it.
         self.check_in_place()?;
+        if let Some(stop) = stop {
+            self.put_stamp_in_place();
+            self.stopped_as = Some(stop.token);
+        }
         Ok(answers)
     }
 
@@ -216,9 +263,9 @@ impl Db {
             return Ok(None);
         }
         let state = state.unwrap_or_default();
-        let unissued = rows::Segment::all(&self.conn, &store.0, tag.as_str())?
+        let unissued = Segment::all(&self.conn, &store.0, tag.as_str())?
             .into_iter()
-            .map(|segment| segment.mark.cast_unsigned()..segment.end.cast_unsigned())
+            .filter_map(Segment::unissued)
             .collect();
         Ok(Some(TagRecord {
             generation: Generation(state.generation.cast_unsigned()),
@@ -301,14 +348,6 @@ pub(super) fn fold(conn: &Connection) -> Result<(), Fault> {
         return Err(Fault("its write-ahead log is in use by another program: close it".to_owned()));
     }
     Ok(())
-}
-
-/// 32 hexadecimal digits that nobody drew before.
-pub(super) fn random_hex() -> Result<String, Fault> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes)
-        .map_err(|e| Fault(format!("drawing a random token failed: {e}; try again")))?;
-    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
 // === impl FileId ===

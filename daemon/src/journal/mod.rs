@@ -38,10 +38,11 @@
 
 mod apply;
 mod begin;
-mod claim;
 mod db;
 mod fault;
 mod identity;
+mod lease;
+mod recovered;
 mod rows;
 mod schema;
 mod stores;
@@ -49,25 +50,27 @@ mod stores;
 mod tests;
 mod verify;
 mod wal;
+mod witness;
 mod writer;
 
 use std::fs;
 use std::io::ErrorKind;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use leafd_wire::Layout;
+use leafd_wire::{Layout, Run};
 use tokio::sync::{mpsc, oneshot};
 
 pub use self::identity::{Identity, MACHINE_ID_FILE};
-use self::stores::Start;
+pub use self::recovered::{Recovered, StoreRecord};
+use self::witness::{Memory, Verdict, Witnesses};
+pub use self::witness::{Outside, SetAside};
 use self::writer::{Command, Failure, Link, Page, Writer};
-use crate::id::worker::Recorded;
-use crate::id::{Tag, UnixMs};
 use crate::state_dir::{StateDir, explain};
-use crate::store::{Generation, HostId, StartToken, StoreId};
+use leafd_core::lease::Recorded;
+use leafd_core::store::{Generation, HostId, StartToken, StoreId};
+use leafd_core::{Tag, UnixMs};
 
 /// A handle to the open journal. Clones are handles to the same one; it closes with the last.
 #[derive(Clone, Debug)]
@@ -75,49 +78,8 @@ pub struct Journal {
     path: Arc<PathBuf>,
     queue: mpsc::UnboundedSender<Command>,
     failure: Failure,
+    stopped: Arc<Mutex<Option<StartToken>>>,
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
-}
-
-/// What the journal told at start.
-#[derive(Clone, Debug)]
-pub struct Recovered {
-    /// Who this host is.
-    pub host: HostId,
-    /// This start's token: new, and already in the journal.
-    pub token: StartToken,
-    /// Whether this journal was begun at this start: there was none, or it was another host's. What was
-    /// issued before is then not fully known, see the module's documentation.
-    pub begun: bool,
-    /// Where a journal of another host went, when there was one.
-    pub set_aside: Option<PathBuf>,
-    /// Each layout with the bound below which ids may have been issued; carried over from a journal
-    /// that was set aside.
-    pub layouts: Vec<LayoutRecord>,
-    /// The claim on a snowflake worker, if there is one. That of a journal which was set aside is not carried over: it
-    /// is another host's.
-    pub claim: Option<Recorded>,
-    /// Whether the last stop wrote exact marks.
-    pub stopped_cleanly: bool,
-    /// Every store that this host ever checked in with, by name; also those that a journal which was set aside
-    /// knew.
-    pub stores: Vec<StoreRecord>,
-    /// Earlier starts whose tokens are kept, oldest first.
-    starts: Vec<Start>,
-}
-
-/// What the journal has of a store.
-#[derive(Clone, Debug)]
-pub struct StoreRecord {
-    /// Which store it is.
-    pub store: StoreId,
-    /// The history that this host trusts: what it last had, or was dealt with after a change.
-    pub history: Arc<str>,
-    /// The URLs that last led to it, without secrets; none when all of them lead to other stores now.
-    pub urls: Vec<Arc<str>>,
-    /// The last start that it confirmed, 0 for none.
-    confirmed: i64,
-    /// That start's token.
-    token: Option<StartToken>,
 }
 
 /// The longest history that can be recorded, in bytes.
@@ -142,8 +104,8 @@ pub struct TagRecord {
     /// The highest end of any claim ever made by this host, whatever the generation; of an embedded store
     /// also under the identities that it had before it was lost, restored or adopted.
     pub highest_end: u64,
-    /// Numbers claimed and certainly not issued, ascending, none empty: from each mark to its end.
-    pub unissued: Vec<Range<u64>>,
+    /// Ids claimed and certainly not issued, ascending: those of each segment from its mark on.
+    pub unissued: Vec<Run>,
 }
 
 /// A change to be made durable. A batch of them is one transaction.
@@ -160,8 +122,8 @@ pub enum Write {
         tag: Tag,
         /// The tag's generation.
         generation: Generation,
-        /// The numbers.
-        numbers: Range<u64>,
+        /// The ids.
+        run: Run,
         /// Numbers of the segment below this may be issued once this is durable.
         mark: u64,
     },
@@ -175,6 +137,20 @@ pub enum Write {
         /// The segment's end, which names it.
         end: u64,
         /// See [`Write::Segment`].
+        mark: u64,
+    },
+    /// Moves a segment's mark down: nothing from it on was issued, nor will be before it is moved up again. Brings a segment
+    /// back that was forgotten because it was marked to its end.
+    DrawBack {
+        /// Where the segment was claimed.
+        store: StoreId,
+        /// Whose ids.
+        tag: Tag,
+        /// The tag's generation.
+        generation: Generation,
+        /// The segment, or what an earlier start found left of it.
+        run: Run,
+        /// Ids of the segment below this may be issued.
         mark: u64,
     },
     /// Forgets a tag's segments: the tag is gone or made anew. Its highest end stays.
@@ -216,6 +192,12 @@ pub enum Write {
     Worker(Recorded),
     /// No worker is claimed any more.
     NoWorker,
+    /// This host goes on as a new one, because a store knows a later start of the old one than the journal does: no
+    /// number of an earlier start is this host's, and no store knows any start of it. What limits ids from below stays.
+    BeginAnew {
+        /// The new host.
+        host: HostId,
+    },
     /// Every mark and bound in this batch is exact, and nothing is issued any more: the journal refuses
     /// every later batch but another of this kind, whether or not this one came through.
     StoppedCleanly,
@@ -236,43 +218,20 @@ pub struct JournalError {
 /// How much stack the thread may use; SQLite needs little.
 const THREAD_STACK_BYTES: usize = 1 << 20;
 
-// === impl Recovered ===
-
-impl Recovered {
-    /// What is recorded of the store that a URL last led to.
-    #[must_use]
-    pub fn at(&self, url: &str) -> Option<&StoreRecord> {
-        self.stores.iter().find(|record| record.urls.iter().any(|one| **one == *url))
-    }
-
-    /// What is recorded of a store, wherever it was found.
-    #[must_use]
-    pub fn of(&self, store: &StoreId) -> Option<&StoreRecord> {
-        self.stores.iter().find(|record| record.store == *store)
-    }
-
-    /// The start tokens that a store may have, oldest first: the one that it confirmed last and those of
-    /// later starts. A store of which there is no record may have that of any earlier start.
-    #[must_use]
-    pub fn tokens_known(&self, store: &StoreId) -> Vec<StartToken> {
-        let record = self.of(store);
-        let confirmed = record.map_or(0, |record| record.confirmed);
-        let later = self.starts.iter().filter(|start| start.number > confirmed);
-        let token = record.and_then(|record| record.token.clone());
-        token.into_iter().chain(later.map(|start| start.token.clone())).collect()
-    }
-}
-
 // === impl Journal ===
 
 impl Journal {
-    /// Opens the directory's journal, begins one where there is none (or a copy of another's), and enters
-    /// this start in it. Blocks for as long as the disk takes.
+    /// Opens the directory's journal, begins one where there is none (or a copy of another's, or an old one), and
+    /// enters this start in it. Blocks for as long as the disk takes.
     ///
     /// # Errors
-    /// When the file is not a journal, of a newer format, damaged, or can't be read or written. It is
-    /// left as it is then.
-    pub fn open(dir: &StateDir, identity: &Identity) -> Result<(Journal, Recovered), JournalError> {
+    /// When the file is not a journal, of a newer format, damaged, or can't be read or written, or when it may not be
+    /// set aside (see [`Outside`]). It is left as it is then.
+    pub fn open(
+        dir: &StateDir,
+        identity: &Identity,
+        outside: Outside<'_>,
+    ) -> Result<(Journal, Recovered), JournalError> {
         let path = db::file_in(dir);
         let failed = |fault: fault::Fault| JournalError {
             path: path.clone(),
@@ -284,37 +243,65 @@ impl Journal {
             Err(e) if e.kind() == ErrorKind::NotFound => true,
             Err(e) => return Err(failed(fault::Fault(explain("looking for it", &e)))),
         };
+        let witnesses = Witnesses::look(dir, outside.memory).map_err(failed)?;
         if missing {
+            if let Some(lost) = witnesses.lost() {
+                (outside.may_begin_anew)(&lost).map_err(|why| failed(fault::Fault(why)))?;
+            }
             begin::first(dir, identity).map_err(failed)?;
         }
         let mut db = db::Db::open(dir).map_err(failed)?;
         let found = identity
             .fingerprint(&path)
             .map_err(|e| failed(fault::Fault(explain("looking for it", &e))))?;
+        let mut verdict = witnesses.judge(&db).map_err(failed)?;
         let mut set_aside = None;
-        if db.meta.fingerprint != found {
-            let written_by = db.meta.fingerprint.clone();
-            let kept = begin::instead_of(db, dir, identity).map_err(failed)?;
+        let not_ours = match &verdict {
+            _ if db.meta.fingerprint != found => {
+                let why = format!("it was written as {}, and is {found}", db.meta.fingerprint);
+                Some((false, "foreign", why))
+            }
+            Verdict::Restored(why) => Some((true, "restored", why.clone())),
+            _ => None,
+        };
+        if let Some((restored, kind, why)) = not_ours {
+            let old = witnesses.set_aside(&db, restored, why.clone()).map_err(failed)?;
+            (outside.may_begin_anew)(&old).map_err(|why| failed(fault::Fault(why)))?;
+            let kept = begin::instead_of(db, dir, identity, kind).map_err(failed)?;
+            let is =
+                if restored { "an old one that was put back" } else { "a copy of another one" };
             tracing::error!(
-                journal = %path.display(), %written_by, %found, kept = %kept.display(),
-                "the journal is a copy of another one: it was set aside and this host begins anew; the numbers that it had in stock are skipped"
+                journal = %path.display(), why, kept = %kept.display(),
+                "the journal is {is}: it was set aside and this host begins anew; the numbers that it held are skipped"
             );
             set_aside = Some(kept);
             db = db::Db::open(dir).map_err(failed)?;
+            verdict = Verdict::Current;
         }
-        let started = db.start().map_err(failed)?;
+        let unvouched = verdict == Verdict::Unvouched;
+        let started = db.start(!unvouched).map_err(failed)?;
+        if started.forgotten > 0 {
+            tracing::warn!(
+                segments = started.forgotten,
+                "the last daemon did not stop cleanly, and nothing outside of the state directory tells whether this is \
+                 its last journal: the numbers that it held are skipped"
+            );
+        }
         let recovered = Recovered {
             host: db.meta.host.clone(),
             token: started.token,
             begun: missing || set_aside.is_some(),
             set_aside,
+            unvouched,
             layouts: started.layouts,
             claim: started.claim,
             stopped_cleanly: started.stopped_cleanly,
             stores: started.stores,
             starts: started.earlier,
         };
-        let journal = Journal::spawn(path.clone(), dir, identity, db)
+        let memory =
+            outside.memory.and_then(|path| Memory::begin(path, &db.meta.host, db.meta.commits));
+        let journal = Journal::spawn(path.clone(), dir, identity, db, memory)
             .map_err(|e| failed(fault::Fault(explain("starting its thread", &e))))?;
         Ok((journal, recovered))
     }
@@ -324,16 +311,20 @@ impl Journal {
         dir: &StateDir,
         identity: &Identity,
         db: db::Db,
+        memory: Option<Memory>,
     ) -> std::io::Result<Journal> {
         let (queue, commands) = mpsc::unbounded_channel();
         let failure = Failure::default();
+        let stopped = Arc::default();
         let writer = Writer {
             path: path.clone(),
             dir: dir.clone(),
             identity: identity.clone(),
             acknowledged: db.meta.clone(),
             link: Link::Open(Box::new(db)),
+            memory,
             failure: failure.clone(),
+            stopped: Arc::clone(&stopped),
             stopping: false,
         };
         let thread = std::thread::Builder::new()
@@ -341,7 +332,7 @@ impl Journal {
             .stack_size(THREAD_STACK_BYTES)
             .spawn(move || writer.run(commands))?;
         let thread = Arc::new(Mutex::new(Some(thread)));
-        Ok(Journal { path: Arc::new(path), queue, failure, thread })
+        Ok(Journal { path: Arc::new(path), queue, failure, stopped, thread })
     }
 
     /// Makes a batch durable; all of it or nothing. What is queued meanwhile shares one transaction.
@@ -395,6 +386,12 @@ impl Journal {
     /// Waits until a fault has come up, whoever met it; for one who waits at a time.
     pub async fn failing(&self) {
         self.failure.began().await;
+    }
+
+    /// The token of the clean stop that was entered, for the stores to know as a start's.
+    #[must_use]
+    pub fn stopped(&self) -> Option<StartToken> {
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Does what is queued, closes the file and waits for the thread to end. Every other call fails from

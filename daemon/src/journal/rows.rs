@@ -4,12 +4,12 @@
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use leafd_wire::Layout;
+use leafd_wire::{Layout, Run};
 
 use super::LayoutRecord;
 use super::fault::Fault;
-use crate::id::{Tag, UnixMs};
-use crate::store::{HostId, StoreId};
+use leafd_core::store::{HostId, StoreId};
+use leafd_core::{Tag, UnixMs};
 
 /// A running FNV-1a. Each step is reversible, so that no change of a single byte goes unseen.
 #[derive(Clone, Copy, Debug)]
@@ -36,11 +36,13 @@ pub(super) struct TagState {
     pub highest_end: i64,
 }
 
-/// A row of `segments`: `[start, end)`, of which nothing from `mark` on has been issued.
+/// A row of `segments`: the ids `first`, `first + stride`, … below `end`, which is one past the last of them. None from
+/// `mark` on has been issued; that is one of them, or the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
-    pub start: i64,
+    pub first: i64,
     pub end: i64,
+    pub stride: i64,
     pub mark: i64,
 }
 
@@ -245,14 +247,52 @@ impl TagState {
 // === impl Segment ===
 
 impl Segment {
+    /// A run with its mark; `None` unless the mark parts its ids.
+    pub fn of(run: Run, mark: u64) -> Option<Segment> {
+        let end = run.last()?.checked_add(1)?;
+        let number = |value: u64| i64::try_from(value).ok();
+        let segment = Segment {
+            first: number(run.first)?,
+            end: number(end)?,
+            stride: i64::from(run.stride),
+            mark: number(mark)?,
+        };
+        (segment.is_sound() || mark == end && segment.with_mark(segment.first).is_sound())
+            .then_some(segment)
+    }
+
+    /// What is certain not to be issued; `None` when nothing is.
+    pub fn unissued(self) -> Option<Run> {
+        let Segment { end, stride, mark, .. } = self;
+        let steps = (end - 1).checked_sub(mark)?.checked_div(stride)?;
+        let count = u32::try_from(steps).ok()?.checked_add(1).filter(|_| mark < end)?;
+        Some(Run { first: mark.cast_unsigned(), count, stride: u32::try_from(stride).ok()? })
+    }
+
+    pub fn with_mark(self, mark: i64) -> Segment {
+        Segment { mark, ..self }
+    }
+
+    /// Whether the mark is one of its ids, as that of every segment that is kept: it has something left.
+    fn is_sound(self) -> bool {
+        let Segment { first, end, stride, mark } = self;
+        1 <= first
+            && first <= mark
+            && mark < end
+            && self.with_mark(first).unissued().is_some()
+            && (end - 1 - first) % stride == 0
+            && (mark - first) % stride == 0
+    }
+
     pub fn sum(self, store: &str, tag: &str) -> i64 {
         let key = Sum::of("segments").text(store).text(tag);
-        key.int(self.end).int(self.start).int(self.mark).get()
+        key.int(self.end).int(self.first).int(self.stride).int(self.mark).get()
     }
 
     pub fn write(self, conn: &Connection, store: &str, tag: &str) -> rusqlite::Result<()> {
-        conn.prepare_cached("INSERT OR REPLACE INTO segments VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
-            .execute((store, tag, self.end, self.start, self.mark, self.sum(store, tag)))?;
+        let Segment { first, end, stride, mark } = self;
+        conn.prepare_cached("INSERT OR REPLACE INTO segments VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
+            .execute((store, tag, end, first, stride, mark, self.sum(store, tag)))?;
         Ok(())
     }
 
@@ -265,15 +305,15 @@ impl Segment {
     ) -> Result<Option<Segment>, Fault> {
         let row = conn
             .prepare_cached(
-                "SELECT end, start, mark, sum FROM segments \
+                "SELECT end, first, stride, mark, sum FROM segments \
                  WHERE store = ?1 AND tag = ?2 AND end > ?3 ORDER BY end LIMIT 1",
             )?
             .query_row((store, tag, number), |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
             })
             .optional()?;
-        let Some((end, start, mark, sum)) = row else { return Ok(None) };
-        let segment = Segment { start, end, mark };
+        let Some((end, first, stride, mark, sum)) = row else { return Ok(None) };
+        let segment = Segment { first, end, stride, mark };
         segment.check(store, tag, sum)?;
         Ok(Some(segment))
     }
@@ -289,14 +329,13 @@ impl Segment {
         Ok(segments)
     }
 
-    /// Every segment that is kept has something left: its mark lies below its end.
     pub fn check(self, store: &str, tag: &str, sum: i64) -> Result<(), Fault> {
-        let Segment { start, end, mark } = self;
-        if self.sum(store, tag) == sum && 1 <= start && start <= mark && mark < end {
+        if self.sum(store, tag) == sum && self.is_sound() {
             return Ok(());
         }
+        let Segment { first, end, stride, mark } = self;
         Err(Fault::damaged(format!(
-            "the segment [{start}, {end}) of tag {tag:?} with its mark {mark} is not as it was written"
+            "the segment [{first}, {end}) by {stride} of tag {tag:?} with its mark {mark} is not as it was written"
         )))
     }
 }

@@ -14,7 +14,7 @@ use crate::state_dir::explain;
 const APPLICATION_ID: i32 = 0x6c65_6166;
 
 /// The version of the format. A change of any of the texts below is a new one.
-const FORMAT_VERSION: i32 = 1;
+const FORMAT_VERSION: i32 = 2;
 
 /// The tables. Every row ends with a checksum over all that it says.
 const TABLES: [&str; 8] = [
@@ -32,7 +32,7 @@ const TABLES: [&str; 8] = [
     "CREATE TABLE tags (store TEXT NOT NULL, tag TEXT NOT NULL, generation INTEGER NOT NULL, \
      highest_end INTEGER NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (store, tag)) STRICT, WITHOUT ROWID",
     "CREATE TABLE segments (store TEXT NOT NULL, tag TEXT NOT NULL, \"end\" INTEGER NOT NULL, \
-     start INTEGER NOT NULL, mark INTEGER NOT NULL, sum INTEGER NOT NULL, \
+     first INTEGER NOT NULL, stride INTEGER NOT NULL, mark INTEGER NOT NULL, sum INTEGER NOT NULL, \
      PRIMARY KEY (store, tag, \"end\")) STRICT, WITHOUT ROWID",
     "CREATE TABLE claim (one INTEGER PRIMARY KEY CHECK (one = 1), place TEXT NOT NULL, registry TEXT NOT NULL, \
      history TEXT NOT NULL, holder TEXT NOT NULL, name TEXT NOT NULL, incarnation TEXT NOT NULL, earlier TEXT, \
@@ -80,7 +80,11 @@ pub(super) fn check_file(path: &Path) -> Result<(), Fault> {
         )));
     }
     if version < FORMAT_VERSION {
-        return Err(Fault::damaged(format!("there never was a format of version {version}")));
+        return Err(Fault(format!(
+            "its format has version {version}, of a leafd from before the first release, and this leafd reads only \
+             version {FORMAT_VERSION}; it was left as it is: move journal.db and journal.db-wal to a safe place and start \
+             again, this host then begins anew, and numbers that it had in stock are skipped"
+        )));
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use super::apply::Problem;
 use super::fault::Fault;
 use super::rows::{Sum, get};
 use super::{HISTORY_BYTES_MAX, StoreRecord};
-use crate::store::{StartToken, StoreId};
+use leafd_core::store::{StartToken, StoreId};
 
 /// Start tokens kept: a daemon that restarts for days while a store is away, and a store that no longer is
 /// in use, must not fill the disk.
@@ -191,6 +191,15 @@ pub(super) fn enter_history(
             "the store {store} has no history to change: it never checked in"
         ))),
     }
+}
+
+/// No store has confirmed a start of this host's: it is a new one.
+pub(super) fn forget_starts(conn: &Connection) -> Result<(), Problem> {
+    for StoreRecord { store, history, .. } in read(conn)? {
+        StoreRow { history: history.as_ref().to_owned(), start: 0, token: String::new() }
+            .write(conn, &store.0)?;
+    }
+    Ok(())
 }
 
 /// Copies to a new host's journal where each store was found and with which history. The new host's starts

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use super::fault::Fault;
 use super::rows::{self, Meta, Segment, TagState, get, read_tag};
-use super::{claim, stores};
+use super::{lease, stores};
 
 /// The structure of the file, by SQLite's own check.
 pub(super) fn structure(conn: &Connection) -> Result<(), Fault> {
@@ -23,7 +23,7 @@ pub(super) fn rows(conn: &Connection) -> Result<(), Fault> {
         )));
     }
     stores::verify(conn, meta.stores)?;
-    claim::read(conn)?;
+    lease::read(conn)?;
     tags(conn)?;
     segments(conn)
 }
@@ -42,22 +42,23 @@ fn tags(conn: &Connection) -> Result<(), Fault> {
 
 fn segments(conn: &Connection) -> Result<(), Fault> {
     let mut statement = conn.prepare(
-        "SELECT s.store, s.tag, s.\"end\", s.start, s.mark, s.sum, t.highest_end \
+        "SELECT s.store, s.tag, s.\"end\", s.first, s.stride, s.mark, s.sum, t.highest_end \
          FROM segments s LEFT JOIN tags t USING (store, tag) ORDER BY s.store, s.tag, s.\"end\"",
     )?;
     let mut rows = statement.query([])?;
     let mut last = (String::new(), String::new(), 0);
     while let Some(row) = rows.next()? {
         let (store, tag): (String, String) = (get(row, 0)?, get(row, 1)?);
-        let segment = Segment { end: get(row, 2)?, start: get(row, 3)?, mark: get(row, 4)? };
-        segment.check(&store, &tag, get(row, 5)?)?;
-        let highest_end: Option<i64> = get(row, 6)?;
+        let [end, first, stride, mark] = [get(row, 2)?, get(row, 3)?, get(row, 4)?, get(row, 5)?];
+        let segment = Segment { first, end, stride, mark };
+        segment.check(&store, &tag, get(row, 6)?)?;
+        let highest_end: Option<i64> = get(row, 7)?;
         if highest_end.is_none_or(|highest| highest < segment.end) {
             return Err(Fault::damaged(format!(
                 "a segment of tag {tag:?} is not among its claims"
             )));
         }
-        if (&last.0, &last.1) == (&store, &tag) && segment.start < last.2 {
+        if (&last.0, &last.1) == (&store, &tag) && segment.first < last.2 {
             return Err(Fault::damaged(format!("two segments of tag {tag:?} overlap")));
         }
         last = (store, tag, segment.end);

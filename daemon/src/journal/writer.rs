@@ -15,10 +15,11 @@ use super::db::{self, Db};
 use super::fault::Fault;
 use super::identity::Identity;
 use super::rows::Meta;
+use super::witness::Memory;
 use super::{JournalError, TagRecord, Write};
-use crate::id::Tag;
 use crate::state_dir::{StateDir, explain};
-use crate::store::StoreId;
+use leafd_core::Tag;
+use leafd_core::store::{StartToken, StoreId};
 
 /// Most batches in one transaction; more wait for the next.
 const GROUP_BATCHES_MAX: usize = 1_024;
@@ -64,7 +65,11 @@ pub(super) struct Writer {
     /// What the file must at least say when it is opened anew.
     pub acknowledged: Meta,
     pub link: Link,
+    /// Notes each commit before it is acknowledged.
+    pub memory: Option<Memory>,
     pub failure: Failure,
+    /// The token of the clean stop, once it was entered.
+    pub stopped: Arc<Mutex<Option<StartToken>>>,
     /// Once exact marks were asked for nothing else is entered: nothing may be issued any more.
     pub stopping: bool,
 }
@@ -165,10 +170,14 @@ impl Writer {
         }
         let outcome = self.on_db(|db| {
             let outcome = db.commit(&batches)?;
-            Ok((outcome, db.meta.clone()))
+            Ok((outcome, db.meta.clone(), db.stopped_as.clone()))
         });
         match outcome {
-            Ok((outcome, meta)) => {
+            Ok((outcome, meta, stopped)) => {
+                *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = stopped;
+                if let Some(memory) = &mut self.memory {
+                    memory.note(&meta.host, meta.commits);
+                }
                 self.acknowledged = meta;
                 if self.failure.set(None) {
                     tracing::info!(path = %self.path.display(), "the journal works again");
@@ -225,7 +234,7 @@ impl Writer {
         }
         let db = Db::open(&self.dir)?;
         let found = &db.meta;
-        if found.host != known.host || found.fingerprint != known.fingerprint {
+        if found.fingerprint != known.fingerprint {
             return Err(impostor());
         }
         if found.commits < known.commits {

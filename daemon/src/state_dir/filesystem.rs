@@ -51,6 +51,13 @@ pub(super) fn check(dir: &Path) -> Result<(), String> {
     }
 }
 
+/// Whether the file system is one that lives in memory.
+pub(super) fn is_memory(dir: &Path) -> bool {
+    statfs(dir).is_ok_and(|found| {
+        matches!(found.filesystem_type().0 as u64 & 0xffff_ffff, 0x0102_1994 | 0x8584_58f6)
+    })
+}
+
 fn verdict(magic: u32) -> Verdict {
     match magic {
         0x0000_6969 => Verdict::Refused("NFS"),

@@ -5,6 +5,7 @@
 //! for the error that a second daemon prints; the pid itself decides nothing.
 
 mod filesystem;
+mod owners;
 #[cfg(test)]
 mod tests;
 
@@ -50,8 +51,9 @@ impl StateDir {
     ///
     /// # Errors
     /// When the path is no directory or can't be written to, lies on a network file system, or belongs to
-    /// another daemon, whose pid the error names.
+    /// another daemon, whose pid the error names; for root also when somebody else may write to it, or to the way there.
     pub fn open(path: &Path) -> Result<StateDir, StateDirError> {
+        let given = path;
         let failed = |cause: String| StateDirError { path: path.to_path_buf(), cause };
         DirBuilder::new()
             .mode(0o700)
@@ -61,6 +63,9 @@ impl StateDir {
         // From here on a change of the working directory or of a link on the way can't lead elsewhere.
         let path = path.canonicalize().map_err(|e| failed(explain("resolving its path", &e)))?;
         filesystem::check(&path).map_err(&failed)?;
+        if nix::unistd::geteuid().is_root() {
+            owners::check(given, &path).map_err(&failed)?;
+        }
         let lock = lock(&path).map_err(&failed)?;
         Ok(StateDir { shared: Arc::new(Owned { path, _lock: lock }) })
     }
@@ -78,6 +83,11 @@ impl StateDir {
     pub fn sync(&self) -> io::Result<()> {
         File::open(self.path())?.sync_all()
     }
+}
+
+/// Whether a directory lies in memory, so that nothing in it outlives the machine's run.
+pub(crate) fn in_memory(dir: &Path) -> bool {
+    filesystem::is_memory(dir)
 }
 
 /// Locks the directory's lock file.

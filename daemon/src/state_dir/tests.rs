@@ -42,3 +42,39 @@ fn a_file_in_its_place_is_an_error_that_says_so() {
         assert!(refused.contains("something else than a directory"), "{refused}");
     }
 }
+
+/// As root, somebody else who may write on the way there could swap the directory.
+#[test]
+fn root_refuses_what_others_may_write() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("way/state");
+    drop(StateDir::open(&dir).unwrap());
+    let mode = |path: &Path, mode: u32| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let way = place.path().join("way");
+    for (path, open) in [(&dir, 0o770), (&dir, 0o1777), (&way, 0o777), (&way, 0o775)] {
+        mode(path, open);
+        let refused = StateDir::open(&dir).unwrap_err().to_string();
+        assert!(refused.contains("others may write"), "{open:o}: {refused}");
+        mode(path, 0o755);
+    }
+    // As /tmp is.
+    mode(&way, 0o1777);
+    drop(StateDir::open(&dir).unwrap());
+    mode(&way, 0o755);
+    for path in [&dir, &way] {
+        std::os::unix::fs::chown(path, Some(10_001), None).unwrap();
+        let refused = StateDir::open(&dir).unwrap_err().to_string();
+        assert!(refused.contains("owner 10001"), "{refused}");
+        std::os::unix::fs::chown(path, Some(0), None).unwrap();
+    }
+    // A link that others may turn elsewhere.
+    let link = place.path().join("link");
+    std::os::unix::fs::symlink(&way, &link).unwrap();
+    std::os::unix::fs::lchown(&link, Some(10_001), None).unwrap();
+    assert!(StateDir::open(&link.join("state")).is_err());
+}

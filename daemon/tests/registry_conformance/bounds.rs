@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use leafd::id::UnixMs;
-use leafd::registry::{Mode, Registry, RegistryError, Swap};
+use leafd::registry::Registry;
+use leafd_core::UnixMs;
+use leafd_core::registry::{CompareAndSet, Mode, RegistryError};
 
-use crate::{Backend, HOUR, conflict, entry, held, holding, look, swap, take};
+use crate::{Backend, HOUR, compare_and_set, conflict, entry, held, holding, snapshot, take};
 
 /// The last instant that a registry holds.
 const LAST: u64 = i64::MAX as u64;
@@ -15,10 +16,10 @@ fn within(
     bound: u64,
     ahead_max: Duration,
 ) -> Result<UnixMs, RegistryError> {
-    let under = look(registry, 0..0).registry;
+    let under = snapshot(registry, 0..0).registry;
     let expected = holding(registry, 4);
-    let asked = swap(4, expected.as_ref(), &held("a", bound));
-    registry.swap(&under, &Swap { ahead_max, ..asked })
+    let asked = compare_and_set(4, expected.as_ref(), &held("a", bound));
+    registry.compare_and_set(&under, &CompareAndSet { ahead_max, ..asked })
 }
 
 #[track_caller]
@@ -34,13 +35,13 @@ fn too_far(result: Result<UnixMs, RegistryError>, asked: u64) -> u64 {
 
 pub fn a_bound_is_judged_by_the_registrys_clock(backend: &mut dyn Backend) {
     let mut registry = backend.connect(Mode::Leased);
-    let now = look(&mut *registry, 0..0).now.0;
+    let now = snapshot(&mut *registry, 0..0).now.0;
     let hour = u64::try_from(HOUR.as_millis()).unwrap();
     // The writer's own clock has no say in it.
-    let mut beyond = swap(4, None, &held("a", now + 3 * hour));
+    let mut beyond = compare_and_set(4, None, &held("a", now + 3 * hour));
     beyond.seen = UnixMs(now + 3 * hour);
-    let under = look(&mut *registry, 0..0).registry;
-    let said = too_far(registry.swap(&under, &beyond), now + 3 * hour);
+    let under = snapshot(&mut *registry, 0..0).registry;
+    let said = too_far(registry.compare_and_set(&under, &beyond), now + 3 * hour);
     assert!(said >= now && said < now + hour, "{said} {now}");
     too_far(within(&mut *registry, now + hour, Duration::ZERO), now + hour);
     too_far(within(&mut *registry, now + 3 * hour, 2 * HOUR), now + 3 * hour);
@@ -67,20 +68,21 @@ pub fn bounds_reach_to_both_ends(backend: &mut dyn Backend) {
 pub fn a_conflict_is_told_before_a_bound(backend: &mut dyn Backend) {
     let mut registry = backend.connect(Mode::Leased);
     take(&mut *registry, 4, None, &held("a", 5)).unwrap();
-    let under = look(&mut *registry, 0..0).registry;
-    let beyond = swap(4, None, &held("b", u64::MAX));
+    let under = snapshot(&mut *registry, 0..0).registry;
+    let beyond = compare_and_set(4, None, &held("b", u64::MAX));
     let found = entry(&mut *registry, 4);
-    conflict(registry.swap(&under, &beyond), 4, found.as_ref());
+    conflict(registry.compare_and_set(&under, &beyond), 4, found.as_ref());
 }
 
 pub fn the_clock_goes_on(backend: &mut dyn Backend) {
     let mut registries = [backend.connect(Mode::Leased), backend.connect(Mode::Leased)];
-    let (first, mut expected) = (look(&mut *registries[0], 0..0), None);
+    let (first, mut expected) = (snapshot(&mut *registries[0], 0..0), None);
     let mut clock = first.now;
     for round in 0..20 {
         let registry = &mut *registries[round % 2];
         let next = held("a", round as u64);
-        for now in [take(registry, 4, expected.as_ref(), &next).unwrap(), look(registry, 0..0).now]
+        for now in
+            [take(registry, 4, expected.as_ref(), &next).unwrap(), snapshot(registry, 0..0).now]
         {
             assert!(now >= clock, "the clock went back from {clock:?} to {now:?}");
             clock = now;
@@ -88,7 +90,7 @@ pub fn the_clock_goes_on(backend: &mut dyn Backend) {
         expected = Some(next);
     }
     std::thread::sleep(Duration::from_millis(20));
-    let last = look(&mut *registries[1], 0..0);
+    let last = snapshot(&mut *registries[1], 0..0);
     assert!(last.now.0 >= clock.0 + 15, "{last:?} {clock:?}");
     match (first.history_age, last.history_age) {
         (None, None) => {}

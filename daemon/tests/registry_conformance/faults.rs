@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::mysql::prelude::Queryable as _;
-use leafd::id::Tag;
-use leafd::registry::{Mode, Registry, RegistryError};
-use leafd::store::network::Target;
-use leafd::store::{CEILING_MAX, ClaimWish, NewTag, Store, StoreThread, mysql, postgres};
+use leafd::registry::Registry;
+use leafd::store::sql::Target;
+use leafd::store::{Store, StoreHandle, mysql, postgres};
+use leafd_core::Tag;
+use leafd_core::registry::{Mode, RegistryError};
+use leafd_core::store::{CEILING_MAX, ClaimWish, NewTag};
 use nix::sys::signal::{Signal, kill};
 
 use crate::server::Server;
 use crate::tables::{AsRegistry, Tables};
-use crate::{HOUR, held, holding, look, refused, swap, take};
+use crate::{HOUR, compare_and_set, held, holding, refused, snapshot, take};
 
 fn leased(store: Box<dyn Store>) -> AsRegistry {
     AsRegistry { store, mode: Mode::Leased }
@@ -29,7 +31,7 @@ fn new_tag(name: &str) -> NewTag {
 fn claims_go_on(store: &mut dyn Store) {
     let under = store.identity().unwrap();
     let tag = Tag::parse(b"orders").unwrap();
-    store.claim(&under, &tag, ClaimWish { want: 1, step_max: 10 }).unwrap();
+    store.claim(&under, &tag, ClaimWish::new(1, 10)).unwrap();
 }
 
 #[track_caller]
@@ -46,26 +48,26 @@ fn rights_are_named(store: Box<dyn Store>, mut grant: impl FnMut(&str, &str)) {
     let mut registry = leased(store);
     claims_go_on(&mut *registry.store);
     let layouts = [(Tag::parse(b"snowflake").unwrap(), leafd_wire::Layout::LEAF)];
-    let hidden = registry.look(0..9);
+    let hidden = registry.snapshot(0..9);
     assert!(matches!(hidden, Err(RegistryError::Refused(_))), "{hidden:?}");
     for table in ["leafd_worker", "leafd_layout", "leaf_workerid_alloc"] {
         grant("SELECT", table);
     }
-    assert_eq!(look(&mut registry, 0..9).entries, []);
+    assert_eq!(snapshot(&mut registry, 0..9).entries, []);
     let words = ["SELECT, INSERT and UPDATE on leafd_worker and leafd_layout"];
     refused(take(&mut registry, 1, None, &held("a", 5)), &words);
-    refused(registry.agree(&layouts), &words);
+    refused(registry.register_layouts(&layouts), &words);
     for table in ["leafd_worker", "leafd_layout"] {
         grant("INSERT, UPDATE", table);
     }
     take(&mut registry, 1, None, &held("a", 5)).unwrap();
     take(&mut registry, 1, Some(&held("a", 5)), &held("a", 6)).unwrap();
-    registry.agree(&layouts).unwrap();
-    let under = look(&mut registry, 0..0).registry;
+    registry.register_layouts(&layouts).unwrap();
+    let under = snapshot(&mut registry, 0..0).registry;
     registry.mode = Mode::Permanent;
-    refused(registry.bind(&under, 0..9, &held("a", 5)), &["given"]);
+    refused(registry.assign(&under, 0..9, &held("a", 5)), &["given"]);
     grant("INSERT, UPDATE", "leaf_workerid_alloc");
-    let number = registry.bind(&under, 0..9, &held("a", 5)).unwrap().worker.0;
+    let number = registry.assign(&under, 0..9, &held("a", 5)).unwrap().worker.0;
     take(&mut registry, number, Some(&held("a", 5)), &held("a", 6)).unwrap();
     claims_go_on(&mut *registry.store);
 }
@@ -115,20 +117,20 @@ fn rights_are_named_by_postgres() {
 fn missing_tables_are_named(store: Box<dyn Store>, mut sql: impl FnMut(&str), apply: impl Fn()) {
     let mut registry = leased(store);
     sql(ROW);
-    look(&mut registry, 0..9);
+    snapshot(&mut registry, 0..9);
     for table in ["leafd_worker", "leaf_workerid_alloc"] {
         sql(&format!("DROP TABLE {table}"));
         // On the connection that knew them, and on a new one.
         for _ in 0..2 {
-            refused(registry.look(0..9), &[table, "leafd schema apply"]);
+            refused(registry.snapshot(0..9), &[table, "leafd schema apply"]);
             claims_go_on(&mut *registry.store);
         }
         apply();
-        assert_eq!(look(&mut registry, 0..9).entries, []);
+        assert_eq!(snapshot(&mut registry, 0..9).entries, []);
     }
     sql("ALTER TABLE leafd_worker DROP COLUMN seen");
-    refused(registry.look(0..9), &["seen"]);
-    refused(registry.look(0..9), &["leafd_worker lacks the column seen"]);
+    refused(registry.snapshot(0..9), &["seen"]);
+    refused(registry.snapshot(0..9), &["leafd_worker lacks the column seen"]);
     claims_go_on(&mut *registry.store);
 }
 
@@ -172,8 +174,8 @@ fn where_only_leafs_table_is_no_worker_can_be_had() {
     for store in stores {
         let mut registry = leased(store);
         let words = ["only Leaf's table", "snowflake workers", "leafd schema apply"];
-        refused(registry.look(0..9), &words);
-        refused(registry.agree(&[]), &words);
+        refused(registry.snapshot(0..9), &words);
+        refused(registry.register_layouts(&[]), &words);
         claims_go_on(&mut *registry.store);
     }
 }
@@ -183,14 +185,15 @@ fn where_only_leafs_table_is_no_worker_can_be_had() {
 pub fn a_declared_loss_changes_the_history(backend: &mut impl Tables) {
     let mut registry = leased(backend.store());
     take(&mut registry, 1, None, &held("a", 5)).unwrap();
-    let before = look(&mut registry, 0..9);
+    let before = snapshot(&mut registry, 0..9);
     assert!(before.history_age.unwrap() > HOUR);
     let was = registry.store.identity().unwrap();
     let mut other = backend.store();
     assert!(other.declare_loss(&was).unwrap());
-    let stale = registry.swap(&before.registry, &swap(1, Some(&held("a", 5)), &held("a", 6)));
+    let stale = registry
+        .compare_and_set(&before.registry, &compare_and_set(1, Some(&held("a", 5)), &held("a", 6)));
     let Err(RegistryError::Changed { expected, found }) = stale else { panic!("{stale:?}") };
-    let after = look(&mut registry, 0..9);
+    let after = snapshot(&mut registry, 0..9);
     assert_eq!((&expected, &found), (&before.registry, &after.registry));
     assert_eq!(found.id, expected.id);
     assert_eq!(after.entries, before.entries);
@@ -198,19 +201,21 @@ pub fn a_declared_loss_changes_the_history(backend: &mut impl Tables) {
     let age = after.history_age.unwrap();
     assert!(age < HOUR, "{age:?}");
     std::thread::sleep(Duration::from_millis(20));
-    let seen = look(&mut leased(other), 0..9).history_age.unwrap();
+    let seen = snapshot(&mut leased(other), 0..9).history_age.unwrap();
     assert!(seen >= age + Duration::from_millis(15), "{seen:?} {age:?}");
-    registry.swap(&found, &swap(1, Some(&held("a", 5)), &held("a", 6))).unwrap();
+    registry
+        .compare_and_set(&found, &compare_and_set(1, Some(&held("a", 5)), &held("a", 6)))
+        .unwrap();
 }
 
 /// A role among several stores has nothing to do with workers.
 pub fn a_role_changes_nothing(backend: &mut impl Tables) {
     let mut registry = leased(backend.store());
-    let before = look(&mut registry, 0..0).registry;
+    let before = snapshot(&mut registry, 0..0).registry;
     let under = registry.store.identity().unwrap();
-    registry.store.take_role(&under, &leafd::store::Role("1 of 2".into())).unwrap();
-    assert_eq!(look(&mut registry, 0..0).registry, before);
-    registry.swap(&before, &swap(1, None, &held("a", 5))).unwrap();
+    registry.store.take_role(&under, &leafd_core::store::Role("1 of 2".into())).unwrap();
+    assert_eq!(snapshot(&mut registry, 0..0).registry, before);
+    registry.compare_and_set(&before, &compare_and_set(1, None, &held("a", 5))).unwrap();
 }
 
 // --- One connection ---
@@ -221,8 +226,8 @@ pub fn claims_and_swaps_share_a_connection(backend: &mut impl Tables) {
     let mut store = backend.store();
     store.create(&new_tag("orders")).unwrap();
     let under = store.identity().unwrap();
-    let registry = look(&mut leased(backend.store()), 0..0).registry;
-    let handle = StoreThread::spawn("store", store).unwrap();
+    let registry = snapshot(&mut leased(backend.store()), 0..0).registry;
+    let handle = StoreHandle::spawn("store", store).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let under = Arc::new(under);
@@ -233,8 +238,8 @@ pub fn claims_and_swaps_share_a_connection(backend: &mut impl Tables) {
                     let tag = Tag::parse(b"orders").unwrap();
                     let mut starts = Vec::new();
                     for _ in 0..ROUNDS {
-                        let wish = ClaimWish { want: 1, step_max: 10 };
-                        starts.push(handle.claim(&under, &tag, wish).await.unwrap().numbers.start);
+                        let wish = ClaimWish::new(1, 10);
+                        starts.push(handle.claim(&under, &tag, wish).await.unwrap().run.first);
                     }
                     starts
                 })
@@ -243,9 +248,9 @@ pub fn claims_and_swaps_share_a_connection(backend: &mut impl Tables) {
         let mut expected = None;
         for bound in 0..ROUNDS {
             let (under, next) = (registry.clone(), held("a", bound));
-            let asked = swap(3, expected.as_ref(), &next);
+            let asked = compare_and_set(3, expected.as_ref(), &next);
             handle
-                .workers(Mode::Leased, move |workers| workers.swap(&under, &asked))
+                .workers(Mode::Leased, move |workers| workers.compare_and_set(&under, &asked))
                 .await
                 .unwrap();
             expected = Some(next);
@@ -259,10 +264,10 @@ pub fn claims_and_swaps_share_a_connection(backend: &mut impl Tables) {
             starts.iter().copied().eq((0..4 * ROUNDS).map(|claim| 1 + 10 * claim)),
             "{starts:?}"
         );
-        let seen = handle.workers(Mode::Leased, |workers| workers.look(0..9)).await.unwrap();
+        let seen = handle.workers(Mode::Leased, |workers| workers.snapshot(0..9)).await.unwrap();
         assert_eq!(seen.entries[0].holding, expected.unwrap());
         handle.close().await;
-        unavailable(handle.workers(Mode::Leased, |workers| workers.look(0..9)).await);
+        unavailable(handle.workers(Mode::Leased, |workers| workers.snapshot(0..9)).await);
     });
 }
 
@@ -276,14 +281,16 @@ fn the_clock_is_read_after_the_wait(
 ) {
     let (mut registry, mut looking) = (leased(store), leased(looking));
     take(&mut registry, 1, None, &held("a", 5)).unwrap();
-    let under = look(&mut looking, 0..0).registry;
+    let under = snapshot(&mut looking, 0..0).registry;
     let release = hold();
     let renewing = std::thread::spawn(move || {
-        registry.swap(&under, &swap(1, Some(&held("a", 5)), &held("a", 6))).unwrap()
+        registry
+            .compare_and_set(&under, &compare_and_set(1, Some(&held("a", 5)), &held("a", 6)))
+            .unwrap()
     });
     std::thread::sleep(Duration::from_millis(300));
     assert!(!renewing.is_finished(), "nothing kept it waiting");
-    let waited = look(&mut looking, 0..0).now;
+    let waited = snapshot(&mut looking, 0..0).now;
     release();
     let now = renewing.join().unwrap();
     assert!(now >= waited, "{now:?} {waited:?}");
@@ -322,16 +329,16 @@ fn the_clock_is_read_after_the_wait_on_postgres() {
 fn away_and_back(mut server: Server, is_up: fn(&Server) -> bool, store: Box<dyn Store>) {
     let mut registry = leased(store);
     take(&mut registry, 1, None, &held("a", 5)).unwrap();
-    let before = look(&mut registry, 0..9);
+    let before = snapshot(&mut registry, 0..9);
     server.kill();
-    let renewal = swap(1, Some(&held("a", 5)), &held("a", 6));
-    unavailable(registry.swap(&before.registry, &renewal));
-    unavailable(registry.look(0..9));
-    unavailable(registry.agree(&[]));
+    let renewal = compare_and_set(1, Some(&held("a", 5)), &held("a", 6));
+    unavailable(registry.compare_and_set(&before.registry, &renewal));
+    unavailable(registry.snapshot(0..9));
+    unavailable(registry.register_layouts(&[]));
     server.start(is_up);
-    let after = look(&mut registry, 0..9);
+    let after = snapshot(&mut registry, 0..9);
     assert_eq!((&after.registry, &after.entries), (&before.registry, &before.entries));
-    registry.swap(&before.registry, &renewal).unwrap();
+    registry.compare_and_set(&before.registry, &renewal).unwrap();
     // Between two calls it goes unnoticed.
     server.stop();
     server.start(is_up);
@@ -349,7 +356,10 @@ fn away_and_back(mut server: Server, is_up: fn(&Server) -> bool, store: Box<dyn 
         let _ = kill(*child, Signal::SIGSTOP);
     }
     let begun = Instant::now();
-    unavailable(registry.swap(&before.registry, &swap(1, Some(&held("a", 7)), &held("a", 8))));
+    unavailable(registry.compare_and_set(
+        &before.registry,
+        &compare_and_set(1, Some(&held("a", 7)), &held("a", 8)),
+    ));
     assert!(begun.elapsed() < 3 * BOUND, "{:?}", begun.elapsed());
     for process in children.into_iter().chain([server.pid()]) {
         let _ = kill(process, Signal::SIGCONT);
@@ -391,13 +401,13 @@ fn an_embedded_store_goes_away_and_comes_back() {
     take(&mut registry, 1, None, &held("a", 5)).unwrap();
     let (path, aside) = (&embedded.path, embedded.path.with_extension("aside"));
     std::fs::rename(path, &aside).unwrap();
-    unavailable(registry.look(0..9));
+    unavailable(registry.snapshot(0..9));
     std::fs::rename(&aside, path).unwrap();
     assert_eq!(holding(&mut registry, 1), Some(held("a", 5)));
     // Another process keeps it for longer than a call waits.
     let other = rusqlite::Connection::open(path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    unavailable(registry.look(0..9));
+    unavailable(registry.snapshot(0..9));
     other.execute_batch("ROLLBACK").unwrap();
     take(&mut registry, 1, Some(&held("a", 5)), &held("a", 6)).unwrap();
 }

@@ -1,7 +1,7 @@
 //! All hosts of a registry mean the same by a layout's name.
 
-use leafd::id::Tag;
-use leafd::registry::Mode;
+use leafd_core::Tag;
+use leafd_core::registry::Mode;
 use leafd_wire::Layout;
 
 use crate::{Backend, refused};
@@ -15,7 +15,7 @@ const SMALL: Layout =
 
 pub fn layouts_are_agreed_upon(backend: &mut dyn Backend) {
     let mut registry = backend.connect(Mode::Leased);
-    registry.agree(&[]).unwrap();
+    registry.register_layouts(&[]).unwrap();
     let longest = "n".repeat(128);
     let all = [
         named("snowflake", Layout::LEAF),
@@ -23,12 +23,12 @@ pub fn layouts_are_agreed_upon(backend: &mut dyn Backend) {
         named("Small", Layout::LEAF),
         named(&longest, SMALL),
     ];
-    registry.agree(&all[..1]).unwrap();
-    registry.agree(&all).unwrap();
-    registry.agree(&all[2..]).unwrap();
-    registry.agree(&[all[1].clone(), all[1].clone()]).unwrap();
+    registry.register_layouts(&all[..1]).unwrap();
+    registry.register_layouts(&all).unwrap();
+    registry.register_layouts(&all[2..]).unwrap();
+    registry.register_layouts(&[all[1].clone(), all[1].clone()]).unwrap();
     let mut again = backend.connect(Mode::Permanent);
-    again.agree(&all).unwrap();
+    again.register_layouts(&all).unwrap();
     let changes = [
         Layout { time_bits: 39, ..SMALL },
         Layout { worker_bits: 7, ..SMALL },
@@ -38,23 +38,23 @@ pub fn layouts_are_agreed_upon(backend: &mut dyn Backend) {
     ];
     for changed in changes {
         for name in ["small", &longest] {
-            refused(again.agree(&[named(name, changed)]), &[name]);
+            refused(again.register_layouts(&[named(name, changed)]), &[name]);
         }
     }
     refused(
-        again.agree(&[named("small", Layout { epoch_ms: 12_345, ..SMALL })]),
+        again.register_layouts(&[named("small", Layout { epoch_ms: 12_345, ..SMALL })]),
         &["12345", "epoch_ms=1,"],
     );
-    again.agree(&all).unwrap();
+    again.register_layouts(&all).unwrap();
 }
 
 pub fn a_layout_that_differs_records_nothing(backend: &mut dyn Backend) {
     let mut registry = backend.connect(Mode::Leased);
-    registry.agree(&[named("b", SMALL)]).unwrap();
+    registry.register_layouts(&[named("b", SMALL)]).unwrap();
     let wrong = [named("a", SMALL), named("b", Layout::LEAF), named("c", SMALL)];
-    refused(registry.agree(&wrong), &["\"b\""]);
+    refused(registry.register_layouts(&wrong), &["\"b\""]);
     let twice = [named("a", SMALL), named("a", Layout::LEAF)];
-    refused(registry.agree(&twice), &["\"a\""]);
+    refused(registry.register_layouts(&twice), &["\"a\""]);
     // Neither was recorded as it was then.
-    registry.agree(&[named("a", Layout::LEAF), named("c", Layout::LEAF)]).unwrap();
+    registry.register_layouts(&[named("a", Layout::LEAF), named("c", Layout::LEAF)]).unwrap();
 }

@@ -4,9 +4,9 @@
 
 mod bounds;
 mod faults;
-mod fork;
 mod giving;
 mod layouts;
+mod leaf_sql;
 #[path = "../store_conformance/mysql.rs"]
 mod mysql;
 mod odd_rows;
@@ -24,9 +24,12 @@ mod zookeeper;
 use std::ops::Range;
 use std::time::Duration;
 
-use leafd::id::{UnixMs, WorkerId};
-use leafd::registry::{Entry, Holder, Holding, Look, Mode, Registry, RegistryError, Swap};
-use leafd::store::StartToken;
+use leafd::registry::Registry;
+use leafd_core::registry::{
+    CompareAndSet, Entry, Holder, LeaseRecord, Mode, RegistryError, Snapshot,
+};
+use leafd_core::store::StartToken;
+use leafd_core::{UnixMs, WorkerId};
 
 /// A throwaway registry, empty at first.
 trait Backend {
@@ -96,10 +99,10 @@ macro_rules! on_tables {
             odd_rows::damaged_rows_count_as_held_for_ever,
             odd_rows::workers_outside_are_left_alone,
             odd_rows::a_layout_that_others_wrote_is_another,
-            fork::numbers_given_for_good_are_not_leased,
-            fork::a_host_of_the_fork_is_taken_over_in_place,
-            fork::numbers_count_on_from_the_highest,
-            fork::odd_numbers_are_not_used,
+            leaf_sql::numbers_given_for_good_are_not_leased,
+            leaf_sql::a_host_of_the_fork_is_taken_over_in_place,
+            leaf_sql::numbers_count_on_from_the_highest,
+            leaf_sql::odd_numbers_are_not_used,
             faults::a_role_changes_nothing,
             faults::claims_and_swaps_share_a_connection,
             $($module::$check),*
@@ -134,17 +137,21 @@ fn holder(name: &str) -> Holder {
     }
 }
 
-fn held(name: &str, bound: u64) -> Holding {
-    Holding { holder: Some(holder(name)), bound: UnixMs(bound) }
+fn held(name: &str, bound: u64) -> LeaseRecord {
+    LeaseRecord { holder: Some(holder(name)), expires: UnixMs(bound) }
 }
 
-fn free(bound: u64) -> Holding {
-    Holding { holder: None, bound: UnixMs(bound) }
+fn free(bound: u64) -> LeaseRecord {
+    LeaseRecord { holder: None, expires: UnixMs(bound) }
 }
 
 /// A swap that no clock stands in the way of.
-fn swap(worker: u64, expected: Option<&Holding>, next: &Holding) -> Swap {
-    Swap {
+fn compare_and_set(
+    worker: u64,
+    expected: Option<&LeaseRecord>,
+    next: &LeaseRecord,
+) -> CompareAndSet {
+    CompareAndSet {
         worker: WorkerId(worker),
         expected: expected.cloned(),
         next: next.clone(),
@@ -157,25 +164,25 @@ fn swap(worker: u64, expected: Option<&Holding>, next: &Holding) -> Swap {
 fn take(
     registry: &mut dyn Registry,
     worker: u64,
-    expected: Option<&Holding>,
-    next: &Holding,
+    expected: Option<&LeaseRecord>,
+    next: &LeaseRecord,
 ) -> Result<UnixMs, RegistryError> {
-    let under = look(registry, 0..0).registry;
-    registry.swap(&under, &swap(worker, expected, next))
+    let under = snapshot(registry, 0..0).registry;
+    registry.compare_and_set(&under, &compare_and_set(worker, expected, next))
 }
 
-fn look(registry: &mut dyn Registry, pool: Range<u64>) -> Look {
-    registry.look(pool).unwrap()
+fn snapshot(registry: &mut dyn Registry, pool: Range<u64>) -> Snapshot {
+    registry.snapshot(pool).unwrap()
 }
 
 /// What is recorded of a worker.
 fn entry(registry: &mut dyn Registry, worker: u64) -> Option<Entry> {
-    let mut entries = look(registry, worker..worker + 1).entries;
+    let mut entries = snapshot(registry, worker..worker + 1).entries;
     assert!(entries.len() <= 1, "{entries:?}");
     entries.pop()
 }
 
-fn holding(registry: &mut dyn Registry, worker: u64) -> Option<Holding> {
+fn holding(registry: &mut dyn Registry, worker: u64) -> Option<LeaseRecord> {
     entry(registry, worker).map(|entry| entry.holding)
 }
 

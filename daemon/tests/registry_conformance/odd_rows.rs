@@ -1,14 +1,14 @@
 //! Rows that others wrote or damaged: nobody gets a number that may be in use.
 
-use leafd::id::{UnixMs, WorkerId};
-use leafd::registry::{Entry, Holding, Mode};
+use leafd_core::registry::{Entry, LeaseRecord, Mode};
+use leafd_core::{UnixMs, WorkerId};
 
 use crate::tables::Tables;
-use crate::{entry, free, held, holding, look, refused, take};
+use crate::{entry, free, held, holding, refused, snapshot, take};
 
 /// What a worker looks like that nobody can take.
 fn for_ever(worker: u64) -> Entry {
-    let holding = Holding { holder: None, bound: UnixMs(i64::MAX as u64) };
+    let holding = LeaseRecord { holder: None, expires: UnixMs(i64::MAX as u64) };
     Entry { worker: WorkerId(worker), holding, seen: UnixMs(0), written: UnixMs(0) }
 }
 
@@ -27,7 +27,7 @@ fn damage(backend: &mut impl Tables, damages: &[(&str, &str)]) {
     }
     let after = damages.len() as u64 + 1;
     take(&mut *registry, after, None, &held("a", 100)).unwrap();
-    assert_eq!(look(&mut *registry, 0..1024).entries.len() as u64, after);
+    assert_eq!(snapshot(&mut *registry, 0..1024).entries.len() as u64, after);
     backend.sql("UPDATE leafd_worker SET holder = NULL, name = NULL, bound = 300, seen = 0, written = 0 WHERE worker = 1");
     take(&mut *registry, 1, Some(&free(300)), &held("b", 400)).unwrap();
 }
@@ -81,33 +81,35 @@ pub fn workers_outside_are_left_alone(backend: &mut impl Tables) {
         )
     };
     let mut registry = backend.connect(Mode::Leased);
-    look(&mut *registry, 0..0);
+    snapshot(&mut *registry, 0..0);
     for worker in ["-9223372036854775808", "-1", "5", "1024", "9223372036854775807"] {
         backend.sql(&row(worker));
     }
     let seen =
         |entries: Vec<Entry>| entries.into_iter().map(|entry| entry.worker.0).collect::<Vec<_>>();
-    assert_eq!(seen(look(&mut *registry, 0..1024).entries), [5]);
-    assert_eq!(seen(look(&mut *registry, 6..u64::MAX).entries), [1024]);
+    assert_eq!(seen(snapshot(&mut *registry, 0..1024).entries), [5]);
+    assert_eq!(seen(snapshot(&mut *registry, 6..u64::MAX).entries), [1024]);
     refused(take(&mut *registry, 1 << 63, None, &held("a", 1)), &["9223372036854775808"]);
     refused(take(&mut *registry, u64::MAX, None, &held("a", 1)), &["18446744073709551615"]);
     let mut permanent = backend.connect(Mode::Permanent);
-    let under = look(&mut *permanent, 0..0).registry;
+    let under = snapshot(&mut *permanent, 0..0).registry;
     // Where a leased host may be, no number is given.
     let given: Vec<u64> = (0..6)
-        .map(|host| permanent.bind(&under, 0..1024, &held(&host.to_string(), 5)).unwrap().worker.0)
+        .map(|host| {
+            permanent.assign(&under, 0..1024, &held(&host.to_string(), 5)).unwrap().worker.0
+        })
         .collect();
     assert_eq!(given, [1, 2, 3, 4, 6, 7]);
 }
 
 pub fn a_layout_that_others_wrote_is_another(backend: &mut impl Tables) {
     let mut registry = backend.connect(Mode::Leased);
-    let snowflake = [(leafd::id::Tag::parse(b"snowflake").unwrap(), leafd_wire::Layout::LEAF)];
-    registry.agree(&snowflake).unwrap();
+    let snowflake = [(leafd_core::Tag::parse(b"snowflake").unwrap(), leafd_wire::Layout::LEAF)];
+    registry.register_layouts(&snowflake).unwrap();
     for definition in ["", "nonsense", "time_bits=41"] {
         backend.sql(&format!("UPDATE leafd_layout SET definition = '{definition}'"));
-        refused(registry.agree(&snowflake), &["\"snowflake\"", definition]);
+        refused(registry.register_layouts(&snowflake), &["\"snowflake\"", definition]);
     }
     backend.sql("DELETE FROM leafd_layout");
-    registry.agree(&snowflake).unwrap();
+    registry.register_layouts(&snowflake).unwrap();
 }

@@ -1,11 +1,11 @@
 //! Pools of all sizes.
 
-use leafd::registry::Mode;
+use leafd_core::registry::Mode;
 
-use crate::{Backend, free, held, look, take};
+use crate::{Backend, free, held, snapshot, take};
 
 fn numbers(backend: &mut dyn Backend, pool: std::ops::Range<u64>) -> Vec<u64> {
-    let entries = look(&mut *backend.connect(Mode::Leased), pool).entries;
+    let entries = snapshot(&mut *backend.connect(Mode::Leased), pool).entries;
     entries.into_iter().map(|entry| entry.worker.0).collect()
 }
 
@@ -28,11 +28,11 @@ pub fn a_look_shows_the_pool_in_order(backend: &mut dyn Backend) {
 fn seen_whole(backend: &mut dyn Backend, size: u64) {
     backend.fill(0..size);
     let mut registry = backend.connect(Mode::Leased);
-    let entries = look(&mut *registry, 0..size).entries;
+    let entries = snapshot(&mut *registry, 0..size).entries;
     assert!(entries.iter().map(|entry| entry.worker.0).eq(0..size), "{} entries", entries.len());
     assert!(entries.iter().all(|entry| entry.holding == free(1)));
     take(&mut *registry, size - 1, Some(&free(1)), &held("a", 2)).unwrap();
-    let half = look(&mut *registry, size / 2..size).entries;
+    let half = snapshot(&mut *registry, size / 2..size).entries;
     assert_eq!(half.len() as u64, size - size / 2);
     assert_eq!(half.last().unwrap().holding, held("a", 2));
 }

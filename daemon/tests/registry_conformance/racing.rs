@@ -2,12 +2,12 @@
 
 use std::thread;
 
-use leafd::id::{Tag, UnixMs};
-use leafd::registry::{Mode, RegistryError};
+use leafd_core::registry::{Mode, RegistryError};
+use leafd_core::{Tag, UnixMs};
 use leafd_wire::Layout;
 
 use crate::together::Together;
-use crate::{Backend, free, held, holder, holding, look, swap};
+use crate::{Backend, compare_and_set, free, held, holder, holding, snapshot};
 
 const WRITERS: usize = 4;
 
@@ -15,7 +15,7 @@ const WRITERS: usize = 4;
 pub fn one_of_many_takes_a_worker(backend: &mut dyn Backend) {
     const ROUNDS: u64 = 40;
     let mut registry = backend.connect(Mode::Leased);
-    let under = look(&mut *registry, 0..0).registry;
+    let under = snapshot(&mut *registry, 0..0).registry;
     let registries: Vec<_> = (0..WRITERS).map(|_| backend.connect(Mode::Leased)).collect();
     let together = Together::new(WRITERS);
     let won: Vec<Vec<(u64, bool, u64)>> = thread::scope(|scope| {
@@ -30,20 +30,27 @@ pub fn one_of_many_takes_a_worker(backend: &mut dyn Backend) {
                             let expected = back.then(|| free(1));
                             let mine = held(&format!("writer-{writer}"), 10);
                             together.wait();
-                            let result =
-                                registry.swap(under, &swap(round, expected.as_ref(), &mine));
+                            let result = registry.compare_and_set(
+                                under,
+                                &compare_and_set(round, expected.as_ref(), &mine),
+                            );
                             match result {
                                 Ok(_) => won.push((round, back, writer)),
                                 Err(RegistryError::Conflict { found, .. }) => {
                                     let found = found.expect("somebody has it").holding;
                                     assert_ne!(found, mine);
-                                    assert_eq!(found.bound, UnixMs(10));
+                                    assert_eq!(found.expires, UnixMs(10));
                                 }
                                 Err(error) => panic!("{error}"),
                             }
                             together.wait();
                             if won.last() == Some(&(round, back, writer)) && !back {
-                                registry.swap(under, &swap(round, Some(&mine), &free(1))).unwrap();
+                                registry
+                                    .compare_and_set(
+                                        under,
+                                        &compare_and_set(round, Some(&mine), &free(1)),
+                                    )
+                                    .unwrap();
                             }
                             together.wait();
                         }
@@ -67,7 +74,7 @@ pub fn one_of_many_takes_a_worker(backend: &mut dyn Backend) {
 /// Each lifts the bound by one, from whatever it finds.
 pub fn no_renewal_is_lost(backend: &mut dyn Backend) {
     const RENEWALS: u64 = 25;
-    let under = look(&mut *backend.connect(Mode::Leased), 0..0).registry;
+    let under = snapshot(&mut *backend.connect(Mode::Leased), 0..0).registry;
     let registries: Vec<_> = (0..WRITERS).map(|_| backend.connect(Mode::Leased)).collect();
     thread::scope(|scope| {
         for (writer, mut registry) in registries.into_iter().enumerate() {
@@ -75,10 +82,13 @@ pub fn no_renewal_is_lost(backend: &mut dyn Backend) {
             scope.spawn(move || {
                 let (mut known, mut done) = (None, 0);
                 while done < RENEWALS {
-                    let bound =
-                        known.as_ref().map_or(0, |known: &leafd::registry::Holding| known.bound.0);
+                    let bound = known
+                        .as_ref()
+                        .map_or(0, |known: &leafd_core::registry::LeaseRecord| known.expires.0);
                     let next = held(&format!("writer-{writer}"), bound + 1);
-                    match registry.swap(under, &swap(1, known.as_ref(), &next)) {
+                    match registry
+                        .compare_and_set(under, &compare_and_set(1, known.as_ref(), &next))
+                    {
                         Ok(_) => (known, done) = (Some(next), done + 1),
                         Err(RegistryError::Conflict { found, .. }) => {
                             known = found.map(|found| found.holding);
@@ -90,7 +100,7 @@ pub fn no_renewal_is_lost(backend: &mut dyn Backend) {
         }
     });
     let last = holding(&mut *backend.connect(Mode::Leased), 1).unwrap();
-    assert_eq!(last.bound, UnixMs(RENEWALS * WRITERS as u64));
+    assert_eq!(last.expires, UnixMs(RENEWALS * WRITERS as u64));
     assert!((0..WRITERS).any(|writer| last.holder == Some(holder(&format!("writer-{writer}")))));
 }
 
@@ -107,7 +117,7 @@ pub fn one_definition_of_a_layout_wins(backend: &mut dyn Backend) {
                     scope.spawn(move || {
                         let layout = Layout { epoch_ms: writer % 2, ..Layout::LEAF };
                         together.wait();
-                        let agreed = registry.agree(&[(name, layout)]);
+                        let agreed = registry.register_layouts(&[(name, layout)]);
                         assert!(
                             matches!(agreed, Ok(()) | Err(RegistryError::Refused(_))),
                             "{agreed:?}"
@@ -121,6 +131,6 @@ pub fn one_definition_of_a_layout_wins(backend: &mut dyn Backend) {
         });
         assert_eq!(agreed.len(), WRITERS / 2, "{agreed:?}");
         assert!(agreed.iter().all(|layout| *layout == agreed[0]), "{agreed:?}");
-        backend.connect(Mode::Leased).agree(&[(name, agreed[0])]).unwrap();
+        backend.connect(Mode::Leased).register_layouts(&[(name, agreed[0])]).unwrap();
     }
 }

@@ -2,33 +2,36 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use leafd::id::{UnixMs, WorkerId};
-use leafd::registry::{Entry, HOLDER_BYTES_MAX, Holder, Holding, Mode, RegistryError, RegistryId};
-use leafd::store::{History, StartToken, StoreId};
+use leafd_core::registry::{
+    Entry, HOLDER_BYTES_MAX, Holder, LeaseRecord, Mode, RegistryError, RegistryId,
+};
+use leafd_core::store::{History, StartToken, StoreId};
+use leafd_core::{UnixMs, WorkerId};
 
 use crate::{
-    Backend, HOUR, conflict, entry, free, held, holder, holding, look, refused, swap, take,
+    Backend, HOUR, compare_and_set, conflict, entry, free, held, holder, holding, refused,
+    snapshot, take,
 };
 
 pub fn an_empty_registry_knows_nobody(backend: &mut dyn Backend) {
     let mut registry = backend.connect(Mode::Leased);
-    let first = look(&mut *registry, 0..1024);
+    let first = snapshot(&mut *registry, 0..1024);
     assert_eq!(first.entries, []);
     assert!(!first.registry.id.0.is_empty());
     // Its server is on this machine.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     assert!(u128::from(first.now.0).abs_diff(now.as_millis()) < 60_000, "{:?}", first.now);
     assert!(first.history_age.is_none_or(|age| age > HOUR), "nothing is lost of what never was");
-    let again = look(&mut *backend.connect(Mode::Leased), 0..1024);
+    let again = snapshot(&mut *backend.connect(Mode::Leased), 0..1024);
     assert_eq!(again.registry, first.registry);
 }
 
 pub fn a_worker_is_taken_once(backend: &mut dyn Backend) {
     let mut registry = backend.connect(Mode::Leased);
-    let before = look(&mut *registry, 0..1024);
+    let before = snapshot(&mut *registry, 0..1024);
     let (mine, others) = (held("a", before.now.0 + 5), held("b", before.now.0 + 5));
     let now = take(&mut *registry, 17, None, &mine).unwrap();
-    let after = look(&mut *registry, 0..1024);
+    let after = snapshot(&mut *registry, 0..1024);
     let recorded =
         Entry { worker: WorkerId(17), holding: mine.clone(), seen: UnixMs(7), written: now };
     assert_eq!(after.entries, std::slice::from_ref(&recorded));
@@ -36,7 +39,7 @@ pub fn a_worker_is_taken_once(backend: &mut dyn Backend) {
     assert_eq!(after.registry, before.registry);
     conflict(take(&mut *registry, 17, None, &others), 17, Some(&recorded));
     conflict(take(&mut *registry, 18, Some(&mine), &others), 18, None);
-    assert_eq!(look(&mut *registry, 0..1024).entries, [recorded]);
+    assert_eq!(snapshot(&mut *registry, 0..1024).entries, [recorded]);
 }
 
 pub fn only_who_knows_all_of_a_holding_replaces_it(backend: &mut dyn Backend) {
@@ -45,7 +48,7 @@ pub fn only_who_knows_all_of_a_holding_replaces_it(backend: &mut dyn Backend) {
     take(&mut *registry, 3, None, &is).unwrap();
     let recorded = entry(&mut *registry, 3).unwrap();
     let a = holder("a");
-    let with = |holder: Holder| Holding { holder: Some(holder), bound: UnixMs(100) };
+    let with = |holder: Holder| LeaseRecord { holder: Some(holder), expires: UnixMs(100) };
     let others = [
         held("a", 99),
         held("a", 101),
@@ -97,15 +100,17 @@ pub fn a_repeated_swap_finds_itself(backend: &mut dyn Backend) {
 pub fn nothing_is_done_under_another_history(backend: &mut dyn Backend) {
     let mut registry = backend.connect(Mode::Leased);
     take(&mut *registry, 1, None, &held("a", 100)).unwrap();
-    let before = look(&mut *registry, 0..9).entries;
-    let is = look(&mut *registry, 0..0).registry;
+    let before = snapshot(&mut *registry, 0..9).entries;
+    let is = snapshot(&mut *registry, 0..0).registry;
     let others = [
         RegistryId { id: StoreId("another".into()), ..is.clone() },
         RegistryId { history: History("another".into()), ..is.clone() },
     ];
     for was in &others {
         for (worker, expected) in [(2, None), (1, Some(held("a", 100))), (1, None)] {
-            match registry.swap(was, &swap(worker, expected.as_ref(), &held("b", 200))) {
+            match registry
+                .compare_and_set(was, &compare_and_set(worker, expected.as_ref(), &held("b", 200)))
+            {
                 Err(RegistryError::Changed { expected, found }) => {
                     assert_eq!((&expected, &found), (was, &is));
                 }
@@ -113,7 +118,7 @@ pub fn nothing_is_done_under_another_history(backend: &mut dyn Backend) {
             }
         }
     }
-    assert_eq!(look(&mut *registry, 0..9).entries, before);
+    assert_eq!(snapshot(&mut *registry, 0..9).entries, before);
 }
 
 pub fn what_was_written_outlives_connections(backend: &mut dyn Backend) {
@@ -138,16 +143,17 @@ pub fn holders_out_of_range_are_refused(backend: &mut dyn Backend) {
             Holder { incarnation: StartToken(text.into()), ..a.clone() },
         ];
         for holder in wrong {
-            let next = Holding { holder: Some(holder), bound: UnixMs(1) };
+            let next = LeaseRecord { holder: Some(holder), expires: UnixMs(1) };
             refused(take(&mut *registry, 1, None, &next), &["worker 1", &format!("{text:?}")]);
         }
     }
-    assert_eq!(look(&mut *registry, 0..9).entries, []);
+    assert_eq!(snapshot(&mut *registry, 0..9).entries, []);
     let every: String = (b'!'..=b'~').map(char::from).collect();
     for (worker, text) in (1..).zip([&longest, &every]) {
         let (id, name) = (text.as_str().into(), text.as_str().into());
         let incarnation = StartToken(text.as_str().into());
-        let next = Holding { holder: Some(Holder { id, name, incarnation }), bound: UnixMs(1) };
+        let next =
+            LeaseRecord { holder: Some(Holder { id, name, incarnation }), expires: UnixMs(1) };
         take(&mut *registry, worker, None, &next).unwrap();
         assert_eq!(holding(&mut *registry, worker), Some(next));
     }
@@ -155,7 +161,7 @@ pub fn holders_out_of_range_are_refused(backend: &mut dyn Backend) {
 
 pub fn numbers_are_not_given_where_they_are_leased(backend: &mut dyn Backend) {
     let mut registry = backend.connect(Mode::Leased);
-    let under = look(&mut *registry, 0..0).registry;
-    refused(registry.bind(&under, 0..1024, &held("a", 5)), &["leased"]);
-    assert_eq!(look(&mut *registry, 0..1024).entries, []);
+    let under = snapshot(&mut *registry, 0..0).registry;
+    refused(registry.assign(&under, 0..1024, &held("a", 5)), &["leased"]);
+    assert_eq!(snapshot(&mut *registry, 0..1024).entries, []);
 }

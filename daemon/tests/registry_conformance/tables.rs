@@ -3,9 +3,12 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use leafd::id::{Tag, UnixMs};
-use leafd::registry::{Entry, Holding, Look, Mode, Registry, RegistryError, RegistryId, Swap};
+use leafd::registry::Registry;
 use leafd::store::{Store, sqlite};
+use leafd_core::registry::{
+    CompareAndSet, Entry, LeaseRecord, Mode, RegistryError, RegistryId, Snapshot,
+};
+use leafd_core::{Tag, UnixMs};
 use leafd_wire::Layout;
 use tempfile::TempDir;
 
@@ -18,25 +21,29 @@ pub struct AsRegistry {
 }
 
 impl Registry for AsRegistry {
-    fn agree(&mut self, layouts: &[(Tag, Layout)]) -> Result<(), RegistryError> {
-        self.store.workers(self.mode).agree(layouts)
+    fn register_layouts(&mut self, layouts: &[(Tag, Layout)]) -> Result<(), RegistryError> {
+        self.store.workers(self.mode).register_layouts(layouts)
     }
 
-    fn look(&mut self, pool: Range<u64>) -> Result<Look, RegistryError> {
-        self.store.workers(self.mode).look(pool)
+    fn snapshot(&mut self, pool: Range<u64>) -> Result<Snapshot, RegistryError> {
+        self.store.workers(self.mode).snapshot(pool)
     }
 
-    fn swap(&mut self, under: &RegistryId, swap: &Swap) -> Result<UnixMs, RegistryError> {
-        self.store.workers(self.mode).swap(under, swap)
+    fn compare_and_set(
+        &mut self,
+        under: &RegistryId,
+        swap: &CompareAndSet,
+    ) -> Result<UnixMs, RegistryError> {
+        self.store.workers(self.mode).compare_and_set(under, swap)
     }
 
-    fn bind(
+    fn assign(
         &mut self,
         under: &RegistryId,
         pool: Range<u64>,
-        holding: &Holding,
+        holding: &LeaseRecord,
     ) -> Result<Entry, RegistryError> {
-        self.store.workers(self.mode).bind(under, pool, holding)
+        self.store.workers(self.mode).assign(under, pool, holding)
     }
 }
 

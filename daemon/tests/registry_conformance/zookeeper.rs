@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use leafd::config::StorePassword;
+use leafd::registry::Registry;
 use leafd::registry::zookeeper::{LeasedRegistry, PermanentRegistry, Target};
-use leafd::registry::{Mode, Registry};
+use leafd_core::registry::Mode;
 use zookeeper_client::{Acls, Client, CreateMode};
 
 // What the server's module builds on.
 use crate::server as process;
-use crate::{Backend, look};
+use crate::{Backend, snapshot};
 
 #[path = "../../../tests/servers/zookeeper.rs"]
 #[expect(dead_code, reason = "others need an ensemble of several servers")]
@@ -71,7 +72,7 @@ impl Backend for Paths {
 
     /// Without waiting for each.
     fn fill(&mut self, workers: Range<u64>) {
-        look(&mut *self.connect(Mode::Leased), 0..0);
+        snapshot(&mut *self.connect(Mode::Leased), 0..0);
         with_client(&self.path(Mode::Leased), async |client| {
             let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
             let workers: Vec<u64> = workers.collect();

@@ -2,25 +2,25 @@
 
 use std::thread;
 
-use leafd::store::{CEILING_MAX, ClaimWish, NewTag, StoreError, TagChange};
+use leafd_core::store::{CEILING_MAX, ClaimWish, NewTag, StoreError, TagChange};
 
-use crate::{Backend, claim, new_tag, tag, try_claim};
+use crate::{Backend, claim, look_up, new_tag, raise, refused_in_words, tag, try_claim};
 
 pub fn a_row_seeded_with_1_issues_1_first(backend: &mut dyn Backend) {
     backend.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('orders', 1, 100)");
     let mut store = backend.connect();
     let first = claim(&mut *store, "orders", 1);
-    assert_eq!((first.numbers, first.step, first.ceiling), (1..101, 100, CEILING_MAX));
+    assert_eq!((first.run.range(), first.step, first.ceiling), (1..101, 100, CEILING_MAX));
     assert_eq!(store.show(&tag("orders")).unwrap().max_id, 101);
-    assert_eq!(claim(&mut *store, "orders", 1).numbers, 101..201);
+    assert_eq!(claim(&mut *store, "orders", 1).run.range(), 101..201);
 }
 
 pub fn sizes_follow_want_step_and_step_max(backend: &mut dyn Backend) {
     let mut store = backend.connect();
     store.create(&new_tag("t", 1, 50)).unwrap();
     let mut sized = |want, step_max| {
-        let claim = try_claim(&mut *store, &tag("t"), ClaimWish { want, step_max }).unwrap();
-        claim.numbers.end - claim.numbers.start
+        let claim = try_claim(&mut *store, &tag("t"), ClaimWish::new(want, step_max)).unwrap();
+        claim.run.end() - claim.run.first
     };
     assert_eq!(sized(1, 1000), 50);
     assert_eq!(sized(51, 1000), 51);
@@ -34,20 +34,20 @@ pub fn sizes_follow_want_step_and_step_max(backend: &mut dyn Backend) {
 pub fn a_claim_is_cut_at_the_ceiling(backend: &mut dyn Backend) {
     let mut store = backend.connect();
     store.create(&NewTag { ceiling: 12, ..new_tag("t", 1, 10) }).unwrap();
-    assert_eq!(claim(&mut *store, "t", 1).numbers, 1..11);
+    assert_eq!(claim(&mut *store, "t", 1).run.range(), 1..11);
     let last = claim(&mut *store, "t", 100);
-    assert_eq!((last.numbers, last.ceiling), (11..13, 12));
-    let used_up = try_claim(&mut *store, &tag("t"), ClaimWish { want: 1, step_max: 1 });
+    assert_eq!((last.run.range(), last.ceiling), (11..13, 12));
+    let used_up = try_claim(&mut *store, &tag("t"), ClaimWish::new(1, 1));
     assert!(matches!(used_up, Err(StoreError::Exhausted { ceiling: 12, .. })), "{used_up:?}");
     store.set(&tag("t"), &TagChange { ceiling: Some(20), ..TagChange::default() }).unwrap();
-    assert_eq!(claim(&mut *store, "t", 1).numbers, 13..21);
+    assert_eq!(claim(&mut *store, "t", 1).run.range(), 13..21);
 }
 
 pub fn numbers_end_before_the_last_one(backend: &mut dyn Backend) {
     let mut store = backend.connect();
     store.create(&new_tag("t", CEILING_MAX - 3, 100)).unwrap();
-    assert_eq!(claim(&mut *store, "t", u64::MAX).numbers, CEILING_MAX - 3..CEILING_MAX);
-    let used_up = try_claim(&mut *store, &tag("t"), ClaimWish { want: 1, step_max: 1 });
+    assert_eq!(claim(&mut *store, "t", u64::MAX).run.range(), CEILING_MAX - 3..CEILING_MAX);
+    let used_up = try_claim(&mut *store, &tag("t"), ClaimWish::new(1, 1));
     assert!(matches!(used_up, Err(StoreError::Exhausted { .. })), "{used_up:?}");
 }
 
@@ -64,7 +64,7 @@ pub fn connections_get_disjoint_numbers(backend: &mut dyn Backend) {
                 let sized = |claim: u64| 1 + (number + claim) % 5;
                 let claims = (0..CLAIMS).map(|one| {
                     let name = if one % 4 == 3 { "b" } else { "a" };
-                    (name, claim(&mut *store, name, sized(one)).numbers)
+                    (name, claim(&mut *store, name, sized(one)).run.range())
                 });
                 claims.collect::<Vec<_>>()
             })
@@ -88,37 +88,66 @@ pub fn connections_get_disjoint_numbers(backend: &mut dyn Backend) {
 pub fn claims_outlive_connections(backend: &mut dyn Backend) {
     let mut store = backend.connect();
     let created = store.create(&new_tag("t", 5, 10)).unwrap();
-    assert_eq!(claim(&mut *store, "t", 1).numbers, 5..15);
+    assert_eq!(claim(&mut *store, "t", 1).run.range(), 5..15);
     drop(store);
     let mut store = backend.connect();
     let again = claim(&mut *store, "t", 1);
-    assert_eq!((again.numbers, again.generation), (15..25, created.generation));
+    assert_eq!((again.run.range(), again.generation), (15..25, created.generation));
 }
 
-pub fn a_row_set_back_gives_nothing_twice(backend: &mut dyn Backend) {
+pub fn a_row_set_back_is_refused_in_words(backend: &mut dyn Backend) {
     let mut store = backend.connect();
     store.create(&new_tag("t", 1, 100)).unwrap();
-    assert_eq!(claim(&mut *store, "t", 1).numbers, 1..101);
+    assert_eq!(claim(&mut *store, "t", 1).run.range(), 1..101);
+    let before = look_up(&mut *store, &[tag("t")])[0].unwrap().generation;
     backend.execute("UPDATE leaf_alloc SET max_id = 1 WHERE biz_tag = 't'");
-    assert_eq!(claim(&mut *store, "t", 1).numbers, 101..201);
+    refused_in_words(&mut *store, "t", &["leafctl tag raise t --to 101"]);
+    // Whoever holds numbers of it is told that it is another one.
+    assert_ne!(look_up(&mut *store, &[tag("t")])[0].unwrap().generation, before);
+    assert!(raise(&mut *store, "t", 101));
+    assert_eq!(look_up(&mut *store, &[tag("t")])[0].unwrap().generation, before);
+    assert_eq!(claim(&mut *store, "t", 1).run.range(), 101..201);
+}
+
+/// Nothing but what claims have written tells of it.
+pub fn a_row_made_anew_by_sql_is_refused_until_a_command_helps(backend: &mut dyn Backend) {
+    backend.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 100)");
+    let mut store = backend.connect();
+    assert_eq!(claim(&mut *store, "t", 1).run.range(), 1..101);
+    backend.execute("UPDATE leaf_alloc SET biz_tag = 'u'");
+    let unknown = try_claim(&mut *store, &tag("t"), ClaimWish::new(1, 1));
+    assert!(matches!(unknown, Err(StoreError::UnknownTag { .. })), "{unknown:?}");
+    assert_eq!(claim(&mut *store, "u", 1).run.range(), 101..201);
+    backend.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 10)");
+    refused_in_words(
+        &mut *store,
+        "t",
+        &["leafctl tag delete t", "leafctl tag create t", "--start 101"],
+    );
+    let seen = store.show(&tag("t")).unwrap().generation;
+    store.delete(&tag("t"), seen).unwrap();
+    store.create(&new_tag("t", 101, 10)).unwrap();
+    let anew = claim(&mut *store, "t", 1);
+    assert_eq!(anew.run.range(), 101..111);
+    assert_ne!(anew.generation, seen);
 }
 
 pub fn a_claim_by_another_program_is_respected(backend: &mut dyn Backend) {
     let mut store = backend.connect();
     store.create(&new_tag("t", 1, 10)).unwrap();
-    assert_eq!(claim(&mut *store, "t", 1).numbers, 1..11);
+    assert_eq!(claim(&mut *store, "t", 1).run.range(), 1..11);
     backend.execute("UPDATE leaf_alloc SET max_id = max_id + 1000 WHERE biz_tag = 't'");
-    assert_eq!(claim(&mut *store, "t", 1).numbers, 1011..1021);
+    assert_eq!(claim(&mut *store, "t", 1).run.range(), 1011..1021);
 }
 
 pub fn a_step_changed_by_another_program_counts(backend: &mut dyn Backend) {
     let mut store = backend.connect();
     store.create(&new_tag("t", 1, 10)).unwrap();
-    assert_eq!(claim(&mut *store, "t", 1).numbers, 1..11);
+    assert_eq!(claim(&mut *store, "t", 1).run.range(), 1..11);
     let mut set = |step: i64, expect: (std::ops::Range<u64>, u64)| {
         backend.execute(&format!("UPDATE leaf_alloc SET step = {step} WHERE biz_tag = 't'"));
         let claim = claim(&mut *store, "t", 1);
-        assert_eq!((claim.numbers, claim.step), expect);
+        assert_eq!((claim.run.range(), claim.step), expect);
     };
     set(500, (11..511, 500));
     set(2, (511..513, 2));

@@ -1,6 +1,6 @@
 //! Starts of hosts, and the store's own name.
 
-use leafd::store::{CheckIn, HostId, StartToken};
+use leafd_core::store::{CheckIn, HostId, StartToken};
 
 use crate::{Backend, check_in};
 

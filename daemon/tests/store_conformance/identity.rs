@@ -4,14 +4,15 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leafd::store::{
-    CheckIn, ClaimWish, History, HostId, Identity, ROLE_BYTES_MAX, Role, StartToken, Store,
-    StoreError, StoreId,
+use leafd::store::Store;
+use leafd_core::store::{
+    CheckIn, ClaimWish, History, HostId, Identity, ROLE_BYTES_MAX, Role, StartToken, StoreError,
+    StoreId,
 };
 
 use crate::{Backend, check_in, new_tag, tag};
 
-const WISH: ClaimWish = ClaimWish { want: 1, step_max: 1000 };
+const WISH: ClaimWish = ClaimWish::new(1, 1000);
 
 fn role(text: &str) -> Role {
     Role(text.into())
@@ -56,7 +57,7 @@ pub fn under_another_identity_nothing_is_done(backend: &mut dyn Backend) {
     assert_eq!(store.show(&tag("t")).unwrap(), before);
     assert_eq!(store.identity().unwrap(), is);
     assert_eq!(check_in(&mut *store, &host, &[], &start), CheckIn::New);
-    assert_eq!(store.claim(&is, &tag("t"), WISH).unwrap().numbers, 1..11);
+    assert_eq!(store.claim(&is, &tag("t"), WISH).unwrap().run.range(), 1..11);
 }
 
 pub fn a_role_is_taken_once(backend: &mut dyn Backend) {
@@ -81,7 +82,7 @@ pub fn a_role_is_taken_once(backend: &mut dyn Backend) {
         }
     }
     changed(store.claim(&sole, &tag("t"), WISH), &sole, &taken);
-    assert_eq!(store.claim(&taken, &tag("t"), WISH).unwrap().numbers, 1..11);
+    assert_eq!(store.claim(&taken, &tag("t"), WISH).unwrap().run.range(), 1..11);
     drop(store);
     assert_eq!(backend.connect().identity().unwrap(), taken);
 }
@@ -144,7 +145,7 @@ pub fn no_claim_outlasts_its_role(backend: &mut dyn Backend) {
                 .map(|mut store| {
                     let (under, next, together) = (&under, &next, &together);
                     scope.spawn(move || {
-                        let mut end = store.claim(under, &tag("t"), WISH).unwrap().numbers.end;
+                        let mut end = store.claim(under, &tag("t"), WISH).unwrap().run.end();
                         together.wait();
                         let begun = Instant::now();
                         loop {
@@ -152,7 +153,7 @@ pub fn no_claim_outlasts_its_role(backend: &mut dyn Backend) {
                             // The embedded store's lock goes to whoever asks in the right moment.
                             thread::sleep(Duration::from_millis(1));
                             match store.claim(under, &tag("t"), WISH) {
-                                Ok(claim) => end = claim.numbers.end,
+                                Ok(claim) => end = claim.run.end(),
                                 Err(StoreError::Changed { found, .. }) => {
                                     assert_eq!(found, *next);
                                     return end;
@@ -181,7 +182,7 @@ pub fn set_back_in_place_it_has_another_history(backend: &mut dyn Backend) {
     store.create(&new_tag("t", 1, 10)).unwrap();
     let was = store.identity().unwrap();
     backend.execute("CREATE TABLE backup AS SELECT * FROM leafd_tag");
-    assert_eq!(store.claim(&was, &tag("t"), WISH).unwrap().numbers, 1..11);
+    assert_eq!(store.claim(&was, &tag("t"), WISH).unwrap().run.range(), 1..11);
     backend.execute(
         "DELETE FROM leafd_tag; INSERT INTO leafd_tag SELECT * FROM backup; UPDATE leaf_alloc SET max_id = 1",
     );

@@ -11,6 +11,7 @@ mod odd_rows;
 mod postgres;
 mod postgres_faults;
 mod raising;
+mod rights;
 #[path = "../../../tests/servers/process.rs"]
 mod server;
 mod sqlite;
@@ -18,12 +19,12 @@ mod strict;
 mod tags;
 mod thread;
 mod tls;
-mod triggers;
 
-use leafd::id::Tag;
-use leafd::store::{
-    CEILING_MAX, CheckIn, Claim, ClaimWish, Generation, HostId, NewTag, StartToken, Store,
-    StoreError, TagTerms,
+use leafd::store::Store;
+use leafd_core::Tag;
+use leafd_core::store::{
+    CEILING_MAX, CheckIn, Claim, ClaimWish, Generation, HostId, NewTag, StartToken, StoreError,
+    TagTerms,
 };
 
 /// A throwaway store, empty at first.
@@ -82,7 +83,8 @@ macro_rules! conformance {
             claims::numbers_end_before_the_last_one,
             claims::connections_get_disjoint_numbers,
             claims::claims_outlive_connections,
-            claims::a_row_set_back_gives_nothing_twice,
+            claims::a_row_set_back_is_refused_in_words,
+            claims::a_row_made_anew_by_sql_is_refused_until_a_command_helps,
             claims::a_claim_by_another_program_is_respected,
             claims::a_step_changed_by_another_program_counts,
             raising::raise_lifts_and_never_lowers,
@@ -149,7 +151,7 @@ fn new_tag(name: &str, start: u64, step: u64) -> NewTag {
 
 /// Claims `want` numbers, with the tag's step counting up to 1,000.
 fn claim(store: &mut dyn Store, name: &str, want: u64) -> Claim {
-    try_claim(store, &tag(name), ClaimWish { want, step_max: 1000 }).unwrap()
+    try_claim(store, &tag(name), ClaimWish::new(want, 1000)).unwrap()
 }
 
 // Calls under whatever the store says it is.
@@ -166,6 +168,19 @@ fn look_up(store: &mut dyn Store, tags: &[Tag]) -> Vec<Option<TagTerms>> {
 
 fn generations(store: &mut dyn Store, tags: &[Tag]) -> Vec<Option<Generation>> {
     look_up(store, tags).into_iter().map(|terms| Some(terms?.generation)).collect()
+}
+
+/// A claim is refused, in words that name these.
+#[track_caller]
+fn refused_in_words(store: &mut dyn Store, name: &str, parts: &[&str]) {
+    match try_claim(store, &tag(name), ClaimWish::new(1, 1000)) {
+        Err(StoreError::Refused(words)) => {
+            for part in parts {
+                assert!(words.contains(part), "{words:?} lacks {part:?}");
+            }
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 fn raise(store: &mut dyn Store, name: &str, end: u64) -> bool {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::mysql::prelude::Queryable as _;
 use ::mysql::{Conn, OptsBuilder};
 use leafd::config::{StorePassword, StoreUrl};
-use leafd::store::network::Target;
+use leafd::store::sql::Target;
 use leafd::store::{Store, mysql};
 
 use crate::server::{Server, as_host};
@@ -80,6 +80,7 @@ pub fn target_at(url: &str, password: StorePassword) -> Target {
         connect_timeout: Duration::from_secs(5),
         statement_timeout: Duration::from_secs(5),
         leaf_only: false,
+        untested_engine: false,
     }
 }
 

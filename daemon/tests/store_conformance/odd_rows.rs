@@ -1,6 +1,6 @@
 //! Rows that others wrote and that make no sense: survived without a number twice or out of range.
 
-use leafd::store::{CEILING_MAX, ClaimWish, StoreError, TagChange};
+use leafd_core::store::{CEILING_MAX, ClaimWish, StoreError, TagChange};
 
 use crate::{Backend, claim, tag, try_claim};
 
@@ -14,8 +14,8 @@ pub fn max_id_below_1_is_claimed_from_1(backend: &mut dyn Backend) {
     for (name, max_id) in [("zero", 0), ("minus", -7), ("storm", -50_000_000_000_000)] {
         insert(backend, name, max_id, 10);
         let mut store = backend.connect();
-        assert_eq!(claim(&mut *store, name, 1).numbers, 1..11, "{name}");
-        assert_eq!(claim(&mut *store, name, 1).numbers, 11..21, "{name}");
+        assert_eq!(claim(&mut *store, name, 1).run.range(), 1..11, "{name}");
+        assert_eq!(claim(&mut *store, name, 1).run.range(), 11..21, "{name}");
     }
 }
 
@@ -24,13 +24,13 @@ pub fn max_id_near_the_end_never_wraps(backend: &mut dyn Backend) {
         let name = format!("left{left}");
         insert(backend, &name, i64::MAX - left, 1000);
         let mut store = backend.connect();
-        let wish = ClaimWish { want: 1, step_max: 1000 };
+        let wish = ClaimWish::new(1, 1000);
         if left > 0 {
-            let numbers = try_claim(&mut *store, &tag(&name), wish).unwrap().numbers;
+            let numbers = try_claim(&mut *store, &tag(&name), wish).unwrap().run.range();
             assert_eq!(numbers, CEILING_MAX - left as u64..CEILING_MAX);
         }
         for want in [1, u64::MAX] {
-            let used_up = try_claim(&mut *store, &tag(&name), ClaimWish { want, step_max: 1000 });
+            let used_up = try_claim(&mut *store, &tag(&name), ClaimWish::new(want, 1000));
             assert!(matches!(used_up, Err(StoreError::Exhausted { .. })), "{name}: {used_up:?}");
         }
         assert!(store.show(&tag(&name)).unwrap().max_id > 0);
@@ -42,11 +42,11 @@ pub fn odd_steps_count_as_1(backend: &mut dyn Backend) {
         insert(backend, name, 1, step);
         let mut store = backend.connect();
         let first = claim(&mut *store, name, 1);
-        assert_eq!((first.numbers, first.step), (1..2, 1), "{name}");
-        assert_eq!(claim(&mut *store, name, 8).numbers, 2..10, "{name}");
+        assert_eq!((first.run.range(), first.step), (1..2, 1), "{name}");
+        assert_eq!(claim(&mut *store, name, 8).run.range(), 2..10, "{name}");
         let repaired = TagChange { step: Some(5), ..TagChange::default() };
         assert_eq!(store.set(&tag(name), &repaired).unwrap().step, 5);
-        assert_eq!(claim(&mut *store, name, 1).numbers, 10..15, "{name}");
+        assert_eq!(claim(&mut *store, name, 1).run.range(), 10..15, "{name}");
     }
 }
 

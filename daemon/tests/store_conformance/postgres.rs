@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use leafd::config::{StorePassword, StoreUrl};
-use leafd::store::network::Target;
+use leafd::store::sql::Target;
 use leafd::store::{Store, postgres};
 
 use crate::server::{Server, as_host};
@@ -83,6 +83,7 @@ pub fn target_at(url: &str, password: StorePassword) -> Target {
         connect_timeout: Duration::from_secs(5),
         statement_timeout: Duration::from_secs(5),
         leaf_only: false,
+        untested_engine: false,
     }
 }
 

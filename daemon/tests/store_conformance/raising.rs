@@ -3,22 +3,22 @@
 use std::sync::Barrier;
 use std::thread;
 
-use leafd::id::Tag;
-use leafd::store::{CEILING_MAX, ClaimWish, NewTag, StoreError, TagTerms};
+use leafd_core::Tag;
+use leafd_core::store::{CEILING_MAX, ClaimWish, NewTag, StoreError, TagTerms};
 
-use crate::{Backend, claim, look_up, new_tag, raise, tag, try_claim};
+use crate::{Backend, claim, look_up, new_tag, raise, refused_in_words, tag, try_claim};
 
 pub fn raise_lifts_and_never_lowers(backend: &mut dyn Backend) {
     let mut store = backend.connect();
     store.create(&NewTag { ceiling: 2000, ..new_tag("t", 1, 10) }).unwrap();
     assert!(raise(&mut *store, "t", 500));
-    assert_eq!(claim(&mut *store, "t", 1).numbers, 500..510);
+    assert_eq!(claim(&mut *store, "t", 1).run.range(), 500..510);
     assert!(!raise(&mut *store, "t", 7));
     assert!(!raise(&mut *store, "t", 510));
-    assert_eq!(claim(&mut *store, "t", 1).numbers, 510..520);
+    assert_eq!(claim(&mut *store, "t", 1).run.range(), 510..520);
     assert!(raise(&mut *store, "t", CEILING_MAX + 1));
     assert_eq!(store.show(&tag("t")).unwrap().max_id, i64::MAX);
-    let used_up = try_claim(&mut *store, &tag("t"), ClaimWish { want: 1, step_max: 1 });
+    let used_up = try_claim(&mut *store, &tag("t"), ClaimWish::new(1, 1));
     assert!(matches!(used_up, Err(StoreError::Exhausted { ceiling: 2000, .. })), "{used_up:?}");
 }
 
@@ -45,15 +45,17 @@ pub fn many_are_raised_at_once(backend: &mut dyn Backend) {
         let name = format!("t{number}");
         if there(number) {
             let start = if behind(number) { 1000 + number } else { 9000 };
-            assert_eq!(claim(&mut *store, &name, 1).numbers.start, start, "{name}");
+            assert_eq!(claim(&mut *store, &name, 1).run.first, start, "{name}");
         } else {
             let unknown = store.show(&tag(&name));
             assert!(matches!(unknown, Err(StoreError::UnknownTag { .. })), "{unknown:?}");
         }
     }
-    // What a tag was raised to is remembered when its row is set back.
+    // What a tag was raised to is remembered when its row is set back, and raising another end lifts it to that.
     backend.execute("UPDATE leaf_alloc SET max_id = 1");
-    assert_eq!(claim(&mut *store, "t6", 1).numbers.start, 1006);
+    refused_in_words(&mut *store, "t6", &["--start 1006"]);
+    assert!(raise(&mut *store, "t6", 7));
+    assert_eq!(claim(&mut *store, "t6", 1).run.first, 1006);
 }
 
 pub fn the_higher_of_two_ends_counts(backend: &mut dyn Backend) {
@@ -72,7 +74,9 @@ pub fn what_a_missing_tag_was_raised_to_is_remembered(backend: &mut dyn Backend)
     assert!(!raise(&mut *store, "late", 500));
     assert!(!raise(&mut *store, "made", 700));
     backend.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('late', 20, 10)");
-    assert_eq!(claim(&mut *store, "late", 1).numbers, 500..510);
+    refused_in_words(&mut *store, "late", &["--start 500"]);
+    assert!(raise(&mut *store, "late", 500));
+    assert_eq!(claim(&mut *store, "late", 1).run.range(), 500..510);
     let below = store.create(&new_tag("made", 699, 10));
     assert!(matches!(below, Err(StoreError::Refused(_))), "{below:?}");
     store.create(&new_tag("made", 700, 10)).unwrap();
@@ -86,7 +90,7 @@ pub fn ends_are_told_of_rows_and_of_names_alone(backend: &mut dyn Backend) {
         store.create(&new_tag(name, 1, 10)).unwrap();
     }
     for name in ["gone", "kept", "Other"] {
-        assert_eq!(claim(&mut *store, name, 1).numbers, 1..11);
+        assert_eq!(claim(&mut *store, name, 1).run.range(), 1..11);
     }
     let row = store.show(&tag("gone")).unwrap();
     store.delete(&tag("gone"), row.generation).unwrap();
@@ -167,11 +171,13 @@ pub fn look_up_knows_where_the_next_claim_starts(backend: &mut dyn Backend) {
         strict: false,
     };
     assert_eq!(terms("t"), first);
-    assert_eq!(claim(&mut *backend.connect(), "t", 1).numbers, 7..107);
+    assert_eq!(claim(&mut *backend.connect(), "t", 1).run.range(), 7..107);
     assert_eq!(terms("t"), TagTerms { end: 107, ..first });
     // The row alone is set back: what was claimed is still known.
     backend.execute("UPDATE leaf_alloc SET max_id = 7 WHERE biz_tag = 't'");
-    assert_eq!(terms("t"), TagTerms { end: 107, ..first });
+    let set_back = terms("t");
+    assert_eq!(set_back, TagTerms { end: 107, generation: set_back.generation, ..first });
+    assert_ne!(set_back.generation, first.generation);
     // As in a store that has lost the claim's commit: nothing knows of it.
     backend.execute("UPDATE leafd_tag SET highest_end = 0 WHERE tag = 't'");
     assert_eq!(terms("t"), TagTerms { end: 7, ..first });

@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use leafd::store::{ClaimWish, Generation, Store, StoreError, sqlite};
+use leafd::store::{Store, sqlite};
+use leafd_core::store::{ClaimWish, Generation, StoreError, TagChange};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::{Backend, claim, generations, new_tag, raise, tag, try_claim};
+use crate::{Backend, claim, generations, new_tag, raise, refused_in_words, tag, try_claim};
 
 /// A store in a folder that goes with it.
 pub struct Throwaway {
@@ -125,8 +126,8 @@ fn a_table_made_by_others_is_taken_over() {
          INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('Orders', 50, 10), (NULL, 1, 1)",
     );
     let mut store = place.connect();
-    assert_eq!(claim(&mut *store, "Orders", 1).numbers, 50..60);
-    let wish = ClaimWish { want: 1, step_max: 1 };
+    assert_eq!(claim(&mut *store, "Orders", 1).run.range(), 50..60);
+    let wish = ClaimWish::new(1, 1);
     let other = try_claim(&mut *store, &tag("orders"), wish);
     assert!(matches!(other, Err(StoreError::UnknownTag { .. })), "{other:?}");
     assert_eq!(store.list(None, 10).unwrap().len(), 1);
@@ -166,7 +167,7 @@ fn values_of_other_types_are_refused_and_left_out() {
          ('tab' || char(9), 1, 1), (CAST(x'ff' AS text), 1, 1)",
     );
     let mut store = place.connect();
-    let wish = ClaimWish { want: 1, step_max: 1 };
+    let wish = ClaimWish::new(1, 1);
     for name in ["text", "real", "bytes", "step", "huge"] {
         match try_claim(&mut *store, &tag(name), wish) {
             Err(StoreError::Refused(words)) => assert!(words.contains(name), "{words}"),
@@ -188,46 +189,39 @@ fn values_of_other_types_are_refused_and_left_out() {
 }
 
 #[test]
-fn rows_deleted_renamed_and_made_anew_by_hand_are_seen() {
+fn rows_replaced_by_hand_are_seen_and_triggers_of_earlier_versions_go() {
     let mut place = Throwaway::new();
-    place.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 100)");
+    place.execute(
+        "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 100);
+         CREATE TRIGGER leafd_row_deleted AFTER DELETE ON leaf_alloc BEGIN SELECT no_such_function(); END",
+    );
     let mut store = place.connect();
-    assert_eq!(claim(&mut *store, "t", 1).generation, Generation(0));
-    place.execute(
-        "DELETE FROM leaf_alloc; INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 10)",
-    );
-    let anew = claim(&mut *store, "t", 1);
-    assert_ne!(anew.generation, Generation(0));
-    assert_eq!(anew.numbers, 101..111);
-    place.execute(
-        "UPDATE leaf_alloc SET biz_tag = 'u';
-         INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 10)",
-    );
-    let again = claim(&mut *store, "t", 1);
-    assert_ne!(again.generation, anew.generation);
-    assert_eq!(again.numbers, 111..121);
+    assert_eq!(claim(&mut *store, "t", 1).run.range(), 1..101);
     place.execute("INSERT OR REPLACE INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 10)");
-    assert_eq!(claim(&mut *store, "t", 1).numbers, 121..131);
+    refused_in_words(&mut *store, "t", &["--start 101"]);
+    place.execute("DELETE FROM leaf_alloc");
     place.execute("DROP TABLE leaf_alloc");
-    assert!(try_claim(&mut *store, &tag("t"), ClaimWish { want: 1, step_max: 1 }).is_err());
+    assert!(try_claim(&mut *store, &tag("t"), ClaimWish::new(1, 1)).is_err());
     drop(store);
     assert_eq!(place.connect().list(None, 10).unwrap(), []);
 }
 
 #[test]
-fn update_time_follows_changes_by_anybody() {
+fn update_time_follows_changes() {
     let mut place = Throwaway::new();
     let mut store = place.connect();
     store.create(&new_tag("t", 1, 10)).unwrap();
     let old = "2001-02-03T04:05:06Z";
-    let mut is_kept_current = |change: &mut dyn FnMut(&mut dyn Store, &mut Throwaway)| {
+    let mut is_kept_current = |change: &mut dyn FnMut(&mut dyn Store)| {
         place.execute("UPDATE leaf_alloc SET update_time = '2001-02-03 04:05:06'");
         assert_eq!(store.show(&tag("t")).unwrap().updated.as_deref(), Some(old));
-        change(&mut *store, &mut place);
+        change(&mut *store);
         assert_ne!(store.show(&tag("t")).unwrap().updated.as_deref(), Some(old));
     };
-    is_kept_current(&mut |store, _| assert!(raise(&mut *store, "t", 5)));
-    is_kept_current(&mut |_, place| place.execute("UPDATE leaf_alloc SET step = 20"));
+    is_kept_current(&mut |store| assert!(raise(&mut *store, "t", 5)));
+    is_kept_current(&mut |store| assert!(!claim(&mut *store, "t", 1).run.range().is_empty()));
+    let change = TagChange { step: Some(20), ..TagChange::default() };
+    is_kept_current(&mut |store| drop(store.set(&tag("t"), &change).unwrap()));
 }
 
 #[test]
@@ -248,7 +242,7 @@ fn a_copy_is_refused_until_adopted() {
     assert_eq!(sqlite::adopt(&copy, HOST).unwrap(), adopted);
     let mut store = open(&copy);
     assert_eq!(store.identity().unwrap().id, adopted);
-    assert_eq!(claim(&mut store, "t", 1).numbers, 1..11);
+    assert_eq!(claim(&mut store, "t", 1).run.range(), 1..11);
     assert_eq!(open(&place.path).identity().unwrap().id, original);
     assert_eq!(sqlite::adopt(&place.path, HOST).unwrap(), original);
     assert!(sqlite::adopt(&place.beside("missing.db"), HOST).is_err());
@@ -263,7 +257,7 @@ fn a_file_that_goes_while_in_use_stops_claims() {
     // What is still in the write-ahead log doesn't move along.
     place.execute("PRAGMA wal_checkpoint(TRUNCATE)");
     let away = place.beside("away.db");
-    let wish = ClaimWish { want: 1, step_max: 1 };
+    let wish = ClaimWish::new(1, 1);
     let under = store.identity().unwrap();
     fs::rename(&place.path, &away).unwrap();
     let gone = store.claim(&under, &tag("t"), wish);
@@ -274,7 +268,7 @@ fn a_file_that_goes_while_in_use_stops_claims() {
     assert!(matches!(replaced, Err(StoreError::Changed { .. })), "{replaced:?}");
     drop(other);
     fs::rename(&away, &place.path).unwrap();
-    assert_eq!(claim(&mut *store, "t", 1).numbers, 1..11);
+    assert_eq!(claim(&mut *store, "t", 1).run.range(), 1..11);
 }
 
 #[test]
@@ -284,7 +278,7 @@ fn a_locked_file_is_waited_for_within_bounds() {
     store.create(&new_tag("t", 1, 10)).unwrap();
     let other = Connection::open(&place.path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let wish = ClaimWish { want: 1, step_max: 1 };
+    let wish = ClaimWish::new(1, 1);
     let begun = std::time::Instant::now();
     let error = try_claim(&mut *store, &tag("t"), wish).unwrap_err().to_string();
     assert!(begun.elapsed() < std::time::Duration::from_secs(4), "{:?}", begun.elapsed());
@@ -293,7 +287,7 @@ fn a_locked_file_is_waited_for_within_bounds() {
     let error = place.connect().identity().unwrap_err().to_string();
     assert!(error.contains("locked"), "{error}");
     other.execute_batch("ROLLBACK").unwrap();
-    assert_eq!(claim(&mut *store, "t", 1).numbers, 1..11);
+    assert_eq!(claim(&mut *store, "t", 1).run.range(), 1..11);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Strict tags: a claim is what is wanted and no more, and everybody is told.
 
-use leafd::store::{ClaimWish, NewTag, StoreError};
+use leafd_core::store::{ClaimWish, NewTag, StoreError};
 
 use crate::{Backend, look_up, new_tag, tag, try_claim};
 
@@ -11,8 +11,8 @@ pub fn a_strict_tag_gives_what_is_wanted(backend: &mut dyn Backend) {
     let mut claimed = |want| {
         // In turn, as two hosts would.
         std::mem::swap(&mut store, &mut other);
-        let claim = try_claim(&mut *store, &tag("s"), ClaimWish { want, step_max: 1000 });
-        claim.map(|claim| (claim.numbers, claim.strict))
+        let claim = try_claim(&mut *store, &tag("s"), ClaimWish::new(want, 1000));
+        claim.map(|claim| (claim.run.range(), claim.strict))
     };
     assert_eq!(claimed(1).unwrap(), (1..2, true));
     assert_eq!(claimed(0).unwrap(), (2..3, true));

@@ -1,17 +1,18 @@
 //! Tags: made, shown, changed, listed, told apart.
 
-use leafd::id::Tag;
-use leafd::store::{
-    CEILING_MAX, ClaimWish, Generation, NewTag, STEP_MAX, Store, StoreError, TagChange,
+use leafd::store::Store;
+use leafd_core::Tag;
+use leafd_core::store::{
+    CEILING_MAX, ClaimWish, Generation, NewTag, STEP_MAX, StoreError, TagChange,
 };
 
-use crate::{Backend, claim, generations, new_tag, tag, try_claim};
+use crate::{Backend, claim, generations, new_tag, refused_in_words, tag, try_claim};
 
 pub fn unknown_tags_are_said_so(backend: &mut dyn Backend) {
     let mut store = backend.connect();
     let unknown =
         |error: StoreError| matches!(error, StoreError::UnknownTag { tag } if tag.as_str() == "no");
-    let wish = ClaimWish { want: 1, step_max: 1 };
+    let wish = ClaimWish::new(1, 1);
     assert!(unknown(try_claim(&mut *store, &tag("no"), wish).unwrap_err()));
     assert!(unknown(store.show(&tag("no")).unwrap_err()));
     assert!(unknown(store.set(&tag("no"), &TagChange::default()).unwrap_err()));
@@ -124,7 +125,7 @@ pub fn tags_are_told_apart_byte_for_byte(backend: &mut dyn Backend) {
     let mut store = backend.connect();
     store.create(&new_tag("order", 1, 10)).unwrap();
     for other in ["Order", "order ", " order", "ordér", "orde", "order%", "o_der"] {
-        let unknown = try_claim(&mut *store, &tag(other), ClaimWish { want: 1, step_max: 1 });
+        let unknown = try_claim(&mut *store, &tag(other), ClaimWish::new(1, 1));
         assert!(matches!(unknown, Err(StoreError::UnknownTag { .. })), "{other:?}: {unknown:?}");
         assert_eq!(generations(&mut *store, &[tag(other)]), [None]);
     }
@@ -135,9 +136,9 @@ pub fn tags_are_told_apart_byte_for_byte(backend: &mut dyn Backend) {
             continue;
         }
         store.create(&new_tag(other, start, 10)).unwrap();
-        assert_eq!(claim(&mut *store, other, 1).numbers.start, start);
+        assert_eq!(claim(&mut *store, other, 1).run.first, start);
     }
-    assert_eq!(claim(&mut *store, "order", 1).numbers, 1..11);
+    assert_eq!(claim(&mut *store, "order", 1).run.range(), 1..11);
 }
 
 pub fn the_longest_tag_fits(backend: &mut dyn Backend) {
@@ -145,7 +146,7 @@ pub fn the_longest_tag_fits(backend: &mut dyn Backend) {
     let name = "\u{1F34D}".repeat(128);
     let shorter = "\u{1F34D}".repeat(127);
     store.create(&new_tag(&name, 1, 10)).unwrap();
-    assert_eq!(claim(&mut *store, &name, 1).numbers, 1..11);
+    assert_eq!(claim(&mut *store, &name, 1).run.range(), 1..11);
     assert_eq!(generations(&mut *store, &[tag(&shorter)]), [None]);
     assert_eq!(store.list(None, 10).unwrap()[0].tag.as_str(), name);
 }
@@ -153,9 +154,9 @@ pub fn the_longest_tag_fits(backend: &mut dyn Backend) {
 pub fn a_deleted_tag_comes_back_as_another(backend: &mut dyn Backend) {
     let mut store = backend.connect();
     let first = store.create(&new_tag("t", 1, 100)).unwrap();
-    assert_eq!(claim(&mut *store, "t", 1).numbers, 1..101);
+    assert_eq!(claim(&mut *store, "t", 1).run.range(), 1..101);
     backend.execute("DELETE FROM leaf_alloc WHERE biz_tag = 't'");
-    let gone = try_claim(&mut *store, &tag("t"), ClaimWish { want: 1, step_max: 1 });
+    let gone = try_claim(&mut *store, &tag("t"), ClaimWish::new(1, 1));
     assert!(matches!(gone, Err(StoreError::UnknownTag { .. })), "{gone:?}");
     assert_eq!(generations(&mut *store, &[tag("t")]), [None]);
     match store.create(&new_tag("t", 100, 10)) {
@@ -164,7 +165,7 @@ pub fn a_deleted_tag_comes_back_as_another(backend: &mut dyn Backend) {
     }
     let second = store.create(&new_tag("t", 101, 10)).unwrap();
     assert!(second.generation > Generation(0) && second.generation != first.generation);
-    assert_eq!(claim(&mut *store, "t", 1).numbers, 101..111);
+    assert_eq!(claim(&mut *store, "t", 1).run.range(), 101..111);
 }
 
 pub fn a_tag_is_deleted_by_who_has_seen_it(backend: &mut dyn Backend) {
@@ -193,7 +194,7 @@ pub fn what_is_left_of_a_deleted_tag_is_another_s(backend: &mut dyn Backend) {
     let mut seen: Vec<Generation> = Vec::new();
     for end in [101, 201, 301] {
         let held = claim(&mut *store, "t", 1);
-        assert_eq!(held.numbers.end, end);
+        assert_eq!(held.run.end(), end);
         assert!(!seen.contains(&held.generation), "{held:?} {seen:?}");
         seen.push(held.generation);
         // Set back, so that only what is remembered tells how far it got.
@@ -209,9 +210,8 @@ pub fn what_is_left_of_a_deleted_tag_is_another_s(backend: &mut dyn Backend) {
     store.delete(&tag("t"), held.generation).unwrap();
     // Somebody makes it anew by hand, as it was at first.
     backend.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 100)");
-    let anew = claim(&mut *store, "t", 1);
-    assert_ne!(anew.generation, held.generation);
-    assert_eq!(anew.numbers, 301..401);
+    refused_in_words(&mut *store, "t", &["--start 301"]);
+    assert_ne!(store.show(&tag("t")).unwrap().generation, held.generation);
     let late = store.delete(&tag("t"), held.generation);
     assert!(matches!(late, Err(StoreError::Refused(_))), "{late:?}");
 }

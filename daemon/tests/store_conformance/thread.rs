@@ -4,13 +4,17 @@ use std::future::Future;
 use std::sync::mpsc;
 use std::task::{Context, Poll, Waker};
 
-use leafd::id::Tag;
-use leafd::registry::{Mode, Registry};
-use leafd::store::thread::CALLS_WAITING_MAX;
+use leafd::blocking::Backend as _;
+use leafd::registry::Registry;
 use leafd::store::*;
+use leafd_core::Tag;
+use leafd_core::registry::Mode;
+use leafd_core::store::*;
 
 use crate::sqlite::Throwaway;
 use crate::{Backend, new_tag, tag};
+
+const CALLS_WAITING_MAX: usize = <dyn Store>::CALLS_WAITING_MAX;
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().build().unwrap()
@@ -31,7 +35,7 @@ impl Drop for Stub {
 fn stub() -> (StoreHandle, mpsc::Sender<()>, mpsc::Receiver<()>) {
     let (permit, permits) = mpsc::channel();
     let (dropped, was_dropped) = mpsc::channel();
-    let handle = StoreThread::spawn("stub", Box::new(Stub { permits, dropped })).unwrap();
+    let handle = StoreHandle::spawn("stub", Box::new(Stub { permits, dropped })).unwrap();
     (handle, permit, was_dropped)
 }
 
@@ -103,12 +107,12 @@ impl Store for Stub {
 fn every_call_reaches_the_store() {
     let mut place = Throwaway::new();
     let direct = place.connect().identity().unwrap();
-    let handle = StoreThread::spawn("store.db", place.connect()).unwrap();
+    let handle = StoreHandle::spawn("store.db", place.connect()).unwrap();
     runtime().block_on(async {
         assert_eq!(handle.identity().await.unwrap(), direct);
         let row = handle.create(new_tag("t", 1, 10)).await.unwrap();
-        let wish = ClaimWish { want: 1, step_max: 10 };
-        assert_eq!(handle.claim(&direct, &tag("t"), wish).await.unwrap().numbers, 1..11);
+        let wish = ClaimWish::new(1, 10);
+        assert_eq!(handle.claim(&direct, &tag("t"), wish).await.unwrap().run.range(), 1..11);
         let ends = vec![(tag("t"), 50), (tag("u"), 9)];
         assert_eq!(handle.raise(&direct, ends).await.unwrap(), [true, false]);
         let change = TagChange { step: Some(3), ..TagChange::default() };

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use leafd::config::StorePassword;
-use leafd::store::network::Target;
-use leafd::store::{Store, StoreError, mysql as on_mysql, postgres as on_postgres};
+use leafd::store::sql::Target;
+use leafd::store::{Store, mysql as on_mysql, postgres as on_postgres};
+use leafd_core::store::StoreError;
 use tempfile::TempDir;
 
 use crate::{mysql, postgres};

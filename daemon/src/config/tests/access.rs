@@ -35,9 +35,9 @@ fn access_rules_decide() {
 
 #[test]
 fn the_daemons_own_user_is_trusted() {
-    let around = Surroundings { uid: 42, ..root_with(&[("HOME", "/h")]) };
+    let env = Env { uid: 42, ..root_with(&[("HOME", "/h")]) };
     let args = set(&["access=[{tags = ['*'], uids = []}]"]);
-    let config = Config::load_from(&args, &around).unwrap();
+    let config = Config::load_from(&args, &env).unwrap();
     let own = Peer { uid: 42, gids: vec![] };
     assert!(config.access.may_draw("x", &own) && config.access.may_administer(&own));
     assert!(!config.access.may_draw("x", &Peer { uid: 43, gids: vec![] }));
@@ -47,10 +47,15 @@ fn the_daemons_own_user_is_trusted() {
 fn bad_access_rules_are_refused() {
     check("access = 1", &["access can't be 1"]);
     check("[[access]]\nuids = [1]", &["access[0]", "with tags"]);
-    check("[[access]]\ntags = ['a']", &["access[0]", "at least one of uids and gids"]);
+    check(
+        "[[access]]\ntags = ['a']",
+        &["access[0]", "at least one of uids, gids and ids_per_second"],
+    );
     check("[[access]]\ntags = []\nuids = []", &["access[0].tags can't be []", "line 2"]);
     check("[[access]]\ntags = ['a', 'b*c']\nuids = []", &["access[0].tags[1] can't be \"b*c\""]);
     check("[[access]]\ntags = ['']\nuids = []", &["access[0].tags[0]"]);
     check("[[access]]\ntags = ['a']\nuids = [-1]", &["access[0].uids[0] can't be -1", "line 3"]);
+    check("[[access]]\ntags = ['a']\nburst = 1", &["burst only together with ids_per_second"]);
+    check("[[access]]\ntags = ['a']\nids_per_second = 0", &["access[0].ids_per_second"]);
     check("[[access]]\ntags = ['a']\nusers = [1]", &["access[0].users", "tags, uids, gids"]);
 }

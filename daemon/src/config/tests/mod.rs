@@ -12,13 +12,13 @@ use std::time::Duration;
 use super::*;
 
 /// Root's surroundings with these variables.
-fn root_with(variables: &[(&str, &str)]) -> Surroundings {
+fn root_with(variables: &[(&str, &str)]) -> Env {
     let variables = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
-    Surroundings { variables, uid: 0, host: "host-a".to_owned() }
+    Env { variables, uid: 0, host: "host-a".to_owned() }
 }
 
-fn user_with(variables: &[(&str, &str)]) -> Surroundings {
-    Surroundings { uid: 1000, ..root_with(variables) }
+fn user_with(variables: &[(&str, &str)]) -> Env {
+    Env { uid: 1000, ..root_with(variables) }
 }
 
 fn set(pairs: &[&str]) -> Args {
@@ -70,7 +70,7 @@ fn defaults_are_as_documented() {
 fn every_setting_takes_effect_once_and_in_order() {
     let config = Config::load_from(&Args::default(), &root_with(&[])).unwrap();
     let effective: Vec<&str> = config.effective.iter().map(|one| one.key).collect();
-    let table: Vec<&str> = SETTINGS.iter().map(|setting| setting.key).collect();
+    let table: Vec<&str> = settings().map(|setting| setting.key).collect();
     assert_eq!(effective, table);
 }
 

@@ -3,7 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::*;
-use crate::id::Tag;
+use leafd_core::Tag;
+use leafd_core::store::Shard;
 
 /// Stores a to e, and these routes.
 fn with_routes(routes: &str) -> String {
@@ -22,9 +23,9 @@ fn tag(name: &str) -> Tag {
 
 /// The name of the one store that a tag is in.
 fn store_of(routing: &Routing, name: &str) -> Option<String> {
-    match routing.home(&tag(name))? {
-        TagHome::One(store) => Some(routing.stores()[store].name.to_string()),
-        TagHome::Primaries { .. } => panic!("{name} has primaries"),
+    match routing.placement(&tag(name))? {
+        Placement::One(store) => Some(routing.stores()[store].name.to_string()),
+        Placement::Primaries { .. } => panic!("{name} has primaries"),
     }
 }
 
@@ -55,16 +56,16 @@ fn the_first_rule_that_matches_decides() {
     ] {
         assert_eq!(store_of(&routing, name).as_deref(), Some(store), "{name}");
     }
-    let seat = routing.home(&tag("seat"));
-    assert_eq!(seat, Some(TagHome::Primaries { members: &[3, 2], era: 3 }));
-    assert_eq!(routing.home(&tag("ticket.x")), seat);
+    let seat = routing.placement(&tag("seat"));
+    assert_eq!(seat, Some(Placement::Primaries { members: &[3, 2], era: 3 }));
+    assert_eq!(routing.placement(&tag("ticket.x")), seat);
 }
 
 #[test]
 fn a_tag_that_no_rule_names_has_no_home() {
     let routing = routing("{tags = ['x.*', 'y'], hash = ['a', 'b', 'c', 'd', 'e']}");
-    assert_eq!(routing.home(&tag("z")), None);
-    assert_eq!(routing.home(&tag("y1")), None);
+    assert_eq!(routing.placement(&tag("z")), None);
+    assert_eq!(routing.placement(&tag("y1")), None);
     assert!(store_of(&routing, "x.1").is_some());
 }
 
@@ -77,11 +78,11 @@ fn one_store_has_every_tag_and_records_nothing() {
     ] {
         let text = format!("stores = {{s = 'postgres://u@h/d'}}{routes}");
         let routing = from_text(&text).unwrap().routing;
-        assert_eq!(routing.home(&tag("any")), Some(TagHome::One(0)), "{text}");
+        assert_eq!(routing.placement(&tag("any")), Some(Placement::One(0)), "{text}");
         assert_eq!((routing.role(0), routing.is_sole()), (String::new(), true), "{text}");
     }
     let unnamed = from_text("store = 'postgres://u@h/d'").unwrap().routing;
-    assert_eq!(unnamed.home(&tag("any")), Some(TagHome::One(0)));
+    assert_eq!(unnamed.placement(&tag("any")), Some(Placement::One(0)));
     assert_eq!((unnamed.role(0), unnamed.is_sole()), (String::new(), true));
     let some = "stores = {s = 'postgres://u@h/d'}\nroutes = [{tags = ['a*'], store = 's'}]";
     let routing = from_text(some).unwrap().routing;
@@ -96,7 +97,7 @@ fn roles_are_readable_and_those_of_primaries_are_read() {
     let roles: Vec<String> = (0..5).map(|store| routing.role(store)).collect();
     assert_eq!(roles[0], format!("store a, of: {all}"));
     assert_eq!(roles[2], format!("primary 1 of 2, era 3, of: {all}"));
-    let place = |index| Some(PrimaryRole { index, of: 2, era: 3 });
+    let place = |index| Some(PrimaryRole { shard: Shard { index, of: 2 }, era: 3 });
     let read: Vec<Option<PrimaryRole>> = roles.iter().map(|role| parse_primary(role)).collect();
     assert_eq!(read, [None, None, place(1), place(0), None]);
     for text in [

@@ -17,7 +17,7 @@ fn the_shipped_example_is_the_defaults_and_names_every_setting() {
         _ => line.to_owned(),
     };
     // Its last part is what excludes `store` and its password.
-    let (one, _) = shipped.split_once("# --- several stores").unwrap();
+    let (one, _) = shipped.split_once("# --- Several stores").unwrap();
     let load = |text: &str, without: &[&str]| {
         let lines = text.lines().map(in_force);
         let lines = lines.filter(|line| !without.iter().any(|start| line.starts_with(start)));
@@ -65,28 +65,54 @@ fn the_shipped_example_is_the_defaults_and_names_every_setting() {
     assert_eq!(js53.compose(largest), (1 << 53) - 1);
 }
 
+/// Files of the repository that are made from the table of settings. After a change of the table:
+/// `LEAFD_WRITE_SETTINGS=1 cargo test -p leafd --lib shipped`.
 #[test]
-fn the_listing_has_every_setting() {
-    for setting in SETTINGS {
-        let row = format!("| `{}` |", setting.key);
-        assert!(settings_markdown().contains(&row));
+fn the_documents_of_the_settings_are_fresh() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for (name, made) in [
+        ("docs/reference/settings.md", settings_markdown()),
+        ("systemd/leafd.toml", settings_file()),
+    ] {
+        let file = root.join(name);
+        if std::env::var_os("LEAFD_WRITE_SETTINGS").is_some() {
+            std::fs::write(&file, &made).unwrap();
+        }
+        let committed = std::fs::read_to_string(&file).unwrap();
+        assert!(committed == made, "{name} is stale: run this test with LEAFD_WRITE_SETTINGS=1");
+    }
+}
+
+#[test]
+fn every_description_names_every_setting() {
+    for setting in settings() {
+        let heading = format!("\n### `{}`\n", setting.key);
+        assert!(settings_markdown().contains(&heading), "{heading}");
         assert!(settings_help().contains(&setting.variable()));
     }
 }
 
 #[test]
-fn the_readme_s_examples_of_several_stores_are_in_force_as_it_says() {
-    let readme = include_str!("../../../../README.md");
-    let (_, section) = readme.split_once("## Several stores").unwrap();
-    let (_, example) = section.split_once("```toml\n").unwrap();
+fn texts_of_settings_are_sentences() {
+    for setting in settings() {
+        let Setting { key, help, .. } = setting;
+        assert!(help.ends_with('.') && !help.contains("  "), "{key}: {help}");
+        assert_eq!(help.split('`').count() % 2, 1, "{key}: a backtick is not closed: {help}");
+    }
+}
+
+#[test]
+fn the_examples_of_several_stores_are_in_force_as_their_page_says() {
+    let page = include_str!("../../../../docs/operate/several-stores.md");
+    let (_, example) = page.split_once("```toml\n").unwrap();
     let (routed, after) = example.split_once("```").unwrap();
     let routing = from_text(routed).unwrap().routing;
     let role = routing.role(2);
-    assert!(after.contains(&role), "the README does not show {role:?}");
+    assert!(after.contains(&role), "the page does not show {role:?}");
 
     let (_, example) = after.split_once("```toml\n").unwrap();
     let (primaries, after) = example.split_once("```").unwrap();
     let routing = from_text(primaries).unwrap().routing;
     let role = routing.role(0);
-    assert!(after.contains(&role), "the README does not show {role:?}");
+    assert!(after.contains(&role), "the page does not show {role:?}");
 }

@@ -9,13 +9,13 @@ fn argument_beats_environment_beats_file_beats_default() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("leafd.toml");
     std::fs::write(&file, "socket = '/file'\nstate_dir = '/file'\nidentity = 'file'\n").unwrap();
-    let around = root_with(&[
+    let env = root_with(&[
         ("LEAFD_CONFIG", file.to_str().unwrap()),
         ("LEAFD_SOCKET", "/variable"),
         ("LEAFD_STATE_DIR", "/variable"),
     ]);
     let args = Args { socket: Some("/argument".into()), ..Args::default() };
-    let config = Config::load_from(&args, &around).unwrap();
+    let config = Config::load_from(&args, &env).unwrap();
     assert_eq!(config.socket, Path::new("/argument"));
     assert_eq!(config.state_dir, Path::new("/variable"));
     assert_eq!(config.identity.as_deref(), Some("file"));
@@ -28,8 +28,8 @@ fn argument_beats_environment_beats_file_beats_default() {
 
 #[test]
 fn paths_follow_systemd_then_the_user() {
-    let paths = |around: &Surroundings| {
-        let config = Config::load_from(&Args::default(), around).unwrap();
+    let paths = |env: &Env| {
+        let config = Config::load_from(&Args::default(), env).unwrap();
         (config.socket.display().to_string(), config.state_dir.display().to_string())
     };
     let home = ("HOME", "/home/ann");
@@ -51,7 +51,7 @@ fn paths_follow_systemd_then_the_user() {
 
 #[test]
 fn environment_takes_text_and_toml() {
-    let around = root_with(&[
+    let env = root_with(&[
         ("LEAFD_MAX_STEP", "20_000"),
         ("LEAFD_POLLING", "false"),
         ("LEAFD_ADMIN_UIDS", "[7, 1000]"),
@@ -67,14 +67,14 @@ fn environment_takes_text_and_toml() {
         ("LEAFD_EU_SERVICE_HOST", "10.0.0.2"),
         ("UNRELATED", "x"),
     ]);
-    let config = Config::load_from(&Args::default(), &around).unwrap();
+    let config = Config::load_from(&Args::default(), &env).unwrap();
     assert_eq!(config.max_step, 20_000);
     assert!(!config.polling);
     assert!(config.access.may_administer(&Peer { uid: 1000, gids: vec![] }));
     assert_eq!(config.layouts.worker_max(), (3, "mini"));
     let refused = |name: &str, value: &str| {
-        let around = root_with(&[(name, value)]);
-        Config::load_from(&Args::default(), &around).unwrap_err().to_string()
+        let env = root_with(&[(name, value)]);
+        Config::load_from(&Args::default(), &env).unwrap_err().to_string()
     };
     assert!(refused("LEAFD_SOKCET", "/x").contains("environment variable LEAFD_SOKCET"));
     assert!(

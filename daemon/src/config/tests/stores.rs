@@ -60,12 +60,12 @@ fn passwords_are_not_shown() {
         let error = error_of(given);
         assert!(!error.contains("hunter2"), "{given} gave {error}");
     }
-    for around in [
+    for env in [
         root_with(&[("LEAFD_STORE", "postgres://ann:hunter2@h/db")]),
         root_with(&[("LEAFD_STROE", "postgres://ann:hunter2@h/db")]),
         root_with(&[("LEAFD_ACCESS", "mysql://ann:hunter2@h")]),
     ] {
-        let error = Config::load_from(&Args::default(), &around).unwrap_err().to_string();
+        let error = Config::load_from(&Args::default(), &env).unwrap_err().to_string();
         assert!(!error.contains("hunter2"), "{error}");
     }
 }
@@ -118,7 +118,7 @@ fn bad_tables_of_stores_are_refused() {
     let all =
         |list: &str| format!("routes = [{{tags = ['*'], hash = ['a', 'b']}}]\n{}", named(list));
     let same = all("a = 'mysql://u@h/d'\nb = 'mysql://u@h/d?sslmode=require'");
-    check(&same, &["line 4", "stores.b can't be", "a leads there"]);
+    check(&same, &["line 4", "stores.b can't be", "a is this one already"]);
     check(&all("a = 'sqlite:/a'\nb = 'mysql://u@h/d'"), &["stores.a", "serves one host only"]);
     let many: String = (0..257).map(|i| format!("s{i} = 'mysql://u@h{i}/d'\n")).collect();
     check(&named(&many), &["1 to 256"]);
@@ -168,8 +168,8 @@ fn each_store_has_its_own_password() {
     assert!(shown.contains("# store b-2 is mysql://u@b/d, password in the environment"), "{shown}");
 
     let refused = |args: &Args, name: &str| {
-        let around = root_with(&[(name, "hunter2")]);
-        let error = Config::load_from(args, &around).unwrap_err().to_string();
+        let env = root_with(&[(name, "hunter2")]);
+        let error = Config::load_from(args, &env).unwrap_err().to_string();
         assert!(error.contains(name) && !error.contains("hunter2"), "{error}");
         error
     };

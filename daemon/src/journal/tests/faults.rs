@@ -111,7 +111,7 @@ fn a_disk_that_is_full_at_the_start_is_said_to_be_full() {
 /// Without writing a machine id anywhere.
 fn try_open_in(dir: &Path, mount: &Path) -> Result<(Journal, Recovered), JournalError> {
     let identity = Identity::of_host(&mount.join("no-machine-id"), None);
-    Journal::open(&StateDir::open(dir).unwrap(), &identity)
+    Journal::open(&StateDir::open(dir).unwrap(), &identity, outside(None))
 }
 
 #[test]
@@ -186,4 +186,78 @@ fn a_deleted_log_costs_nothing_that_was_acknowledged() {
         assert_eq!(unissued(&journal, "a").await, [30..1001]);
         journal.close().await;
     });
+}
+
+/// A failed journal is opened anew. Its file may have been put back in the meantime, inode and all.
+#[test]
+fn a_journal_that_has_lost_commits_is_not_gone_on_with_when_it_is_reopened() {
+    let dir = place();
+    let (path, away) = (dir.path().join("journal.db"), dir.path().join("away"));
+    run(async {
+        let (journal, _) = open(dir.path());
+        journal.commit(vec![segment("a", 1..1001, 10)]).await.unwrap();
+        journal.close().await;
+        let old = fs::read(&path).unwrap();
+        let (journal, _) = open(dir.path());
+        journal.commit(vec![mark("a", 1001, 500)]).await.unwrap();
+        fs::rename(&path, &away).unwrap();
+        journal.commit(vec![mark("a", 1001, 510)]).await.unwrap_err();
+        // Folded in at the fault: this is all that there is.
+        fs::remove_file(dir.path().join("journal.db-wal")).unwrap();
+        fs::write(&away, old).unwrap();
+        fs::rename(&away, &path).unwrap();
+        tokio::time::sleep(Duration::from_millis(1_100)).await;
+        let error = journal.commit(vec![]).await.unwrap_err().to_string();
+        assert!(error.contains("were acknowledged"), "{error}");
+        assert!(journal.failed());
+        journal.close().await;
+    });
+}
+
+/// The log may be deleted in the very moment of a commit, which then is in no file that a restart would find.
+#[test]
+fn a_log_that_is_deleted_while_a_commit_writes_to_it_takes_no_acknowledged_commit() {
+    let dir = place();
+    let log = dir.path().join("journal.db-wal");
+    let mut deleted = 0;
+    for attempt in 0..400 {
+        let noticed = run(async {
+            let (journal, _) = open(dir.path());
+            let name = format!("{attempt}");
+            let written = fs::metadata(&log).unwrap().len();
+            let deleting = std::thread::spawn({
+                let log = log.clone();
+                move || {
+                    let end = Instant::now() + Duration::from_millis(200);
+                    while Instant::now() < end {
+                        // Some of the commit is in the file, and the rest and its sync are still to come.
+                        if fs::metadata(&log).is_ok_and(|log| log.len() > written) {
+                            fs::remove_file(&log).unwrap();
+                            return Some(Instant::now());
+                        }
+                    }
+                    None
+                }
+            });
+            let outcome = journal.commit(vec![segment(&name, 1..11, 5)]).await;
+            let answered = Instant::now();
+            let removed = deleting.join().unwrap();
+            journal.close().await;
+            match removed {
+                Some(removed) if removed < answered => {
+                    assert!(
+                        outcome.is_err(),
+                        "attempt {attempt}: acknowledged after its log was deleted"
+                    );
+                    true
+                }
+                _ => false,
+            }
+        });
+        deleted += u32::from(noticed);
+        if deleted == 5 {
+            return;
+        }
+    }
+    panic!("the log was deleted in time only {deleted} times");
 }

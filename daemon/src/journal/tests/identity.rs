@@ -20,7 +20,7 @@ async fn is_fresh(journal: &Journal, now: &Recovered, was: &Recovered) {
     assert_ne!(now.host, was.host);
     assert_eq!(now.layouts, [layout("snowflake", 5_000)]);
     let a = tag_of(journal, "a").await.unwrap();
-    assert_eq!((a.highest_end, a.unissued), (1001, vec![]));
+    assert_eq!((a.highest_end, ranges(a.unissued)), (1001, vec![]));
     let kept = now.set_aside.as_ref().unwrap();
     assert!(kept.to_string_lossy().contains("journal.db.foreign-2"), "{kept:?}");
     assert!(fs::metadata(kept).unwrap().len() > 0);
@@ -103,4 +103,22 @@ fn a_log_without_its_journal_is_not_replayed_into_a_new_one() {
         assert_eq!(tag_of(&journal, "a").await, None);
         journal.close().await;
     });
+}
+
+/// Two files may be born in the same instant: their inodes tell them apart.
+#[test]
+fn files_born_together_have_fingerprints_of_their_own() {
+    let place = place();
+    let identity = identity(place.path(), MACHINE_ID, None);
+    let born = |path: &Path| fs::metadata(path).unwrap().created().unwrap();
+    for attempt in 0..10_000 {
+        let paths = ["a", "b"].map(|name| place.path().join(format!("{name}{attempt}")));
+        paths.iter().for_each(|path| fs::write(path, "").unwrap());
+        if born(&paths[0]) == born(&paths[1]) {
+            let prints = paths.each_ref().map(|path| identity.fingerprint(path).unwrap());
+            assert_ne!(prints[0], prints[1]);
+            return;
+        }
+    }
+    panic!("the kernel's clock has no two files born in one instant");
 }

@@ -2,32 +2,37 @@
 // What is left of a tag is a list of ranges, most often of one.
 #![allow(clippy::single_range_in_vec_init)]
 
-mod claim;
 mod damage;
 mod faults;
 mod identity;
+mod lease;
 mod refused;
 mod restart;
+mod restored;
 mod stores;
 
 use std::ops::Range;
 use std::path::Path;
 
-use leafd_wire::Layout;
+use leafd_wire::{Layout, Run};
 use tempfile::TempDir;
 
-use super::{Identity, Journal, JournalError, LayoutRecord, Recovered, TagRecord, Write};
-use crate::id::{Tag, UnixMs};
+use super::{
+    Identity, Journal, JournalError, LayoutRecord, Outside, Recovered, SetAside, TagRecord, Write,
+};
 use crate::state_dir::StateDir;
-use crate::store::{Generation, StoreId};
+use leafd_core::store::{Generation, StoreId};
+use leafd_core::{Tag, UnixMs};
 
 /// A state directory that goes with the test.
 fn place() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
+const MACHINE_ID: &str = "0123456789abcdef";
+
 fn try_open(dir: &Path) -> Result<(Journal, Recovered), JournalError> {
-    try_open_as(dir, "0123456789abcdef", None)
+    try_open_as(dir, MACHINE_ID, None)
 }
 
 fn try_open_as(
@@ -35,11 +40,32 @@ fn try_open_as(
     machine_id: &str,
     configured: Option<&str>,
 ) -> Result<(Journal, Recovered), JournalError> {
+    let identity = identity(dir, machine_id, configured);
+    let memory = dir.with_extension("memory");
+    Journal::open(&open_state_dir(dir), &identity, outside(Some(&memory)))
+}
+
+/// A process that another test starts holds every lock for the moment before it becomes another program.
+fn open_state_dir(dir: &Path) -> StateDir {
+    for _ in 0..100 {
+        if let Ok(state_dir) = StateDir::open(dir) {
+            return state_dir;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    StateDir::open(dir).unwrap()
+}
+
+fn identity(dir: &Path, machine_id: &str, configured: Option<&str>) -> Identity {
     let file = dir.with_extension("machine-id");
     std::fs::write(&file, machine_id).unwrap();
     let identity = Identity::of_host(&file, configured);
     std::fs::remove_file(&file).unwrap();
-    Journal::open(&StateDir::open(dir).unwrap(), &identity)
+    identity
+}
+
+fn outside(memory: Option<&Path>) -> Outside<'_> {
+    Outside { memory, may_begin_anew: &|_| Ok(()) }
 }
 
 fn open(dir: &Path) -> (Journal, Recovered) {
@@ -65,7 +91,11 @@ fn segment(name: &str, numbers: Range<u64>, mark: u64) -> Write {
 
 fn segment_of(name: &str, generation: u64, numbers: Range<u64>, mark: u64) -> Write {
     let generation = Generation(generation);
-    Write::Segment { store: store(), tag: tag(name), generation, numbers, mark }
+    Write::Segment { store: store(), tag: tag(name), generation, run: run_of(numbers), mark }
+}
+
+fn run_of(numbers: Range<u64>) -> Run {
+    Run { first: numbers.start, count: (numbers.end - numbers.start) as u32, stride: 1 }
 }
 
 fn mark(name: &str, end: u64, mark: u64) -> Write {
@@ -81,5 +111,10 @@ async fn tag_of(journal: &Journal, name: &str) -> Option<TagRecord> {
 }
 
 async fn unissued(journal: &Journal, name: &str) -> Vec<Range<u64>> {
-    tag_of(journal, name).await.unwrap_or_default().unissued
+    ranges(tag_of(journal, name).await.unwrap_or_default().unissued)
+}
+
+fn ranges(runs: Vec<Run>) -> Vec<Range<u64>> {
+    assert!(runs.iter().all(|run| run.stride == 1), "{runs:?}");
+    runs.iter().map(Run::range).collect()
 }

@@ -35,14 +35,16 @@ fn something_else_under_its_name_is_left_alone() {
 }
 
 #[test]
-fn a_newer_format_is_refused_in_words() {
-    let dir = place();
-    run(async { open(dir.path()).0.close().await });
-    let conn = Connection::open(dir.path().join("journal.db")).unwrap();
-    conn.pragma_update(None, "user_version", 2).unwrap();
-    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
-    conn.close().unwrap();
-    refuses(dir.path(), "run the newer leafd");
+fn another_format_is_refused_in_words() {
+    for (version, why) in [(1, "from before the first release"), (3, "run the newer leafd")] {
+        let dir = place();
+        run(async { open(dir.path()).0.close().await });
+        let conn = Connection::open(dir.path().join("journal.db")).unwrap();
+        conn.pragma_update(None, "user_version", version).unwrap();
+        conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+        conn.close().unwrap();
+        refuses(dir.path(), why);
+    }
 }
 
 #[test]
@@ -50,7 +52,7 @@ fn rows_that_leafd_did_not_write_are_refused() {
     let cases = [
         "UPDATE segments SET mark = mark - 1",
         "UPDATE segments SET mark = -1",
-        "UPDATE segments SET start = 5000",
+        "UPDATE segments SET first = 5000",
         "UPDATE tags SET highest_end = highest_end - 1",
         "UPDATE tags SET tag = 'b'",
         "DELETE FROM tags",
@@ -71,7 +73,7 @@ fn rows_that_leafd_did_not_write_are_refused() {
         "UPDATE meta SET commits = 0",
         "DELETE FROM meta",
         "CREATE TABLE more (x)",
-        "INSERT INTO segments SELECT store, tag, \"end\" + 1, start, mark, sum FROM segments",
+        "INSERT INTO segments SELECT store, tag, \"end\" + 1, first, stride, mark, sum FROM segments",
     ];
     for case in cases {
         let dir = place();

@@ -26,9 +26,9 @@ fn marks_bounds_and_highest_ends_survive() {
         assert_eq!(second.layouts, [layout("snowflake", 5_000)]);
         let a = tag_of(&journal, "a").await.unwrap();
         assert_eq!(a.generation, Generation(1));
-        assert_eq!((a.highest_end, a.unissued), (3001, vec![500..1001, 2001..3001]));
+        assert_eq!((a.highest_end, ranges(a.unissued)), (3001, vec![500..1001, 2001..3001]));
         let b = tag_of(&journal, "b").await.unwrap();
-        assert_eq!((b.highest_end, b.unissued), (11, vec![]));
+        assert_eq!((b.highest_end, ranges(b.unissued)), (11, vec![]));
         let elsewhere = journal.tag(&StoreId("other".into()), &tag("a")).await.unwrap();
         assert_eq!(elsewhere, None);
         journal.close().await;
@@ -95,10 +95,65 @@ fn another_generation_forgets_the_segments_but_not_the_highest_end() {
         journal.commit(vec![segment_of("a", 2, 101..111, 101)]).await.unwrap();
         let now = tag_of(&journal, "a").await.unwrap();
         assert_eq!(now.generation, Generation(2));
-        assert_eq!((now.highest_end, now.unissued), (1001, vec![101..111]));
+        assert_eq!((now.highest_end, ranges(now.unissued)), (1001, vec![101..111]));
         journal.commit(vec![Write::Forget { store: store(), tag: tag("a") }]).await.unwrap();
         let now = tag_of(&journal, "a").await.unwrap();
-        assert_eq!((now.highest_end, now.unissued), (1001, vec![]));
+        assert_eq!((now.highest_end, ranges(now.unissued)), (1001, vec![]));
+        journal.close().await;
+    });
+}
+
+/// Every fourth id, as one of four stores gives them.
+fn strided(name: &str, first: u64, count: u32, stride: u32, mark: u64) -> Write {
+    let run = Run { first, count, stride };
+    Write::Segment { store: store(), tag: tag(name), generation: Generation(1), run, mark }
+}
+
+#[test]
+fn a_strided_segment_is_found_as_it_was_left() {
+    let dir = place();
+    run(async {
+        let (journal, _) = open(dir.path());
+        journal.commit(vec![strided("c", 10, 1_000, 4, 10)]).await.unwrap();
+        journal.commit(vec![mark("c", 4_007, 50)]).await.unwrap();
+        journal.close().await;
+        let (journal, _) = open(dir.path());
+        let found = tag_of(&journal, "c").await.unwrap();
+        let left = Run { first: 50, count: 990, stride: 4 };
+        assert_eq!((found.highest_end, found.unissued), (4_007, vec![left]));
+        // At a stop it is named by what was found of it.
+        let exact = strided("c", 50, 990, 4, 54);
+        journal.commit(vec![exact, Write::StoppedCleanly]).await.unwrap();
+        journal.close().await;
+        let (journal, _) = open(dir.path());
+        let found = tag_of(&journal, "c").await.unwrap();
+        assert_eq!(found.unissued, [Run { first: 54, count: 989, stride: 4 }]);
+        journal.close().await;
+    });
+}
+
+#[test]
+fn marks_are_drawn_back_and_a_segment_that_was_forgotten_comes_back() {
+    let dir = place();
+    let drawn_back = |first: u64, count: u32, mark: u64| Write::DrawBack {
+        store: store(),
+        tag: tag("a"),
+        generation: Generation(1),
+        run: Run { first, count, stride: 1 },
+        mark,
+    };
+    run(async {
+        let (journal, _) = open(dir.path());
+        journal.commit(vec![segment("a", 1..1001, 900)]).await.unwrap();
+        journal.commit(vec![drawn_back(1, 1_000, 40)]).await.unwrap();
+        assert_eq!(unissued(&journal, "a").await, [40..1001]);
+        // Marked to its end it is forgotten, and an earlier start may have left only a part of it.
+        journal.commit(vec![mark("a", 1001, 1001), drawn_back(40, 961, 50)]).await.unwrap();
+        assert_eq!(unissued(&journal, "a").await, [50..1001]);
+        journal.commit(vec![mark("a", 1001, 60)]).await.unwrap();
+        assert!(journal.commit(vec![drawn_back(50, 10, 50)]).await.is_err(), "it has another end");
+        assert!(journal.commit(vec![mark("a", 1001, 59)]).await.is_err(), "not by a mark");
+        assert_eq!(unissued(&journal, "a").await, [60..1001]);
         journal.close().await;
     });
 }
@@ -108,7 +163,11 @@ fn contradictions_are_refused_alone_and_whole() {
     let dir = place();
     run(async {
         let (journal, _) = open(dir.path());
-        let batch = vec![segment("a", 1..1001, 100), Write::Bound(layout("snowflake", 5_000))];
+        let batch = vec![
+            segment("a", 1..1001, 100),
+            strided("c", 10, 3, 4, 14),
+            Write::Bound(layout("snowflake", 5_000)),
+        ];
         journal.commit(batch).await.unwrap();
         let mut other = layout("snowflake", 6_000);
         other.layout.worker_bits = 9;
@@ -125,7 +184,11 @@ fn contradictions_are_refused_alone_and_whole() {
             segment("b", 10..10, 10),
             segment("b", 10..20, 9),
             segment("b", 10..20, 21),
-            segment("b", 10..too_large, 10),
+            strided("b", too_large - 1, 3, 1, too_large - 1),
+            strided("b", 10, 3, 4, 11),
+            strided("b", 10, 3, 4, 18 + 4),
+            strided("b", 10, 3, 0, 10),
+            mark("c", 19, 15),
             segment_of("b", too_large, 10..20, 10),
             Write::Bound(layout("snowflake", 4_999)),
             Write::Bound(other),
@@ -173,7 +236,7 @@ fn many_at_once_share_transactions_and_a_question_sees_what_was_queued_before_it
         let write = journal.commit(vec![segment("last", 1..8, 1)]);
         let (written, seen) = tokio::join!(write, journal.tag(&store, &last));
         written.unwrap();
-        assert_eq!(seen.unwrap().unwrap().unissued, [1..8]);
+        assert_eq!(ranges(seen.unwrap().unwrap().unissued), [1..8]);
         journal.close().await;
         let (journal, _) = open(dir.path());
         for i in 0..2_000 {

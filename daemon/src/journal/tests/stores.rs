@@ -4,7 +4,7 @@ use std::process::Command;
 use std::slice;
 
 use super::*;
-use crate::store::StartToken;
+use leafd_core::store::StartToken;
 
 fn id(name: &str) -> StoreId {
     StoreId(name.into())
@@ -199,7 +199,7 @@ fn leftovers_of_one_store_are_forgotten_and_its_ends_are_not() {
             store: id("other"),
             tag: tag("a"),
             generation: Generation(1),
-            numbers: 1..11,
+            run: run_of(1..11),
             mark: 4,
         };
         let some = vec![segment("a", 1..1001, 10), segment("b", 1..51, 1), elsewhere];
@@ -208,10 +208,10 @@ fn leftovers_of_one_store_are_forgotten_and_its_ends_are_not() {
         let (journal, _) = open(dir);
         for (name, end) in [("a", 1001), ("b", 51)] {
             let found = tag_of(&journal, name).await.unwrap();
-            assert_eq!((found.highest_end, found.unissued), (end, vec![]));
+            assert_eq!((found.highest_end, ranges(found.unissued)), (end, vec![]));
         }
         let other = journal.tag(&id("other"), &tag("a")).await.unwrap().unwrap();
-        assert_eq!(other.unissued, [4..11]);
+        assert_eq!(ranges(other.unissued), [4..11]);
         journal.close().await;
     });
 }
@@ -243,7 +243,7 @@ fn highest_ends_come_in_pages() {
             store: id("other"),
             tag: tag("tag 0000"),
             generation: Generation(1),
-            numbers: 1..900,
+            run: run_of(1..900),
             mark: 4,
         });
         start(dir, writes).await;
@@ -265,7 +265,7 @@ fn highest_ends_of_an_embedded_store_are_those_of_its_earlier_lives_too() {
         store: id(store),
         tag: tag(name),
         generation: Generation(1),
-        numbers: 1..end,
+        run: run_of(1..end),
         mark: 1,
     };
     run(async {

@@ -17,9 +17,10 @@ use super::Target;
 use super::record::Registration;
 use super::session::{Failure, Session};
 use crate::config::StorePassword;
-use crate::id::{Tag, UnixMs};
-use crate::registry::{Entry, RegistryError, RegistryId, Swap, definition};
-use crate::store::{History, StoreId};
+use crate::random;
+use leafd_core::registry::{CompareAndSet, Entry, RegistryError, RegistryId, definition};
+use leafd_core::store::{History, StoreId};
+use leafd_core::{Tag, UnixMs};
 
 /// How many nodes are read by one request: an even number.
 const READ_TOGETHER: usize = 256;
@@ -87,14 +88,17 @@ impl Ensemble {
         self.session.call(&mut self.place, prepare, work)
     }
 
-    /// See [`Registry::agree`](crate::registry::Registry::agree).
-    pub(super) fn agree(&mut self, layouts: &[(Tag, Layout)]) -> Result<(), RegistryError> {
-        self.call(async |client, place| place.agree(client, layouts).await)
+    /// See [`Registry::register_layouts`](crate::registry::Registry::register_layouts).
+    pub(super) fn register_layouts(
+        &mut self,
+        layouts: &[(Tag, Layout)],
+    ) -> Result<(), RegistryError> {
+        self.call(async |client, place| place.register_layouts(client, layouts).await)
     }
 }
 
 impl Standing {
-    /// See [`Look::history_age`](crate::registry::Look::history_age).
+    /// See [`Snapshot::history_age`](leafd_core::registry::Snapshot::history_age).
     pub(super) fn history_age(&self, now: UnixMs) -> Option<Duration> {
         self.lost.map(|lost| Duration::from_millis(now.0.saturating_sub(lost.0)))
     }
@@ -155,7 +159,10 @@ impl Place {
             client.mkdir(shared, &CreateMode::Persistent.with_acls(Acls::anyone_all())).await?;
         }
         client.mkdir(&self.folders.base, &options).await?;
-        let registration = Registration { identity: self.random()?, history: self.random()? };
+        let registration = Registration {
+            identity: random::token().map_err(|error| self.refused(error.to_string()))?,
+            history: random::token().map_err(|error| self.refused(error.to_string()))?,
+        };
         let mut all = client.new_multi_writer();
         all.add_create(&self.node("clock"), b"", &options)?;
         all.add_create(&self.node("layouts"), b"{}", &options)?;
@@ -172,14 +179,6 @@ impl Place {
             }
             Err(error) => Err(Error::from(error).into()),
         }
-    }
-
-    /// 32 hexadecimal digits that nobody else has.
-    fn random(&self) -> Result<String, Failure> {
-        let mut bytes = [0_u8; 16];
-        getrandom::fill(&mut bytes)
-            .map_err(|cause| self.refused(format!("the kernel gives no random bytes: {cause}")))?;
-        Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     /// The names of the holders' nodes, and the state of their folder.
@@ -200,7 +199,10 @@ impl Place {
     }
 
     async fn declare_loss(&self, client: &Client, standing: Standing) -> Result<(), Failure> {
-        let registration = Registration { history: self.random()?, ..standing.registration };
+        let registration = Registration {
+            history: random::token().map_err(|error| self.refused(error.to_string()))?,
+            ..standing.registration
+        };
         let set = client.set_data(
             &self.node("registry"),
             &registration.to_bytes(),
@@ -297,7 +299,7 @@ impl Place {
     pub(super) async fn judge(
         &mut self,
         client: &Client,
-        swap: &Swap,
+        swap: &CompareAndSet,
         found: Option<Entry>,
     ) -> Result<(), Failure> {
         // When it was last written is a time that the ensemble's clock has reached: that is mostly enough.
@@ -311,7 +313,11 @@ impl Place {
         }
     }
 
-    async fn agree(&self, client: &Client, layouts: &[(Tag, Layout)]) -> Result<(), Failure> {
+    async fn register_layouts(
+        &self,
+        client: &Client,
+        layouts: &[(Tag, Layout)],
+    ) -> Result<(), Failure> {
         let path = self.node("layouts");
         loop {
             let (bytes, stat) = match client.get_data(&path).await {

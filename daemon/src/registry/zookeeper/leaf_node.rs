@@ -9,16 +9,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::address::is_node_name;
-use crate::id::UnixMs;
+use leafd_core::UnixMs;
 
 /// For how long beyond its timestamp a node that Java Leaf wrote still covers ids: it writes every 3 s what its clock
 /// said, and issues meanwhile.
 pub const LEAF_COVER: Duration = Duration::from_secs(10);
-
-/// The name of a Leaf service, `leaf.name` in its configuration: one part of a node's path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeafName(String);
 
 /// `IP:PORT`, what a permanent worker number belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -48,26 +43,6 @@ struct Payload {
 #[derive(Deserialize)]
 struct Timestamp {
     timestamp: i64,
-}
-
-impl FromStr for LeafName {
-    type Err = &'static str;
-
-    /// The error is what is allowed.
-    fn from_str(text: &str) -> Result<LeafName, &'static str> {
-        if !is_node_name(text) || text.len() > 255 {
-            return Err(
-                "leaf.name of the Leaf service: 1 to 255 bytes, no / and no control characters",
-            );
-        }
-        Ok(LeafName(text.to_owned()))
-    }
-}
-
-impl fmt::Display for LeafName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
 }
 
 impl FromStr for Address {
@@ -191,14 +166,6 @@ mod tests {
         ] {
             let words = text.parse::<Address>().unwrap_err();
             assert!(words.contains("IP:PORT"), "{words}");
-        }
-    }
-
-    #[test]
-    fn a_service_has_a_name_that_fits_a_path() {
-        assert_eq!("com.acme.leaf-1".parse::<LeafName>().unwrap().to_string(), "com.acme.leaf-1");
-        for text in ["", "a/b", "..", "a\n"] {
-            assert!(text.parse::<LeafName>().is_err(), "{text:?}");
         }
     }
 }

@@ -8,10 +8,11 @@ use zookeeper_client::{Error, Stat};
 use super::Target;
 use super::ensemble::{Ensemble, Folders, Place, modified, read_all};
 use super::record::Record;
-use crate::id::{Tag, UnixMs, WorkerId};
-use crate::registry::{
-    Entry, Holding, INSTANT_MAX, Look, Registry, RegistryError, RegistryId, Swap,
+use crate::registry::Registry;
+use leafd_core::registry::{
+    CompareAndSet, Entry, INSTANT_MAX, LeaseRecord, RegistryError, RegistryId, Snapshot,
 };
+use leafd_core::{Tag, UnixMs, WorkerId};
 
 /// Leased workers in an ensemble.
 pub struct LeasedRegistry {
@@ -33,11 +34,11 @@ impl LeasedRegistry {
 }
 
 impl Registry for LeasedRegistry {
-    fn agree(&mut self, layouts: &[(Tag, Layout)]) -> Result<(), RegistryError> {
-        self.ensemble.agree(layouts)
+    fn register_layouts(&mut self, layouts: &[(Tag, Layout)]) -> Result<(), RegistryError> {
+        self.ensemble.register_layouts(layouts)
     }
 
-    fn look(&mut self, pool: Range<u64>) -> Result<Look, RegistryError> {
+    fn snapshot(&mut self, pool: Range<u64>) -> Result<Snapshot, RegistryError> {
         self.ensemble.call(async |client, place| {
             let now = place.clock(client).await?;
             let standing = place.standing(client).await?;
@@ -61,11 +62,15 @@ impl Registry for LeasedRegistry {
             });
             let entries = entries.collect();
             let history_age = standing.history_age(now);
-            Ok(Look { registry: standing.id, history_age, now, entries })
+            Ok(Snapshot { registry: standing.id, history_age, now, entries })
         })
     }
 
-    fn swap(&mut self, under: &RegistryId, swap: &Swap) -> Result<UnixMs, RegistryError> {
+    fn compare_and_set(
+        &mut self,
+        under: &RegistryId,
+        swap: &CompareAndSet,
+    ) -> Result<UnixMs, RegistryError> {
         self.ensemble.call(async |client, place| {
             swap.next.check(Some(swap.worker))?;
             let record = Record::new(&swap.next, swap.seen, None);
@@ -103,7 +108,12 @@ impl Registry for LeasedRegistry {
         })
     }
 
-    fn bind(&mut self, _: &RegistryId, _: Range<u64>, _: &Holding) -> Result<Entry, RegistryError> {
+    fn assign(
+        &mut self,
+        _: &RegistryId,
+        _: Range<u64>,
+        _: &LeaseRecord,
+    ) -> Result<Entry, RegistryError> {
         Err(RegistryError::Refused(
             "numbers of this registry are leased: none is given for good".to_owned(),
         ))
@@ -130,7 +140,7 @@ fn entry(worker: u64, bytes: &[u8], stat: &Stat) -> Result<Entry, String> {
 
 /// A worker that nobody can take.
 fn for_ever(worker: u64, stat: &Stat) -> Entry {
-    let holding = Holding { holder: None, bound: INSTANT_MAX };
+    let holding = LeaseRecord { holder: None, expires: INSTANT_MAX };
     let written = modified(stat);
     Entry { worker: WorkerId(worker), holding, seen: written, written }
 }

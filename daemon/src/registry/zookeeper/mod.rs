@@ -10,12 +10,10 @@
 //!   too; what Leaf has no field for is under `/leafd/permanent/NAME`.
 //!
 //! What they share:
-//! - [`address`]: the setting that names servers and the path that everything lies under.
 //! - `session`: a connection, every call within its deadline.
 //! - `ensemble`: which registry it is, its clock, the layouts.
 //! - `record`, `leaf_node`: what stands in the nodes; pure.
 
-pub mod address;
 mod ensemble;
 mod leaf_node;
 mod leased;
@@ -25,10 +23,9 @@ mod session;
 
 use std::time::Duration;
 
-use crate::config::StorePassword;
+use crate::config::{Servers, StorePassword};
 
-pub use address::Servers;
-pub use leaf_node::{LEAF_COVER, LeafName};
+pub use leaf_node::LEAF_COVER;
 pub use leased::LeasedRegistry;
 pub use permanent::PermanentRegistry;
 pub use session::THREAD_NAME;

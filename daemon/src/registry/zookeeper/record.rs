@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::UnixMs;
-use crate::registry::{Holder, Holding, check_id};
-use crate::store::StartToken;
+use leafd_core::UnixMs;
+use leafd_core::registry::{Holder, LeaseRecord, check_id};
+use leafd_core::store::StartToken;
 
 /// Who has a worker until when, and what its writer's clock said. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,13 +39,13 @@ pub(super) struct Registration {
 
 impl Record {
     /// Of a holding that was checked.
-    pub(super) fn new(holding: &Holding, seen: UnixMs, worker: Option<u64>) -> Record {
+    pub(super) fn new(holding: &LeaseRecord, seen: UnixMs, worker: Option<u64>) -> Record {
         let holder = holding.holder.as_ref().map(|holder| WrittenHolder {
             id: holder.id.to_string(),
             name: holder.name.to_string(),
             incarnation: holder.incarnation.0.to_string(),
         });
-        Record { holder, bound: holding.bound.0, seen: seen.0, worker }
+        Record { holder, bound: holding.expires.0, seen: seen.0, worker }
     }
 
     /// # Errors
@@ -66,13 +66,13 @@ impl Record {
         serde_json::to_vec(self).expect("it has only text and numbers")
     }
 
-    pub(super) fn holding(&self) -> Holding {
+    pub(super) fn holding(&self) -> LeaseRecord {
         let holder = self.holder.as_ref().map(|holder| Holder {
             id: holder.id.as_str().into(),
             name: holder.name.as_str().into(),
             incarnation: StartToken(holder.incarnation.as_str().into()),
         });
-        Holding { holder, bound: UnixMs(self.bound) }
+        LeaseRecord { holder, expires: UnixMs(self.bound) }
     }
 
     pub(super) fn seen(&self) -> UnixMs {
@@ -107,15 +107,15 @@ impl Registration {
 mod tests {
     use super::*;
 
-    fn holding() -> Holding {
+    fn holding() -> LeaseRecord {
         let holder =
             Holder { id: "h1".into(), name: "db-7".into(), incarnation: StartToken("00ff".into()) };
-        Holding { holder: Some(holder), bound: UnixMs(u64::MAX) }
+        LeaseRecord { holder: Some(holder), expires: UnixMs(u64::MAX) }
     }
 
     #[test]
     fn what_is_written_is_read() {
-        for holding in [holding(), Holding { holder: None, bound: UnixMs(7) }] {
+        for holding in [holding(), LeaseRecord { holder: None, expires: UnixMs(7) }] {
             let record = Record::new(&holding, UnixMs(5), None);
             let read = Record::parse(&record.to_bytes()).unwrap();
             assert_eq!((read.holding(), read.seen(), read.worker()), (holding, UnixMs(5), None));
@@ -146,7 +146,7 @@ mod tests {
         }
         let mut long = holding();
         long.holder.as_mut().unwrap().name =
-            "x".repeat(crate::registry::HOLDER_BYTES_MAX + 1).into();
+            "x".repeat(leafd_core::registry::HOLDER_BYTES_MAX + 1).into();
         let text = Record::new(&long, UnixMs(0), None).to_bytes();
         assert!(Record::parse(&text).is_err());
     }

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use zookeeper_client::{Client, Error, SessionState};
 
 use super::Target;
-use crate::registry::RegistryError;
+use leafd_core::registry::RegistryError;
 
 /// What the driving thread is called.
 pub const THREAD_NAME: &str = "leafd-zookeeper";

@@ -8,10 +8,12 @@ use mysql::prelude::Queryable;
 use mysql::{ClientIdentity, Conn, Opts, OptsBuilder, SslOpts};
 
 use super::driver::describe;
+use crate::blocking::Backend as _;
 use crate::config::{Endpoint, Tls};
-use crate::store::StoreError;
-use crate::store::network::{APPLICATION_NAME, Target, install_tls_provider};
-use crate::store::thread::THREAD_NAME;
+use crate::store::Store;
+use crate::store::sql::engine::Engine;
+use crate::store::sql::{APPLICATION_NAME, Location as _, Target};
+use leafd_core::store::StoreError;
 
 /// Where systems keep the certificates that they trust, as one file.
 const SYSTEM_ROOTS: [&str; 3] = [
@@ -21,18 +23,36 @@ const SYSTEM_ROOTS: [&str; 3] = [
 ];
 
 /// Switches that each alone make a server take no writes; not all of them are known to every server.
-const READ_ONLY: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN
-    ('read_only', 'super_read_only', 'innodb_read_only', 'transaction_read_only', 'tx_read_only')";
+const READ_ONLY: [&str; 5] =
+    ["read_only", "super_read_only", "innodb_read_only", "transaction_read_only", "tx_read_only"];
 
-/// The first server that lets us in and takes writes, and which one it was.
-pub(super) fn connect(target: &Target) -> Result<(Conn, String), StoreError> {
+/// These, and what tells the engine.
+const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN
+    ('read_only', 'super_read_only', 'innodb_read_only', 'transaction_read_only', 'tx_read_only',
+     'version', 'version_comment', 'wsrep_on', 'aurora_version', 'group_replication_group_name')";
+
+/// Whether a node of a Galera cluster serves, and why not.
+const NODE: &str =
+    "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_local_state_comment')";
+
+/// A connection to a server that takes writes.
+pub(super) struct Connected {
+    pub(super) connection: Conn,
+    pub(super) engine: Engine,
+    pub(super) endpoint: String,
+}
+
+/// The first server that lets us in and takes writes.
+pub(super) fn connect(target: &Target) -> Result<Connected, StoreError> {
     let password = target.password.read().map_err(|cause| target.unavailable(cause))?;
     let mut causes = Vec::new();
     for endpoint in &target.url.endpoints {
         let opts = options(target, endpoint, password.as_deref());
-        let settings = settings(target);
-        match within_time(target, move || one(opts, &settings)) {
-            Ok(connection) => return Ok((connection, endpoint.to_string())),
+        let (settings, untested_engine) = (settings(target), target.untested_engine);
+        match within_time(target, move || one(opts, &settings, untested_engine)) {
+            Ok((connection, engine)) => {
+                return Ok(Connected { connection, engine, endpoint: endpoint.to_string() });
+            }
             Err(cause) => causes.push(format!("{endpoint}: {cause}")),
         }
     }
@@ -41,14 +61,14 @@ pub(super) fn connect(target: &Target) -> Result<(Conn, String), StoreError> {
 
 /// The crate bounds each read and write, but neither the look-up of a name nor all of it together. So it runs on a
 /// thread that is left behind when it takes too long; it ends by the crate's bounds.
-fn within_time(
+fn within_time<T: Send + 'static>(
     target: &Target,
-    work: impl FnOnce() -> Result<Conn, String> + Send + 'static,
-) -> Result<Conn, String> {
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
     let (send, receive) = mpsc::channel();
     std::thread::Builder::new()
         // A panic in there is the backend's, like one on the store's own thread.
-        .name(THREAD_NAME.to_owned())
+        .name(<dyn Store>::THREAD_NAME.to_owned())
         .spawn(move || drop(send.send(work())))
         .map_err(|cause| format!("the system gave no thread to connect with: {cause}"))?;
     let bound = target.connect_timeout;
@@ -82,7 +102,9 @@ fn options(target: &Target, endpoint: &Endpoint, password: Option<&str>) -> Opts
 /// Certificate and name are checked unless told otherwise. The crate trusts the public authorities that it brings
 /// along, and the file beside them.
 fn protection(tls: &Tls) -> SslOpts {
-    install_tls_provider();
+    // The crate uses the process's provider of cryptography, and panics where there is none, or two. An error means that
+    // there is one already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let roots = tls.root_certificates.clone().or_else(|| {
         SYSTEM_ROOTS.into_iter().find(|path| Path::new(path).exists()).map(PathBuf::from)
     });
@@ -109,20 +131,38 @@ fn settings(target: &Target) -> Vec<String> {
     ]
 }
 
-fn one(opts: Opts, settings: &[String]) -> Result<Conn, String> {
-    let talk = || -> Result<(Conn, Vec<(String, String)>), mysql::Error> {
-        let mut connection = Conn::new(opts)?;
-        let switches = connection.query(READ_ONLY)?;
-        for statement in settings {
-            connection.query_drop(statement)?;
-        }
-        Ok((connection, switches))
+fn one(opts: Opts, settings: &[String], untested_engine: bool) -> Result<(Conn, Engine), String> {
+    let described = |error: mysql::Error| describe(&error);
+    let mut connection = Conn::new(opts).map_err(described)?;
+    let variables: Vec<(String, String)> = connection.query(VARIABLES).map_err(described)?;
+    let engine = Engine::of_mysql(&variables);
+    engine.check(untested_engine)?;
+    let is_read_only = |(name, value): &&(String, String)| {
+        READ_ONLY.iter().any(|switch| name.eq_ignore_ascii_case(switch)) && is_on(value)
     };
-    let (connection, switches) = talk().map_err(|error| describe(&error))?;
-    match switches.iter().find(|(_, value)| is_on(value)) {
-        Some((name, value)) => Err(format!("it is read-only, as replicas are ({name} is {value})")),
-        None => Ok(connection),
+    if let Some((name, value)) = variables.iter().find(is_read_only) {
+        return Err(format!("it is read-only, as replicas are ({name} is {value})"));
     }
+    if engine == Engine::Galera {
+        let node: Vec<(String, String)> = connection.query(NODE).map_err(described)?;
+        let value = |name: &str| {
+            let found = node.iter().find(|(is, _)| is.eq_ignore_ascii_case(name));
+            found.map_or("unknown", |(_, value)| value.as_str())
+        };
+        if !is_on(value("wsrep_ready")) {
+            let state = value("wsrep_local_state_comment");
+            return Err(format!(
+                "the node doesn't serve: wsrep_ready is OFF, its state is {state}"
+            ));
+        }
+    }
+    for statement in settings {
+        connection.query_drop(statement).map_err(described)?;
+    }
+    // Looked at by what tells tables apart.
+    let is_one_store = format!("SET @leafd_one_store = {}", i32::from(engine.is_one_store()));
+    connection.query_drop(is_one_store).map_err(described)?;
+    Ok((connection, engine))
 }
 
 /// What a switch is set to, in the words of any server.

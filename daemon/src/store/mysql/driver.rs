@@ -9,18 +9,20 @@ use std::time::Instant;
 use mysql::prelude::Queryable;
 use mysql::{Conn, Error, Params, Value};
 
-use super::{connect, sql, workers};
-use crate::store::StoreError;
-use crate::store::network::{
-    Driver, Failure, Param, Place, Standing, Statements, TABLES_GONE, Target,
+use super::{connect, leases, sql};
+use crate::store::sql::engine::Engine;
+use crate::store::sql::{
+    Driver, Failure, Layout, LeaseStatements, Param, Place, Standing, Statements, TABLES_GONE,
+    Target,
 };
-use crate::store::workers::Statements as WorkerStatements;
+use leafd_core::store::StoreError;
 
 /// A connection.
 #[derive(Debug)]
 pub struct MysqlDriver {
     connection: Conn,
     endpoint: String,
+    engine: Engine,
     /// What tells the server from others, once it was asked.
     server: Option<String>,
     deadline: Instant,
@@ -47,19 +49,27 @@ impl MysqlDriver {
 }
 
 impl Driver for MysqlDriver {
+    type Target = Target;
+
     const SQL: Statements = sql::STATEMENTS;
-    const WORKERS: &'static WorkerStatements = &workers::STATEMENTS;
+    const WORKERS: &'static LeaseStatements = &leases::STATEMENTS;
+    const TABLES: &'static [Layout] = sql::TABLES;
 
     fn connect(target: &Target) -> Result<Self, StoreError> {
-        let (connection, endpoint) = connect::connect(target)?;
-        Ok(MysqlDriver { connection, endpoint, server: None, deadline: Instant::now() })
+        let connect::Connected { connection, engine, endpoint } = connect::connect(target)?;
+        Ok(MysqlDriver { connection, endpoint, engine, server: None, deadline: Instant::now() })
     }
 
     fn standing(&mut self, side: bool) -> Result<Standing, Failure> {
         let server = match &self.server {
             Some(server) => server.clone(),
             None => {
-                let variables = self.query(sql::SERVER, &[])?.into_iter().filter_map(|row| {
+                // The nodes of a cluster that is one store have one history.
+                let server = match self.engine.is_one_store() {
+                    true => sql::CLUSTER,
+                    false => sql::SERVER,
+                };
+                let variables = self.query(server, &[])?.into_iter().filter_map(|row| {
                     let text: Option<Vec<String>> = row.into_iter().collect();
                     Some(text?.join("="))
                 });
@@ -178,13 +188,17 @@ fn classify(error: &Error) -> Failure {
     };
     match said.code {
         1062 => Failure::Duplicate(words),
+        // A node of a cluster that doesn't serve at present.
+        1047 => Failure::ReadOnly(words),
+        1205 | 1213 => Failure::Conflict(words),
+        1267 | 1270 | 1271 | 3988 => Failure::NoSuchName(words),
         1044 | 1142 | 1143 | 1227 | 1370 | 1419 => Failure::Denied(words),
         1054 | 1146 => Failure::Missing(words),
         1290 | 1792 | 1836 => Failure::ReadOnly(words),
         // Going down, or we were cut off.
         1053 | 1077..=1080 | 1152..=1161 | 1317 | 1927 => Failure::Lost(words),
         // Data that the columns don't take, and statements that the server doesn't.
-        1048 | 1064 | 1264 | 1265 | 1267 | 1292 | 1364 | 1366 | 1406 | 1644 | 1665 | 1690 => {
+        1048 | 1064 | 1264 | 1265 | 1292 | 1364 | 1366 | 1406 | 1644 | 1665 | 1690 => {
             Failure::Rejected(words)
         }
         _ => Failure::Busy(words),

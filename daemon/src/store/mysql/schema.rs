@@ -2,31 +2,44 @@
 
 use std::time::Instant;
 
-use super::{MysqlDriver, sql, workers};
-use crate::store::StoreError;
-use crate::store::claim::draw_generation;
-use crate::store::network::{
-    Driver, Failure, META_TABLE, Target, columns, refuse_different, refuse_different_workers,
+use super::{MysqlDriver, leases, sql};
+use crate::store::sql::{
+    Driver, Failure, META_TABLE, Param, Target, columns, has_first_rows, name_of_leafs,
+    refuse_different, refuse_different_workers, refuse_lacking,
 };
+use leafd_core::store::StoreError;
 
 /// Keeps two of us from making the tables at once. Making tables commits by itself here, so that a transaction
 /// wouldn't.
 const LOCK: &str = "SELECT GET_LOCK('leafd schema', 10)";
 
+/// What the user may do: a right, and the table that it is restricted to, if any.
+const RIGHTS: &str = "SELECT PRIVILEGE_TYPE, '' FROM information_schema.USER_PRIVILEGES
+    WHERE GRANTEE = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''')
+    UNION ALL
+    SELECT PRIVILEGE_TYPE, '' FROM information_schema.SCHEMA_PRIVILEGES
+    WHERE GRANTEE = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''') AND DATABASE() LIKE TABLE_SCHEMA
+    UNION ALL
+    SELECT PRIVILEGE_TYPE, TABLE_NAME FROM information_schema.TABLE_PRIVILEGES
+    WHERE GRANTEE = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''') AND TABLE_SCHEMA = DATABASE()";
+
+/// The roles whose rights the user has besides, which are listed nowhere that a user may see.
+const ROLES: &str = "SELECT NULLIF(CURRENT_ROLE(), 'NONE')";
+
 /// What [`apply`] would run, but for the mark that it puts into the remark on `leaf_alloc`.
 #[must_use]
 pub fn print() -> String {
-    let triggers = sql::TRIGGERS.iter().map(|(_, statement)| *statement);
-    let tables = sql::SIDE_TABLES.into_iter().chain(workers::TABLES);
-    let all = std::iter::once(sql::LEAF_TABLE).chain(tables).chain(triggers);
-    let all = all.chain(std::iter::once(sql::LIFE));
+    let tables = sql::SIDE_TABLES.into_iter().chain(leases::TABLES);
+    let all = std::iter::once(sql::LEAF_TABLE).chain(tables).chain(sql::FIRST_ROWS);
     all.map(|statement| format!("{statement};\n")).collect()
 }
 
-/// Makes what is missing. Tells which tables, triggers and remarks were made.
+/// Makes what is missing, and removes the triggers that earlier versions made, as far as the user may see them. Tells what
+/// was done.
 ///
 /// # Errors
-/// [`StoreError::Refused`] when a table that is there looks different; others as for every call.
+/// [`StoreError::Refused`] when a table that is there looks different, and when rights are missing: it names each;
+/// others as for every call.
 pub fn apply(target: &Target) -> Result<Vec<&'static str>, StoreError> {
     let mut driver = MysqlDriver::connect(target)?;
     driver.set_deadline(Instant::now() + target.statement_timeout);
@@ -43,51 +56,96 @@ fn make(driver: &mut MysqlDriver, target: &Target) -> Result<Vec<&'static str>, 
         return Err(Failure::Busy("somebody else is making the tables; try again".to_owned()));
     }
     let found = columns(driver)?;
-    refuse_different(driver, target, sql::TABLES, &found)?;
+    refuse_different(driver, target, &found)?;
     refuse_different_workers(driver, target, &found)?;
-    driver.execute(sql::LEAF_TABLE, &[])?;
-    for statement in sql::SIDE_TABLES.into_iter().chain(workers::TABLES) {
-        driver.execute(statement, &[])?;
+    let is_missing = |table: &&str| !found.iter().any(|[of, ..]| of == table);
+    let all = sql::TABLES.iter().chain(leases::STATEMENTS.tables);
+    let missing: Vec<&'static str> = all.map(|layout| layout.table).filter(is_missing).collect();
+    let marked = !missing.contains(&"leaf_alloc") && sql::has_mark(&remark(driver)?);
+    let triggers: Vec<String> =
+        driver.query(sql::TRIGGERS_THERE, &[])?.into_iter().flatten().flatten().collect();
+    refuse_lacking(target, &lacking(driver, &missing, marked)?)?;
+    let mut done = missing.clone();
+    if !missing.is_empty() || !has_first_rows(driver)? {
+        make_tables(driver, &missing).inspect_err(|_| take_back(driver, &missing))?;
     }
-    let triggers = driver.query(sql::TRIGGERS_THERE, &[])?;
-    let mut others: Vec<&'static str> = Vec::new();
-    let there: Vec<String> = triggers.into_iter().flatten().flatten().collect();
-    for (name, statement) in sql::TRIGGERS {
-        if !there.iter().any(|one| one == name) {
-            driver.execute(statement, &[]).map_err(|failure| no_trigger(failure, target))?;
-            others.push(name);
+    if !marked {
+        mark(driver)?;
+        done.push("the mark in leaf_alloc's remark");
+    }
+    for (name, removed) in sql::FORMER_TRIGGERS {
+        if triggers.iter().any(|there| there == name) {
+            driver.execute(&format!("DROP TRIGGER IF EXISTS {name}"), &[])?;
+            done.push(removed);
         }
     }
-    driver.execute(sql::LIFE, &[])?;
-    if mark(driver)? {
-        others.push("the mark in leaf_alloc's remark");
-    }
-    let missing = |table: &&str| !found.iter().any(|[of, ..]| of == table);
-    let all = sql::TABLES.iter().chain(workers::STATEMENTS.tables);
-    Ok(all.map(|layout| layout.table).filter(missing).chain(others).collect())
+    Ok(done)
 }
 
-/// Says what making triggers takes, which is more than making tables.
-fn no_trigger(failure: Failure, target: &Target) -> Failure {
-    match failure {
-        Failure::Denied(words) => Failure::Said(target.refused(format_args!(
-            "lets user {:?} make no triggers: {words}; it needs TRIGGER, and where the server keeps a binary log SUPER as \
-             well, or the server's variable log_bin_trust_function_creators to be 1 meanwhile; then repeat this",
-            target.url.user
-        ))),
-        other => other,
+fn make_tables(driver: &mut MysqlDriver, missing: &[&'static str]) -> Result<(), Failure> {
+    let name = name_of_leafs(driver, missing)?;
+    driver.execute(sql::LEAF_TABLE, &[])?;
+    for statement in sql::SIDE_TABLES.into_iter().chain(leases::TABLES) {
+        driver.execute(statement, &[])?;
+    }
+    if let Some(name) = name {
+        driver.execute(sql::NAME, &[Param::Text(&name)])?;
+    }
+    for statement in sql::FIRST_ROWS {
+        driver.execute(statement, &[])?;
+    }
+    Ok(())
+}
+
+/// Making a table commits by itself here, so that no transaction could take it back.
+fn take_back(driver: &mut MysqlDriver, made: &[&'static str]) {
+    for table in made {
+        // What is left of them is made use of by the next attempt.
+        let _ = driver.execute(&format!("DROP TABLE IF EXISTS {table}"), &[]);
     }
 }
 
-/// Gives Leaf's table its mark, unless it has one. Tells whether it got one.
-fn mark(driver: &mut MysqlDriver) -> Result<bool, Failure> {
+/// Which rights are missing for it, a text each.
+fn lacking(
+    driver: &mut MysqlDriver,
+    missing: &[&'static str],
+    marked: bool,
+) -> Result<Vec<String>, Failure> {
+    // An old server has no roles.
+    let roles = driver.query(ROLES, &[]).unwrap_or_default();
+    if roles.into_iter().flatten().flatten().next().is_some() {
+        return Ok(Vec::new());
+    }
+    let rights = driver.query(RIGHTS, &[])?;
+    let has = |right: &str, table: &str| {
+        rights.iter().any(|row| {
+            let cell = |index: usize| row.get(index).and_then(Option::as_deref);
+            cell(0) == Some(right) && cell(1).is_some_and(|of| of.is_empty() || of == table)
+        })
+    };
+    let mut needed: Vec<(&str, &str)> = missing.iter().map(|table| ("CREATE", *table)).collect();
+    if !missing.is_empty() {
+        let of_meta = ["SELECT", "INSERT", "UPDATE"].map(|right| (right, META_TABLE));
+        needed
+            .extend(of_meta.into_iter().chain([("SELECT", "leafd_tag"), ("INSERT", "leafd_tag")]));
+    }
+    if !marked {
+        needed.push(("ALTER", "leaf_alloc"));
+    }
+    let lacking = needed.into_iter().filter(|(right, table)| !has(right, table));
+    Ok(lacking.map(|(right, table)| format!("{right} on {table}")).collect())
+}
+
+fn remark(driver: &mut MysqlDriver) -> Result<String, Failure> {
     let remark = driver.query(sql::REMARK, &[])?;
-    let comment = remark.into_iter().flatten().flatten().next().unwrap_or_default();
-    if sql::has_mark(&comment) {
-        return Ok(false);
-    }
-    let marked = sql::marked(&comment, draw_generation()?);
+    Ok(remark.into_iter().flatten().flatten().next().unwrap_or_default())
+}
+
+/// Gives Leaf's table its mark.
+fn mark(driver: &mut MysqlDriver) -> Result<(), Failure> {
+    let comment = remark(driver)?;
+    let marked = sql::marked(&comment, crate::random::generation().map_err(StoreError::from)?.0);
     let quoted = marked.replace('\\', "\\\\").replace('\'', "''");
     driver.execute(&format!("ALTER TABLE leaf_alloc COMMENT = '{quoted}'"), &[])?;
-    Ok(true)
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! What is said to MySQL and MariaDB.
 
-use crate::store::network::{Layout, Statements};
+use crate::store::sql::{Layout, Statements};
 
 /// The tables, and the types that are as good as ours for each column.
 pub(super) static TABLES: &[Layout] = &[
@@ -23,6 +23,7 @@ pub(super) static TABLES: &[Layout] = &[
             ("ceiling", &["bigint"]),
             ("strict", &["int"]),
             ("highest_end", &["bigint"]),
+            ("role_version", &["bigint"]),
         ],
     },
     Layout {
@@ -43,24 +44,29 @@ pub(super) const REMARK: &str = "SELECT TABLE_COMMENT FROM information_schema.TA
 pub(super) const SERVER: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN
     ('server_uuid', 'server_uid', 'hostname', 'port', 'server_id')";
 
+/// The same of a Galera cluster: whichever node is asked.
+pub(super) const CLUSTER: &str = "SHOW GLOBAL STATUS LIKE 'wsrep_cluster_state_uuid'";
+
 /// What tells the tables from those that take their place. Of Leaf's: its remark, with the mark, and when it was made or
-/// last altered. Of `leafd_tag`, which remembers what was claimed when Leaf's table is set back: when it was made, and the
-/// life that was drawn when it was filled, see [`TRIGGERS`]. NULL when one of these is gone.
+/// last altered. Of `leafd_tag`, which remembers what was claimed when Leaf's table is set back: when it was made, and when
+/// its row without a name was entered, see [`SIDE_TABLES`]. NULL when one of these is gone.
 ///
 /// Asked with every claim, as it takes some 50 microseconds. Once a claim has locked its row nobody can make the table
 /// anew until it ends.
+///
+/// The times at which tables were made differ between the nodes of a cluster that is one store, see `connect`.
 macro_rules! tables_life {
     (plain) => {
-        "(SELECT CONCAT_WS(' ', LEFT(SHA2(TABLE_COMMENT, 256), 16), CREATE_TIME) FROM information_schema.TABLES
-          WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'leaf_alloc')"
+        "(SELECT CONCAT_WS(' ', LEFT(SHA2(TABLE_COMMENT, 256), 16), IF(@leafd_one_store, NULL, CREATE_TIME))
+          FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'leaf_alloc')"
     };
     (side) => {
         concat!(
             "CONCAT(",
             tables_life!(plain),
-            ", ' ', (SELECT CREATE_TIME FROM information_schema.TABLES
+            ", ' ', (SELECT IF(@leafd_one_store, '', CREATE_TIME) FROM information_schema.TABLES
               WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'leafd_tag'),
-             ' ', (SELECT generation FROM leafd_tag WHERE tag = ''))"
+             ' ', (SELECT row_start FROM leafd_tag WHERE tag = ''))"
         )
     };
 }
@@ -102,15 +108,16 @@ pub(super) fn marked(comment: &str, mark: u64) -> String {
     format!("{comment} {MARK}{mark:016x}").trim().to_owned()
 }
 
-/// What `network::rows` reads of a row, with the side table or with nothing in its place.
+/// What `sql::rows` reads of a row, with the side table or with nothing in its place.
 macro_rules! row {
     (side) => {
         "a.biz_tag, a.max_id, a.step, a.description, DATE_FORMAT(a.update_time, '%Y-%m-%dT%H:%i:%sZ'),
-         t.generation, t.ceiling, t.highest_end, t.strict"
+         t.generation, t.ceiling, t.highest_end, t.strict,
+         t.role_version"
     };
     (plain) => {
         "a.biz_tag, a.max_id, a.step, a.description, DATE_FORMAT(a.update_time, '%Y-%m-%dT%H:%i:%sZ'),
-         NULL, NULL, NULL, NULL"
+         NULL, NULL, NULL, NULL, NULL"
     };
 }
 
@@ -139,10 +146,7 @@ pub(super) const STATEMENTS: Statements = Statements {
         row!(plain),
         " FROM (SELECT 1) AS one LEFT JOIN leaf_alloc AS a ON a.biz_tag IN"
     ),
-    // Whoever replaces the role waits for this, and this for them.
-    lock: "SELECT biz_tag, (SELECT value FROM leafd_meta WHERE name = 'role' LOCK IN SHARE MODE) FROM leaf_alloc
-        WHERE biz_tag IN",
-    lock_plain: "SELECT biz_tag FROM leaf_alloc WHERE biz_tag IN",
+    lock: "SELECT biz_tag FROM leaf_alloc WHERE biz_tag IN",
     locking: "ORDER BY biz_tag FOR UPDATE",
     lock_role: "SELECT value FROM leafd_meta WHERE name = 'role' FOR UPDATE",
     list: concat!("SELECT ", row!(side), " FROM ", tables!()),
@@ -155,6 +159,12 @@ pub(super) const STATEMENTS: Statements = Statements {
         VALUES (:p1, :p2, :p3, :p4)",
     claimed_end: "SELECT highest_end FROM leafd_tag WHERE tag = CAST(:p1 AS BINARY) FOR UPDATE",
     ends: "SELECT tag, highest_end FROM leafd_tag WHERE tag > CAST(:p1 AS BINARY) ORDER BY tag LIMIT :p2",
+    record_claim: "UPDATE leafd_tag SET highest_end = :p2, role_version = :p3
+        WHERE tag = CAST(:p1 AS BINARY) AND role_version = :p4",
+    enter_claim: "INSERT INTO leafd_tag (tag, highest_end, role_version) VALUES (:p1, :p2, :p3)",
+    take_right: "UPDATE leafd_meta SET value = :p1 WHERE name = 'right' AND value LIKE :p2",
+    set_right: "UPDATE leafd_meta SET value = :p1 WHERE name = 'right'",
+    move_rights: "UPDATE leafd_tag SET role_version = :p1 WHERE role_version = :p2",
     remember_ends: "INSERT INTO leafd_tag (tag, highest_end) VALUES",
     remembering: "ON DUPLICATE KEY UPDATE highest_end = GREATEST(highest_end, VALUES(highest_end))",
     enter_tag: "INSERT INTO leafd_tag (tag, generation, ceiling, strict) VALUES (:p1, :p2, :p3, :p4)
@@ -200,65 +210,52 @@ pub(super) const LEAF_TABLE: &str = "CREATE TABLE IF NOT EXISTS leaf_alloc (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin";
 
 /// What Leaf has no column for. `leafd_tag` outlives the rows of `leaf_alloc`: `generation` is that of the present row
-/// or else of the next one, `highest_end` the end of everything ever claimed under the name, whose bytes are `tag`.
-/// One row of it has no name; see [`TRIGGERS`].
-pub(super) const SIDE_TABLES: [&str; 4] = [
+/// or else of the next one, `highest_end` the end of everything ever claimed under the name, whose bytes are `tag`,
+/// `role_version` that of the right to claim under which it may be claimed.
+///
+/// One row of it has no name. When it was entered tells whether the table was filled anew, with a backup say: MariaDB notes
+/// that for the rows of a versioned table by itself, and no backup carries it. Only names are versioned, so that claims
+/// leave no former rows. MySQL has no such tables: there only a backup that makes the table anew shows. A count of claims in
+/// that row would show less, only to those who have seen the last ones, and have every claim wait for all others.
+pub(super) const SIDE_TABLES: [&str; 3] = [
     "CREATE TABLE IF NOT EXISTS leafd_meta (
     name  varchar(64) NOT NULL PRIMARY KEY,
     value varchar(9000) NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin",
     "CREATE TABLE IF NOT EXISTS leafd_tag (
-    tag         varbinary(512) NOT NULL PRIMARY KEY,
-    generation  bigint NOT NULL DEFAULT 0,
-    ceiling     bigint DEFAULT NULL,
-    strict      int NOT NULL DEFAULT 0,
-    highest_end bigint NOT NULL DEFAULT 0
-) ENGINE = InnoDB",
+    tag          varbinary(512) NOT NULL PRIMARY KEY,
+    generation   bigint NOT NULL DEFAULT 0 /*M!100303 WITHOUT SYSTEM VERSIONING */,
+    ceiling      bigint DEFAULT NULL /*M!100303 WITHOUT SYSTEM VERSIONING */,
+    strict       int NOT NULL DEFAULT 0 /*M!100303 WITHOUT SYSTEM VERSIONING */,
+    highest_end  bigint NOT NULL DEFAULT 0 /*M!100303 WITHOUT SYSTEM VERSIONING */,
+    role_version bigint NOT NULL DEFAULT -1 /*M!100303 WITHOUT SYSTEM VERSIONING */
+    /*!80000 , row_start datetime(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) */
+) ENGINE = InnoDB /*M!100303 WITH SYSTEM VERSIONING */",
     "CREATE TABLE IF NOT EXISTS leafd_host (
     host        varchar(64) NOT NULL PRIMARY KEY,
     start_token varchar(64) NOT NULL,
     started     datetime NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin",
-    "INSERT IGNORE INTO leafd_meta (name, value) VALUES ('format', '1'), ('identity', UUID()), ('role', '')",
 ];
 
-/// The names of the [`TRIGGERS`] that there are.
+/// What is in them from the beginning.
+pub(super) const FIRST_ROWS: [&str; 2] = [
+    "INSERT IGNORE INTO leafd_meta (name, value)
+    VALUES ('format', '2'), ('identity', UUID()), ('role', ''), ('right', '0 ')",
+    "INSERT IGNORE INTO leafd_tag (tag) VALUES ('')",
+];
+
+/// (identity): names a store before [`FIRST_ROWS`] do.
+pub(super) const NAME: &str =
+    "INSERT IGNORE INTO leafd_meta (name, value) VALUES ('identity', :p1)";
+
+/// Those of [`FORMER_TRIGGERS`] that are there, as far as the user may see triggers.
 pub(super) const TRIGGERS_THERE: &str = "SELECT TRIGGER_NAME FROM information_schema.TRIGGERS
     WHERE TRIGGER_SCHEMA = DATABASE() AND EVENT_OBJECT_TABLE IN ('leaf_alloc', 'leafd_tag')";
 
-/// The row of `leafd_tag` without a name, entered after the triggers are made.
-pub(super) const LIFE: &str = "INSERT IGNORE INTO leafd_tag (tag) VALUES ('')";
-
-/// Rows that others delete or rename leave a tombstone, and a tag made anew is another one.
-///
-/// Whoever fills `leafd_tag` anew, with a backup say, enters its row without a name again, and that draws another number
-/// then, whatever the backup says. So a store that was set back shows it, although its tables are the same ones. A
-/// count of claims in that row would show less, only to those who have seen the last ones, and have every claim wait for
-/// all others.
-pub(super) const TRIGGERS: [(&str, &str); 3] = [
-    (
-        "leafd_tag_filled",
-        "CREATE TRIGGER leafd_tag_filled BEFORE INSERT ON leafd_tag FOR EACH ROW
-SET NEW.generation = IF(NEW.tag = '',
-    CAST(CONV(SUBSTRING(MD5(CONCAT(UUID(), RAND())), 1, 15), 16, 10) AS UNSIGNED) | 1, NEW.generation)",
-    ),
-    (
-        "leafd_row_deleted",
-        "CREATE TRIGGER leafd_row_deleted AFTER DELETE ON leaf_alloc FOR EACH ROW
-INSERT INTO leafd_tag (tag, generation, highest_end)
-VALUES (CONVERT(OLD.biz_tag USING utf8mb4),
-        CAST(CONV(SUBSTRING(MD5(CONCAT(UUID(), RAND())), 1, 15), 16, 10) AS UNSIGNED) | 1, GREATEST(OLD.max_id, 0))
-ON DUPLICATE KEY UPDATE generation = VALUES(generation), ceiling = NULL, strict = 0,
-    highest_end = GREATEST(highest_end, VALUES(highest_end))",
-    ),
-    (
-        "leafd_row_renamed",
-        "CREATE TRIGGER leafd_row_renamed AFTER UPDATE ON leaf_alloc FOR EACH ROW
-INSERT INTO leafd_tag (tag, generation, highest_end)
-SELECT CONVERT(OLD.biz_tag USING utf8mb4),
-       CAST(CONV(SUBSTRING(MD5(CONCAT(UUID(), RAND())), 1, 15), 16, 10) AS UNSIGNED) | 1, GREATEST(OLD.max_id, 0)
-FROM DUAL WHERE BINARY OLD.biz_tag <> BINARY NEW.biz_tag
-ON DUPLICATE KEY UPDATE generation = VALUES(generation), ceiling = NULL, strict = 0,
-    highest_end = GREATEST(highest_end, VALUES(highest_end))",
-    ),
+/// What earlier versions made. They ran with the rights of whoever had made them, at every claim of every Leaf.
+pub(super) const FORMER_TRIGGERS: [(&str, &str); 3] = [
+    ("leafd_row_deleted", "trigger leafd_row_deleted removed"),
+    ("leafd_row_renamed", "trigger leafd_row_renamed removed"),
+    ("leafd_tag_filled", "trigger leafd_tag_filled removed"),
 ];

@@ -1,16 +1,16 @@
 //! Finds the server that takes writes among those that the URL names, and agrees on how to talk to it.
 
-use std::time::Duration;
-
 use postgres::NoTls;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Config};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::driver::{classify, describe};
+use super::tls;
 use crate::config::Endpoint;
-use crate::store::StoreError;
-use crate::store::network::{APPLICATION_NAME, Failure, Target, tls};
+use crate::store::sql::engine::Engine;
+use crate::store::sql::{APPLICATION_NAME, Failure, Location as _, Target};
+use leafd_core::store::StoreError;
 
 /// A connection and the task that moves its bytes.
 pub(super) struct Connected {
@@ -22,6 +22,10 @@ pub(super) struct Connected {
 /// Whether the server is a standby, and whether it refuses writes for whatever reason.
 const STANDING: &str =
     "SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'";
+
+/// What tells the engine. Asked first: others may lack what comes after.
+const ENGINE: &str =
+    "SELECT version(), EXISTS (SELECT 1 FROM pg_proc WHERE proname = 'aurora_version')";
 
 /// The first server that lets us in and takes writes.
 pub(super) async fn connect(target: &Target) -> Result<Connected, StoreError> {
@@ -72,7 +76,7 @@ async fn one(target: &Target, config: &Config, endpoint: &Endpoint) -> Result<Co
         }
     };
     let connected = Connected { client, mover, endpoint: endpoint.to_string() };
-    match agree(&connected.client, target.statement_timeout).await {
+    match agree(&connected.client, target).await {
         Ok(()) => Ok(connected),
         Err(failure) => {
             connected.mover.abort();
@@ -82,7 +86,12 @@ async fn one(target: &Target, config: &Config, endpoint: &Endpoint) -> Result<Co
 }
 
 /// Refuses a server that takes no writes; sets what the statements rely on.
-async fn agree(client: &Client, statement_timeout: Duration) -> Result<(), String> {
+async fn agree(client: &Client, target: &Target) -> Result<(), String> {
+    let engine = client.query_typed(ENGINE, &[]).await.map_err(|error| describe(&error))?;
+    if let Some(row) = engine.first() {
+        let (version, is_aurora): (&str, bool) = (row.get(0), row.get(1));
+        Engine::of_postgres(version, is_aurora).check(target.untested_engine)?;
+    }
     let row = client.query_typed(STANDING, &[]).await.map_err(|error| describe(&error))?;
     let flag = |index: usize| row.first().is_some_and(|row| row.get::<_, bool>(index));
     if flag(0) {
@@ -93,7 +102,7 @@ async fn agree(client: &Client, statement_timeout: Duration) -> Result<(), Strin
     }
     // The server gives up a little before we do, so that a lock isn't kept by a statement that nobody waits
     // for. A commit that the server doesn't write to disk before it answers would be none.
-    let ms = (statement_timeout.as_millis() * 9 / 10).max(1);
+    let ms = (target.statement_timeout.as_millis() * 9 / 10).max(1);
     let settings = format!(
         "SET statement_timeout = {ms};
          SET lock_timeout = {ms};

@@ -1,6 +1,7 @@
 //! One connection to PostgreSQL, every statement within its deadline.
 
 use std::error::Error as _;
+use std::sync::Once;
 use std::time::Instant;
 
 use postgres::Row;
@@ -10,12 +11,12 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Error};
 
-use super::{connect, sql, workers};
-use crate::store::StoreError;
-use crate::store::network::{
-    Call, Driver, Failure, Param, Place, Standing, Statements, TABLES_GONE, Target,
+use super::{connect, leases, sql};
+use crate::store::sql::{
+    Call, Driver, Failure, Layout, LeaseStatements, Location as _, Param, Place, Standing,
+    Statements, TABLES_GONE, Target,
 };
-use crate::store::workers::Statements as WorkerStatements;
+use leafd_core::store::StoreError;
 
 /// A connection, and the runtime that moves its bytes while a statement runs.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub struct PostgresDriver {
     mover: JoinHandle<()>,
     endpoint: String,
     deadline: Instant,
+    /// The functions for the write-ahead log fail there, as those of Aurora do.
+    log_functions_fail: bool,
 }
 
 impl PostgresDriver {
@@ -64,8 +67,11 @@ impl Drop for PostgresDriver {
 }
 
 impl Driver for PostgresDriver {
+    type Target = Target;
+
     const SQL: Statements = sql::STATEMENTS;
-    const WORKERS: &'static WorkerStatements = &workers::STATEMENTS;
+    const WORKERS: &'static LeaseStatements = &leases::STATEMENTS;
+    const TABLES: &'static [Layout] = sql::TABLES;
 
     fn connect(target: &Target) -> Result<Self, StoreError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -89,12 +95,25 @@ impl Driver for PostgresDriver {
             mover,
             endpoint,
             deadline: Instant::now(),
+            log_functions_fail: false,
         })
     }
 
     fn standing(&mut self, side: bool) -> Result<Standing, Failure> {
-        let sql = if side { sql::STANDING } else { sql::STANDING_PLAIN };
-        let mut cells = self.query(sql, &[])?.into_iter().flatten();
+        let rows = match self.log_functions_fail {
+            true => self
+                .query(if side { sql::STANDING_NO_LOG } else { sql::STANDING_PLAIN_NO_LOG }, &[]),
+            false => self.query(if side { sql::STANDING } else { sql::STANDING_PLAIN }, &[]),
+        };
+        let rows = match rows {
+            Err(Failure::Unsupported(words)) if !self.log_functions_fail => {
+                self.log_functions_fail = true;
+                say_without_log(&self.endpoint, &words);
+                return self.standing(side);
+            }
+            rows => rows?,
+        };
+        let mut cells = rows.into_iter().flatten();
         let mut next = || cells.next().flatten();
         let silent = |what: &str| Failure::Missing(format!("the server doesn't say {what}"));
         let server = next().ok_or_else(|| silent("which cluster and database it is"))?;
@@ -143,13 +162,13 @@ impl Driver for PostgresDriver {
     }
 
     /// Sent together, as above.
-    fn execute_both(&mut self, first: Call<'_>, second: Call<'_>) -> Result<u64, Failure> {
+    fn execute_both(&mut self, first: Call<'_>, second: Call<'_>) -> Result<[u64; 2], Failure> {
         let (first_typed, second_typed) = (typed(first.1), typed(second.1));
         self.bounded(async {
             let one = self.client.execute_typed(first.0, &first_typed);
             let two = self.client.execute_typed(second.0, &second_typed);
             let (one, two) = tokio::join!(one, two);
-            two.and(one)
+            Ok([one?, two?])
         })
     }
 
@@ -164,6 +183,19 @@ fn texts(rows: &[Row]) -> Result<Vec<Vec<Option<String>>>, Failure> {
         cells.collect::<Result<Vec<_>, _>>().map_err(|error| Failure::Rejected(describe(&error)))
     });
     texts.collect()
+}
+
+/// Says once that less is known of fail-overs there.
+fn say_without_log(endpoint: &str, words: &str) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        tracing::warn!(
+            server = endpoint,
+            "the server doesn't tell its system identifier or timeline ({words}): they are done without, so that only \
+             tables which were filled anew show a store that was set back; on Aurora, rds.logical_replication = 1 has it \
+             tell them"
+        );
+    });
 }
 
 type Typed<'a> = (&'a (dyn ToSql + Sync), Type);
@@ -207,7 +239,16 @@ pub(super) fn classify(error: &Error) -> Failure {
     if [SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_COLUMN].contains(code) {
         return Failure::Missing(words);
     }
+    if *code == SqlState::UNTRANSLATABLE_CHARACTER {
+        return Failure::NoSuchName(words);
+    }
+    // What an engine below doesn't do, as it is set up.
+    if ["55000", "0A000"].contains(&code.code()) {
+        return Failure::Unsupported(words);
+    }
     match code.code().get(..2) {
+        // Serialization failures and deadlocks.
+        Some("40") => Failure::Conflict(words),
         // The server goes down, or cut us off.
         Some("08" | "57") if *code != SqlState::QUERY_CANCELED => Failure::Lost(words),
         // Data, integrity, syntax and rights: asking again gives the same.

@@ -6,24 +6,26 @@
 //! - `connect`: finding the server that takes writes, and what is agreed with it.
 //! - `schema`: the tables, printed and made.
 //! - `sql`: the statements.
-//! - `workers`: those for the tables of workers.
+//! - `tls`: whom to trust, for protected connections.
+//! - `leases`: those for the tables of workers.
 
 mod connect;
 mod driver;
+mod leases;
 mod schema;
 mod sql;
-mod workers;
+mod tls;
 
-use super::network::{NetworkStore, Target};
+use super::sql::{SqlStore, Target};
 
 pub use driver::PostgresDriver;
 pub use schema::{apply, print};
 
 /// A store on PostgreSQL.
-pub type PostgresStore = NetworkStore<PostgresDriver>;
+pub type PostgresStore = SqlStore<PostgresDriver>;
 
 /// The store at `target`. Connects with the first call.
 #[must_use]
 pub fn open(target: Target) -> PostgresStore {
-    NetworkStore::new(target, sql::TABLES)
+    SqlStore::new(target)
 }

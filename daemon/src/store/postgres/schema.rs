@@ -2,29 +2,49 @@
 
 use std::time::Instant;
 
-use super::{PostgresDriver, sql, workers};
-use crate::store::StoreError;
-use crate::store::network::{
-    Driver, Failure, META_TABLE, Target, columns, refuse_different, refuse_different_workers,
+use super::{PostgresDriver, leases, sql};
+use crate::store::sql::{
+    Driver, Failure, META_TABLE, Param, Target, columns, has_first_rows, name_of_leafs,
+    refuse_different, refuse_different_workers, refuse_lacking,
 };
-
-/// The trigger on `leaf_alloc`, if it is there.
-const TRIGGERS_THERE: &str = "SELECT tgname::text FROM pg_trigger
-    WHERE tgrelid = to_regclass('leaf_alloc') AND tgname = 'leafd_row_gone'";
+use leafd_core::store::StoreError;
 
 /// Keeps two of us from making the tables at once; the number has no meaning.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7093862105577215)";
 
+/// What the user may not do that making tables takes; a row each.
+const RIGHTS_TO_MAKE: &str =
+    "SELECT 'CREATE on schema ' || coalesce(quote_ident(current_schema()), 'of the search path, which has none')
+    WHERE NOT coalesce(has_schema_privilege(current_schema(), 'CREATE'), false)
+    UNION ALL
+    SELECT privilege || ' on ' || name FROM
+    (VALUES ('leafd_meta', 'SELECT'), ('leafd_meta', 'INSERT'), ('leafd_meta', 'UPDATE'), ('leafd_tag', 'SELECT'),
+            ('leafd_tag', 'INSERT')) AS needed (name, privilege)
+    WHERE to_regclass(name) IS NOT NULL AND NOT has_table_privilege(to_regclass(name), privilege)";
+
+/// What the user may not do that dropping the trigger of earlier versions takes; a row each. And one row, of nothing, for
+/// the trigger itself.
+const RIGHTS_TO_DROP: &str = "SELECT NULL FROM pg_trigger
+    WHERE tgrelid = to_regclass('leaf_alloc') AND tgname = 'leafd_row_gone'
+    UNION ALL
+    SELECT 'to own leaf_alloc, as its trigger leafd_row_gone has to go' FROM pg_trigger AS t
+    JOIN pg_class AS c ON c.oid = t.tgrelid
+    WHERE c.oid = to_regclass('leaf_alloc') AND tgname = 'leafd_row_gone' AND NOT pg_has_role(c.relowner, 'USAGE')
+    UNION ALL
+    SELECT 'to own the function leafd_row_gone' FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid
+    WHERE t.tgrelid = to_regclass('leaf_alloc') AND tgname = 'leafd_row_gone' AND NOT pg_has_role(p.proowner, 'USAGE')";
+
 /// What [`apply`] would run.
 #[must_use]
 pub fn print() -> String {
-    format!("{}\n{}\n{}\n{}\n", sql::LEAF_TABLE, sql::SIDE_TABLES, workers::TABLES, sql::TRIGGERS)
+    format!("{}\n{}\n{}\n", sql::LEAF_TABLE, sql::SIDE_TABLES, leases::TABLES)
 }
 
-/// Makes what is missing, in one transaction. Tells which tables and triggers were made.
+/// Makes what is missing, and removes the trigger that earlier versions made, in one transaction. Tells what was done.
 ///
 /// # Errors
-/// [`StoreError::Refused`] when a table that is there looks different; others as for every call.
+/// [`StoreError::Refused`] when a table that is there looks different, and when rights are missing: it names each;
+/// others as for every call.
 pub fn apply(target: &Target) -> Result<Vec<&'static str>, StoreError> {
     let mut driver = PostgresDriver::connect(target)?;
     driver.set_deadline(Instant::now() + target.statement_timeout);
@@ -39,17 +59,32 @@ fn make(driver: &mut PostgresDriver, target: &Target) -> Result<Vec<&'static str
     driver.batch("BEGIN")?;
     driver.batch(LOCK)?;
     let found = columns(driver)?;
-    refuse_different(driver, target, sql::TABLES, &found)?;
+    refuse_different(driver, target, &found)?;
     refuse_different_workers(driver, target, &found)?;
+    let is_missing = |table: &&str| !found.iter().any(|[of, ..]| of == table);
+    let all = sql::TABLES.iter().chain(leases::STATEMENTS.tables);
+    let mut made: Vec<&'static str> = all.map(|layout| layout.table).filter(is_missing).collect();
+    let to_drop = driver.query(RIGHTS_TO_DROP, &[])?;
+    let mut lacking: Vec<String> = to_drop.iter().flatten().flatten().cloned().collect();
+    let incomplete = !made.is_empty() || (lacking.is_empty() && !has_first_rows(driver)?);
+    if incomplete {
+        lacking.extend(driver.query(RIGHTS_TO_MAKE, &[])?.into_iter().flatten().flatten());
+    }
+    refuse_lacking(target, &lacking)?;
     driver.batch("SET LOCAL client_min_messages = warning")?;
-    let trigger_there = !driver.query(TRIGGERS_THERE, &[])?.is_empty();
-    driver.batch(sql::LEAF_TABLE)?;
-    driver.batch(sql::SIDE_TABLES)?;
-    driver.batch(workers::TABLES)?;
-    driver.batch(sql::TRIGGERS)?;
+    if incomplete {
+        let name = name_of_leafs(driver, &made)?;
+        driver.batch(sql::LEAF_TABLE)?;
+        driver.batch(sql::SIDE_TABLES)?;
+        driver.batch(leases::TABLES)?;
+        if let Some(name) = name {
+            driver.execute(sql::SET_NAME, &[Param::Text(&name)])?;
+        }
+    }
+    if !to_drop.is_empty() {
+        driver.batch(sql::FORMER_TRIGGERS)?;
+        made.push("trigger leafd_row_gone removed");
+    }
     driver.batch("COMMIT")?;
-    let missing = |table: &&str| !found.iter().any(|[of, ..]| of == table);
-    let all = sql::TABLES.iter().chain(workers::STATEMENTS.tables);
-    let trigger = (!trigger_there).then_some("leafd_row_gone");
-    Ok(all.map(|layout| layout.table).filter(missing).chain(trigger).collect())
+    Ok(made)
 }

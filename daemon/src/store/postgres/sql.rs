@@ -1,6 +1,6 @@
 //! What is said to PostgreSQL. Names are looked up by the search path, as Leaf's table may be in any schema.
 
-use crate::store::network::{Layout, Statements};
+use crate::store::sql::{Layout, Statements};
 
 /// The tables, and the types that are as good as ours for each column.
 pub(super) static TABLES: &[Layout] = &[
@@ -23,6 +23,7 @@ pub(super) static TABLES: &[Layout] = &[
             ("ceiling", &["bigint"]),
             ("strict", &["integer"]),
             ("highest_end", &["bigint"]),
+            ("role_version", &["bigint"]),
         ],
     },
     Layout {
@@ -49,13 +50,15 @@ macro_rules! tables_life {
 /// Where the connection leads: the cluster and the database; its tables; the timeline that is being written, which the
 /// last checkpoint may not know yet; and what leafd's tables say.
 macro_rules! select_standing {
-    ($tables:ident, $name:literal, $role:literal) => {
+    ($server:literal, $timeline:literal, $tables:ident, $name:literal, $role:literal) => {
         concat!(
-            "SELECT (SELECT system_identifier::text FROM pg_control_system()) || ' ' ||
-             (SELECT oid::text FROM pg_database WHERE datname = current_database()),
-             ",
+            "SELECT ",
+            $server,
+            "(SELECT oid::text FROM pg_database WHERE datname = current_database()), ",
             tables_life!($tables),
-            ", substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), ",
+            ", ",
+            $timeline,
+            ", ",
             $name,
             ", ",
             $role
@@ -63,25 +66,52 @@ macro_rules! select_standing {
     };
 }
 
-pub(super) const STANDING: &str = select_standing!(
+macro_rules! with_log {
+    ($tables:ident, $name:literal, $role:literal) => {
+        select_standing!(
+            "(SELECT system_identifier::text FROM pg_control_system()) || ' ' || ",
+            "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)",
+            $tables,
+            $name,
+            $role
+        )
+    };
+}
+
+pub(super) const STANDING: &str = with_log!(
     side,
     "(SELECT value FROM leafd_meta WHERE name = 'identity')",
     "(SELECT value FROM leafd_meta WHERE name = 'role')"
 );
 
 /// Like [`STANDING`], without leafd's tables.
-pub(super) const STANDING_PLAIN: &str = select_standing!(plain, "NULL::text", "NULL::text");
+pub(super) const STANDING_PLAIN: &str = with_log!(plain, "NULL::text", "NULL::text");
 
-/// What `network::rows` reads of a row, with the side table or with nothing in its place.
+/// Like [`STANDING`], where the functions for the write-ahead log fail.
+pub(super) const STANDING_NO_LOG: &str = select_standing!(
+    "'no log ' || ",
+    "''",
+    side,
+    "(SELECT value FROM leafd_meta WHERE name = 'identity')",
+    "(SELECT value FROM leafd_meta WHERE name = 'role')"
+);
+
+/// The same, without leafd's tables.
+pub(super) const STANDING_PLAIN_NO_LOG: &str =
+    select_standing!("'no log ' || ", "''", plain, "NULL::text", "NULL::text");
+
+/// What `sql::rows` reads of a row, with the side table or with nothing in its place.
 macro_rules! row {
     (side) => {
         "a.biz_tag::text, a.max_id::text, a.step::text, a.description::text,
          to_char(a.update_time, 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'),
-         t.generation::text, t.ceiling::text, t.highest_end::text, t.strict::text"
+         t.generation::text, t.ceiling::text, t.highest_end::text, t.strict::text,
+         t.role_version::text"
     };
     (plain) => {
         "a.biz_tag::text, a.max_id::text, a.step::text, a.description::text,
-         to_char(a.update_time, 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'), NULL::text, NULL::text, NULL::text, NULL::text"
+         to_char(a.update_time, 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'), NULL::text, NULL::text, NULL::text, NULL::text,
+         NULL::text"
     };
 }
 
@@ -112,10 +142,8 @@ pub(super) const STATEMENTS: Statements = Statements {
         " FROM (SELECT 1) AS one LEFT JOIN leaf_alloc AS a ON a.biz_tag IN"
     ),
     lock: "SELECT biz_tag::text FROM leaf_alloc WHERE biz_tag IN",
-    lock_plain: "SELECT biz_tag::text FROM leaf_alloc WHERE biz_tag IN",
     locking: "ORDER BY biz_tag FOR UPDATE",
-    // The locks of `lock` are waited for, and come after.
-    lock_role: "LOCK TABLE leaf_alloc IN EXCLUSIVE MODE",
+    lock_role: "SELECT value FROM leafd_meta WHERE name = 'role' FOR UPDATE",
     list: concat!("SELECT ", row!(side), " FROM ", tables!()),
     list_plain: concat!("SELECT ", row!(plain), " FROM leaf_alloc AS a"),
     set_max_id: "UPDATE leaf_alloc SET max_id = $3, update_time = now()
@@ -126,6 +154,11 @@ pub(super) const STATEMENTS: Statements = Statements {
     insert_row: "INSERT INTO leaf_alloc (biz_tag, max_id, step, description) VALUES ($1, $2, $3, $4)",
     claimed_end: "SELECT highest_end::text FROM leafd_tag WHERE tag = $1 FOR UPDATE",
     ends: "SELECT tag, highest_end::text FROM leafd_tag WHERE tag > $1 ORDER BY tag LIMIT $2",
+    record_claim: "UPDATE leafd_tag SET highest_end = $2, role_version = $3 WHERE tag = $1 AND role_version = $4",
+    enter_claim: "INSERT INTO leafd_tag (tag, highest_end, role_version) VALUES ($1, $2, $3)",
+    take_right: "UPDATE leafd_meta SET value = $1 WHERE name = 'right' AND value LIKE $2",
+    set_right: "UPDATE leafd_meta SET value = $1 WHERE name = 'right'",
+    move_rights: "UPDATE leafd_tag SET role_version = $1 WHERE role_version = $2",
     remember_ends: "INSERT INTO leafd_tag (tag, highest_end) VALUES",
     remembering: "ON CONFLICT (tag) DO UPDATE SET highest_end = greatest(leafd_tag.highest_end, excluded.highest_end)",
     enter_tag: "INSERT INTO leafd_tag (tag, generation, ceiling, strict) VALUES ($1, $2, $3, $4)
@@ -181,38 +214,28 @@ pub(super) const SIDE_TABLES: &str = "CREATE TABLE IF NOT EXISTS leafd_meta (
     value text NOT NULL
 );
 -- Outlives the rows of leaf_alloc: generation is that of the present row or else of the next one, highest_end
--- the end of everything ever claimed under the name. One row has no name: it tells whether the table was filled anew.
+-- the end of everything ever claimed under the name, role_version that of the right to claim under which it may be
+-- claimed. One row has no name: it tells whether the table was filled anew.
 CREATE TABLE IF NOT EXISTS leafd_tag (
     tag         text COLLATE \"C\" NOT NULL PRIMARY KEY,
     generation  bigint NOT NULL DEFAULT 0,
     ceiling     bigint,
     strict      int NOT NULL DEFAULT 0,
-    highest_end bigint NOT NULL DEFAULT 0
+    highest_end bigint NOT NULL DEFAULT 0,
+    role_version bigint NOT NULL DEFAULT -1
 );
 CREATE TABLE IF NOT EXISTS leafd_host (
     host        text COLLATE \"C\" NOT NULL PRIMARY KEY,
     start_token text NOT NULL,
     started     timestamptz NOT NULL
 );
-INSERT INTO leafd_meta (name, value) VALUES ('format', '1'), ('identity', gen_random_uuid()::text), ('role', '')
+INSERT INTO leafd_meta (name, value) VALUES ('format', '2'), ('identity', gen_random_uuid()::text), ('role', ''), ('right', '0 ')
     ON CONFLICT (name) DO NOTHING;
 INSERT INTO leafd_tag (tag) VALUES ('') ON CONFLICT (tag) DO NOTHING;";
 
-/// Rows that others delete or rename leave a tombstone, and a tag made anew is another one. With its maker's
-/// rights, because whoever deletes a row knows only Leaf's table.
-pub(super) const TRIGGERS: &str = "CREATE OR REPLACE FUNCTION leafd_row_gone() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-BEGIN
-    IF TG_OP = 'UPDATE' AND NEW.biz_tag COLLATE \"C\" = OLD.biz_tag COLLATE \"C\" THEN
-        RETURN NULL;
-    END IF;
-    INSERT INTO leafd_tag (tag, generation, highest_end)
-    VALUES (OLD.biz_tag,
-            (('x' || substr(md5(gen_random_uuid()::text), 1, 16))::bit(64)::bigint & 9223372036854775807) | 1,
-            greatest(OLD.max_id, 0))
-    ON CONFLICT (tag) DO UPDATE SET generation = excluded.generation, ceiling = NULL, strict = 0,
-        highest_end = greatest(leafd_tag.highest_end, excluded.highest_end);
-    RETURN NULL;
-END $$;
-CREATE OR REPLACE TRIGGER leafd_row_gone AFTER DELETE OR UPDATE OF biz_tag ON leaf_alloc
-    FOR EACH ROW EXECUTE FUNCTION leafd_row_gone();";
+/// (identity)
+pub(super) const SET_NAME: &str = "UPDATE leafd_meta SET value = $1 WHERE name = 'identity'";
+
+/// What earlier versions made: a trigger on Leaf's table fires at every claim of every Leaf.
+pub(super) const FORMER_TRIGGERS: &str = "DROP TRIGGER IF EXISTS leafd_row_gone ON leaf_alloc;
+DROP FUNCTION IF EXISTS leafd_row_gone();";

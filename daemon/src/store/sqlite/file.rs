@@ -13,12 +13,11 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::Failure;
-use super::schema::{self, Meta};
-use crate::store::{StoreError, StoreId};
+use super::schema::{self, Failure, Meta};
+use leafd_core::store::{StoreError, StoreId};
 
 /// How long a statement waits for another connection's transaction.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Between two attempts to switch a new file to its write-ahead log.
 const WAL_RETRY_PAUSE: Duration = Duration::from_millis(10);
@@ -79,6 +78,17 @@ pub fn adopt(path: &Path, fingerprint: &str) -> Result<StoreId, StoreError> {
     Ok(store_id(&now.identity))
 }
 
+/// Like [`adopt`], also of a store that this host owns already: it may be an old one that was put back.
+///
+/// # Errors
+/// As for [`adopt`].
+pub fn adopt_anew(path: &Path, fingerprint: &str) -> Result<StoreId, StoreError> {
+    let opened = open_any(path, fingerprint, Create::Never);
+    let (mut open, _, now) = opened.map_err(|failure| named(path, failure))?;
+    schema::rename(&mut open.connection, &now).map_err(|failure| named(path, failure))?;
+    Ok(store_id(&now.identity))
+}
+
 /// Opens a store that must be this host's.
 pub(super) fn open_own(
     path: &Path,
@@ -128,7 +138,9 @@ type Opened = (OpenFile, Meta, Meta);
 fn open_any(path: &Path, fingerprint: &str, create: Create) -> Result<Opened, Failure> {
     let meta = stat_or_create(path, create).map_err(|cause| unavailable(path, cause))?;
     let now = Meta {
-        identity: draw_identity().map_err(|cause| unavailable(path, cause))?,
+        identity: crate::random::token()
+            .map_err(|error| error.to_string())
+            .map_err(|cause| unavailable(path, cause))?,
         fingerprint: format!("{fingerprint} file={}", file_marks(&meta)),
     };
     let mut connection = connect(path)?;
@@ -227,13 +239,6 @@ fn file_marks(meta: &Metadata) -> String {
         Some(born) => format!("{}/{}", meta.ino(), born.as_nanos()),
         None => format!("{}/unknown", meta.ino()),
     }
-}
-
-fn draw_identity() -> Result<String, String> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes)
-        .map_err(|cause| format!("the system gave no random number: {cause}"))?;
-    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
 pub(super) fn store_id(identity: &str) -> StoreId {

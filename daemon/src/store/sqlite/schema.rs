@@ -2,8 +2,14 @@
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
-use super::Failure;
-use crate::store::StoreError;
+use leafd_core::store::StoreError;
+
+/// Why a file can't be opened: for a reason of our own, or the database's.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Said(StoreError),
+    Sql(rusqlite::Error),
+}
 
 /// Version of the side tables. A file with a larger one was written by a newer leafd.
 const FORMAT: i64 = 1;
@@ -30,7 +36,8 @@ CREATE TABLE IF NOT EXISTS leafd_tag (
     generation  integer NOT NULL DEFAULT 0,
     ceiling     integer,
     strict      integer NOT NULL DEFAULT 0,
-    highest_end integer NOT NULL DEFAULT 0
+    highest_end integer NOT NULL DEFAULT 0,
+    role_version integer NOT NULL DEFAULT -1
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS leafd_host (
     host        text NOT NULL PRIMARY KEY,
@@ -60,86 +67,15 @@ CREATE TABLE IF NOT EXISTS leaf_workerid_alloc (
     update_time   timestamp DEFAULT NULL
 );";
 
-/// Made at each opening, because they go when somebody drops and makes Leaf's table anew.
-const TRIGGERS: &str = "
-CREATE TRIGGER IF NOT EXISTS leafd_row_changed
-AFTER UPDATE OF max_id, step, description ON leaf_alloc
-BEGIN
-    UPDATE leaf_alloc SET update_time = CURRENT_TIMESTAMP WHERE biz_tag = NEW.biz_tag;
-END;
-CREATE TRIGGER IF NOT EXISTS leafd_row_deleted
-AFTER DELETE ON leaf_alloc WHEN typeof(OLD.biz_tag) = 'text'
-BEGIN
-    INSERT INTO leafd_tag (tag, generation, highest_end)
-    VALUES (OLD.biz_tag, (random() & 9223372036854775807) | 1,
-            CASE typeof(OLD.max_id) WHEN 'integer' THEN max(OLD.max_id, 0) ELSE 0 END)
-    ON CONFLICT (tag) DO UPDATE SET generation = excluded.generation, ceiling = NULL, strict = 0,
-        highest_end = max(highest_end, excluded.highest_end);
-END;
-CREATE TRIGGER IF NOT EXISTS leafd_row_renamed
-AFTER UPDATE OF biz_tag ON leaf_alloc
-WHEN typeof(OLD.biz_tag) = 'text' AND OLD.biz_tag IS NOT NEW.biz_tag
-BEGIN
-    INSERT INTO leafd_tag (tag, generation, highest_end)
-    VALUES (OLD.biz_tag, (random() & 9223372036854775807) | 1,
-            CASE typeof(OLD.max_id) WHEN 'integer' THEN max(OLD.max_id, 0) ELSE 0 END)
-    ON CONFLICT (tag) DO UPDATE SET generation = excluded.generation, ceiling = NULL, strict = 0,
-        highest_end = max(highest_end, excluded.highest_end);
-END;";
-
-// Statements. Each names its collation, because a table made by others may compare tags differently.
-
-pub(super) const INSERT_ROW: &str =
-    "INSERT INTO leaf_alloc (biz_tag, max_id, step, description) VALUES (?1, ?2, ?3, ?4)";
-
-pub(super) const SET_MAX_ID: &str =
-    "UPDATE leaf_alloc SET max_id = ?2 WHERE biz_tag = ?1 COLLATE BINARY";
-
-pub(super) const SET_STEP: &str =
-    "UPDATE leaf_alloc SET step = ?2 WHERE biz_tag = ?1 COLLATE BINARY";
-
-pub(super) const SET_DESCRIPTION: &str =
-    "UPDATE leaf_alloc SET description = ?2 WHERE biz_tag = ?1 COLLATE BINARY";
-
-pub(super) const SET_CEILING: &str = "INSERT INTO leafd_tag (tag, ceiling) VALUES (?1, ?2)
-    ON CONFLICT (tag) DO UPDATE SET ceiling = excluded.ceiling";
-
-pub(super) const REMEMBER_END: &str = "INSERT INTO leafd_tag (tag, highest_end) VALUES (?1, ?2)
-    ON CONFLICT (tag) DO UPDATE SET highest_end = max(highest_end, excluded.highest_end)";
-
-pub(super) const ENTER_TAG: &str =
-    "INSERT INTO leafd_tag (tag, generation, ceiling, strict) VALUES (?1, ?2, ?3, ?4)
-    ON CONFLICT (tag) DO UPDATE
-    SET generation = excluded.generation, ceiling = excluded.ceiling, strict = excluded.strict";
-
-pub(super) const DELETE_ROW: &str = "DELETE FROM leaf_alloc WHERE biz_tag = ?1 COLLATE BINARY";
-
-pub(super) const LEAVE_TOMBSTONE: &str =
-    "INSERT INTO leafd_tag (tag, generation, highest_end) VALUES (?1, ?2, ?3)
-    ON CONFLICT (tag) DO UPDATE SET generation = excluded.generation, ceiling = NULL, strict = 0,
-        highest_end = max(highest_end, excluded.highest_end)";
-
-/// Who the store says it is.
-pub(super) const STANDING: &str =
-    "SELECT (SELECT CAST(value AS text) FROM leafd_meta WHERE name = 'identity'),
-        (SELECT CAST(value AS text) FROM leafd_meta WHERE name = 'role')";
-
-pub(super) const SET_ROLE: &str = "INSERT INTO leafd_meta (name, value) VALUES ('role', ?1)
-    ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-
-pub(super) const CLAIMED_END: &str = "SELECT highest_end FROM leafd_tag WHERE tag = ?1";
-
-pub(super) const HOST_TOKEN: &str = "SELECT start_token FROM leafd_host WHERE host = ?1";
-
-pub(super) const ENTER_HOST: &str =
-    "INSERT INTO leafd_host (host, start_token, started) VALUES (?1, ?2, CURRENT_TIMESTAMP)
-    ON CONFLICT (host) DO UPDATE
-    SET start_token = excluded.start_token, started = excluded.started";
+/// What earlier versions made.
+const FORMER_TRIGGERS: &str = "DROP TRIGGER IF EXISTS leafd_row_changed;
+DROP TRIGGER IF EXISTS leafd_row_deleted;
+DROP TRIGGER IF EXISTS leafd_row_renamed;";
 
 const TABLES: [(&str, &[&str]); 7] = [
     ("leaf_alloc", &["biz_tag", "max_id", "step", "description", "update_time"]),
     ("leafd_meta", &["name", "value"]),
-    ("leafd_tag", &["tag", "generation", "ceiling", "strict", "highest_end"]),
+    ("leafd_tag", &["tag", "generation", "ceiling", "strict", "highest_end", "role_version"]),
     ("leafd_host", &["host", "start_token", "started"]),
     ("leafd_worker", &["worker", "holder", "name", "incarnation", "bound", "seen", "written"]),
     ("leafd_layout", &["name", "definition"]),
@@ -149,7 +85,7 @@ const TABLES: [(&str, &[&str]); 7] = [
 /// The statements that make the tables.
 #[must_use]
 pub fn print_schema() -> String {
-    format!("{}\n{}\n{}\n", LEAF_TABLE.trim(), SIDE_TABLES.trim(), TRIGGERS.trim())
+    format!("{}\n{}\n", LEAF_TABLE.trim(), SIDE_TABLES.trim())
 }
 
 /// What the store knows of itself.
@@ -173,7 +109,11 @@ pub(super) fn prepare(connection: &mut Connection, fresh: &Meta) -> Result<Meta,
         check_columns(&transaction, table, columns)?;
     }
     check_unique(&transaction)?;
-    transaction.execute_batch(TRIGGERS)?;
+    transaction.execute_batch(FORMER_TRIGGERS)?;
+    transaction.execute(
+        "INSERT OR IGNORE INTO leafd_meta (name, value) VALUES ('role', ''), ('right', '0 ')",
+        [],
+    )?;
     if let Some(identity) = get(&transaction, "identity")? {
         let fingerprint = get(&transaction, "fingerprint")?.unwrap_or_default();
         transaction.commit()?;
@@ -286,4 +226,16 @@ fn put(connection: &Connection, name: &str, value: impl rusqlite::ToSql) -> Resu
 /// The file's name goes before the words where it is known.
 fn refuse<T>(words: impl Into<String>) -> Result<T, Failure> {
     Err(Failure::Said(StoreError::Refused(words.into())))
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Failure {
+        Failure::Sql(error)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Failure {
+        Failure::Said(error)
+    }
 }

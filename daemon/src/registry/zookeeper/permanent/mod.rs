@@ -19,11 +19,15 @@ use self::number::own;
 use self::pair::Pair;
 use super::Target;
 use super::ensemble::{Ensemble, Folders, Place, read_all};
-use super::leaf_node::{self, Address, LeafName, LeafNode};
+use super::leaf_node::{self, Address, LeafNode};
 use super::record::Record;
 use super::session::Failure;
-use crate::id::{Tag, UnixMs};
-use crate::registry::{Entry, Holding, Look, Registry, RegistryError, RegistryId, Swap};
+use crate::config::LeafName;
+use crate::registry::Registry;
+use leafd_core::registry::{
+    CompareAndSet, Entry, LeaseRecord, RegistryError, RegistryId, Snapshot,
+};
+use leafd_core::{Tag, UnixMs};
 
 /// Permanent workers in an ensemble, on the nodes of a Leaf service.
 pub struct PermanentRegistry {
@@ -55,11 +59,11 @@ impl PermanentRegistry {
 }
 
 impl Registry for PermanentRegistry {
-    fn agree(&mut self, layouts: &[(Tag, Layout)]) -> Result<(), RegistryError> {
-        self.ensemble.agree(layouts)
+    fn register_layouts(&mut self, layouts: &[(Tag, Layout)]) -> Result<(), RegistryError> {
+        self.ensemble.register_layouts(layouts)
     }
 
-    fn look(&mut self, pool: Range<u64>) -> Result<Look, RegistryError> {
+    fn snapshot(&mut self, pool: Range<u64>) -> Result<Snapshot, RegistryError> {
         let forever = &self.forever;
         self.ensemble.call(async |client, place| {
             let now = place.clock(client).await?;
@@ -71,20 +75,25 @@ impl Registry for PermanentRegistry {
             let entries =
                 pairs.iter().map(|pair| pair.entry().unwrap_or_else(|_| pair.unreadable()));
             let (entries, history_age) = (entries.collect(), standing.history_age(now));
-            Ok(Look { registry: standing.id, history_age, now, entries })
+            Ok(Snapshot { registry: standing.id, history_age, now, entries })
         })
     }
 
-    fn swap(&mut self, under: &RegistryId, swap: &Swap) -> Result<UnixMs, RegistryError> {
+    fn compare_and_set(
+        &mut self,
+        under: &RegistryId,
+        swap: &CompareAndSet,
+    ) -> Result<UnixMs, RegistryError> {
         let forever = &self.forever;
-        self.ensemble.call(async |client, place| forever.swap(client, place, under, swap).await)
+        self.ensemble
+            .call(async |client, place| forever.compare_and_set(client, place, under, swap).await)
     }
 
-    fn bind(
+    fn assign(
         &mut self,
         under: &RegistryId,
         pool: Range<u64>,
-        holding: &Holding,
+        holding: &LeaseRecord,
     ) -> Result<Entry, RegistryError> {
         let forever = &self.forever;
         self.ensemble.call(async |client, place| {
@@ -160,12 +169,12 @@ impl Forever {
         Ok(pairs.collect())
     }
 
-    async fn swap(
+    async fn compare_and_set(
         &self,
         client: &Client,
         place: &mut Place,
         under: &RegistryId,
-        swap: &Swap,
+        swap: &CompareAndSet,
     ) -> Result<UnixMs, Failure> {
         swap.next.check(Some(swap.worker))?;
         loop {
@@ -175,7 +184,7 @@ impl Forever {
             let found = pair.as_ref().map(Pair::entry).transpose();
             let found = found.map_err(|words| place.refused(words))?;
             place.judge(client, swap, found.clone()).await?;
-            let holder = |holding: &Holding| holding.holder.clone();
+            let holder = |holding: &LeaseRecord| holding.holder.clone();
             let (owner, next) =
                 (found.and_then(|entry| holder(&entry.holding)), holder(&swap.next));
             let (Some(pair), Some(owner)) = (pair, owner) else {
@@ -192,7 +201,7 @@ impl Forever {
             }
             let address: Address =
                 owner.id.parse().map_err(|words: String| place.refused(words))?;
-            let payload = address.payload(swap.next.bound);
+            let payload = address.payload(swap.next.expires);
             let record = Record::new(&swap.next, swap.seen, Some(swap.worker.0)).to_bytes();
             let (leaf_path, side_path) = (self.path(&pair.node.name), place.holder(&owner.id));
             let options = place.persistent();
@@ -219,7 +228,7 @@ impl Forever {
         &self,
         client: &Client,
         place: &Place,
-        swap: &Swap,
+        swap: &CompareAndSet,
     ) -> Result<Option<Pair>, Failure> {
         let worker = swap.worker.0;
         let about = swap.expected.as_ref().and_then(|expected| expected.holder.as_ref());
@@ -240,7 +249,7 @@ impl Forever {
 }
 
 /// Who `holding` belongs to.
-fn address(place: &Place, holding: &Holding) -> Result<Address, Failure> {
+fn address(place: &Place, holding: &LeaseRecord) -> Result<Address, Failure> {
     let Some(holder) = &holding.holder else {
         return Err(place.refused("a worker is given for good to somebody, not to nobody"));
     };

@@ -13,8 +13,8 @@ use super::super::leaf_node::{Address, LeafNode};
 use super::super::record::Record;
 use super::super::session::Failure;
 use super::Forever;
-use crate::id::UnixMs;
-use crate::registry::{Holding, RegistryError};
+use leafd_core::UnixMs;
+use leafd_core::registry::{LeaseRecord, RegistryError};
 
 /// How many of the hosts that wrote longest ago are named when there are no numbers left.
 const OLDEST_NAMED: usize = 3;
@@ -62,7 +62,7 @@ impl Forever {
             if *host == before.address.to_string() {
                 before.own = Some(stat.version);
             } else {
-                let bound = record.holding().bound;
+                let bound = record.holding().expires;
                 before.used.extend(record.worker().map(|worker| (worker, bound)));
             }
         }
@@ -102,7 +102,7 @@ impl Forever {
         client: &Client,
         place: &mut Place,
         before: &Before,
-        holding: &Holding,
+        holding: &LeaseRecord,
         number: Number,
     ) -> Result<Option<String>, Failure> {
         let now = place.clock(client).await?;
@@ -129,7 +129,7 @@ impl Forever {
                         (CreateMode::Persistent, self.path(&format!("{address}-{worker:010}")))
                     }
                 };
-                let payload = address.payload(holding.bound);
+                let payload = address.payload(holding.expires);
                 all.add_create(&path, &payload, &mode.with_acls(Acls::anyone_all()))
             })
             .await?;

@@ -5,9 +5,9 @@ use zookeeper_client::Stat;
 use super::super::ensemble::modified;
 use super::super::leaf_node::{self, LEAF_COVER, LeafNode};
 use super::super::record::Record;
-use crate::id::{UnixMs, WorkerId};
-use crate::registry::{Entry, HOLDER_BYTES_MAX, Holder, Holding};
-use crate::store::StartToken;
+use leafd_core::registry::{Entry, HOLDER_BYTES_MAX, Holder, LeaseRecord};
+use leafd_core::store::StartToken;
+use leafd_core::{UnixMs, WorkerId};
 
 /// A Leaf node and leafd's own beside it, as they are.
 pub(super) struct Pair {
@@ -45,7 +45,7 @@ impl Pair {
         let seen = leaf_node::timestamp(payload).map_err(|cause| unreadable("payload", cause))?;
         let cover = u64::try_from(LEAF_COVER.as_millis()).unwrap_or(u64::MAX);
         let bound = UnixMs(seen.0.saturating_add(cover));
-        let before = side.map(|(record, _)| record.holding().bound);
+        let before = side.map(|(record, _)| record.holding().expires);
         let holding = self.held_by_leaf(bound.max(before.unwrap_or_default()));
         Ok(Entry { worker, holding, seen, written })
     }
@@ -57,7 +57,7 @@ impl Pair {
         Entry { worker: WorkerId(self.node.worker), holding, seen: written, written }
     }
 
-    fn held_by_leaf(&self, bound: UnixMs) -> Holding {
+    fn held_by_leaf(&self, bound: UnixMs) -> LeaseRecord {
         // Anybody can write names here.
         let plain = |c: char| if c.is_ascii_graphic() { c } else { '?' };
         let mut id: String = self.node.holder.chars().map(plain).take(HOLDER_BYTES_MAX).collect();
@@ -66,6 +66,6 @@ impl Pair {
         }
         let (id, name) = (id.as_str().into(), id.as_str().into());
         let holder = Holder { id, name, incarnation: StartToken("".into()) };
-        Holding { holder: Some(holder), bound }
+        LeaseRecord { holder: Some(holder), expires: bound }
     }
 }

@@ -1,0 +1,88 @@
+//! A strict tag's requests beside `nextval` of a sequence on the same server, by as many clients, in turns.
+
+use anyhow::Result;
+use leafd_client::opcode;
+use leafd_tests::host::Host;
+use leafd_tests::servers::{Server as _, USER};
+use postgres::{Config, NoTls};
+use serde_json::json;
+
+use super::callers::{self, Called};
+use super::{Bench, Database, claims_of, client, counted};
+use crate::report::Section;
+
+/// Clients that ask at once.
+const CLIENTS: [usize; 3] = [1, 8, 32];
+
+/// Hosts that the clients are spread over in the third row.
+const HOSTS: usize = 4;
+
+const TAG: &str = "ledger";
+
+pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Vec<Section>> {
+    let about = bench.about(
+        "A strict tag beside nextval on the same server: requests by so many clients that ask again when they are answered",
+    );
+    let columns = [
+        "requests/s",
+        "x nextval",
+        "p50 us",
+        "p99 us",
+        "requests a claim",
+        "store CPU us a request",
+    ];
+    let mut section = Section::new("strict", about, &columns);
+    let database = Database::new(&bench.server);
+    database.sql(&format!("CREATE SEQUENCE plain; GRANT ALL ON SEQUENCE plain TO {USER}"));
+    let hosts = database.hosts(HOSTS, &[]);
+    hosts[0].admin(opcode::TAG_CREATE, &json!({ "tag": TAG, "strict": true }));
+    for _ in 0..bench.rounds {
+        for clients in CLIENTS {
+            let plain = callers::run(&bench.server, clients, bench.time, |_| nextval(&database))?;
+            let name = format!("nextval, {}", counted(clients, "client"));
+            put(&mut section, &name, &plain, plain.per_second());
+            for spread in [1, HOSTS] {
+                if spread > clients {
+                    continue;
+                }
+                let hosts = &hosts[..spread];
+                let before = claims_of(hosts)?;
+                let mut of_tag = callers::run(&bench.server, clients, bench.time, |number| {
+                    next(&hosts[number % spread])
+                })?;
+                let claimed = (claims_of(hosts)? - before) as f64;
+                let on = counted(spread, "host");
+                let name = format!("strict, {} on {on}", counted(clients, "client"));
+                put(&mut section, &name, &of_tag, plain.per_second());
+                section.put(&name, "requests a claim", of_tag.count() / claimed);
+                bench.duplicates.add(&format!("{}/{TAG}", database.name), of_tag.spans())?;
+            }
+        }
+    }
+    Ok(vec![section])
+}
+
+fn put(section: &mut Section, name: &str, called: &Called, plain: f64) {
+    section.put(name, "requests/s", called.per_second());
+    section.put(name, "x nextval", called.per_second() / plain);
+    section.put(name, "p50 us", called.percentile_us(0.5));
+    section.put(name, "p99 us", called.percentile_us(0.99));
+    section.put(name, "store CPU us a request", called.store_cpu_us(called.count()));
+}
+
+/// As an application would that has a connection of its own: over TCP, prepared.
+fn nextval(database: &Database<'_>) -> Result<impl FnMut() -> Result<u64> + use<>> {
+    let mut client = Config::new()
+        .host("127.0.0.1")
+        .port(database.server.port())
+        .user(USER)
+        .dbname(&database.name)
+        .connect(NoTls)?;
+    let statement = client.prepare("SELECT nextval('plain')")?;
+    Ok(move || Ok(client.query_one(&statement, &[])?.try_get::<_, i64>(0)?.unsigned_abs()))
+}
+
+fn next(host: &Host) -> Result<impl FnMut() -> Result<u64> + use<>> {
+    let tag = client(host)?.tag(TAG)?.direct();
+    Ok(move || Ok(tag.next()?))
+}

@@ -1,0 +1,75 @@
+//! What the design allows each row to cost.
+
+use super::Results;
+use super::footprint::Cost;
+use super::rows::{Row, System, Workload};
+use crate::report::Budget;
+use crate::stats::Metric::{IdsPerSecond, NsPerId, P50Us, P99Us, ServerCpuPercent, TailExcessUs};
+
+/// Most ids a second of the default layout: 4,096 in each millisecond.
+const SNOWFLAKE_CAP: f64 = 4_096_000.0;
+
+/// Which way is better.
+#[derive(Clone, Copy)]
+enum Limit {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+use Limit::{AtLeast, AtMost};
+
+/// Judges every budget.
+pub(super) fn judge(results: &Results) -> Vec<Budget> {
+    let mut budgets = Vec::new();
+    for system in [System::Segment, System::Snowflake] {
+        let row = |workload| Row { system, workload };
+        let mut to_redis = |workload, against, metric, limit, unit: &str| {
+            let redis = Row { system: System::Redis, workload: against };
+            let measured = results.ratio(row(workload), redis, metric);
+            budgets.push(budget(&row(workload).name(), measured, limit, unit));
+        };
+        let alone = Workload::BackToBack;
+        to_redis(alone, alone, P50Us, AtMost(0.3), "x Redis p50");
+        to_redis(Workload::Steady, Workload::Steady, P50Us, AtMost(1.0), "x Redis p50");
+        let pipelined = Workload::Pipelined;
+        to_redis(pipelined, pipelined, IdsPerSecond, AtLeast(2.0), "x Redis ids/s");
+        let eight = Workload::EightConnections;
+        to_redis(eight, eight, IdsPerSecond, AtLeast(1.5), "x Redis ids/s");
+        if system == System::Segment {
+            to_redis(Workload::HeldSteady, Workload::Steady, P99Us, AtMost(0.2), "x Redis p99");
+        }
+        let mut own = |workload, metric, limit, unit: &str| {
+            let measured = results.median(row(workload), metric);
+            budgets.push(budget(&row(workload).name(), measured, limit, unit));
+        };
+        own(Workload::Steady, ServerCpuPercent, AtMost(5.0), " % of a core");
+        own(Workload::HeldTail, TailExcessUs, AtMost(5.0), " us p99.9 over an empty loop");
+        if system == System::Segment {
+            // A layout's cap allows an id each 244 ns, so these are no budgets of snowflake's.
+            own(Workload::HeldSteady, P50Us, AtMost(1.0), " us p50");
+            own(Workload::Held, NsPerId, AtMost(10.0), " ns/id");
+            own(Workload::HeldByTwo, NsPerId, AtMost(25.0), " ns/id");
+        }
+    }
+    let all = Row { system: System::Snowflake, workload: Workload::HeldProcesses };
+    let share = results.median(all, IdsPerSecond).map(|rate| rate / SNOWFLAKE_CAP * 100.0);
+    budgets.push(budget(&all.name(), share, AtLeast(95.0), " % of the layout's cap"));
+    for (cost, most) in [
+        (Cost::IdleCpuPercent, 0.1),
+        (Cost::IdleMib, 10.0),
+        (Cost::TagsMib, 30.0),
+        (Cost::ConnectionsMib, 30.0),
+        (Cost::ReadyFreshMs, 50.0),
+        (Cost::ReadyWarmMs, 50.0),
+    ] {
+        budgets.push(budget(cost.name(), results.costs.get(&cost).copied(), AtMost(most), ""));
+    }
+    budgets
+}
+
+fn budget(row: &str, measured: Option<f64>, limit: Limit, unit: &str) -> Budget {
+    match limit {
+        AtMost(most) => Budget::at_most(row, measured, most, unit),
+        AtLeast(least) => Budget::at_least(row, measured, least, unit),
+    }
+}

@@ -1,0 +1,66 @@
+//! A daemon of the bench's own: the real program, in a temporary directory.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+use leafd_client::{Client, opcode};
+use leafd_tests::program::leafd_binary;
+use tempfile::TempDir;
+
+use crate::processes::Process;
+
+/// A daemon that serves until it is dropped.
+#[derive(Debug)]
+pub(crate) struct OwnDaemon {
+    pub(crate) process: Process,
+    dir: PathBuf,
+}
+
+/// A directory for a daemon; removed when dropped.
+pub(crate) fn new_dir() -> Result<TempDir> {
+    tempfile::Builder::new()
+        .prefix("leafd-bench-")
+        .tempdir()
+        .context("cannot make a temporary directory")
+}
+
+/// Where a daemon in `dir` keeps its state.
+pub(crate) fn state_dir(dir: &Path) -> PathBuf {
+    dir.join("state")
+}
+
+fn socket(dir: &Path) -> PathBuf {
+    dir.join("leafd.sock")
+}
+
+// === impl OwnDaemon ===
+
+impl OwnDaemon {
+    /// Starts one with the defaults, but for places and the worker's number, and waits until it says that it is ready.
+    pub(crate) fn start(dir: &Path) -> Result<OwnDaemon> {
+        let mut command = Command::new(leafd_binary());
+        // The environment has no say.
+        command.env_clear().stdin(Stdio::null());
+        command.arg("--socket").arg(socket(dir)).arg("--state-dir").arg(state_dir(dir));
+        command.args(["--worker", "static:0", "--set", "log=error", "--set"]);
+        command.arg(format!("worker_lock_dir={}", dir.display()));
+        let mut process = Process::start(&mut command)?;
+        let line = process.line().context("the bench's daemon does not get ready")?;
+        if !line.contains("is ready") {
+            bail!("the bench's daemon says {line:?} instead of being ready");
+        }
+        Ok(OwnDaemon { process, dir: dir.to_owned() })
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        socket(&self.dir)
+    }
+
+    /// Makes a tag in its store.
+    pub(crate) fn create_tag(&self, client: &Client, tag: &str) -> Result<()> {
+        let body = serde_json::json!({ "tag": tag }).to_string();
+        client.admin(opcode::TAG_CREATE, &body).with_context(|| format!("cannot create {tag}"))?;
+        Ok(())
+    }
+}

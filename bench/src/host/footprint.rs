@@ -1,0 +1,230 @@
+//! What a daemon costs besides its answers: memory, time to get ready, processor time when idle.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use leafd::journal::{Identity, Journal, MACHINE_ID_FILE, Outside, Write};
+use leafd::state_dir::StateDir;
+use leafd::store::Store as _;
+use leafd::store::sqlite::{self, host_fingerprint};
+use leafd_client::Client;
+use leafd_core::Run;
+use leafd_core::Tag;
+use leafd_core::store::Generation;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use super::daemon::{OwnDaemon, new_dir, state_dir};
+use crate::processes::resident_mib;
+use crate::stats::median;
+use crate::stop;
+
+/// What is measured of a daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Cost {
+    IdleCpuPercent,
+    IdleMib,
+    TagsMib,
+    ConnectionsMib,
+    ReadyFreshMs,
+    ReadyWarmMs,
+}
+
+pub(super) type Costs = BTreeMap<Cost, f64>;
+
+/// A daemon that nobody uses, watched for as long as the rest of the run takes.
+#[derive(Debug)]
+pub(super) struct Idle {
+    daemon: OwnDaemon,
+    since: Instant,
+    cpu_before: Option<Duration>,
+    _dir: TempDir,
+}
+
+/// The embedded store's file in the state directory.
+const STORE_FILE: &str = "store.db";
+
+const TAGS: usize = 10_000;
+const CONNECTIONS: usize = 1_000;
+
+/// Descriptors beside those of the connections.
+const DESCRIPTORS_MORE: u64 = 100;
+
+/// Starts that are timed of each kind.
+const STARTS: usize = 5;
+
+/// Numbers that each tag of the warm journal has left.
+const NUMBERS_LEFT: u32 = 1_000_000;
+
+/// Requests for different tags at once; the daemon looks up no more than 1,000.
+const TAGS_AT_ONCE: usize = 500;
+
+/// When a daemon that has started has nothing left to do.
+const SETTLE: Duration = Duration::from_millis(300);
+
+// === impl Cost ===
+
+impl Cost {
+    pub(super) const ALL: [Cost; 6] = [
+        Cost::IdleCpuPercent,
+        Cost::IdleMib,
+        Cost::TagsMib,
+        Cost::ConnectionsMib,
+        Cost::ReadyFreshMs,
+        Cost::ReadyWarmMs,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Cost::IdleCpuPercent => "daemon: idle, % of a core",
+            Cost::IdleMib => "daemon: idle, MiB",
+            Cost::TagsMib => "daemon: 10,000 active tags, MiB",
+            Cost::ConnectionsMib => "daemon: 1,000 connections, MiB",
+            Cost::ReadyFreshMs => "daemon: exec to ready, fresh, ms",
+            Cost::ReadyWarmMs => "daemon: exec to ready, 10,000 marks, ms",
+        }
+    }
+}
+
+// === impl Idle ===
+
+impl Idle {
+    pub(super) fn start() -> Result<Idle> {
+        let dir = new_dir()?;
+        let daemon = OwnDaemon::start(dir.path())?;
+        std::thread::sleep(SETTLE);
+        let cpu_before = daemon.process.cpu_clock().used();
+        Ok(Idle { daemon, since: Instant::now(), cpu_before, _dir: dir })
+    }
+
+    pub(super) fn end(self, costs: &mut Costs) -> Result<()> {
+        let cpu_after = self.daemon.process.cpu_clock().used();
+        if let (Some(before), Some(after)) = (self.cpu_before, cpu_after) {
+            let share = (after - before).as_secs_f64() / self.since.elapsed().as_secs_f64();
+            costs.insert(Cost::IdleCpuPercent, share * 100.0);
+        }
+        costs.insert(Cost::IdleMib, resident_mib(self.daemon.process.pid())?);
+        self.daemon.process.stop()
+    }
+}
+
+/// Measures all the rest, each on daemons of its own.
+pub(super) fn measure(costs: &mut Costs) -> Result<()> {
+    let mut fresh_ms = Vec::new();
+    for _ in 0..STARTS {
+        stop::check()?;
+        let dir = new_dir()?;
+        fresh_ms.push(time_start(dir.path())?.1);
+    }
+    costs.extend(median(fresh_ms).map(|ms| (Cost::ReadyFreshMs, ms)));
+
+    let dir = new_dir()?;
+    make_tags(dir.path()).context("cannot prepare a journal with many tags")?;
+    let mut warm_ms = Vec::new();
+    for _ in 0..STARTS {
+        stop::check()?;
+        let (daemon, ms) = time_start(dir.path())?;
+        warm_ms.push(ms);
+        daemon.process.stop()?;
+    }
+    costs.extend(median(warm_ms).map(|ms| (Cost::ReadyWarmMs, ms)));
+
+    let daemon = OwnDaemon::start(dir.path())?;
+    draw_of_every_tag(&daemon.socket())?;
+    std::thread::sleep(SETTLE);
+    costs.insert(Cost::TagsMib, resident_mib(daemon.process.pid())?);
+    daemon.process.stop()?;
+
+    stop::check()?;
+    let dir = new_dir()?;
+    let daemon = OwnDaemon::start(dir.path())?;
+    costs.insert(Cost::ConnectionsMib, memory_with_connections(&daemon)?);
+    Ok(())
+}
+
+fn time_start(dir: &Path) -> Result<(OwnDaemon, f64)> {
+    let before = Instant::now();
+    let daemon = OwnDaemon::start(dir)?;
+    let ms = before.elapsed().as_secs_f64() * 1000.0;
+    // That it says so is one thing.
+    Client::connect(daemon.socket())?;
+    Ok((daemon, ms))
+}
+
+fn tag_name(index: usize) -> String {
+    format!("t{index:05}")
+}
+
+/// Makes a store with many tags, and a journal that has numbers left of each. Tag by tag through a daemon
+/// this would take minutes of waiting for the disk.
+fn make_tags(dir: &Path) -> Result<()> {
+    let state = StateDir::open(&state_dir(dir))?;
+    let path = state_dir(dir).join(STORE_FILE);
+    let store_id = sqlite::open(&path, &host_fingerprint(None))?.identity()?.id;
+    let mut store = Connection::open(path)?;
+    let transaction = store.transaction()?;
+    let mut writes = Vec::with_capacity(TAGS);
+    for index in 0..TAGS {
+        let name = tag_name(index);
+        transaction.execute(
+            "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES (?1, ?2, 1000)",
+            (&name, NUMBERS_LEFT + 1),
+        )?;
+        writes.push(Write::Segment {
+            store: store_id.clone(),
+            tag: Tag::parse(name.as_bytes())?,
+            generation: Generation(0),
+            run: Run { first: 1, count: NUMBERS_LEFT, stride: 1 },
+            mark: 1,
+        });
+    }
+    transaction.commit()?;
+    drop(store);
+    let identity = Identity::of_host(MACHINE_ID_FILE.as_ref(), None);
+    let outside = Outside { memory: None, may_begin_anew: &|_| Ok(()) };
+    writes.push(Write::StoppedCleanly);
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let (journal, _) = Journal::open(&state, &identity, outside)?;
+    runtime.block_on(async {
+        let committed = journal.commit(writes).await;
+        journal.close().await;
+        committed
+    })?;
+    Ok(())
+}
+
+fn draw_of_every_tag(socket: &Path) -> Result<()> {
+    let client = Client::connect(socket)?;
+    for first in (0..TAGS).step_by(TAGS_AT_ONCE) {
+        stop::check()?;
+        let mut pipeline = client.pipeline().deadline(Duration::from_secs(30));
+        for index in first..(first + TAGS_AT_ONCE).min(TAGS) {
+            pipeline.push(&tag_name(index), 1)?;
+        }
+        while let Some(answer) = pipeline.answer() {
+            let drawn = answer.ids?.count();
+            ensure!(drawn == 1, "{drawn} ids for one");
+        }
+    }
+    Ok(())
+}
+
+fn memory_with_connections(daemon: &OwnDaemon) -> Result<f64> {
+    let wanted = CONNECTIONS as u64 + DESCRIPTORS_MORE;
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    if soft < wanted {
+        setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard)?;
+    }
+    daemon.create_tag(&Client::connect(daemon.socket())?, "orders")?;
+    let mut clients = Vec::with_capacity(CONNECTIONS);
+    for _ in 0..CONNECTIONS {
+        let client = Client::connect(daemon.socket())?;
+        client.next_direct("orders")?;
+        clients.push(client);
+    }
+    std::thread::sleep(SETTLE);
+    resident_mib(daemon.process.pid())
+}

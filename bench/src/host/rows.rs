@@ -1,0 +1,237 @@
+//! The rows of the table: who answers, and in which form it is asked.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use leafd_client::Client;
+
+use super::redis::{RedisServer, RedisTransport};
+use super::transport::LeafdTransport;
+use super::workloads::{self, Round, Setting};
+use super::{echo, held};
+use crate::processes::CpuClock;
+
+/// Who answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum System {
+    /// A process that does nothing else.
+    Echo,
+    Redis,
+    Segment,
+    Snowflake,
+}
+
+/// In which form it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Workload {
+    Blocking,
+    Polling,
+    BackToBack,
+    Steady,
+    Pipelined,
+    EightConnections,
+    EightPipelined,
+    Batch100,
+    Batch1000,
+    Held,
+    HeldByTwo,
+    HeldSteady,
+    HeldTail,
+    HeldProcesses,
+}
+
+/// One row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Row {
+    pub(super) system: System,
+    pub(super) workload: Workload,
+}
+
+/// A leafd to measure.
+#[derive(Debug)]
+pub(super) struct Leafd {
+    pub(super) socket: PathBuf,
+    pub(super) cpu: CpuClock,
+    /// The segment tag of every row; without one, each row has its own (see [`Row::own_tag`]).
+    pub(super) tag: Option<String>,
+    /// Whether it has a worker number.
+    pub(super) snowflake: bool,
+}
+
+/// The servers of a run.
+#[derive(Debug)]
+pub(super) struct Servers {
+    pub(super) leafd: Leafd,
+    pub(super) redis: Option<RedisServer>,
+}
+
+const PIPELINED_BY: usize = 100;
+const CONNECTIONS: usize = 8;
+const CONNECTION_PIPELINED_BY: usize = 16;
+const PROCESSES: usize = 4;
+
+/// A row of one id a millisecond takes so many times longer than others, to see enough of them.
+const STEADY_TIMES: u32 = 4;
+
+/// The layout whose cap is known.
+const SNOWFLAKE: &str = "snowflake";
+
+/// Every row, in the order of the table.
+pub(super) fn all() -> Vec<Row> {
+    use System::*;
+    use Workload::*;
+    let rows = |workload: Workload, systems: &[System]| {
+        systems.iter().map(|&system| Row { system, workload }).collect::<Vec<_>>()
+    };
+    let compared = [Redis, Segment, Snowflake];
+    let own = [Segment, Snowflake];
+    [
+        rows(Blocking, &[Echo]),
+        rows(Polling, &[Echo]),
+        rows(BackToBack, &compared),
+        rows(Steady, &compared),
+        rows(Pipelined, &compared),
+        rows(EightConnections, &compared),
+        rows(EightPipelined, &compared),
+        rows(Batch100, &own),
+        rows(Batch1000, &own),
+        rows(Held, &own),
+        rows(HeldByTwo, &own),
+        rows(HeldSteady, &own),
+        rows(HeldTail, &own),
+        rows(HeldProcesses, &[Snowflake]),
+    ]
+    .concat()
+}
+
+// === impl Row ===
+
+impl Row {
+    /// What the command line names and the table shows.
+    pub(super) fn name(self) -> String {
+        format!("{}: {}", self.system.name(), self.workload.name())
+    }
+
+    /// The tag of a segment row on a daemon of the bench's own: six bytes, so that frames have the size
+    /// of the floors' messages, and no other row's, so that none changes another's rate.
+    pub(super) fn own_tag(self) -> String {
+        format!("row-{:02}", self.workload as u32)
+    }
+
+    pub(super) fn time(self, base: Duration) -> Duration {
+        match self.workload {
+            Workload::Steady | Workload::HeldSteady => base * STEADY_TIMES,
+            _ => base,
+        }
+    }
+
+    /// The name under which this row's ids must differ from all others.
+    pub(super) fn ids_of(self, leafd: &Leafd) -> String {
+        match self.system {
+            System::Echo | System::Redis => self.name(),
+            System::Segment => self.segment_tag(leafd),
+            System::Snowflake => SNOWFLAKE.to_owned(),
+        }
+    }
+
+    fn segment_tag(self, leafd: &Leafd) -> String {
+        leafd.tag.clone().unwrap_or_else(|| self.own_tag())
+    }
+
+    /// Measures one round.
+    pub(super) fn measure(self, servers: &Servers, base: Duration) -> Result<Round> {
+        let time = self.time(base);
+        let round = match self.system {
+            System::Echo => echo::measure(self.workload == Workload::Polling, time)
+                .map(|stats| (stats, Vec::new())),
+            System::Redis => self.measure_redis(servers, time),
+            System::Segment => {
+                self.measure_leafd(&servers.leafd, &self.segment_tag(&servers.leafd), time)
+            }
+            System::Snowflake => self.measure_leafd(&servers.leafd, SNOWFLAKE, time),
+        };
+        round.with_context(|| format!("cannot measure {:?}", self.name()))
+    }
+
+    fn measure_redis(self, servers: &Servers, time: Duration) -> Result<Round> {
+        let redis = servers.redis.as_ref().context("there is no Redis")?;
+        let setting = Setting { time, server: Some(redis.process.cpu_clock()) };
+        let transport = || RedisTransport::connect(&redis.socket, &self.own_tag());
+        match self.workload {
+            Workload::BackToBack => workloads::back_to_back(transport()?, setting, false),
+            Workload::Steady => workloads::steady(transport()?, setting, false),
+            Workload::Pipelined => {
+                workloads::connections(vec![transport()?], PIPELINED_BY, setting)
+            }
+            Workload::EightConnections => workloads::connections(eight(transport)?, 1, setting),
+            Workload::EightPipelined => {
+                workloads::connections(eight(transport)?, CONNECTION_PIPELINED_BY, setting)
+            }
+            workload => anyhow::bail!("Redis is not asked in the form {workload:?}"),
+        }
+    }
+
+    fn measure_leafd(self, leafd: &Leafd, tag: &str, time: Duration) -> Result<Round> {
+        let setting = Setting { time, server: Some(leafd.cpu) };
+        let client = || -> Result<Client> { Ok(Client::connect(&leafd.socket)?) };
+        let transport = || LeafdTransport::direct(client()?, tag);
+        match self.workload {
+            Workload::BackToBack => workloads::back_to_back(transport()?, setting, false),
+            Workload::Steady => workloads::steady(transport()?, setting, false),
+            Workload::Pipelined => {
+                workloads::connections(vec![transport()?], PIPELINED_BY, setting)
+            }
+            Workload::EightConnections => workloads::connections(eight(transport)?, 1, setting),
+            Workload::EightPipelined => {
+                workloads::connections(eight(transport)?, CONNECTION_PIPELINED_BY, setting)
+            }
+            Workload::Batch100 => workloads::batches(&client()?.tag(tag)?, 100, setting),
+            Workload::Batch1000 => workloads::batches(&client()?.tag(tag)?, 1_000, setting),
+            Workload::Held => held::unpaced(&client()?.tag(tag)?, 1, setting),
+            Workload::HeldByTwo => held::unpaced(&client()?.tag(tag)?, 2, setting),
+            Workload::HeldSteady => {
+                workloads::steady(LeafdTransport::held(client()?, tag)?, setting, true)
+            }
+            Workload::HeldTail => held::tail(&client()?.tag(tag)?, setting),
+            Workload::HeldProcesses => held::processes(&leafd.socket, tag, PROCESSES, setting),
+            Workload::Blocking | Workload::Polling => anyhow::bail!("leafd is no echo"),
+        }
+    }
+}
+
+fn eight<T>(transport: impl Fn() -> Result<T>) -> Result<Vec<T>> {
+    (0..CONNECTIONS).map(|_| transport()).collect()
+}
+
+impl System {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            System::Echo => "echo",
+            System::Redis => "redis",
+            System::Segment => "segment",
+            System::Snowflake => "snowflake",
+        }
+    }
+}
+
+impl Workload {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Workload::Blocking => "blocking, back to back",
+            Workload::Polling => "polling, back to back",
+            Workload::BackToBack => "direct, back to back",
+            Workload::Steady => "direct, 1,000/s",
+            Workload::Pipelined => "direct, pipelined by 100",
+            Workload::EightConnections => "direct, 8 connections",
+            Workload::EightPipelined => "direct, 8 connections by 16",
+            Workload::Batch100 => "batches of 100",
+            Workload::Batch1000 => "batches of 1,000",
+            Workload::Held => "held, 1 thread",
+            Workload::HeldByTwo => "held, 2 threads",
+            Workload::HeldSteady => "held, 1,000/s",
+            Workload::HeldTail => "held, 1,000,000/s",
+            Workload::HeldProcesses => "held, 4 processes",
+        }
+    }
+}

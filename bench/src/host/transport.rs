@@ -1,0 +1,52 @@
+//! A connection that ids are drawn over, whoever is at the other end: so that leafd and what it is
+//! compared with are measured by the same loops.
+
+use anyhow::Result;
+use leafd_client::{Client, Tag};
+
+/// One connection and what is drawn over it.
+pub(super) trait Transport: Send {
+    /// Draws one id.
+    fn one(&mut self) -> Result<u64>;
+
+    /// Sends `depth` requests for an id each before it reads the first answer, and appends the ids.
+    fn pipelined(&mut self, depth: usize, ids: &mut Vec<u64>) -> Result<()>;
+}
+
+/// leafd, through its client.
+#[derive(Debug)]
+pub(super) struct LeafdTransport {
+    client: Client,
+    tag: Tag,
+}
+
+// === impl LeafdTransport ===
+
+impl LeafdTransport {
+    pub(super) fn direct(client: Client, tag: &str) -> Result<LeafdTransport> {
+        let tag = client.tag(tag)?.direct();
+        Ok(LeafdTransport { client, tag })
+    }
+
+    pub(super) fn held(client: Client, tag: &str) -> Result<LeafdTransport> {
+        let tag = client.tag(tag)?;
+        Ok(LeafdTransport { client, tag })
+    }
+}
+
+impl Transport for LeafdTransport {
+    fn one(&mut self) -> Result<u64> {
+        Ok(self.tag.next()?)
+    }
+
+    fn pipelined(&mut self, depth: usize, ids: &mut Vec<u64>) -> Result<()> {
+        let mut pipeline = self.client.pipeline();
+        for _ in 0..depth {
+            pipeline.push(self.tag.name(), 1)?;
+        }
+        while let Some(answer) = pipeline.answer() {
+            ids.extend(answer.ids?);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,144 @@
+//! What one user can do to others: every attack beside a victim that draws 1,000 ids a second as another user.
+//!
+//! - `attacks`: what is done.
+//! - `victim`: who suffers from it, and what it sees.
+
+mod attacks;
+mod victim;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use leafd_tests::host::Host;
+
+use crate::processes::resident_mib;
+use crate::report::{Budget, Report, Section};
+use crate::{Plan, progress, stop};
+use attacks::{ATTACKS, Attack};
+use victim::{Seen, Victim};
+
+const NAME: &str = "hostile: one user against another";
+
+/// How long an attack lasts.
+const TIME: Duration = Duration::from_secs(5);
+
+/// For how long the victim is watched before it.
+const BEFORE: Duration = Duration::from_secs(2);
+
+/// And after it: by then the daemon's memory has to be back.
+const AFTER: Duration = Duration::from_secs(10);
+
+/// How often the daemon's memory is read.
+const SAMPLE: Duration = Duration::from_millis(100);
+
+const P99_BEFORE: &str = "p99 before, us";
+const P99_DURING: &str = "during";
+const P99_AFTER: &str = "after";
+const GAP: &str = "worst gap, ms";
+const ERRORS: &str = "errors";
+const MEMORY_BEFORE: &str = "memory before, MiB";
+const MEMORY_MOST: &str = "most";
+const MEMORY_AFTER: &str = "10 s after";
+
+/// What can be asked for.
+pub(crate) fn names() -> Vec<String> {
+    ATTACKS.iter().map(row).collect()
+}
+
+fn row(attack: &Attack) -> String {
+    format!("hostile: {}", attack.name)
+}
+
+/// Makes every attack that is wanted.
+///
+/// # Errors
+/// The daemon can't be started, or ends; the user's wish to end.
+pub(crate) fn measure(plan: &Plan, report: &mut Report) -> Result<()> {
+    let wanted: Vec<_> = ATTACKS.iter().filter(|attack| plan.wants(&row(attack))).collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    if !nix::unistd::geteuid().is_root() {
+        report.not_measured.push("attacks by another user: they need root".to_owned());
+        return Ok(());
+    }
+    let columns =
+        [P99_BEFORE, P99_DURING, P99_AFTER, GAP, ERRORS, MEMORY_BEFORE, MEMORY_MOST, MEMORY_AFTER];
+    let about = "the victim draws an id each millisecond, directly, from what is held".to_owned();
+    let mut section = Section::new(NAME, about, &columns);
+    for attack in wanted {
+        let name = row(attack);
+        progress(&name);
+        let outcome = one(plan, attack).with_context(|| format!("while trying: {name}"))?;
+        let Outcome { seen: [before, during, after], memory_mib: [least, most, left] } = outcome;
+        for (column, value) in [
+            (P99_BEFORE, before.p99_us),
+            (P99_DURING, during.p99_us),
+            (P99_AFTER, after.p99_us),
+            (GAP, before.worst_ms.max(during.worst_ms).max(after.worst_ms)),
+            (ERRORS, before.errors + during.errors + after.errors),
+            (MEMORY_BEFORE, least),
+            (MEMORY_MOST, most),
+            (MEMORY_AFTER, left),
+        ] {
+            section.put(&name, column, value);
+        }
+        let budget = |column: &str| section.median(&name, column);
+        report.budgets.extend([
+            Budget::at_most(&name, budget(ERRORS), 0.0, " errors"),
+            Budget::at_most(&name, budget(GAP), 250.0, " ms"),
+            Budget::at_most(&name, budget(MEMORY_MOST), 64.0, " MiB"),
+            Budget::at_most(&name, Some(left - least), 2.0, " MiB more after"),
+        ]);
+    }
+    report.sections.push(section);
+    Ok(())
+}
+
+struct Outcome {
+    /// What the victim saw before, during and after.
+    seen: [Seen; 3],
+    /// Before, at most, and at the end.
+    memory_mib: [f64; 3],
+}
+
+fn one(plan: &Plan, attack: &Attack) -> Result<Outcome> {
+    let mut host = Host::new().worker(17).set("socket_mode", "0666").set("log", "error");
+    host.start();
+    host.create("orders");
+    let (over, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+    let phase = |time: Duration| if plan.smoke { time / 50 } else { plan.time(time) };
+    let victim = Victim::new(&host, attack.victim_tag);
+    let outcome = std::thread::scope(|scope| -> Result<Outcome> {
+        let watching = scope.spawn(|| victim.draw_until(&ended));
+        let pause = |time: Duration, most: &mut f64| -> Result<()> {
+            let until = stop::End::after(time);
+            while !until.reached() {
+                std::thread::sleep(SAMPLE.min(time));
+                *most = most.max(resident_mib(host.pid())?);
+            }
+            stop::check()
+        };
+        let mut most = 0.0;
+        pause(phase(BEFORE), &mut most)?;
+        let before_mib = resident_mib(host.pid())?;
+        victim.next_phase();
+        let attacking = scope.spawn(|| (attack.run)(&host, &over));
+        let paused = pause(phase(TIME), &mut most);
+        over.store(true, Ordering::Relaxed);
+        let done = attacking.join();
+        victim.next_phase();
+        let paused = paused.and_then(|()| pause(phase(AFTER), &mut most));
+        let after_mib = resident_mib(host.pid());
+        ended.store(true, Ordering::Relaxed);
+        let seen = watching.join();
+        paused?;
+        done.map_err(|_| anyhow::anyhow!("the attacker gave up"))?;
+        let seen = seen.map_err(|_| anyhow::anyhow!("the victim gave up"))?;
+        Ok(Outcome { seen, memory_mib: [before_mib, most, after_mib?] })
+    });
+    // An attack must not have killed the daemon.
+    host.assert_alive();
+    outcome
+}

@@ -1,0 +1,233 @@
+//! `leafd-bench`: what leafd costs on this machine, beside what the machine itself and its alternatives cost.
+//!
+//! Rows are measured briefly in turn, round after round, and a row's number is the median of its rounds:
+//! so drift and disturbances hit all rows alike.
+//!
+//! - `host`: one host's daemon: ids in every form of asking, memory, starts; beside an echo and Redis;
+//! - `fleet`: what many hosts cost their database, beside its own sequences;
+//! - `languages`: what calls from C and Python take;
+//! - `hostile`: what one user can do to others;
+//! - `duplicates`: that no id came twice, without which no number is worth anything;
+//! - `processes`, `stop`: what is started, and how it ends;
+//! - `stats`, `machine`, `report`: from numbers to tables.
+
+mod duplicates;
+mod fleet;
+mod host;
+mod hostile;
+mod languages;
+mod machine;
+mod processes;
+mod report;
+mod stats;
+mod stop;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Parser;
+
+use duplicates::Duplicates;
+use host::{Target, echo, held};
+use machine::Machine;
+use report::Report;
+
+/// Measure leafd on this machine, side by side with the machine's own floor and its alternatives
+///
+/// Starts release builds of the daemon in temporary directories, and Redis where it is installed; measures every row
+/// briefly in turn, several rounds of that; and prints the medians with ratios and budgets. It wants a machine that does
+/// nothing else meanwhile.
+#[derive(Debug, Parser)]
+#[command(name = "leafd-bench", args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(flatten)]
+    args: Args,
+    #[command(subcommand)]
+    helper: Option<Helper>,
+}
+
+#[derive(Debug, clap::Args)]
+struct Args {
+    /// Only rows whose name contains one of these, such as "segment" or "back to back"
+    #[arg(value_name = "ROWS")]
+    only: Vec<String>,
+
+    /// How many times every row is measured [default: 5; 7 for calls from C and Python, 3 for a fleet]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+
+    /// How long each time, in seconds (rows of 1,000 ids a second take four times as long) [default: 0.25; 3 for a
+    /// fleet]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    seconds: Option<Duration>,
+
+    /// Measure the running daemon that --socket names, instead of the bench's own, by ids of this segment tag; many
+    /// of them will be used up
+    #[arg(long, value_name = "TAG")]
+    tag: Option<String>,
+
+    /// The running daemon's socket [default: where leafd listens for root or for this user]
+    #[arg(long, value_name = "PATH", requires = "tag")]
+    socket: Option<PathBuf>,
+
+    /// Measure everything once for an instant: whether it can be measured. The numbers say nothing
+    #[arg(long, conflicts_with_all = ["rounds", "seconds"])]
+    smoke: bool,
+
+    /// Write everything, each round included, as JSON to a file, or with - to standard output instead of the tables
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// The processes that the bench starts from its own program.
+#[derive(Debug, clap::Subcommand)]
+#[command(disable_help_subcommand = true)]
+enum Helper {
+    /// Be an echo on standard input
+    #[command(name = "helper-echo", hide = true)]
+    Echo {
+        #[arg(long)]
+        polls: bool,
+    },
+    /// Draw ids of held runs and print them
+    #[command(name = "helper-draw", hide = true)]
+    Draw {
+        #[arg(long)]
+        socket: PathBuf,
+        #[arg(long)]
+        tag: String,
+        #[arg(long, value_parser = parse_seconds)]
+        seconds: Duration,
+    },
+}
+
+const EXAMPLES: &str = "\
+Examples, after `cargo run --release -p leafd-bench --`:
+  'back to back' --rounds 9      some rows, more closely
+  segment snowflake redis echo   one host's ids
+  fleet                          what many hosts cost a PostgreSQL
+  hostile                        what one user can do to others (as root)
+  --json bench.json              everything, and a file to compare later
+  --tag scratch                  the daemon that is running; use a tag made for it";
+
+/// What is to be measured, and for how long.
+#[derive(Debug)]
+struct Plan {
+    only: Vec<String>,
+    rounds: Option<u32>,
+    seconds: Option<Duration>,
+    smoke: bool,
+}
+
+/// How long a measurement of `--smoke` takes.
+const SMOKE: Duration = Duration::from_millis(20);
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match cli.helper {
+        Some(Helper::Echo { polls }) => echo::serve(polls),
+        Some(Helper::Draw { socket, tag, seconds }) => held::draw_and_tell(&socket, &tag, seconds),
+        None => run(cli.args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("leafd-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: Args) -> Result<()> {
+    stop::on_signals()?;
+    let machine = Machine::look();
+    let target = match args.tag {
+        None => Target::Own,
+        Some(tag) => {
+            let socket = args.socket.unwrap_or_else(leafd_client::default_socket_path);
+            Target::Running { socket, tag }
+        }
+    };
+    let plan =
+        Plan { only: args.only, rounds: args.rounds, seconds: args.seconds, smoke: args.smoke };
+    plan.check()?;
+    let mut duplicates = Duplicates::default();
+    let mut report = Report::default();
+    host::measure(&plan, &target, &mut duplicates, &mut report)?;
+    if matches!(target, Target::Own) {
+        languages::measure(&plan, &mut duplicates, &mut report)?;
+        fleet::measure(&plan, &mut duplicates, &mut report)?;
+        hostile::measure(&plan, &mut report)?;
+    }
+    progress("");
+    report.ids_compared = duplicates.ids();
+    report.about = machine.about();
+    tell(&report, args.json.as_deref())
+}
+
+// === impl Plan ===
+
+impl Plan {
+    /// An error if a pattern of the command line finds nothing.
+    fn check(&self) -> Result<()> {
+        let names = [host::names(), languages::names(), fleet::names(), hostile::names()].concat();
+        for pattern in &self.only {
+            if !names.iter().any(|name| name.contains(pattern)) {
+                bail!("no row's name contains {pattern:?}; there are\n  {}", names.join("\n  "));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a row of this name is to be measured.
+    fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|pattern| name.contains(pattern))
+    }
+
+    fn rounds(&self, default: u32) -> u32 {
+        if self.smoke { 1 } else { self.rounds.unwrap_or(default) }
+    }
+
+    fn time(&self, default: Duration) -> Duration {
+        if self.smoke { SMOKE } else { self.seconds.unwrap_or(default) }
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let allowed = "a number of seconds from 0.001 to 3600";
+    let seconds: f64 = text.parse().map_err(|_| allowed.to_owned())?;
+    if !(0.001..=3600.0).contains(&seconds) {
+        return Err(allowed.to_owned());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// Tells a person at a terminal what is being measured.
+fn progress(what: &str) {
+    use std::io::IsTerminal as _;
+    let mut out = std::io::stderr();
+    if out.is_terminal() {
+        // Nobody depends on it.
+        let _ = write!(out, "\r{what:<70}\r");
+        let _ = out.flush();
+    }
+}
+
+fn tell(report: &Report, json: Option<&Path>) -> Result<()> {
+    let text = || format!("{:#}\n", report.json());
+    let mut out = std::io::stdout();
+    match json {
+        Some(path) if path.as_os_str() == "-" => {
+            out.write_all(text().as_bytes())?;
+            return Ok(());
+        }
+        Some(path) => std::fs::write(path, text())
+            .with_context(|| format!("cannot write {}", path.display()))?,
+        None => {}
+    }
+    out.write_all(report.to_string().as_bytes())?;
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! Everything is measured for an instant: that it can be, and that it leaves nothing behind. What it measures says nothing
+//! here.
+#![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn bench(temporary: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_leafd-bench"))
+        .args(args)
+        .env("TMPDIR", temporary)
+        .output()
+        .unwrap()
+}
+
+/// Measures these rows.
+#[track_caller]
+fn measured(rows: &[&str]) -> Value {
+    let temporary = tempfile::tempdir().unwrap();
+    let output = bench(temporary.path(), &[&["--smoke", "--json", "-"], rows].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0);
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn section<'a>(json: &'a Value, name: &str) -> &'a [Value] {
+    let sections = json["sections"].as_array().unwrap();
+    let section = sections.iter().find(|section| section["name"] == name);
+    section.unwrap_or_else(|| panic!("no section {name} in {json}"))["rows"].as_array().unwrap()
+}
+
+#[test]
+fn every_row_of_a_host_brings_numbers() {
+    let json = measured(&["echo", "redis", "segment", "snowflake", "daemon"]);
+    let rows = section(&json, "row");
+    let of = |system: &str| {
+        rows.iter().filter(|row| row["row"].as_str().unwrap().starts_with(system)).count()
+    };
+    assert_eq!((of("echo: "), of("segment: "), of("snowflake: ")), (2, 11, 12));
+    let without_redis = json["not_measured"].to_string().contains("redis-server");
+    assert_eq!(of("redis: "), if without_redis { 0 } else { 5 });
+    for row in rows {
+        assert!(row["medians"]["ids/s"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    assert_eq!(section(&json, "daemon").len(), 6);
+    assert!(json["ids_compared"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn every_call_of_c_and_python_brings_numbers() {
+    let json = measured(&["languages"]);
+    let rows = section(&json, "call");
+    let of = |language: &str| {
+        rows.iter()
+            .filter(|row| row["medians"][language].as_f64().is_some_and(|ns| ns > 0.0))
+            .count()
+    };
+    // C has no arrays beside batches, Python no handles.
+    let redis = rows.iter().filter(|row| row["row"].to_string().contains("Redis")).count();
+    assert_eq!(
+        (of("C, ns"), of("Python, ns"), rows.len()),
+        (7 + redis, 8 + redis, 9 + redis),
+        "{json}"
+    );
+    assert_eq!(json["budgets"].as_array().unwrap().len(), 3);
+    assert!(json["ids_compared"].as_u64().unwrap() > 4_000);
+}
+
+#[test]
+fn everything_of_a_fleet_brings_numbers() {
+    let json = measured(&["fleet"]);
+    for (name, rows) in
+        [("strict", 8), ("claims", 6), ("call", 3), ("10,000 hosts", 4), ("rate", 3)]
+    {
+        assert_eq!(section(&json, name).len(), rows, "{name}");
+    }
+    let median = |name: &str, row: &str, column: &str| {
+        let found = section(&json, name).iter().find(|one| one["row"] == row);
+        found.unwrap_or_else(|| panic!("no row {row} in {json}"))["medians"][column].as_f64()
+    };
+    for (name, row, column) in [
+        ("strict", "strict, 32 clients on 4 hosts", "requests/s"),
+        ("claims", "10 daemons, one tag", "claims/s"),
+        ("claims", "100 claimers, 100 tags", "store CPU us a claim"),
+        ("call", "a probe", "p99 us"),
+        ("10,000 hosts", "together", "cores"),
+        ("rate", "10000 ids/s", "ids/s"),
+    ] {
+        assert!(median(name, row, column).unwrap() > 0.0, "{row}, {column}");
+    }
+}
+
+#[test]
+fn a_row_that_is_not_there_is_refused_with_those_that_are() {
+    let temporary = tempfile::tempdir().unwrap();
+    let output = bench(temporary.path(), &["segmint"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("\"segmint\"") && said.contains("segment: held, 1 thread"), "{said}");
+}

@@ -1,0 +1,102 @@
+//! The calls for event loops that talk to the daemon themselves: the runs that they fetch are held by the library.
+
+use leafd_client::Tag;
+
+use crate::call::{call, output};
+use crate::status::{Failure, LeafdStatus};
+use crate::tag::{LeafdTag, get};
+
+/// In what `leafd_loop_take()` returns, beside the id: it is time to ask for the next run.
+pub const LEAFD_LOOP_REFILL: u64 = 0x8000_0000_0000_0000;
+
+/// An id of the run that the process holds, without waiting, for an event loop that talks to the daemon on a socket of
+/// its own (leafd's protocol is a page to read); 0: none is held, or `tag` is no live handle.
+///
+/// With `LEAFD_LOOP_REFILL` set in it, half of the run is used, and the loop does well to ask for the next one now: by a
+/// request for `leafd_loop_wish()` ids with the flag HOLD, whose reply goes to `leafd_loop_hold()`. After 0, try
+/// `leafd_loop_advance()`, and ask if that has none either. Any thread; not for signal handlers.
+///
+/// # Safety
+/// `tag` is a live tag.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_loop_take(tag: *const LeafdTag) -> u64 {
+    // SAFETY: as the caller says.
+    unsafe {
+        number_of(tag, 0, |tag| {
+            tag.take_for_loop().map_or(0, |held| held.id | refill(held.refill_due))
+        })
+    }
+}
+
+/// The first id of the next run that `leafd_loop_hold()` was given; 0: there is none, or `tag` is no live handle. Never
+/// waits for the daemon. Any thread; not for signal handlers.
+///
+/// # Safety
+/// `tag` is a live tag.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_loop_advance(tag: *const LeafdTag) -> u64 {
+    // SAFETY: as the caller says.
+    unsafe { number_of(tag, 0, |tag| tag.advance().unwrap_or(0)) }
+}
+
+/// How many ids a loop should ask for when `waiting` of its callers have none: by the rate at which they went so far.
+/// At least 1. Any thread; not for signal handlers.
+///
+/// # Safety
+/// `tag` is a live tag.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_loop_wish(tag: *const LeafdTag, waiting: u32) -> u32 {
+    // SAFETY: as the caller says.
+    unsafe { number_of(tag, 1, |tag| tag.wish(waiting)) }
+}
+
+/// Takes in the reply to a request for `asked` ids with the flag HOLD, whose status was OK.
+///
+/// `reply`: its body, of `length` bytes, as it came. `asked_ns`: when the request was sent, in nanoseconds of
+/// CLOCK_MONOTONIC. Hand each reply over before the process can fork, and only once.
+///
+/// Writes to `id` 0, or, when ids of this tag may not be held, the one that was drawn: it is the caller's. Errors:
+/// `NULL_POINTER`, `HANDLE`, `PROTOCOL` for a body that is no answer to such a request. Any thread; not for signal
+/// handlers.
+///
+/// # Safety
+/// `tag` is a live tag, `reply` is valid for reads of `length` bytes, `id` is valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_loop_hold(
+    tag: *const LeafdTag,
+    reply: *const u8,
+    length: usize,
+    asked: u32,
+    asked_ns: u64,
+    id: *mut u64,
+) -> LeafdStatus {
+    call(|| {
+        // SAFETY: as the caller says.
+        let (tag, id) = unsafe { (get(tag)?, output(id, "id")?) };
+        if reply.is_null() {
+            return Err(Failure::null("reply"));
+        }
+        // SAFETY: as the caller says.
+        let body = unsafe { std::slice::from_raw_parts(reply, length) };
+        *id = tag.hold(body, asked, asked_ns)?.unwrap_or(0);
+        Ok(())
+    })
+}
+
+fn refill(due: bool) -> u64 {
+    if due { LEAFD_LOOP_REFILL } else { 0 }
+}
+
+/// What a body makes of a tag; `none` where there is no tag.
+///
+/// # Safety
+/// As for [`get`].
+unsafe fn number_of<T>(tag: *const LeafdTag, none: T, body: impl FnOnce(&Tag) -> T) -> T {
+    let mut number = none;
+    call(|| {
+        // SAFETY: as the caller says.
+        number = body(unsafe { get(tag) }?);
+        Ok(())
+    });
+    number
+}

@@ -1,0 +1,77 @@
+//! A daemon that isn't there yet, or not at this moment.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leafd_client::{Client, Error};
+
+use crate::checks::{check_unique, check_within, client};
+use crate::server::Server;
+
+/// How long the daemon stays away.
+const AWAY: Duration = Duration::from_millis(300);
+
+/// Far longer than any call here takes.
+const LONG: Duration = Duration::from_secs(30);
+
+fn waiting(server: &Server) -> Client {
+    let deadline = Duration::from_millis(200);
+    Client::builder().socket(server.path()).wait(LONG).deadline(deadline).build().unwrap()
+}
+
+/// What is drawn by threads of one client that begin while nobody is there, and end when somebody is.
+#[track_caller]
+fn drawn_when_it_comes(server: &mut Server, client: &Client) -> Vec<u64> {
+    let begun = Instant::now();
+    let ids = thread::scope(|scope| {
+        let held = (0..3).map(|_| scope.spawn(|| vec![client.next("orders").unwrap()]));
+        let mut calls: Vec<_> = held.collect();
+        calls.push(scope.spawn(|| vec![client.next_direct("orders").unwrap()]));
+        calls.push(scope.spawn(|| client.next_batch("orders", 50).unwrap().collect()));
+        calls.push(scope.spawn(|| client.info().map(|_| Vec::new()).unwrap()));
+        thread::sleep(AWAY);
+        server.restart();
+        calls.into_iter().flat_map(|call| call.join().unwrap()).collect()
+    });
+    check_within(begun.elapsed(), 250, 10_000);
+    ids
+}
+
+#[test]
+fn a_client_that_is_to_wait_finds_a_daemon_that_comes_later() {
+    let mut server = Server::start();
+    server.stop();
+    let client = waiting(&server);
+    assert_eq!(check_unique(drawn_when_it_comes(&mut server, &client)), 54);
+}
+
+#[test]
+fn a_call_with_a_deadline_of_its_own_waits_no_longer() {
+    let mut server = Server::start();
+    server.stop();
+    let client = waiting(&server);
+    let begun = Instant::now();
+    let error = client.next_within("orders", AWAY).unwrap_err();
+    assert!(matches!(error, Error::Connect { .. }), "{error:?}");
+    check_within(begun.elapsed(), 0, 5_000);
+}
+
+#[test]
+fn a_first_call_waits_where_a_socket_was_left() {
+    let mut server = Server::start();
+    server.kill();
+    let client = client(&server);
+    assert_eq!(check_unique(drawn_when_it_comes(&mut server, &client)), 54);
+}
+
+#[test]
+fn a_first_call_waits_where_a_socket_was_removed_a_moment_ago() {
+    let mut server = Server::start();
+    // As the daemon does: its lock stays.
+    let lock = format!("{}.lock", server.path().display());
+    fs::write(lock, "1\n").unwrap();
+    server.stop();
+    let client = client(&server);
+    assert_eq!(check_unique(drawn_when_it_comes(&mut server, &client)), 54);
+}

@@ -1,0 +1,99 @@
+//! Runs that an event loop fetches by itself, and the client holds.
+
+use leafd_client::{Client, Error, Run, Tag};
+
+use crate::checks::check_unique;
+
+const HOLD_MS: u32 = 60_000;
+
+/// Of a client that never connects.
+fn tag(direct: bool) -> Tag {
+    let client = Client::builder().socket("/nowhere/at/all").direct(direct).build().unwrap();
+    client.tag("orders").unwrap()
+}
+
+/// The body of a reply.
+fn body(hold_ms: u32, runs: &[Run]) -> Vec<u8> {
+    let mut body = hold_ms.to_le_bytes().to_vec();
+    body.extend((runs.len() as u16).to_le_bytes());
+    body.extend([0; 2]);
+    for run in runs {
+        body.extend(run.first.to_le_bytes());
+        body.extend(run.count.to_le_bytes());
+        body.extend(run.stride.to_le_bytes());
+    }
+    body
+}
+
+fn run(first: u64, count: u32, stride: u32) -> Run {
+    Run { first, count, stride }
+}
+
+/// All that is held.
+fn drained(tag: &Tag) -> (Vec<u64>, usize) {
+    let (mut ids, mut refills) = (Vec::new(), 0);
+    while let Some(id) = tag.advance() {
+        ids.push(id);
+        while let Some(held) = tag.take_for_loop() {
+            ids.push(held.id);
+            refills += usize::from(held.refill_due);
+        }
+    }
+    (ids, refills)
+}
+
+#[test]
+fn runs_are_taken_one_after_another() {
+    let tag = tag(false);
+    assert_eq!((tag.take_for_loop(), tag.advance()), (None, None));
+    let first = body(HOLD_MS, &[run(10, 8, 1), run(100, 4, 7)]);
+    assert_eq!(tag.hold(&first, 12, u64::MAX).unwrap(), None);
+    // One that comes before the held run's end waits behind it.
+    let (held, next) = (tag.advance(), body(HOLD_MS, &[run(200, 8, 1)]));
+    assert_eq!(held, Some(10));
+    assert_eq!(tag.hold(&next, 8, u64::MAX).unwrap(), None);
+    let (mut ids, refills) = drained(&tag);
+    ids.insert(0, 10);
+    let expected = (10..18).chain((0..4).map(|step| 100 + 7 * step)).chain(200..208);
+    assert_eq!(ids, expected.collect::<Vec<_>>());
+    assert_eq!(check_unique(ids), 20);
+    assert_eq!(refills, 3);
+    assert!(tag.wish(1) >= 1);
+    assert!(tag.wish(500) >= 500);
+}
+
+#[test]
+fn ids_that_may_not_be_held_go_to_the_one_who_asked() {
+    let tag = tag(false);
+    assert_eq!(tag.hold(&body(0, &[run(5, 1, 1)]), 8, u64::MAX).unwrap(), Some(5));
+    assert_eq!((tag.take_for_loop(), tag.advance(), tag.wish(100)), (None, None, 1));
+    // Nor where nothing is to be held.
+    let direct = self::tag(true);
+    assert_eq!(direct.hold(&body(HOLD_MS, &[run(5, 8, 1)]), 8, u64::MAX).unwrap(), Some(5));
+    assert_eq!((direct.take_for_loop(), direct.advance()), (None, None));
+}
+
+#[test]
+fn ids_that_are_too_old_are_skipped() {
+    let tag = tag(false);
+    // Asked for when the machine was started.
+    assert_eq!(tag.hold(&body(1, &[run(5, 8, 1)]), 8, 0).unwrap(), None);
+    assert_eq!(tag.advance(), None);
+}
+
+#[test]
+fn a_body_that_is_no_answer_is_refused() {
+    let tag = tag(false);
+    for (body, asked) in [
+        (Vec::new(), 8),
+        (body(HOLD_MS, &[]), 8),
+        (body(HOLD_MS, &[run(0, 1, 1)]), 8),
+        (body(HOLD_MS, &[run(5, 9, 1)]), 8),
+        (body(HOLD_MS, &[run(i64::MAX as u64, 2, 1)]), 8),
+        (body(HOLD_MS, &[run(5, 8, 1)])[..20].to_vec(), 8),
+    ] {
+        let error = tag.hold(&body, asked, u64::MAX).unwrap_err();
+        assert!(matches!(error, Error::Protocol { .. }), "{error:?}");
+    }
+    assert_eq!(tag.advance(), None);
+}

@@ -1,0 +1,151 @@
+//! An interpreter with a lock, played: a thread's waits let go of it, and a signal's handler may end them.
+
+use std::cell::RefCell;
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leafd_client::{Client, Error, Interpreter, set_interpreter};
+
+use crate::checks::{check_unique, check_within, client};
+use crate::server::Server;
+
+/// The interpreter's lock, as far as a test can see: whether the watched thread has it.
+static LOCKED: AtomicBool = AtomicBool::new(true);
+static CHECKS: AtomicU32 = AtomicU32::new(0);
+/// At which check the call is to end.
+static END_AT: AtomicU32 = AtomicU32::new(0);
+/// There is one interpreter: tests take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    /// What a handler draws from, and what it has drawn.
+    static HANDLER: RefCell<Option<(Client, Vec<u64>)>> = const { RefCell::new(None) };
+}
+
+extern "C" fn leave() -> *mut c_void {
+    assert!(LOCKED.swap(false, Ordering::SeqCst), "the lock is let go of twice");
+    ptr::dangling_mut()
+}
+
+extern "C" fn enter(left: *mut c_void) {
+    assert_eq!(left, ptr::dangling_mut());
+    assert!(!LOCKED.swap(true, Ordering::SeqCst), "the lock is taken twice");
+}
+
+extern "C" fn check() -> c_int {
+    assert!(LOCKED.load(Ordering::SeqCst), "handlers run without the lock");
+    // Taken out meanwhile: the handler's own waits may end up here.
+    if let Some((client, mut ids)) = HANDLER.take() {
+        // Of the tag that the thread waits for, and of another one.
+        ids.extend([client.next("slow").unwrap(), client.next_direct("orders").unwrap()]);
+        HANDLER.set(Some((client, ids)));
+    }
+    let checks = CHECKS.fetch_add(1, Ordering::SeqCst) + 1;
+    c_int::from(checks == END_AT.load(Ordering::SeqCst))
+}
+
+extern "C" fn handle(_: c_int) {}
+
+/// Runs a call in a watched thread that gets a signal every 20 ms, and ends it at the `end_at`-th.
+fn interrupted<T: Send>(end_at: u32, call: impl FnOnce() -> T + Send) -> T {
+    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    // SAFETY: the handler does nothing; the structure is zeroed but for it, so that calls end with EINTR.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handle as extern "C" fn(c_int) as usize;
+        assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, ptr::null_mut()), 0);
+    }
+    CHECKS.store(0, Ordering::SeqCst);
+    END_AT.store(end_at, Ordering::SeqCst);
+    let (named, name) = mpsc::channel();
+    thread::scope(|scope| {
+        let caller = scope.spawn(move || {
+            // SAFETY: it takes nothing and can't fail; the functions only touch atomics and thread locals.
+            unsafe {
+                named.send(libc::pthread_self()).unwrap();
+                set_interpreter(Some(Interpreter { leave, enter, check }));
+            }
+            let outcome = call();
+            assert!(LOCKED.load(Ordering::SeqCst), "the call came back without the lock");
+            outcome
+        });
+        let thread = name.recv().unwrap();
+        while !caller.is_finished() {
+            // SAFETY: the thread has not been joined yet.
+            unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
+            thread::sleep(Duration::from_millis(20));
+        }
+        let outcome = caller.join().unwrap();
+        let checks = CHECKS.load(Ordering::SeqCst);
+        assert!(if end_at > 0 { checks == end_at } else { checks > 2 }, "{checks} checks");
+        outcome
+    })
+}
+
+#[test]
+fn a_handler_may_end_every_wait() {
+    let mut server = Server::start();
+    let client = client(&server);
+    client.next("orders").unwrap();
+    // The daemon isn't there at all, or it doesn't answer.
+    server.stop();
+    let long = Duration::from_secs(30);
+    let absent = Client::builder().socket(server.path()).wait(long).build().unwrap();
+    let error = interrupted(3, || absent.next("orders")).unwrap_err();
+    assert!(matches!(error, Error::Interrupted), "{error:?}");
+    server.restart();
+    for form in 0..4 {
+        let begun = Instant::now();
+        let outcome = interrupted(3, || match form {
+            0 => client.next_within("silent", long),
+            1 => client.next_direct_within("silent", long),
+            2 => client.next_batch_within("silent", 10, long).map(|ids| ids.remaining()),
+            _ => client.next_batch_within("silent", 2_500_000, long).map(|ids| ids.remaining()),
+        });
+        assert!(matches!(outcome, Err(Error::Interrupted)), "{form}: {outcome:?}");
+        check_within(begun.elapsed(), 0, 10_000);
+    }
+    // Nothing of it is left.
+    assert_eq!(check_unique((0..10).map(|_| client.next_direct("orders").unwrap())), 10);
+}
+
+#[test]
+fn a_handler_may_end_the_wait_for_another_thread() {
+    let server = Server::start();
+    let client = client(&server);
+    let long = Duration::from_secs(3);
+    thread::scope(|scope| {
+        // One reads and fetches; the watched one waits for it.
+        let other = scope.spawn(|| client.next_within("silent", long).unwrap_err());
+        thread::sleep(Duration::from_millis(100));
+        for direct in [false, true] {
+            let begun = Instant::now();
+            let outcome = interrupted(3, || match direct {
+                false => client.next_within("silent", long),
+                true => client.next_direct_within("silent", long),
+            });
+            assert!(matches!(outcome, Err(Error::Interrupted)), "{outcome:?}");
+            check_within(begun.elapsed(), 0, 2_500);
+        }
+        assert!(matches!(other.join().unwrap(), Error::Timeout { .. }));
+    });
+}
+
+#[test]
+fn calls_go_on_after_signals_whose_handlers_draw_as_well() {
+    let server = Server::start();
+    let client = client(&server);
+    let for_handler = client.clone();
+    let ids = interrupted(0, || {
+        HANDLER.set(Some((for_handler, Vec::new())));
+        let mut ids = vec![client.next("slow").unwrap(), client.next_direct("slow").unwrap()];
+        ids.extend(client.next_batch("slow", 5).unwrap());
+        ids.extend(HANDLER.take().unwrap().1);
+        ids
+    });
+    assert_eq!(check_unique(ids.iter().copied()), ids.len());
+}

@@ -1,0 +1,21 @@
+//! How long to wait before trying again what has failed.
+
+/// Grows from a few hundredths of a second to at most one second, with jitter, so that many hosts whose store
+/// comes back do not all ask at the same instant.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Backoff {
+    failures: u32,
+}
+
+const FIRST_MS: u64 = 50;
+const LONGEST_MS: u64 = 1_000;
+
+impl Backoff {
+    /// The next wait, in milliseconds: between half of the present step and the whole of it. `random` is drawn anew for
+    /// each call.
+    pub fn next_ms(&mut self, random: u64) -> u64 {
+        let step_ms = (FIRST_MS << self.failures.min(10)).min(LONGEST_MS);
+        self.failures = self.failures.saturating_add(1);
+        step_ms / 2 + random % (step_ms / 2 + 1)
+    }
+}

@@ -1,0 +1,130 @@
+//! Whether the host's wall clock can be believed: it is held against the registry's clock and the peers' at each
+//! answer, and against the boot-time clock between them.
+//!
+//! A clock that stepped forward is not believed before the registry confirms it: time goes on at the boot-time clock's
+//! pace meanwhile, so that a bad step neither stops the service nor burns the future. One that stepped back is left
+//! to the generator, which rides it out as far as the drift allows.
+
+use crate::UnixMs;
+use crate::snowflake::Now;
+
+/// Judges the host's clock.
+#[derive(Debug)]
+pub(super) struct Clock {
+    threshold_ms: u64,
+    /// The clocks when they were last believed.
+    basis: Now,
+    /// Whether a registry has confirmed the basis.
+    confirmed: bool,
+    /// How far ahead of the registry's clock the host's was at the last answer.
+    offset_ms: Option<i64>,
+    skew: Option<Skew>,
+}
+
+/// How far off the host's clock is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skew {
+    /// At least so far, in milliseconds.
+    pub by_ms: u64,
+    /// Ahead, else behind.
+    pub ahead: bool,
+    /// Of what.
+    pub of: Reference,
+}
+
+/// What a clock is held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// The registry's clock.
+    Registry,
+    /// The middle of so many live peers' clocks.
+    Peers(usize),
+}
+
+/// So many peers must agree before a clock that was confirmed once is doubted because of them: one that is wrong
+/// itself must not stop the others.
+const PEERS_MIN_RUNNING: usize = 3;
+
+/// Clocks are slewed by at most so much: one part in a thousand.
+const SLEW: u64 = 1_000;
+
+impl Clock {
+    pub fn new(now: Now, threshold_ms: u64) -> Clock {
+        Clock { threshold_ms, basis: now, confirmed: false, offset_ms: None, skew: None }
+    }
+
+    /// The clocks as they are to be used: a forward step that was not confirmed is left out.
+    pub fn hold(&self, now: Now) -> Now {
+        let (expected, tolerance) = self.expected(now);
+        if now.unix.0 > expected.saturating_add(tolerance) {
+            return Now { unix: UnixMs(expected), boot: now.boot };
+        }
+        now
+    }
+
+    /// How far the wall clock has stepped forward of what is believed, in milliseconds; 0 when it is believed.
+    pub fn held_back_ms(&self, now: Now) -> u64 {
+        now.unix.0.saturating_sub(self.hold(now).unix.0)
+    }
+
+    /// Takes in what an answer tells: the registry read its clock between the two instants. `peers` are how far ahead of
+    /// the registry's clock those of live peers were.
+    pub fn judge(&mut self, asked: Now, answered: Now, registry: UnixMs, mut peers: Vec<i64>) {
+        // As if the wall clock had already been then what it is now.
+        let took_ms = answered.boot.0.saturating_sub(asked.boot.0);
+        let latest = signed(answered.unix) - signed(registry);
+        let earliest = latest - i64::try_from(took_ms).unwrap_or(i64::MAX);
+        self.offset_ms = Some(earliest + (latest - earliest) / 2);
+        self.skew = self.skew_of(earliest, latest, Reference::Registry);
+        let peers_min = if self.confirmed { PEERS_MIN_RUNNING } else { 1 };
+        if self.skew.is_none() && peers.len() >= peers_min {
+            peers.sort_unstable();
+            let middle = peers[peers.len() / 2];
+            let of = Reference::Peers(peers.len());
+            self.skew =
+                self.skew_of(earliest.saturating_sub(middle), latest.saturating_sub(middle), of);
+        }
+        if self.skew.is_none() {
+            self.basis = answered;
+            self.confirmed = true;
+        }
+    }
+
+    fn skew_of(&self, earliest: i64, latest: i64, of: Reference) -> Option<Skew> {
+        let threshold = i64::try_from(self.threshold_ms).unwrap_or(i64::MAX);
+        if earliest > threshold {
+            return Some(Skew { by_ms: earliest.unsigned_abs(), ahead: true, of });
+        }
+        (latest < -threshold).then(|| Skew { by_ms: latest.unsigned_abs(), ahead: false, of })
+    }
+
+    /// Why nothing may be issued or claimed by this clock.
+    ///
+    /// A clock that was confirmed and goes on evenly is not refused: then it was the others that moved.
+    pub fn refuses(&self, now: Now) -> Option<Skew> {
+        let skew = self.skew?;
+        let (expected, tolerance) = self.expected(now);
+        let stepped_back = now.unix.0.saturating_add(tolerance) < expected;
+        (!self.confirmed || stepped_back).then_some(skew)
+    }
+
+    /// What was wrong at the last answer.
+    pub fn skew(&self) -> Option<Skew> {
+        self.skew
+    }
+
+    pub fn offset_ms(&self) -> Option<i64> {
+        self.offset_ms
+    }
+
+    /// What the wall clock should show, and within what.
+    fn expected(&self, now: Now) -> (u64, u64) {
+        let passed_ms = now.boot.0.saturating_sub(self.basis.boot.0);
+        let expected = self.basis.unix.0.saturating_add(passed_ms);
+        (expected, self.threshold_ms.saturating_add(passed_ms / SLEW))
+    }
+}
+
+fn signed(time: UnixMs) -> i64 {
+    i64::try_from(time.0).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,96 @@
+//! Why a host has no worker, or will have none for long: what was tried, what happened and what to do next.
+
+use std::fmt;
+
+use super::{Reference, Skew, Taken};
+use crate::WorkerId;
+use crate::registry::RegistryId;
+
+/// Why there is no worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeaseProblem {
+    /// Nobody has asked for an id yet.
+    Unused,
+    /// The registry is being asked.
+    Starting,
+    /// The registry can't be reached.
+    Away(String),
+    /// The clock can't be believed.
+    Clock(Skew),
+    /// Every worker is taken.
+    Taken(Box<Taken>),
+    /// Another live daemon has this host's identity.
+    IdentityInUse {
+        /// The identity.
+        name: String,
+        /// The other's worker.
+        worker: WorkerId,
+        /// How long ago it wrote, in milliseconds.
+        written_ms_ago: u64,
+    },
+    /// The registry may have lost writes; nobody claims anew for so long, in milliseconds.
+    Settling(u64),
+    /// Somebody else has the worker, or another life of this host had.
+    Lost(WorkerId),
+    /// Another registry answers than the one that the claim is from.
+    Replaced(Box<(RegistryId, RegistryId)>),
+    /// It can't be had without somebody doing something.
+    Refused(String),
+    /// The worker is being given back.
+    GivingBack,
+    /// The daemon stops.
+    Stopping,
+}
+
+impl fmt::Display for LeaseProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LeaseProblem::Unused => f.write_str("no snowflake id was asked for yet"),
+            LeaseProblem::Starting => f.write_str("the worker registry has not answered yet"),
+            LeaseProblem::Away(cause) | LeaseProblem::Refused(cause) => f.write_str(cause),
+            LeaseProblem::Clock(skew) => {
+                write!(f, "{skew}; set the clock, ids follow by themselves")
+            }
+            LeaseProblem::Taken(taken) => write!(f, "{taken}"),
+            LeaseProblem::IdentityInUse { name, worker, written_ms_ago } => write!(
+                f,
+                "another live daemon has the identity {name:?} and worker {worker} (it wrote {written_ms_ago} ms ago): \
+                 give each daemon its own identity, or stop the other; this one tries again by itself"
+            ),
+            LeaseProblem::Settling(left_ms) => write!(
+                f,
+                "the worker registry may have lost writes in a fail-over: no worker is claimed for another {left_ms} ms, \
+                 until every host has told it what it holds (failover_settle)"
+            ),
+            LeaseProblem::Lost(worker) => write!(
+                f,
+                "worker {worker} is not this host's any more: another one is being claimed"
+            ),
+            LeaseProblem::Replaced(both) => {
+                let (expected, found) = &**both;
+                write!(
+                    f,
+                    "the worker registry is {found} now, and this host's claim is from {expected}: put the first one \
+                     back, or accept this one with: leafd adopt-store (of ZooKeeper: start leafd once with --worker none)"
+                )
+            }
+            LeaseProblem::GivingBack => f.write_str("the worker is being given back"),
+            LeaseProblem::Stopping => f.write_str("the daemon is stopping"),
+        }
+    }
+}
+
+impl fmt::Display for Skew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Skew { by_ms, ahead, .. } = self;
+        let side = if *ahead { "ahead of" } else { "behind" };
+        match self.of {
+            Reference::Registry => {
+                write!(f, "the host's clock is {by_ms} ms {side} the worker registry's")
+            }
+            Reference::Peers(count) => {
+                write!(f, "the host's clock is {by_ms} ms {side} those of {count} live hosts")
+            }
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! What a look at the registry means for what is held, and for what is to be claimed.
+
+use super::state::{Aim, HeldLease, Plan, REFUSED_RETRY_MS};
+use super::{Lease, LeaseProblem, Mode, Record};
+use crate::UnixMs;
+use crate::registry::{Entry, LeaseRecord, Snapshot};
+use crate::snowflake::Now;
+
+impl Lease {
+    /// Decides what to write after a look; `None`: nothing now.
+    pub(super) fn decide(&mut self, look: Snapshot, now: Now, random: u64) -> Option<Plan> {
+        if let Some(skew) = self.clock.refuses(now) {
+            self.troubled(LeaseProblem::Clock(skew));
+            self.retry_in(now, REFUSED_RETRY_MS);
+            return None;
+        }
+        self.looked_at(now);
+        match self.held.take() {
+            Some(held) => self.decide_held(held, &look, now, random),
+            None => self.decide_free(&look, now, random),
+        }
+    }
+
+    /// Something is held, or the journal says so: is it what the registry has?
+    fn decide_held(
+        &mut self,
+        held: HeldLease,
+        look: &Snapshot,
+        now: Now,
+        random: u64,
+    ) -> Option<Plan> {
+        if look.registry.id != held.registry.id {
+            return self.replaced(held, look, now, random);
+        }
+        let entry = look.entries.iter().find(|entry| entry.worker == held.worker);
+        let found = entry.map(|entry| &entry.holding);
+        let failed_over = look.registry.history != held.registry.history;
+        if self.settings.mode == Mode::Permanent {
+            return self.decide_permanent(held, entry, look, now);
+        }
+        let known = found.is_some_and(|found| held.may_be(found));
+        let own = found.is_some_and(|found| self.is_own(found));
+        if !failed_over && (own || held.mine && known) {
+            // A write of unknown outcome was carried out, or was not.
+            self.adopt(held, found, now);
+            return None;
+        }
+        let over_by = UnixMs(look.now.0.saturating_add(self.settings.clock_threshold_ms));
+        if failed_over && held.reach() <= over_by {
+            // Its time was over: somebody may have claimed the worker since, and the registry lost that with the rest.
+            // Whoever that is tells it again while this host waits as every newcomer does.
+            self.lose(&held);
+            return self.wanted.then(|| self.decide_free(look, now, random)).flatten();
+        }
+        if known || (own && failed_over) || (failed_over && held.precedes(found)) {
+            // Taken over from an earlier life, or told again to a registry that may have lost it.
+            let expected = found.cloned();
+            let least = found.map_or(UnixMs(0), |found| found.expires).max(held.reach());
+            let holding = self.holding(now, least);
+            let registry = look.registry.clone();
+            let after = HeldLease { registry, holding, earlier: None, mine: true, ..held.clone() };
+            self.held = Some(held);
+            return Some(Plan { aim: Aim::Keep, expected, after });
+        }
+        self.lose(&held);
+        self.wanted.then(|| self.decide_free(look, now, random)).flatten()
+    }
+
+    /// Another registry is in the place of the one that the claim is from.
+    fn replaced(
+        &mut self,
+        held: HeldLease,
+        look: &Snapshot,
+        now: Now,
+        random: u64,
+    ) -> Option<Plan> {
+        if self.settings.embedded {
+            // This host's own file was lost or restored: no other host can have claimed from it.
+            self.lose(&held);
+            return self.wanted.then(|| self.decide_free(look, now, random)).flatten();
+        }
+        let both = (held.registry.clone(), look.registry.clone());
+        self.blocked = true;
+        self.troubled(LeaseProblem::Replaced(Box::new(both)));
+        self.retry_in(now, REFUSED_RETRY_MS);
+        self.held = Some(held);
+        None
+    }
+
+    /// A worker that is this host's for good: only the entry's life tells whose it is.
+    fn decide_permanent(
+        &mut self,
+        held: HeldLease,
+        entry: Option<&Entry>,
+        look: &Snapshot,
+        now: Now,
+    ) -> Option<Plan> {
+        let Some(entry) = entry else {
+            // Lost by the registry: the same number again.
+            let after = HeldLease {
+                registry: look.registry.clone(),
+                holding: self.holding(now, held.holding.expires),
+                earlier: None,
+                mine: true,
+                ..held.clone()
+            };
+            let aim = Aim::Bind(Some(held.worker));
+            self.held = Some(held);
+            return Some(Plan { aim, expected: None, after });
+        };
+        let found = entry.holding.holder.as_ref();
+        if found.is_none_or(|found| found.id != self.settings.holder.id) {
+            let name = found.map_or("nobody", |found| &found.name);
+            self.blocked = true;
+            self.troubled(LeaseProblem::Refused(format!(
+                "worker {} was this host's for good, and the worker registry has it as that of {name:?}: put its entry \
+                 back, or remove this host's state directory to be given another worker",
+                held.worker
+            )));
+            self.retry_in(now, REFUSED_RETRY_MS);
+            if !held.mine {
+                self.held = Some(held);
+            }
+            return None;
+        }
+        if self.is_own(&entry.holding) {
+            self.adopt(held, Some(&entry.holding), now);
+            return None;
+        }
+        let same_life = held.same_life(&entry.holding);
+        if !same_life && let Some(trouble) = self.identity_in_use(look, entry) {
+            self.blocked = true;
+            self.troubled(trouble);
+            self.retry_in(now, REFUSED_RETRY_MS);
+            if !held.mine {
+                self.held = Some(held);
+            }
+            return None;
+        }
+        let plan = self.plan_keep(entry, look, now, (!same_life).then_some(held.start));
+        self.held = Some(held);
+        Some(plan)
+    }
+
+    /// Nothing is held.
+    fn decide_free(&mut self, look: &Snapshot, now: Now, random: u64) -> Option<Plan> {
+        if let Some(unsure) = self.unsure.take() {
+            let there =
+                |entry: &&Entry| entry.worker == unsure.worker && entry.holding == unsure.holding;
+            if look.registry == unsure.registry && look.entries.iter().any(|entry| there(&entry)) {
+                self.taken(now, unsure);
+                return None;
+            }
+        }
+        let mut others = look.entries.iter().filter(|entry| {
+            let holder = entry.holding.holder.as_ref();
+            holder.is_some_and(|holder| match self.settings.mode {
+                Mode::Leased => {
+                    self.settings.named
+                        && holder.name == self.settings.holder.name
+                        && holder.id != self.settings.holder.id
+                        && entry.holding.expires > look.now
+                }
+                Mode::Permanent => holder.id == self.settings.holder.id,
+            })
+        });
+        if let Some(trouble) = others.clone().find_map(|entry| self.identity_in_use(look, entry)) {
+            self.troubled(trouble);
+            self.retry_in(now, REFUSED_RETRY_MS);
+            return None;
+        }
+        if self.settings.mode == Mode::Permanent
+            && let Some(entry) = others.next()
+        {
+            return Some(self.plan_keep(entry, look, now, Some(UnixMs(0))));
+        }
+        if let Some(age) = look.history_age {
+            let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+            let left_ms = self.settings.settle_ms.unwrap_or(0).saturating_sub(age_ms);
+            if left_ms > 0 {
+                self.troubled(LeaseProblem::Settling(left_ms));
+                self.retry_in(now, left_ms.min(REFUSED_RETRY_MS));
+                return None;
+            }
+        }
+        match self.settings.mode {
+            Mode::Leased => self.plan_claim(look, now, random),
+            Mode::Permanent => {
+                let holding = self.holding(now, UnixMs(0));
+                let worker = crate::WorkerId(self.settings.pool.start);
+                let after = self.held_new(look, worker, UnixMs(0), holding);
+                Some(Plan { aim: Aim::Bind(None), expected: None, after })
+            }
+        }
+    }
+
+    /// Goes on under a permanent entry. `doubtful` is where it started so far, when it is not known what was issued:
+    /// then as far up as an earlier life can have gone.
+    fn plan_keep(
+        &self,
+        entry: &Entry,
+        look: &Snapshot,
+        now: Now,
+        doubtful: Option<UnixMs>,
+    ) -> Plan {
+        let start = match (&self.held, doubtful) {
+            (_, Some(start)) => {
+                let reached =
+                    self.clock.hold(now).unix.0.saturating_add(self.settings.drift_max_ms);
+                start.max(entry.holding.expires).max(UnixMs(reached))
+            }
+            (Some(held), None) => held.start,
+            (None, None) => UnixMs(0),
+        };
+        let holding = self.holding(now, entry.holding.expires);
+        let after = self.held_new(look, entry.worker, start, holding);
+        Plan { aim: Aim::Keep, expected: Some(entry.holding.clone()), after }
+    }
+
+    /// Whether an entry is another live daemon's with this host's identity.
+    fn identity_in_use(&self, look: &Snapshot, entry: &Entry) -> Option<LeaseProblem> {
+        let holder = entry.holding.holder.as_ref()?;
+        let written_ms_ago = look.now.0.saturating_sub(entry.written.0);
+        let alive = !holder.has_stopped() && written_ms_ago <= self.settings.alive_ms();
+        (alive && holder.incarnation != self.settings.holder.incarnation).then(|| {
+            LeaseProblem::IdentityInUse {
+                name: holder.name.to_string(),
+                worker: entry.worker,
+                written_ms_ago,
+            }
+        })
+    }
+
+    /// The registry has this, of this life: it is what is renewed from now on.
+    fn adopt(&mut self, held: HeldLease, found: Option<&LeaseRecord>, now: Now) {
+        let mut held = held;
+        let taken_over = !std::mem::replace(&mut held.mine, true);
+        if let Some(found) = found
+            && (taken_over || *found != held.holding)
+        {
+            if found.expires < held.limit {
+                // It has forgotten what it acknowledged, and says nothing of it.
+                self.renew_at = now.boot;
+            }
+            held.holding = found.clone();
+            held.earlier = None;
+            self.to_record = Some(self.record_of(&held));
+        }
+        self.blocked = false;
+        self.held = Some(held);
+        self.trouble = None;
+        self.failures = 0;
+    }
+
+    /// The worker is another's: nothing more is issued with it, and the journal must not offer it again.
+    pub(super) fn lose(&mut self, held: &HeldLease) {
+        self.held = None;
+        self.to_record = Some(Record::Forget);
+        self.troubled(LeaseProblem::Lost(held.worker));
+        self.look_next = true;
+    }
+
+    /// Whether this life wrote a holding: nobody else has its incarnation.
+    pub(super) fn is_own(&self, found: &LeaseRecord) -> bool {
+        found.holder.as_ref().is_some_and(|holder| {
+            holder.id == self.settings.holder.id
+                && holder.incarnation == self.settings.holder.incarnation
+        })
+    }
+}
+
+impl HeldLease {
+    /// Whether the registry may have this of it.
+    pub fn may_be(&self, found: &LeaseRecord) -> bool {
+        *found == self.holding || Some(found) == self.earlier.as_ref()
+    }
+
+    /// Whether a permanent entry was last written by the life that recorded this.
+    fn same_life(&self, found: &LeaseRecord) -> bool {
+        let same = |ours: &LeaseRecord| match (&ours.holder, &found.holder) {
+            (Some(ours), Some(found)) => ours.incarnation == found.incarnation,
+            _ => false,
+        };
+        same(&self.holding) || self.earlier.as_ref().is_some_and(same)
+    }
+
+    /// Whether a registry that lost writes may have had this before the claim: then it is told the claim again.
+    fn precedes(&self, found: Option<&LeaseRecord>) -> bool {
+        let Some(found) = found else { return true };
+        let of_this_host = match (&found.holder, &self.holding.holder) {
+            (Some(found), Some(own)) => found.id == own.id,
+            _ => false,
+        };
+        found.expires <= if of_this_host { self.holding.expires } else { self.start }
+    }
+}

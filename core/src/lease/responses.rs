@@ -1,0 +1,200 @@
+//! What the answers to calls and records mean.
+
+use super::state::{Aim, HeldLease, Pending, Plan, REFUSED_RETRY_MS};
+use super::{Lease, LeaseProblem, Mode, Record, Recorded};
+use crate::UnixMs;
+use crate::registry::{Entry, RegistryError, Snapshot};
+use crate::snowflake::Now;
+
+impl Lease {
+    pub(super) fn looked(
+        &mut self,
+        asked: Now,
+        now: Now,
+        look: Result<Snapshot, RegistryError>,
+        random: u64,
+    ) {
+        match look {
+            Ok(look) => {
+                let peers = self.peers(&look);
+                self.clock.judge(asked, now, look.now, peers);
+                self.look = Some(look);
+            }
+            Err(error) => self.failed(now, &error, random),
+        }
+    }
+
+    /// How far ahead of the registry's clock those of live hosts were.
+    fn peers(&self, look: &Snapshot) -> Vec<i64> {
+        let signed = |time: UnixMs| i64::try_from(time.0).unwrap_or(i64::MAX);
+        let lives = |entry: &&Entry| {
+            let recent = look.now.0.saturating_sub(entry.written.0) <= self.settings.alive_ms();
+            let holder = entry.holding.holder.as_ref();
+            recent && entry.in_use() && holder.is_some_and(|one| one.id != self.settings.holder.id)
+        };
+        let live = look.entries.iter().filter(lives);
+        live.map(|entry| signed(entry.seen) - signed(entry.written)).collect()
+    }
+
+    pub(super) fn swapped(
+        &mut self,
+        asked: Now,
+        now: Now,
+        plan: Plan,
+        answer: Result<UnixMs, RegistryError>,
+        random: u64,
+    ) {
+        if plan.aim == Aim::Leave {
+            return self.left(answer);
+        }
+        match answer {
+            Ok(registry) => {
+                self.clock.judge(asked, now, registry, Vec::new());
+                self.taken(now, plan.after);
+            }
+            Err(RegistryError::TooFarAhead { now: registry, .. }) => {
+                self.clock.judge(asked, now, registry, Vec::new());
+                let trouble = self.clock.skew().map_or_else(
+                    || {
+                        LeaseProblem::Refused(
+                            "the worker registry's clock is far behind".to_owned(),
+                        )
+                    },
+                    LeaseProblem::Clock,
+                );
+                self.troubled(trouble);
+                self.retry_in(now, REFUSED_RETRY_MS);
+            }
+            Err(error) => self.write_failed(now, plan, &error, random),
+        }
+    }
+
+    pub(super) fn bound(
+        &mut self,
+        now: Now,
+        plan: Plan,
+        answer: Result<Entry, RegistryError>,
+        random: u64,
+    ) {
+        match answer {
+            Ok(entry) if self.is_own(&entry.holding) => {
+                let start = plan.after.start.max(UnixMs(0));
+                let (worker, holding) = (entry.worker, entry.holding);
+                self.taken(now, HeldLease { worker, start, holding, ..plan.after });
+            }
+            // It had one already, under another life: the look tells whose.
+            Ok(_) => self.back_off(now, random),
+            Err(error) => self.write_failed(now, plan, &error, random),
+        }
+    }
+
+    fn write_failed(&mut self, now: Now, plan: Plan, error: &RegistryError, random: u64) {
+        match error {
+            RegistryError::Conflict { found, .. } => {
+                self.retry_in(now, 0);
+                let found = found.as_ref().map(|entry| &entry.holding);
+                let ours = |held: &HeldLease| {
+                    found.is_some_and(|found| held.may_be(found) || self.is_own(found))
+                };
+                // Of a claim that is held, another holder is seen here first: it stops at once.
+                if let Some(held) = self.held.clone()
+                    && !ours(&held)
+                {
+                    match self.settings.mode {
+                        Mode::Leased => self.lose(&held),
+                        Mode::Permanent => {
+                            self.blocked = true;
+                            self.held = Some(HeldLease { mine: false, ..held });
+                        }
+                    }
+                } else if plan.aim == Aim::LeaseGrant {
+                    // Others choose at the same time: not all again at the same instant.
+                    self.back_off(now, random);
+                }
+            }
+            // Others must not claim before it is told what is held: at once, the first time.
+            RegistryError::Changed { .. } if self.failures == 0 => {
+                self.failures = 1;
+                self.retry_in(now, 0);
+            }
+            RegistryError::Changed { .. } => self.back_off(now, random),
+            RegistryError::Unavailable { .. } => {
+                if plan.aim == Aim::LeaseGrant {
+                    self.unsure = Some(plan.after);
+                }
+                self.failed(now, error, random);
+            }
+            _ => self.failed(now, error, random),
+        }
+    }
+
+    fn failed(&mut self, now: Now, error: &RegistryError, random: u64) {
+        match error {
+            RegistryError::Unavailable { .. } => {
+                self.away = true;
+                self.troubled(LeaseProblem::Away(error.to_string()));
+                self.back_off(now, random);
+            }
+            RegistryError::Changed { .. } | RegistryError::Conflict { .. } => {
+                self.back_off(now, random);
+            }
+            _ => {
+                self.blocked = true;
+                self.troubled(LeaseProblem::Refused(error.to_string()));
+                self.retry_in(now, REFUSED_RETRY_MS);
+            }
+        }
+    }
+
+    /// The registry has it: the journal is next.
+    pub(super) fn taken(&mut self, now: Now, after: HeldLease) {
+        self.unsure = None;
+        self.blocked = false;
+        let changed = self.held.as_ref().is_none_or(|held| {
+            !held.mine || held.worker != after.worker || held.registry != after.registry
+        });
+        // What the journal has recorded of the same claim stays usable until it has recorded more.
+        let limit = match &self.held {
+            Some(held) if (held.worker, held.start) == (after.worker, after.start) => held.limit,
+            _ => UnixMs(0),
+        };
+        let held = HeldLease { limit, ..after };
+        if changed || self.settings.mode == Mode::Leased {
+            self.to_record = Some(self.record_of(&held));
+        }
+        self.held = Some(held);
+        self.confirmed(now);
+    }
+
+    pub(super) fn record_of(&self, held: &HeldLease) -> Record {
+        Record::LeaseGrant(Recorded {
+            place: self.settings.place.clone(),
+            registry: held.registry.clone(),
+            worker: held.worker,
+            start: held.start,
+            holding: held.holding.clone(),
+            earlier: held.earlier.clone(),
+        })
+    }
+
+    /// The journal has made the record durable; `Err`: it refuses it, in these words.
+    pub fn recorded(&mut self, now: Now, outcome: Result<(), String>) {
+        let Some(Pending::Record(record)) = self.pending.take() else { return };
+        match (outcome, record) {
+            (Ok(()), Record::LeaseGrant(recorded)) => {
+                if let Some(held) = &mut self.held
+                    && (held.worker, held.start) == (recorded.worker, recorded.start)
+                {
+                    held.limit = held.limit.max(recorded.holding.expires);
+                }
+            }
+            (Ok(()), Record::Forget) => {}
+            (Err(why), Record::Forget) if self.is_leaving() => self.not_forgotten(why),
+            (Err(why), _) => {
+                self.held = self.held.take().filter(|held| held.limit > UnixMs(0));
+                self.troubled(LeaseProblem::Refused(why));
+                self.retry_in(now, REFUSED_RETRY_MS);
+            }
+        }
+    }
+}

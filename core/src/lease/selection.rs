@@ -1,0 +1,167 @@
+//! Which worker of a pool to claim.
+//!
+//! One whose last claim has run out, on the registry's clock and on the host's own. Of those, any of the ones that
+//! ran out longest ago: hosts that start together rarely choose the same, and what was in use last is left alone.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::Settings;
+use crate::registry::{Entry, LeaseRecord, Snapshot};
+use crate::{UnixMs, WorkerId};
+
+/// A worker to claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    pub worker: WorkerId,
+    /// What is recorded of it.
+    pub expected: Option<LeaseRecord>,
+    /// Where the claim starts.
+    pub start: UnixMs,
+}
+
+/// Why there is none: all are taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// The workers there are.
+    pub pool: Range<u64>,
+    /// Those of hosts that renew their claims.
+    pub live: usize,
+    /// Those of hosts that stopped or crashed, whose claims have not run out.
+    pub left: usize,
+    /// Those given for good, or for longer than anybody leases.
+    pub permanent: usize,
+    /// The lease, in milliseconds.
+    pub lease_ms: u64,
+    /// When the next claim runs out, in milliseconds from now, if one does.
+    pub next_ms: Option<u64>,
+    /// Who wrote longest ago.
+    pub oldest: Vec<OldHolder>,
+}
+
+/// One of the oldest holders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OldHolder {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its worker.
+    pub worker: WorkerId,
+    /// How long ago it wrote, in milliseconds.
+    pub written_ms_ago: u64,
+}
+
+/// At least so many workers are chosen from, if there are as many.
+const CHOICES_MIN: u64 = 32;
+
+/// So many of the oldest holders are named.
+const OLDEST: usize = 5;
+
+/// Chooses a worker. `own` is the host's own clock.
+pub(super) fn choose(
+    look: &Snapshot,
+    settings: &Settings,
+    own: UnixMs,
+    random: u64,
+) -> Result<Choice, Taken> {
+    let pool = &settings.pool;
+    let entries: BTreeMap<u64, &Entry> = look
+        .entries
+        .iter()
+        .filter(|entry| pool.contains(&entry.worker.0))
+        .map(|entry| (entry.worker.0, entry))
+        .collect();
+    let reachable = UnixMs(own.0.saturating_add(settings.drift_max_ms)).min(look.now);
+    let mut passed: Vec<(UnixMs, u64)> = entries
+        .values()
+        .filter(|entry| entry.holding.expires <= reachable)
+        .map(|entry| (entry.holding.expires, entry.worker.0))
+        .collect();
+    passed.sort_unstable();
+    // Those that nobody ever had come first. They are counted and not listed: there may be billions.
+    let unused = pool.end.saturating_sub(pool.start).saturating_sub(length(entries.len()));
+    let free = unused.saturating_add(length(passed.len()));
+    if free == 0 {
+        return Err(taken(look, settings));
+    }
+    let nth = random % (free / 4).max(CHOICES_MIN).min(free);
+    let had = nth.checked_sub(unused).and_then(|nth| passed.get(usize::try_from(nth).ok()?));
+    let (start, worker) = match had {
+        Some(&passed) => passed,
+        None => (UnixMs(0), nth_unused(pool, &entries, nth)),
+    };
+    let expected = entries.get(&worker).map(|entry| entry.holding.clone());
+    Ok(Choice { worker: WorkerId(worker), expected, start })
+}
+
+/// Of the pool's workers without an entry, in their order, the one with this index.
+fn nth_unused(pool: &Range<u64>, entries: &BTreeMap<u64, &Entry>, nth: u64) -> u64 {
+    let mut worker = pool.start.saturating_add(nth);
+    for used in entries.keys() {
+        // Each entry up to it moves it by one.
+        if *used > worker {
+            break;
+        }
+        worker = worker.saturating_add(1);
+    }
+    worker
+}
+
+fn length(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+fn taken(look: &Snapshot, settings: &Settings) -> Taken {
+    let (pool, lease_ms) = (settings.pool.clone(), settings.lease_ms);
+    let ours = || look.entries.iter().filter(|entry| pool.contains(&entry.worker.0));
+    let ago = |entry: &Entry| look.now.0.saturating_sub(entry.written.0);
+    let lives = |entry: &Entry| entry.in_use() && ago(entry) <= settings.alive_ms();
+    // Nobody leases for longer: these were given away, or can't be read.
+    let sane = UnixMs(look.now.0.saturating_add(settings.ahead_max_ms().saturating_mul(2)));
+    let for_ever = |entry: &Entry| entry.holding.expires > sane;
+    let permanent = ours().filter(|entry| for_ever(entry)).count();
+    let live = ours().filter(|entry| !for_ever(entry) && lives(entry)).count();
+    let left = ours().count() - permanent - live;
+    let ends = ours().filter(|entry| !for_ever(entry)).map(|entry| entry.holding.expires);
+    let next_ms = ends.min().map(|bound| bound.0.saturating_sub(look.now.0));
+    let mut holders: Vec<&Entry> = ours().filter(|entry| entry.holding.holder.is_some()).collect();
+    holders.sort_by_key(|entry| entry.written);
+    let oldest = holders.into_iter().take(OLDEST).filter_map(|entry| {
+        let name = Arc::clone(&entry.holding.holder.as_ref()?.name);
+        Some(OldHolder { name, worker: entry.worker, written_ms_ago: ago(entry) })
+    });
+    let oldest = oldest.collect();
+    Taken { pool, live, left, permanent, lease_ms, next_ms, oldest }
+}
+
+impl fmt::Display for Taken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Taken { pool, live, left, permanent, .. } = self;
+        let all = pool.end.saturating_sub(pool.start);
+        write!(
+            f,
+            "all {all} workers of the pool {}..{} are taken: {live} by live hosts, {left} by hosts that stopped or \
+             crashed and whose claims have not run out, {permanent} for good",
+            pool.start, pool.end
+        )?;
+        if let Some(next_ms) = self.next_ms {
+            write!(f, " (the next one runs out in {} s)", next_ms.div_ceil(1_000))?;
+        }
+        let lease_s = self.lease_ms / 1_000;
+        write!(
+            f,
+            "; a pool must hold the live hosts and (crashes per second x lease of {lease_s} s): use more worker bits, \
+             or a shorter lease"
+        )?;
+        if self.oldest.is_empty() {
+            return Ok(());
+        }
+        f.write_str("; heard of longest ago:")?;
+        for (index, OldHolder { name, worker, written_ms_ago }) in self.oldest.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            write!(f, "{comma} {name} (worker {worker}, {} s ago)", written_ms_ago / 1_000)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+//! Clocks that are wrong, step, or are years ahead.
+
+use super::*;
+use crate::lease::{Reference, Skew};
+
+#[test]
+fn a_host_whose_clock_is_off_claims_nothing_and_says_by_how_much() {
+    for (offset_ms, ahead) in [(7_000, true), (-7_000, false), (10 * 365 * 86_400_000, true)] {
+        let mut world = World::new();
+        let settings = world.settings("a", 0..4);
+        let mut host = Host::start(&mut world, settings, None, UnixMs(0), offset_ms);
+        host.lease.want();
+        host.settle(&mut world);
+        let skew = Skew { by_ms: offset_ms.unsigned_abs(), ahead, of: Reference::Registry };
+        assert_eq!(host.worker(&world), Err(LeaseProblem::Clock(skew)));
+        assert!(world.entries.is_empty() && host.journal.is_none());
+        host.offset_ms = 0;
+        host.pass(&mut world, 3);
+        host.draw(&mut world).unwrap();
+    }
+}
+
+#[test]
+fn a_new_host_is_held_against_its_live_peers() {
+    let mut world = World::new();
+    let settings = world.settings("a", 0..8);
+    let mut first = Host::start(&mut world, settings, None, UnixMs(0), 4_000);
+    first.lease.want();
+    first.settle(&mut world);
+    first.draw(&mut world).unwrap();
+    let settings = world.settings("b", 0..8);
+    let mut second = Host::start(&mut world, settings, None, UnixMs(0), -4_000);
+    second.lease.want();
+    second.settle(&mut world);
+    let skew = Skew { by_ms: 8_000, ahead: false, of: Reference::Peers(1) };
+    assert_eq!(second.worker(&world), Err(LeaseProblem::Clock(skew)));
+}
+
+#[test]
+fn a_boot_years_ahead_burns_neither_worker_nor_journal() {
+    let years_ms = 20 * 365 * 86_400_000;
+    for away in [true, false] {
+        let mut world = World::new();
+        let mut host = drawing(&mut world, "a", 0..4);
+        let worker = host.worker(&world).unwrap();
+        host.offset_ms = years_ms;
+        world.away = away;
+        let mut host = host.restart(&mut world);
+        host.settle(&mut world);
+        assert!(host.draw(&mut world).is_err());
+        world.away = false;
+        host.offset_ms = 0;
+        host.pass(&mut world, 3);
+        assert_eq!(host.worker(&world), Ok(worker));
+        host.draw(&mut world).unwrap();
+        assert!(host.layout_bound.0 < world.time_ms + 2 * LEASE_MS);
+    }
+}
+
+#[test]
+fn a_forward_step_is_left_out_until_the_registry_confirms_it() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "a", 0..4);
+    host.offset_ms = 3_600_000;
+    for _ in 0..20 {
+        host.pass(&mut world, 1);
+        host.draw(&mut world).unwrap();
+    }
+    assert!(host.layout_bound.0 < world.time_ms + 5_000);
+    assert!(matches!(host.lease.skew(), Some(Skew { ahead: true, .. })));
+    assert_eq!(host.lease.held_back_ms(host.now(&world)), 3_600_000);
+    // A virtual machine that was paused: the boot-time clock knows nothing of it, and the registry agrees.
+    world.time_ms += 3_600_000;
+    world.offset_ms = 0;
+    host.offset_ms = 0;
+    host.pass(&mut world, 4);
+    host.draw(&mut world).unwrap();
+}
+
+#[test]
+fn a_step_back_beyond_the_threshold_stops_and_says_so() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "a", 0..4);
+    host.offset_ms = -60_000;
+    host.pass(&mut world, 10);
+    let Err(LeaseProblem::Clock(skew)) = host.worker(&world) else { panic!("{:?}", host.lease) };
+    assert!(!skew.ahead && skew.by_ms >= 59_000, "{skew}");
+    host.offset_ms = 0;
+    host.pass(&mut world, 4);
+    host.draw(&mut world).unwrap();
+}
+
+/// What was issued is covered although the clock that stops it tells an earlier time, and also when a whole life had no
+/// clock to issue by.
+#[test]
+fn a_stop_under_a_clock_that_is_behind_gives_nothing_back_that_was_issued() {
+    for restarted in [false, true] {
+        let mut world = World::new();
+        let mut settings = world.settings("a", 0..1);
+        settings.restart_grace_ms = 0;
+        let mut host = Host::start(&mut world, settings, None, UnixMs(0), 4_000);
+        host.lease.want();
+        host.settle(&mut world);
+        host.draw(&mut world).unwrap();
+        let issued_below = host.issuer.issued_below();
+        host.offset_ms = -3_600_000;
+        if restarted {
+            host = host.restart(&mut world);
+        }
+        host.pass(&mut world, 5);
+        assert!(matches!(host.worker(&world), Err(LeaseProblem::Clock(_))));
+        host.stop(&mut world);
+        assert!(world.entries[&0].holding.expires >= issued_below);
+    }
+}
+
+#[test]
+fn a_registry_whose_clock_moved_stops_nobody_who_has_a_worker() {
+    for offset_ms in [3_600_000, -3_600_000] {
+        let mut world = World::new();
+        let mut host = drawing(&mut world, "a", 0..4);
+        world.offset_ms = offset_ms;
+        host.pass(&mut world, 100);
+        host.draw(&mut world).unwrap();
+        assert!(host.lease.skew().is_some());
+        let mut late = world.host("b", 0..4);
+        late.lease.want();
+        late.settle(&mut world);
+        assert!(matches!(late.worker(&world), Err(LeaseProblem::Clock(_))));
+    }
+}

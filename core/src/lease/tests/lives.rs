@@ -1,0 +1,230 @@
+//! First use, renewal, stops, crashes and restarts.
+
+use super::*;
+
+#[test]
+fn a_host_that_draws_nothing_claims_nothing() {
+    let mut world = World::new();
+    let mut host = world.host("a", 0..4);
+    assert_eq!(host.settle(&mut world), Step::Wait(None));
+    assert_eq!(host.worker(&world), Err(LeaseProblem::Unused));
+    assert!(world.entries.is_empty());
+    host.lease.want();
+    host.settle(&mut world);
+    host.draw(&mut world).unwrap();
+    assert_eq!(world.entries.len(), 1);
+}
+
+#[test]
+fn a_claim_is_usable_only_once_the_journal_has_it() {
+    let mut world = World::new();
+    let mut host = world.host("a", 0..4);
+    host.lease.want();
+    loop {
+        let now = host.now(&world);
+        match host.lease.next(now, 0) {
+            Step::Request(ask) => {
+                let answer = world.answer(ask);
+                host.lease.answered(now, answer, 0);
+            }
+            Step::Record(Record::LeaseGrant(claim)) => {
+                assert_eq!(host.worker(&world), Err(LeaseProblem::Starting));
+                assert_eq!(world.entries[&claim.worker.0].holding, claim.holding);
+                host.lease.recorded(now, Ok(()));
+                break;
+            }
+            step => panic!("{step:?}"),
+        }
+    }
+    assert!(host.worker(&world).is_ok());
+}
+
+#[test]
+fn a_claim_is_renewed_ahead_and_outlives_an_outage_of_the_lease_and_no_more() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "a", 0..4);
+    host.pass(&mut world, 1_000);
+    host.draw(&mut world).unwrap();
+    world.away = true;
+    host.pass(&mut world, 590);
+    host.draw(&mut world).unwrap();
+    assert!(matches!(host.lease.trouble(), Some(LeaseProblem::Away(_))));
+    host.pass(&mut world, 20);
+    assert_eq!(host.draw(&mut world), Err(NotIssued::Refused(Refusal::ClaimEnds)));
+    world.away = false;
+    host.pass(&mut world, 2);
+    host.draw(&mut world).unwrap();
+}
+
+#[test]
+fn a_clean_stop_keeps_the_worker_for_a_minute() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "a", 0..1);
+    let worker = host.worker(&world);
+    host.stop(&mut world);
+    let bound = world.entries[&0].holding.expires;
+    assert_eq!(bound.0, world.time_ms + 60_000);
+    world.time_ms += 5_000;
+    let mut host = host.restart(&mut world);
+    host.settle(&mut world);
+    assert_eq!(host.worker(&world), worker);
+    host.draw(&mut world).unwrap();
+    host.stop(&mut world);
+    world.time_ms += 61_000;
+    drawing(&mut world, "b", 0..1);
+    let mut host = host.restart(&mut world);
+    host.settle(&mut world);
+    assert_eq!(host.worker(&world), Err(LeaseProblem::Lost(WorkerId(0))));
+}
+
+#[test]
+fn a_crash_and_a_restart_give_the_same_worker_from_the_journals_bound() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "a", 0..4);
+    host.pass(&mut world, 30);
+    host.draw(&mut world).unwrap();
+    let worker = host.worker(&world);
+    let mut host = host.restart(&mut world);
+    host.settle(&mut world);
+    assert_eq!(host.worker(&world), worker);
+    host.draw(&mut world).unwrap();
+}
+
+#[test]
+fn a_restart_without_the_registry_goes_on_up_to_the_recorded_bound() {
+    for clean in [true, false] {
+        let mut world = World::new();
+        let mut host = drawing(&mut world, "a", 0..4);
+        if clean {
+            host.stop(&mut world);
+        }
+        world.away = true;
+        world.time_ms += 5;
+        let mut host = host.restart(&mut world);
+        host.settle(&mut world);
+        host.draw(&mut world).unwrap();
+        host.pass(&mut world, if clean { 62 } else { 602 });
+        assert_eq!(host.draw(&mut world), Err(NotIssued::Refused(Refusal::ClaimEnds)));
+    }
+}
+
+#[test]
+fn a_restart_that_gets_no_answer_at_all_waits_a_second_for_it() {
+    let mut world = World::new();
+    let host = drawing(&mut world, "a", 0..4);
+    let mut host = host.restart(&mut world);
+    let now = host.now(&world);
+    assert!(matches!(host.lease.next(now, 0), Step::Request(Request::Snapshot(_))));
+    assert_eq!(host.worker(&world), Err(LeaseProblem::Starting));
+    let Step::Wait(Some(at)) = host.lease.next(now, 0) else { panic!("nothing else to do") };
+    assert_eq!(at.0, now.boot.0 + 1_000);
+    world.time_ms += 1_000;
+    host.worker(&world).unwrap();
+}
+
+#[test]
+fn a_host_that_lost_its_journal_is_a_new_one() {
+    let mut world = World::new();
+    let host = drawing(&mut world, "a", 0..8);
+    let worker = host.worker(&world).unwrap();
+    let other = drawing(&mut world, "b", 0..8);
+    assert_ne!(other.worker(&world).unwrap(), worker);
+}
+
+#[test]
+fn a_worker_that_is_given_back_is_free_at_once() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "a", 0..1);
+    let used_end = host.issuer.issued_below();
+    host.lease.release(used_end);
+    assert_eq!(host.settle(&mut world), Step::Wait(None));
+    assert!(matches!(host.lease.released(), Some(Ok(()))));
+    assert_eq!((host.journal.as_ref(), host.worker(&world)), (None, Err(LeaseProblem::Unused)));
+    assert_eq!((host.lease.held(), host.lease.renewed(), host.lease.trouble()), (None, None, None));
+    assert_eq!(world.entries[&0].holding, LeaseRecord { holder: None, expires: used_end });
+    world.time_ms += 1;
+    drawing(&mut world, "b", 0..1);
+}
+
+#[test]
+fn a_worker_that_the_registry_does_not_take_back_is_kept() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "a", 0..1);
+    let before = host.journal.clone();
+    host.lease.release(host.issuer.issued_below());
+    assert_eq!(host.worker(&world), Err(LeaseProblem::GivingBack));
+    // It may have lost what it had: this host must tell it what it holds instead.
+    world.registry.history = History("2".into());
+    host.settle(&mut world);
+    assert!(matches!(host.lease.released(), Some(Err(RegistryError::Changed { .. }))));
+    assert_eq!(host.journal, before);
+    host.settle(&mut world);
+    assert_eq!(host.worker(&world), Ok(0));
+    host.draw(&mut world).unwrap();
+    let recorded = host.journal.clone().unwrap();
+    assert_eq!(recorded.registry, world.registry);
+    assert_eq!(recorded.holding, world.entries[&0].holding);
+}
+
+#[test]
+fn a_worker_that_is_another_s_is_not_kept_when_it_is_given_back() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "a", 0..1);
+    host.lease.release(host.issuer.issued_below());
+    let mut other = world.entries[&0].holding.clone();
+    other.holder.as_mut().unwrap().id = "b".into();
+    world.enter(WorkerId(0), other, UnixMs(START_MS));
+    host.settle(&mut world);
+    assert!(matches!(host.lease.released(), Some(Err(RegistryError::Conflict { .. }))));
+    assert_eq!((host.journal.as_ref(), host.lease.held()), (None, None));
+}
+
+#[test]
+fn a_worker_that_may_have_been_given_back_is_not_used_again() {
+    for carried_out in [false, true] {
+        let mut world = World::new();
+        let mut host = drawing(&mut world, "a", 0..1);
+        host.lease.release(host.issuer.issued_below());
+        (world.away, world.deaf) = (!carried_out, carried_out);
+        host.settle(&mut world);
+        assert!(matches!(host.lease.released(), Some(Err(RegistryError::Unavailable { .. }))));
+        assert_eq!((host.journal.as_ref(), host.lease.held()), (None, None));
+        (world.away, world.deaf) = (false, false);
+        world.time_ms += 1;
+        let mut other = world.host("b", 0..1);
+        other.lease.want();
+        other.settle(&mut world);
+        assert_eq!(other.worker(&world).is_ok(), carried_out);
+        host = host.restart(&mut world);
+        host.lease.want();
+        host.settle(&mut world);
+        assert!(matches!(host.worker(&world), Err(LeaseProblem::Taken(_))), "{:?}", host.lease);
+    }
+}
+
+#[test]
+fn a_full_pool_is_told_with_its_holders_and_taken_from_when_a_claim_runs_out() {
+    let mut world = World::new();
+    let mut first = drawing(&mut world, "first", 0..2);
+    let mut second = drawing(&mut world, "second", 0..2);
+    let mut third = world.host("third", 0..2);
+    third.lease.want();
+    for _ in 0..20 {
+        world.time_ms += 1_000;
+        second.settle(&mut world);
+    }
+    third.settle(&mut world);
+    let Err(LeaseProblem::Taken(taken)) = third.worker(&world) else { panic!("{:?}", third.lease) };
+    assert_eq!((taken.live, taken.left), (1, 1));
+    let said = taken.to_string();
+    let wanted = ["all 2 workers", "first (worker ", "20 s ago", "580 s", "x lease of 600 s"];
+    assert!(wanted.iter().all(|wanted| said.contains(wanted)), "{said}");
+    for _ in 0..600 {
+        world.time_ms += 1_000;
+        second.settle(&mut world);
+        third.settle(&mut world);
+    }
+    third.draw(&mut world).unwrap();
+    first.settle(&mut world);
+    assert_eq!(first.draw(&mut world), Err(NotIssued::NoWorker));
+}

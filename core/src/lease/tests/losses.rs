@@ -1,0 +1,201 @@
+//! What is lost: answers, writes, workers, whole registries; and journals that are not what they seem.
+
+use super::*;
+
+#[test]
+fn a_claim_whose_answer_was_lost_is_found_again() {
+    let mut world = World::new();
+    world.deaf = true;
+    let mut host = world.host("a", 0..64);
+    host.lease.want();
+    host.settle(&mut world);
+    assert!(host.worker(&world).is_err());
+    host.pass(&mut world, 1);
+    assert_eq!(world.entries.len(), 1, "one claim, however often it was asked for");
+    host.draw(&mut world).unwrap();
+    world.deaf = false;
+    host.pass(&mut world, 10);
+    assert_eq!(host.lease.trouble(), None);
+}
+
+#[test]
+fn a_restart_whose_answer_was_lost_keeps_the_worker() {
+    let mut world = World::new();
+    let host = drawing(&mut world, "a", 0..64);
+    let worker = host.worker(&world);
+    world.deaf = true;
+    let mut host = host.restart(&mut world);
+    host.pass(&mut world, 2);
+    assert_eq!(host.worker(&world), worker);
+    host.draw(&mut world).unwrap();
+    world.deaf = false;
+    host.pass(&mut world, 5);
+    let mut host = host.restart(&mut world);
+    host.settle(&mut world);
+    assert_eq!(host.worker(&world), worker);
+}
+
+#[test]
+fn whose_worker_was_taken_stops_at_once_and_goes_on_with_another() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "a", 0..2);
+    let worker = host.worker(&world).unwrap();
+    let last = host.last_id;
+    // An operator takes it away; its bound stays.
+    let taken = LeaseRecord { holder: None, ..world.entries[&worker].holding.clone() };
+    world.enter(WorkerId(worker), taken, UnixMs(0));
+    host.pass(&mut world, 4);
+    assert_eq!(host.worker(&world), Ok(1 - worker));
+    assert!(host.draw(&mut world).unwrap() > last);
+}
+
+#[test]
+fn whoever_slept_past_the_lease_issues_nothing_past_its_bound() {
+    let mut world = World::new();
+    let mut sleeper = drawing(&mut world, "a", 0..1);
+    world.time_ms += LEASE_MS + 1_000;
+    let mut heir = drawing(&mut world, "b", 0..1);
+    assert_eq!(sleeper.draw(&mut world), Err(NotIssued::Refused(Refusal::ClaimEnds)));
+    sleeper.settle(&mut world);
+    assert_eq!(sleeper.draw(&mut world), Err(NotIssued::NoWorker));
+    heir.draw(&mut world).unwrap();
+}
+
+#[test]
+fn an_old_journal_is_not_believed() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "a", 0..8);
+    let (old, old_bound) = (host.journal.clone(), host.layout_bound);
+    host.pass(&mut world, 60);
+    host.draw(&mut world).unwrap();
+    let settings = host.settings.clone();
+    let mut copy = Host::start(&mut world, settings, old, old_bound, -55_000);
+    copy.offset_ms = 0;
+    copy.lease.want();
+    copy.settle(&mut world);
+    assert_ne!(copy.worker(&world).unwrap(), host.worker(&world).unwrap());
+    host.settle(&mut world);
+    host.draw(&mut world).unwrap();
+}
+
+#[test]
+fn of_two_lives_of_one_journal_one_goes_on() {
+    let mut world = World::new();
+    let host = drawing(&mut world, "a", 0..8);
+    let (settings, journal) = (host.settings.clone(), host.journal.clone());
+    let bound = host.layout_bound;
+    let mut first = host.restart(&mut world);
+    let mut second = Host::start(&mut world, settings, journal, bound, 0);
+    first.settle(&mut world);
+    second.lease.want();
+    second.settle(&mut world);
+    assert_ne!(first.worker(&world).unwrap(), second.worker(&world).unwrap());
+}
+
+#[test]
+fn a_registry_that_lost_its_last_writes_is_told_again() {
+    let mut world = World::new();
+    world.history_age = Some(Duration::from_secs(3_600));
+    let mut host = drawing(&mut world, "a", 0..8);
+    let worker = host.worker(&world).unwrap();
+    world.entries.clear();
+    world.registry.history = History("2".into());
+    world.history_age = Some(Duration::ZERO);
+    let mut late = world.host("b", 0..8);
+    late.lease.want();
+    late.settle(&mut world);
+    assert!(matches!(late.worker(&world), Err(LeaseProblem::Settling(10_000))));
+    host.pass(&mut world, 4);
+    assert_eq!(world.entries[&worker].holding.holder.as_ref().unwrap().id, "a".into());
+    assert_eq!(host.worker(&world), Ok(worker));
+    world.history_age = Some(Duration::from_secs(10));
+    late.pass(&mut world, 10);
+    assert_ne!(late.worker(&world).unwrap(), worker);
+}
+
+#[test]
+fn a_registry_that_forgot_a_renewal_without_saying_so_is_told_at_once() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "a", 0..1);
+    let old = world.entries.clone();
+    host.pass(&mut world, 30);
+    world.entries = old;
+    host.pass(&mut world, 4);
+    host.draw(&mut world).unwrap();
+    assert_eq!(host.worker(&world), Ok(0));
+    assert!(world.entries[&0].holding.expires.0 >= world.time_ms + LEASE_MS - 5_000);
+}
+
+#[test]
+fn a_start_tells_a_registry_that_lost_a_renewal() {
+    let mut world = World::new();
+    world.history_age = Some(Duration::from_secs(3_600));
+    let mut host = drawing(&mut world, "a", 0..8);
+    let worker = host.worker(&world).unwrap();
+    let old = world.entries.clone();
+    host.pass(&mut world, 30);
+    world.entries = old;
+    world.registry.history = History("2".into());
+    let mut host = host.restart(&mut world);
+    host.settle(&mut world);
+    assert_eq!(host.worker(&world), Ok(worker));
+    host.draw(&mut world).unwrap();
+}
+
+#[test]
+fn another_registry_in_the_place_of_the_first_gives_no_worker() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "a", 0..8);
+    world.entries.clear();
+    world.registry.id = StoreId("another".into());
+    host.pass(&mut world, 4);
+    host.draw(&mut world).unwrap();
+    assert!(matches!(host.lease.trouble(), Some(LeaseProblem::Replaced(_))));
+    host.pass(&mut world, 600);
+    assert_eq!(host.draw(&mut world), Err(NotIssued::Refused(Refusal::ClaimEnds)));
+    assert!(world.entries.is_empty());
+}
+
+#[test]
+fn a_configured_name_is_one_live_daemons() {
+    let mut world = World::new();
+    let mut settings = world.settings("id-1", 0..8);
+    settings.named = true;
+    settings.holder.name = "pod".into();
+    let mut first = Host::start(&mut world, settings.clone(), None, UnixMs(0), 0);
+    settings.holder.id = "id-2".into();
+    let mut second = Host::start(&mut world, settings, None, UnixMs(0), 0);
+    for host in [&mut first, &mut second] {
+        host.lease.want();
+        host.settle(&mut world);
+    }
+    first.draw(&mut world).unwrap();
+    let Err(trouble @ LeaseProblem::IdentityInUse { .. }) = second.worker(&world) else {
+        panic!("{:?}", second.lease)
+    };
+    assert!(trouble.to_string().contains("\"pod\""), "{trouble}");
+    first.stop(&mut world);
+    second.pass(&mut world, 2);
+    second.draw(&mut world).unwrap();
+}
+
+#[test]
+fn a_holder_whose_time_was_over_waits_like_a_newcomer_after_a_fail_over() {
+    let mut world = World::new();
+    world.history_age = Some(Duration::from_secs(3_600));
+    let mut late = drawing(&mut world, "late", 0..1);
+    world.time_ms += LEASE_MS + 1_000;
+    let replica = world.entries.clone();
+    let mut heir = drawing(&mut world, "heir", 0..1);
+    world.time_ms += 100;
+    // What takes over has not heard of the heir's claim, and hears first from the one that had the worker before.
+    world.entries = replica;
+    world.registry.history = History("2".into());
+    world.history_age = Some(Duration::ZERO);
+    late.settle(&mut world);
+    assert!(matches!(late.worker(&world), Err(LeaseProblem::Settling(_))), "{:?}", late.lease);
+    heir.pass(&mut world, 4);
+    heir.draw(&mut world).unwrap();
+    assert!(late.draw(&mut world).is_err());
+    assert_eq!(world.entries[&0].holding.holder.as_ref().map(|one| &*one.id), Some("heir"));
+}

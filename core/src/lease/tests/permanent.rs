@@ -1,0 +1,91 @@
+//! Workers that are given for good.
+
+use super::*;
+
+fn host(world: &mut World, identity: &str) -> Host {
+    let mut settings = world.settings(identity, 0..8);
+    settings.mode = Mode::Permanent;
+    settings.named = true;
+    Host::start(world, settings, None, UnixMs(0), 0)
+}
+
+fn drawing(world: &mut World, identity: &str) -> Host {
+    let mut host = host(world, identity);
+    host.lease.want();
+    host.settle(world);
+    host.draw(world).unwrap();
+    host
+}
+
+#[test]
+fn it_survives_any_outage_on_the_journal_alone() {
+    let mut world = World::new();
+    let mut first = drawing(&mut world, "10.0.0.1:80");
+    let worker = first.worker(&world);
+    world.away = true;
+    world.time_ms += 1_000 * 86_400_000;
+    first.settle(&mut world);
+    first.draw(&mut world).unwrap();
+    let mut first = first.restart(&mut world);
+    first.settle(&mut world);
+    assert_eq!(first.worker(&world), worker);
+    first.draw(&mut world).unwrap();
+}
+
+#[test]
+fn its_recorded_time_is_a_few_seconds_ahead_and_never_below_the_journals_bound() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "10.0.0.1:80");
+    for _ in 0..10 {
+        host.pass(&mut world, 1);
+        host.draw(&mut world).unwrap();
+        host.pass(&mut world, 3);
+        let bound = world.entries[&0].holding.expires;
+        assert!(bound >= host.layout_bound && bound.0 <= world.time_ms + 9_000);
+    }
+    host.stop(&mut world);
+    assert!(world.entries[&0].holding.expires.0 <= world.time_ms + 1);
+}
+
+#[test]
+fn the_second_live_daemon_of_an_identity_refuses_until_the_first_is_gone() {
+    let mut world = World::new();
+    let mut first = drawing(&mut world, "10.0.0.1:80");
+    let mut second = host(&mut world, "10.0.0.1:80");
+    second.lease.want();
+    for _ in 0..20 {
+        first.pass(&mut world, 1);
+        second.settle(&mut world);
+        assert!(matches!(second.worker(&world), Err(LeaseProblem::IdentityInUse { .. })));
+    }
+    first.draw(&mut world).unwrap();
+    first.stop(&mut world);
+    second.pass(&mut world, 3);
+    second.draw(&mut world).unwrap();
+}
+
+#[test]
+fn a_crashed_host_without_its_journal_starts_above_what_it_may_have_issued() {
+    let mut world = World::new();
+    let first = drawing(&mut world, "10.0.0.1:80");
+    let worker = first.worker(&world);
+    drop(first);
+    let mut second = host(&mut world, "10.0.0.1:80");
+    second.lease.want();
+    second.pass(&mut world, 15);
+    assert_eq!(second.worker(&world), worker);
+    second.draw(&mut world).unwrap();
+}
+
+#[test]
+fn a_number_that_the_registry_lost_is_entered_again() {
+    let mut world = World::new();
+    drawing(&mut world, "10.0.0.1:80");
+    let mut host = drawing(&mut world, "10.0.0.2:80");
+    assert_eq!(host.worker(&world), Ok(1));
+    world.entries.remove(&1);
+    world.registry.history = History("2".into());
+    host.pass(&mut world, 10);
+    assert_eq!(world.entries[&1].holding.holder.as_ref().unwrap().name, "10.0.0.2:80".into());
+    host.draw(&mut world).unwrap();
+}

@@ -1,0 +1,59 @@
+//! Which worker of a pool is chosen, whatever chance says.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::World;
+use crate::lease::selection::{Choice, choose};
+use crate::registry::{Entry, LeaseRecord, Snapshot};
+use crate::{UnixMs, WorkerId};
+
+/// What is chosen of a pool in which these workers have these bounds, by this chance.
+fn chosen(pool: Range<u64>, bounds: &[(u64, UnixMs)], random: u64) -> Option<u64> {
+    let world = World::new();
+    let entry = |&(worker, bound)| {
+        let holding = LeaseRecord { holder: None, expires: bound };
+        Entry { worker: WorkerId(worker), holding, seen: world.clock(), written: world.clock() }
+    };
+    let look = Snapshot {
+        registry: world.registry.clone(),
+        history_age: None,
+        now: world.clock(),
+        entries: bounds.iter().map(entry).collect(),
+    };
+    let Choice { worker, expected, start } =
+        choose(&look, &world.settings("a", pool), world.clock(), random).ok()?;
+    let recorded = bounds.iter().find(|(one, _)| *one == worker.0).map(|(_, bound)| *bound);
+    assert_eq!(expected.map(|holding| holding.expires), recorded);
+    assert_eq!(start, recorded.unwrap_or(UnixMs(0)));
+    Some(worker.0)
+}
+
+#[test]
+fn of_a_billion_workers_one_is_chosen_without_listing_them() {
+    let taken = UnixMs(u64::MAX);
+    let bounds = [(0, taken), (1, taken), (5, taken), ((1 << 30) - 1, taken)];
+    for (random, worker) in [(0, 2), (1, 3), (2, 4), (3, 6), (4, 7), (1 << 20, (1 << 20) + 3)] {
+        assert_eq!(chosen(0..1 << 30, &bounds, random), Some(worker));
+    }
+    // The last quarter of a second chance is like the first.
+    assert_eq!(chosen(0..1 << 30, &bounds, (1 << 28) - 1), Some(2));
+}
+
+#[test]
+fn every_free_worker_of_a_small_pool_can_be_chosen_and_no_other() {
+    let (free, taken) = (UnixMs(7), UnixMs(u64::MAX));
+    let bounds = [(3, taken), (11, free), (12, taken), (14, taken), (15, free), (40, free)];
+    let all: BTreeSet<_> = (0..32).map(|random| chosen(10..16, &bounds, random).unwrap()).collect();
+    assert_eq!(all, BTreeSet::from([10, 11, 13, 15]));
+    assert_eq!(chosen(12..13, &bounds, 0), None);
+    assert_eq!(chosen(10..10, &bounds, 0), None);
+}
+
+#[test]
+fn the_ones_that_ran_out_longest_ago_are_chosen_when_all_were_used() {
+    let bounds: Vec<_> = (0..200).map(|worker| (worker, UnixMs(1_000 - worker))).collect();
+    let all: BTreeSet<_> =
+        (0..500).map(|random| chosen(0..200, &bounds, random).unwrap()).collect();
+    assert_eq!(all, (150..200).collect());
+}

@@ -1,0 +1,36 @@
+//! The pure core of leafd: which ids may be issued next. Nothing in here reads a clock, draws a random
+//! number or does I/O; time, chance and answers are arguments.
+//!
+//! - [`segment`]: numbers of a tag, claimed in ranges ahead of use and held, or claimed one request at a time;
+//! - [`snowflake`]: ids made of time, worker and sequence;
+//! - [`lease`]: the host's right to the worker number that goes into them;
+//! - [`shares`], [`lines`], [`quota`]: what users may take, so that others find room;
+//! - [`upstream`]: a store as one daemon knows it, over its fail-overs;
+//! - [`store`], [`registry`]: the plain types of what is behind them, and the rules that every backend shares.
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::disallowed_macros)
+)]
+
+mod backoff;
+pub mod lease;
+pub mod lines;
+pub mod quota;
+pub mod registry;
+pub mod segment;
+pub mod shares;
+pub mod snowflake;
+pub mod store;
+mod tag;
+mod time;
+pub mod upstream;
+
+pub use backoff::Backoff;
+pub use leafd_wire::Run;
+pub use segment::{RateMeter, Want};
+pub use tag::{Tag, WorkerId};
+pub use time::{BootMs, UnixMs};
+
+/// The largest id: ids are positive signed 64-bit numbers.
+const ID_MAX: u64 = i64::MAX as u64;

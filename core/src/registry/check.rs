@@ -1,0 +1,118 @@
+//! What a write must be like for any registry to take it, and what a compare-and-set comes to. Pure.
+
+use std::time::Duration;
+
+use leafd_wire::Layout;
+
+use super::{CompareAndSet, Entry, HOLDER_BYTES_MAX, LeaseRecord, RegistryError, RegistryId};
+use crate::{UnixMs, WorkerId};
+
+/// The last instant that registries hold: they count milliseconds in positive signed 64-bit numbers.
+pub const INSTANT_MAX: UnixMs = UnixMs(i64::MAX as u64);
+
+/// Checks a holder's id or name, or an incarnation; `what` is what errors call it.
+///
+/// # Errors
+/// What it is and what is allowed.
+pub fn check_id(what: &str, text: &str) -> Result<(), String> {
+    let allowed = 1..=HOLDER_BYTES_MAX;
+    if allowed.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(());
+    }
+    Err(format!(
+        "its {what} is {text:?}; allowed: 1 to {HOLDER_BYTES_MAX} printable ASCII characters without spaces"
+    ))
+}
+
+/// A layout as registries record it, all of it in a form of its own, so that equal texts are equal layouts.
+#[must_use]
+pub fn definition(layout: &Layout) -> String {
+    let Layout { time_bits, worker_bits, sequence_bits, unit_ms, epoch_ms } = layout;
+    format!(
+        "time_bits={time_bits} worker_bits={worker_bits} sequence_bits={sequence_bits} unit_ms={unit_ms} \
+         epoch_ms={epoch_ms}"
+    )
+}
+
+impl RegistryId {
+    /// Checks that this is what the caller trusts.
+    ///
+    /// # Errors
+    /// [`RegistryError::Changed`].
+    pub fn check(&self, under: &RegistryId) -> Result<(), RegistryError> {
+        if self == under {
+            return Ok(());
+        }
+        Err(RegistryError::Changed { expected: under.clone(), found: self.clone() })
+    }
+}
+
+impl LeaseRecord {
+    /// Checks it against its documented ranges.
+    ///
+    /// # Errors
+    /// [`RegistryError::Refused`] with what is wrong with it.
+    pub fn check(&self, worker: Option<WorkerId>) -> Result<(), RegistryError> {
+        let Some(holder) = &self.holder else { return Ok(()) };
+        check_id("holder id", &holder.id)
+            .and_then(|()| check_id("name", &holder.name))
+            .and_then(|()| check_id("incarnation", &holder.incarnation.0))
+            .map_err(|odd| {
+                let worker =
+                    worker.map_or("a worker".to_owned(), |worker| format!("worker {worker}"));
+                RegistryError::Refused(format!(
+                    "{worker} can't be recorded for such a holder: {odd}"
+                ))
+            })
+    }
+}
+
+impl CompareAndSet {
+    /// What it comes to where this is recorded, by the registry's clock.
+    ///
+    /// # Errors
+    /// [`RegistryError::Conflict`]; else [`RegistryError::TooFarAhead`].
+    pub fn judge(&self, found: Option<Entry>, now: UnixMs) -> Result<(), RegistryError> {
+        if found.as_ref().map(|entry| &entry.holding) != self.expected.as_ref() {
+            return Err(RegistryError::Conflict {
+                worker: self.worker,
+                found: found.map(Box::new),
+            });
+        }
+        let bound = self.next.expires;
+        if bound > latest(now, self.ahead_max) {
+            return Err(RegistryError::TooFarAhead { now, bound });
+        }
+        Ok(())
+    }
+}
+
+/// The last bound that is not too far ahead.
+fn latest(now: UnixMs, ahead_max: Duration) -> UnixMs {
+    let ahead_ms = u64::try_from(ahead_max.as_millis()).unwrap_or(u64::MAX);
+    UnixMs(now.0.saturating_add(ahead_ms)).min(INSTANT_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_bound_is_beyond_what_registries_hold() {
+        assert_eq!(latest(UnixMs(5), Duration::from_millis(7)), UnixMs(12));
+        assert_eq!(latest(UnixMs(5), Duration::MAX), INSTANT_MAX);
+        assert_eq!(latest(UnixMs(u64::MAX), Duration::ZERO), INSTANT_MAX);
+    }
+
+    #[test]
+    fn ids_are_printable_and_not_too_long() {
+        let longest = "i".repeat(HOLDER_BYTES_MAX);
+        for good in ["a", "10.0.0.1:8080", "[::1]:80", &longest] {
+            check_id("name", good).unwrap();
+        }
+        for bad in ["", " ", "a b", "a\n", "\0", "é", &format!("{longest}i")] {
+            let words = check_id("name", bad).unwrap_err();
+            assert!(words.contains("name") && words.contains("255"), "{words}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Why a call of a registry fails.
+
+use super::{Entry, RegistryId};
+use crate::store::StoreError;
+use crate::{UnixMs, WorkerId};
+
+/// A failed call. The text says what was tried, what happened and what to do next.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// The registry can't be reached, didn't answer in time or can't write at present. A write may have been carried
+    /// out, or may be later.
+    #[error("the worker registry {registry} is away: {cause}")]
+    Unavailable {
+        /// Its name, without secrets.
+        registry: String,
+        /// What happened.
+        cause: String,
+    },
+    /// Another registry, or another life of it, than the caller trusts. Nothing was changed.
+    #[error("the worker registry is {found} now instead of {expected}")]
+    Changed {
+        /// What the caller trusts.
+        expected: RegistryId,
+        /// What answered.
+        found: RegistryId,
+    },
+    /// Something else than expected is recorded of the worker. Nothing was changed.
+    #[error("worker {worker} is not what it was: {found:?}")]
+    Conflict {
+        /// Which worker.
+        worker: WorkerId,
+        /// What is recorded; `None`: nothing.
+        found: Option<Box<Entry>>,
+    },
+    /// The bound lies too far beyond the registry's clock. Nothing was changed.
+    #[error(
+        "a claim until {bound:?} is too far ahead of the worker registry's clock, which says {now:?}: \
+         check the clocks of this host and of the registry"
+    )]
+    TooFarAhead {
+        /// The registry's clock.
+        now: UnixMs,
+        /// The bound that was asked for.
+        bound: UnixMs,
+    },
+    /// Every worker of the pool was given to somebody for good.
+    #[error("every worker number of the pool was given to a host for good: {0}")]
+    Exhausted(String),
+    /// It can't be done, and asking again is of no use; what to do is in the text.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<StoreError> for RegistryError {
+    /// What a failed call of the store means where the store is the registry.
+    fn from(error: StoreError) -> RegistryError {
+        match error {
+            StoreError::Unavailable { store, cause } => {
+                RegistryError::Unavailable { registry: store, cause }
+            }
+            StoreError::Overloaded { ref store, .. } => {
+                RegistryError::Unavailable { registry: store.clone(), cause: error.to_string() }
+            }
+            other => RegistryError::Refused(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The ids that a host holds of one tag: segments in the order in which they are issued, each with its mark in the
+//! journal.
+
+use std::collections::VecDeque;
+
+use leafd_wire::Run;
+
+use super::Want;
+
+/// A mark to be made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarkMove {
+    /// The shard that the segment was claimed in.
+    pub shard: u32,
+    /// The segment's end, which names it within its shard.
+    pub end: u64,
+    /// Ids of the segment below this may be issued once it is durable.
+    pub mark: u64,
+}
+
+/// Ids claimed that will never be issued, and what the journal must record at once, in this order and
+/// before anything else of the tag: or a restart would load them again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use = "the journal must record what was cut"]
+pub struct Truncation {
+    /// How many ids are lost.
+    pub lost: u64,
+    /// Marks that end segments. They are not reported back.
+    pub closed: Vec<MarkMove>,
+    /// What is left of one of those segments, and its mark: a segment of its own from now on.
+    pub kept: Option<(Run, u64)>,
+}
+
+/// A claimed run.
+#[derive(Clone, Debug)]
+struct Segment {
+    shard: u32,
+    claimed: Run,
+    /// How many of its ids are issued.
+    issued: u32,
+    /// How many of its ids may be issued: the journal says so.
+    marked: u32,
+}
+
+/// What is held of one tag.
+#[derive(Debug, Default)]
+pub(super) struct SegmentBuffer {
+    segments: VecDeque<Segment>,
+    /// From so many issued of the current segment on the caller's attention is needed.
+    watch: u32,
+}
+
+impl SegmentBuffer {
+    /// Takes a segment in, to be issued after all others. The caller sees to it that a shard's ascend.
+    pub(super) fn push(&mut self, shard: u32, claimed: Run, mark: u64) {
+        let marked = claimed.count_below(mark);
+        self.segments.push_back(Segment { shard, claimed, issued: 0, marked });
+        self.watch = 0;
+    }
+
+    /// Issues ids into `runs`, if there are enough below the marks. The answer is how many.
+    #[inline]
+    pub(super) fn issue(&mut self, want: Want, runs: &mut Vec<Run>) -> Option<u32> {
+        let current = self.segments.front_mut()?;
+        if want.count <= current.issuable() {
+            runs.push(current.issue(want.count));
+            self.drop_used_up();
+            return Some(want.count);
+        }
+        self.issue_across(want, runs)
+    }
+
+    /// Issues from several segments, or fewer than wanted.
+    fn issue_across(&mut self, want: Want, runs: &mut Vec<Run>) -> Option<u32> {
+        // Only what lies below an unbroken row of marks: an earlier id must not follow a later one.
+        let mut reach = 0;
+        for segment in &self.segments {
+            reach += u64::from(segment.issuable());
+            if segment.marked < segment.claimed.count {
+                break;
+            }
+        }
+        let count = u32::try_from(reach).map_or(want.count, |reach| want.count.min(reach));
+        if count == 0 || (count < want.count && !want.allow_partial) {
+            return None;
+        }
+        let mut left = count;
+        while left > 0 {
+            let current = self.segments.front_mut().expect("reach counted these segments");
+            let taken = left.min(current.issuable());
+            if taken > 0 {
+                runs.push(current.issue(taken));
+                left -= taken;
+            }
+            self.drop_used_up();
+        }
+        Some(count)
+    }
+
+    /// Whether the current segment is used as far as [`SegmentBuffer::look_after`] said, or there is none.
+    #[inline]
+    pub(super) fn wants_attention(&self) -> bool {
+        self.segments.front().is_none_or(|current| current.issued >= self.watch)
+    }
+
+    /// Asks for attention when so many more are issued of the current segment, or when it ends.
+    pub(super) fn look_after(&mut self, issued: u64) {
+        if let Some(current) = self.segments.front() {
+            let left = current.unissued();
+            let ahead = u32::try_from(issued).map_or(left, |issued| issued.clamp(1, left));
+            self.watch = current.issued + ahead;
+        }
+    }
+
+    /// How many segments are held.
+    pub(super) fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Ids held and not issued.
+    pub(super) fn unissued(&self) -> u64 {
+        self.segments.iter().map(|segment| u64::from(segment.unissued())).sum()
+    }
+
+    /// Ids that may be issued: those below the marks.
+    pub(super) fn marked(&self) -> u64 {
+        self.segments.iter().map(|segment| u64::from(segment.issuable())).sum()
+    }
+
+    /// The moves after which `wanted` ids are marked ahead of use, as far as so many are held.
+    pub(super) fn mark_moves(&self, mut wanted: u64) -> Vec<MarkMove> {
+        let mut moves = Vec::new();
+        for segment in &self.segments {
+            let left = u64::from(segment.unissued());
+            let ahead = segment.issued + wanted.min(left) as u32;
+            if ahead > segment.marked {
+                moves.push(segment.mark_at(ahead));
+            }
+            wanted -= wanted.min(left);
+            if wanted == 0 {
+                break;
+            }
+        }
+        moves
+    }
+
+    /// Moves a segment's mark. One that is not held any more needs none.
+    pub(super) fn set_mark(&mut self, moved: MarkMove) {
+        let mut segments = self.segments.iter_mut();
+        let named =
+            |held: &&mut Segment| (held.shard, held.claimed.end()) == (moved.shard, moved.end);
+        if let Some(segment) = segments.find(named) {
+            let marked = segment.claimed.count_below(moved.mark);
+            assert!(marked >= segment.marked && moved.mark <= moved.end, "marks move up");
+            segment.marked = marked;
+        }
+        self.watch = 0;
+    }
+
+    /// Draws marks back so that `wanted` ids stay marked ahead of use. The answer is the segments whose marks move.
+    pub(super) fn draw_marks_back(&mut self, mut wanted: u64) -> Vec<(u32, Run, u64)> {
+        let mut moved = Vec::new();
+        for segment in &mut self.segments {
+            let ahead = u64::from(segment.issuable());
+            if ahead > wanted {
+                segment.marked = segment.issued + wanted as u32;
+                moved.push((segment.shard, segment.claimed, segment.claimed.bound(segment.marked)));
+            }
+            wanted -= wanted.min(ahead);
+        }
+        self.watch = 0;
+        moved
+    }
+
+    /// Each segment with its exact mark: the first id not issued.
+    pub(super) fn exact_marks(&self) -> impl Iterator<Item = (u32, Run, u64)> + '_ {
+        let segments = self.segments.iter();
+        segments.map(|one| (one.shard, one.claimed, one.claimed.bound(one.issued)))
+    }
+
+    /// Drops a shard's ids from `first_lost` up.
+    pub(super) fn cut_from(&mut self, shard: u32, first_lost: u64) -> Truncation {
+        let mut cut = Truncation::default();
+        self.segments.retain_mut(|segment| {
+            let claimed = segment.claimed;
+            if segment.shard != shard || claimed.end() <= first_lost {
+                return true;
+            }
+            let left = claimed.count_below(first_lost).max(segment.issued);
+            cut.close(shard, claimed, claimed.count - left);
+            if segment.issued == left {
+                return false;
+            }
+            segment.claimed = Run { count: left, ..claimed };
+            segment.marked = segment.marked.min(left);
+            if segment.marked < left {
+                cut.kept = Some((segment.claimed, segment.claimed.bound(segment.marked)));
+            }
+            true
+        });
+        self.watch = 0;
+        cut
+    }
+
+    /// Drops a shard's segments that start below `floor`.
+    pub(super) fn cut_below(&mut self, shard: u32, floor: u64) -> Truncation {
+        let mut cut = Truncation::default();
+        self.segments.retain(|segment| {
+            let stays = segment.shard != shard || segment.claimed.first >= floor;
+            if !stays {
+                cut.close(shard, segment.claimed, segment.unissued());
+            }
+            stays
+        });
+        self.watch = 0;
+        cut
+    }
+
+    /// Drops all that is held of a shard.
+    pub(super) fn forget(&mut self, shard: u32) {
+        self.segments.retain(|segment| segment.shard != shard);
+        self.watch = 0;
+    }
+
+    fn drop_used_up(&mut self) {
+        if self.segments.front().is_some_and(|current| current.unissued() == 0) {
+            self.segments.pop_front();
+            self.watch = 0;
+        }
+    }
+}
+
+impl Segment {
+    /// How many ids may be issued at once.
+    fn issuable(&self) -> u32 {
+        self.marked - self.issued
+    }
+
+    fn unissued(&self) -> u32 {
+        self.claimed.count - self.issued
+    }
+
+    /// The move of its mark after which so many of its ids may be issued.
+    fn mark_at(&self, marked: u32) -> MarkMove {
+        MarkMove { shard: self.shard, end: self.claimed.end(), mark: self.claimed.bound(marked) }
+    }
+
+    /// Issues the next `count` ids, which are below the mark.
+    fn issue(&mut self, count: u32) -> Run {
+        let Run { first, stride, .. } = self.claimed;
+        let next = first + u64::from(self.issued) * u64::from(stride);
+        self.issued += count;
+        Run { first: next, count, stride }
+    }
+}
+
+impl Truncation {
+    /// Whether nothing was cut.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.closed.is_empty()
+    }
+
+    /// Both, this one first.
+    pub(super) fn and(mut self, other: Truncation) -> Truncation {
+        self.lost += other.lost;
+        self.closed.extend(other.closed);
+        self.kept = other.kept.or(self.kept);
+        self
+    }
+
+    /// Ends a segment of which so many ids are lost.
+    pub(super) fn close(&mut self, shard: u32, claimed: Run, lost: u32) {
+        let end = claimed.end();
+        self.lost += u64::from(lost);
+        self.closed.push(MarkMove { shard, end, mark: end });
+    }
+}

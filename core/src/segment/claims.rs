@@ -1,0 +1,186 @@
+//! Claims: what an allocator wants from the store, and what comes of it.
+
+use leafd_wire::Run;
+
+use super::prefetch::Need;
+use super::waiting::Ticket;
+use super::{Allocator, ClaimState, MarkMove, Truncation};
+use crate::BootMs;
+
+/// A claim to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimOrder {
+    /// How many ids are wanted.
+    pub want: u64,
+    /// Fewer than this are of no use.
+    pub least: u64,
+    /// The tag's own step counts up to this.
+    pub step_max: u64,
+}
+
+/// What came of a strict tag's claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "who is served has to be told"]
+pub struct Shared<T> {
+    /// Who is served with what, in the order in which they came.
+    pub served: Vec<(T, Run)>,
+    /// How many of the ids nobody gets.
+    pub dropped: u64,
+}
+
+impl<T> Allocator<T> {
+    /// What to claim now, if anything, in whichever shard the caller likes. The caller then claims and reports with
+    /// [`Allocator::claimed`] or [`Allocator::share`], [`Allocator::exhausted`] or [`Allocator::claim_failed`]; until then
+    /// there is no second claim.
+    pub fn claim_wanted(&mut self, now: BootMs) -> Option<ClaimOrder> {
+        match self.claim {
+            ClaimState::Sent { .. } | ClaimState::Granted { .. } | ClaimState::Void => return None,
+            ClaimState::RetryAt(instant) if now < instant => return None,
+            ClaimState::Idle | ClaimState::RetryAt(_) => {}
+        }
+        let order = match self.strict {
+            true => self.strict_order(),
+            false => self.held_order(now),
+        };
+        self.claim = match order {
+            Some(_) => ClaimState::Sent { before: self.waiting.next_ticket() },
+            None => ClaimState::Idle,
+        };
+        order
+    }
+
+    /// For all who wait, or none: what is left over is lost.
+    fn strict_order(&self) -> Option<ClaimOrder> {
+        let step_max = self.sizing.provision.step_max;
+        let most = step_max.min(self.left.unwrap_or(u64::MAX));
+        let want = self.waiting.waited_for_within(most);
+        (want > 0).then_some(ClaimOrder { want, least: want, step_max })
+    }
+
+    fn held_order(&mut self, now: BootMs) -> Option<ClaimOrder> {
+        let need = Need {
+            held: self.held.unissued(),
+            segments: self.held.segments(),
+            waited_for: self.waiting.waited_for(),
+            head: self.waiting.head().map_or(0, |(_, want)| u64::from(want.least())),
+        };
+        let order = self.sizing.claim(now, need)?;
+        // The others of several stores may have the rest of what a request needs.
+        let least = if self.shards.len() > 1 { 1 } else { order.least };
+        Some(ClaimOrder { least, ..order })
+    }
+
+    /// Reports what a shard's store granted. The answer is the mark to journal with the segment; the claim
+    /// stays in flight until [`Allocator::hold`] says that the journal has it.
+    ///
+    /// Whether the grant is of the tag and the store that are used now is the caller's to judge, also after
+    /// [`Allocator::forget`]: a grant that is not to be used is a claim that failed.
+    ///
+    /// # Errors
+    /// The numbers lie below what was seen claimed before: the store has lost commits. They are not to be
+    /// used; the error is the end to raise the store to. The claim has not ended: report that it failed.
+    pub fn claimed(
+        &mut self,
+        now: BootMs,
+        shard: u32,
+        claimed: Run,
+        step: u64,
+    ) -> Result<MarkMove, u64> {
+        assert!(!self.strict, "what a strict tag is granted is shared");
+        self.set_step(step);
+        self.accept(shard, claimed)?;
+        self.claim = ClaimState::Granted { shard };
+        self.sizing.note_claim(claimed.count);
+        let marked = self.held.marked();
+        let ahead = self.sizing.mark_target(now, self.waiting.waited_for()).saturating_sub(marked);
+        // A segment that is not next in line is marked when its turn nears.
+        let first = if self.unissued() <= marked { ahead } else { 0 };
+        let mark =
+            claimed.bound(u32::try_from(first).map_or(claimed.count, |n| n.min(claimed.count)));
+        Ok(MarkMove { shard, end: claimed.end(), mark })
+    }
+
+    /// Reports what a strict tag's store granted: more or fewer ids than were wanted will do. They go, first come first
+    /// served, to those who share the claim and still wait; a request that will do with fewer gets one. Who finds too few
+    /// left goes on waiting for the next claim, as do all behind. A tag that was not known to be strict is from now on,
+    /// and what is held of it is dropped.
+    ///
+    /// Whether the grant may be used is the caller's to judge, as with [`Allocator::claimed`].
+    ///
+    /// # Errors
+    /// As those of [`Allocator::claimed`].
+    ///
+    /// # Panics
+    /// When the tag has more than one shard: independent stores can't order their ids.
+    pub fn share(&mut self, claimed: Run) -> Result<Shared<T>, u64> {
+        assert!(self.shards.len() == 1, "a strict tag has one store");
+        self.strict = true;
+        self.held.forget(0);
+        let before = self.accept(0, claimed)?;
+        self.claim = ClaimState::Idle;
+        self.left = None;
+        let mut left = Some(claimed);
+        let mut served = Vec::new();
+        while let (Some(run), Some((ticket, want))) = (left, self.waiting.head()) {
+            let count = want.least();
+            if ticket >= before || count > run.count {
+                break;
+            }
+            let handle = self.waiting.pop().expect("there is a head");
+            served.push((handle, Run { count, ..run }));
+            left = run.without_first(count);
+        }
+        let dropped = left.map_or(0, |left| u64::from(left.count));
+        self.count_issued(u64::from(claimed.count) - dropped);
+        Ok(Shared { served, dropped })
+    }
+
+    /// Takes note of a grant. The answer is the ticket below which requests waited when the claim was sent.
+    fn accept(&mut self, shard: u32, claimed: Run) -> Result<Ticket, u64> {
+        let ClaimState::Sent { before } = self.claim else {
+            panic!("a claim comes back that was not sent")
+        };
+        let known = self.shard(shard);
+        if claimed.first < known.highest_end {
+            return Err(known.highest_end);
+        }
+        known.highest_end = claimed.end();
+        Ok(before)
+    }
+
+    /// Reports that the journal has a claimed segment with the mark that [`Allocator::claimed`] named.
+    ///
+    /// What was cut of it: all when it was forgotten meanwhile, or else what lies above the ceiling.
+    pub fn hold(&mut self, shard: u32, claimed: Run, mark: u64) -> Truncation {
+        let end = claimed.end();
+        assert!(mark >= claimed.first && mark <= end, "a mark lies within its segment");
+        let granted = match std::mem::replace(&mut self.claim, ClaimState::Idle) {
+            ClaimState::Granted { shard: granted } => granted == shard,
+            ClaimState::Void => false,
+            _ => panic!("a claim is held that was not granted"),
+        };
+        let known = self.shard(shard);
+        let first_lost = known.ceiling + 1;
+        if !granted || claimed.first < known.floor {
+            let mut cut = Truncation::default();
+            cut.close(shard, claimed, claimed.count);
+            return cut;
+        }
+        known.floor = end;
+        self.held.push(shard, claimed, mark);
+        self.held.cut_from(shard, first_lost)
+    }
+
+    /// Reports that a claim failed; none is wanted again before `retry_at`.
+    pub fn claim_failed(&mut self, retry_at: BootMs) {
+        self.claim = ClaimState::RetryAt(retry_at);
+    }
+
+    /// Reports that a claim failed because the store has only `left` ids more, and the claim took none of them. Takes out
+    /// the requests that need more than these and what is held: they can't be met. None is wanted again before `retry_at`.
+    pub fn exhausted(&mut self, left: u64, retry_at: BootMs) -> Vec<T> {
+        self.left = Some(left);
+        self.claim_failed(retry_at);
+        self.waiting.take_larger(self.unissued().saturating_add(left))
+    }
+}

@@ -1,0 +1,317 @@
+//! Which numbers of one tag may be issued: segments claimed from the store, each with a mark in the
+//! journal, and the requests that wait for more.
+//!
+//! Like Leaf's double buffer, the allocator draws from a current segment while the next one is on hand.
+//! Unlike it, it claims by time: so much that the tag lasts `autonomy` at its measured rate. The caller
+//! does what [`Allocator::claim_wanted`] and [`Allocator::marks_wanted`] ask for and reports back; nothing
+//! is issued above a mark that was not reported durable.
+//!
+//! A tag that N independent stores feed has N **shards**. What store i gives are ids that leave the remainder i when
+//! divided by N, so that no two stores ever give the same one. Claimed, kept and issued is one thing: a [`Run`] of ids.
+//! Within a shard ids ascend; with one shard they all do.
+//!
+//! A **strict** tag's ids ascend on all hosts together: whoever asks after another was answered gets a larger one. So
+//! nothing is held. Requests that wait when a claim is sent share what it grants; those that come later wait for the
+//! next one, since by then another host may have claimed and answered. What nobody takes is dropped. Every tag begins as
+//! one whose ids are held: that it is strict is learnt with its first claim.
+//!
+//! - `buffer`: the segments held; `marks`: how far of them may be issued.
+//! - `claims`: what to claim, and what comes of it.
+//! - `prefetch`, `rate`: how much to claim and to mark ahead.
+//! - `waiting`: the requests.
+
+mod buffer;
+mod claims;
+mod marks;
+mod prefetch;
+mod rate;
+mod waiting;
+
+use leafd_wire::Run;
+
+use crate::{BootMs, ID_MAX};
+
+use buffer::SegmentBuffer;
+pub use buffer::{MarkMove, Truncation};
+pub use claims::{ClaimOrder, Shared};
+use prefetch::ClaimSizer;
+pub use prefetch::PrefetchPolicy;
+pub use rate::RateMeter;
+pub use waiting::Want;
+use waiting::{Ticket, Waiting};
+
+/// Where the tag's claim is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ClaimState {
+    Idle,
+    /// The store has not answered. Requests with a ticket below `before` were waiting when it was sent.
+    Sent {
+        before: Ticket,
+    },
+    /// The store has granted numbers, which the journal has not recorded.
+    Granted {
+        shard: u32,
+    },
+    /// As before, but the shard was forgotten meanwhile: the numbers are not to be held.
+    Void,
+    RetryAt(BootMs),
+}
+
+/// What is known of one shard.
+#[derive(Clone, Debug)]
+struct Shard {
+    /// One past the highest number that was ever seen claimed or issued.
+    highest_end: u64,
+    /// What is held from now on starts at or above it.
+    floor: u64,
+    /// The largest number that may be issued.
+    ceiling: u64,
+}
+
+/// The numbers of one tag that this host may issue.
+#[derive(Debug)]
+pub struct Allocator<T> {
+    shards: Vec<Shard>,
+    held: SegmentBuffer,
+    waiting: Waiting<T>,
+    claim: ClaimState,
+    /// When marks were sent that the journal has not reported durable.
+    marks_sent: Option<BootMs>,
+    sizing: ClaimSizer,
+    issued: u64,
+    strict: bool,
+    /// How many ids a strict tag's store last said to be left, fewer than were asked for.
+    left: Option<u64>,
+}
+
+/// Shards are numbered from 0; every method that takes a shard panics when the tag has no such shard.
+impl<T> Allocator<T> {
+    /// An allocator that holds nothing.
+    ///
+    /// `shards`: how many stores feed the tag, from 1.
+    ///
+    /// # Panics
+    /// When there are no shards.
+    #[must_use]
+    pub fn new(provision: PrefetchPolicy, shards: u32, now: BootMs) -> Self {
+        assert!(shards > 0, "a tag has a store");
+        Allocator {
+            shards: vec![Shard::default(); shards as usize],
+            held: SegmentBuffer::default(),
+            waiting: Waiting::new(),
+            claim: ClaimState::Idle,
+            marks_sent: None,
+            sizing: ClaimSizer::new(provision, now),
+            issued: 0,
+            strict: false,
+            left: None,
+        }
+    }
+
+    /// Whether the tag has turned out to be strict.
+    #[must_use]
+    pub fn is_strict(&self) -> bool {
+        self.strict
+    }
+
+    /// Claims and marks by another provision from now on; what is held stays.
+    pub fn set_provision(&mut self, provision: PrefetchPolicy) {
+        self.sizing.provision = provision;
+    }
+
+    /// How many shards the tag has.
+    #[must_use]
+    pub fn shards(&self) -> u32 {
+        u32::try_from(self.shards.len()).expect("as many as were asked for")
+    }
+
+    /// Takes up what the journal has left of a shard: ranges claimed and certainly not issued, ascending.
+    /// Nothing of them is issued before their marks have moved. They follow what is held of other shards.
+    ///
+    /// Once for each shard, when its store is met: before its first claim, or a range that lies below what
+    /// was claimed meanwhile is lost, and what was claimed below `highest_end` is.
+    pub fn restore(&mut self, shard: u32, unissued: Vec<Run>, highest_end: u64) -> Truncation {
+        // A claim below what the journal knows of was made of commits that the store has lost.
+        let mut cut = self.held.cut_below(shard, highest_end);
+        let known = self.shard(shard);
+        known.highest_end = known.highest_end.max(highest_end);
+        let ceiling = known.ceiling;
+        let mut floor = known.floor;
+        for run in unissued {
+            if run.first < floor || self.strict {
+                cut.close(shard, run, run.count);
+            } else {
+                floor = run.end();
+                self.held.push(shard, run, run.first);
+            }
+        }
+        let known = self.shard(shard);
+        known.floor = floor.max(highest_end);
+        known.highest_end = known.highest_end.max(floor);
+        cut.and(self.held.cut_from(shard, ceiling + 1))
+    }
+
+    /// Issues ids if that can be done at once and nobody waits. True: they are in `runs`.
+    ///
+    /// This is the hot path: a few comparisons, no look at a clock.
+    pub fn take(&mut self, want: Want, runs: &mut Vec<Run>) -> bool {
+        self.waiting.is_empty() && self.issue(want, runs)
+    }
+
+    /// Whether the caller should ask for claims and marks now. Cheap, for after each [`Allocator::take`].
+    #[must_use]
+    pub fn wants_attention(&self) -> bool {
+        self.held.wants_attention()
+    }
+
+    /// Lets a request wait behind those that came before it.
+    pub fn enqueue(&mut self, want: Want, deadline: BootMs, handle: T) {
+        self.waiting.push(want, deadline, handle);
+    }
+
+    /// How many requests wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Issues to the request that has waited longest, if there is enough for it.
+    pub fn serve_next(&mut self, runs: &mut Vec<Run>) -> Option<T> {
+        let (_, want) = self.waiting.head()?;
+        if !self.issue(want, runs) {
+            return None;
+        }
+        self.waiting.pop()
+    }
+
+    /// Takes out the request that came last, if its deadline has passed already: it did not want to wait.
+    pub fn expire_last(&mut self, now: BootMs) -> Option<T> {
+        self.waiting.expire_last(now)
+    }
+
+    /// Takes out the requests whose deadline has passed.
+    pub fn expire(&mut self, now: BootMs) -> Vec<T> {
+        self.waiting.expire(now)
+    }
+
+    /// Drops the requests at the head that `useless` picks out: nobody is there to take their numbers.
+    pub fn drop_where(&mut self, useless: impl Fn(&T) -> bool) {
+        self.waiting.drop_where(useless);
+    }
+
+    /// Drops the requests at the head that `useless` picks out.
+    pub fn drop_head_while(&mut self, useless: impl Fn(&T) -> bool) {
+        self.waiting.drop_head_while(useless);
+    }
+
+    /// Takes out every waiting request: what they wait for can't come.
+    pub fn abandon(&mut self) -> Vec<T> {
+        self.waiting.abandon()
+    }
+
+    /// Drops every number held, and those granted that the journal has not recorded: the tag is gone or
+    /// another one. A claim that the store has not answered stays the caller's to judge.
+    pub fn forget(&mut self) {
+        (0..self.shards()).for_each(|shard| self.forget_shard(shard));
+    }
+
+    /// As [`Allocator::forget`], for what came of one shard: its store is gone or another one.
+    pub fn forget_shard(&mut self, shard: u32) {
+        self.held.forget(shard);
+        if self.claim == (ClaimState::Granted { shard }) {
+            self.claim = ClaimState::Void;
+        }
+    }
+
+    /// Sets the tag's step, from 1, as the store has it: how much to claim at least.
+    pub fn set_step(&mut self, step: u64) {
+        self.sizing.step = step.max(1);
+    }
+
+    /// Sets the largest number of a shard that may be issued. Held numbers above it are cut, and stay so
+    /// when it is raised again. It never allows ids above 2^63 - 1.
+    pub fn set_ceiling(&mut self, shard: u32, ceiling: u64) -> Truncation {
+        let ceiling = ceiling.min(ID_MAX);
+        self.shard(shard).ceiling = ceiling;
+        self.held.cut_from(shard, ceiling + 1)
+    }
+
+    /// Whether the request at the head, or the next one that comes, finds enough among the numbers held, though
+    /// perhaps not before they are marked.
+    #[must_use]
+    pub fn has_enough(&self) -> bool {
+        let least = self.waiting.head().map_or(1, |(_, want)| u64::from(want.least()));
+        least <= self.unissued()
+    }
+
+    /// Numbers held and not issued.
+    #[must_use]
+    pub fn unissued(&self) -> u64 {
+        self.held.unissued()
+    }
+
+    /// One past the highest number of a shard that this host has seen claimed.
+    #[must_use]
+    pub fn highest_end(&self, shard: u32) -> u64 {
+        self.shards[shard as usize].highest_end
+    }
+
+    /// The same for every shard.
+    #[must_use]
+    pub fn highest_ends(&self) -> Vec<u64> {
+        self.shards.iter().map(|shard| shard.highest_end).collect()
+    }
+
+    /// Learns that a shard's numbers below `end` were claimed by somebody: claims below it are refused from
+    /// now on. What is held is not touched.
+    pub fn raise_highest_end(&mut self, shard: u32, end: u64) {
+        let known = self.shard(shard);
+        known.highest_end = known.highest_end.max(end);
+    }
+
+    /// Ids issued since the allocator was made.
+    #[must_use]
+    pub fn issued(&self) -> u64 {
+        self.issued
+    }
+
+    /// The measured rate, in ids per second.
+    pub fn ids_per_second(&mut self, now: BootMs) -> f64 {
+        self.sizing.rate.per_second(now)
+    }
+
+    /// Whether a claim is under way.
+    #[must_use]
+    pub fn claiming(&self) -> bool {
+        !matches!(self.claim, ClaimState::Idle | ClaimState::RetryAt(_))
+    }
+
+    /// Whether a claim failed and is to be tried again.
+    #[must_use]
+    pub fn retrying(&self) -> bool {
+        matches!(self.claim, ClaimState::RetryAt(_))
+    }
+
+    fn shard(&mut self, shard: u32) -> &mut Shard {
+        &mut self.shards[shard as usize]
+    }
+
+    #[inline]
+    fn issue(&mut self, want: Want, runs: &mut Vec<Run>) -> bool {
+        let Some(count) = self.held.issue(want, runs) else { return false };
+        self.count_issued(u64::from(count));
+        true
+    }
+
+    #[inline]
+    fn count_issued(&mut self, ids: u64) {
+        self.issued += ids;
+        self.sizing.count(ids);
+    }
+}
+
+impl Default for Shard {
+    fn default() -> Self {
+        Shard { highest_end: 0, floor: 0, ceiling: ID_MAX }
+    }
+}

@@ -1,0 +1,120 @@
+//! How much to claim and to mark ahead of use: by time, at the tag's measured rate.
+
+use super::{ClaimOrder, RateMeter};
+use crate::BootMs;
+
+/// How an allocator provides for the future.
+#[derive(Clone, Copy, Debug)]
+pub struct PrefetchPolicy {
+    /// How long claimed numbers should last, in milliseconds.
+    pub autonomy_ms: u64,
+    /// The most that is held ahead of need.
+    pub step_max: u64,
+    /// How far marks move ahead of use at most, in milliseconds of the tag's rate.
+    pub mark_ahead_ms: u64,
+}
+
+/// What is on hand and who waits, when a claim is considered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Need {
+    /// Numbers held and not issued.
+    pub(super) held: u64,
+    /// In how many segments.
+    pub(super) segments: usize,
+    /// Numbers that the waiting requests need at least.
+    pub(super) waited_for: u64,
+    /// Numbers that the first of them needs at least.
+    pub(super) head: u64,
+}
+
+/// Sizes one tag's claims and marks.
+#[derive(Debug)]
+pub(super) struct ClaimSizer {
+    pub(super) provision: PrefetchPolicy,
+    pub(super) rate: RateMeter,
+    /// What the store says to claim at least, from 1.
+    pub(super) step: u64,
+    /// How large the last claim was.
+    claimed_last: u64,
+    /// How many ids were issued since.
+    used: u64,
+    /// How long the journal took to move marks the last time, in milliseconds.
+    pub(super) commit_ms: u64,
+}
+
+/// The least that a mark moves ahead, so that an idle tag's burst outruns few marks.
+const MARK_AHEAD_MIN: u64 = 64;
+
+/// How much larger than the last one a claim may be: a tag that turns hot gets there in a few claims,
+/// and one burst does not burn ten million numbers.
+const CLAIM_GROWTH: u64 = 8;
+
+/// Claims below this need not grow step by step.
+const CLAIM_GROWTH_FLOOR: u64 = 1_000;
+
+/// Nothing is claimed ahead before this part of the last claim, or of what was left from before it, is used: the rate of
+/// a first few ids says nothing yet.
+const USED_FIRST: u64 = 8;
+
+/// The most that marks lie ahead of use, and a crash skips, while the journal keeps up ...
+const MARK_AHEAD_MAX: u64 = 1_000_000;
+
+/// ... and where that is less than the rate makes of this, so much: a second, or some commits of a slow journal.
+const MARK_AHEAD_MS: u64 = 1_000;
+
+/// So many commits.
+const MARK_AHEAD_COMMITS: u64 = 4;
+
+impl ClaimSizer {
+    /// For a tag that was not claimed yet.
+    pub(super) fn new(provision: PrefetchPolicy, now: BootMs) -> Self {
+        let rate = RateMeter::new(now);
+        ClaimSizer { provision, rate, step: 1, claimed_last: 0, used: 0, commit_ms: 0 }
+    }
+
+    /// Counts ids issued.
+    #[inline]
+    pub(super) fn count(&mut self, ids: u64) {
+        self.used += ids;
+        self.rate.count(ids);
+    }
+
+    /// Takes note of a claim that was granted.
+    pub(super) fn note_claim(&mut self, count: u32) {
+        self.claimed_last = u64::from(count);
+        self.used = 0;
+    }
+
+    /// What to claim now, if anything.
+    pub(super) fn claim(&mut self, now: BootMs, need: Need) -> Option<ClaimOrder> {
+        let Need { held, segments, waited_for, head } = need;
+        let PrefetchPolicy { autonomy_ms, step_max, .. } = self.provision;
+        let rate_need = self.rate.ids_in(now, autonomy_ms);
+        let low = rate_need.min(step_max / 2).max(self.step / 4);
+        let short = waited_for > held;
+        let is_used = self.used >= self.claimed_last.max(held) / USED_FIRST;
+        let prefetch = segments < 2 && held <= low && is_used;
+        if !(short || prefetch) {
+            return None;
+        }
+        let grown = self.claimed_last.saturating_mul(CLAIM_GROWTH).max(CLAIM_GROWTH_FLOOR);
+        let ahead = match held == 0 && self.claimed_last == 0 {
+            // Of a tag that nothing is known of only what is asked for: the store adds the step, unless it is strict.
+            true => 0,
+            false => rate_need.min(grown.max(self.step)).max(self.step),
+        };
+        let room = step_max.saturating_sub(held).max(1);
+        // One request may ask for more than max_step; it must be served all the same.
+        let least = head.saturating_sub(held).max(1);
+        let want = ahead.saturating_add(waited_for.saturating_sub(held)).min(room).max(least);
+        Some(ClaimOrder { want, least, step_max: room })
+    }
+
+    /// How many ids should be marked ahead of use.
+    pub(super) fn mark_target(&mut self, now: BootMs, waited_for: u64) -> u64 {
+        let commits_ms = MARK_AHEAD_MS.max(self.commit_ms.saturating_mul(MARK_AHEAD_COMMITS));
+        let most = MARK_AHEAD_MAX.max(self.rate.ids_in(now, commits_ms));
+        let ahead = self.rate.ids_in(now, self.provision.mark_ahead_ms).min(most);
+        ahead.max(MARK_AHEAD_MIN).saturating_add(waited_for)
+    }
+}

@@ -1,0 +1,79 @@
+//! How fast a tag's ids are drawn: quick to see a rise, slow to believe a fall.
+//!
+//! Claims are sized by time, so a burst must count within a tenth of a second, and a quiet minute must
+//! not shrink the provision for the next busy one.
+
+use crate::BootMs;
+
+/// A measured rate.
+#[derive(Clone, Debug)]
+pub struct RateMeter {
+    window_start: BootMs,
+    window_ids: u64,
+    ids_per_second: f64,
+}
+
+/// How long ids are counted before they become a rate.
+const WINDOW_MS: u64 = 1_000;
+
+/// The shortest time over which a burst is spread.
+const BURST_MS: u64 = 100;
+
+/// How long a rate takes to fall to half of itself when nothing is drawn.
+const HALF_LIFE_MS: f64 = 60_000.0;
+
+impl RateMeter {
+    /// A rate of zero at `now`.
+    #[must_use]
+    pub fn new(now: BootMs) -> Self {
+        RateMeter { window_start: now, window_ids: 0, ids_per_second: 0.0 }
+    }
+
+    /// Counts ids drawn. Cheap: the rate itself is worked out when it is asked for.
+    pub fn count(&mut self, ids: u64) {
+        self.window_ids = self.window_ids.saturating_add(ids);
+    }
+
+    /// The rate at `now`, in ids per second.
+    pub fn per_second(&mut self, now: BootMs) -> f64 {
+        let elapsed_ms = now.0.saturating_sub(self.window_start.0);
+        let seen = self.window_ids as f64 * 1_000.0 / elapsed_ms.max(BURST_MS) as f64;
+        let decayed = self.ids_per_second * (-(elapsed_ms as f64) / HALF_LIFE_MS).exp2();
+        let rate = seen.max(decayed);
+        if elapsed_ms >= WINDOW_MS {
+            *self = RateMeter { window_start: now, window_ids: 0, ids_per_second: rate };
+        }
+        rate
+    }
+
+    /// How many ids the rate makes of a time.
+    pub fn ids_in(&mut self, now: BootMs, ms: u64) -> u64 {
+        // The cast saturates, which is what an absurd rate should do.
+        (self.per_second(now) * ms as f64 / 1_000.0).ceil() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_counts_at_once_and_fades_slowly() {
+        let mut rate = RateMeter::new(BootMs(0));
+        rate.count(1_000);
+        assert_eq!(rate.per_second(BootMs(1)), 10_000.0);
+        assert_eq!(rate.per_second(BootMs(1_000)), 1_000.0);
+        assert_eq!(rate.per_second(BootMs(61_000)), 500.0);
+        assert!(rate.per_second(BootMs(3_600_000)) < 0.001);
+    }
+
+    #[test]
+    fn a_steady_rate_reads_as_itself() {
+        let mut rate = RateMeter::new(BootMs(0));
+        for tenth in 1..=100 {
+            rate.count(500);
+            rate.per_second(BootMs(tenth * 100));
+        }
+        assert!((4_900.0..=5_600.0).contains(&rate.per_second(BootMs(10_000))));
+    }
+}

@@ -1,0 +1,102 @@
+//! A limited amount that users share: whatever one of them does, the others find room.
+//!
+//! A user may take more only while it would hold no more than what is still free. So one user gets at most half of the
+//! amount, two together at most two thirds, and the next one always finds some: the dynamic threshold of
+//! Choudhury and Hahne (1998) for buffers that many queues share. No limit has to be set for each user.
+
+use std::collections::BTreeMap;
+
+/// An amount, and how much of it each user holds.
+#[derive(Clone, Debug)]
+pub struct Shares {
+    capacity: u64,
+    /// What only trusted users may take.
+    reserve: u64,
+    taken: u64,
+    /// Users that hold nothing are not kept.
+    by_user: BTreeMap<u32, u64>,
+}
+
+/// Who takes: a user, and whether it is one that the reserve is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claimant {
+    /// Its number, as the kernel tells it.
+    pub uid: u32,
+    /// Whether it is root, the daemon's own user or an administrator.
+    pub trusted: bool,
+}
+
+/// Of so many parts of the capacity one is kept for trusted users.
+const RESERVE_PART: u64 = 32;
+
+impl Shares {
+    /// All of `capacity` is free. A thirty-second of it is for trusted users alone.
+    #[must_use]
+    pub fn new(capacity: u64) -> Shares {
+        Shares { capacity, reserve: capacity / RESERVE_PART, taken: 0, by_user: BTreeMap::new() }
+    }
+
+    /// Takes `amount` for a user. False: it would hold more than is left for others, and nothing was taken.
+    pub fn take(&mut self, claimant: Claimant, amount: u64) -> bool {
+        let admitted = self.admits(claimant, amount);
+        if admitted {
+            self.force(claimant, amount);
+        }
+        admitted
+    }
+
+    /// Whether a user may take `amount`.
+    #[must_use]
+    pub fn admits(&self, claimant: Claimant, amount: u64) -> bool {
+        let free = self.capacity.saturating_sub(self.taken);
+        if claimant.trusted {
+            return amount <= free;
+        }
+        let open = free.saturating_sub(self.reserve);
+        amount <= open && self.of(claimant.uid).saturating_add(amount) <= open
+    }
+
+    /// Takes `amount` that can't be refused any more, such as an answer to a request that was admitted.
+    pub fn force(&mut self, claimant: Claimant, amount: u64) {
+        if amount > 0 {
+            self.taken = self.taken.saturating_add(amount);
+            let held = self.by_user.entry(claimant.uid).or_default();
+            *held = held.saturating_add(amount);
+        }
+    }
+
+    /// Gives back what was taken.
+    ///
+    /// # Panics
+    /// If the user holds less than that.
+    pub fn give_back(&mut self, claimant: Claimant, amount: u64) {
+        if amount == 0 {
+            return;
+        }
+        let held = self.by_user.get_mut(&claimant.uid).filter(|held| **held >= amount);
+        let held = held.expect("what is given back was taken");
+        *held -= amount;
+        if *held == 0 {
+            self.by_user.remove(&claimant.uid);
+        }
+        self.taken -= amount;
+    }
+
+    /// What a user holds.
+    #[must_use]
+    pub fn of(&self, uid: u32) -> u64 {
+        self.by_user.get(&uid).copied().unwrap_or(0)
+    }
+
+    /// What all users hold together.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// What there is to share.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+}

@@ -1,0 +1,278 @@
+//! Which snowflake ids of one layout may be issued: a logical clock over the wall clock, and a sequence
+//! within each of its ticks.
+//!
+//! The logical clock is `max(last, now)`. When the wall clock steps back, the logical one goes on from the
+//! last id, at the pace of the boot-time clock, until it is `drift_max_ms` ahead. What is issued stays
+//! below the bound: an id's whole tick lies before it.
+//!
+//! A start that lies ahead of the clock, because of what an earlier life may have issued, has its whole drift left: it is
+//! allowed on top of that lead, until time has caught up with the start.
+
+use leafd_wire::{Layout, Parts, Run};
+
+use crate::{BootMs, UnixMs, WorkerId};
+
+/// What the host's clocks say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// The wall clock.
+    pub unix: UnixMs,
+    /// The boot-time clock.
+    pub boot: BootMs,
+}
+
+/// Why no id can be issued right now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The tick's sequence is used up; the next tick comes within `wait_ms`.
+    TickUsedUp {
+        /// Milliseconds, from 1.
+        wait_ms: u64,
+    },
+    /// The bound must be moved first.
+    BoundReached,
+    /// The claim on the worker ends before the id's tick does.
+    ClaimEnds,
+    /// The wall clock is behind the last id by more than the drift allows.
+    ClockBehind {
+        /// How far, in milliseconds.
+        behind_ms: u64,
+        /// When the clock will have caught up, in milliseconds.
+        wait_ms: u64,
+    },
+    /// The time field can't hold this time.
+    TimeExhausted,
+    /// The wall clock is before the layout's epoch.
+    BeforeEpoch,
+}
+
+/// The tick that ids are issued from.
+#[derive(Clone, Copy, Debug)]
+struct Tick {
+    number: u64,
+    /// The next sequence number; one past the largest when the tick is used up.
+    sequence: u64,
+    /// When it was opened; `None` for the tick before a restart's first, which was not.
+    opened: Option<BootMs>,
+}
+
+/// How far a start lies ahead of the clock.
+#[derive(Clone, Copy, Debug)]
+struct Lift {
+    began: Now,
+    left_ms: u64,
+}
+
+/// Issues one layout's ids for one worker.
+#[derive(Debug)]
+pub struct Generator {
+    layout: Layout,
+    worker: WorkerId,
+    drift_max_ms: u64,
+    /// The last tick used, `None` before the first.
+    last: Option<Tick>,
+    /// Ids whose tick ends at or before it may be issued.
+    bound: UnixMs,
+    /// Where the claim on the worker ends: the bound never lies beyond.
+    limit: UnixMs,
+    /// When its clock was first within the drift, and how far the floor lay ahead then, or what has been left of that
+    /// since: a clock that steps back may put the ids so much further ahead of it.
+    lift: Option<Lift>,
+    /// A request found the tick used up and waits: ticks that pass meanwhile are not lost to it.
+    starved: bool,
+    issued: u64,
+}
+
+/// How far behind the wall clock a starved generator may start its next tick, in milliseconds. Timers wake
+/// late; without this the ticks slept through would be lost, and with them the layout's full rate.
+const CATCH_UP_MS: u64 = 4;
+
+/// How far the bound moves ahead of the clock, in milliseconds, if the drift allows.
+const BOUND_AHEAD_MS: u64 = 3_000;
+
+/// How far it moves at least.
+const BOUND_AHEAD_MS_MIN: u64 = 1_000;
+
+impl Generator {
+    /// A generator whose ids all lie at or above `floor`, the bound that was last recorded. Until a bound
+    /// above it is recorded, nothing is issued.
+    ///
+    /// # Panics
+    /// When the worker doesn't fit the layout: it would be another worker's id.
+    #[must_use]
+    pub fn new(layout: Layout, worker: WorkerId, floor: UnixMs, drift_max_ms: u64) -> Self {
+        assert!(worker.0 <= layout.worker_max(), "worker {worker} fits its field");
+        let unit_ms = u64::from(layout.unit_ms);
+        let first = floor.0.saturating_sub(layout.epoch_ms).div_ceil(unit_ms);
+        let last = first.checked_sub(1).map(|number| Tick {
+            number,
+            sequence: layout.sequence_max() + 1,
+            opened: None,
+        });
+        let limit = UnixMs(u64::MAX);
+        let (bound, lift, starved, issued) = (floor, None, false, 0);
+        Generator { layout, worker, drift_max_ms, last, bound, limit, lift, starved, issued }
+    }
+
+    /// Ids are issued, and bounds wanted, only up to here: where the claim on the worker ends.
+    pub fn set_limit(&mut self, limit: UnixMs) {
+        self.limit = limit;
+    }
+
+    /// Issues up to `count_max` ids of one tick. `random` chooses where a new tick's sequence starts.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn take(&mut self, now: Now, count_max: u32, random: u64) -> Result<Run, Refusal> {
+        assert!(count_max > 0, "a request is for at least one id");
+        let mut tick = self.tick(now, random)?;
+        if tick.number > self.layout.tick_max() {
+            return Err(Refusal::TimeExhausted);
+        }
+        let end = UnixMs(self.layout.tick_start_ms(tick.number + 1));
+        if end > self.limit {
+            return Err(Refusal::ClaimEnds);
+        }
+        if end > self.bound {
+            return Err(Refusal::BoundReached);
+        }
+        let left = self.layout.sequence_max() + 1 - tick.sequence;
+        let count = u64::from(count_max).min(left);
+        let first = self.layout.compose(Parts {
+            tick: tick.number,
+            worker: self.worker.0,
+            sequence: tick.sequence,
+        });
+        if first == 0 {
+            // Worker 0's very first id of all would be 0, which is no id.
+            return Err(Refusal::BeforeEpoch);
+        }
+        tick.sequence += count;
+        self.last = Some(tick);
+        self.issued += count;
+        let count = u32::try_from(count).expect("no more than was asked for");
+        Ok(Run { first, count, stride: 1 })
+    }
+
+    /// The bound to record now, so that use doesn't reach it; `None` while the present one is far enough.
+    #[must_use]
+    pub fn bound_wanted(&self, now: Now) -> Option<UnixMs> {
+        let ahead_ms = (self.drift_max_ms / 2).clamp(BOUND_AHEAD_MS_MIN, BOUND_AHEAD_MS);
+        let used_ms = self.used_end().0;
+        if self.bound.0 > now.unix.0.max(used_ms).saturating_add(ahead_ms / 2) {
+            return None;
+        }
+        // An eighth above what is used when that is ahead of the clock: a host that crashes again and
+        // again must not drive its own bound beyond the drift.
+        let target = now.unix.0.saturating_add(ahead_ms).max(used_ms.saturating_add(ahead_ms / 8));
+        // A whole tick must fit below it.
+        let tick_ms = 2 * u64::from(self.layout.unit_ms);
+        let target = target.max(now.unix.0.max(used_ms).saturating_add(tick_ms));
+        // Nothing is issued past the time bits: a clock that is beyond them moves nothing.
+        if self.layout.tick_at(now.unix.0).is_none_or(|tick| tick > self.layout.tick_max()) {
+            return None;
+        }
+        let target = UnixMs(target).min(self.limit);
+        (target > self.bound).then_some(target)
+    }
+
+    /// Reports a bound as durable.
+    pub fn bounded(&mut self, bound: UnixMs) {
+        assert!(bound >= self.bound, "a bound moves up");
+        self.bound = bound;
+    }
+
+    /// The end of the last tick used: the exact bound, for a clean stop.
+    #[must_use]
+    pub fn used_end(&self) -> UnixMs {
+        self.last.map_or(UnixMs(0), |tick| UnixMs(self.layout.tick_start_ms(tick.number + 1)))
+    }
+
+    /// The bound.
+    #[must_use]
+    pub fn bound(&self) -> UnixMs {
+        self.bound
+    }
+
+    /// The layout.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The worker.
+    #[must_use]
+    pub fn worker(&self) -> WorkerId {
+        self.worker
+    }
+
+    /// Ids issued since the generator was made.
+    #[must_use]
+    pub fn issued(&self) -> u64 {
+        self.issued
+    }
+
+    /// The tick to issue from, with at least one sequence number left.
+    fn tick(&mut self, now: Now, random: u64) -> Result<Tick, Refusal> {
+        let wall = self.layout.tick_at(now.unix.0).ok_or(Refusal::BeforeEpoch)?;
+        let Some(last) = self.last else { return Ok(self.open(wall, now, random)) };
+        let used_up = last.sequence > self.layout.sequence_max();
+        if wall > last.number {
+            let earliest = wall.saturating_sub(CATCH_UP_MS / u64::from(self.layout.unit_ms));
+            let number = if self.starved { earliest.max(last.number + 1) } else { wall };
+            self.starved &= number < wall;
+            return Ok(self.open(number, now, random));
+        }
+        let number = if used_up { last.number + 1 } else { last.number };
+        let ahead_ms = self.layout.tick_start_ms(number).saturating_sub(now.unix.0);
+        let ahead_max_ms = self.drift_max_ms.saturating_add(self.lift_ms(now, ahead_ms));
+        if wall < last.number && ahead_ms > ahead_max_ms {
+            let wait_ms = ahead_ms - ahead_max_ms;
+            return Err(Refusal::ClockBehind { behind_ms: ahead_ms, wait_ms });
+        }
+        if !used_up {
+            return Ok(last);
+        }
+        let wait_ms = if wall == last.number {
+            ahead_ms
+        } else {
+            // Ahead of the wall clock: as fast as time passes, and no faster.
+            let passed_ms =
+                last.opened.map_or(u64::MAX, |opened| now.boot.0.saturating_sub(opened.0));
+            u64::from(self.layout.unit_ms).saturating_sub(passed_ms)
+        };
+        if wait_ms > 0 {
+            self.starved = true;
+            return Err(Refusal::TickUsedUp { wait_ms });
+        }
+        // As with the wall clock, time slept through by those who wait is not lost to them.
+        let earliest_ms = now.boot.0.saturating_sub(CATCH_UP_MS);
+        let opened = last.opened.map_or(now.boot, |opened| {
+            BootMs(opened.0.saturating_add(u64::from(self.layout.unit_ms)).max(earliest_ms))
+        });
+        Ok(Tick { opened: Some(opened), ..self.open(number, now, random) })
+    }
+
+    /// What is left of the lift. It is measured against the boot-time clock, so that it goes as time passes, and a step
+    /// of the wall clock adds nothing to it. A floor beyond the drift is no lift: it is waited for.
+    fn lift_ms(&mut self, now: Now, ahead_ms: u64) -> u64 {
+        if self.lift.is_none() && ahead_ms <= self.drift_max_ms {
+            self.lift = Some(Lift { began: now, left_ms: ahead_ms });
+        }
+        let Some(lift) = &mut self.lift else { return 0 };
+        let steady_ms =
+            lift.began.unix.0.saturating_add(now.boot.0.saturating_sub(lift.began.boot.0));
+        let ahead_of_steady_ms = now.unix.0.saturating_add(ahead_ms).saturating_sub(steady_ms);
+        lift.left_ms = lift.left_ms.min(ahead_of_steady_ms);
+        lift.left_ms
+    }
+
+    fn open(&self, number: u64, now: Now, random: u64) -> Tick {
+        Tick { number, sequence: random % self.sequence_starts(), opened: Some(now.boot) }
+    }
+
+    /// How many sequence numbers a tick may start with: Leaf's 100, or a 64th of a short sequence.
+    fn sequence_starts(&self) -> u64 {
+        ((self.layout.sequence_max() + 1) / 64).clamp(1, 100)
+    }
+}

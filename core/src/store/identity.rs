@@ -1,0 +1,151 @@
+//! Who a store says it is, and who a host says it is to a store.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::StoreError;
+
+/// Longest role of a store in bytes.
+pub const ROLE_BYTES_MAX: usize = 8_256;
+
+/// Which store answers, which of its lives, and as what. A daemon trusts one of these at a time and says which with
+/// every call that grants or judges numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Which store it is.
+    pub id: StoreId,
+    /// Which of its lives it is in.
+    pub history: History,
+    /// What it is among several stores.
+    pub role: Role,
+}
+
+/// Tells stores apart. Journal entries are keyed by it. A store that leafd's own tables name keeps it over a
+/// fail-over, a restart and its restoration from a backup. Where only Leaf's table is, it is made of all that tells one
+/// such table from another.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoreId(pub Arc<str>);
+
+/// Changes whenever a store may have lost commits or have been copied: at a fail-over, when it is restored, when its
+/// table is made anew. It stays over a plain restart of the server. Only whether two are equal means anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct History(pub Arc<str>);
+
+/// What a store is among several that are used together, as it was told: printable ASCII, at most
+/// [`ROLE_BYTES_MAX`] bytes; empty for a store that is used by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Role(pub Arc<str>);
+
+impl Role {
+    /// As what a daemon is configured that expects this place, for messages.
+    #[must_use]
+    pub fn configured(&self) -> String {
+        match self.0.is_empty() {
+            true => "as a store by itself".to_owned(),
+            false => format!("for {:?}", self.0),
+        }
+    }
+}
+
+/// Tells hosts apart: 32 hexadecimal digits drawn when a state directory is made.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub Arc<str>);
+
+/// Drawn anew at each start and kept by journal and store, so that of two copies of one journal only
+/// the first to start is believed: 32 hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StartToken(pub Arc<str>);
+
+impl Identity {
+    /// Checks that this is what the caller trusts; `store` is what errors call it.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`].
+    pub fn check(self, under: &Identity, store: &str) -> Result<(), StoreError> {
+        if self == *under {
+            return Ok(());
+        }
+        let store = store.to_owned();
+        Err(StoreError::Changed { store, expected: under.clone(), found: self })
+    }
+
+    /// What recording a role comes to: whether it is to be written. `store` is what errors call it.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`] unless it is the same store in the same life; [`StoreError::Refused`] when it has
+    /// another role.
+    pub fn may_take(self, role: &Role, under: &Identity, store: &str) -> Result<bool, StoreError> {
+        let same_life = self.id == under.id && self.history == under.history;
+        if !same_life {
+            return self.check(under, store).map(|()| false);
+        }
+        let is = self.role;
+        if is == *role {
+            return Ok(false);
+        }
+        if is.0.is_empty() {
+            return Ok(true);
+        }
+        Err(StoreError::Refused(format!(
+            "the store {store} has the role {:?} recorded, but is configured as {:?}: correct the configuration, or \
+             replace what is recorded",
+            is.0, role.0
+        )))
+    }
+}
+
+impl History {
+    /// A history, and how many losses of commits were declared in it.
+    #[must_use]
+    pub fn with_losses(history: &str, losses: &str) -> History {
+        History(format!("{history} losses {losses}").into())
+    }
+
+    /// How many losses were declared, as it was written; 0 where that can't be.
+    #[must_use]
+    pub fn losses(&self) -> &str {
+        self.0.rsplit_once("losses ").map_or("0", |(_, losses)| losses)
+    }
+}
+
+impl fmt::Display for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Role {
+    /// Checks it against its documented range.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] with the role.
+    pub fn check(&self) -> Result<(), StoreError> {
+        let printable = self.0.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+        if printable && self.0.len() <= ROLE_BYTES_MAX {
+            return Ok(());
+        }
+        Err(StoreError::Refused(format!(
+            "a store's role can't be {:?}; allowed: at most {ROLE_BYTES_MAX} printable ASCII characters",
+            self.0
+        )))
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Identity { id, history, role } = self;
+        write!(f, "{id} with history {:?} and role {:?}", history.0, role.0)
+    }
+}
+
+impl fmt::Display for StoreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for HostId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

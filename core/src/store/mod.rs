@@ -1,0 +1,152 @@
+//! The plain types of a store of tags, and the decisions about its rows that every backend shares.
+//!
+//! - `identity`: who a store says it is.
+//! - `error`: why a call fails.
+//! - `claim`: what a claim takes from a row and which tags can be made.
+//! - `shard`: which ids are one store's to give.
+
+mod claim;
+mod error;
+mod identity;
+mod shard;
+
+use leafd_wire::Run;
+
+use crate::Tag;
+
+pub use claim::{ClaimPlan, judge_start, next_start, plan_claim, step_of};
+pub use error::StoreError;
+pub use identity::{History, HostId, Identity, ROLE_BYTES_MAX, Role, StartToken, StoreId};
+pub use shard::Shard;
+
+/// Tells a tag from one of the same name that was there before it; 0 where only Leaf's table is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Generation(pub u64);
+
+/// How many ids a host would like, and of which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimWish {
+    /// At least so many, unless the ceiling is nearer; from 1.
+    pub want: u64,
+    /// Fewer than this are of no use: rather none are claimed then; from 1.
+    pub least: u64,
+    /// The tag's own step counts up to this.
+    pub step_max: u64,
+    /// The ids that are the store's to give.
+    pub shard: Shard,
+}
+
+/// Ids claimed: they belong to this host alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The ids, below 2^63.
+    pub run: Run,
+    /// The tag's step as the row now says; at least 1.
+    pub step: u64,
+    /// The tag's largest allowed number.
+    pub ceiling: u64,
+    /// The tag's generation.
+    pub generation: Generation,
+    /// Whether the tag is strict: its ids are to be used at once and in order, and none kept.
+    pub strict: bool,
+}
+
+impl ClaimWish {
+    /// A wish for ids of a store that feeds its tags alone.
+    #[must_use]
+    pub const fn new(want: u64, step_max: u64) -> ClaimWish {
+        ClaimWish { want, least: 1, step_max, shard: Shard::WHOLE }
+    }
+}
+
+/// What a tag offers to whoever uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TagTerms {
+    /// Its generation.
+    pub generation: Generation,
+    /// Where the next claim would start if the ceiling allows; from 1.
+    pub end: u64,
+    /// Its step; at least 1.
+    pub step: u64,
+    /// The largest number that may be issued; 0 where the row has none that makes sense.
+    pub ceiling: u64,
+    /// Whether it is strict.
+    pub strict: bool,
+}
+
+/// A tag as the store has it. What others wrote there is passed on as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TagRow {
+    /// Its name.
+    pub tag: Tag,
+    /// The first number not yet claimed.
+    pub max_id: i64,
+    /// Initial and smallest claim.
+    pub step: i64,
+    /// The largest number that may be issued.
+    pub ceiling: u64,
+    /// Its generation.
+    pub generation: Generation,
+    /// Whether it is strict.
+    pub strict: bool,
+    /// What it is for.
+    pub description: Option<String>,
+    /// When the row last changed, as `YYYY-MM-DDTHH:MM:SSZ`; `None` when the store doesn't say.
+    pub updated: Option<String>,
+}
+
+/// A tag to create.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewTag {
+    /// Its name.
+    pub tag: Tag,
+    /// The first number to issue; from 1.
+    pub start: u64,
+    /// Its step; from 1 to [`STEP_MAX`].
+    pub step: u64,
+    /// The largest number that may be issued; at least `start`, at most [`CEILING_MAX`].
+    pub ceiling: u64,
+    /// Whether its numbers are to increase strictly across all hosts. It can't be changed later.
+    pub strict: bool,
+    /// What it is for; at most [`DESCRIPTION_CHARACTERS_MAX`] characters, no control characters.
+    pub description: Option<String>,
+}
+
+/// What to change of a tag; `None` leaves it as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TagChange {
+    /// See [`NewTag::step`].
+    pub step: Option<u64>,
+    /// See [`NewTag::ceiling`].
+    pub ceiling: Option<u64>,
+    /// See [`NewTag::description`]; empty text removes it.
+    pub description: Option<String>,
+}
+
+/// What a store makes of a host that starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckIn {
+    /// The journal is the one that this host last wrote: its leftovers may be used.
+    Current,
+    /// The store didn't know this host: nothing speaks against the journal.
+    New,
+    /// The store has a start of this host that the journal doesn't know: the journal is an old copy, or
+    /// another host runs a copy of it.
+    Stale,
+    /// The store can't note hosts, because it has only Leaf's table: nothing speaks against the journal, and
+    /// nothing would.
+    Unsupported,
+}
+
+/// Largest step that Leaf's `int` column holds.
+pub const STEP_MAX: u64 = i32::MAX as u64;
+
+/// Largest ceiling: the largest positive signed 64-bit number. That number itself is never issued: the
+/// row has to hold the number after the last one claimed.
+pub const CEILING_MAX: u64 = i64::MAX as u64;
+
+/// Largest number that a tag can start at, which is the largest that is ever issued.
+pub const START_MAX: u64 = CEILING_MAX - 1;
+
+/// Longest description, Leaf's `varchar(256)`.
+pub const DESCRIPTION_CHARACTERS_MAX: usize = 256;

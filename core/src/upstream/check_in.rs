@@ -1,0 +1,186 @@
+//! The first meeting with a store after a start, and at each probe whether it is still the one that is meant.
+
+use super::state::{Monitor, Next, Standing};
+use super::{Event, Record, Request};
+use crate::BootMs;
+use crate::store::{History, Identity, Role, StoreError};
+
+/// A first meeting that is under way.
+#[derive(Clone, Debug)]
+pub(super) struct CheckingIn {
+    found: Identity,
+    /// The history that the journal has of it.
+    history: Option<History>,
+    begun: BootMs,
+}
+
+/// A store whose answer took no longer than this is not crowded, in milliseconds.
+const CROWDED_FROM_MS: u64 = 25;
+
+/// Within so many times of what its answer took each daemon takes its turn.
+const TURNS: u64 = 4;
+
+/// The longest wait for one's turn, in milliseconds.
+const CROWDED_MS_MAX: u64 = 2_000;
+
+impl Monitor {
+    /// A store has said who it is.
+    pub(super) fn identified(&mut self, now: BootMs, asked: BootMs, found: Identity) {
+        let Some(trusted) = &self.trusted else { return self.meet(asked, found) };
+        if trusted.id != found.id {
+            return self.refuse(StoreError::Refused(format!(
+                "the store {} leads to another database than the one in use: it was {trusted}, and now it is {found}; \
+                 nothing is claimed from it: put the first one back, or stop leafd and accept this one with: leafd \
+                 adopt-store",
+                self.settings.url
+            )));
+        }
+        if trusted.role != found.role {
+            return self.refuse(StoreError::Refused(format!(
+                "the store {} has another place among its fleet's stores than when it was met: it was {:?}, and now it \
+                 is {:?}; nothing is claimed from it: start leafd with the routes of the other hosts",
+                self.settings.url, &*trusted.role.0, &*found.role.0
+            )));
+        }
+        match &self.standing {
+            Standing::Settling(settling) if settling.identity == found => {
+                self.go_on_settling(now, asked)
+            }
+            Standing::Settling(settling) => {
+                let from = settling.identity.history.clone();
+                self.fail_over(asked, found, &from);
+            }
+            _ if *trusted == found => {
+                self.proven_at = asked;
+                self.trust(found);
+            }
+            _ => {
+                let from = trusted.history.clone();
+                self.fail_over(asked, found, &from);
+            }
+        }
+    }
+
+    fn meet(&mut self, asked: BootMs, found: Identity) {
+        let expected = &self.settings.role;
+        if found.role != *expected && !found.role.0.is_empty() {
+            return self.refuse(StoreError::Refused(format!(
+                "the store {} has the place {:?} among its fleet's stores, but is configured {}: make the \
+                 configuration that of the other hosts, or, if the routes are to change, use: leafd routes apply",
+                self.settings.url,
+                &*found.role.0,
+                expected.configured()
+            )));
+        }
+        let placed = found.role == *expected;
+        let remembered = self.settings.remembered.as_ref();
+        self.suspect = !self.settings.embedded
+            && remembered.is_some_and(|(_, history)| *history != found.history);
+        self.checking_in = Some(CheckingIn { found, history: None, begun: asked });
+        if placed {
+            self.placed();
+        } else {
+            self.next = Some(Next::Request(Request::HasTags));
+        }
+    }
+
+    /// A store that has no place yet takes it, if it has never had tags either: otherwise they might have lived elsewhere.
+    pub(super) fn has_tags(
+        &mut self,
+        has_tags: Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let Some(checking_in) = &self.checking_in else { return Ok(()) };
+        let role = &self.settings.role;
+        match has_tags {
+            Ok(false) => {
+                let take = Request::TakeRole(checking_in.found.clone(), role.clone());
+                self.next = Some(Next::Request(take));
+            }
+            Ok(true) => self.refuse(StoreError::Refused(format!(
+                "the store {} has or had tags already, but no place among several stores yet, which is to be {:?}: they might live \
+                 elsewhere by these routes; have that checked, and its place recorded, with: leafd routes apply",
+                self.settings.url, &*role.0
+            ))),
+            Err(error) => self.refused_or(error)?,
+        }
+        Ok(())
+    }
+
+    pub(super) fn role_taken(&mut self, taken: Result<(), StoreError>) -> Result<(), StoreError> {
+        if let Err(error) = taken {
+            return self.refused_or(error);
+        }
+        if let Some(checking_in) = &mut self.checking_in {
+            checking_in.found.role = Role(self.settings.role.0.clone());
+            self.placed();
+        }
+        Ok(())
+    }
+
+    /// What is no accident ends the visit with a refusal.
+    fn refused_or(&mut self, error: StoreError) -> Result<(), StoreError> {
+        match error {
+            StoreError::Refused(_) | StoreError::Changed { .. } => {
+                self.refuse(error);
+                Ok(())
+            }
+            other => Err(other),
+        }
+    }
+
+    /// An embedded store is this host's own, and the journal knows what was issued from a lost one.
+    fn placed(&mut self) {
+        let Some(CheckingIn { found, .. }) = &self.checking_in else { return };
+        if let Some((known, _)) = &self.settings.remembered
+            && *known != found.id
+            && !self.settings.embedded
+        {
+            let error = StoreError::Refused(format!(
+                "the store {} is another database than this host used before ({known}, now {}): put the first one \
+                 back, or accept this one with: leafd adopt-store",
+                self.settings.url, found.id
+            ));
+            self.events.push_back(Event::SetAside);
+            return self.refuse(error);
+        }
+        self.next = Some(Next::Request(Request::CheckIn(found.clone())));
+    }
+
+    pub(super) fn checked_in(&mut self, history: Option<History>) {
+        let Some(checking_in) = &mut self.checking_in else { return };
+        checking_in.history = history;
+        let CheckingIn { found, history, .. } = checking_in;
+        let trusted = history.clone().unwrap_or_else(|| found.history.clone());
+        self.next = Some(Next::Record(Record::CheckedIn(found.id.clone(), trusted)));
+    }
+
+    /// This start is entered on both sides: what is left to know is whether commits may have been lost since the last.
+    pub(super) fn check_in_recorded(&mut self) {
+        let Some(CheckingIn { found, history, .. }) = &self.checking_in else { return };
+        let (found, history) = (found.clone(), history.clone());
+        self.events.push_back(Event::CheckedIn(found.id.clone()));
+        match history {
+            Some(known) if known != found.history => {
+                let begun =
+                    self.checking_in.take().map_or(BootMs(0), |checking_in| checking_in.begun);
+                self.fail_over(begun, found, &known);
+            }
+            _ => self.next = Some(Next::Request(Request::NoteHistory(found))),
+        }
+    }
+
+    /// The history of a store that is met is noted, so that a later one is known to be later. One that is slow to answer
+    /// has many daemons that start, and each takes its turn.
+    pub(super) fn met(&mut self, now: BootMs, asked: BootMs, noted_ms: Option<u64>, random: u64) {
+        let Some(CheckingIn { found, begun, .. }) = self.checking_in.take() else { return };
+        let took_ms = now.0.saturating_sub(asked.0);
+        if took_ms > CROWDED_FROM_MS && !self.settings.embedded {
+            let turn_ms = took_ms.saturating_mul(TURNS).min(CROWDED_MS_MAX);
+            self.crowded_until = Some(BootMs(now.0.saturating_add(random % turn_ms)));
+        }
+        self.suspect = false;
+        self.proven_at = begun;
+        self.noted_by = noted_ms.map(|noted_ms| BootMs(now.0.saturating_sub(noted_ms)));
+        self.trust(found);
+    }
+}

@@ -1,0 +1,279 @@
+//! What to do next: the state of a monitor, and the steps that it asks for, one at a time.
+
+use std::collections::VecDeque;
+
+use super::check_in::CheckingIn;
+use super::failover::Settling;
+use super::{Away, Event, Record, Request, Response, Settings, Step};
+use crate::BootMs;
+use crate::backoff::Backoff;
+use crate::store::{History, Identity, StoreError};
+
+/// A store as one daemon knows it, from the daemon's start on.
+#[derive(Debug)]
+pub struct Monitor {
+    pub(super) settings: Settings,
+    pub(super) standing: Standing,
+    /// What was last claimed from, whatever stands now.
+    pub(super) trusted: Option<Identity>,
+    /// When the last question was asked whose answer proved that what is held is this host's own.
+    pub(super) proven_at: BootMs,
+    /// The present history was first noted at this time or before; `None` where that isn't known.
+    pub(super) noted_by: Option<BootMs>,
+    /// It gave, or has, less than it had given under this identity, and nobody has been told yet.
+    pub(super) loss: Option<Identity>,
+    pub(super) checking_in: Option<CheckingIn>,
+    /// It was met in another history than the journal has: what is left may have been claimed anew.
+    pub(super) suspect: bool,
+    /// What the visit goes on with.
+    pub(super) next: Option<Next>,
+    pub(super) events: VecDeque<Event>,
+    pub(super) probe_at: BootMs,
+    /// Claims wait until then because many daemons start at once.
+    pub(super) crowded_until: Option<BootMs>,
+    pub(super) failovers: u64,
+    pub(super) failed_over_to: Option<History>,
+    pending: Option<Pending>,
+    pub(super) away: Option<Away>,
+    pub(super) answered_at: Option<BootMs>,
+    /// Visits that have ended, with whatever outcome.
+    pub(super) visits: u64,
+    retry_at: BootMs,
+    backoff: Backoff,
+}
+
+/// How this host stands with a store.
+#[derive(Clone, Debug)]
+pub(super) enum Standing {
+    /// It has not answered since the start.
+    Unmet,
+    /// It is claimed from.
+    Trusted,
+    /// It may have lost commits.
+    Settling(Settling),
+    /// It is not what it should be.
+    Refused(StoreError),
+}
+
+/// The next part of a visit.
+#[derive(Clone, Debug)]
+pub(super) enum Next {
+    Request(Request),
+    Record(Record),
+}
+
+/// What is under way, and since when.
+#[derive(Debug)]
+enum Pending {
+    Request(Request, BootMs),
+    Record(Record, BootMs),
+}
+
+/// However long the setting, a store is probed this often, so that one that is away is known to be.
+const PROBE_MS_MAX: u64 = 15_000;
+
+/// The next probe's time is not decided yet.
+const NEVER: BootMs = BootMs(u64::MAX);
+
+impl Monitor {
+    /// The monitor of a daemon that starts now. It has asked nothing yet.
+    #[must_use]
+    pub fn new(settings: Settings, now: BootMs) -> Monitor {
+        Monitor {
+            settings,
+            standing: Standing::Unmet,
+            trusted: None,
+            proven_at: BootMs(0),
+            noted_by: None,
+            loss: None,
+            checking_in: None,
+            suspect: false,
+            next: None,
+            events: VecDeque::new(),
+            probe_at: now,
+            crowded_until: None,
+            failovers: 0,
+            failed_over_to: None,
+            pending: None,
+            away: None,
+            answered_at: None,
+            visits: 0,
+            retry_at: now,
+            backoff: Backoff::default(),
+        }
+    }
+
+    /// What to do now. While a call or a record is under way this only waits.
+    pub fn next(&mut self, now: BootMs) -> Step {
+        if let Some(event) = self.events.pop_front() {
+            return Step::Event(event);
+        }
+        if self.pending.is_some() {
+            return Step::Wait(None);
+        }
+        if let Some(next) = self.next.take() {
+            return self.set_out(now, next);
+        }
+        if self.retry_at > now {
+            return Step::Wait(Some(self.retry_at));
+        }
+        if let (Some(lost), Standing::Trusted) = (&self.loss, &self.standing) {
+            let declare = Request::DeclareLoss(lost.clone());
+            return self.set_out(now, Next::Request(declare));
+        }
+        if self.probe_at <= now {
+            return self.set_out(now, Next::Request(Request::Identity));
+        }
+        let mut wake_at = self.probe_at;
+        if let Standing::Settling(settling) = &self.standing {
+            if settling.until <= now {
+                let note = Request::NoteHistory(settling.identity.clone());
+                return self.set_out(now, Next::Request(note));
+            }
+            wake_at = wake_at.min(settling.until);
+        }
+        if let Some(until) = self.crowded_until {
+            if until <= now {
+                self.crowded_until = None;
+                return Step::Event(Event::Resumed);
+            }
+            wake_at = wake_at.min(until);
+        }
+        Step::Wait(Some(wake_at))
+    }
+
+    fn set_out(&mut self, now: BootMs, next: Next) -> Step {
+        match next {
+            Next::Request(request) => {
+                if request == Request::Identity {
+                    self.probe_at = NEVER;
+                }
+                self.pending = Some(Pending::Request(request.clone(), now));
+                Step::Request(request)
+            }
+            Next::Record(record) => {
+                self.pending = Some(Pending::Record(record.clone(), now));
+                Step::Record(record)
+            }
+        }
+    }
+
+    /// What the call that is under way came to. `random` is drawn anew for each call.
+    pub fn answered(&mut self, now: BootMs, response: Response, random: u64) {
+        let Some(Pending::Request(request, asked)) = self.pending.take() else {
+            debug_assert!(false, "nothing was asked");
+            return;
+        };
+        let visit = self.judge(now, asked, request, response, random);
+        self.went_on(now, asked, visit, random);
+    }
+
+    /// What came of the record that is under way: an error says why it could not be made.
+    pub fn recorded(&mut self, now: BootMs, outcome: Result<(), StoreError>, random: u64) {
+        let Some(Pending::Record(record, asked)) = self.pending.take() else {
+            debug_assert!(false, "nothing was to be recorded");
+            return;
+        };
+        let visit = outcome.map(|()| match record {
+            Record::CheckedIn(..) => self.check_in_recorded(),
+            Record::History(..) => self.settled(),
+        });
+        self.went_on(now, asked, visit, random);
+    }
+
+    /// Each answer's consequence: an error ends the visit, and it is tried again soon.
+    fn judge(
+        &mut self,
+        now: BootMs,
+        asked: BootMs,
+        request: Request,
+        response: Response,
+        random: u64,
+    ) -> Result<(), StoreError> {
+        match (request, response) {
+            (Request::Identity, Response::Identity(found)) => self.identified(now, asked, found?),
+            (Request::HasTags, Response::HasTags(has_tags)) => self.has_tags(has_tags)?,
+            (Request::TakeRole(..), Response::TakeRole(taken)) => self.role_taken(taken)?,
+            (Request::CheckIn(_), Response::CheckIn(checked_in)) => {
+                self.checked_in(checked_in?);
+            }
+            (Request::NoteHistory(_), Response::NoteHistory(noted)) => {
+                self.noted(now, asked, noted?, random);
+            }
+            (Request::DeclareLoss(_), Response::DeclareLoss(told)) => self.declared(now, told)?,
+            (Request::PushHighWater(_), Response::PushHighWater(tags)) => self.pushed(tags?),
+            (request, response) => {
+                debug_assert!(false, "{response:?} is no answer to {request:?}");
+            }
+        }
+        Ok(())
+    }
+
+    fn went_on(&mut self, now: BootMs, asked: BootMs, visit: Result<(), StoreError>, random: u64) {
+        match visit {
+            Ok(()) => {
+                self.answered_at = Some(now);
+                if self.next.is_none() {
+                    self.rest(now, random);
+                }
+            }
+            Err(error) => {
+                self.next = None;
+                self.checking_in = None;
+                self.visits += 1;
+                // What the attempt took counts: one that timed out is followed by the next one soon.
+                self.retry_at = BootMs(asked.0.saturating_add(self.backoff.next_ms(random)));
+                self.probe_at = self.retry_at;
+                self.goes_away(asked, error);
+            }
+        }
+    }
+
+    /// The visit is over. The next probe comes at a random time, so that daemons don't keep step.
+    fn rest(&mut self, now: BootMs, random: u64) {
+        self.backoff = Backoff::default();
+        self.visits += 1;
+        if self.probe_at == NEVER {
+            let every_ms = self.settings.probe_ms.clamp(1, PROBE_MS_MAX);
+            let pause_ms = every_ms / 2 + random % (every_ms / 2 + 1);
+            self.probe_at = BootMs(now.0.saturating_add(pause_ms));
+        }
+        if self.away.take().is_some() {
+            self.events.push_back(Event::Back);
+            self.events.push_back(Event::Resumed);
+        }
+    }
+
+    /// A call could not be made, or was not answered.
+    pub(super) fn goes_away(&mut self, since: BootMs, error: StoreError) {
+        match &mut self.away {
+            Some(away) => away.error = error,
+            None => {
+                self.away = Some(Away { since, error: error.clone() });
+                self.events.push_back(Event::Away(error));
+            }
+        }
+    }
+
+    /// It answered, and is what is claimed from.
+    pub(super) fn trust(&mut self, found: Identity) {
+        if !matches!(self.standing, Standing::Trusted) {
+            self.events.push_back(Event::Resumed);
+        }
+        self.trusted = Some(found);
+        self.standing = Standing::Trusted;
+    }
+
+    /// It is not what it should be: nothing is claimed from it until it is.
+    pub(super) fn refuse(&mut self, error: StoreError) {
+        let known = matches!(
+            &self.standing,
+            Standing::Refused(known) if known.to_string() == error.to_string()
+        );
+        if !known {
+            self.events.push_back(Event::Refused(error.clone()));
+        }
+        self.checking_in = None;
+        self.standing = Standing::Refused(error);
+    }
+}

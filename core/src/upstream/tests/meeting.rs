@@ -1,0 +1,101 @@
+//! The first meeting, and a store that turns out not to be the one that is meant.
+
+use super::*;
+
+#[test]
+fn a_store_is_claimed_from_once_this_start_is_entered_on_both_sides() {
+    let mut one = Watched::new(settings());
+    assert!(!one.monitor.tried());
+    one.meet("h1", None);
+    assert!(one.monitor.tried());
+    let id = StoreId("postgres:1".into());
+    assert_eq!(one.events, [Event::CheckedIn(id), Event::Resumed]);
+    assert!(one.monitor.condition().is_none());
+}
+
+#[test]
+fn another_place_is_refused_and_taken_back_when_it_is_right_again() {
+    let mut one = Watched::trusting();
+    let moved = Identity { role: Role("primary 0 of 2 era 1".into()), ..identity("h1") };
+    one.probe_shows("h1");
+    one.pass(PROBE_MS);
+    assert_eq!(one.asks(), Request::Identity);
+    one.answer(Response::Identity(Ok(moved)));
+    assert!(one.monitor.refusal().is_some() && one.monitor.claimable().is_none());
+    one.events.clear();
+    one.probe_shows("h1");
+    one.look();
+    assert_eq!(one.monitor.claimable(), Some(&identity("h1")));
+    // Tags that were asked for meanwhile are looked up now.
+    assert!(one.events.contains(&Event::Resumed));
+}
+
+#[test]
+fn a_store_without_a_place_that_has_tags_is_refused_until_the_place_is_recorded() {
+    let role = Role("primary 0 of 2 era 1".into());
+    let mut one = Watched::new(Settings { role: role.clone(), ..settings() });
+    assert_eq!(one.asks(), Request::Identity);
+    one.answer(Response::Identity(Ok(identity("h1"))));
+    assert_eq!(one.asks(), Request::HasTags);
+    one.answer(Response::HasTags(Ok(true)));
+    assert!(one.monitor.refusal().unwrap().to_string().contains("routes apply"));
+    assert!(matches!(one.step(), Step::Wait(Some(_))));
+    one.pass(PROBE_MS);
+    assert_eq!(one.asks(), Request::Identity);
+    let placed = Identity { role, ..identity("h1") };
+    one.answer(Response::Identity(Ok(placed.clone())));
+    assert_eq!(one.asks(), Request::CheckIn(placed));
+}
+
+#[test]
+fn another_database_is_refused_and_what_is_held_is_set_aside() {
+    let remembered = Some((StoreId("postgres:0".into()), History("h1".into())));
+    let mut one = Watched::new(Settings { remembered, ..settings() });
+    assert_eq!(one.asks(), Request::Identity);
+    one.answer(Response::Identity(Ok(identity("h1"))));
+    one.look();
+    assert!(one.events.contains(&Event::SetAside));
+    assert!(one.monitor.refusal().unwrap().to_string().contains("adopt-store"));
+    let stranger = StoreId("postgres:1".into());
+    assert!(matches!(one.monitor.verify(one.now, &stranger), Err(StoreError::Refused(_))));
+}
+
+#[test]
+fn a_store_that_is_away_is_tried_again_soon_and_told_of_once() {
+    let mut one = Watched::trusting();
+    let since = one.now;
+    one.monitor.call_failed(one.now, &away());
+    for _ in 0..5 {
+        assert_eq!(one.asks(), Request::Identity);
+        one.answer(Response::Identity(Err(away())));
+        let Step::Wait(Some(until)) = one.look() else { panic!("a pause") };
+        assert!(until.0 - one.now.0 <= 1_000);
+        one.now = until;
+    }
+    assert_eq!(one.events, [Event::Away(away())]);
+    assert_eq!(one.monitor.away().unwrap().since, since);
+    one.probe_shows("h1");
+    one.look();
+    assert_eq!(one.events[1..], [Event::Back, Event::Resumed]);
+}
+
+#[test]
+fn many_daemons_that_start_at_once_take_turns() {
+    let mut one = Watched::new(settings());
+    assert_eq!(one.asks(), Request::Identity);
+    one.answer(Response::Identity(Ok(identity("h1"))));
+    one.asks();
+    one.answer(Response::CheckIn(Ok(None)));
+    one.step();
+    one.monitor.recorded(one.now, Ok(()), 0);
+    one.asks();
+    one.pass(300);
+    one.monitor.answered(one.now, Response::NoteHistory(Ok(Some(0))), 700);
+    let Step::Wait(Some(until)) = one.look() else { panic!("its turn") };
+    assert_eq!((until.0 - one.now.0, one.monitor.claimable()), (700, None));
+    one.now = until;
+    one.events.clear();
+    one.look();
+    assert_eq!(one.events, [Event::Resumed]);
+    assert!(one.monitor.claimable().is_some());
+}

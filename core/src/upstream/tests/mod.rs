@@ -1,0 +1,123 @@
+//! Rules of the monitor, one by one: what it asks for, and what it makes of each answer.
+
+use super::*;
+
+mod failover;
+mod meeting;
+
+const SETTLE_MS: u64 = 10_000;
+const PROBE_MS: u64 = 2_500;
+
+/// A monitor and the time.
+struct Watched {
+    monitor: Monitor,
+    now: BootMs,
+    events: Vec<Event>,
+    /// A step that was looked at and not taken.
+    seen: Option<Step>,
+}
+
+fn identity(history: &str) -> Identity {
+    Identity {
+        id: StoreId("postgres:1".into()),
+        history: History(history.into()),
+        role: Role::default(),
+    }
+}
+
+fn away() -> StoreError {
+    StoreError::Unavailable { store: "postgres://db".into(), cause: "refused".into() }
+}
+
+fn settings() -> Settings {
+    Settings {
+        url: "postgres://db".into(),
+        role: Role::default(),
+        embedded: false,
+        remembered: None,
+        settle_ms: SETTLE_MS,
+        probe_ms: PROBE_MS,
+    }
+}
+
+impl Watched {
+    fn new(settings: Settings) -> Watched {
+        let now = BootMs(100_000);
+        Watched { monitor: Monitor::new(settings, now), now, events: Vec::new(), seen: None }
+    }
+
+    /// A monitor that trusts the store in its first history.
+    fn trusting() -> Watched {
+        let mut one = Watched::new(settings());
+        one.meet("h1", None);
+        assert_eq!(one.monitor.claimable(), Some(&identity("h1")));
+        one.events.clear();
+        one
+    }
+
+    /// The first meeting; `known` is the history that the journal has.
+    fn meet(&mut self, history: &str, known: Option<&str>) {
+        assert_eq!(self.asks(), Request::Identity);
+        self.answer(Response::Identity(Ok(identity(history))));
+        assert_eq!(self.asks(), Request::CheckIn(identity(history)));
+        let known = known.map(|known| History(known.into()));
+        self.answer(Response::CheckIn(Ok(known.clone())));
+        let record = known.unwrap_or_else(|| History(history.into()));
+        assert_eq!(
+            self.step(),
+            Step::Record(Record::CheckedIn(StoreId("postgres:1".into()), record.clone()))
+        );
+        self.monitor.recorded(self.now, Ok(()), 0);
+        if record == History(history.into()) {
+            assert_eq!(self.asks(), Request::NoteHistory(identity(history)));
+            self.answer(Response::NoteHistory(Ok(Some(1_000_000))));
+            self.look();
+        }
+    }
+
+    /// The next step that is no event.
+    fn step(&mut self) -> Step {
+        if let Some(seen) = self.seen.take() {
+            return seen;
+        }
+        loop {
+            match self.monitor.next(self.now) {
+                Step::Event(event) => self.events.push(event),
+                step => return step,
+            }
+        }
+    }
+
+    /// Takes the events, and leaves the step after them.
+    fn look(&mut self) -> Step {
+        let step = self.step();
+        self.seen = (!matches!(step, Step::Wait(_))).then(|| step.clone());
+        step
+    }
+
+    #[track_caller]
+    fn asks(&mut self) -> Request {
+        match self.step() {
+            Step::Request(request) => request,
+            step => panic!("{step:?}"),
+        }
+    }
+
+    fn answer(&mut self, response: Response) {
+        self.monitor.answered(self.now, response, 0);
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now.0 += ms;
+    }
+
+    /// Waits for the next probe, which shows this.
+    #[track_caller]
+    fn probe_shows(&mut self, history: &str) {
+        if let Step::Wait(Some(until)) = self.look() {
+            self.now = until.max(self.now);
+        }
+        assert_eq!(self.asks(), Request::Identity);
+        self.answer(Response::Identity(Ok(identity(history))));
+    }
+}

@@ -1,0 +1,300 @@
+//! A simulated host: its clock and its journal outlive the lives of its daemon.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use leafd_core::BootMs;
+use leafd_core::store::{History, Identity, StoreError, StoreId};
+use leafd_core::upstream::{Event, Monitor, Record, Request, Response, Settings, Step};
+
+use crate::breaks::Break;
+use crate::store::{CLAIM, Call, TAGS};
+use crate::world::{PROBE_MS, SETTLE_MS};
+
+/// A host.
+pub struct Host {
+    pub booted_ms: u64,
+    /// How much faster than time its clock goes, in millionths.
+    pub skew_ppm: i64,
+    /// For how long it was suspended or stopped.
+    pub suspended_ms: u64,
+    pub journal: Journal,
+    pub daemon: Option<Daemon>,
+    /// Nothing of it runs until then, in true time.
+    pub paused_until_ms: u64,
+    /// When its daemon starts (again), in true time, unless it runs.
+    pub start_at_ms: u64,
+    /// The server that it is connected to.
+    pub server: usize,
+    /// True time of the last id of each tag.
+    pub drew_at_ms: [u64; TAGS],
+}
+
+/// What is on a host's disk.
+#[derive(Clone, Default)]
+pub struct Journal {
+    pub history: Option<History>,
+    pub segments: Vec<Segment>,
+    pub ends: [u64; TAGS],
+}
+
+/// Numbers held.
+#[derive(Clone, Copy)]
+pub struct Segment {
+    pub tag: usize,
+    pub next: u64,
+    pub end: u64,
+    pub claim: usize,
+}
+
+/// One life of a daemon.
+pub struct Daemon {
+    pub life: u64,
+    pub monitor: Monitor,
+    pub held: Vec<Segment>,
+    pub highest: [u64; TAGS],
+    /// Claimed, and not in the journal yet: with the true time when it will be.
+    pub unjournalled: VecDeque<(u64, Segment)>,
+    /// A record of the monitor's on its way to the disk, and when it arrives.
+    pub record: Option<(u64, Record)>,
+    /// Calls that wait, the monitor's and claims.
+    pub calls: [VecDeque<Call>; 2],
+    /// Those that are under way.
+    pub call: [Option<u64>; 2],
+    pub claiming: [bool; TAGS],
+    /// What the journal has left was brought into use, or dropped.
+    pub loaded: bool,
+    pub distrusted: bool,
+    pub started_ms: u64,
+    /// Losses that the store has shown to it.
+    pub aware: Rc<[usize]>,
+    pub last_seen: Option<History>,
+    /// Histories that it has seen another one after.
+    pub left: Vec<History>,
+    /// The history that it last heard the age of.
+    noted: Option<History>,
+    pub claim_retry_ms: u64,
+}
+
+impl Host {
+    pub fn now(&self, true_ms: u64, broken: Option<Break>) -> BootMs {
+        let mut since_ms = true_ms - self.booted_ms;
+        if broken == Some(Break::SuspendNotCounted) {
+            since_ms -= self.suspended_ms;
+        }
+        let skewed = i64::try_from(since_ms).unwrap() * self.skew_ppm / 1_000_000;
+        BootMs(since_ms.saturating_add_signed(skewed))
+    }
+
+    pub fn start(&mut self, life: u64, true_ms: u64, broken: Option<Break>) {
+        if broken == Some(Break::HistoryForgotten) {
+            self.journal.history = None;
+        }
+        let remembered = self.journal.history.clone();
+        let remembered = remembered.map(|history| (StoreId("simulated".into()), history));
+        let settings = Settings {
+            url: "simulated".into(),
+            role: Default::default(),
+            embedded: false,
+            remembered,
+            settle_ms: SETTLE_MS,
+            probe_ms: PROBE_MS,
+        };
+        self.daemon = Some(Daemon {
+            life,
+            monitor: Monitor::new(settings, self.now(true_ms, broken)),
+            held: Vec::new(),
+            highest: self.journal.ends,
+            unjournalled: VecDeque::new(),
+            record: None,
+            calls: Default::default(),
+            call: [None; 2],
+            claiming: [false; TAGS],
+            loaded: false,
+            distrusted: false,
+            started_ms: true_ms,
+            aware: Rc::default(),
+            last_seen: self.journal.history.clone(),
+            left: Vec::new(),
+            noted: None,
+            claim_retry_ms: 0,
+        });
+    }
+
+    /// What the disk has reached, what the monitor wants, and which tags want a claim.
+    pub fn go_on(&mut self, true_ms: u64, sync_ms: u64, random: u64, broken: Option<Break>) {
+        let now = self.now(true_ms, broken);
+        let Host { daemon: Some(daemon), journal, .. } = self else { return };
+        while let Some((due_ms, segment)) = daemon.unjournalled.front().copied()
+            && due_ms <= true_ms
+        {
+            daemon.unjournalled.pop_front();
+            journal.ends[segment.tag] = journal.ends[segment.tag].max(segment.end);
+            daemon.held.push(segment);
+        }
+        if let Some((due_ms, record)) = daemon.record.take_if(|(due_ms, _)| *due_ms <= true_ms) {
+            let _ = due_ms;
+            let (Record::CheckedIn(_, history) | Record::History(_, history)) = record;
+            journal.history = Some(history);
+            daemon.monitor.recorded(now, Ok(()), random);
+        }
+        loop {
+            match daemon.monitor.next(now) {
+                Step::Event(event) => daemon.happened(journal, &event, broken),
+                Step::Record(record) => daemon.record = Some((true_ms + sync_ms, record)),
+                Step::Request(Request::CheckIn(_)) => {
+                    let answer = Ok(journal.history.clone());
+                    daemon.monitor.answered(now, Response::CheckIn(answer), random);
+                }
+                Step::Request(request) => daemon.ask(journal, now, request, random, broken),
+                Step::Wait(_) => break,
+            }
+        }
+        if !daemon.loaded && (daemon.monitor.tried() || true_ms > daemon.started_ms + 1_000) {
+            daemon.loaded = true;
+            if !daemon.distrusted {
+                daemon.held.extend(journal.segments.iter().copied());
+            }
+        }
+        if !daemon.loaded || daemon.claim_retry_ms > true_ms {
+            return;
+        }
+        for tag in 0..TAGS {
+            let left: u64 = daemon
+                .held
+                .iter()
+                .filter(|held| held.tag == tag)
+                .map(|held| held.end - held.next)
+                .sum();
+            if left < CLAIM / 2
+                && !daemon.claiming[tag]
+                && !daemon.unjournalled.iter().any(|(_, segment)| segment.tag == tag)
+                && let Some(under) = daemon.monitor.claimable()
+            {
+                daemon.claiming[tag] = true;
+                daemon.calls[1].push_back(Call::Claim(tag, under.clone()));
+            }
+        }
+    }
+
+    /// What the disk has after a crash, and nothing else.
+    pub fn crash(&mut self) {
+        let Some(daemon) = self.daemon.take() else { return };
+        if daemon.loaded {
+            self.journal.segments = daemon.held;
+        }
+    }
+}
+
+impl Daemon {
+    fn ask(
+        &mut self,
+        journal: &Journal,
+        now: BootMs,
+        request: Request,
+        random: u64,
+        broken: Option<Break>,
+    ) {
+        let mut ends = Vec::new();
+        if let Request::PushHighWater(_) = request {
+            if broken == Some(Break::PushSkipped) {
+                return self.monitor.answered(now, Response::PushHighWater(Ok(0)), random);
+            }
+            let of = match broken {
+                Some(Break::PushMissesWhatIsNotJournalled) => journal.ends,
+                _ => self.highest,
+            };
+            ends = of.into_iter().enumerate().collect();
+        }
+        self.calls[0].push_back(Call::Monitor(request, ends));
+    }
+
+    fn happened(&mut self, journal: &mut Journal, event: &Event, broken: Option<Break>) {
+        if *event == Event::Distrusted && broken != Some(Break::DistrustIgnored) {
+            self.distrusted = true;
+            self.held.clear();
+            self.unjournalled.clear();
+            journal.segments.clear();
+        }
+    }
+
+    /// Whether this history was seen before another one.
+    pub fn has_left(&self, history: &History) -> bool {
+        self.left.contains(history)
+    }
+
+    /// The answer to a call of the monitor's.
+    pub fn answered(
+        &mut self,
+        now: BootMs,
+        mut response: Response,
+        random: u64,
+        broken: Option<Break>,
+    ) {
+        if let Response::NoteHistory(Ok(Some(noted_ms))) = &mut response {
+            let first = self.noted.as_ref() != self.last_seen.as_ref();
+            self.noted = self.last_seen.clone();
+            match broken {
+                Some(Break::SettlingSkipped) if first => *noted_ms = (*noted_ms).min(SETTLE_MS - 1),
+                Some(Break::SettlingSkipped) => *noted_ms = SETTLE_MS,
+                Some(Break::InTimeAssumed) if first => *noted_ms = (*noted_ms).min(SETTLE_MS - 1),
+                Some(Break::StoreClockStands) => *noted_ms = 0,
+                _ => {}
+            }
+        }
+        self.monitor.answered(now, response, random);
+    }
+
+    /// The answer to a claim: the numbers are this host's once the journal has them.
+    #[expect(clippy::too_many_arguments, reason = "one answer and all that it is judged by")]
+    pub fn claimed(
+        &mut self,
+        true_ms: u64,
+        now: BootMs,
+        sync_ms: u64,
+        tag: usize,
+        under: &Identity,
+        claim: Result<(u64, usize), StoreError>,
+        broken: Option<Break>,
+    ) {
+        self.claiming[tag] = false;
+        let (start, claim) = match claim {
+            Ok(claim) => claim,
+            Err(error) => {
+                self.claim_retry_ms = true_ms + 200;
+                return match error {
+                    StoreError::Changed { .. } => self.monitor.probe_soon(now),
+                    error => self.monitor.call_failed(now, &error),
+                };
+            }
+        };
+        let late = self.monitor.present() != Some(under);
+        if late && broken != Some(Break::LateClaimUsed) {
+            return;
+        }
+        if start < self.highest[tag] {
+            self.claim_retry_ms = true_ms + 200;
+            self.monitor.lost_commits(under);
+            return;
+        }
+        let end = start + CLAIM;
+        self.highest[tag] = self.highest[tag].max(end);
+        let segment = Segment { tag, next: start, end, claim };
+        self.unjournalled.push_back((true_ms + sync_ms, segment));
+    }
+
+    /// The next number of a tag, if one may be issued.
+    pub fn draw(&mut self, tag: usize, now: BootMs, broken: Option<Break>) -> Option<(u64, usize)> {
+        if !self.loaded {
+            return None;
+        }
+        if !self.monitor.may_issue(now) && broken != Some(Break::DoubtIgnored) {
+            return None;
+        }
+        let held = self.held.iter_mut().find(|held| held.tag == tag)?;
+        let drawn = (held.next, held.claim);
+        held.next += 1;
+        self.held.retain(|held| held.next < held.end);
+        Some(drawn)
+    }
+}

@@ -1,0 +1,64 @@
+//! A simulator of stores that fail over: several daemons, each with the core's own monitor driven as the daemon drives it,
+//! and a model of claims in which every id is checked. The store loses commits with and without showing it, comes back to a
+//! former primary, goes away; answers are late, lost, or carried out after their caller gave up; daemons crash, stop and
+//! are suspended; clocks run at their own rates. In another world several servers are one store with one history.
+//!
+//! A run is made of a seed alone. `LEAFD_TEST_SEED=N` runs one again, and `LEAFD_SIM_RUNS=N` makes more of them:
+//!
+//! ```text
+//! LEAFD_SIM_RUNS=5000 cargo test --release -p leafd-core --test failovers -- --nocapture
+//! ```
+//!
+//! - `world`: the true time, what is under way, and a step of a run.
+//! - `store`: the servers and what they hold.
+//! - `host`: a host's journal, and its daemon's life.
+//! - `mischief`: what goes wrong, and when.
+//! - `check`: what must never be, and what must be in the end.
+//! - `breaks`: the same with a promise broken on purpose: each must be noticed.
+#![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::disallowed_macros,
+    reason = "the core is pure, its tests need not be"
+)]
+
+mod breaks;
+mod check;
+mod host;
+mod mischief;
+mod store;
+mod world;
+
+#[path = "../../../tests/seed.rs"]
+mod seed;
+
+use seed::seeds;
+
+use check::Totals;
+use world::World;
+
+/// Steps of a run.
+const STEPS: u64 = 3_000;
+
+/// Runs, unless the environment says otherwise.
+const RUNS: usize = 60;
+
+#[test]
+fn no_id_comes_twice_whatever_the_store_loses() {
+    let runs = std::env::var("LEAFD_SIM_RUNS");
+    let runs = runs.map_or(RUNS, |runs| runs.parse().expect("LEAFD_SIM_RUNS is a number"));
+    let (mut made, mut total) = (0, Totals::default());
+    for mut seed in seeds(runs) {
+        let mut world = World::new(seed.u64(..), None);
+        match world.run(STEPS) {
+            Ok(()) => total.add(&world.totals),
+            Err(violation) => panic!("{violation} after {} ms", world.true_ms),
+        }
+        made += 1;
+    }
+    println!("{made} runs of {STEPS} steps: {total}");
+    if made >= RUNS {
+        total.assert_all_happened();
+    }
+}

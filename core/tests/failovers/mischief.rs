@@ -1,0 +1,113 @@
+//! What goes wrong, and when.
+
+use crate::host::Host;
+use crate::store::{LAG_MS_MAX, Loss};
+use crate::world::{SETTLE_MS, TIMEOUT_MS, World};
+
+impl World {
+    /// Before each step something may go wrong.
+    pub fn mischief(&mut self) {
+        if self.calm() {
+            return;
+        }
+        let host = self.random.usize(..self.hosts.len());
+        let lag_ms = self.random.u64(..LAG_MS_MAX);
+        // A loss that takes the declaration of another one along, unseen, is beyond what anybody can notice.
+        let last = self.store.failovers.last();
+        let quiet = last.is_none_or(|last| last.at_ms + 2 * LAG_MS_MAX + SETTLE_MS < self.true_ms);
+        // The worst moment to be stopped.
+        let in_doubt = self.hosts[host].daemon.as_ref();
+        if in_doubt.is_some_and(|daemon| daemon.monitor.own_until().is_some())
+            && self.random.u8(..16) == 0
+        {
+            return self.pause(host);
+        }
+        match self.random.u32(..10_000) {
+            0..20 => self.crash(host),
+            20..60 => self.pause(host),
+            60..90 => self.goes_away(),
+            90..120 if !self.store.one_history => {
+                self.lose(Loss::NewHistory, lag_ms);
+                // The same again while everybody can be reached: then nothing at all may come twice.
+                if self.random.bool() {
+                    self.calm_until_ms = self.true_ms + SETTLE_MS + TIMEOUT_MS;
+                    self.all_go_on();
+                    self.totals.calm_failovers += 1;
+                }
+            }
+            120..138 if !self.store.one_history && quiet => {
+                self.lose(Loss::Unseen, lag_ms);
+                self.totals.unseen_losses += 1;
+            }
+            138..155 if self.store.former.is_some() => self.former_primary_takes_over(),
+            155..165 => {
+                let server = self.random.usize(..self.away_until_ms.len());
+                self.hosts[host].server = server;
+            }
+            _ => {}
+        }
+    }
+
+    /// All is well from now on, and everybody runs.
+    pub fn heal(&mut self) {
+        self.calm_until_ms = u64::MAX;
+        self.away_until_ms.fill(0);
+        self.all_go_on();
+        for host in &mut self.hosts {
+            host.start_at_ms = host.start_at_ms.min(self.true_ms);
+        }
+    }
+
+    fn all_go_on(&mut self) {
+        for host in &mut self.hosts {
+            let early_ms = host.paused_until_ms.saturating_sub(self.true_ms);
+            host.suspended_ms -= early_ms;
+            host.paused_until_ms = host.paused_until_ms.min(self.true_ms);
+        }
+    }
+
+    fn crash(&mut self, host: usize) {
+        let off_ms = self.random.u64(..2 * SETTLE_MS);
+        let host = &mut self.hosts[host];
+        host.crash();
+        host.start_at_ms = self.true_ms + off_ms;
+        self.totals.crashes += 1;
+    }
+
+    /// SIGSTOP, or the host sleeps: its boot-time clock goes on.
+    fn pause(&mut self, host: usize) {
+        let long = self.random.bool();
+        let pause_ms = self.random.u64(10..if long { 3 * SETTLE_MS } else { SETTLE_MS / 2 });
+        let host = &mut self.hosts[host];
+        if host.paused_until_ms <= self.true_ms {
+            host.paused_until_ms = self.true_ms + pause_ms;
+            host.suspended_ms += pause_ms;
+            self.totals.pauses += 1;
+        }
+    }
+
+    fn goes_away(&mut self) {
+        let server = self.random.usize(..self.away_until_ms.len());
+        let long = self.random.u8(..3) == 0;
+        let away_ms = self.random.u64(100..if long { 2 * SETTLE_MS } else { 800 });
+        self.away_until_ms[server] = self.true_ms + away_ms;
+        self.totals.outages += 1;
+    }
+
+    /// The former primary comes back in place of the one that took over, with what it had. That it is the former one only
+    /// those can know who have seen the other, and remember it: so all do, for a while.
+    fn former_primary_takes_over(&mut self) {
+        let present = self.store.identity(0, self.broken);
+        let knows = |host: &Host| {
+            let daemon = host.daemon.as_ref();
+            daemon.is_some_and(|daemon| daemon.monitor.claimable() == Some(&present))
+        };
+        if !self.hosts.iter().all(knows) {
+            return;
+        }
+        self.lose(Loss::FormerHistory, 0);
+        self.calm_until_ms = self.true_ms + SETTLE_MS + TIMEOUT_MS;
+        self.all_go_on();
+        self.totals.returns += 1;
+    }
+}

@@ -1,0 +1,348 @@
+//! The true time, the hosts and the store in it, and what is under way between them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use leafd_core::store::StoreError;
+use leafd_core::upstream::{Request, Response};
+
+use crate::breaks::Break;
+use crate::check::{Claim, Issue, Totals, Violation};
+use crate::host::{Host, Journal};
+use crate::store::{Answer, Call, Loss, Store, TAGS};
+
+/// When runs begin.
+const START_MS: u64 = 1_000_000;
+
+/// The longest time between two steps.
+const STEP_MS_MAX: u64 = 30;
+
+/// Settings of all daemons: short ones, so that much happens.
+pub const SETTLE_MS: u64 = 2_000;
+pub const PROBE_MS: u64 = SETTLE_MS / 4;
+
+/// How long a daemon waits for an answer: longer than the stores settle.
+pub const TIMEOUT_MS: u64 = 5_000;
+
+/// A run.
+pub struct World {
+    pub random: fastrand::Rng,
+    pub broken: Option<Break>,
+    pub hosts: Vec<Host>,
+    pub store: Store,
+    pub claims: Vec<Claim>,
+    pub issued: [HashMap<u64, Issue>; TAGS],
+    pub true_ms: u64,
+    /// These servers answer nobody until then.
+    pub away_until_ms: Vec<u64>,
+    /// Until then nothing goes wrong.
+    pub calm_until_ms: u64,
+    pub totals: Totals,
+    under_way: BTreeMap<(u64, u64), Happening>,
+    serial: u64,
+}
+
+/// Something that happens at its time.
+enum Happening {
+    Arrives {
+        to: Caller,
+        call: Call,
+        answer_ms: Option<u64>,
+    },
+    /// An answer, when it was given, and to what.
+    Answers {
+        to: Caller,
+        at_ms: u64,
+        call: Call,
+        answer: Answer,
+    },
+    TimesOut {
+        to: Caller,
+        call: Call,
+    },
+}
+
+/// Who called, over which server, and which call it was.
+#[derive(Clone, Copy)]
+struct Caller {
+    host: usize,
+    server: usize,
+    life: u64,
+    line: usize,
+    call: u64,
+}
+
+impl World {
+    pub fn new(seed: u64, broken: Option<Break>) -> World {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let one_history = random.u8(..5) == 0;
+        let servers = if one_history { 3 } else { 1 };
+        let offsets_ms = (0..servers).map(|_| random.u64(..2_000)).collect();
+        let hosts = random.usize(2..=5);
+        let mut world = World {
+            random,
+            broken,
+            hosts: Vec::new(),
+            store: Store::new(one_history, offsets_ms),
+            claims: Vec::new(),
+            issued: Default::default(),
+            true_ms: START_MS,
+            away_until_ms: vec![0; servers],
+            calm_until_ms: START_MS + 2_000,
+            totals: Totals::default(),
+            under_way: BTreeMap::new(),
+            serial: 0,
+        };
+        for index in 0..hosts {
+            let host = Host {
+                booted_ms: START_MS - world.random.u64(1..100_000),
+                skew_ppm: world.random.i64(-200..=200),
+                suspended_ms: 0,
+                journal: Journal::default(),
+                daemon: None,
+                paused_until_ms: 0,
+                start_at_ms: START_MS + world.random.u64(..500),
+                server: index % servers,
+                drew_at_ms: [0; TAGS],
+            };
+            world.hosts.push(host);
+        }
+        world
+    }
+
+    /// A run of so many steps, and the return to order after it.
+    pub fn run(&mut self, steps: u64) -> Result<(), Violation> {
+        for _ in 0..steps {
+            self.mischief();
+            self.step()?;
+        }
+        self.heal();
+        // The last call times out, the last loss is noticed, and the store settles.
+        let healed_ms = self.true_ms;
+        while self.true_ms < healed_ms + TIMEOUT_MS + 3 * SETTLE_MS {
+            self.step()?;
+        }
+        let settled_ms = self.true_ms;
+        while self.true_ms < settled_ms + 2 * SETTLE_MS {
+            self.step()?;
+        }
+        self.check_all_draw(settled_ms)
+    }
+
+    pub fn calm(&self) -> bool {
+        self.true_ms < self.calm_until_ms
+    }
+
+    fn number(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    fn step(&mut self) -> Result<(), Violation> {
+        let until_ms = self.true_ms + self.random.u64(1..=STEP_MS_MAX);
+        // Each in an instant of its own, so that it is known what came first.
+        while let Some(entry) = self.under_way.first_entry()
+            && entry.key().0 <= until_ms
+        {
+            self.true_ms = entry.key().0.max(self.true_ms + 1);
+            let happening = entry.remove();
+            self.happen(happening);
+        }
+        self.true_ms = until_ms.max(self.true_ms + 1);
+        for host in 0..self.hosts.len() {
+            self.host_goes_on(host)?;
+        }
+        Ok(())
+    }
+
+    fn host_goes_on(&mut self, index: usize) -> Result<(), Violation> {
+        let (true_ms, broken) = (self.true_ms, self.broken);
+        if self.hosts[index].paused_until_ms > true_ms {
+            return Ok(());
+        }
+        if self.hosts[index].daemon.is_none() {
+            if self.hosts[index].start_at_ms > true_ms {
+                return Ok(());
+            }
+            let life = self.number();
+            self.hosts[index].start(life, true_ms, broken);
+            self.totals.starts += 1;
+        }
+        let now = self.hosts[index].now(true_ms, broken);
+        // A host that goes on after a pause serves whoever waits before it does anything else.
+        for tag in 0..TAGS {
+            for _ in 0..self.random.u8(..3) {
+                let Some(daemon) = &mut self.hosts[index].daemon else { break };
+                let Some((id, claim)) = daemon.draw(tag, now, broken) else { break };
+                self.check_issue(index, tag, id, claim)?;
+            }
+        }
+        let slow = self.random.u8(..20) == 0;
+        let sync_ms = self.random.u64(..if slow { 400 } else { 20 });
+        let random = self.random.u64(..);
+        self.hosts[index].go_on(true_ms, sync_ms, random, broken);
+        self.set_out(index);
+        Ok(())
+    }
+
+    /// The next calls set out: the monitor's one by one, and claims beside them.
+    fn set_out(&mut self, host: usize) {
+        for line in 0..2 {
+            let number = self.number();
+            let server = self.hosts[host].server;
+            let Some(daemon) = &mut self.hosts[host].daemon else { return };
+            if daemon.call[line].is_some() {
+                continue;
+            }
+            let Some(call) = daemon.calls[line].pop_front() else { continue };
+            daemon.call[line] = Some(number);
+            let to = Caller { host, server, life: daemon.life, line, call: number };
+            self.send(to, call);
+        }
+    }
+
+    fn send(&mut self, to: Caller, call: Call) {
+        let mut arrives_ms = Some(self.random.u64(1..=20));
+        let mut answer_ms = Some(self.random.u64(1..=20));
+        if !self.calm() {
+            match self.random.u8(..100) {
+                0..2 => arrives_ms = None,
+                2..4 => answer_ms = None,
+                4..6 => {
+                    // Its caller has given up by then.
+                    arrives_ms = Some(self.random.u64(TIMEOUT_MS..3 * TIMEOUT_MS));
+                    self.totals.late_calls += 1;
+                }
+                6..12 => {
+                    answer_ms = Some(self.random.u64(100..TIMEOUT_MS));
+                    self.totals.late_answers += 1;
+                }
+                _ => {}
+            }
+        }
+        if let Some(arrives_ms) = arrives_ms {
+            self.at(arrives_ms, Happening::Arrives { to, call: call.clone(), answer_ms });
+        }
+        self.at(TIMEOUT_MS, Happening::TimesOut { to, call });
+    }
+
+    fn at(&mut self, in_ms: u64, happening: Happening) {
+        let number = self.number();
+        self.under_way.insert((self.true_ms + in_ms, number), happening);
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Arrives { to, call, answer_ms } => {
+                if self.away_until_ms[to.server] > self.true_ms {
+                    return;
+                }
+                let (true_ms, broken) = (self.true_ms, self.broken);
+                let made = (to.host, to.server);
+                let answer = self.store.carry_out(true_ms, made, call.clone(), broken);
+                if let (Answer::Claim(Ok((_, commit))), Call::Claim(..)) = (&answer, &call) {
+                    self.claims.push(Claim {
+                        host: to.host,
+                        commit: *commit,
+                        at_ms: true_ms,
+                        lost_by: None,
+                    });
+                }
+                let claim = self.claims.len().saturating_sub(1) as u64;
+                let answer = match answer {
+                    Answer::Claim(Ok((start, _))) => Answer::Claim(Ok((start, claim))),
+                    other => other,
+                };
+                if let Some(answer_ms) = answer_ms {
+                    let answers = Happening::Answers { to, at_ms: true_ms, call, answer };
+                    self.at(answer_ms, answers);
+                }
+            }
+            Happening::Answers { to, at_ms, call, answer } => self.deliver(to, at_ms, call, answer),
+            Happening::TimesOut { to, call } => {
+                let away = StoreError::Unavailable {
+                    store: "simulated".to_owned(),
+                    cause: "it did not answer in time".to_owned(),
+                };
+                let answer = match &call {
+                    Call::Claim(..) => Answer::Claim(Err(away)),
+                    Call::Monitor(request, _) => Answer::Monitor(match request {
+                        Request::NoteHistory(_) => Response::NoteHistory(Err(away)),
+                        Request::PushHighWater(_) => Response::PushHighWater(Err(away)),
+                        Request::DeclareLoss(_) => Response::DeclareLoss(Err(away)),
+                        _ => Response::Identity(Err(away)),
+                    }),
+                };
+                let at_ms = self.true_ms;
+                self.deliver(to, at_ms, call, answer);
+            }
+        }
+    }
+
+    fn deliver(&mut self, to: Caller, at_ms: u64, call: Call, answer: Answer) {
+        let (true_ms, broken) = (self.true_ms, self.broken);
+        let random = self.random.u64(..);
+        let servers = self.away_until_ms.len();
+        let elsewhere = self.random.usize(..servers);
+        let slow = self.random.u8(..20) == 0;
+        let sync_ms = self.random.u64(..if slow { 1_500 } else { 30 });
+        let host = &mut self.hosts[to.host];
+        let paused_until_ms = host.paused_until_ms;
+        let now = host.now(true_ms, broken);
+        let Some(daemon) = &mut host.daemon else { return };
+        if (daemon.life, daemon.call[to.line]) != (to.life, Some(to.call)) {
+            return;
+        }
+        if paused_until_ms > true_ms {
+            // It is read when the daemon goes on.
+            let answers = Happening::Answers { to, at_ms, call, answer };
+            return self.at(paused_until_ms - true_ms, answers);
+        }
+        daemon.call[to.line] = None;
+        let failed = matches!(
+            &answer,
+            Answer::Claim(Err(StoreError::Unavailable { .. }))
+                | Answer::Monitor(Response::Identity(Err(_)))
+        );
+        match (answer, call) {
+            (Answer::Monitor(response), _) => {
+                if let Response::Identity(Ok(found)) = &response {
+                    daemon.sees(&self.store.failovers, at_ms, &found.history);
+                    if broken == Some(Break::FormerHistoriesForgotten)
+                        && daemon.has_left(&found.history)
+                    {
+                        host.crash();
+                        host.start_at_ms = true_ms;
+                        return;
+                    }
+                }
+                daemon.answered(now, response, random, broken);
+            }
+            (Answer::Claim(claim), Call::Claim(tag, under)) => {
+                let claim = claim.map(|(start, claim)| (start, usize::try_from(claim).unwrap()));
+                daemon.claimed(true_ms, now, sync_ms, tag, &under, claim, broken);
+            }
+            (Answer::Claim(_), Call::Monitor(..)) => panic!("a claim answers no monitor"),
+        }
+        // The driver takes the next steps before anything else runs.
+        host.go_on(true_ms, sync_ms, random, broken);
+        if failed {
+            // Another server is tried.
+            host.server = elsewhere;
+        }
+    }
+
+    /// The store loses commits.
+    pub fn lose(&mut self, kind: Loss, lag_ms: u64) {
+        let offset_ms = self.random.u64(..2_000);
+        self.true_ms += 1;
+        self.store.lose(kind, self.true_ms, lag_ms, offset_ms);
+        let index = self.store.failovers.len() - 1;
+        let kept = self.store.failovers[index].kept;
+        for claim in &mut self.claims {
+            if claim.commit > kept {
+                claim.lost_by.get_or_insert(index);
+            }
+        }
+        self.totals.failovers += 1;
+    }
+}

@@ -1,0 +1,19 @@
+//! The core by itself: time and chance are arguments, so every test is exact and quick.
+#![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::disallowed_macros,
+    reason = "the core is pure, its tests need not be"
+)]
+
+mod lives;
+mod purity;
+mod segment;
+mod shards;
+mod shares;
+mod snowflake;
+mod strict;
+
+#[path = "../../../tests/seed.rs"]
+mod seed;

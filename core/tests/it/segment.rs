@@ -1,0 +1,397 @@
+//! The allocator by itself, under a store and a journal that answer when they like, crashes included.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use leafd_core::segment::{Allocator, MarkMove, PrefetchPolicy};
+use leafd_core::{BootMs, Want};
+use leafd_wire::Run;
+
+use crate::seed::seeds;
+
+const PROVISION: PrefetchPolicy =
+    PrefetchPolicy { autonomy_ms: 600_000, step_max: 10_000_000, mark_ahead_ms: 5_000 };
+
+fn one() -> Want {
+    Want { count: 1, allow_partial: false }
+}
+
+fn run(numbers: Range<u64>) -> Run {
+    Run { first: numbers.start, count: (numbers.end - numbers.start) as u32, stride: 1 }
+}
+
+/// A store and a journal that answer at once.
+struct Instant {
+    allocator: Allocator<u32>,
+    max_id: u64,
+    step: u64,
+    claims: Vec<u64>,
+    marks: u64,
+    now: BootMs,
+}
+
+impl Instant {
+    fn new(start: u64, step: u64) -> Self {
+        Instant {
+            allocator: Allocator::new(PROVISION, 1, BootMs(0)),
+            max_id: start,
+            step,
+            claims: Vec::new(),
+            marks: 0,
+            now: BootMs(0),
+        }
+    }
+
+    fn attend(&mut self) {
+        let moves = self.allocator.marks_wanted(self.now);
+        if !moves.is_empty() {
+            self.marks += 1;
+            self.allocator.marked(self.now, &moves);
+        }
+        if let Some(order) = self.allocator.claim_wanted(self.now) {
+            let size = order.want.max(self.step.min(order.step_max));
+            let claimed = run(self.max_id..self.max_id + size);
+            self.max_id = claimed.end();
+            self.claims.push(size);
+            let moved =
+                self.allocator.claimed(self.now, 0, claimed, self.step).expect("it ascends");
+            assert!(self.allocator.hold(0, claimed, moved.mark).is_empty());
+        }
+    }
+
+    fn draw(&mut self, want: Want) -> Vec<Run> {
+        let mut runs = Vec::new();
+        if self.allocator.take(want, &mut runs) {
+            if self.allocator.wants_attention() {
+                self.attend();
+            }
+            return runs;
+        }
+        self.allocator.enqueue(want, BootMs(u64::MAX), 0);
+        for _ in 0..10 {
+            self.attend();
+            if self.allocator.serve_next(&mut runs).is_some() {
+                return runs;
+            }
+        }
+        panic!("a request is not served by a store that answers");
+    }
+}
+
+#[test]
+fn a_row_seeded_with_1_issues_1_first_and_then_each_number_once() {
+    let mut tag = Instant::new(1, 1_000);
+    for expected in 1..=5_000 {
+        let runs = tag.draw(one());
+        assert_eq!(runs, [Run { first: expected, count: 1, stride: 1 }]);
+    }
+}
+
+#[test]
+fn a_tag_that_turns_hot_converges_in_a_few_claims() {
+    let mut tag = Instant::new(1, 1_000);
+    for ms in 0..10_000 {
+        tag.now = BootMs(ms);
+        for _ in 0..10 {
+            tag.draw(Want { count: 100, allow_partial: false });
+        }
+    }
+    // A million a second: ten million drawn, the claims soon as large as they may be.
+    assert!(tag.claims.len() <= 10, "claims: {:?}", tag.claims);
+    assert!(tag.claims.iter().max() >= Some(&(PROVISION.step_max / 2)), "claims: {:?}", tag.claims);
+    assert!(tag.marks < 60, "{} mark moves in ten seconds", tag.marks);
+}
+
+/// Draws a million ids a second for so long.
+fn burst(tag: &mut Instant, ms: u64) {
+    for _ in 0..ms {
+        tag.now.0 += 1;
+        tag.draw(Want { count: 1_000, allow_partial: false });
+        assert!(tag.allocator.unissued() <= PROVISION.step_max, "{}", tag.allocator.unissued());
+    }
+}
+
+/// What a crash would skip: all below the marks.
+fn issuable(tag: &mut Instant) -> u64 {
+    let mut runs = Vec::new();
+    tag.allocator.take(Want { count: u32::MAX, allow_partial: true }, &mut runs);
+    runs.iter().map(|run| u64::from(run.count)).sum()
+}
+
+#[test]
+fn a_burst_holds_no_more_than_step_max_and_a_crash_in_it_skips_a_million_at_most() {
+    let mut tag = Instant::new(1, 1_000);
+    burst(&mut tag, 30_000);
+    let skipped = issuable(&mut tag);
+    assert!((400_000..=1_001_000).contains(&skipped), "{skipped}");
+}
+
+#[test]
+fn a_journal_that_is_slow_is_asked_further_ahead() {
+    let mut tag = Instant::new(1, 1_000);
+    burst(&mut tag, 10_000);
+    let mut allocator = tag.allocator;
+    let mut runs = Vec::new();
+    allocator.take(Want { count: 600_000, allow_partial: true }, &mut runs);
+    let moves = allocator.marks_wanted(tag.now);
+    allocator.marked(BootMs(tag.now.0 + 700), &moves);
+    allocator.take(Want { count: 500_000, allow_partial: true }, &mut runs);
+    let moves = allocator.marks_wanted(BootMs(tag.now.0 + 1_000));
+    allocator.marked(BootMs(tag.now.0 + 1_700), &moves);
+    tag.allocator = allocator;
+    assert!(issuable(&mut tag) > 2_000_000, "four commits' worth of the rate");
+}
+
+#[test]
+fn marks_are_drawn_back_when_the_rate_falls_and_nothing_is_issued_beyond() {
+    let mut tag = Instant::new(1, 1_000);
+    burst(&mut tag, 10_000);
+    let quiet = BootMs(tag.now.0 + 300_000);
+    assert_eq!(tag.allocator.draw_marks_back(tag.now), []);
+    let drawn_back = tag.allocator.draw_marks_back(quiet);
+    let exact: Vec<_> = tag.allocator.exact_marks().collect();
+    let [(0, run, mark), ..] = drawn_back[..] else { panic!("{drawn_back:?}") };
+    let (_, first, next) = exact[0];
+    assert_eq!(run, first);
+    // Thirty thousand a second are left of the rate, and they last for five.
+    assert!((100_000..200_000).contains(&(mark - next)), "{next} {mark}");
+    let mut runs = Vec::new();
+    tag.allocator.take(Want { count: u32::MAX, allow_partial: true }, &mut runs);
+    assert_eq!(runs.last().map(Run::end), Some(mark));
+    assert_eq!(tag.allocator.draw_marks_back(quiet), [], "nothing is marked any more");
+    // And on it goes.
+    tag.now = quiet;
+    assert_eq!(tag.draw(one())[0].first, mark);
+    // A day later next to nothing is marked; that costs few commits.
+    burst(&mut tag, 10_000);
+    let mut commits = 0;
+    for ten_seconds in 0..8_640 {
+        let now = BootMs(tag.now.0 + ten_seconds * 10_000);
+        commits += u32::from(!tag.allocator.draw_marks_back(now).is_empty());
+    }
+    assert!(commits <= 16, "{commits}");
+    assert!(issuable(&mut tag) <= 64 * 2 + 1);
+}
+
+#[test]
+fn a_first_id_claims_once_and_only_what_is_needed() {
+    let mut tag = Instant::new(1, 100);
+    tag.draw(one());
+    assert_eq!(tag.claims, [100]);
+    for _ in 0..32 {
+        tag.draw(one());
+    }
+    assert_eq!(tag.claims.len(), 2, "its rate is known by then");
+    let mut fresh: Allocator<u32> = Allocator::new(PROVISION, 1, BootMs(0));
+    fresh.enqueue(one(), BootMs(100), 0);
+    let order = fresh.claim_wanted(BootMs(0)).expect("somebody waits");
+    assert_eq!((order.want, order.least), (1, 1), "it may turn out to be strict");
+}
+
+#[test]
+fn who_can_t_be_served_up_to_the_ceiling_is_told_and_the_others_go_on() {
+    let exactly = |count| Want { count, allow_partial: false };
+    let mut tag: Allocator<u32> = Allocator::new(PROVISION, 1, BootMs(0));
+    assert!(tag.restore(0, vec![run(1..51)], 51).is_empty());
+    for (handle, count) in [(0, 2_000), (1, 60), (2, 1)] {
+        tag.enqueue(exactly(count), BootMs(100), handle);
+    }
+    let order = tag.claim_wanted(BootMs(0)).expect("they wait");
+    assert_eq!(order.least, 1_950, "no fewer are of use to who comes first");
+    assert_eq!(tag.exhausted(9, BootMs(0)), [0, 1]);
+    let moves = tag.marks_wanted(BootMs(0));
+    tag.marked(BootMs(0), &moves);
+    assert_eq!(tag.serve_next(&mut Vec::new()), Some(2));
+}
+
+#[test]
+fn an_idle_tag_claims_no_more_than_its_step() {
+    let mut tag = Instant::new(1, 1_000);
+    for hour in 0..100 {
+        tag.now = BootMs(hour * 3_600_000);
+        tag.draw(one());
+    }
+    assert_eq!(tag.claims, [1_000]);
+}
+
+#[test]
+fn a_steady_tag_claims_once_per_autonomy() {
+    let mut tag = Instant::new(1, 1_000);
+    // An hour at 100 ids a second.
+    for tick in 0..36_000 {
+        tag.now = BootMs(tick * 100);
+        tag.draw(Want { count: 10, allow_partial: false });
+    }
+    assert!(tag.claims.len() <= 6 + 6, "claims in six times autonomy: {:?}", tag.claims);
+}
+
+#[test]
+fn a_request_larger_than_max_step_is_served() {
+    let mut tag = Instant::new(1, 10);
+    tag.allocator = Allocator::new(PrefetchPolicy { step_max: 100, ..PROVISION }, 1, BootMs(0));
+    let runs = tag.draw(Want { count: 1_000_000, allow_partial: false });
+    assert_eq!(runs.iter().map(|run| u64::from(run.count)).sum::<u64>(), 1_000_000);
+}
+
+#[test]
+fn a_leased_request_takes_what_is_there() {
+    let mut tag = Instant::new(1, 10);
+    tag.draw(one());
+    let runs = tag.draw(Want { count: 1_000_000, allow_partial: true });
+    let count: u32 = runs.iter().map(|run| run.count).sum();
+    assert!((1..=1_000_000).contains(&count));
+}
+
+#[test]
+fn waiters_are_served_in_order_and_nobody_overtakes() {
+    let mut allocator: Allocator<u32> = Allocator::new(PROVISION, 1, BootMs(0));
+    for handle in 0..3 {
+        allocator.enqueue(one(), BootMs(100), handle);
+    }
+    assert!(allocator.claim_wanted(BootMs(0)).is_some());
+    assert_eq!(allocator.claim_wanted(BootMs(0)), None, "a claim in flight is never doubled");
+    let moved = allocator.claimed(BootMs(0), 0, run(1..11), 10).expect("it ascends");
+    assert!(allocator.hold(0, run(1..11), moved.mark).is_empty());
+    let mut runs = Vec::new();
+    assert!(!allocator.take(one(), &mut runs), "those who wait come first");
+    for handle in 0..3 {
+        assert_eq!(allocator.serve_next(&mut runs), Some(handle));
+        assert_eq!(runs.pop().map(|run| run.first), Some(u64::from(handle) + 1));
+    }
+    assert_eq!(allocator.serve_next(&mut runs), None);
+}
+
+#[test]
+fn deadlines_take_out_only_those_that_are_due() {
+    let mut allocator: Allocator<u32> = Allocator::new(PROVISION, 1, BootMs(0));
+    for (handle, deadline) in [(0, 30), (1, 10), (2, 20)] {
+        allocator.enqueue(one(), BootMs(deadline), handle);
+    }
+    assert_eq!(allocator.expire(BootMs(5)), Vec::<u32>::new());
+    assert_eq!(allocator.expire(BootMs(20)), [1, 2]);
+    assert_eq!(allocator.abandon(), [0]);
+}
+
+#[test]
+fn a_claim_below_what_was_seen_is_refused() {
+    let mut allocator: Allocator<u32> = Allocator::new(PROVISION, 1, BootMs(0));
+    assert!(allocator.restore(0, vec![run(50..60)], 1_000).is_empty());
+    allocator.enqueue(Want { count: 20, allow_partial: false }, BootMs(100), 0);
+    assert!(allocator.claim_wanted(BootMs(0)).is_some());
+    assert_eq!(allocator.claimed(BootMs(0), 0, run(900..910), 10), Err(1_000));
+    allocator.claim_failed(BootMs(50));
+    assert_eq!(allocator.claim_wanted(BootMs(49)), None);
+    assert!(allocator.claim_wanted(BootMs(50)).is_some());
+}
+
+/// What is on disk: the store's row and the host's journal.
+#[derive(Default)]
+struct Disk {
+    max_id: u64,
+    segments: Vec<(Range<u64>, u64)>,
+    highest_end: u64,
+}
+
+/// Random requests, answers that come late, and crashes between any two steps: no number is issued twice,
+/// those of one life ascend, and nothing is issued at or above a durable mark.
+#[test]
+fn no_number_is_issued_twice_whatever_comes_between() {
+    for mut random in seeds(50) {
+        let mut disk = Disk { max_id: 1, ..Disk::default() };
+        let mut issued = HashSet::new();
+        let mut last = 0;
+        let mut now = BootMs(0);
+        for _life in 0..8 {
+            let mut allocator: Allocator<u32> = Allocator::new(PROVISION, 1, now);
+            let leftovers = disk
+                .segments
+                .iter()
+                .filter(|(numbers, mark)| *mark < numbers.end)
+                .map(|(numbers, mark)| run(*mark..numbers.end))
+                .collect();
+            assert!(allocator.restore(0, leftovers, disk.highest_end).is_empty());
+            let mut marks_in_flight: Option<Vec<MarkMove>> = None;
+            let mut claim_in_flight: Option<u64> = None;
+            let mut segment_in_flight: Option<(Range<u64>, u64)> = None;
+            for _step in 0..random.usize(1..400) {
+                now = BootMs(now.0 + random.u64(0..50));
+                let mut runs = Vec::new();
+                match random.u32(0..8) {
+                    0..3 => {
+                        let allow_partial = random.bool();
+                        let count = if random.u32(0..10) == 0 { 5_000 } else { random.u32(1..200) };
+                        let want = Want { count, allow_partial };
+                        if !allocator.take(want, &mut runs) {
+                            allocator.enqueue(want, BootMs(now.0 + 500), 0);
+                        }
+                    }
+                    3 if marks_in_flight.is_none() => {
+                        let moves = allocator.marks_wanted(now);
+                        marks_in_flight = (!moves.is_empty()).then_some(moves);
+                    }
+                    4 => {
+                        if let Some(moves) = marks_in_flight.take() {
+                            for moved in &moves {
+                                let segment = disk
+                                    .segments
+                                    .iter_mut()
+                                    .find(|(numbers, _)| numbers.end == moved.end);
+                                let (numbers, mark) =
+                                    segment.expect("only held segments are marked");
+                                assert!(moved.mark > *mark && moved.mark <= numbers.end);
+                                *mark = moved.mark;
+                            }
+                            allocator.marked(now, &moves);
+                        }
+                    }
+                    5 if claim_in_flight.is_none() && segment_in_flight.is_none() => {
+                        claim_in_flight = allocator.claim_wanted(now).map(|order| order.want);
+                    }
+                    6 => {
+                        if let Some(want) = claim_in_flight.take() {
+                            if random.u32(0..4) == 0 {
+                                // The commit's answer is lost: the numbers are given up.
+                                disk.max_id += want;
+                                allocator.claim_failed(BootMs(now.0 + random.u64(0..100)));
+                            } else {
+                                let numbers = disk.max_id..disk.max_id + want.max(10);
+                                disk.max_id = numbers.end;
+                                let moved = allocator
+                                    .claimed(now, 0, run(numbers.clone()), 10)
+                                    .expect("it ascends");
+                                segment_in_flight = Some((numbers, moved.mark));
+                            }
+                        }
+                    }
+                    _ => {
+                        if let Some((numbers, mark)) = segment_in_flight.take() {
+                            disk.segments.push((numbers.clone(), mark));
+                            disk.highest_end = numbers.end;
+                            assert!(allocator.hold(0, run(numbers), mark).is_empty());
+                        }
+                    }
+                }
+                allocator.expire(now);
+                while allocator.serve_next(&mut runs).is_some() {}
+                for id in runs.into_iter().flat_map(Run::ids) {
+                    assert!(issued.insert(id), "{id} is issued twice");
+                    assert!(id > last, "{id} follows {last}");
+                    last = id;
+                    let held = disk.segments.iter().find(|(numbers, _)| numbers.contains(&id));
+                    assert!(
+                        held.is_some_and(|(_, mark)| id < *mark),
+                        "{id} is not below a durable mark"
+                    );
+                }
+            }
+            if random.bool() {
+                // A clean stop: exact marks.
+                for (_, held, mark) in allocator.exact_marks() {
+                    let segment =
+                        disk.segments.iter_mut().find(|(numbers, _)| numbers.end == held.end());
+                    segment.expect("only held segments are marked").1 = mark;
+                }
+            }
+        }
+    }
+}

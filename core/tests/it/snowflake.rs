@@ -1,0 +1,272 @@
+//! The generator by itself, with clocks that do what clocks do.
+
+use std::collections::HashSet;
+
+use leafd_core::snowflake::{Generator, Now, Refusal};
+use leafd_core::{BootMs, UnixMs, WorkerId};
+use leafd_wire::Layout;
+
+use crate::seed::seeds;
+
+const START_MS: u64 = 1_800_000_000_000;
+const DRIFT_MS: u64 = 5_000;
+
+fn at(ms: u64) -> Now {
+    Now { unix: UnixMs(START_MS + ms), boot: BootMs(ms) }
+}
+
+fn generator() -> Generator {
+    let mut generator = Generator::new(Layout::LEAF, WorkerId(17), UnixMs(0), DRIFT_MS);
+    generator.bounded(UnixMs(START_MS + 1_000_000_000));
+    generator
+}
+
+#[test]
+fn an_id_has_the_layout_s_parts() {
+    let run = generator().take(at(0), 1, 7).expect("nothing speaks against it");
+    let parts = Layout::LEAF.decompose(run.first).expect("it is of this layout");
+    assert_eq!(parts.worker, 17);
+    assert_eq!(parts.sequence, 7);
+    assert_eq!(Layout::LEAF.tick_start_ms(parts.tick), START_MS);
+}
+
+#[test]
+fn the_sequence_starts_below_a_sixty_fourth_and_below_100() {
+    let mut generator = generator();
+    for ms in 0..1_000 {
+        let run = generator.take(at(ms), 1, ms * 31).expect("a new tick");
+        assert!(Layout::LEAF.decompose(run.first).expect("ours").sequence < 64);
+    }
+}
+
+#[test]
+fn a_used_up_tick_waits_for_the_next_one() {
+    let mut generator = generator();
+    assert_eq!(generator.take(at(0), 5_000, 0).map(|run| run.count), Ok(4_096));
+    assert_eq!(generator.take(at(0), 1, 0), Err(Refusal::TickUsedUp { wait_ms: 1 }));
+    assert!(generator.take(at(1), 1, 0).is_ok());
+}
+
+#[test]
+fn ticks_slept_through_by_a_waiting_request_are_used() {
+    let mut generator = generator();
+    let mut issued = 0;
+    for wake_ms in [0, 2, 5, 7, 10] {
+        while let Ok(run) = generator.take(at(wake_ms), 5_000, 0) {
+            issued += run.count;
+        }
+    }
+    assert_eq!(issued, 11 * 4_096, "every tick from 0 to 10 is used");
+}
+
+#[test]
+fn a_clock_stepping_back_within_the_drift_is_ridden_out() {
+    let mut generator = generator();
+    let before = generator.take(at(10_000), 1, 0).expect("it runs").first;
+    let mut last = before;
+    for ms in 0..2_000 {
+        let now = Now { unix: UnixMs(START_MS + 8_000 + ms), boot: BootMs(10_000 + ms) };
+        let id = generator.take(now, 1, 0).expect("2 s back is within 5 s of drift").first;
+        assert!(id > last);
+        last = id;
+    }
+}
+
+#[test]
+fn ahead_of_the_clock_ids_come_no_faster_than_time_passes() {
+    let mut generator = generator();
+    generator.take(at(10_000), 1, 0).expect("it runs");
+    let mut issued = 0;
+    for ms in 0..100 {
+        let now = Now { unix: UnixMs(START_MS + 8_000), boot: BootMs(10_000 + ms) };
+        while let Ok(run) = generator.take(now, 10_000, 0) {
+            issued += run.count;
+        }
+    }
+    assert!(issued <= 101 * 4_096, "{issued} ids in 100 ms");
+    assert!(issued >= 99 * 4_000, "{issued} ids in 100 ms");
+}
+
+#[test]
+fn ahead_of_the_clock_time_slept_through_is_not_lost() {
+    let mut generator = generator();
+    generator.take(at(10_000), 1, 0).expect("it runs");
+    let mut issued = 0;
+    for wake_ms in [0, 2, 5, 7, 10] {
+        let now = Now { unix: UnixMs(START_MS + 8_000), boot: BootMs(10_000 + wake_ms) };
+        while let Ok(run) = generator.take(now, 10_000, 0) {
+            issued += run.count;
+        }
+    }
+    assert_eq!(issued, 11 * 4_096 - 1, "every tick of the ten milliseconds is used");
+}
+
+#[test]
+fn a_clock_beyond_the_drift_is_refused_with_the_time_to_wait() {
+    let mut generator = generator();
+    generator.take(at(3_600_000), 1, 0).expect("it runs");
+    let back = Now { unix: UnixMs(START_MS), boot: BootMs(3_600_001) };
+    assert_eq!(
+        generator.take(back, 1, 0),
+        Err(Refusal::ClockBehind { behind_ms: 3_600_000, wait_ms: 3_595_000 })
+    );
+    let caught_up = Now { unix: UnixMs(START_MS + 3_595_000), boot: BootMs(3_600_002) };
+    assert!(generator.take(caught_up, 1, 0).is_ok());
+}
+
+#[test]
+fn nothing_is_issued_past_the_bound_however_late_it_is_checked() {
+    let bound = START_MS + 10;
+    let mut generator = Generator::new(Layout::LEAF, WorkerId(1), UnixMs(0), DRIFT_MS);
+    generator.bounded(UnixMs(bound));
+    assert!(generator.take(at(9), 1, 0).is_ok(), "the tick ends at the bound");
+    assert_eq!(generator.take(at(10), 1, 0), Err(Refusal::BoundReached));
+    assert_eq!(generator.take(at(1_000_000), 1, 0), Err(Refusal::BoundReached));
+}
+
+#[test]
+fn a_restart_goes_on_at_the_recorded_bound_at_once() {
+    let bound = START_MS + 3_000;
+    let mut generator = Generator::new(Layout::LEAF, WorkerId(1), UnixMs(bound), DRIFT_MS);
+    assert_eq!(generator.take(at(0), 1, 0), Err(Refusal::BoundReached));
+    let next = generator.bound_wanted(at(0)).expect("it has none ahead");
+    generator.bounded(next);
+    let run = generator.take(at(0), 1, 0).expect("3 s ahead is within the drift");
+    let parts = Layout::LEAF.decompose(run.first).expect("ours");
+    assert_eq!(Layout::LEAF.tick_start_ms(parts.tick), bound);
+}
+
+#[test]
+fn a_host_that_crashes_again_and_again_stays_within_the_drift() {
+    let mut bound = UnixMs(0);
+    for crash in 0..8 {
+        let now = at(crash);
+        let mut generator = Generator::new(Layout::LEAF, WorkerId(1), bound, DRIFT_MS);
+        bound = generator.bound_wanted(now).expect("a new life needs a new bound");
+        generator.bounded(bound);
+        assert!(generator.take(now, 1, 0).is_ok(), "crash {crash}, bound {bound:?}");
+    }
+}
+
+#[test]
+fn the_time_bits_end_in_an_error_and_not_in_a_wrap() {
+    let layout = Layout { time_bits: 10, epoch_ms: START_MS, ..Layout::LEAF };
+    let mut generator = Generator::new(layout, WorkerId(1), UnixMs(0), DRIFT_MS);
+    generator.bounded(UnixMs(START_MS + 1_000_000));
+    assert!(generator.take(at(1_023), 1, 0).is_ok());
+    assert_eq!(generator.take(at(1_024), 1, 0), Err(Refusal::TimeExhausted));
+    let before = Now { unix: UnixMs(START_MS - 1), boot: BootMs(0) };
+    assert_eq!(generator.take(before, 1, 0), Err(Refusal::BeforeEpoch));
+}
+
+#[test]
+fn a_53_bit_layout_stays_within_what_javascript_holds() {
+    let layout = Layout {
+        time_bits: 37,
+        worker_bits: 8,
+        sequence_bits: 8,
+        unit_ms: 10,
+        epoch_ms: 1_735_689_600_000,
+    };
+    layout.check().expect("it can be");
+    let mut generator = Generator::new(layout, WorkerId(255), UnixMs(0), DRIFT_MS);
+    generator.bounded(UnixMs(u64::MAX / 4));
+    let end = layout.tick_start_ms(layout.tick_max());
+    let id =
+        generator.take(Now { unix: UnixMs(end), boot: BootMs(0) }, 256, 0).expect("the last tick");
+    assert!(id.last().is_some_and(|last| last < 1 << 53));
+}
+
+/// Clocks that step both ways, crashes, clean stops, late bounds: ids of all lives are unique, and those of the
+/// host ascend.
+#[test]
+fn no_id_is_issued_twice_whatever_the_clocks_do() {
+    for mut random in seeds(200) {
+        let mut bound = UnixMs(0);
+        let (mut wall, mut boot) = (START_MS, 0);
+        let mut issued = HashSet::new();
+        let mut last = 0;
+        for _life in 0..10 {
+            let layout = Layout { sequence_bits: 4, ..Layout::LEAF };
+            let mut generator = Generator::new(layout, WorkerId(3), bound, DRIFT_MS);
+            let mut wanted = None;
+            for _step in 0..random.usize(1..300) {
+                match random.u32(0..100) {
+                    0 => wall -= random.u64(0..10_000),
+                    1 => wall += random.u64(0..10_000),
+                    _ => {
+                        let passed = random.u64(0..4);
+                        wall += passed;
+                        boot += passed;
+                    }
+                }
+                let now = Now { unix: UnixMs(wall), boot: BootMs(boot) };
+                match random.u32(0..4) {
+                    0 if wanted.is_none() => wanted = generator.bound_wanted(now),
+                    1 => {
+                        if let Some(moved) = wanted.take() {
+                            bound = moved;
+                            generator.bounded(moved);
+                        }
+                    }
+                    _ => {
+                        if let Ok(run) = generator.take(now, random.u32(1..40), random.u64(..)) {
+                            for id in run.ids() {
+                                assert!(issued.insert(id), "{id} is issued twice");
+                                assert!(id > last, "{id} follows {last}");
+                                last = id;
+                                let tick = layout.decompose(id).expect("ours").tick;
+                                assert!(layout.tick_start_ms(tick + 1) <= bound.0);
+                            }
+                        }
+                    }
+                }
+            }
+            if random.bool() {
+                bound = generator.used_end().max(UnixMs(1));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_start_ahead_of_the_clock_has_its_whole_drift_left() {
+    for back_ms in [1, 3_000, 4_990] {
+        for after_ms in [0, 1, 2_000, 4_999, 6_000] {
+            let floor = UnixMs(START_MS + DRIFT_MS);
+            let mut generator = Generator::new(Layout::LEAF, WorkerId(17), floor, DRIFT_MS);
+            generator.bounded(UnixMs(START_MS + 1_000_000_000));
+            let mut last = generator.take(at(0), 1, 0).expect("within the drift").first;
+            last = last.max(generator.take(at(after_ms), 1, 0).expect("no step yet").first);
+            for passed_ms in 0..100 {
+                let boot = after_ms + passed_ms;
+                let now = Now {
+                    unix: UnixMs(START_MS + boot - back_ms.min(boot + START_MS)),
+                    boot: BootMs(boot),
+                };
+                let id = generator.take(now, 1, 0).unwrap_or_else(|refusal| {
+                    panic!("{back_ms} ms back after {after_ms} ms: {refusal:?}")
+                });
+                assert!(id.first > last);
+                last = id.first;
+            }
+            // It is no licence to run further ahead: beyond drift and lead it is refused.
+            let far = Now {
+                unix: UnixMs(START_MS + after_ms - 2 * DRIFT_MS.min(START_MS) - 200),
+                boot: BootMs(after_ms + 100),
+            };
+            assert!(matches!(generator.take(far, 1, 0), Err(Refusal::ClockBehind { .. })));
+        }
+    }
+}
+
+#[test]
+fn a_start_beyond_the_drift_waits_for_the_clock() {
+    let floor = UnixMs(START_MS + DRIFT_MS + 1_000);
+    let mut generator = Generator::new(Layout::LEAF, WorkerId(17), floor, DRIFT_MS);
+    generator.bounded(UnixMs(START_MS + 1_000_000_000));
+    let refused = generator.take(at(0), 1, 0);
+    assert_eq!(refused, Err(Refusal::ClockBehind { behind_ms: DRIFT_MS + 1_000, wait_ms: 1_000 }));
+    assert!(generator.take(at(999), 1, 0).is_err());
+    assert!(generator.take(at(1_000), 1, 0).is_ok());
+}

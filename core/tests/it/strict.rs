@@ -1,0 +1,239 @@
+//! Strict tags: the queue by itself, and several hosts' queues over one store that answers when it likes.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use leafd_core::segment::{Allocator, PrefetchPolicy, Shared};
+use leafd_core::{BootMs, Want};
+use leafd_wire::Run;
+
+use crate::seed::seeds;
+
+const PROVISION: PrefetchPolicy =
+    PrefetchPolicy { autonomy_ms: 600_000, step_max: 1_000, mark_ahead_ms: 5_000 };
+
+const START: BootMs = BootMs(0);
+
+fn exactly(count: u32) -> Want {
+    Want { count, allow_partial: false }
+}
+
+/// A tag that is known to be strict, as its id 1 was drawn, and who waits for it.
+fn queue(wants: &[Want]) -> Allocator<usize> {
+    let policy = PrefetchPolicy { step_max: 100, ..PROVISION };
+    let mut queue = Allocator::new(policy, 1, START);
+    queue.enqueue(exactly(1), BootMs(10), usize::MAX);
+    assert_eq!(wanted(&mut queue, START), Some(1));
+    let shared = queue.share(run(1, 1)).expect("nothing was seen yet");
+    assert_eq!(shared, Shared { served: vec![(usize::MAX, run(1, 1))], dropped: 0 });
+    for (handle, want) in wants.iter().enumerate() {
+        queue.enqueue(*want, BootMs(10), handle);
+    }
+    queue
+}
+
+/// How many ids are to be claimed.
+fn wanted<T>(queue: &mut Allocator<T>, now: BootMs) -> Option<u64> {
+    queue.claim_wanted(now).map(|order| order.want)
+}
+
+fn run(first: u64, count: u32) -> Run {
+    Run { first, count, stride: 1 }
+}
+
+fn all(numbers: Range<u64>) -> Run {
+    run(numbers.start, (numbers.end - numbers.start) as u32)
+}
+
+#[test]
+fn who_waited_when_a_claim_was_sent_shares_it_and_the_rest_is_dropped() {
+    let leased = Want { count: 1_000, allow_partial: true };
+    let mut queue = queue(&[exactly(3), leased, exactly(2)]);
+    assert_eq!(wanted(&mut queue, START), Some(6));
+    assert_eq!(wanted(&mut queue, START), None, "a claim in flight is never doubled");
+    queue.enqueue(exactly(1), BootMs(10), 3);
+    let served = vec![(0, run(50, 3)), (1, run(53, 1)), (2, run(54, 2))];
+    assert_eq!(queue.share(all(50..60)), Ok(Shared { served, dropped: 4 }));
+    assert_eq!((queue.waiting(), queue.issued(), queue.highest_end(0)), (1, 7, 60));
+    assert_eq!(wanted(&mut queue, START), Some(1));
+    assert_eq!(queue.share(all(60..61)), Ok(Shared { served: vec![(3, run(60, 1))], dropped: 0 }));
+    assert_eq!(wanted(&mut queue, START), None, "nobody waits");
+    assert!(queue.ids_per_second(BootMs(1_000)) > 0.0);
+}
+
+#[test]
+fn a_claim_serves_no_more_than_it_may_but_always_its_first_request() {
+    for (counts, most) in
+        [(&[60, 30, 10, 1][..], 100), (&[60, 30, 11, 1], 90), (&[101, 1], 101), (&[99, 500], 99)]
+    {
+        let wants: Vec<Want> = counts.iter().copied().map(exactly).collect();
+        assert_eq!(wanted(&mut queue(&wants), START), Some(most), "{counts:?}");
+    }
+}
+
+#[test]
+fn who_finds_too_few_left_waits_for_the_next_claim_and_nobody_overtakes() {
+    let mut queue = queue(&[exactly(2), exactly(3), exactly(1)]);
+    assert_eq!(wanted(&mut queue, START), Some(6));
+    assert_eq!(queue.share(all(10..14)), Ok(Shared { served: vec![(0, run(10, 2))], dropped: 2 }));
+    assert_eq!(wanted(&mut queue, START), Some(4));
+    let served = vec![(1, run(14, 3)), (2, run(17, 1))];
+    assert_eq!(queue.share(all(14..18)), Ok(Shared { served, dropped: 0 }));
+}
+
+#[test]
+fn who_gave_up_is_skipped() {
+    let mut queue = queue(&[exactly(1), exactly(1)]);
+    queue.enqueue(exactly(1), BootMs(20), 2);
+    assert_eq!(wanted(&mut queue, START), Some(3));
+    queue.drop_head_while(|handle| *handle == 0);
+    assert_eq!(queue.expire(BootMs(10)), [1]);
+    queue.enqueue(exactly(1), BootMs(5), 3);
+    assert_eq!(queue.expire_last(BootMs(10)), Some(3));
+    assert_eq!(queue.share(all(11..14)), Ok(Shared { served: vec![(2, run(11, 1))], dropped: 2 }));
+}
+
+#[test]
+fn nothing_is_kept_for_those_who_come_after_all_have_left() {
+    let mut queue = queue(&[exactly(1)]);
+    assert_eq!(wanted(&mut queue, START), Some(1));
+    assert_eq!(queue.abandon(), [0]);
+    queue.enqueue(exactly(1), BootMs(10), 1);
+    assert_eq!(queue.share(all(2..3)), Ok(Shared { served: Vec::new(), dropped: 1 }));
+    assert_eq!(queue.waiting(), 1);
+}
+
+#[test]
+fn a_failed_claim_is_sent_again_when_it_may_be_and_for_all_who_wait_then() {
+    let mut queue = queue(&[exactly(1)]);
+    assert_eq!(wanted(&mut queue, START), Some(1));
+    queue.enqueue(exactly(1), BootMs(10), 1);
+    queue.claim_failed(BootMs(5));
+    assert!(queue.retrying() && !queue.claiming());
+    assert_eq!(wanted(&mut queue, BootMs(4)), None);
+    assert_eq!(wanted(&mut queue, BootMs(5)), Some(2));
+}
+
+#[test]
+fn numbers_below_what_was_seen_are_refused() {
+    let mut queue = queue(&[exactly(1)]);
+    queue.raise_highest_end(0, 100);
+    assert_eq!(wanted(&mut queue, START), Some(1));
+    assert_eq!(queue.share(all(99..200)), Err(100));
+    assert!(queue.claiming());
+    queue.claim_failed(START);
+    assert_eq!(wanted(&mut queue, START), Some(1));
+    assert!(queue.share(all(100..101)).is_ok());
+}
+
+#[test]
+fn a_tag_that_turns_out_to_be_strict_keeps_who_waits_and_who_shares_the_claim() {
+    let mut tag: Allocator<usize> = Allocator::new(PROVISION, 1, START);
+    assert!(tag.restore(0, vec![all(5..9)], 9).is_empty());
+    tag.enqueue(exactly(10), BootMs(10), 0);
+    let asked = wanted(&mut tag, START).expect("somebody waits").max(10);
+    tag.enqueue(exactly(1), BootMs(10), 1);
+    let served = vec![(0, run(9, 10))];
+    assert_eq!(tag.share(all(9..9 + asked)), Ok(Shared { served, dropped: asked - 10 }));
+    assert!(tag.is_strict() && tag.unissued() == 0);
+    assert_eq!(wanted(&mut tag, START), Some(1));
+}
+
+#[test]
+fn a_request_that_can_t_be_met_takes_nothing_and_keeps_nobody_waiting() {
+    let mut tag = queue(&[exactly(60), exactly(2_000), exactly(1)]);
+    // The store has 50 left.
+    let order = tag.claim_wanted(START).expect("they wait");
+    assert_eq!((order.want, order.least), (60, 60), "all or none: what is left over would be lost");
+    assert_eq!(tag.exhausted(50, START), [0, 1]);
+    assert_eq!(wanted(&mut tag, START), Some(1));
+    let served = vec![(2, run(11, 1))];
+    assert_eq!(tag.share(all(11..12)), Ok(Shared { served, dropped: 0 }));
+    // Each of them could be met, and not both.
+    tag.enqueue(exactly(30), BootMs(10), 3);
+    tag.enqueue(exactly(30), BootMs(10), 4);
+    assert_eq!(wanted(&mut tag, START), Some(60));
+    assert_eq!(tag.exhausted(49, START), []);
+    assert_eq!(wanted(&mut tag, START), Some(30));
+    let served = vec![(3, run(12, 30))];
+    assert_eq!(tag.share(all(12..42)), Ok(Shared { served, dropped: 0 }));
+    assert_eq!(wanted(&mut tag, START), Some(30));
+    assert_eq!(tag.exhausted(19, START), [4]);
+}
+
+/// A claim on its way: to the store, then back.
+enum Claim {
+    Sent(u64),
+    Granted(Range<u64>),
+}
+
+/// Several hosts, one counter, answers that come late or never: who asks after another was answered gets the
+/// larger id, whichever hosts they are on, and no id is given twice.
+#[test]
+fn who_asks_after_an_answer_gets_larger_ids_on_any_host() {
+    let mut answered = 0;
+    for mut random in seeds(200) {
+        let mut hosts: Vec<(Allocator<u64>, Option<Claim>)> =
+            (0..random.usize(1..5)).map(|_| (Allocator::new(PROVISION, 1, START), None)).collect();
+        let mut counter = 1;
+        let mut now = START;
+        // Each request: what it wants, and the highest id that was answered before it.
+        let mut asked: HashMap<u64, (Want, u64)> = HashMap::new();
+        let mut highest_answered = 0;
+        let mut ids = HashSet::new();
+        for request in 0..2_000 {
+            now = BootMs(now.0 + random.u64(0..10));
+            let index = random.usize(0..hosts.len());
+            let (host, claim) = &mut hosts[index];
+            for expired in host.expire(now) {
+                asked.remove(&expired);
+            }
+            match random.u32(0..5) {
+                0..2 => {
+                    let count = if random.u32(0..20) == 0 { 2_000 } else { random.u32(1..20) };
+                    let want = Want { count, allow_partial: random.bool() };
+                    asked.insert(request, (want, highest_answered));
+                    host.enqueue(want, BootMs(now.0 + random.u64(1..500)), request);
+                }
+                2 if claim.is_none() => *claim = wanted(host, now).map(Claim::Sent),
+                3 => {
+                    if let Some(Claim::Sent(want)) = claim {
+                        // A store may give more, or less just below a ceiling.
+                        let size = match random.u32(0..4) {
+                            0 => *want + random.u64(0..50),
+                            1 => random.u64(1..=*want),
+                            _ => *want,
+                        };
+                        *claim = Some(Claim::Granted(counter..counter + size));
+                        counter += size;
+                    }
+                }
+                _ => match claim.take() {
+                    Some(Claim::Granted(numbers)) if random.u32(0..5) > 0 => {
+                        let size = numbers.end - numbers.start;
+                        let shared = host.share(all(numbers.clone())).expect("the store ascends");
+                        let mut served = 0;
+                        for (request, run) in shared.served {
+                            let (want, floor) = asked.remove(&request).expect("it still waits");
+                            let count = if want.allow_partial { 1 } else { want.count };
+                            assert_eq!((run.count, run.stride), (count, 1));
+                            assert!(run.first > floor, "{} comes after {floor}", run.first);
+                            for id in run.ids() {
+                                assert!(numbers.contains(&id), "{id} is not of {numbers:?}");
+                                assert!(ids.insert(id), "{id} is issued twice");
+                                highest_answered = highest_answered.max(id);
+                                served += 1;
+                            }
+                            answered += 1;
+                        }
+                        assert_eq!(served + shared.dropped, size);
+                    }
+                    // The answer is lost, or the request for it.
+                    Some(_) => host.claim_failed(BootMs(now.0 + random.u64(0..20))),
+                    None => {}
+                },
+            }
+        }
+    }
+    assert!(answered > 500, "only {answered} requests were answered");
+}

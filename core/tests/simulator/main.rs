@@ -1,0 +1,66 @@
+//! A simulator of worker leases: hosts whose clocks skew, step, stop and resume; a registry that answers late, carries
+//! writes out after their caller gave up, loses answers or its last writes; crashes at every step; journals lost, copied
+//! and set back; pods that churn. What runs in it is the daemon's own core, driven as the daemon drives it, and
+//! every id is checked.
+//!
+//! A run is made of a seed alone. `LEAFD_TEST_SEED=N` runs one again, and `LEAFD_SIM_RUNS=N` makes more of them:
+//!
+//! ```text
+//! LEAFD_SIM_RUNS=5000 cargo test --release -p leafd-core --test simulator -- --nocapture
+//! ```
+//!
+//! - `world`: the true time, what is under way, and a step of a run.
+//! - `host`: a host's clocks and journal, and its daemon's life.
+//! - `registry`: the table of workers.
+//! - `mischief`: what goes wrong, and when.
+//! - `check`: what must never be, and what must be in the end.
+//! - `churn`: pods that come and go as fast as a pool allows.
+//! - `breaks`: the same with a promise broken on purpose: each must be noticed.
+#![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::disallowed_macros,
+    reason = "the core is pure, its tests need not be"
+)]
+
+mod breaks;
+mod check;
+mod churn;
+mod host;
+mod mischief;
+mod registry;
+mod world;
+
+#[path = "../../../tests/seed.rs"]
+mod seed;
+
+use seed::seeds;
+
+use world::World;
+
+/// Steps of a run.
+const STEPS: u64 = 20_000;
+
+/// Runs, unless the environment says otherwise.
+const RUNS: usize = 100;
+
+#[test]
+fn no_id_comes_twice_whatever_happens() {
+    let runs = std::env::var("LEAFD_SIM_RUNS");
+    let runs = runs.map_or(RUNS, |runs| runs.parse().expect("LEAFD_SIM_RUNS is a number"));
+    let (mut made, mut steps, mut total) = (0, 0, check::Totals::default());
+    for mut seed in seeds(runs) {
+        let mut world = World::new(seed.u64(..), None);
+        match world.run(STEPS) {
+            Ok(()) => total.add(&world.totals()),
+            Err(violation) => panic!("{violation} after {} ms", world.elapsed_ms()),
+        }
+        steps += world.steps();
+        made += 1;
+    }
+    println!("{made} runs, {steps} steps: {total}");
+    if made >= RUNS {
+        total.assert_all_happened();
+    }
+}

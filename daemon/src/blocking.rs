@@ -1,0 +1,136 @@
+//! Runs a blocking backend, a store or a registry, on a thread of its own: the asynchronous side never waits for a
+//! disk or a server.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+
+/// What runs on such a thread.
+pub trait Backend: Send {
+    /// Why a call fails.
+    type Error: Send + 'static;
+
+    /// What its thread is called.
+    const THREAD_NAME: &'static str;
+
+    /// Most calls that wait for it.
+    const CALLS_WAITING_MAX: usize;
+
+    /// The error of a call that came to nothing because of the thread: `name` is what errors call the backend.
+    fn unavailable(name: &str, cause: String) -> Self::Error;
+
+    /// The error of a call that finds [`Backend::CALLS_WAITING_MAX`] others waiting. Nothing was done.
+    fn overloaded(name: &str) -> Self::Error;
+}
+
+/// Calls a backend that runs on its thread. Clones share it. When the last one is dropped, the calls that wait are
+/// still made and then the backend is dropped.
+///
+/// A call whose future is dropped before its turn is not made; one dropped later is made, and its answer is lost.
+pub struct Handle<B: Backend + ?Sized> {
+    name: Arc<str>,
+    messages: mpsc::Sender<Message<B>>,
+}
+
+type Call<B> = Box<dyn FnOnce(&mut B) + Send>;
+
+enum Message<B: ?Sized> {
+    Call(Call<B>),
+    Close(oneshot::Sender<()>),
+}
+
+impl<B: Backend + ?Sized + 'static> Handle<B> {
+    /// Starts a thread for this backend; `name` is what errors call it.
+    ///
+    /// # Errors
+    /// [`Backend::unavailable`] when the system gives no thread.
+    pub fn spawn(name: &str, backend: Box<B>) -> Result<Handle<B>, B::Error> {
+        let (messages, inbox) = mpsc::channel(B::CALLS_WAITING_MAX);
+        std::thread::Builder::new()
+            .name(B::THREAD_NAME.to_owned())
+            .spawn(move || serve(backend, inbox))
+            .map_err(|cause| {
+                B::unavailable(name, format!("the system gave no thread for it: {cause}"))
+            })?;
+        Ok(Handle { name: name.into(), messages })
+    }
+
+    /// Does something with the backend on its thread.
+    ///
+    /// # Errors
+    /// Those of `work`; [`Backend::overloaded`]; and [`Backend::unavailable`] when the backend is closed or panicked.
+    pub async fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut B) -> Result<T, B::Error> + Send + 'static,
+    ) -> Result<T, B::Error> {
+        let (reply, answer) = oneshot::channel();
+        let name = Arc::clone(&self.name);
+        let call = move |backend: &mut B| {
+            if reply.is_closed() {
+                return;
+            }
+            // A backend that panicked opens or connects anew.
+            let result = catch_unwind(AssertUnwindSafe(|| work(backend)));
+            let result = result.unwrap_or_else(|panic| Err(panicked::<B>(&name, &*panic)));
+            // The caller may be gone by now.
+            let _ = reply.send(result);
+        };
+        self.messages.try_send(Message::Call(Box::new(call))).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => B::overloaded(&self.name),
+            mpsc::error::TrySendError::Closed(_) => self.closed(),
+        })?;
+        answer.await.unwrap_or_else(|_| Err(self.closed()))
+    }
+
+    /// Closes the backend after the calls that came before, and waits until it is closed. Later calls fail.
+    pub async fn close(&self) {
+        let (done, closed) = oneshot::channel();
+        // An error of either means that it is closed already.
+        if self.messages.send(Message::Close(done)).await.is_ok() {
+            let _ = closed.await;
+        }
+    }
+
+    fn closed(&self) -> B::Error {
+        B::unavailable(&self.name, "it is closed".to_owned())
+    }
+}
+
+fn serve<B: ?Sized>(mut backend: Box<B>, mut inbox: mpsc::Receiver<Message<B>>) {
+    while let Some(message) = inbox.blocking_recv() {
+        match message {
+            Message::Call(call) => call(&mut *backend),
+            Message::Close(closed) => {
+                // Calls that came after are dropped, which tells their callers.
+                drop(inbox);
+                drop(backend);
+                // Nobody waiting for it is no reason to fail.
+                let _ = closed.send(());
+                return;
+            }
+        }
+    }
+}
+
+fn panicked<B: Backend + ?Sized>(name: &str, panic: &(dyn Any + Send)) -> B::Error {
+    let words = panic.downcast_ref::<&str>().copied();
+    let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let cause = format!("its backend failed from a bug: {}", words.unwrap_or("no message"));
+    tracing::error!(backend = name, %cause, "a call panicked");
+    B::unavailable(name, cause)
+}
+
+impl<B: Backend + ?Sized> Clone for Handle<B> {
+    fn clone(&self) -> Self {
+        Handle { name: Arc::clone(&self.name), messages: self.messages.clone() }
+    }
+}
+
+impl<B: Backend + ?Sized> fmt::Debug for Handle<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,121 @@
+//! `leafd adopt-store`: makes this host the owner of a copied embedded store, or accepts the database that is now
+//! behind a network store's URL.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+use crate::cli::output;
+use crate::config::{Args, Config, StoreSpec, StoreUrl};
+use crate::journal::{Identity, Journal, MACHINE_ID_FILE, Outside, Recovered, SetAside, Write};
+use crate::run;
+use crate::run::{embedded, stores};
+use crate::state_dir::StateDir;
+use crate::store::sqlite;
+use leafd_core::store::CheckIn;
+
+/// Adopts every configured store; the exit status is that of [`run::start`].
+#[must_use]
+pub fn adopt_store(args: &Args) -> ExitCode {
+    let config = match Config::load(args) {
+        Ok(config) => config,
+        Err(error) => return run::refuse_config(&error),
+    };
+    match adopt_all(&config) {
+        Ok(said) => output::print(&said),
+        Err(error) => {
+            eprintln!("leafd: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn adopt_all(config: &Config) -> Result<String> {
+    // A daemon that runs counts its claims under the stores' old names: the lock keeps it out.
+    let state_dir = StateDir::open(&config.state_dir)?;
+    let identity = Identity::of_host(MACHINE_ID_FILE.as_ref(), config.identity.as_deref());
+    let host = sqlite::host_fingerprint(config.identity.as_deref());
+    // Stores that may be as old as the journal get another identity before it is set aside, so that a crash in between
+    // has them adopted again.
+    let adopt_doubtful = |old: &SetAside| {
+        for path in embedded::files(config) {
+            let in_doubt = embedded::in_doubt(path, &state_dir, old);
+            if in_doubt.map_err(|error| error.to_string())? {
+                sqlite::adopt_anew(path, &host).map_err(|error| error.to_string())?;
+            }
+        }
+        Ok(())
+    };
+    let memory = run::memory_file(&config.socket);
+    let outside = Outside { memory: Some(&memory), may_begin_anew: &adopt_doubtful };
+    let (journal, recovered) = Journal::open(&state_dir, &identity, outside)?;
+    let mut said = String::new();
+    if let Some(kept) = &recovered.set_aside {
+        said.push_str(&format!(
+            "the journal was another host's, by `identity`, machine id or as a copy, or an old one that was put back: it was \
+             set aside as {}, and what it held is skipped\n",
+            kept.display()
+        ));
+    }
+    let mut others = Vec::new();
+    for spec in config.routing.stores().iter() {
+        match &spec.url {
+            StoreUrl::Sqlite(path) => {
+                let adopted = sqlite::adopt(path.as_ref(), &host)?;
+                said.push_str(&format!(
+                    "the store {} is this host's own, as {adopted}\n",
+                    spec.url
+                ));
+            }
+            _ => others.push(spec),
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .context("cannot start the asynchronous runtime")?;
+    let adopted = runtime.block_on(async {
+        let mut said = String::new();
+        for spec in others {
+            said.push_str(&adopt_database(config, spec, &journal, &recovered).await?);
+        }
+        journal.close().await;
+        Ok::<_, anyhow::Error>(said)
+    });
+    said.push_str(&adopted?);
+    Ok(said)
+}
+
+/// Enters in the journal that the store which is now behind its URL is the right one.
+async fn adopt_database(
+    config: &Config,
+    spec: &StoreSpec,
+    journal: &Journal,
+    recovered: &Recovered,
+) -> Result<String> {
+    let store = stores::open_one(config, spec)?;
+    let url = spec.url.to_string();
+    let found = store.identity().await?;
+    let before = recovered.at(&url).map(|record| record.store.clone());
+    if before.as_ref() == Some(&found.id) {
+        return Ok(format!("the store {url} is the one that this host uses, {}\n", found.id));
+    }
+    let known = recovered.tokens_known(&found.id);
+    if store.check_in(&found, &recovered.host, known, &recovered.token).await? == CheckIn::Stale {
+        bail!(
+            "the store {url} knows a later start of this host than its journal does: another host runs a copy of it, or \
+             the journal is an old copy; give this host a state directory of its own"
+        );
+    }
+    let history = found.history.0.clone();
+    let mut writes =
+        vec![Write::CheckedIn { url: url.as_str().into(), store: found.id.clone(), history }];
+    // A worker that was claimed in the other one is not this host's here.
+    let claim = recovered.claim.as_ref();
+    if claim.is_some_and(|claim| *claim.place == *url && claim.registry.id != found.id) {
+        writes.push(Write::NoWorker);
+    }
+    journal.commit(writes).await?;
+    let before = before.map_or_else(|| "none".to_owned(), |before| before.to_string());
+    Ok(format!("the store {url} is {} now; before, it was {before}\n", found.id))
+}

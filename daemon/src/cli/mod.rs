@@ -1,0 +1,15 @@
+//! The program's commands beside running the daemon.
+//!
+//! - [`demo`]: shows it all in a temporary folder.
+//! - [`adopt`]: accepts another store than before.
+//! - [`schema`]: shows or makes the tables of the stores.
+//! - [`routes`]: changes the routes that several stores record.
+//! - [`man`]: the manual page of the settings.
+//! - [`output`]: what they print.
+
+pub mod adopt;
+pub mod demo;
+pub mod man;
+pub mod output;
+pub mod routes;
+pub mod schema;

@@ -1,0 +1,159 @@
+//! `leafd routes apply`: gives stores that have tags already their places among several, and changes places that are
+//! recorded.
+//!
+//! - `members`: the stores.
+//! - `plan`: whether the change may be made, and what each store has to know for it.
+//! - `migrate`: how it is made.
+//! - `migration_state`: what a store records meanwhile.
+//! - `rollback`: what becomes of frozen stores when it is refused.
+
+mod members;
+mod migrate;
+mod migration_state;
+mod plan;
+mod rollback;
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use self::members::{Member, Progress};
+use self::plan::Survey;
+use crate::cli::output;
+use crate::config::{Args, Config, ConfigError, Env, Source, password_variable};
+use crate::run::refuse_config;
+
+/// Shows what is to be changed, and does it if `yes`. `former` is the file of the configuration before, for stores that
+/// this one has no more. The exit status is that of [`crate::run::start`].
+#[must_use]
+pub fn apply(args: &Args, former: Option<PathBuf>, yes: bool) -> ExitCode {
+    let around = Env::of_this_process();
+    let former = former.map(|file| {
+        let args = Args { config: Some(file), ..Args::default() };
+        load(&args, &without_settings(&around)).map_err(of_former)
+    });
+    let (config, former) = match (load(args, &around), former.transpose()) {
+        (Ok(config), Ok(former)) => (config, former),
+        (Err(error), _) | (_, Err(error)) => return refuse_config(&error),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let applied = match runtime {
+        Ok(runtime) => runtime.block_on(change(&config, former.as_ref(), yes)),
+        Err(error) => Err(error.into()),
+    };
+    match applied {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("leafd: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The former configuration's file has another argument than the present one's.
+fn of_former(error: ConfigError) -> ConfigError {
+    match error {
+        ConfigError::Unreadable { path, cause, .. } => {
+            ConfigError::Unreadable { path, source_: Source::Argument("--former"), cause }
+        }
+        other => other,
+    }
+}
+
+/// Of the environment only the passwords: what a file says alone.
+fn without_settings(around: &Env) -> Env {
+    let mut alone = around.clone();
+    alone.variables.retain(|name, _| {
+        let name = name.to_string_lossy();
+        !name.starts_with("LEAFD_") || is_password(&name) || name == password_variable("")
+    });
+    alone
+}
+
+/// Loads a configuration where there may be passwords of stores that only the other one has.
+fn load(args: &Args, around: &Env) -> Result<Config, ConfigError> {
+    let mut known = around.clone();
+    known.variables.retain(|name, _| !is_password(&name.to_string_lossy()));
+    let config = Config::load_from(args, &known)?;
+    for spec in config.routing.stores() {
+        let name = OsString::from(password_variable(&spec.name));
+        if let Some(password) = around.variables.get(&name) {
+            known.variables.insert(name, password.clone());
+        }
+    }
+    Config::load_from(args, &known)?.require_built()
+}
+
+/// Whether a variable is the password of one of several stores.
+fn is_password(variable: &str) -> bool {
+    let of = variable.strip_prefix(&format!("{}_", password_variable("")));
+    of.is_some_and(|of| of != "FILE")
+}
+
+async fn change(config: &Config, former: Option<&Config>, yes: bool) -> Result<()> {
+    let mut members = Vec::new();
+    for (index, spec) in config.routing.stores().iter().enumerate() {
+        members.push(Member::open(config, spec, Some(index)).await?);
+    }
+    for spec in former.map_or(&[][..], |former| former.routing.stores()) {
+        if !members.iter().any(|member| member.name == *spec.name) {
+            let member = Member::open(former.unwrap_or(config), spec, None).await?;
+            // Only its name, or the way to it, was changed.
+            if !members.iter().any(|other| other.identity.id == member.identity.id) {
+                members.push(member);
+            }
+        }
+    }
+    if members.iter().all(|member| member.progress() == Progress::Done) {
+        say("every store records its place already; nothing was changed\n");
+        return Ok(());
+    }
+    plan::check_places(&members, &config.routing)?;
+    let found = plan::survey(&members, &config.routing).await?;
+    if let Some(refusal) = found.refusal() {
+        bail!("{}", rollback::refuse(&mut members, Vec::new(), yes, &refusal).await?);
+    }
+    say(&shown(&members, &found));
+    if !yes {
+        say("nothing was changed: do it with --yes\n");
+        return Ok(());
+    }
+    migrate::carry_out(&mut members, &config.routing).await?;
+    say("done: every store records its new place. Start every leafd with the new configuration.\n");
+    Ok(())
+}
+
+/// What is going to be done, in words.
+fn shown(members: &[Member], found: &Survey) -> String {
+    let mut text = String::new();
+    for (member, rows) in members.iter().zip(&found.rows) {
+        let (is, to) = (member.place(), &member.to);
+        // Writing to a string doesn't fail.
+        let _ = writeln!(text, "{} ({}), {rows} tags", member.name, member.url);
+        let _ = match member.progress() {
+            Progress::Done => writeln!(text, "  is       {to:?}"),
+            Progress::Before => writeln!(text, "  is       {is:?}\n  becomes  {to:?}"),
+            Progress::Frozen => {
+                writeln!(text, "  was      {is:?}\n  becomes  {to:?}, which was begun already")
+            }
+        };
+    }
+    if !found.known.is_empty() {
+        let _ = writeln!(
+            text,
+            "{} names were in use before: each goes on above every id that was claimed of it, in all stores that it lives in \
+             from now on",
+            found.known.len()
+        );
+    }
+    text.push_str("daemons with the former routes claim nothing more; they issue what they hold\n");
+    text
+}
+
+fn say(text: &str) {
+    // Whoever reads it may have gone; the change goes on.
+    let _ = output::print(text);
+}

@@ -1,0 +1,302 @@
+//! Whether a change of routes may be made: no tag may move, no id may be given by two stores, and no store may be
+//! left out.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+
+use super::members::{Member, Progress};
+use super::migration_state::{Frozen, RETIRED};
+use crate::config::Routing;
+use leafd_core::Tag;
+use leafd_core::store::TagRow;
+
+/// Offending rows that are shown.
+const SHOWN_MAX: usize = 10;
+
+/// What the stores' rows say, after all of them were looked at.
+pub(super) struct Survey {
+    /// How many rows each store has.
+    pub(super) rows: Vec<usize>,
+    /// The names of which a store has to know what was claimed elsewhere.
+    pub(super) known: BTreeMap<Tag, Known>,
+    /// Rows that keep the change from being made: the first ones, in words.
+    pub(super) offenders: Vec<String>,
+    /// How many there are of them.
+    pub(super) offending: usize,
+}
+
+/// What is known of a name, of which there may be a tag or may have been one.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// Every id that was ever claimed is below this; at least 1.
+    pub(super) end: u64,
+    /// What each store knows to be claimed, by its place in the list.
+    pub(super) ends: Vec<(usize, u64)>,
+    /// The tag, if there is one.
+    pub(super) row: Option<KnownRow>,
+    /// The stores that have to know it, by their places in the list.
+    pub(super) needed_in: Vec<usize>,
+}
+
+/// A tag in those stores that have it.
+#[derive(Debug)]
+pub(super) struct KnownRow {
+    pub(super) ceiling: u64,
+    pub(super) step: i64,
+    pub(super) description: Option<String>,
+    /// By their places in the list.
+    pub(super) stores: Vec<usize>,
+}
+
+/// Refuses what can be told from what the stores record.
+pub(super) fn check_places(members: &[Member], routing: &Routing) -> Result<()> {
+    for (index, member) in members.iter().enumerate() {
+        if let Some(same) =
+            members[..index].iter().find(|other| other.identity.id == member.identity.id)
+        {
+            bail!("{:?} and {:?} lead to the same database: name it once", same.name, member.name);
+        }
+        match Frozen::parse(member.role()) {
+            Some(frozen) if frozen.to != member.to => bail!(
+                "the store {:?} is in the middle of another change, to {:?}: finish that one first, with its configuration",
+                member.name,
+                frozen.to
+            ),
+            _ => {}
+        }
+        if member.role() == RETIRED && member.index.is_some() {
+            bail!(
+                "the store {:?} was left out of the routes by an earlier change: its rows are of that time; use an empty \
+                 database instead",
+                member.name
+            );
+        }
+        for name in stores_named(&member.place()) {
+            if !members.iter().any(|member| member.name == name) {
+                bail!(
+                    "the routes that the store {:?} records name a store {name:?}, which the configuration has no more: give \
+                     the former configuration too, with --former",
+                    member.name
+                );
+            }
+        }
+    }
+    check_eras(members, routing)
+}
+
+/// Where one member of a list of primaries comes to give other ids, the era has to be one that none of them has had: a
+/// member that is an old copy is known by it.
+fn check_eras(members: &[Member], routing: &Routing) -> Result<()> {
+    let era = |member: &Member| member.primary().map_or(0, |primary| primary.era);
+    let undone = |member: &&Member| member.progress() != Progress::Done;
+    let changing = members.iter().filter(undone).filter(|member| member.changes_shard());
+    let former = changing.map(era).max().unwrap_or(0);
+    for member in members {
+        let (Some(primary), Some(index)) = (member.primary_to_be(), member.index) else { continue };
+        let together = members.iter().filter(|other| {
+            other.index.is_some_and(|other| routing.are_primaries_together(index, other))
+        });
+        let mut changed = together.filter(undone).filter(|other| other.changes_shard());
+        let Some(changed) = changed.next() else { continue };
+        // One that has its new place, and the new era with it, is done.
+        let own = if undone(&member) { era(member) } else { 0 };
+        let highest = former.max(own);
+        if primary.era <= highest {
+            bail!(
+                "the list of primaries with {:?} changes (so does what {:?} is), but its era is {} and the stores have had \
+                 era {highest}: give it era {}",
+                member.name,
+                changed.name,
+                primary.era,
+                highest.saturating_add(1)
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The names of the stores in the routes of a place, as `Routing::role` writes them.
+fn stores_named(place: &str) -> Vec<String> {
+    let Some((_, routes)) = place.split_once(", of: ") else { return Vec::new() };
+    let mut names = Vec::new();
+    for rule in outside_quotes(routes) {
+        let Some((_, home)) = rule.rsplit_once("->") else { continue };
+        let list = home
+            .split_once('(')
+            .map_or(home, |(_, rest)| rest.split_once(')').map_or(rest, |(list, _)| list));
+        names.extend(list.split(',').map(str::to_owned));
+    }
+    names
+}
+
+/// The parts between semicolons, but for those in quotes.
+fn outside_quotes(text: &str) -> Vec<&str> {
+    let (mut parts, mut begin, mut quoted, mut escaped) = (Vec::new(), 0, false, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if quoted => escaped = true,
+            '"' => quoted = !quoted,
+            ';' if !quoted => {
+                parts.push(&text[begin..at]);
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[begin..]);
+    parts
+}
+
+/// Looks at every row of every store, and at what they remember of names that they have no tag of.
+pub(super) async fn survey(members: &[Member], routing: &Routing) -> Result<Survey> {
+    let mut survey =
+        Survey { rows: Vec::new(), known: BTreeMap::new(), offenders: Vec::new(), offending: 0 };
+    for (at, member) in members.iter().enumerate() {
+        let mut rows = 0;
+        member
+            .each_row(|row, end| {
+                rows += 1;
+                if let Some(why) = offence(member, routing, &row.tag, row.strict) {
+                    survey.offend(format!("{} in {}: {why}", row.tag.as_str(), member.name));
+                }
+                if let Some(known) = survey.known(members, routing, at, &row.tag) {
+                    known.note_end(at, end);
+                    known.note_row(at, row);
+                }
+            })
+            .await?;
+        survey.rows.push(rows);
+        member
+            .each_end(|tag, end| {
+                // Below 1 there is no id.
+                if end > 1
+                    && let Some(known) = survey.known(members, routing, at, &tag)
+                {
+                    known.note_end(at, end);
+                }
+            })
+            .await?;
+    }
+    Ok(survey)
+}
+
+/// The stores that have to know what was claimed of a name, as the one at this place in the list knows of it: those where
+/// it lives from now on, unless it goes on to live where it did and nowhere else.
+fn needed_in(members: &[Member], routing: &Routing, at: usize, tag: &Tag) -> Vec<usize> {
+    let homes: Vec<usize> =
+        (0..members.len()).filter(|at| members[*at].is_home_of(routing, tag)).collect();
+    if homes.contains(&at) {
+        let changes = homes.iter().any(|home| members[*home].changes_shard());
+        return if changes { homes } else { Vec::new() };
+    }
+    if homes.is_empty() && members[at].index.is_none() {
+        // It lives nowhere, and who knows of it is retired: one that stays has to, for the case that it lives again.
+        return members.iter().position(|member| member.index.is_some()).into_iter().collect();
+    }
+    homes
+}
+
+/// Why a row keeps the change from being made.
+fn offence(member: &Member, routing: &Routing, tag: &Tag, strict: bool) -> Option<String> {
+    let Some(index) = member.index else {
+        // A former primary's ids are counted in where its tags live from now on.
+        let primary = member.primary().is_some();
+        let nowhere = routing.placement(tag).is_none();
+        return (!primary || nowhere).then(|| "the new routes leave its store out".to_owned());
+    };
+    if !member.is_home_of(routing, tag) {
+        return Some(match routing.placement(tag) {
+            Some(home) => format!("the new routes have it in {}", routing.names(home)),
+            None => "no rule of the new routes matches it".to_owned(),
+        });
+    }
+    (strict && routing.is_primary(index))
+        .then(|| "it is strict, which it can't be in independent primaries".to_owned())
+}
+
+impl Survey {
+    fn offend(&mut self, words: String) {
+        self.offending += 1;
+        if self.offenders.len() < SHOWN_MAX {
+            self.offenders.push(words);
+        }
+    }
+
+    /// What is known of a name that a store has been found to know, if another store has to learn of it.
+    fn known(
+        &mut self,
+        members: &[Member],
+        routing: &Routing,
+        at: usize,
+        tag: &Tag,
+    ) -> Option<&mut Known> {
+        let needed_in = needed_in(members, routing, at, tag);
+        if needed_in.is_empty() {
+            return None;
+        }
+        let known = self.known.entry(tag.clone()).or_default();
+        for home in needed_in {
+            if !known.needed_in.contains(&home) {
+                known.needed_in.push(home);
+            }
+        }
+        Some(known)
+    }
+
+    /// What keeps the change from being made, in words.
+    pub(super) fn refusal(&self) -> Option<String> {
+        if self.offending == 0 {
+            return None;
+        }
+        let mut text = format!(
+            "{} rows are not where the new routes have them, or can't be:\n",
+            self.offending
+        );
+        for words in &self.offenders {
+            text.push_str(&format!("  {words}\n"));
+        }
+        if self.offending > self.offenders.len() {
+            text.push_str("  and so on\n");
+        }
+        text.push_str("change the routes so that each tag stays where it is");
+        Some(text)
+    }
+}
+
+impl Known {
+    fn note_end(&mut self, at: usize, end: u64) {
+        self.end = self.end.max(end).max(1);
+        match self.ends.iter_mut().find(|(of, _)| *of == at) {
+            Some((_, known)) => *known = end.max(*known),
+            None => self.ends.push((at, end)),
+        }
+    }
+
+    fn note_row(&mut self, at: usize, row: TagRow) {
+        let known = self.row.get_or_insert_with(|| KnownRow {
+            ceiling: row.ceiling,
+            step: row.step,
+            // Others may have written what leafd doesn't.
+            description: row.description.filter(|text| !text.chars().any(char::is_control)),
+            stores: Vec::new(),
+        });
+        known.ceiling = known.ceiling.min(row.ceiling);
+        known.stores.push(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stores_of_a_place_are_found() {
+        let of = |routes: &str| stores_named(&format!("store a, of: {routes}"));
+        assert_eq!(of("orders,pay.*->c; *->hash(a,b)"), ["c", "a", "b"]);
+        assert_eq!(of("x*->primaries(s0,s-1) era 3"), ["s0", "s-1"]);
+        assert_eq!(of(r#""a;->b\"(;"*->d"#), ["d"]);
+        assert_eq!(stores_named(""), [] as [String; 0]);
+    }
+}

@@ -1,0 +1,42 @@
+//! What becomes of the stores that are frozen when a change is refused.
+
+use anyhow::Result;
+
+use super::members::{Member, Progress};
+use super::migration_state::Frozen;
+
+/// Gives frozen stores their former places back: those that this run has frozen, each by its place in the list with what it
+/// recorded before, and, where nothing else of the change was
+/// done yet, those of a run that was cut off; without `yes` none. Says in words what was done and why.
+pub(super) async fn refuse(
+    members: &mut [Member],
+    frozen: Vec<(usize, String)>,
+    yes: bool,
+    refusal: &str,
+) -> Result<String> {
+    for (at, former) in frozen {
+        members[at].record(&former).await?;
+    }
+    if !members.iter().any(|member| member.progress() == Progress::Frozen) {
+        return Ok(format!("nothing was changed: {refusal}"));
+    }
+    // One that has its new place may have given ids by it already.
+    let may_thaw = !members.iter().any(|member| member.progress() == Progress::Done);
+    if !may_thaw {
+        return Ok(format!(
+            "an earlier run has changed some stores already, and the others stay frozen until the change is finished: mend \
+             with SQL what is named here, and run this again with the same configuration: {refusal}"
+        ));
+    }
+    if !yes {
+        return Ok(format!(
+            "nothing was changed; an earlier run has frozen stores, which get their former places back with --yes: {refusal}"
+        ));
+    }
+    for member in members.iter_mut() {
+        if let Some(Frozen { from, .. }) = Frozen::parse(member.role()) {
+            member.record(&from).await?;
+        }
+    }
+    Ok(format!("every store has its former place again, and nothing was changed: {refusal}"))
+}

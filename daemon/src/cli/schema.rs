@@ -1,0 +1,80 @@
+//! `leafd schema`: shows the tables that the configured stores need, or makes those that are missing. The daemon
+//! itself never makes a table in a database that it shares.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use crate::cli::output;
+use crate::config::{Args, Config, StoreSpec, StoreUrl};
+use crate::run::{backends, refuse_config};
+
+/// Prints the statements that [`apply`] runs where tables are missing: once, however many stores there are of a kind.
+#[must_use]
+pub fn print(args: &Args) -> ExitCode {
+    with_config(args, |config| {
+        let mut texts: Vec<(String, Vec<String>)> = Vec::new();
+        for spec in config.routing.stores() {
+            let text = match backends::schema_of(&spec.url) {
+                Ok(text) => text,
+                Err(error) => return refuse_config(&error.into()),
+            };
+            let url = spec.url.to_string();
+            match texts.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, urls)) => urls.push(url),
+                None => texts.push((text, vec![url])),
+            }
+        }
+        let several = config.routing.stores().len() > 1;
+        let titled = texts.into_iter().map(|(text, urls)| match several {
+            true => format!("-- for {}\n{text}", urls.join(", ")),
+            false => text,
+        });
+        output::print(&titled.collect::<Vec<String>>().join("\n"))
+    })
+}
+
+/// Makes what is missing in every store; tables that are there are left as they are, or refused when they look
+/// different. A store that fails keeps none of the others from it.
+#[must_use]
+pub fn apply(args: &Args) -> ExitCode {
+    with_config(args, |config| {
+        let mut outcome = ExitCode::SUCCESS;
+        for spec in config.routing.stores() {
+            match apply_to(config, spec) {
+                Ok(said) => {
+                    let printed = output::print(&said);
+                    if printed != ExitCode::SUCCESS {
+                        return printed;
+                    }
+                }
+                Err(error) => {
+                    eprintln!("leafd: {error:#}");
+                    outcome = ExitCode::FAILURE;
+                }
+            }
+        }
+        outcome
+    })
+}
+
+fn apply_to(config: &Config, spec: &StoreSpec) -> Result<String> {
+    let made = backends::make_tables(config, spec);
+    let made = made.with_context(|| format!("cannot make the tables of {}", spec.url))?;
+    Ok(match made.is_empty() {
+        // Whether it made them is not to be seen.
+        true if matches!(spec.url, StoreUrl::Sqlite(_)) => {
+            format!("the tables of {} are there\n", spec.url)
+        }
+        true => format!("the tables of {} are there; nothing was made\n", spec.url),
+        false => format!("made in {}: {}\n", spec.url, made.join(", ")),
+    })
+}
+
+/// Does what needs a configuration.
+fn with_config(args: &Args, work: impl FnOnce(&Config) -> ExitCode) -> ExitCode {
+    match Config::load(args) {
+        Ok(config) => work(&config),
+        Err(error) => refuse_config(&error),
+    }
+}

@@ -1,0 +1,36 @@
+//! What the configuration takes from env the process: variables, its user, the host's name.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
+/// What the process finds env itself.
+#[derive(Clone, Debug, Default)]
+pub struct Env {
+    /// The environment.
+    pub variables: BTreeMap<OsString, OsString>,
+    /// The effective user.
+    pub uid: u32,
+    /// The host's name.
+    pub host: String,
+}
+
+impl Env {
+    /// Those of this process.
+    #[must_use]
+    pub fn of_this_process() -> Env {
+        Env {
+            variables: std::env::vars_os().collect(),
+            uid: nix::unistd::geteuid().as_raw(),
+            // A host without a name, or with an odd one, is told apart by other things.
+            host: nix::unistd::gethostname()
+                .ok()
+                .and_then(|name| name.into_string().ok())
+                .unwrap_or_default(),
+        }
+    }
+
+    /// A variable that is set and not empty.
+    pub(super) fn variable(&self, name: &str) -> Option<&OsStr> {
+        self.variables.get(OsStr::new(name)).map(OsString::as_os_str).filter(|v| !v.is_empty())
+    }
+}

@@ -1,0 +1,135 @@
+//! The settings of the daemon on its host: socket, state, limits, log, access.
+
+use std::time::Duration;
+
+use super::{Default, Kind, Setting, secs};
+
+pub(in crate::config) static SOCKET: Setting = Setting {
+    key: "socket",
+    kind: Kind::Text("the path of a Unix socket, 1 to 107 bytes of UTF-8"),
+    default: Default::Found {
+        how: "/run/leafd/leafd.sock for root, else leafd/leafd.sock in $XDG_RUNTIME_DIR or ~/.local/state",
+        example: "socket = \"/run/leafd/leafd.sock\"",
+    },
+    help: "The Unix socket that clients connect to. systemd's `RUNTIME_DIRECTORY` is used when it is set. When \
+           systemd passes a socket to the daemon, that one is served instead: its unit decides path, mode and group.",
+};
+
+pub(in crate::config) static SOCKET_MODE: Setting = Setting {
+    key: "socket_mode",
+    kind: Kind::Text("octal permission bits in quotes, \"0600\" to \"0777\", with 6 for the owner"),
+    default: Default::Is("0660"),
+    help: "Permission bits of the socket. They decide who may connect.",
+};
+
+pub(in crate::config) static SOCKET_GROUP: Setting = Setting {
+    key: "socket_group",
+    kind: Kind::Text("a group of this host, by name or in quotes by number"),
+    default: Default::Unset { example: "socket_group = \"leafd\"" },
+    help: "The group of the socket. The daemon must be root or a member of the group.",
+};
+
+pub(in crate::config) static STATE_DIR: Setting = Setting {
+    key: "state_dir",
+    kind: Kind::Text("the path of a directory on a local disk, UTF-8"),
+    default: Default::Found {
+        how: "/var/lib/leafd for root, else leafd in $XDG_STATE_HOME or ~/.local/state",
+        example: "state_dir = \"/var/lib/leafd\"",
+    },
+    help: "The directory of the journal. It must survive a reboot, and each daemon needs its own. systemd's \
+           `STATE_DIRECTORY` is used when it is set.",
+};
+
+pub(in crate::config) static IDENTITY: Setting = Setting {
+    key: "identity",
+    kind: Kind::Text("1 to 128 characters, no control characters"),
+    default: Default::Unset { example: "identity = \"pod-7\"" },
+    help: "Tells daemons with the same machine id apart, such as the pods of one node. A new identity makes this a \
+           new host: its journal is set aside, and the ids that it held are skipped.",
+};
+
+pub(in crate::config) static CONNECTIONS_MAX: Setting = Setting {
+    key: "connections_max",
+    kind: Kind::Integer(1, 65_536),
+    default: Default::Is("4096"),
+    help: "The most connections at a time, shared out by user: one user may have as many as are left for all others, so \
+           at most half. A few are kept for root, the daemon's own user and administrators. Further ones are refused.",
+};
+
+pub(in crate::config) static PEER_MEMORY_MIB: Setting = Setting {
+    key: "peer_memory_mib",
+    kind: Kind::Integer(1, 65_536),
+    default: Default::Is("32"),
+    help: "The most memory, in MiB, that all clients together can make the daemon use for unread answers, unfinished \
+           requests and waiting ones. It is shared out by user as connections are. Nothing more is read from the \
+           connections of a user whose share is used up until the user reads its answers.",
+};
+
+pub(in crate::config) static WAITERS_MAX: Setting = Setting {
+    key: "waiters_max",
+    kind: Kind::Integer(1, 1_000_000),
+    default: Default::Is("10000"),
+    help: "The most requests that may wait for one tag, shared out by user as connections are. Further ones are \
+           refused at once.",
+};
+
+pub(in crate::config) static STOP_WITHIN: Setting = Setting {
+    key: "stop_within",
+    kind: Kind::Time(Duration::from_millis(100), secs(300)),
+    default: Default::Is("5s"),
+    help: "The longest time that a stop takes to answer pending requests and to write exact marks.",
+};
+
+pub(in crate::config) static POLLING: Setting = Setting {
+    key: "polling",
+    kind: Kind::Boolean,
+    default: Default::Is("true"),
+    help: "Poll for some microseconds before sleeping while requests keep coming. It lowers latency and costs some CPU.",
+};
+
+pub(in crate::config) static LOG: Setting = Setting {
+    key: "log",
+    kind: Kind::Text(
+        "off, error, warn, info, debug or trace; or a list such as \"info,leafd::store=debug\"",
+    ),
+    default: Default::Is("info"),
+    help: "What is logged to standard error: one level for all, or a level by module.",
+};
+
+pub(in crate::config) static LOG_FORMAT: Setting = Setting {
+    key: "log_format",
+    kind: Kind::Text("auto, human or json"),
+    default: Default::Is("auto"),
+    help: "The form of a log line. `human` is for people, in colour on a terminal. `json` is one object a line. \
+           `auto` is `human`, but in systemd's journal without the time and the level, which the journal keeps itself.",
+};
+
+pub(in crate::config) static ADMIN_UIDS: Setting = Setting {
+    key: "admin_uids",
+    kind: Kind::Toml("a list of user numbers, such as [0, 1000]"),
+    default: Default::Is("[]"),
+    help: "Users who may administer tags and workers, besides root and the daemon's own user.",
+};
+
+pub(in crate::config) static ADMIN_GIDS: Setting = Setting {
+    key: "admin_gids",
+    kind: Kind::Toml("a list of group numbers, such as [27]"),
+    default: Default::Is("[]"),
+    help: "Groups whose members may administer tags and workers.",
+};
+
+pub(in crate::config) static ACCESS: Setting = Setting {
+    key: "access",
+    kind: Kind::Toml(
+        "a list of tables {tags = [\"orders\", \"pay.*\"], uids = [..], gids = [..], ids_per_second = 1000, burst = 5000}, with tags and at least one of uids, gids and ids_per_second",
+    ),
+    default: Default::Empty {
+        value: "[]",
+        example: "[[access]]\ntags = [\"orders\", \"pay.*\"]\nuids = [1000]\ngids = [27]",
+    },
+    help: "Who may draw which tags. A tag that a rule names is reserved for the users and groups of those rules, for \
+           root and for the daemon's own user. A tag that no rule names is open to everyone who can connect. A `*` \
+           at the end of a name stands for any ending. `ids_per_second` is a quota: each of the rule's users may draw so \
+           many ids of each tag, and `burst` at once (the same unless given). A rule with a quota and without users is a \
+           quota for everyone.",
+};

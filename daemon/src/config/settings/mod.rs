@@ -1,0 +1,209 @@
+//! The table of settings: the one place that knows their keys, defaults, ranges and meaning.
+//!
+//! Parsing and `check-config` use it, and everything that describes the settings is made from it: see
+//! [`super::reference`].
+
+mod host;
+mod store;
+mod worker;
+
+use std::fmt;
+use std::time::Duration;
+
+use super::value::show_duration;
+
+pub(in crate::config) use host::*;
+pub(in crate::config) use store::*;
+pub(in crate::config) use worker::*;
+
+/// A setting, apart from its value.
+#[derive(Debug)]
+pub struct Setting {
+    /// Its key in the file; see [`Setting::variable`] for the environment.
+    pub key: &'static str,
+    /// What values it takes.
+    pub kind: Kind,
+    /// What holds when nobody gives a value.
+    pub default: Default,
+    /// What it decides, in plain sentences, with keys and values between backticks.
+    pub help: &'static str,
+}
+
+/// What values a setting takes.
+#[derive(Debug)]
+pub enum Kind {
+    /// Text; what is allowed, in words.
+    Text(&'static str),
+    /// A whole number within these bounds, both allowed.
+    Integer(u64, u64),
+    /// A length of time within these bounds, both allowed.
+    Time(Duration, Duration),
+    /// True or false.
+    Boolean,
+    /// A list or table, written as TOML also in the environment; what is allowed, in words.
+    Toml(&'static str),
+}
+
+/// Where a setting's value comes from when nobody gives one. An example is what `leafd.toml` shows instead of a
+/// default: lines of TOML that can be put in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Default {
+    /// This text, as written in a variable of the environment.
+    Is(&'static str),
+    /// This empty list or table, in TOML.
+    Empty {
+        /// `[]` or `{}`.
+        value: &'static str,
+        /// What it looks like when it isn't empty.
+        example: &'static str,
+    },
+    /// Nothing: the feature is off.
+    Unset {
+        /// What it looks like when it is on.
+        example: &'static str,
+    },
+    /// Found at the start.
+    Found {
+        /// In this way.
+        how: &'static str,
+        /// What may be found.
+        example: &'static str,
+    },
+}
+
+/// Settings that belong together.
+#[derive(Debug)]
+pub struct Section {
+    /// What they are about.
+    pub title: &'static str,
+    /// What they have in common, in plain sentences; may be empty.
+    pub intro: &'static str,
+    /// In the order in which an operator meets them.
+    pub settings: &'static [&'static Setting],
+}
+
+/// Every setting. Sections whose examples open TOML tables come last: what follows such a line in a file belongs to
+/// the table.
+pub static SECTIONS: &[Section] = &[
+    Section {
+        title: "Socket and state",
+        intro: "",
+        settings: &[&SOCKET, &SOCKET_MODE, &SOCKET_GROUP, &STATE_DIR, &IDENTITY],
+    },
+    Section {
+        title: "The store",
+        intro: "Where ids are claimed. For several stores see the last section.",
+        settings: &[
+            &STORE,
+            &STORE_PASSWORD_FILE,
+            &STORE_CONNECT_TIMEOUT,
+            &STORE_STATEMENT_TIMEOUT,
+            &FAILOVER_SETTLE,
+            &LEAF_ONLY,
+            &UNTESTED_ENGINE,
+        ],
+    },
+    Section {
+        title: "Segment tags",
+        intro: "",
+        settings: &[&AUTONOMY, &MAX_STEP, &MARK_AHEAD, &REMOVED_TAG_CHECK],
+    },
+    Section {
+        title: "Snowflake workers",
+        intro: "The registry is where worker numbers are leased: a store or ZooKeeper.",
+        settings: &[
+            &WORKER,
+            &WORKER_MODE,
+            &LEASE,
+            &WORKER_RANGE,
+            &RESTART_GRACE,
+            &CLOCK_THRESHOLD,
+            &MAX_DRIFT,
+            &ZOOKEEPER,
+            &ZOOKEEPER_AUTH_FILE,
+            &LEAF_NAME,
+            &WORKERS,
+            &WORKER_LOCK_DIR,
+        ],
+    },
+    Section {
+        title: "Limits",
+        intro: "",
+        settings: &[&CONNECTIONS_MAX, &PEER_MEMORY_MIB, &WAITERS_MAX, &STOP_WITHIN, &POLLING],
+    },
+    Section { title: "Logging", intro: "", settings: &[&LOG, &LOG_FORMAT] },
+    Section {
+        title: "Access rules",
+        intro: "The socket's mode and group decide who may connect. The kernel tells the daemon who is asking.",
+        settings: &[&ADMIN_UIDS, &ADMIN_GIDS, &ACCESS],
+    },
+    Section { title: "Snowflake layouts", intro: "", settings: &[&LAYOUTS] },
+    Section {
+        title: "Several stores",
+        intro: "These replace `store` and `store_password_file`.",
+        settings: &[&STORES, &ROUTES],
+    },
+];
+
+/// The settings that a reload (SIGHUP) puts in force. The others need a restart.
+pub const RELOADED: [&str; 7] =
+    ["log", "admin_uids", "admin_gids", "access", "autonomy", "max_step", "mark_ahead"];
+
+/// Every setting, in the order of [`SECTIONS`].
+pub fn settings() -> impl Iterator<Item = &'static Setting> {
+    SECTIONS.iter().flat_map(|section| section.settings).copied()
+}
+
+/// The setting of a key.
+pub(in crate::config) fn by_key(key: &str) -> Option<&'static Setting> {
+    settings().find(|setting| setting.key == key)
+}
+
+/// The keys, as an error lists them.
+pub(in crate::config) fn keys() -> String {
+    settings().map(|setting| setting.key).collect::<Vec<_>>().join(", ")
+}
+
+const fn secs(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+impl Setting {
+    /// The variable of the environment that gives this setting.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        format!("LEAFD_{}", self.key.to_ascii_uppercase())
+    }
+
+    /// Whether a reload puts a new value in force.
+    #[must_use]
+    pub fn is_reloaded(&self) -> bool {
+        RELOADED.contains(&self.key)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Text(words) | Kind::Toml(words) => f.write_str(words),
+            Kind::Integer(least, most) => write!(f, "a whole number from {least} to {most}"),
+            Kind::Time(least, most) => write!(
+                f,
+                "a time from {} to {}: a whole number and ms, s, m or h",
+                show_duration(*least),
+                show_duration(*most)
+            ),
+            Kind::Boolean => f.write_str("true or false"),
+        }
+    }
+}
+
+impl fmt::Display for Default {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Default::Is(value) | Default::Empty { value, .. } => f.write_str(value),
+            Default::Unset { .. } => f.write_str("none"),
+            Default::Found { how, .. } => f.write_str(how),
+        }
+    }
+}

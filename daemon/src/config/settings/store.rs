@@ -1,0 +1,134 @@
+//! The settings of the stores, and of what is claimed there ahead of use.
+
+use std::time::Duration;
+
+use super::super::store_url;
+use super::{Default, Kind, Setting, secs};
+
+pub(in crate::config) static STORE: Setting = Setting {
+    key: "store",
+    kind: Kind::Text(store_url::ALLOWED),
+    default: Default::Found {
+        how: "sqlite:<state_dir>/store.db",
+        example: "store = \"sqlite:/var/lib/leafd/store.db\"",
+    },
+    help: "The store's address. The embedded store (`sqlite:`) serves this host only; a database serves many hosts, \
+           such as `postgres://leafd@db1,db2/ids?sslmode=verify-full`. Several servers are tried in their order.",
+};
+
+pub(in crate::config) static STORE_PASSWORD_FILE: Setting = Setting {
+    key: "store_password_file",
+    kind: Kind::Text("the path of a file with nothing but the password, UTF-8"),
+    default: Default::Unset { example: "store_password_file = \"/etc/leafd/store_password\"" },
+    help: "The file that holds the store's password. It is read at each connection. Without it the password is the \
+           systemd credential `store_password`, or else the variable `LEAFD_STORE_PASSWORD`. A password in the URL is \
+           refused.",
+};
+
+pub(in crate::config) static STORE_CONNECT_TIMEOUT: Setting = Setting {
+    key: "store_connect_timeout",
+    kind: Kind::Time(Duration::from_millis(100), secs(60)),
+    default: Default::Is("3s"),
+    help: "Connect timeout for each server of a PostgreSQL or MySQL store, login included.",
+};
+
+pub(in crate::config) static STORE_STATEMENT_TIMEOUT: Setting = Setting {
+    key: "store_statement_timeout",
+    kind: Kind::Time(Duration::from_millis(100), secs(60)),
+    default: Default::Is("3s"),
+    help: "Timeout of each call to a PostgreSQL or MySQL store, such as a claim.",
+};
+
+pub(in crate::config) static FAILOVER_SETTLE: Setting = Setting {
+    key: "failover_settle",
+    kind: Kind::Time(Duration::ZERO, secs(600)),
+    default: Default::Is("10s"),
+    help: "How long claims pause after a fail-over of the store, so that every daemon can report the highest ids that \
+           it has seen. Ids keep coming from what is claimed already. Each daemon probes its stores at least every \
+           quarter of this time, and at least every 15 s. Use the same value on all hosts.",
+};
+
+pub(in crate::config) static LEAF_ONLY: Setting = Setting {
+    key: "leaf_only",
+    kind: Kind::Boolean,
+    default: Default::Is("false"),
+    help: "Use a database that has only Leaf's table `leaf_alloc`. This is unsafe where leafd's own tables exist but \
+           this user can't see them: strict tags would be treated as plain ones.",
+};
+
+pub(in crate::config) static UNTESTED_ENGINE: Setting = Setting {
+    key: "untested_engine",
+    kind: Kind::Boolean,
+    default: Default::Is("false"),
+    help: "Use a store on an engine that leafd was not tested on, and that differs in what claims rely on, such as \
+           CockroachDB or TiDB. Ids could be given twice there.",
+};
+
+pub(in crate::config) static AUTONOMY: Setting = Setting {
+    key: "autonomy",
+    kind: Kind::Time(secs(1), secs(24 * 3600)),
+    default: Default::Is("10m"),
+    help: "How long ids keep coming while the store is away. Each tag's ids are claimed this far ahead at the tag's \
+           measured rate, up to `max_step`.",
+};
+
+pub(in crate::config) static MAX_STEP: Setting = Setting {
+    key: "max_step",
+    kind: Kind::Integer(1, i32::MAX as u64),
+    default: Default::Is("10000000"),
+    help: "The most ids that are claimed ahead at once. It bounds what one host can hold of a tag.",
+};
+
+pub(in crate::config) static MARK_AHEAD: Setting = Setting {
+    key: "mark_ahead",
+    kind: Kind::Time(secs(1), secs(60)),
+    default: Default::Is("5s"),
+    help: "How far the journal's marks run ahead of use, as time at a tag's rate. A crash skips about this many ids.",
+};
+
+pub(in crate::config) static REMOVED_TAG_CHECK: Setting = Setting {
+    key: "removed_tag_check",
+    kind: Kind::Time(secs(1), secs(60)),
+    default: Default::Is("30s"),
+    help: "How often the tags in use are looked up in the store. A deleted or changed tag is noticed within this time.",
+};
+
+pub(in crate::config) static STORES: Setting = Setting {
+    key: "stores",
+    kind: Kind::Toml(
+        "a table of stores by name, each a URL as for store or {url, password_file}; a name has 1 to 32 characters of a-z, 0-9 and -",
+    ),
+    default: Default::Unset {
+        example: "[stores]\n\
+                  s0 = \"postgres://leafd@db0/ids\"\n\
+                  s1 = \"postgres://leafd@db1/ids\"\n\
+                  pay = {url = \"mysql://leafd@pay-db/ids\", password_file = \"/etc/leafd/pay_password\"}\n\
+                  p0 = \"postgres://leafd@ticket-a/ids\"\n\
+                  p1 = \"postgres://leafd@ticket-b/ids\"",
+    },
+    help: "Several stores by name. Without a `password_file`, a store's password is the systemd credential \
+           `store_password_NAME`, or else the variable `LEAFD_STORE_PASSWORD_NAME` (the name in capitals, `-` as `_`).",
+};
+
+pub(in crate::config) static ROUTES: Setting = Setting {
+    key: "routes",
+    kind: Kind::Toml(
+        "a list of tables with tags = [\"orders\", \"pay.*\"] and one of store = \"a\", hash = [\"a\", \"b\"], and primaries = [\"a\", \"b\"] with era = 1",
+    ),
+    default: Default::Unset {
+        example: "[[routes]]\n\
+                  tags = [\"orders\", \"pay.*\"]\n\
+                  store = \"pay\"\n\
+                  [[routes]]\n\
+                  tags = [\"ticket.*\"]\n\
+                  primaries = [\"p0\", \"p1\"]\n\
+                  era = 1\n\
+                  [[routes]]\n\
+                  tags = [\"*\"]\n\
+                  hash = [\"s0\", \"s1\"]",
+    },
+    help: "Which tags live in which store. The first rule that matches a tag decides: one `store`, one of several by \
+           the tag's `hash`, or all of several independent `primaries`, any of which may be away. A new list of \
+           primaries needs a new `era`. Use the same routes on all hosts: each store records them and refuses daemons \
+           with others.",
+};

@@ -1,0 +1,152 @@
+//! What is set about ZooKeeper: where an ensemble is, `HOST[:PORT][,HOST[:PORT]..][/PATH]`, and the name of a Leaf
+//! service there.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+use std::str::FromStr;
+
+/// The port that a server has unless told otherwise.
+const PORT: u16 = 2181;
+
+/// What can be written.
+pub const ALLOWED: &str =
+    "HOST[:PORT][,HOST[:PORT]..][/PATH], an IPv6 address in brackets, the port 2181 unless given";
+
+/// The servers of an ensemble, and the path in it that everything lies under.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Servers {
+    /// Each a host by name or address, and its port; never empty.
+    pub hosts: Vec<(String, u16)>,
+    /// The path, with a `/` in front and none at the end; empty for the whole ensemble.
+    pub path: String,
+}
+
+/// The name of a Leaf service, `leaf.name` in its configuration: one part of a node's path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeafName(String);
+
+impl FromStr for Servers {
+    type Err = String;
+
+    /// The error is what is allowed.
+    fn from_str(text: &str) -> Result<Servers, String> {
+        if text.contains("://") || text.contains('@') {
+            return Err(format!("{ALLOWED}; without TLS, and without a user"));
+        }
+        let (hosts, path) = match text.split_once('/') {
+            Some((hosts, path)) => (hosts, format!("/{}", path.strip_suffix('/').unwrap_or(path))),
+            None => (text, String::new()),
+        };
+        let path = if path == "/" { String::new() } else { path };
+        if !path.is_empty() && !path[1..].split('/').all(is_node_name) {
+            return Err(format!("{ALLOWED}; no part of PATH empty, . or .."));
+        }
+        let hosts: Option<Vec<_>> = hosts.split(',').map(host).collect();
+        Ok(Servers { hosts: hosts.ok_or(ALLOWED)?, path })
+    }
+}
+
+/// Whether it can be a part of a node's path: not empty, not relative, and plain text.
+pub(super) fn is_node_name(name: &str) -> bool {
+    let odd = |c: char| {
+        c == '/' || c.is_control() || matches!(u32::from(c), 0xd800..=0xf8ff | 0xfff0..=0xffff)
+    };
+    !matches!(name, "" | "." | "..") && !name.chars().any(odd)
+}
+
+fn host(text: &str) -> Option<(String, u16)> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) = rest.split_once(']')?;
+            host.parse::<Ipv6Addr>().ok()?;
+            (host, if after.is_empty() { None } else { Some(after.strip_prefix(':')?) })
+        }
+        None => match text.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        },
+    };
+    let port = match port {
+        Some(digits) => digits.parse().ok().filter(|port| *port > 0)?,
+        None => PORT,
+    };
+    let plain = |c: char| c.is_ascii_alphanumeric() || ".-_:".contains(c);
+    (!host.is_empty() && host.chars().all(plain)).then(|| (host.to_owned(), port))
+}
+
+/// As it is configured, with every port.
+impl fmt::Display for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (host, port)) in self.hosts.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            if host.contains(':') {
+                write!(f, "{comma}[{host}]:{port}")?;
+            } else {
+                write!(f, "{comma}{host}:{port}")?;
+            }
+        }
+        f.write_str(&self.path)
+    }
+}
+
+impl FromStr for LeafName {
+    type Err = &'static str;
+
+    /// The error is what is allowed.
+    fn from_str(text: &str) -> Result<LeafName, &'static str> {
+        if !is_node_name(text) || text.len() > 255 {
+            return Err(
+                "leaf.name of the Leaf service: 1 to 255 bytes, no / and no control characters",
+            );
+        }
+        Ok(LeafName(text.to_owned()))
+    }
+}
+
+impl fmt::Display for LeafName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> String {
+        text.parse::<Servers>().unwrap_or_else(|allowed| panic!("{text}: {allowed}")).to_string()
+    }
+
+    #[test]
+    fn servers_ports_and_a_path() {
+        assert_eq!(shown("zk"), "zk:2181");
+        assert_eq!(shown("zk1,zk2:2182/ids/a"), "zk1:2181,zk2:2182/ids/a");
+        assert_eq!(shown("10.0.0.1:1/"), "10.0.0.1:1");
+        assert_eq!(shown("[::1]:7,[fe80::2],h_1.x-y/a/"), "[::1]:7,[fe80::2]:2181,h_1.x-y:2181/a");
+        let servers: Servers = "[::1]:7/a".parse().unwrap();
+        assert_eq!((&*servers.hosts[0].0, servers.hosts[0].1, &*servers.path), ("::1", 7, "/a"));
+    }
+
+    #[test]
+    fn what_can_t_be_used_is_said() {
+        for text in [
+            "", ",", "h,", "h:0", "h:65536", "h:", "h:x", ":2181", "[::1", "[x]:1", "[::1]x",
+            "h h", "h:1:2", "h//a", "h/a//b", "h/../b", "h/.", "h/a\u{7}", "h\n",
+        ] {
+            let allowed = text.parse::<Servers>().unwrap_err();
+            assert!(allowed.contains("HOST[:PORT]"), "{text}: {allowed}");
+        }
+        for text in ["tcp+tls://h", "ann:hunter2@h:1"] {
+            let allowed = text.parse::<Servers>().unwrap_err();
+            assert!(allowed.contains("without TLS") && !allowed.contains("hunter2"), "{allowed}");
+        }
+    }
+
+    #[test]
+    fn a_service_has_a_name_that_fits_a_path() {
+        assert_eq!("com.acme.leaf-1".parse::<LeafName>().unwrap().to_string(), "com.acme.leaf-1");
+        for text in ["", "a/b", "..", "a\n"] {
+            assert!(text.parse::<LeafName>().is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The registry behind the lease: in the store, on the store's own thread, or on a thread of its own.
+//!
+//! A store's registry counts only while the store is the one that this host claims segments from too: both sides judge
+//! it as one. While it is away its monitor alone knocks, and the lease waits for what that hears.
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use leafd_wire::Layout;
+
+use crate::engine::upstream::Upstream;
+use crate::registry::{Registry, RegistryHandle};
+use crate::store::StoreHandle;
+use leafd_core::lease::{Request, Response};
+use leafd_core::registry::{
+    CompareAndSet, Entry, LeaseRecord, Mode, RegistryError, RegistryId, Snapshot,
+};
+use leafd_core::store::StoreId;
+use leafd_core::{Tag, UnixMs};
+
+/// Calls a registry.
+#[derive(Clone)]
+pub struct RegistryClient {
+    place: Place,
+    /// The layouts that every host of the registry must mean the same by.
+    layouts: Arc<[(Tag, Layout)]>,
+    /// Other stores that this host sees: nobody may claim the same workers there.
+    others: Vec<(Arc<str>, StoreHandle)>,
+}
+
+#[derive(Clone)]
+enum Place {
+    Store(Rc<Upstream>, Mode),
+    Thread(RegistryHandle),
+}
+
+impl RegistryClient {
+    /// A registry in a store.
+    #[must_use]
+    pub fn store(
+        upstream: Rc<Upstream>,
+        mode: Mode,
+        layouts: Vec<(Tag, Layout)>,
+    ) -> RegistryClient {
+        RegistryClient {
+            place: Place::Store(upstream, mode),
+            layouts: layouts.into(),
+            others: Vec::new(),
+        }
+    }
+
+    /// With other stores, by name, that must not give the same workers.
+    #[must_use]
+    pub fn beside(self, others: Vec<(Arc<str>, StoreHandle)>) -> RegistryClient {
+        RegistryClient { others, ..self }
+    }
+
+    /// A registry on a thread of its own.
+    #[must_use]
+    pub fn thread(registry: RegistryHandle, layouts: Vec<(Tag, Layout)>) -> RegistryClient {
+        RegistryClient {
+            place: Place::Thread(registry),
+            layouts: layouts.into(),
+            others: Vec::new(),
+        }
+    }
+
+    /// Makes a call. `agreed` is the registry that the layouts were agreed on with last.
+    pub async fn ask(self: Rc<Self>, ask: Request, agreed: Option<RegistryId>) -> Response {
+        match ask {
+            Request::Snapshot(pool) => {
+                Response::Snapshot(self.look_agreed(pool, agreed.as_ref()).await)
+            }
+            Request::CompareAndSet(under, swap) => {
+                Response::CompareAndSet(self.compare_and_set(under, swap).await)
+            }
+            Request::Assign(under, pool, holding) => {
+                Response::Assign(self.assign(under, pool, holding).await)
+            }
+        }
+    }
+
+    /// Looks at these workers.
+    ///
+    /// # Errors
+    /// See [`Registry::snapshot`]; also when it is the registry of another store than the one that is meant.
+    pub async fn snapshot(&self, pool: Range<u64>) -> Result<Snapshot, RegistryError> {
+        let look = self.call(move |registry| registry.snapshot(pool)).await?;
+        self.verify(&look.registry.id)?;
+        Ok(look)
+    }
+
+    async fn look_agreed(
+        &self,
+        pool: Range<u64>,
+        agreed: Option<&RegistryId>,
+    ) -> Result<Snapshot, RegistryError> {
+        let look = self.snapshot(pool.clone()).await?;
+        if agreed != Some(&look.registry) {
+            let layouts = Arc::clone(&self.layouts);
+            self.call(move |registry| registry.register_layouts(&layouts)).await?;
+            self.check_others(&pool).await?;
+        }
+        Ok(look)
+    }
+
+    /// Replaces an entry.
+    ///
+    /// # Errors
+    /// See [`Registry::compare_and_set`] and [`RegistryClient::snapshot`].
+    pub async fn compare_and_set(
+        &self,
+        under: RegistryId,
+        swap: CompareAndSet,
+    ) -> Result<UnixMs, RegistryError> {
+        self.verify(&under.id)?;
+        self.call(move |registry| registry.compare_and_set(&under, &swap)).await
+    }
+
+    async fn assign(
+        &self,
+        under: RegistryId,
+        pool: Range<u64>,
+        holding: LeaseRecord,
+    ) -> Result<Entry, RegistryError> {
+        self.verify(&under.id)?;
+        self.call(move |registry| registry.assign(&under, pool, &holding)).await
+    }
+
+    /// See [`Upstream::verify`].
+    fn verify(&self, found: &StoreId) -> Result<(), RegistryError> {
+        match &self.place {
+            Place::Store(upstream, _) => Ok(upstream.verify(found)?),
+            Place::Thread(_) => Ok(()),
+        }
+    }
+
+    /// Sees to it that no other store which this host knows gives workers of the same pool: two registries know nothing
+    /// of each other. One that can't be asked, or has no workers, tells nothing.
+    async fn check_others(&self, pool: &Range<u64>) -> Result<(), RegistryError> {
+        for (name, store) in &self.others {
+            let range = pool.clone();
+            let look = store.workers(Mode::Leased, move |registry| registry.snapshot(range)).await;
+            let Ok(look) = look else { continue };
+            if let Some(entry) = look.entries.iter().find(|entry| entry.holding.expires > look.now)
+            {
+                return Err(RegistryError::Refused(format!(
+                    "the store {name} gives worker {} too, which lies in worker_range {}..{}: registries that know nothing of \
+                     each other must have ranges that share no number; correct worker or worker_range",
+                    entry.worker, pool.start, pool.end
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Does something with the registry, on its thread. Errors are those of `work`, and
+    /// [`RegistryError::Unavailable`] when the thread can't do it.
+    async fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut dyn Registry) -> Result<T, RegistryError> + Send + 'static,
+    ) -> Result<T, RegistryError> {
+        match &self.place {
+            Place::Store(upstream, mode) => {
+                upstream.reachable().await?;
+                let done = upstream.store.workers(*mode, work).await;
+                if let Err(RegistryError::Unavailable { .. }) = &done {
+                    upstream.probe_soon();
+                }
+                done
+            }
+            Place::Thread(registry) => registry.call(|registry| work(registry)).await,
+        }
+    }
+
+    /// Closes a registry that has a thread of its own.
+    pub async fn close(&self) {
+        if let Place::Thread(registry) = &self.place {
+            registry.close().await;
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Drives the lease on a worker: takes its steps one after the other, and tells of every change.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::{Notify, oneshot};
+use tracing::{error, info, warn};
+
+use super::{RegistryClient, passes_by_itself};
+use crate::clock;
+use crate::journal::{Journal, Write};
+use crate::reply::Failure;
+use leafd_core::lease::{Lease, LeaseGrant, LeaseProblem, Record, Response, Step};
+use leafd_core::registry::{RegistryError, RegistryId};
+use leafd_core::snowflake::Now;
+use leafd_core::{BootMs, UnixMs, WorkerId};
+use leafd_wire::Status;
+
+/// Keeps the claim on a worker.
+pub struct LeaseDriver {
+    pub(crate) lease: RefCell<Lease>,
+    pub(crate) link: Rc<RegistryClient>,
+    journal: Journal,
+    /// The registry that the layouts were agreed on with.
+    agreed: RefCell<Option<RegistryId>>,
+    /// Something was asked of the lease from outside.
+    woken: Notify,
+    /// Who waits until the worker is given back.
+    releasing: RefCell<Option<oneshot::Sender<Result<(), RegistryError>>>>,
+    ended: Cell<bool>,
+    has_ended: Notify,
+    told: RefCell<Told>,
+}
+
+/// What the log was told last.
+#[derive(Default)]
+struct Told {
+    worker: Option<WorkerId>,
+    trouble: Option<std::mem::Discriminant<LeaseProblem>>,
+    skewed: bool,
+    /// Of the warnings about a claim that runs out, how many were given.
+    warnings: usize,
+}
+
+/// What a step came to.
+enum Outcome {
+    Response(Response),
+    Recorded(Result<(), String>),
+}
+
+type Work = Pin<Box<dyn Future<Output = Outcome>>>;
+
+/// How long to wait before a failed journal is tried again.
+const JOURNAL_RETRY: Duration = Duration::from_secs(1);
+
+/// When this share of the lease is left and the registry has not been heard of, it is warned, in percent.
+const WARN_AT_PERCENT: [u64; 4] = [75, 50, 20, 5];
+
+/// How soon a client may try again without a worker, in milliseconds.
+const RETRY_MS: u32 = 1_000;
+
+impl LeaseDriver {
+    /// Keeps this lease at the registry behind the link. Nothing happens before [`LeaseDriver::run`] runs.
+    #[must_use]
+    pub fn new(lease: Lease, link: RegistryClient, journal: Journal) -> Rc<LeaseDriver> {
+        Rc::new(LeaseDriver {
+            lease: RefCell::new(lease),
+            link: Rc::new(link),
+            journal,
+            agreed: RefCell::default(),
+            woken: Notify::new(),
+            releasing: RefCell::default(),
+            ended: Cell::new(false),
+            has_ended: Notify::new(),
+            told: RefCell::default(),
+        })
+    }
+
+    /// Takes step after step, until the lease was given back for a stop. `changed` is called whenever what may be
+    /// issued may be different.
+    pub async fn run(self: &Rc<Self>, changed: impl Fn()) {
+        let mut work: Option<Work> = None;
+        loop {
+            let step = self.lease.borrow_mut().next(clock::now(), fastrand::u64(..));
+            self.tell();
+            changed();
+            self.tell_release();
+            match step {
+                Step::Request(ask) => {
+                    let asked = Rc::clone(&self.link).ask(ask, self.agreed.borrow().clone());
+                    work = Some(Box::pin(async { Outcome::Response(asked.await) }));
+                }
+                Step::Record(record) => {
+                    let recorded = Rc::clone(self).record(record);
+                    work = Some(Box::pin(async { Outcome::Recorded(recorded.await) }));
+                }
+                Step::Wait(until) => {
+                    tokio::select! {
+                        outcome = finish(&mut work) => {
+                            work = None;
+                            self.finished(outcome);
+                        }
+                        () = sleep_until(until) => {}
+                        () = self.woken.notified() => {}
+                    }
+                }
+                Step::Done => break,
+            }
+        }
+        self.ended.set(true);
+        self.has_ended.notify_waiters();
+    }
+
+    fn finished(&self, outcome: Outcome) {
+        let now = clock::now();
+        match outcome {
+            Outcome::Response(answer) => {
+                if let Response::Snapshot(Ok(look)) = &answer {
+                    *self.agreed.borrow_mut() = Some(look.registry.clone());
+                }
+                self.lease.borrow_mut().answered(now, answer, fastrand::u64(..));
+            }
+            Outcome::Recorded(recorded) => self.lease.borrow_mut().recorded(now, recorded),
+        }
+    }
+
+    async fn record(self: Rc<Self>, record: Record) -> Result<(), String> {
+        let write = match record {
+            Record::LeaseGrant(claim) => Write::Worker(claim),
+            Record::Forget => Write::NoWorker,
+        };
+        loop {
+            match self.journal.commit(vec![write.clone()]).await {
+                Ok(()) => return Ok(()),
+                Err(error) if error.refused => return Err(error.to_string()),
+                // Issuing has stopped: the journal's writer says so, and goes by the same fault.
+                Err(_) => tokio::time::sleep(JOURNAL_RETRY).await,
+            }
+        }
+    }
+
+    /// See [`super::Worker::claim`].
+    pub(crate) fn claim(&self, now: Now) -> Option<LeaseGrant> {
+        self.lease.borrow().standing(now).ok()
+    }
+
+    pub(crate) fn hold(&self, now: Now) -> Now {
+        self.lease.borrow().hold(now)
+    }
+
+    pub(crate) fn want(&self) -> bool {
+        let mut lease = self.lease.borrow_mut();
+        if lease.want() {
+            self.woken.notify_one();
+        }
+        lease.trouble().is_none_or(passes_by_itself)
+    }
+
+    pub(crate) fn journal_reached(&self, bound: UnixMs) {
+        self.lease.borrow_mut().journal_reached(bound);
+    }
+
+    pub(crate) fn ready(&self, now: Now) -> bool {
+        let lease = self.lease.borrow();
+        match lease.standing(now) {
+            Ok(claim) => claim.limit > lease.hold(now).unix,
+            Err(trouble) => trouble == LeaseProblem::Unused,
+        }
+    }
+
+    pub(crate) fn unavailable_reason(&self) -> Failure {
+        let now = clock::now();
+        let lease = self.lease.borrow();
+        let place = &lease.settings().place;
+        let because = match (lease.standing(now), lease.trouble()) {
+            (Err(trouble), _) => format!("there is no snowflake worker from {place}: {trouble}"),
+            (Ok(claim), trouble) => {
+                let why = trouble.map_or("it is being renewed".to_owned(), LeaseProblem::to_string);
+                let worker = claim.worker;
+                format!("this host's claim on worker {worker} from {place} has run out: {why}")
+            }
+        };
+        Failure { retry_after_ms: RETRY_MS, ..Failure::new(Status::NoWorker, because) }
+    }
+
+    /// What is wrong, also while ids can be had.
+    pub(crate) fn error(&self, now: Now) -> Option<String> {
+        let lease = self.lease.borrow();
+        match lease.standing(now) {
+            Err(LeaseProblem::Unused) => None,
+            Err(trouble) => Some(trouble.to_string()),
+            Ok(_) => lease.trouble().map(LeaseProblem::to_string),
+        }
+    }
+
+    pub(crate) fn details(&self, now: Now) -> Value {
+        let lease = self.lease.borrow();
+        let held = lease.held();
+        let settings = lease.settings();
+        let permanent = settings.mode == leafd_core::registry::Mode::Permanent;
+        let until = held.map(|(_, until)| until).filter(|_| !permanent);
+        json!({
+            "place": &*settings.place,
+            "mode": if permanent { "permanent" } else { "leased" },
+            "holder": &*settings.holder.id,
+            "name": &*settings.holder.name,
+            "worker": held.map(|(worker, _)| worker.0),
+            "until_ms": until.map(|until| until.0),
+            "left_ms": until.map(|until| until.0.saturating_sub(lease.hold(now).unix.0)),
+            "renewed_ms_ago": lease.renewed().map(|at| now.boot.0.saturating_sub(at.0)),
+            "clock_offset_ms": lease.offset_ms(),
+            "clock_error": lease.skew().map(|skew| skew.to_string()),
+            "clock_held_back_ms": lease.held_back_ms(now),
+        })
+    }
+
+    /// Keeps the worker for a restart, after the last id was issued. `issued_below`: see [`Lease::stop`].
+    pub fn stop(&self, issued_below: UnixMs) {
+        self.lease.borrow_mut().stop(issued_below);
+        drop(self.releasing.take());
+        self.woken.notify_one();
+    }
+
+    /// Gives the worker back at once, after the last id was issued with it, and tells what came of it; nothing is told when
+    /// the daemon stops meanwhile. `issued_below`: see [`Lease::release`].
+    pub fn release(&self, issued_below: UnixMs) -> oneshot::Receiver<Result<(), RegistryError>> {
+        let (told, outcome) = oneshot::channel();
+        *self.releasing.borrow_mut() = Some(told);
+        self.lease.borrow_mut().release(issued_below);
+        self.woken.notify_one();
+        outcome
+    }
+
+    fn tell_release(&self) {
+        if let Some(outcome) = self.lease.borrow_mut().released()
+            && let Some(releasing) = self.releasing.take()
+        {
+            // Whoever asked may have gone.
+            let _ = releasing.send(outcome);
+        }
+    }
+
+    /// Waits until a stop was seen through.
+    pub async fn ended(&self) {
+        while !self.ended.get() {
+            self.has_ended.notified().await;
+        }
+    }
+
+    /// Closes what belongs to the lease alone.
+    pub async fn close(&self) {
+        self.link.close().await;
+    }
+
+    /// Says in the log what has changed.
+    fn tell(&self) {
+        let now = clock::now();
+        let lease = self.lease.borrow();
+        let mut told = self.told.borrow_mut();
+        let place = &lease.settings().place;
+        let standing = lease.standing(now);
+        let worker = standing.as_ref().ok().map(|claim| claim.worker);
+        if let Some(number) = worker
+            && worker != told.worker
+        {
+            info!(worker = %number, registry = %place, "snowflake ids are issued as this worker");
+            told.worker = worker;
+        }
+        let trouble = lease.trouble();
+        let kind = trouble.map(std::mem::discriminant);
+        if kind != told.trouble {
+            match trouble {
+                Some(trouble @ (LeaseProblem::Lost(_) | LeaseProblem::IdentityInUse { .. })) => {
+                    error!(registry = %place, "{trouble}");
+                }
+                Some(trouble) => warn!(registry = %place, "{trouble}"),
+                None => info!(registry = %place, "the worker registry answers, and all is well"),
+            }
+            told.trouble = kind;
+        }
+        let skew = lease.skew();
+        if skew.is_some() != told.skewed {
+            match skew {
+                // Said already.
+                Some(_) if matches!(trouble, Some(LeaseProblem::Clock(_))) => {}
+                Some(skew) => warn!(registry = %place, "{skew}"),
+                None => {
+                    info!(registry = %place, "the host's clock agrees with the registry's again")
+                }
+            }
+            told.skewed = skew.is_some();
+        }
+        self.warn_of_the_end(&lease, standing.ok(), &mut told, now);
+    }
+
+    /// Warns before the claim runs out, each time it has become urgent.
+    fn warn_of_the_end(&self, lease: &Lease, claim: Option<LeaseGrant>, told: &mut Told, now: Now) {
+        let Some(claim) = claim.filter(|_| lease.trouble().is_some()) else {
+            told.warnings = 0;
+            return;
+        };
+        let left_ms = claim.limit.0.saturating_sub(lease.hold(now).unix.0);
+        let lease_ms = lease.settings().lease_ms;
+        let due =
+            |percent: &&u64| left_ms.saturating_mul(100) <= lease_ms.saturating_mul(**percent);
+        let warnings = WARN_AT_PERCENT.iter().filter(due).count() + usize::from(left_ms == 0);
+        if warnings > told.warnings {
+            let worker = claim.worker;
+            let why = lease.trouble().map(LeaseProblem::to_string).unwrap_or_default();
+            match left_ms {
+                0 => error!(
+                    "the claim on worker {worker} has run out, no snowflake id is issued: {why}"
+                ),
+                _ => warn!(
+                    "the claim on worker {worker} runs out in {} s, and snowflake ids end with it: {why}",
+                    left_ms / 1_000
+                ),
+            }
+            told.warnings = warnings;
+        }
+    }
+}
+
+/// What the work under way comes to; never, while there is none.
+async fn finish(work: &mut Option<Work>) -> Outcome {
+    match work {
+        Some(work) => work.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(until: Option<BootMs>) {
+    let Some(until) = until else { return std::future::pending().await };
+    let left_ms = until.0.saturating_sub(clock::boot().0);
+    // A timer stands still while the host sleeps: looked at again soon after it wakes.
+    tokio::time::sleep(Duration::from_millis(left_ms.clamp(1, 1_000))).await;
+}

@@ -1,0 +1,143 @@
+//! The host's snowflake worker, as those see it who issue ids: which one, until when, and if there is none, why.
+//!
+//! - `driver`: drives the lease on a worker, in the background.
+//! - `client`: the registry behind it.
+
+mod client;
+mod driver;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use serde_json::{Value, json};
+
+use crate::registry::static_worker::StaticWorker;
+use crate::reply::Failure;
+use leafd_core::UnixMs;
+use leafd_core::lease::{LeaseGrant, LeaseProblem};
+use leafd_core::snowflake::Now;
+
+pub use client::RegistryClient;
+pub use driver::LeaseDriver;
+use leafd_wire::Status;
+
+/// Where the worker comes from.
+pub enum Worker {
+    /// Nowhere.
+    None,
+    /// From the operator; otherwise why it can't be used.
+    Static(RefCell<Result<Rc<StaticWorker>, String>>),
+    /// From a registry.
+    Leased(Rc<LeaseDriver>),
+}
+
+/// What a request is told when no worker id is to be had.
+const NO_WORKER: &str = "this daemon holds no snowflake worker id; have it claim one with worker = \"store\" (of several stores \
+                         worker = \"store:NAME\"), or name one that no other host has, with --worker static:N, \
+                         LEAFD_WORKER=static:N or worker = \"static:N\"";
+
+impl Worker {
+    /// What may be issued now.
+    #[must_use]
+    pub fn claim(&self, now: Now) -> Option<LeaseGrant> {
+        match self {
+            Worker::None => None,
+            Worker::Static(worker) => {
+                worker.borrow().as_ref().ok().map(|worker| LeaseGrant::fixed(worker.worker()))
+            }
+            Worker::Leased(keeper) => keeper.claim(now),
+        }
+    }
+
+    /// The clocks as ids are to be made of them.
+    #[must_use]
+    pub fn hold(&self, now: Now) -> Now {
+        match self {
+            Worker::Leased(keeper) => keeper.hold(now),
+            _ => now,
+        }
+    }
+
+    /// An id was asked for. True: it is worth waiting for a worker.
+    pub fn want(&self) -> bool {
+        match self {
+            Worker::Leased(keeper) => keeper.want(),
+            _ => false,
+        }
+    }
+
+    /// Why there is no worker, or none for the present time.
+    #[must_use]
+    pub fn unavailable_reason(&self) -> Failure {
+        match self {
+            Worker::Leased(keeper) => keeper.unavailable_reason(),
+            Worker::Static(worker) => {
+                let why = worker.borrow().as_ref().err().cloned();
+                Failure::new(Status::NoWorker, why.unwrap_or_else(|| NO_WORKER.to_owned()))
+            }
+            Worker::None => Failure::new(Status::NoWorker, NO_WORKER),
+        }
+    }
+
+    /// The journal has this bound of a layout.
+    pub fn journal_reached(&self, bound: UnixMs) {
+        match self {
+            Worker::Leased(keeper) => keeper.journal_reached(bound),
+            Worker::Static(worker) => {
+                if let Ok(worker) = &*worker.borrow() {
+                    worker.note(bound);
+                }
+            }
+            Worker::None => {}
+        }
+    }
+
+    /// The operator's number is this host's no longer.
+    pub fn give_up(&self, why: String) {
+        if let Worker::Static(worker) = self {
+            *worker.borrow_mut() = Err(why);
+        }
+    }
+
+    /// Whether ids can be had, or could be by asking for one.
+    #[must_use]
+    pub fn ready(&self, now: Now) -> bool {
+        match self {
+            Worker::Leased(keeper) => keeper.ready(now),
+            _ => self.claim(now).is_some(),
+        }
+    }
+
+    /// For the status: the number that is held.
+    #[must_use]
+    pub fn number(&self, now: Now) -> Option<u64> {
+        self.claim(now).map(|claim| claim.worker.0)
+    }
+
+    /// For the status: the claim, the clock and what is wrong with either.
+    #[must_use]
+    pub fn details(&self, now: Now) -> Value {
+        match self {
+            Worker::Leased(keeper) => keeper.details(now),
+            _ => json!(null),
+        }
+    }
+
+    /// For the status: what is wrong.
+    #[must_use]
+    pub fn error(&self, now: Now) -> Option<String> {
+        match self {
+            Worker::Leased(keeper) => keeper.error(now),
+            Worker::Static(worker) => worker.borrow().as_ref().err().cloned(),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a trouble ends without anybody doing something.
+fn passes_by_itself(trouble: &LeaseProblem) -> bool {
+    !matches!(
+        trouble,
+        LeaseProblem::Refused(_) | LeaseProblem::Replaced(_) | LeaseProblem::Stopping
+    )
+}

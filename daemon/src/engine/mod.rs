@@ -1,0 +1,16 @@
+//! What the tags in use need between requests: numbers claimed and marked ahead, a worker's lease kept, stores watched.
+//!
+//! Everything here runs on one thread and never blocks: what needs the store or the journal waits in a queue with its
+//! deadline, and goes on when the thread that does the blocking has reported back.
+//!
+//! - [`segments`]: segment tags, from a request to the journal and the store.
+//! - [`snowflakes`]: snowflake layouts.
+//! - [`lease`]: the host's worker.
+//! - [`upstream`]: the stores that tags live in, whether each is the one that is meant, and their fail-overs.
+//! - [`writer`]: the way to the journal.
+
+pub mod lease;
+pub mod segments;
+pub mod snowflakes;
+pub mod upstream;
+pub mod writer;

@@ -1,0 +1,272 @@
+//! Claims: what the allocator wants from the store, and what comes of it.
+
+use std::rc::Rc;
+
+use tokio_util::task::task_tracker::TaskTrackerToken;
+use tracing::error;
+
+use super::{Refusal, SegmentTag, Segments, Shard, ShardState};
+use crate::clock;
+use crate::journal::Write;
+use crate::reply::Failure;
+use leafd_core::segment::ClaimOrder;
+use leafd_core::store::{Claim, ClaimWish, Identity, StoreError};
+use leafd_core::{Backoff, BootMs};
+
+/// How long a claim's refusal is repeated without asking the store again, in milliseconds.
+const REFUSED_MS: u64 = 1_000;
+
+/// Of how much of a tag's numbers the operator hears that they are claimed, in percent.
+const CLAIMED_WARNINGS: [u64; 4] = [80, 90, 95, 99];
+
+/// A claim as it was sent.
+pub(crate) struct Sent {
+    pub(crate) shard: usize,
+    pub(crate) under: Identity,
+    pub(crate) order: ClaimOrder,
+    /// The daemon's stop waits until this is dropped.
+    pub(crate) _tracked: TaskTrackerToken,
+}
+
+impl Segments {
+    /// The shard to claim from next: the host's own first choice, or the next one whose store is there.
+    pub(crate) fn shard_to_claim(&self, tag: &SegmentTag) -> Option<(usize, Identity)> {
+        let shards = tag.shards.len();
+        let now = clock::boot();
+        (0..shards).map(|turn| (self.first_shard + turn) % shards).find_map(|index| {
+            let shard = &tag.shards[index];
+            let open = shard.is_loaded() && shard.may_have_some(now);
+            shard.upstream.claimable().filter(|_| open).map(|under| (index, under))
+        })
+    }
+
+    /// Claims numbers and has the journal record them.
+    pub(crate) async fn claim(self: Rc<Self>, tag: Rc<SegmentTag>, sent: Sent) {
+        let upstream = &tag.shards[sent.shard].upstream;
+        let wish = ClaimWish {
+            want: sent.order.want,
+            least: sent.order.least,
+            step_max: sent.order.step_max,
+            shard: upstream.shard,
+        };
+        *tag.waited_for.borrow_mut() = "the store has not answered a claim yet".to_owned();
+        match upstream.store.claim(&sent.under, &tag.tag, wish).await {
+            Ok(claim) => self.claimed(&tag, claim, sent),
+            Err(error) => self.claim_failed(&tag, sent.shard, &error),
+        }
+    }
+
+    fn claimed(self: &Rc<Self>, tag: &Rc<SegmentTag>, claim: Claim, sent: Sent) {
+        self.claims.set(self.claims.get() + 1);
+        if tag.evicted.get() {
+            // Removed meanwhile: nobody may use the numbers.
+            return;
+        }
+        let shard = &tag.shards[sent.shard];
+        *tag.backoff.borrow_mut() = Backoff::default();
+        *tag.refused.borrow_mut() = None;
+        *tag.waited_for.borrow_mut() = "the journal has not recorded a claim yet".to_owned();
+        tag.confirm();
+        if shard
+            .generation
+            .replace(Some(claim.generation))
+            .is_some_and(|known| known != claim.generation)
+        {
+            self.made_anew(tag, sent.shard);
+        }
+        if shard.upstream.present().as_ref() != Some(&sent.under) {
+            // The store has failed over since: what it gave may be given again before it is told.
+            let error = StoreError::Unavailable {
+                store: shard.upstream.url.to_string(),
+                cause: "it failed over while it answered a claim".to_owned(),
+            };
+            return self.retry_claim(tag, Failure::from(&error));
+        }
+        warn_of_ceiling(tag, shard, &claim);
+        if claim.strict {
+            return self.distribute(tag, shard, &claim, sent.shard);
+        }
+        let number = shard_number(sent.shard);
+        if tag.allocator.borrow().is_strict() {
+            // A strict tag's row was made anew as a plain one.
+            return self.start_over(tag);
+        }
+        let cut = tag.allocator.borrow_mut().set_ceiling(number, claim.ceiling);
+        self.journal_cut(tag, sent.shard, cut);
+        let now = clock::boot();
+        let marked = tag.allocator.borrow_mut().claimed(now, number, claim.run, claim.step);
+        match marked {
+            Ok(moved) => {
+                let Some(store) = shard.upstream.key() else { return };
+                let write = Write::Segment {
+                    store,
+                    tag: tag.tag.clone(),
+                    generation: claim.generation,
+                    run: claim.run,
+                    mark: moved.mark,
+                };
+                let (segments, tag) = (Rc::clone(self), Rc::clone(tag));
+                self.writer.write(write, move || {
+                    let number = shard_number(sent.shard);
+                    let cut = tag.allocator.borrow_mut().hold(number, claim.run, moved.mark);
+                    segments.journal_cut(&tag, sent.shard, cut);
+                    drop(sent);
+                    segments.drive(&tag);
+                });
+            }
+            Err(seen) => self.claimed_too_low(tag, shard, seen),
+        }
+    }
+
+    /// Answers those who shared a strict tag's claim.
+    fn distribute(
+        self: &Rc<Self>,
+        tag: &Rc<SegmentTag>,
+        shard: &Shard,
+        claim: &Claim,
+        index: usize,
+    ) {
+        if tag.shards.len() > 1 {
+            let error = StoreError::Refused(format!(
+                "tag {:?} is strict, which it can't be in independent primaries; make it anew without",
+                tag.tag.as_str()
+            ));
+            return self.claim_failed(tag, index, &error);
+        }
+        let shared = tag.allocator.borrow_mut().share(claim.run);
+        match shared {
+            Ok(shared) => {
+                for (reply, run) in shared.served {
+                    reply.ids(0, &[run]);
+                }
+                // Nothing of it is left to issue; what counts is how far the store has come.
+                if let Some(store) = shard.upstream.key() {
+                    let write = Write::Segment {
+                        store,
+                        tag: tag.tag.clone(),
+                        generation: claim.generation,
+                        run: claim.run,
+                        mark: claim.run.end(),
+                    };
+                    self.writer.write(write, || {});
+                }
+                self.drive(tag);
+            }
+            Err(seen) => self.claimed_too_low(tag, shard, seen),
+        }
+    }
+
+    /// The store gave numbers below what it had given before.
+    fn claimed_too_low(self: &Rc<Self>, tag: &Rc<SegmentTag>, shard: &Shard, seen: u64) {
+        shard.upstream.lost_commits(&**self, &tag.tag, seen);
+        let lost = StoreError::Unavailable {
+            store: shard.upstream.url.to_string(),
+            cause: format!("it had lost claims of tag {:?} and is being told", tag.tag.as_str()),
+        };
+        self.retry_claim(tag, Failure::from(&lost));
+    }
+
+    fn claim_failed(self: &Rc<Self>, tag: &Rc<SegmentTag>, shard: usize, error: &StoreError) {
+        let index = shard;
+        let shard = &tag.shards[index];
+        let failure = Failure::from(error);
+        let now = clock::boot();
+        match error {
+            StoreError::UnknownTag { .. } => {
+                tag.allocator.borrow_mut().claim_failed(now);
+                self.missing(tag, shard, &failure);
+            }
+            // The other primaries may have some.
+            StoreError::Exhausted { .. } if tag.others_may_have_some(index, now) => {
+                shard.used_up_until.set(BootMs(now.0 + REFUSED_MS));
+                self.retry_claim(tag, failure);
+            }
+            StoreError::Exhausted { left, ceiling, .. } => self.exhausted(tag, *left, *ceiling),
+            // What is held already is issued first.
+            StoreError::Refused(_) if tag.allocator.borrow().has_enough() => {
+                self.retry_claim(tag, failure);
+            }
+            StoreError::Refused(_) | StoreError::TagExists { .. } => {
+                let until = BootMs(now.0 + REFUSED_MS);
+                *tag.refused.borrow_mut() =
+                    Some(Refusal { failure: failure.clone(), above: 0, until });
+                self.serve(tag);
+                for reply in tag.allocator.borrow_mut().abandon() {
+                    reply.failure(&failure);
+                }
+                self.retry_claim(tag, failure);
+            }
+            StoreError::Overloaded { .. } => self.retry_claim(tag, failure),
+            StoreError::Changed { .. } => {
+                shard.upstream.probe_soon();
+                self.retry_claim(tag, failure);
+            }
+            StoreError::Unavailable { .. } => {
+                shard.upstream.call_failed(error);
+                self.retry_claim(tag, failure);
+            }
+        }
+    }
+
+    /// The store has so few ids left that the claim took none of them. Who needs more than these and what is held is told,
+    /// and the others go on.
+    fn exhausted(self: &Rc<Self>, tag: &Rc<SegmentTag>, left: u64, ceiling: u64) {
+        self.serve(tag);
+        let now = clock::boot();
+        let left_in_all = tag.allocator.borrow().unissued().saturating_add(left);
+        let name = tag.tag.clone();
+        let failure =
+            Failure::from(&StoreError::Exhausted { tag: name, ceiling, left: left_in_all });
+        let until = BootMs(now.0 + REFUSED_MS);
+        *tag.refused.borrow_mut() =
+            Some(Refusal { failure: failure.clone(), above: left_in_all, until });
+        let retry_at = BootMs(now.0 + tag.backoff.borrow_mut().next_ms(fastrand::u64(..)));
+        let refused = tag.allocator.borrow_mut().exhausted(left, retry_at);
+        for reply in refused {
+            reply.failure(&failure);
+        }
+        *tag.waited_for.borrow_mut() = failure.message;
+        self.schedule_retry(tag);
+    }
+
+    fn retry_claim(self: &Rc<Self>, tag: &Rc<SegmentTag>, failure: Failure) {
+        let wait_ms = tag.backoff.borrow_mut().next_ms(fastrand::u64(..));
+        *tag.waited_for.borrow_mut() = failure.message;
+        tag.allocator.borrow_mut().claim_failed(BootMs(clock::boot().0 + wait_ms));
+        self.schedule_retry(tag);
+    }
+}
+
+impl SegmentTag {
+    fn others_may_have_some(&self, index: usize, now: BootMs) -> bool {
+        let mut others = self.shards.iter().enumerate().filter(|(other, _)| *other != index);
+        others.any(|(_, shard)| shard.may_have_some(now))
+    }
+}
+
+impl Shard {
+    /// Whether numbers can be hoped for from its store, once that answers.
+    fn may_have_some(&self, now: BootMs) -> bool {
+        self.state.get() != ShardState::Absent && now >= self.used_up_until.get()
+    }
+}
+
+/// The allocator's number of a shard; there are at most as many as there are stores.
+pub(crate) fn shard_number(index: usize) -> u32 {
+    u32::try_from(index).expect("there are at most 64 shards")
+}
+
+/// Tells the operator early that a tag's numbers come to an end.
+fn warn_of_ceiling(tag: &SegmentTag, shard: &Shard, claim: &Claim) {
+    let percent =
+        |number: u64| (u128::from(number) * 100 / u128::from(claim.ceiling.max(1))) as u64;
+    let claimed = percent(claim.run.end());
+    let passed = CLAIMED_WARNINGS.iter().rev().find(|warning| claimed >= **warning).copied();
+    if passed > shard.warned_percent.replace(passed) {
+        error!(
+            tag = %tag.tag, ceiling = claim.ceiling, claimed_to = claim.run.end() - 1, percent = claimed,
+            "the tag's numbers come to an end: raise its ceiling with leafctl tag set {:?} --ceiling N, or move to a new tag",
+            tag.tag
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! Marks: what the journal is told of the numbers held, before they are issued and when they won't be.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::{SegmentTag, Segments};
+use crate::clock;
+use crate::journal::Write;
+use leafd_core::segment::{MarkMove, Truncation};
+
+/// How often marks are looked at that may lie too far ahead of use.
+const DRAW_BACK_EVERY: Duration = Duration::from_secs(10);
+
+impl Segments {
+    /// Has the journal move marks ahead of use.
+    pub(crate) fn move_marks(self: &Rc<Self>, tag: &Rc<SegmentTag>, moves: Vec<MarkMove>) {
+        let moves = Rc::new(moves);
+        for (index, moved) in moves.iter().enumerate() {
+            let shard = &tag.shards[moved.shard as usize];
+            let store =
+                shard.upstream.key().expect("what is held was claimed from a store that is known");
+            let write =
+                Write::Mark { store, tag: tag.tag.clone(), end: moved.end, mark: moved.mark };
+            let last = index + 1 == moves.len();
+            let (segments, tag, moves) = (Rc::clone(self), Rc::clone(tag), Rc::clone(&moves));
+            self.writer.write(write, move || {
+                if last {
+                    tag.allocator.borrow_mut().marked(clock::boot(), &moves);
+                    segments.drive(&tag);
+                }
+            });
+        }
+    }
+
+    /// Has the journal record what will not be issued.
+    pub(crate) fn journal_cut(&self, tag: &SegmentTag, index: usize, cut: Truncation) {
+        let shard = &tag.shards[index];
+        let Some(store) = shard.upstream.key() else { return };
+        for closed in cut.closed {
+            let (store, tag) = (store.clone(), tag.tag.clone());
+            self.writer
+                .write(Write::Mark { store, tag, end: closed.end, mark: closed.mark }, || {});
+        }
+        if let (Some((run, mark)), Some(generation)) = (cut.kept, shard.generation.get()) {
+            let tag = tag.tag.clone();
+            self.writer.write(Write::Segment { store, tag, generation, run, mark }, || {});
+        }
+    }
+
+    /// Draws marks back every [`DRAW_BACK_EVERY`], until dropped.
+    pub(super) async fn keep_marks_near(&self) {
+        loop {
+            tokio::time::sleep(DRAW_BACK_EVERY).await;
+            if !self.stopping.get() {
+                self.draw_marks_back();
+            }
+        }
+    }
+
+    /// Has the journal draw marks back that lie further ahead of use than they need to by now.
+    fn draw_marks_back(&self) {
+        let now = clock::boot();
+        for tag in self.tags.borrow().values() {
+            for (number, run, mark) in tag.allocator.borrow_mut().draw_marks_back(now) {
+                let shard = &tag.shards[number as usize];
+                let (Some(store), Some(generation)) =
+                    (shard.upstream.key(), shard.generation.get())
+                else {
+                    continue;
+                };
+                let write = Write::DrawBack { store, tag: tag.tag.clone(), generation, run, mark };
+                self.writer.write(write, || {});
+            }
+        }
+    }
+
+    /// The exact marks of all tags, for a clean stop.
+    #[must_use]
+    pub fn exact_marks(&self) -> Vec<Write> {
+        let mut writes = Vec::new();
+        for tag in self.tags.borrow().values() {
+            let allocator = tag.allocator.borrow();
+            // A segment and not just a mark: one that was marked to its end is forgotten by now.
+            writes.extend(allocator.exact_marks().filter_map(|(shard, run, mark)| {
+                let shard = &tag.shards[shard as usize];
+                let (store, generation) = (shard.upstream.key()?, shard.generation.get()?);
+                Some(Write::Segment { store, tag: tag.tag.clone(), generation, run, mark })
+            }));
+        }
+        writes
+    }
+}

@@ -1,0 +1,374 @@
+//! Segment tags: from a request to the tag's allocator, and from what that wants to the journal (`marks`) and the
+//! store (`claims`).
+//!
+//! - `claims`: what the allocator wants from the store, and what comes of it.
+//! - `tag`: one tag, and how far it has come in each of its stores; `tags`: which tags are in use at all; `unconfirmed`:
+//!   names that nothing is known of yet.
+
+mod claims;
+mod marks;
+mod tag;
+mod tags;
+mod unconfirmed;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use leafd_wire::{Run, Status};
+use tokio_util::task::TaskTracker;
+
+use crate::clock;
+use crate::config::{Placement, Routing};
+use crate::engine::upstream::Upstream;
+use crate::engine::writer::Writer;
+use crate::reply::Failure;
+use crate::reply::outbox::ReplyTo;
+use claims::{Sent, shard_number};
+use leafd_core::segment::{Allocator, PrefetchPolicy};
+use leafd_core::shares::{Claimant, Shares};
+use leafd_core::store::{HostId, StoreError};
+use leafd_core::{BootMs, Tag, Want};
+pub use tag::SegmentTag;
+use tag::{Refusal, Shard, ShardState};
+
+/// How segment tags are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct SegmentSettings {
+    /// How far ahead to claim and to mark, at first.
+    pub provision: PrefetchPolicy,
+    /// Requests that may wait for one tag.
+    pub waiters_max: usize,
+}
+
+/// Every segment tag in use.
+pub struct Segments {
+    pub(crate) settings: SegmentSettings,
+    /// How far ahead to claim and to mark, as it is in force.
+    provision: Cell<PrefetchPolicy>,
+    upstreams: Vec<Rc<Upstream>>,
+    routing: Routing,
+    /// Which of several independent primaries this host turns to first.
+    first_shard: usize,
+    /// Who this host is to its stores: what the journal said at the start, unless a store knew better.
+    pub(crate) host: RefCell<HostId>,
+    pub(crate) writer: Rc<Writer>,
+    tags: RefCell<HashMap<Tag, Rc<SegmentTag>>>,
+    /// Tags that the store lately didn't have, and until when to believe it.
+    unknown: RefCell<HashMap<Tag, BootMs>>,
+    unconfirmed: unconfirmed::Names,
+    /// Tags with waiting requests or a failed claim: looked at every [`TICK`].
+    retry_queue: RefCell<Vec<Rc<SegmentTag>>>,
+    pub(crate) ticking: tokio::sync::Notify,
+    claims: Cell<u64>,
+    /// Claims that the store or the journal has not answered.
+    claiming: TaskTracker,
+    /// The daemon stops: no more claims.
+    stopping: Cell<bool>,
+}
+
+/// How long ids of a segment tag may be held by a process.
+pub const HOLD_MS: u32 = 60_000;
+
+/// How often tags with waiting requests are looked at.
+pub const TICK: Duration = Duration::from_millis(10);
+
+impl Segments {
+    /// No tag is in use yet.
+    #[must_use]
+    pub fn new(
+        settings: SegmentSettings,
+        upstreams: Vec<Rc<Upstream>>,
+        routing: Routing,
+        host: HostId,
+        writer: Rc<Writer>,
+    ) -> Rc<Self> {
+        Rc::new(Segments {
+            settings,
+            provision: Cell::new(settings.provision),
+            upstreams,
+            routing,
+            first_shard: usize::from(fastrand::u8(..)),
+            host: RefCell::new(host),
+            writer,
+            tags: RefCell::default(),
+            unknown: RefCell::default(),
+            unconfirmed: unconfirmed::Names::default(),
+            retry_queue: RefCell::default(),
+            ticking: tokio::sync::Notify::new(),
+            claims: Cell::new(0),
+            claiming: TaskTracker::new(),
+            stopping: Cell::new(false),
+        })
+    }
+
+    /// The tag, brought into use if it isn't. `claimant` is who asks for it.
+    ///
+    /// # Errors
+    /// No store is configured for it, or its store doesn't have it, as far as is known, or too many are
+    /// being looked up.
+    pub fn tag(self: &Rc<Self>, name: &Tag, claimant: Claimant) -> Result<Rc<SegmentTag>, Failure> {
+        if let Some(tag) = self.tags.borrow().get(name) {
+            return Ok(Rc::clone(tag));
+        }
+        let now = clock::boot();
+        if self.unknown.borrow().get(name).is_some_and(|until| now < *until) {
+            return Err(Failure::from(&StoreError::UnknownTag { tag: name.clone() }));
+        }
+        let place = self.unconfirmed.take(claimant)?;
+        let shards: Box<[Shard]> = self.upstreams_of(name)?.into_iter().map(Shard::new).collect();
+        let allocator = Allocator::new(self.provision.get(), shard_number(shards.len()), now);
+        let tag = Rc::new(SegmentTag {
+            tag: name.clone(),
+            allocator: RefCell::new(allocator),
+            shards,
+            unconfirmed: RefCell::new(Some(place)),
+            evicted: Cell::new(false),
+            in_retry_queue: Cell::new(false),
+            places: Rc::new(RefCell::new(Shares::new(self.settings.waiters_max as u64))),
+            backoff: RefCell::default(),
+            refused: RefCell::default(),
+            waited_for: RefCell::new("the tag is being looked up".to_owned()),
+        });
+        self.tags.borrow_mut().insert(name.clone(), Rc::clone(&tag));
+        for index in 0..tag.shards.len() {
+            tokio::task::spawn_local(Rc::clone(self).load(Rc::clone(&tag), index));
+        }
+        Ok(tag)
+    }
+
+    /// The stores that a tag lives in: one, or independent primaries in their order.
+    ///
+    /// # Errors
+    /// The configuration names none.
+    pub fn upstreams_of(&self, tag: &Tag) -> Result<Vec<Rc<Upstream>>, Failure> {
+        let indexes = match self.routing.placement(tag) {
+            Some(Placement::One(index)) => vec![index],
+            Some(Placement::Primaries { members, .. }) => members.to_vec(),
+            None => {
+                return Err(Failure::new(
+                    Status::TagUnknown,
+                    format!(
+                        "no rule of routes says which store tag {tag:?} lives in; add one to the configuration"
+                    ),
+                ));
+            }
+        };
+        Ok(indexes.into_iter().map(|index| Rc::clone(&self.upstreams[index])).collect())
+    }
+
+    /// The stores with the same tags as this one: itself, or all primaries of its list in their order.
+    pub fn upstreams_beside(&self, index: usize) -> Vec<Rc<Upstream>> {
+        self.routing
+            .together(index)
+            .iter()
+            .map(|index| Rc::clone(&self.upstreams[*index]))
+            .collect()
+    }
+
+    /// Draws ids at once if they are there. True: they are in `runs`.
+    pub fn take(self: &Rc<Self>, tag: &Rc<SegmentTag>, want: Want, runs: &mut Vec<Run>) -> bool {
+        if !tag.may_issue() {
+            return false;
+        }
+        let mut allocator = tag.allocator.borrow_mut();
+        if allocator.is_strict() {
+            return false;
+        }
+        let taken = allocator.take(want, runs);
+        let attention = allocator.wants_attention();
+        drop(allocator);
+        if attention {
+            self.drive(tag);
+        }
+        taken
+    }
+
+    /// Lets a request wait, until `deadline`. It is answered at once when waiting is of no use.
+    pub fn wait(
+        self: &Rc<Self>,
+        tag: &Rc<SegmentTag>,
+        want: Want,
+        deadline: BootMs,
+        mut reply: ReplyTo,
+    ) {
+        let now = clock::boot();
+        if let Some(failure) = tag.recent_refusal(want, now) {
+            return reply.failure(&failure);
+        }
+        if !reply.take_place(&tag.places) {
+            return reply.failure(&Failure::overloaded(
+                "this user's share of waiters_max, the limit of requests that wait for a tag,",
+                self.settings.waiters_max,
+            ));
+        }
+        tag.allocator.borrow_mut().enqueue(want, deadline, reply);
+        self.drive(tag);
+        if deadline <= now {
+            // It has been seen to; to look at all the others each time would let one client starve them.
+            let expired = tag.allocator.borrow_mut().expire_last(now);
+            if let Some(reply) = expired {
+                reply.failure(&tag.deadline());
+            }
+        } else {
+            self.schedule_retry(tag);
+        }
+    }
+
+    /// Serves who waits, and sees to marks and claims.
+    fn drive(self: &Rc<Self>, tag: &Rc<SegmentTag>) {
+        self.refuse(tag);
+        let is_loaded = tag.shards.iter().any(|shard| shard.is_loaded());
+        if !is_loaded || tag.evicted.get() || self.stopping.get() {
+            return;
+        }
+        self.serve(tag);
+        let now = clock::boot();
+        let moves = tag.allocator.borrow_mut().marks_wanted(now);
+        if !moves.is_empty() {
+            self.move_marks(tag, moves);
+        }
+        // While no store can be claimed from nothing is asked; whatever waits goes on when one can.
+        let Some((shard, under)) = self.shard_to_claim(tag) else { return };
+        let order = {
+            let mut allocator = tag.allocator.borrow_mut();
+            allocator.drop_head_while(ReplyTo::gone);
+            allocator.claim_wanted(now)
+        };
+        if let Some(order) = order {
+            let sent = Sent { shard, under, order, _tracked: self.claiming.token() };
+            tokio::task::spawn_local(Rc::clone(self).claim(Rc::clone(tag), sent));
+        }
+    }
+
+    fn serve(&self, tag: &SegmentTag) {
+        let mut allocator = tag.allocator.borrow_mut();
+        if self.writer.failed() || allocator.waiting() == 0 || !tag.may_issue() {
+            return;
+        }
+        let mut runs = Vec::new();
+        loop {
+            // Dropping an answer wakes its connection and no more, so the borrow may last.
+            allocator.drop_head_while(ReplyTo::gone);
+            let Some(reply) = allocator.serve_next(&mut runs) else { return };
+            reply.ids(HOLD_MS, &runs);
+            runs.clear();
+        }
+    }
+
+    /// Looks after the tags in use, until dropped.
+    pub async fn run(self: &Rc<Self>) {
+        tokio::join!(self.retry(), self.keep_marks_near());
+    }
+
+    /// Looks at the tags with waiting requests or failed claims, every [`TICK`] while there are any.
+    async fn retry(self: &Rc<Self>) {
+        loop {
+            if self.retry_queue.borrow().is_empty() {
+                self.ticking.notified().await;
+            }
+            tokio::time::sleep(TICK).await;
+            let now = clock::boot();
+            for tag in self.retry_queue.take() {
+                tag.in_retry_queue.set(false);
+                self.expire(&tag, now);
+                self.drive(&tag);
+                let again =
+                    tag.allocator.borrow().waiting() > 0 || tag.allocator.borrow().retrying();
+                self.forget_unconfirmed(&tag);
+                if again && !tag.evicted.get() {
+                    self.schedule_retry(&tag);
+                }
+            }
+        }
+    }
+
+    fn expire(&self, tag: &SegmentTag, now: BootMs) {
+        let expired = tag.allocator.borrow_mut().expire(now);
+        if !expired.is_empty() {
+            let failure = tag.deadline();
+            for reply in expired {
+                reply.failure(&failure);
+            }
+        }
+    }
+
+    /// Forgets the waiting requests of clients that are gone.
+    pub fn drop_gone(&self, tag: &Rc<SegmentTag>) {
+        tag.allocator.borrow_mut().drop_where(ReplyTo::gone);
+        self.forget_unconfirmed(tag);
+    }
+
+    /// Answers every waiting request with a failure.
+    pub fn abandon_all(&self, failure: &Failure) {
+        for tag in self.tags.borrow().values() {
+            for reply in tag.allocator.borrow_mut().abandon() {
+                reply.failure(failure);
+            }
+        }
+    }
+
+    /// Looks at every tag again, after the journal was away.
+    pub fn drive_all(self: &Rc<Self>) {
+        let tags: Vec<_> = self.tags.borrow().values().cloned().collect();
+        for tag in tags {
+            self.drive(&tag);
+        }
+    }
+
+    fn schedule_retry(&self, tag: &Rc<SegmentTag>) {
+        if !tag.in_retry_queue.replace(true) {
+            self.retry_queue.borrow_mut().push(Rc::clone(tag));
+            self.ticking.notify_one();
+        }
+    }
+
+    /// Calls `see` with each tag in use.
+    pub fn each(&self, mut see: impl FnMut(&SegmentTag)) {
+        self.tags.borrow().values().for_each(|tag| see(tag));
+    }
+
+    /// Claims and marks by another provision from now on, also for tags in use.
+    pub fn set_provision(&self, provision: PrefetchPolicy) {
+        self.provision.set(provision);
+        self.each(|tag| tag.allocator.borrow_mut().set_provision(provision));
+    }
+
+    /// Claims nothing more: the daemon stops.
+    pub fn stop_claiming(&self) {
+        self.stopping.set(true);
+    }
+
+    /// Waits until the claims under way are in the journal or have failed.
+    pub async fn claims_ended(&self) {
+        self.claiming.close();
+        self.claiming.wait().await;
+    }
+
+    /// Claims made since the start.
+    #[must_use]
+    pub fn claims(&self) -> u64 {
+        self.claims.get()
+    }
+
+    /// The stores, in the order of the configuration.
+    #[must_use]
+    pub fn upstreams(&self) -> &[Rc<Upstream>] {
+        &self.upstreams
+    }
+
+    /// Whether any store can be claimed from: there are tags that ids can be had of.
+    #[must_use]
+    pub fn ready(&self) -> bool {
+        self.upstreams.iter().any(|upstream| upstream.unavailable_reason().is_none())
+    }
+
+    /// Which stores can't be claimed from, and why; `None` when all can.
+    #[must_use]
+    pub fn store_failure(&self) -> Option<String> {
+        let excuses = self.upstreams.iter().filter_map(|upstream| upstream.unavailable_reason());
+        let texts: Vec<String> = excuses.map(|failure| failure.message).collect();
+        (!texts.is_empty()).then(|| texts.join("; "))
+    }
+}

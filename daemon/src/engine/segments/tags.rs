@@ -1,0 +1,336 @@
+//! Which tags are in use: taken up from the journal, checked against their stores, taken out when they are gone.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use tracing::{info, warn};
+
+use super::claims::shard_number;
+use super::{SegmentTag, Segments, Shard, ShardState};
+use crate::clock;
+use crate::engine::upstream::{Tenants, Upstream};
+use crate::journal::{TagRecord, Write};
+use crate::reply::Failure;
+use leafd_core::store::{HostId, StoreError, TagTerms};
+use leafd_core::{BootMs, Tag};
+
+/// How long a tag that the store doesn't have is answered without asking again, in milliseconds.
+const UNKNOWN_MS: u64 = 1_000;
+
+/// How many unknown tags are remembered.
+const UNKNOWN_MAX: usize = 10_000;
+
+/// A store that has not answered so long after the start counts as away: then what the journal has left is used
+/// without asking it.
+const FIRST_ANSWER_WITHIN: Duration = Duration::from_secs(1);
+
+impl Segments {
+    /// Takes up what the journal has of a tag in one store, after asking that whether it is still the same tag.
+    /// A store that the journal doesn't know and that doesn't answer is taken up when it does.
+    pub(crate) async fn load(self: Rc<Self>, tag: Rc<SegmentTag>, index: usize) {
+        let shard = &tag.shards[index];
+        let _ = tokio::time::timeout(FIRST_ANSWER_WITHIN, shard.upstream.tried()).await;
+        let Some(key) = shard.upstream.key() else { return };
+        if tag.evicted.get() || shard.state.get() != ShardState::Unloaded {
+            return;
+        }
+        shard.state.set(ShardState::Loading);
+        let record = match self.writer.journal().tag(&key, &tag.tag).await {
+            Ok(record) => record,
+            Err(error) => return self.remove(&tag, &Failure::from(&error)),
+        };
+        let mut missing = false;
+        if let Some(record) = record {
+            let terms = match shard.upstream.present() {
+                Some(under) => {
+                    shard.upstream.store.look_up(&under, vec![tag.tag.clone()]).await.ok()
+                }
+                None => None,
+            };
+            let terms = terms.map(|mut found| found.pop().flatten());
+            missing = terms == Some(None);
+            // Another store took the place of the one that the journal knew, while this one was asked.
+            if shard.upstream.key().as_ref() != Some(&key) || tag.evicted.get() {
+                shard.state.set(ShardState::Unloaded);
+                return;
+            }
+            self.restore(&tag, index, record, terms.flatten().as_ref(), missing);
+        }
+        shard.state.set(ShardState::Loaded);
+        *tag.waited_for.borrow_mut() = "the journal or the store has not answered yet".to_owned();
+        if missing {
+            let error = StoreError::UnknownTag { tag: tag.tag.clone() };
+            return self.missing(&tag, shard, &Failure::from(&error));
+        }
+        self.drive(&tag);
+    }
+
+    /// What the journal has left is used if the store says so, or can't be asked.
+    fn restore(
+        self: &Rc<Self>,
+        tag: &Rc<SegmentTag>,
+        index: usize,
+        record: TagRecord,
+        terms: Option<&TagTerms>,
+        missing: bool,
+    ) {
+        let shard = &tag.shards[index];
+        let same = terms.is_none_or(|terms| terms.generation == record.generation);
+        let lost = terms.is_some_and(|terms| same && terms.end < record.highest_end);
+        let usable =
+            same && !missing && (!lost || shard.upstream.embedded) && shard.upstream.leftovers();
+        if usable {
+            shard.generation.set(Some(record.generation));
+            tag.confirm();
+        } else if !record.unissued.is_empty() {
+            warn!(tag = %tag.tag, "numbers left from before are of another tag or in doubt: they are skipped");
+            self.forget(tag, shard);
+        }
+        let unissued = if usable { record.unissued } else { Vec::new() };
+        let number = shard_number(index);
+        let cut = tag.allocator.borrow_mut().restore(number, unissued, record.highest_end);
+        self.journal_cut(tag, index, cut);
+        // The ceiling may have been lowered while this host was off.
+        if let Some(terms) = terms.filter(|_| usable) {
+            self.set_terms(tag, index, terms);
+        }
+        if lost {
+            self.report_loss(tag, shard, record.highest_end);
+        }
+    }
+
+    fn report_loss(self: &Rc<Self>, tag: &SegmentTag, shard: &Shard, seen: u64) {
+        shard.upstream.lost_commits(&**self, &tag.tag, seen);
+    }
+
+    /// A store doesn't have the tag. When none of its stores has, it is taken out of use.
+    pub(super) fn missing(self: &Rc<Self>, tag: &Rc<SegmentTag>, shard: &Shard, failure: &Failure) {
+        shard.state.set(ShardState::Absent);
+        if tag.shards.iter().all(|shard| shard.state.get() == ShardState::Absent) {
+            self.remove(tag, failure);
+        } else {
+            self.drive(tag);
+        }
+    }
+
+    /// Takes a tag out of use: who waits is told, what is held is forgotten.
+    pub(crate) fn remove(&self, tag: &Rc<SegmentTag>, failure: &Failure) {
+        if tag.evicted.replace(true) {
+            return;
+        }
+        let waiting = {
+            let mut allocator = tag.allocator.borrow_mut();
+            allocator.forget();
+            allocator.abandon()
+        };
+        for reply in waiting {
+            reply.failure(failure);
+        }
+        self.tags.borrow_mut().remove(tag.tag.as_str());
+        if failure.status == leafd_wire::Status::TagUnknown {
+            for shard in &tag.shards {
+                if shard.generation.get().is_some() {
+                    info!(tag = %tag.tag, store = %shard.upstream.url, "the tag was removed");
+                    self.forget(tag, shard);
+                }
+            }
+            let mut unknown = self.unknown.borrow_mut();
+            if unknown.len() >= UNKNOWN_MAX {
+                unknown.clear();
+            }
+            unknown.insert(tag.tag.clone(), BootMs(clock::boot().0 + UNKNOWN_MS));
+        }
+    }
+
+    /// A tag is not what it was believed to be: the next request looks it up anew.
+    pub(crate) fn start_over(&self, tag: &Rc<SegmentTag>) {
+        let failure =
+            Failure::store_away(format!("tag {:?} was made anew; ask again", tag.tag.as_str()));
+        self.remove(tag, &failure);
+    }
+
+    /// A tag was created or changed through this daemon: what was believed of it no longer holds. Waits until
+    /// its stores have been asked.
+    pub async fn changed(self: &Rc<Self>, name: &Tag) {
+        self.unknown.borrow_mut().remove(name.as_str());
+        let tag = self.tags.borrow().get(name).cloned();
+        if let Some(tag) = tag {
+            *tag.refused.borrow_mut() = None;
+            tag.shards.iter().for_each(|shard| shard.used_up_until.set(BootMs(0)));
+            for shard in &tag.shards {
+                self.check_terms(&shard.upstream).await;
+            }
+        }
+    }
+
+    /// Asks a store, in one query, whether the tags in use are still there, still the same, and on which terms.
+    pub async fn check_terms(self: &Rc<Self>, upstream: &Rc<Upstream>) {
+        let Some(under) = upstream.present() else { return };
+        let in_use = self.loaded_in(upstream);
+        if in_use.is_empty() {
+            return;
+        }
+        let names = in_use.iter().map(|(tag, _)| tag.tag.clone()).collect();
+        let Ok(found) = upstream.store.look_up(&under, names).await else { return };
+        for ((tag, index), terms) in in_use.iter().zip(found) {
+            // A claim under way will find out by itself.
+            if !tag.evicted.get() && !tag.allocator.borrow().claiming() {
+                self.judge_terms(tag, *index, terms.as_ref());
+            }
+        }
+    }
+
+    fn judge_terms(self: &Rc<Self>, tag: &Rc<SegmentTag>, index: usize, terms: Option<&TagTerms>) {
+        let shard = &tag.shards[index];
+        let Some(terms) = terms else {
+            let error = StoreError::UnknownTag { tag: tag.tag.clone() };
+            return self.missing(tag, shard, &Failure::from(&error));
+        };
+        shard.state.set(ShardState::Loaded);
+        if shard.generation.get().is_some_and(|known| known != terms.generation) {
+            shard.generation.set(Some(terms.generation));
+            self.made_anew(tag, index);
+        }
+        let seen = tag.allocator.borrow().highest_end(shard_number(index));
+        if terms.end < seen {
+            return self.report_loss(tag, shard, seen);
+        }
+        self.set_terms(tag, index, terms);
+    }
+
+    /// Takes over the terms of a store. What is held and may not be issued any more is dropped.
+    fn set_terms(&self, tag: &SegmentTag, index: usize, terms: &TagTerms) {
+        let cut = {
+            let mut allocator = tag.allocator.borrow_mut();
+            allocator.set_step(terms.step);
+            allocator.set_ceiling(shard_number(index), terms.ceiling)
+        };
+        if cut.lost > 0 {
+            warn!(
+                tag = %tag.tag, ceiling = terms.ceiling, numbers = cut.lost,
+                "numbers held above the tag's new ceiling are dropped"
+            );
+        }
+        self.journal_cut(tag, index, cut);
+    }
+
+    pub(crate) fn made_anew(&self, tag: &SegmentTag, index: usize) {
+        warn!(tag = %tag.tag, "the tag was made anew: numbers held of the old one are dropped");
+        tag.allocator.borrow_mut().forget_shard(shard_number(index));
+        self.forget(tag, &tag.shards[index]);
+    }
+}
+
+impl Tenants for Segments {
+    fn drop_held(&self, upstream: &Rc<Upstream>) {
+        self.set_aside(upstream);
+        if let Some(store) = upstream.key() {
+            self.writer.write(Write::ForgetAll { store }, || {});
+        }
+    }
+
+    fn set_aside(&self, upstream: &Rc<Upstream>) {
+        upstream.distrust_leftovers();
+        for (tag, index) in self.loaded_in(upstream) {
+            tag.allocator.borrow_mut().forget_shard(shard_number(index));
+        }
+    }
+
+    fn set_all_aside(&self) {
+        self.upstreams.iter().for_each(|upstream| self.set_aside(upstream));
+    }
+
+    fn host(&self) -> HostId {
+        self.host.borrow().clone()
+    }
+
+    fn begin_anew(&self, host: HostId) {
+        self.host.replace(host);
+    }
+
+    fn seen_in_use(&self, upstream: &Rc<Upstream>) -> Vec<(Tag, u64)> {
+        let seen = self.loaded_in(upstream).into_iter().map(|(tag, index)| {
+            let end = tag.allocator.borrow().highest_end(shard_number(index));
+            (tag.tag.clone(), end)
+        });
+        seen.filter(|(_, end)| *end > 0).collect()
+    }
+
+    /// Tags that the store was not asked about yet are loaded, the others go on.
+    fn resume(self: Rc<Self>, upstream: &Rc<Upstream>) {
+        let tags: Vec<Rc<SegmentTag>> = self.tags.borrow().values().cloned().collect();
+        for tag in tags {
+            for (index, shard) in tag.shards.iter().enumerate() {
+                if !Rc::ptr_eq(&shard.upstream, upstream) {
+                    continue;
+                }
+                if shard.state.get() != ShardState::Unloaded {
+                    self.drive(&tag);
+                } else {
+                    tokio::task::spawn_local(Rc::clone(&self).load(Rc::clone(&tag), index));
+                }
+            }
+        }
+        let (segments, upstream) = (self, Rc::clone(upstream));
+        tokio::task::spawn_local(async move { segments.check_terms(&upstream).await });
+    }
+
+    fn refused(self: Rc<Self>, upstream: &Rc<Upstream>) {
+        let tags: Vec<Rc<SegmentTag>> = self.tags.borrow().values().cloned().collect();
+        for tag in tags {
+            if tag.shards.iter().any(|shard| Rc::ptr_eq(&shard.upstream, upstream)) {
+                self.drive(&tag);
+            }
+        }
+    }
+}
+
+impl Segments {
+    /// Answers those who wait for what can't be had until somebody does something.
+    pub(super) fn refuse(&self, tag: &SegmentTag) {
+        if tag.allocator.borrow().waiting() == 0 || tag.allocator.borrow().has_enough() {
+            return;
+        }
+        let Some(failure) = tag.refusal() else { return };
+        let waiting = tag.allocator.borrow_mut().abandon();
+        for reply in waiting {
+            reply.failure(&failure);
+        }
+    }
+
+    fn loaded_in(&self, upstream: &Rc<Upstream>) -> Vec<(Rc<SegmentTag>, usize)> {
+        let mut found = Vec::new();
+        for tag in self.tags.borrow().values() {
+            for (index, shard) in tag.shards.iter().enumerate() {
+                if shard.is_loaded() && Rc::ptr_eq(&shard.upstream, upstream) {
+                    found.push((Rc::clone(tag), index));
+                }
+            }
+        }
+        found
+    }
+
+    pub(super) fn forget(&self, tag: &SegmentTag, shard: &Shard) {
+        if let Some(store) = shard.upstream.key() {
+            self.writer.write(Write::Forget { store, tag: tag.tag.clone() }, || {});
+        }
+    }
+}
+
+impl SegmentTag {
+    /// Whether nobody else can have claimed what is held of it.
+    pub(super) fn may_issue(&self) -> bool {
+        self.shards.iter().all(|shard| shard.upstream.may_issue())
+    }
+
+    /// Why it can't be claimed from any of its stores until somebody does something. What the journal has left of it is
+    /// known by then.
+    fn refusal(&self) -> Option<Failure> {
+        let mut refusals = self.shards.iter().map(|shard| {
+            let known = shard.is_loaded() || shard.upstream.key().is_none();
+            shard.upstream.refusal().filter(|_| known)
+        });
+        let first = refusals.next()??;
+        refusals.all(|refusal| refusal.is_some()).then_some(first)
+    }
+}

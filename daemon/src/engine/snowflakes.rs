@@ -1,0 +1,438 @@
+//! Snowflake layouts: from a request to the layout's generator, and the bound that the journal keeps above
+//! what is issued.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use leafd_wire::{Layout, Run, Status};
+
+use super::lease::Worker;
+use super::segments::TICK;
+use super::writer::Writer;
+use crate::clock;
+use crate::journal::{LayoutRecord, Write};
+use crate::reply::Failure;
+use crate::reply::outbox::ReplyTo;
+use leafd_core::lease::{Issuer, NotIssued};
+use leafd_core::lines::Lines;
+use leafd_core::snowflake::{Now, Refusal};
+use leafd_core::{BootMs, Tag, UnixMs, Want};
+
+/// Every layout.
+pub struct Snowflakes {
+    layouts: Vec<Rc<SnowflakeTag>>,
+    /// Whom they are issued as.
+    pub worker: Worker,
+    /// Below it ids may have been issued in layouts that are not configured any more.
+    dropped_bound: UnixMs,
+    writer: Rc<Writer>,
+    waiters_max: usize,
+}
+
+/// One layout, drawn under its name.
+pub struct SnowflakeTag {
+    pub(crate) name: Tag,
+    pub(crate) layout: Layout,
+    pub(crate) issuer: RefCell<Issuer>,
+    waiting: RefCell<Lines<Waiter>>,
+    bound_in_flight: Cell<bool>,
+    /// A timer will serve the waiting requests.
+    timer_set: Cell<bool>,
+    used: Cell<BootMs>,
+    /// When it was last said that the time bits end.
+    warned: Cell<Option<BootMs>>,
+}
+
+struct Waiter {
+    left: u32,
+    allow_partial: bool,
+    deadline: BootMs,
+    runs: Vec<Run>,
+    reply: ReplyTo,
+}
+
+/// What one user's requests take of a capped layout before another user's turn comes, in ids.
+const TURN_IDS: u32 = 1_024;
+
+/// How long a process may hold snowflake ids, in milliseconds: their time must stay that of their use.
+pub const HOLD_MS: u32 = 8;
+
+/// The most ticks that one request may take ids from: it bounds the runs of a reply.
+const REQUEST_TICKS_MAX: u64 = 2_048;
+
+/// How long after a layout's last use its bound is kept ahead, so that the next id need not wait for the
+/// journal, in milliseconds.
+const WARM_MS: u64 = 60_000;
+
+/// Before the time bits of a layout end, it is warned for so long, in milliseconds, and so often.
+const END_WARNED_MS: u64 = 365 * 86_400_000;
+const END_WARNED_EVERY_MS: u64 = 86_400_000;
+
+impl Snowflakes {
+    /// The layouts, each with the bound below which ids may have been issued. `recorded` are all that the journal knows,
+    /// also those that earlier starts were configured with.
+    #[must_use]
+    pub fn new(
+        layouts: Vec<LayoutRecord>,
+        recorded: &[LayoutRecord],
+        worker: Worker,
+        drift_max_ms: u64,
+        waiters_max: usize,
+        writer: Rc<Writer>,
+    ) -> Rc<Self> {
+        let dropped = recorded
+            .iter()
+            .filter(|record| layouts.iter().all(|layout| layout.name != record.name));
+        let dropped_bound = dropped.map(|record| record.bound).max().unwrap_or_default();
+        let layouts: Vec<Rc<SnowflakeTag>> = layouts
+            .into_iter()
+            .map(|LayoutRecord { name, layout, bound }| {
+                Rc::new(SnowflakeTag {
+                    name,
+                    layout,
+                    issuer: RefCell::new(Issuer::new(layout, bound, drift_max_ms)),
+                    waiting: RefCell::new(Lines::new(waiters_max as u64)),
+                    bound_in_flight: Cell::new(false),
+                    timer_set: Cell::new(false),
+                    used: Cell::default(),
+                    warned: Cell::default(),
+                })
+            })
+            .collect();
+        for tag in &layouts {
+            worker.journal_reached(tag.issuer.borrow().bound());
+        }
+        worker.journal_reached(dropped_bound);
+        let snowflakes =
+            Rc::new(Snowflakes { layouts, worker, dropped_bound, writer, waiters_max });
+        snowflakes.follow_worker();
+        snowflakes
+    }
+
+    /// Goes on as the worker that is to be had now, and serves who waits for one.
+    pub fn follow_worker(self: &Rc<Self>) {
+        let claim = self.worker.claim(clock::now());
+        for tag in &self.layouts {
+            tag.issuer.borrow_mut().follow(claim);
+            self.serve(tag);
+        }
+    }
+
+    /// The layout of this name.
+    #[must_use]
+    pub fn layout(&self, name: &str) -> Option<&Rc<SnowflakeTag>> {
+        self.layouts.iter().find(|layout| layout.name.as_str() == name)
+    }
+
+    /// Every layout.
+    #[must_use]
+    pub fn layouts(&self) -> &[Rc<SnowflakeTag>] {
+        &self.layouts
+    }
+
+    /// Whether ids can be had, as far as the worker goes.
+    #[must_use]
+    pub fn ready(&self) -> bool {
+        !self.writer.failed() && self.worker.ready(clock::now())
+    }
+
+    /// Checks that one reply can carry so many ids.
+    ///
+    /// # Errors
+    /// The failure to answer with.
+    pub fn check_count(&self, tag: &SnowflakeTag, count: u32) -> Result<(), Failure> {
+        let count_max = REQUEST_TICKS_MAX.saturating_mul(tag.layout.sequence_max() + 1);
+        if u64::from(count) <= count_max {
+            return Ok(());
+        }
+        Err(Failure::new(
+            Status::CountInvalid,
+            format!(
+                "a request to layout {:?} is for 1 to {count_max} ids, not for {count}",
+                tag.name
+            ),
+        ))
+    }
+
+    /// Draws ids at once, all of them or (to be held) fewer. True: they are in `runs`.
+    pub fn take(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, want: Want, runs: &mut Vec<Run>) -> bool {
+        if !tag.waiting.borrow().is_empty() {
+            return false;
+        }
+        let now = clock::now();
+        let mut left = want.count;
+        if let Err(_refused) = self.draw(tag, now, &mut left, want.allow_partial, runs) {
+            // What was drawn of a batch so far is not lost: the caller lets the request wait with it.
+            return false;
+        }
+        true
+    }
+
+    /// Lets a request wait. `drawn` are the ids that [`Snowflakes::take`] already has for it.
+    pub fn wait(
+        self: &Rc<Self>,
+        tag: &Rc<SnowflakeTag>,
+        want: Want,
+        deadline: BootMs,
+        drawn: Vec<Run>,
+        reply: ReplyTo,
+    ) {
+        if tag.issuer.borrow().claim().is_none() && !self.worker.want() {
+            return reply.failure(&self.worker.unavailable_reason());
+        }
+        let left = want.count - drawn.iter().map(|run| run.count).sum::<u32>();
+        let allow_partial = want.allow_partial;
+        let claimant = reply.claimant();
+        let waiter = Waiter { left, allow_partial, deadline, runs: drawn, reply };
+        let refused = tag.waiting.borrow_mut().push(claimant, waiter).err();
+        if let Some(waiter) = refused {
+            return waiter.reply.failure(&Failure::overloaded(
+                "this user's share of waiters_max, the limit of requests that wait for a layout,",
+                self.waiters_max,
+            ));
+        }
+        self.serve(tag);
+    }
+
+    /// Draws from tick after tick. An error leaves in `left` what is missing.
+    fn draw(
+        self: &Rc<Self>,
+        tag: &Rc<SnowflakeTag>,
+        now: Now,
+        left: &mut u32,
+        allow_partial: bool,
+        runs: &mut Vec<Run>,
+    ) -> Result<(), NotIssued> {
+        let now = self.worker.hold(now);
+        let mut issuer = tag.issuer.borrow_mut();
+        let mut outcome = Ok(());
+        while *left > 0 {
+            match issuer.take(now, *left, fastrand::u64(..)) {
+                Ok(run) => {
+                    *left -= run.count;
+                    append(runs, run);
+                    if allow_partial {
+                        break;
+                    }
+                }
+                Err(refused) => {
+                    outcome = Err(refused);
+                    break;
+                }
+            }
+        }
+        tag.used.set(now.boot);
+        self.keep_bound(tag, &issuer, now);
+        outcome
+    }
+
+    /// Serves the waiting requests as far as ids go: each user's in order, and the users in turn.
+    fn serve(self: &Rc<Self>, tag: &Rc<SnowflakeTag>) {
+        if self.writer.failed() {
+            return;
+        }
+        let now = clock::now();
+        loop {
+            let others_wait = tag.waiting.borrow().users() > 1;
+            let Some((claimant, mut waiter)) = tag.waiting.borrow_mut().pop() else { return };
+            if waiter.reply.gone() {
+                continue;
+            }
+            let turn = if others_wait { waiter.left.min(TURN_IDS) } else { waiter.left };
+            let mut undrawn = turn;
+            let drawn = self.draw(tag, now, &mut undrawn, waiter.allow_partial, &mut waiter.runs);
+            waiter.left -= turn - undrawn;
+            let done = waiter.left == 0 || waiter.allow_partial && !waiter.runs.is_empty();
+            if done {
+                waiter.reply.ids(HOLD_MS, &waiter.runs);
+                continue;
+            }
+            let Err(refused) = drawn else {
+                tag.waiting.borrow_mut().put_back(claimant, waiter);
+                continue;
+            };
+            let until_deadline_ms = waiter.deadline.0.saturating_sub(now.boot.0);
+            let wait_ms = match refused {
+                // The journal's answer, or the registry's, serves again; this only sees to the deadline.
+                NotIssued::Refused(Refusal::BoundReached) => until_deadline_ms,
+                NotIssued::NoWorker | NotIssued::Refused(Refusal::ClaimEnds) => {
+                    if self.worker.want() { until_deadline_ms } else { u64::MAX }
+                }
+                NotIssued::Refused(
+                    Refusal::TickUsedUp { wait_ms } | Refusal::ClockBehind { wait_ms, .. },
+                ) => wait_ms,
+                NotIssued::Refused(Refusal::TimeExhausted | Refusal::BeforeEpoch) => u64::MAX,
+            };
+            // A wait that outlasts the deadline is told at once, with its length.
+            let overdue = waiter.deadline <= now.boot;
+            if overdue || now.boot.0.saturating_add(wait_ms) > waiter.deadline.0 {
+                waiter.reply.failure(&match refused {
+                    NotIssued::NoWorker | NotIssued::Refused(Refusal::ClaimEnds) => {
+                        self.worker.unavailable_reason()
+                    }
+                    NotIssued::Refused(refusal) => Failure::refusal(&tag.name, refusal, now.unix),
+                });
+                continue;
+            }
+            tag.waiting.borrow_mut().put_back(claimant, waiter);
+            self.set_timer(tag, wait_ms);
+            return;
+        }
+    }
+
+    /// Serves again after a while, however the wait ends.
+    fn set_timer(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, wait_ms: u64) {
+        if tag.timer_set.replace(true) {
+            return;
+        }
+        // At most a tick of ours at a time, so that deadlines of those behind are seen to as well.
+        let wait = Duration::from_millis(wait_ms.max(1)).min(TICK);
+        let (snowflakes, tag) = (Rc::clone(self), Rc::clone(tag));
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(wait).await;
+            tag.timer_set.set(false);
+            snowflakes.expire(&tag);
+            snowflakes.serve(&tag);
+        });
+    }
+
+    fn expire(&self, tag: &SnowflakeTag) {
+        let now = clock::now();
+        let late = tag.waiting.borrow_mut().take_out(|waiter| waiter.deadline <= now.boot);
+        for waiter in late {
+            let claim = tag.issuer.borrow().claim();
+            let holds = claim.is_some_and(|claim| claim.limit > self.worker.hold(now).unix);
+            waiter.reply.failure(&if holds {
+                Failure::deadline(&tag.name, "earlier requests and the sequence's limit")
+            } else {
+                self.worker.unavailable_reason()
+            });
+        }
+    }
+
+    /// Forgets the waiting requests of clients that are gone.
+    pub fn drop_gone(&self, tag: &SnowflakeTag) {
+        // Each is dropped outside of the borrow: it wakes its connection.
+        let gone = tag.waiting.borrow_mut().take_out(|waiter| waiter.reply.gone());
+        drop(gone);
+    }
+
+    /// Has the journal move the layout's bound, ahead of use.
+    fn keep_bound(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, issuer: &Issuer, now: Now) {
+        let Some(bound) = issuer.bound_wanted(now) else { return };
+        if tag.bound_in_flight.replace(true) {
+            return;
+        }
+        let record = LayoutRecord { name: tag.name.clone(), layout: tag.layout, bound };
+        let (snowflakes, tag) = (Rc::clone(self), Rc::clone(tag));
+        self.writer.write(Write::Bound(record), move || {
+            tag.bound_in_flight.set(false);
+            // What a static worker notes elsewhere comes before use as well.
+            snowflakes.worker.journal_reached(bound);
+            tag.issuer.borrow_mut().bounded(bound);
+            snowflakes.serve(&tag);
+        });
+    }
+
+    /// Keeps the bounds of layouts in use ahead of the clock; to be called about once a second.
+    pub fn keep_warm(self: &Rc<Self>) {
+        let now = self.worker.hold(clock::now());
+        for tag in &self.layouts {
+            let warm = tag.used.get().0 > 0 && now.boot.0 - tag.used.get().0 < WARM_MS;
+            if warm {
+                self.keep_bound(tag, &tag.issuer.borrow(), now);
+                tag.warn_of_the_end(now);
+            }
+        }
+    }
+
+    /// The worker number is this host's no longer: nothing more is issued.
+    pub fn give_up_worker(self: &Rc<Self>, why: String) {
+        self.worker.give_up(why);
+        self.follow_worker();
+    }
+
+    /// From here on no id was issued in any layout, configured or not any more.
+    #[must_use]
+    pub fn issued_below(&self) -> UnixMs {
+        let ends = self.layouts.iter().map(|tag| tag.issuer.borrow().issued_below());
+        ends.max().unwrap_or_default().max(self.dropped_bound)
+    }
+
+    /// Issues nothing more as the present worker.
+    pub fn leave_worker(&self) {
+        for tag in &self.layouts {
+            tag.issuer.borrow_mut().follow(None);
+        }
+    }
+
+    /// Answers every waiting request with a failure.
+    pub fn abandon_all(&self, failure: &Failure) {
+        for tag in &self.layouts {
+            let waiting = tag.waiting.borrow_mut().take_out(|_| true);
+            for waiter in waiting {
+                waiter.reply.failure(failure);
+            }
+        }
+    }
+
+    /// Serves every layout again, after the journal was away.
+    pub fn serve_all(self: &Rc<Self>) {
+        for tag in &self.layouts {
+            self.serve(tag);
+        }
+    }
+
+    /// The exact bounds, for a clean stop: the end of the last tick used, as low as that may be.
+    #[must_use]
+    pub fn exact_bounds(&self) -> Vec<Write> {
+        self.layouts
+            .iter()
+            .filter_map(|tag| {
+                let bound = tag.issuer.borrow().used_end()?;
+                Some(Write::Bound(LayoutRecord {
+                    name: tag.name.clone(),
+                    layout: tag.layout,
+                    bound,
+                }))
+            })
+            .collect()
+    }
+}
+
+/// Adds a run; one that goes on where the last one ends makes that longer, so that a reply has a run for each tick.
+fn append(runs: &mut Vec<Run>, run: Run) {
+    match runs.last_mut() {
+        Some(last)
+            if last.stride == 1
+                && run.stride == 1
+                && last.first + u64::from(last.count) == run.first =>
+        {
+            last.count += run.count;
+        }
+        _ => runs.push(run),
+    }
+}
+
+impl SnowflakeTag {
+    /// How long the time bits still last, in milliseconds.
+    #[must_use]
+    pub fn time_left_ms(&self, now: UnixMs) -> u64 {
+        let end = self.layout.tick_start_ms(self.layout.tick_max().saturating_add(1));
+        end.saturating_sub(now.0)
+    }
+
+    fn warn_of_the_end(&self, now: Now) {
+        let left_ms = self.time_left_ms(now.unix);
+        let due = self.warned.get().is_none_or(|at| now.boot.0 - at.0 >= END_WARNED_EVERY_MS);
+        if left_ms < END_WARNED_MS && due {
+            self.warned.set(Some(now.boot));
+            tracing::warn!(
+                layout = %self.name.as_str(),
+                "the layout's time bits end in {} days, and its ids with them: move to a new layout",
+                left_ms / 86_400_000
+            );
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Drives the monitor of a store: takes its steps one after the other, calls the store and the journal, and tells those
+//! who live in the store what became of it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::{error, info, warn};
+
+use super::{NO_END, Upstream};
+use crate::clock;
+use crate::journal::{Journal, JournalError, Recovered, Write};
+use crate::random;
+use leafd_core::store::{CheckIn, History, HostId, Identity, StoreError};
+use leafd_core::upstream::{Event, Record, Request, Response, Step};
+use leafd_core::{BootMs, Tag};
+
+/// Those whose tags live in a store.
+pub trait Tenants {
+    /// The highest ends of the tags in use, as far as this daemon has seen.
+    fn seen_in_use(&self, upstream: &Rc<Upstream>) -> Vec<(Tag, u64)>;
+
+    /// What is held of the store may be somebody else's: it is dropped, here and in the journal.
+    fn drop_held(&self, upstream: &Rc<Upstream>);
+
+    /// What is held of the store is not issued; the journal keeps it.
+    fn set_aside(&self, upstream: &Rc<Upstream>);
+
+    /// The same for every store.
+    fn set_all_aside(&self);
+
+    /// Who this host is to its stores.
+    fn host(&self) -> HostId;
+
+    /// It is another one from now on.
+    fn begin_anew(&self, host: HostId);
+
+    /// The store can be asked again, or claimed from.
+    fn resume(self: Rc<Self>, upstream: &Rc<Upstream>);
+
+    /// Nothing can be had of the store until somebody does something: whoever waits for it is told.
+    fn refused(self: Rc<Self>, upstream: &Rc<Upstream>);
+}
+
+/// Drives the monitor of one store.
+pub struct Driver<T> {
+    upstream: Rc<Upstream>,
+    tenants: Rc<T>,
+    journal: Journal,
+    /// What the journal told at the start.
+    start: Rc<Recovered>,
+}
+
+/// What a step came to.
+enum Outcome {
+    Response(Response),
+    Recorded(Result<(), StoreError>),
+}
+
+type Work = Pin<Box<dyn Future<Output = Outcome>>>;
+
+/// Tags pushed to the store in one call.
+const PUSHED_AT_ONCE: u32 = 1_000;
+
+impl<T: Tenants + 'static> Driver<T> {
+    /// Drives nothing before [`Driver::run`] runs.
+    #[must_use]
+    pub fn new(
+        upstream: Rc<Upstream>,
+        tenants: Rc<T>,
+        journal: Journal,
+        start: Rc<Recovered>,
+    ) -> Rc<Self> {
+        Rc::new(Driver { upstream, tenants, journal, start })
+    }
+
+    /// Keeps company with the store, until dropped.
+    pub async fn run(self: Rc<Self>) {
+        let mut work: Option<Work> = None;
+        loop {
+            let step = self.upstream.monitor.borrow_mut().next(clock::boot());
+            self.upstream.follow();
+            match step {
+                Step::Event(event) => self.happened(event),
+                Step::Request(request) => {
+                    let asked = Rc::clone(&self).ask(request);
+                    work = Some(Box::pin(async { Outcome::Response(asked.await) }));
+                }
+                Step::Record(record) => {
+                    let recorded = Rc::clone(&self).record(record);
+                    work = Some(Box::pin(async { Outcome::Recorded(recorded.await) }));
+                }
+                Step::Wait(until) => {
+                    tokio::select! {
+                        outcome = finish(&mut work) => {
+                            work = None;
+                            self.finished(outcome);
+                        }
+                        () = sleep_until(until) => {}
+                        () = self.upstream.woken.notified() => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn finished(&self, outcome: Outcome) {
+        let (now, random) = (clock::boot(), fastrand::u64(..));
+        let mut monitor = self.upstream.monitor.borrow_mut();
+        let visits = monitor.visits();
+        match outcome {
+            Outcome::Response(response) => monitor.answered(now, response, random),
+            Outcome::Recorded(recorded) => monitor.recorded(now, recorded, random),
+        }
+        let ended = monitor.visits() != visits;
+        drop(monitor);
+        self.upstream.follow();
+        if ended {
+            self.upstream.visited.notify_waiters();
+        }
+    }
+
+    async fn ask(self: Rc<Self>, request: Request) -> Response {
+        let store = &self.upstream.store;
+        match request {
+            Request::Identity => Response::Identity(store.identity().await),
+            Request::HasTags => Response::HasTags(self.has_tags().await),
+            Request::TakeRole(under, role) => {
+                Response::TakeRole(store.take_role(&under, &role).await)
+            }
+            Request::CheckIn(under) => {
+                let record = self.start.of(&under.id);
+                let history = record.map(|record| History(record.history.clone()));
+                Response::CheckIn(self.check_in(&under).await.map(|()| history))
+            }
+            Request::NoteHistory(under) => {
+                let noted = store.note_history(&under).await;
+                Response::NoteHistory(noted.map(|ago| ago.map(super::millis)))
+            }
+            Request::DeclareLoss(under) => Response::DeclareLoss(store.declare_loss(&under).await),
+            Request::PushHighWater(under) => {
+                Response::PushHighWater(self.push_high_water(&under).await)
+            }
+        }
+    }
+
+    /// Enters this start in the store. Where that knows a later one, this host goes on as a new one: what the journal held of
+    /// any store is as old as the journal.
+    async fn check_in(&self, under: &Identity) -> Result<(), StoreError> {
+        let (store, token) = (&self.upstream.store, &self.start.token);
+        let tokens = self.start.tokens_known(&under.id);
+        let judged = store.check_in(under, &self.tenants.host(), tokens, token).await?;
+        if judged == CheckIn::Stale {
+            error!(
+                store = %self.upstream.url, host = %self.tenants.host(),
+                "the store knows a later start of this host: the journal is an old copy, or another host runs a copy of \
+                 it; numbers left in it are skipped, and this host goes on as a new one"
+            );
+            self.upstream.stale.set(true);
+            self.tenants.set_all_aside();
+            let host = HostId(random::token()?.into());
+            self.commit(Write::BeginAnew { host: host.clone() }).await?;
+            self.tenants.begin_anew(host);
+            store.check_in(under, &self.tenants.host(), vec![], token).await?;
+        }
+        Ok(())
+    }
+
+    async fn has_tags(&self) -> Result<bool, StoreError> {
+        let store = &self.upstream.store;
+        // Of a tag that was deleted ids may have been given.
+        Ok(!store.list(None, 1).await?.is_empty() || !store.ends(None, 1).await?.is_empty())
+    }
+
+    /// Raises every tag of the store that this host knows to the highest end that it has seen. Tells how many it knows.
+    async fn push_high_water(&self, under: &Identity) -> Result<usize, StoreError> {
+        let store = &self.upstream.store;
+        let Some(key) = self.upstream.key() else { return Ok(0) };
+        let mut pushed = 0;
+        let mut after: Option<Tag> = None;
+        loop {
+            let page = self.journal.ends(&key, after.as_ref(), PUSHED_AT_ONCE).await;
+            let page = page.map_err(|error| in_journal(&error))?;
+            let Some((last, _)) = page.last() else { break };
+            after = Some(last.clone());
+            pushed += page.len();
+            store.raise(under, page).await?;
+        }
+        // What the journal is still about to record.
+        let in_use = self.tenants.seen_in_use(&self.upstream);
+        if !in_use.is_empty() {
+            store.raise(under, in_use).await?;
+        }
+        Ok(pushed)
+    }
+
+    /// Has the journal record what the store is. It must be there before anything is claimed.
+    async fn record(self: Rc<Self>, record: Record) -> Result<(), StoreError> {
+        let write = match record {
+            Record::CheckedIn(store, history) => {
+                let url = Arc::clone(&self.upstream.url);
+                Write::CheckedIn { url, store, history: history.0 }
+            }
+            Record::History(store, history) => Write::History { store, history: history.0 },
+        };
+        self.commit(write).await
+    }
+
+    async fn commit(&self, write: Write) -> Result<(), StoreError> {
+        self.journal.commit(vec![write]).await.map_err(|error| in_journal(&error))
+    }
+
+    fn happened(&self, event: Event) {
+        let (upstream, tenants) = (&self.upstream, &self.tenants);
+        let store = &upstream.url;
+        match event {
+            Event::Away(error) => warn!("{error}; issuing goes on from what is claimed"),
+            Event::Back => info!(%store, "the store answers"),
+            Event::Resumed => Rc::clone(tenants).resume(upstream),
+            Event::CheckedIn(key) => {
+                if upstream.key().is_some_and(|known| known != key) {
+                    tenants.drop_held(upstream);
+                }
+                *upstream.key.borrow_mut() = Some(key);
+            }
+            Event::FailedOver { to, noted_ms, left_ms } => error!(
+                %store, history = %to, noticed_before_ms = noted_ms, settle_ms = left_ms,
+                "the store's history has changed: it may have lost commits; claims wait until every daemon has pushed its \
+                 high-water marks"
+            ),
+            Event::WentBack(history) => error!(
+                %store, %history,
+                "the store is back at a former history, and what was claimed since is lost: every daemon will push its \
+                 high-water marks"
+            ),
+            Event::Distrusted => {
+                warn!(%store, "discarding unissued ids: the store lost commits, and may have reassigned them");
+                tenants.drop_held(upstream);
+            }
+            Event::Settled(tags) => info!(
+                %store, tags, "this daemon's high-water marks are in the store; claims go on"
+            ),
+            Event::Refused(error) => {
+                warn!(%store, "{error}");
+                Rc::clone(tenants).refused(upstream);
+            }
+            Event::SetAside => tenants.set_aside(upstream),
+        }
+    }
+}
+
+impl Upstream {
+    /// A tag has, or was given, less than it had been given before: the store has lost commits without showing another
+    /// history. Every daemon is told.
+    pub(crate) fn lost_commits<T: Tenants>(self: &Rc<Self>, tenants: &T, tag: &Tag, seen: u64) {
+        let Some(under) = self.claimable() else { return };
+        if !self.monitor.borrow_mut().lost_commits(&under) {
+            return;
+        }
+        error!(
+            store = %self.url, %tag, seen,
+            "the store lost acknowledged claims; every daemon will push its high-water marks"
+        );
+        if !self.embedded {
+            // The driver is told as well, but not before whoever draws next.
+            tenants.drop_held(self);
+        }
+        self.woken.notify_one();
+    }
+
+    /// What the monitor says of the ids held, for every request that comes.
+    fn follow(&self) {
+        self.own_until.set(self.monitor.borrow().own_until().unwrap_or(NO_END));
+    }
+}
+
+fn in_journal(error: &JournalError) -> StoreError {
+    StoreError::Unavailable { store: "journal".to_owned(), cause: error.to_string() }
+}
+
+async fn finish(work: &mut Option<Work>) -> Outcome {
+    match work {
+        Some(work) => work.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(until: Option<BootMs>) {
+    let Some(until) = until else { return std::future::pending().await };
+    let left_ms = until.0.saturating_sub(clock::boot().0);
+    // A timer stands still while the host sleeps: looked at again soon after it wakes.
+    tokio::time::sleep(Duration::from_millis(left_ms.clamp(1, 1_000))).await;
+}

@@ -1,0 +1,244 @@
+//! One of the daemon's stores, as it is known at present: which one it is, whether it may be claimed from,
+//! and if not, why. The core's [`Monitor`] knows it; `driver` drives that.
+
+mod driver;
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::clock;
+use crate::config::parse_primary;
+use crate::journal::StoreRecord;
+use crate::reply::Failure;
+use crate::store::StoreHandle;
+use leafd_core::BootMs;
+use leafd_core::store::{History, Identity, Role, Shard, StoreError, StoreId};
+use leafd_core::upstream::{Condition, Monitor, Settings};
+
+pub use driver::{Driver, Tenants};
+
+/// A store that tags live in.
+pub struct Upstream {
+    /// Its name in the configuration; empty for the sole store.
+    pub name: Arc<str>,
+    /// Where it is, without secrets.
+    pub url: Arc<str>,
+    /// The thread that calls it.
+    pub store: StoreHandle,
+    /// What it should say about its place among the stores.
+    pub role: Role,
+    /// Whether it is this host's own file.
+    pub embedded: bool,
+    /// Which ids of its tags are its to give.
+    pub shard: Shard,
+    /// Under which name the journal counts its numbers. Known from the journal before it has answered.
+    key: RefCell<Option<StoreId>>,
+    monitor: RefCell<Monitor>,
+    /// Until when ids may be issued from what is held of it; the monitor's answer, at hand for every request.
+    own_until: Cell<BootMs>,
+    leftovers: Cell<bool>,
+    stale: Cell<bool>,
+    /// Something changed outside of the driver: its monitor is to be asked what to do.
+    woken: Notify,
+    /// A visit has ended.
+    visited: Notify,
+}
+
+/// How its fail-overs are dealt with.
+#[derive(Clone, Copy, Debug)]
+pub struct FailoverSettings {
+    /// How long claims wait after a fail-over.
+    pub settle: Duration,
+    /// The longest time between two probes.
+    pub probe_every: Duration,
+}
+
+/// Those who need a store that is away wait so long for the monitor's next attempt.
+const ATTEMPT_WITHIN: Duration = Duration::from_secs(2);
+
+/// There is no end to what may be issued.
+const NO_END: BootMs = BootMs(u64::MAX);
+
+impl Upstream {
+    /// A store that has not been asked yet. `remembered`: what the journal says was there last.
+    #[must_use]
+    pub fn new(
+        name: Arc<str>,
+        url: Arc<str>,
+        store: StoreHandle,
+        role: Role,
+        embedded: bool,
+        remembered: Option<&StoreRecord>,
+        failover: FailoverSettings,
+    ) -> Upstream {
+        let shard = parse_primary(&role.0).map_or(Shard::WHOLE, |primary| primary.shard);
+        let settings = Settings {
+            url: Arc::clone(&url),
+            role: role.clone(),
+            embedded,
+            remembered: remembered
+                .map(|record| (record.store.clone(), History(Arc::clone(&record.history)))),
+            settle_ms: if embedded { 0 } else { millis(failover.settle) },
+            probe_ms: millis(failover.probe_every),
+        };
+        let key = remembered.map(|record| record.store.clone());
+        Upstream {
+            name,
+            url,
+            store,
+            role,
+            embedded,
+            shard,
+            key: RefCell::new(key),
+            monitor: RefCell::new(Monitor::new(settings, clock::boot())),
+            own_until: Cell::new(NO_END),
+            leftovers: Cell::new(true),
+            stale: Cell::new(false),
+            woken: Notify::new(),
+            visited: Notify::new(),
+        }
+    }
+
+    /// Under which name the journal counts this store's numbers; `None` until it has ever answered.
+    #[must_use]
+    pub fn key(&self) -> Option<StoreId> {
+        self.key.borrow().clone()
+    }
+
+    /// The identity under which it may be claimed from now.
+    #[must_use]
+    pub fn claimable(&self) -> Option<Identity> {
+        self.monitor.borrow().claimable().cloned()
+    }
+
+    /// The identity under which it can be asked now, be it claimed from or not; `None` while it is away.
+    #[must_use]
+    pub fn present(&self) -> Option<Identity> {
+        self.monitor.borrow().present().cloned()
+    }
+
+    /// The identity that was trusted last.
+    #[must_use]
+    pub fn trusted(&self) -> Option<Identity> {
+        self.monitor.borrow().trusted().cloned()
+    }
+
+    /// Whether ids may be issued from what is held of it: see [`Monitor::may_issue`].
+    #[must_use]
+    pub fn may_issue(&self) -> bool {
+        let until = self.own_until.get();
+        until == NO_END || clock::boot() < until
+    }
+
+    /// Why it can't be claimed from, if it can't.
+    #[must_use]
+    pub fn unavailable_reason(&self) -> Option<Failure> {
+        self.monitor.borrow().condition().map(|condition| self.failure(&condition))
+    }
+
+    /// Why its tags can't be administered, if they can't: it is not, or not known to be, the store that is meant.
+    /// Whether it answers shows when it is asked.
+    #[must_use]
+    pub fn admin_refusal(&self) -> Option<Failure> {
+        self.monitor.borrow().admin_refusal().map(|condition| self.failure(&condition))
+    }
+
+    /// What it is refused for, if it is: nothing can be had of it until somebody does something.
+    #[must_use]
+    pub fn refusal(&self) -> Option<Failure> {
+        self.monitor.borrow().refusal().map(Failure::from)
+    }
+
+    fn failure(&self, condition: &Condition) -> Failure {
+        match condition {
+            Condition::Away(error) | Condition::Refused(error) => Failure::from(error),
+            other => Failure::store_away(other.describe(&self.url)),
+        }
+    }
+
+    /// See [`Monitor::verify`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn verify(&self, found: &StoreId) -> Result<(), StoreError> {
+        let verified = self.monitor.borrow_mut().verify(clock::boot(), found);
+        if verified.is_err() {
+            self.woken.notify_one();
+        }
+        verified
+    }
+
+    /// How much longer claims wait after a fail-over, in milliseconds; 0 when they don't.
+    #[must_use]
+    pub fn settling_ms(&self, now: BootMs) -> u64 {
+        self.monitor.borrow().settling_ms(now)
+    }
+
+    /// Fail-overs noticed since the daemon's start, that of its absence included.
+    #[must_use]
+    pub fn fail_overs(&self) -> u64 {
+        self.monitor.borrow().failovers()
+    }
+
+    /// Whether what the journal has left of it may be used.
+    #[must_use]
+    pub fn leftovers(&self) -> bool {
+        self.leftovers.get()
+    }
+
+    pub(crate) fn distrust_leftovers(&self) {
+        self.leftovers.set(false);
+    }
+
+    /// Whether it knows a later start of this host than the journal does.
+    #[must_use]
+    pub fn stale(&self) -> bool {
+        self.stale.get()
+    }
+
+    /// Waits until it has been asked once, with whatever outcome.
+    pub async fn tried(&self) {
+        while !self.monitor.borrow().tried() {
+            self.visited.notified().await;
+        }
+    }
+
+    /// Waits, while it is away or was not asked yet, for the monitor's next attempt: whoever lives in it does not knock
+    /// beside that.
+    ///
+    /// # Errors
+    /// Why it still can't be used.
+    pub async fn reachable(&self) -> Result<(), StoreError> {
+        let away = || {
+            let monitor = self.monitor.borrow();
+            !monitor.tried() || monitor.away().is_some()
+        };
+        if away() {
+            // One that is slow to answer is not waited for: the answer is what is known by then.
+            let _ = tokio::time::timeout(ATTEMPT_WITHIN, self.visited.notified()).await;
+        }
+        match self.monitor.borrow().away() {
+            Some(away) => Err(away.error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Has it probed soon, because a call found another store than it was made for.
+    pub(crate) fn probe_soon(&self) {
+        self.monitor.borrow_mut().probe_soon(clock::boot());
+        self.woken.notify_one();
+    }
+
+    /// A call could not be made, or was not answered.
+    pub(crate) fn call_failed(&self, error: &StoreError) {
+        self.monitor.borrow_mut().call_failed(clock::boot(), error);
+        self.woken.notify_one();
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,316 @@
+//! A journal that was restored in place: by each means, after each kind of end, with and without what still knows.
+//!
+//! A reboot is played by removing what lies in memory. The rollback of a file system, which brings inodes back too, is
+//! played by keeping the stamp's very inode by a second name; the journal's own never changes.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::*;
+
+/// How the earlier files came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Means {
+    /// `cp -a` over the files that are there.
+    Copy,
+    /// `rsync --inplace`.
+    Inplace,
+    /// `rsync`, which makes new files.
+    Rsync,
+    /// `tar`, which makes new files.
+    Tar,
+    /// A copy that is moved into the place of what was there.
+    Move,
+    /// The file system is rolled back: contents, inodes and births.
+    Rollback,
+}
+
+/// What came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Journal,
+    Directory,
+}
+
+/// In what state the daemon left the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    Stopped,
+    /// In the middle of its life: it runs on, or it crashed.
+    Running,
+}
+
+/// What comes of the numbers that the restored journal held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Used,
+    /// Skipped, and the journal stays.
+    Skipped,
+    /// Skipped, and the journal is set aside.
+    SetAside,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    what: What,
+    means: Means,
+    /// When the copy was taken.
+    copied: Left,
+    /// How the life ended that went on after it.
+    ended: Left,
+    reboot: bool,
+}
+
+fn cells() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    let all = [Means::Copy, Means::Inplace, Means::Rsync, Means::Tar, Means::Move, Means::Rollback];
+    for (what, means) in
+        all.iter().flat_map(|means| [(What::Journal, *means), (What::Directory, *means)])
+    {
+        // A file system comes back whole.
+        if (what, means) == (What::Journal, Means::Rollback) {
+            continue;
+        }
+        for copied in [Left::Stopped, Left::Running] {
+            for ended in [Left::Stopped, Left::Running] {
+                for reboot in [false, true] {
+                    cells.push(Cell { what, means, copied, ended, reboot });
+                }
+            }
+        }
+    }
+    cells
+}
+
+/// The table.
+fn expected(cell: Cell) -> Outcome {
+    match cell.means {
+        // Another inode.
+        Means::Rsync | Means::Tar | Means::Move => Outcome::SetAside,
+        // The memory knows of later commits.
+        _ if !cell.reboot => Outcome::SetAside,
+        // Of one start, with no stop in between: nothing tells whether it is the last.
+        Means::Copy | Means::Inplace
+            if (cell.copied, cell.ended) == (Left::Running, Left::Running) =>
+        {
+            Outcome::Skipped
+        }
+        // The stamp is of a later start or stop.
+        Means::Copy | Means::Inplace => Outcome::SetAside,
+        Means::Rollback if cell.copied == Left::Running => Outcome::Skipped,
+        // Everything is as it was at that stop. Only a store that is elsewhere knows better.
+        Means::Rollback => Outcome::Used,
+    }
+}
+
+fn tool(words: &[&str], paths: &[PathBuf]) {
+    let output = Command::new(words[0]).args(&words[1..]).args(paths).output().unwrap();
+    assert!(output.status.success(), "{words:?} {paths:?}: {output:?}");
+}
+
+async fn leave(journal: Journal, left: Left, mark_at: u64) {
+    if left == Left::Stopped {
+        let exact = vec![segment("a", 1..1_001, mark_at), Write::StoppedCleanly];
+        journal.commit(exact).await.unwrap();
+    }
+    journal.close().await;
+}
+
+async fn outcome(cell: Cell) -> Outcome {
+    let place = place();
+    let (dir, backup) = (place.path().join("state"), place.path().join("backup"));
+    let stamp_kept = place.path().join("stamp");
+    let back_up = || {
+        tool(&["cp", "-a"], &[dir.clone(), backup.clone()]);
+        if cell.means == Means::Rollback {
+            fs::hard_link(dir.join("stamp"), &stamp_kept).unwrap();
+        }
+    };
+    let (journal, first) = open(&dir);
+    journal.commit(vec![segment("a", 1..1_001, 10)]).await.unwrap();
+    let journal = match cell.copied {
+        Left::Running => {
+            back_up();
+            journal
+        }
+        Left::Stopped => {
+            leave(journal, Left::Stopped, 10).await;
+            back_up();
+            open(&dir).0
+        }
+    };
+    journal.commit(vec![mark("a", 1_001, 500)]).await.unwrap();
+    leave(journal, cell.ended, 500).await;
+    // A log of the later life goes, as a restore of the database file asks for.
+    let _ = fs::remove_file(dir.join("journal.db-wal"));
+    restore(cell, &dir, &backup, &stamp_kept);
+    if cell.reboot {
+        fs::remove_file(dir.with_extension("memory")).unwrap();
+    }
+    let (journal, now) = open(&dir);
+    let left = unissued(&journal, "a").await;
+    assert_eq!(now.host == first.host, now.set_aside.is_none());
+    assert_eq!(tag_of(&journal, "a").await.unwrap().highest_end, 1_001, "{cell:?}");
+    let outcome = match (now.set_aside.is_some(), left.is_empty()) {
+        (true, true) => Outcome::SetAside,
+        (false, true) => Outcome::Skipped,
+        (_, false) => Outcome::Used,
+    };
+    // Whatever it was, it heals: the next clean stop is exact again.
+    journal.commit(vec![segment("a", 2_001..3_001, 2_001)]).await.unwrap();
+    let exact = vec![segment("a", 2_001..3_001, 2_100), Write::StoppedCleanly];
+    journal.commit(exact).await.unwrap();
+    journal.close().await;
+    let (journal, again) = open(&dir);
+    assert_eq!((&again.host, &again.set_aside, again.unvouched), (&now.host, &None, false));
+    assert_eq!(unissued(&journal, "a").await.last(), Some(&(2_100..3_001)));
+    journal.close().await;
+    outcome
+}
+
+fn restore(cell: Cell, dir: &Path, backup: &Path, stamp_kept: &Path) {
+    let names = |folder: &Path| match cell.what {
+        What::Journal => vec!["journal.db".to_owned(), "journal.db-wal".to_owned()]
+            .into_iter()
+            .filter(|name| folder.join(name).exists())
+            .collect::<Vec<_>>(),
+        What::Directory => fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect(),
+    };
+    let files: Vec<PathBuf> = names(backup).iter().map(|name| backup.join(name)).collect();
+    let into = |files: &[PathBuf]| [files, &[dir.join("")]].concat();
+    match cell.means {
+        Means::Copy => tool(&["cp", "-a"], &into(&files)),
+        Means::Inplace => tool(&["rsync", "-a", "-I", "--inplace"], &into(&files)),
+        Means::Rsync => tool(&["rsync", "-a", "-I"], &into(&files)),
+        Means::Tar => {
+            let archive = dir.with_extension("tar");
+            let (from, to) = (archive.to_str().unwrap(), backup.to_str().unwrap());
+            let names: Vec<PathBuf> = names(backup).into_iter().map(PathBuf::from).collect();
+            tool(&["tar", "-C", to, "-cf", from], &names);
+            tool(&["tar", "-C", dir.to_str().unwrap(), "-xf", from], &[]);
+        }
+        Means::Move => {
+            if cell.what == What::Directory {
+                fs::remove_dir_all(dir).unwrap();
+                fs::rename(backup, dir).unwrap();
+            } else {
+                for (name, file) in names(backup).iter().zip(&files) {
+                    fs::rename(file, dir.join(name)).unwrap();
+                }
+            }
+        }
+        Means::Rollback => {
+            tool(&["cp", "-a"], &into(&files));
+            fs::rename(stamp_kept, dir.join("stamp")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn numbers_of_a_restored_journal_are_used_only_where_a_witness_stood_by_it() {
+    run(async {
+        let mut wrong = Vec::new();
+        for cell in cells() {
+            let found = outcome(cell).await;
+            println!("{cell:?}: {found:?}");
+            if found != expected(cell) {
+                wrong.push((cell, found));
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    });
+}
+
+/// What changes a healthy host's files without changing what is in them costs nothing.
+#[test]
+fn owners_modes_links_and_times_are_no_restore() {
+    for (what, script) in [
+        ("chown", "chown -R 10001:10001 . && chown -R 0:0 ."),
+        ("chmod", "chmod -R g+r . && chmod -R g-r ."),
+        ("a relabelling", "setfattr -n user.label -v x * || chmod u+x * && chmod u-x *"),
+        (
+            "hard links of a backup",
+            "mkdir ../links && ln * ../links/ && cat ../links/* >/dev/null && rm -r ../links",
+        ),
+        ("a backup that copies", "mkdir ../copies && cp -a . ../copies/ && rm -r ../copies"),
+        ("touch", "touch *"),
+        ("a rename there and back", "mv ../state ../elsewhere && mv ../elsewhere ../state"),
+    ] {
+        for reboot in [false, true] {
+            run(async {
+                let place = place();
+                let dir = place.path().join("state");
+                let (journal, first) = open(&dir);
+                journal.commit(vec![segment("a", 1..1_001, 10)]).await.unwrap();
+                leave(journal, Left::Stopped, 7).await;
+                let done = Command::new("sh").args(["-ec", script]).current_dir(&dir).status();
+                assert!(done.unwrap().success(), "{what}");
+                if reboot {
+                    fs::remove_file(dir.with_extension("memory")).unwrap();
+                }
+                let (journal, now) = open(&dir);
+                assert_eq!((&now.host, &now.set_aside), (&first.host, &None), "{what}");
+                assert_eq!(unissued(&journal, "a").await, [7..1_001], "{what}, reboot: {reboot}");
+                journal.close().await;
+            });
+        }
+    }
+}
+
+/// Between two files that become durable one after the other lies a crash.
+#[test]
+fn a_crash_while_the_stamp_is_made_anew_is_no_restore() {
+    run(async {
+        let place = place();
+        let dir = place.path().join("state");
+        let (journal, first) = open(&dir);
+        journal.commit(vec![segment("a", 1..1_001, 10)]).await.unwrap();
+        leave(journal, Left::Stopped, 7).await;
+        // Named by the journal, and not in its place yet.
+        fs::rename(dir.join("stamp"), dir.join("stamp.new")).unwrap();
+        fs::write(dir.join("stamp"), "the one before").unwrap();
+        fs::remove_file(dir.with_extension("memory")).unwrap();
+        let (journal, now) = open(&dir);
+        assert_eq!((&now.host, &now.set_aside), (&first.host, &None));
+        assert_eq!(unissued(&journal, "a").await, [7..1_001]);
+        leave(journal, Left::Stopped, 8).await;
+        // Made, and not named by the journal yet.
+        fs::write(dir.join("stamp.new"), "the next one").unwrap();
+        fs::remove_file(dir.with_extension("memory")).unwrap();
+        let (journal, now) = open(&dir);
+        assert_eq!((&now.host, &now.set_aside), (&first.host, &None));
+        assert_eq!(unissued(&journal, "a").await, [8..1_001]);
+        journal.close().await;
+    });
+}
+
+#[test]
+fn a_journal_that_may_not_be_set_aside_is_left_as_it_is() {
+    run(async {
+        let place = place();
+        let dir = place.path().join("state");
+        let (journal, first) = open(&dir);
+        journal.commit(vec![segment("a", 1..1_001, 10)]).await.unwrap();
+        leave(journal, Left::Stopped, 10).await;
+        let old = fs::read(dir.join("journal.db")).unwrap();
+        let (journal, second) = open(&dir);
+        leave(journal, Left::Stopped, 500).await;
+        fs::write(dir.join("journal.db"), &old).unwrap();
+        fs::remove_file(dir.with_extension("memory")).unwrap();
+        for _ in 0..2 {
+            let refuse = |old: &SetAside| {
+                assert!(old.restored);
+                assert!(!old.is_older_than(&first.token) && !old.is_older_than(&second.token));
+                Err("the store may be as old".to_owned())
+            };
+            let outside = Outside { memory: None, may_begin_anew: &refuse };
+            let identity = identity(&dir, MACHINE_ID, None);
+            let refused = Journal::open(&StateDir::open(&dir).unwrap(), &identity, outside);
+            assert!(refused.unwrap_err().to_string().contains("may be as old"));
+        }
+    });
+}

@@ -1,0 +1,136 @@
+//! Whether a journal that is found at a start is the one that was last written, or an older one that was put back.
+//!
+//! A restore in place changes neither inode nor birth of the journal. What tells lies outside of it:
+//!
+//! - `memory`: the last commit, noted in the runtime directory. It knows every commit, until the machine reboots.
+//! - `stamp`: a file beside the journal, made anew at each start and each clean stop. It outlives a reboot and knows
+//!   starts and clean stops, not what lies between them.
+//!
+//! So after a clean stop either is enough. After a crash only the memory tells; without it nothing that was held is
+//! used, because a copy that was taken while the daemon ran looks the same as the journal itself.
+
+mod memory;
+mod stamp;
+
+use std::path::Path;
+
+pub(super) use self::memory::Memory;
+pub(super) use self::stamp::{Stamp, put_in_place};
+use super::db::Db;
+use super::fault::Fault;
+use crate::state_dir::{StateDir, explain};
+use leafd_core::store::{HostId, StartToken};
+
+/// What a journal's opening is told of the world outside its directory.
+#[derive(Clone, Copy)]
+pub struct Outside<'a> {
+    /// The file in the runtime directory that notes the last commit; `None` where there is no such directory.
+    pub memory: Option<&'a Path>,
+    /// Asked before a journal that is not the last one is set aside: whoever keeps numbers beside it may have been put
+    /// back with it. An error keeps everything as it is and the journal closed.
+    pub may_begin_anew: &'a dyn Fn(&SetAside) -> Result<(), String>,
+}
+
+/// A journal that is to be set aside.
+#[derive(Clone, Debug)]
+pub struct SetAside {
+    /// Whether it lies where it was written, and its contents are older. Otherwise the file is a copy.
+    pub restored: bool,
+    /// What shows that it is not the journal that was last written.
+    pub why: String,
+    /// How a start's token begins that was drawn after this journal was written; `None` when nothing tells.
+    later_token: Option<String>,
+}
+
+/// What the witnesses say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is the journal that was last written.
+    Current,
+    /// Nothing tells. What limits ids from below may be used, numbers held may not.
+    Unvouched,
+    /// It is older than the one that was last written.
+    Restored(String),
+}
+
+/// Everything that was looked at, before anything is changed.
+#[derive(Debug)]
+pub(super) struct Witnesses {
+    stamp: Option<Stamp>,
+    memory: Option<memory::Noted>,
+}
+
+// === impl SetAside ===
+
+impl SetAside {
+    /// Whether a store that knows this token of a start of this host's is newer than the journal.
+    #[must_use]
+    pub fn is_older_than(&self, token: &StartToken) -> bool {
+        self.later_token.as_ref().is_some_and(|begin| token.0.starts_with(&**begin))
+    }
+}
+
+// === impl Witnesses ===
+
+impl Witnesses {
+    /// Looks at what there is.
+    pub fn look(dir: &StateDir, memory: Option<&Path>) -> Result<Witnesses, Fault> {
+        let stamp = Stamp::of(dir)
+            .map_err(|e| Fault(explain("looking at the state directory's stamp", &e)))?;
+        Ok(Witnesses { stamp, memory: memory.and_then(memory::Noted::read) })
+    }
+
+    /// What they say of the journal that was found.
+    pub fn judge(&self, found: &Db) -> Result<Verdict, Fault> {
+        let Some(last) = found.last_token()? else {
+            // Begun and never used.
+            return Ok(Verdict::Current);
+        };
+        let commits = found.meta.commits;
+        if let Some(noted) = self.noted_of(&found.meta.host) {
+            if commits >= noted {
+                return Ok(Verdict::Current);
+            }
+            return Ok(Verdict::Restored(format!(
+                "it knows of {commits} commits, and {noted} were made"
+            )));
+        }
+        Ok(match &self.stamp {
+            Some(stamp) if !stamp.tells() => Verdict::Unvouched,
+            Some(stamp) if stamp.is_of(&last) && found.meta.stopped_cleanly => Verdict::Current,
+            Some(stamp) if stamp.is_of(&last) => Verdict::Unvouched,
+            Some(_) => Verdict::Restored(
+                "the file stamp in the state directory was made at a later start or stop"
+                    .to_owned(),
+            ),
+            None => Verdict::Restored(
+                "the file stamp in the state directory is gone, which was made with it".to_owned(),
+            ),
+        })
+    }
+
+    /// What to say of a journal that is to be set aside.
+    pub fn set_aside(&self, found: &Db, restored: bool, why: String) -> Result<SetAside, Fault> {
+        let last = found.last_token()?;
+        let stamp = self.stamp.as_ref().filter(|stamp| stamp.tells());
+        // A stamp of the journal's own start is no later than the journal.
+        let later = stamp.filter(|stamp| !last.as_ref().is_some_and(|last| stamp.is_of(last)));
+        Ok(SetAside {
+            restored,
+            why,
+            later_token: later.map(|stamp| stamp.token_begin().to_owned()),
+        })
+    }
+
+    /// What to say of a journal that is gone, if there ever was one.
+    pub fn lost(&self) -> Option<SetAside> {
+        let stamp = self.stamp.as_ref().filter(|stamp| stamp.tells())?;
+        let why = "it is gone, and the directory's stamp is still there".to_owned();
+        Some(SetAside { restored: true, why, later_token: Some(stamp.token_begin().to_owned()) })
+    }
+
+    fn noted_of(&self, host: &HostId) -> Option<i64> {
+        let noted = self.memory.as_ref()?;
+        (*noted.host == *host.0).then_some(noted.commits)
+    }
+}

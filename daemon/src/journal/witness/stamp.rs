@@ -1,0 +1,112 @@
+//! The file `stamp` in the state directory, made anew at each start and each clean stop.
+//!
+//! What it tells is not in it: its inode and time of birth are of one start alone, and no copy of the directory's
+//! contents brings earlier ones back. A start's token begins with a digest of both, and so journal and embedded store,
+//! which keep the token, are known to be of the same start as the directory, or not.
+//!
+//! The new file is durable under another name before the journal names it, and gets its own name after that: so a crash
+//! at any point leaves the file that the journal names, under one name or the other.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use crate::journal::rows::Sum;
+use crate::random;
+use crate::state_dir::StateDir;
+use leafd_core::store::StartToken;
+
+const NAME: &str = "stamp";
+const NEW_NAME: &str = "stamp.new";
+
+/// For whoever looks into it.
+const TEXT: &str = "leafd makes this file anew at each start and stop, and knows by it when the directory was restored.\n";
+
+/// Digits of a token that are the stamp's.
+const DIGITS: usize = 16;
+
+/// The digest where the file system doesn't record when a file was made. An inode's number alone is used again.
+const UNKNOWN: &str = "0000000000000000";
+
+/// The stamps that are there: one, or after a crash two.
+#[derive(Clone, Debug)]
+pub(in crate::journal) struct Stamp {
+    digest: String,
+    /// Left by a crash.
+    new: Option<String>,
+}
+
+// === impl Stamp ===
+
+impl Stamp {
+    /// The directory's stamp; `None` when there is none.
+    pub fn of(dir: &StateDir) -> io::Result<Option<Stamp>> {
+        let (stamp, new) = (digest(&path(dir, NAME))?, digest(&path(dir, NEW_NAME))?);
+        Ok(match (stamp, new) {
+            (Some(digest), new) => Some(Stamp { digest, new }),
+            (None, Some(digest)) => Some(Stamp { digest, new: None }),
+            (None, None) => None,
+        })
+    }
+
+    /// Whether it can tell anything here.
+    pub fn tells(&self) -> bool {
+        self.digest != UNKNOWN
+    }
+
+    /// Whether a token was drawn with it.
+    pub fn is_of(&self, token: &StartToken) -> bool {
+        let begins = |digest: &String| token.0.starts_with(&**digest);
+        begins(&self.digest) || self.new.as_ref().is_some_and(begins)
+    }
+
+    /// How tokens begin that were drawn with it.
+    pub fn token_begin(&self) -> &str {
+        &self.digest
+    }
+
+    /// Makes the next stamp, durable but not in its place yet, and draws a start's token with it. `last` is the token
+    /// that the journal has.
+    pub fn make(dir: &StateDir, last: Option<&StartToken>) -> io::Result<StartToken> {
+        let new = path(dir, NEW_NAME);
+        match digest(&new)? {
+            // A crash kept it from its place, and the journal names it.
+            Some(digest) if last.is_some_and(|last| last.0.starts_with(&*digest)) => {
+                put_in_place(dir)?
+            }
+            Some(_) => fs::remove_file(&new)?,
+            None => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        file.write_all(TEXT.as_bytes())?;
+        file.sync_all()?;
+        dir.sync()?;
+        let begin = digest(&new)?.ok_or_else(|| io::Error::other("it vanished"))?;
+        let random = random::token().map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(StartToken(format!("{begin}{}", &random[DIGITS..]).into()))
+    }
+}
+
+/// Gives the new stamp its name. The name need not be durable: both are looked at.
+pub(in crate::journal) fn put_in_place(dir: &StateDir) -> io::Result<()> {
+    fs::rename(path(dir, NEW_NAME), path(dir, NAME))
+}
+
+fn path(dir: &StateDir, name: &str) -> PathBuf {
+    dir.path().join(name)
+}
+
+/// Of what the file is, whatever is in it; `None` when there is none.
+fn digest(path: &Path) -> io::Result<Option<String>> {
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let born = found.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    let Some(born) = born else { return Ok(Some(UNKNOWN.to_owned())) };
+    let sum = Sum::of("stamp").int(found.ino().cast_signed()).bytes(&born.as_nanos().to_le_bytes());
+    Ok(Some(format!("{:016x}", sum.get())))
+}

@@ -1,0 +1,32 @@
+//! What nobody must be able to draw twice, from the kernel's random numbers.
+
+use leafd_core::store::{Generation, StoreError};
+
+/// The kernel gave no random number.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the kernel gives no random number: {0}; try again")]
+pub struct NoRandomness(getrandom::Error);
+
+impl From<NoRandomness> for StoreError {
+    fn from(error: NoRandomness) -> Self {
+        StoreError::Refused(error.to_string())
+    }
+}
+
+/// 32 hexadecimal digits: names a host, a store or a start.
+///
+/// # Errors
+/// [`NoRandomness`].
+pub fn token() -> Result<String, NoRandomness> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(NoRandomness)?;
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
+}
+
+/// A new tag's generation, from 1 to 2^63 - 1: unlike a counter it stays unique when the store is set back.
+///
+/// # Errors
+/// [`NoRandomness`].
+pub fn generation() -> Result<Generation, NoRandomness> {
+    Ok(Generation((getrandom::u64().map_err(NoRandomness)? >> 1) | 1))
+}

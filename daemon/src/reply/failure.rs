@@ -1,0 +1,142 @@
+//! The one place where what went wrong becomes a status on the wire.
+
+use leafd_wire::{Malformed, Status, TagError};
+
+use crate::journal::JournalError;
+use leafd_core::snowflake::Refusal;
+use leafd_core::store::StoreError;
+use leafd_core::{Tag, UnixMs};
+
+/// A request's failure, as the client is told.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The status on the wire.
+    pub status: Status,
+    /// When a retry may succeed, in milliseconds; 0: unknown.
+    pub retry_after_ms: u32,
+    /// What was tried, what happened and what to do next.
+    pub message: String,
+}
+
+/// After how long a client may try again what the journal or the store kept from succeeding. Both are
+/// retried at least this often.
+const RETRY_MS: u32 = 1_000;
+
+impl Failure {
+    /// A failure that a retry does not mend by itself.
+    pub fn new(status: Status, message: impl Into<String>) -> Self {
+        Failure { status, retry_after_ms: 0, message: message.into() }
+    }
+
+    /// The deadline passed while the request waited.
+    #[must_use]
+    pub fn deadline(tag: &Tag, waited_for: &str) -> Self {
+        Failure::new(
+            Status::Deadline,
+            format!("no id of tag {tag:?} within the deadline: {waited_for}"),
+        )
+    }
+
+    /// A store can't be claimed from at present.
+    #[must_use]
+    pub fn store_away(message: impl Into<String>) -> Self {
+        Failure { retry_after_ms: RETRY_MS, ..Failure::new(Status::StoreUnavailable, message) }
+    }
+
+    /// The daemon is stopping.
+    #[must_use]
+    pub fn stopping() -> Self {
+        Failure::new(Status::ShuttingDown, "the daemon is stopping; connect again and retry")
+    }
+
+    /// Too much waits already.
+    #[must_use]
+    pub fn overloaded(what: &str, limit: usize) -> Self {
+        Failure {
+            retry_after_ms: RETRY_MS,
+            ..Failure::new(Status::Overloaded, format!("{what} ({limit}) is reached; retry later"))
+        }
+    }
+
+    /// No snowflake id of a layout can be issued.
+    #[must_use]
+    pub fn refusal(layout: &Tag, refusal: Refusal, now: UnixMs) -> Self {
+        match refusal {
+            Refusal::TickUsedUp { wait_ms } => Failure {
+                retry_after_ms: millis(wait_ms),
+                ..Failure::deadline(layout, "the present tick's sequence is used up")
+            },
+            Refusal::BoundReached => Failure::deadline(layout, "the journal is moving its bound"),
+            Refusal::ClaimEnds => Failure {
+                retry_after_ms: RETRY_MS,
+                ..Failure::new(Status::NoWorker, "this host's claim on its worker has run out")
+            },
+            Refusal::ClockBehind { behind_ms, wait_ms } => Failure {
+                retry_after_ms: millis(wait_ms),
+                ..Failure::new(
+                    Status::ClockBehind,
+                    format!(
+                        "the host's clock is {behind_ms} ms behind the last {layout:?} id, more than max_drift \
+                         allows; ids are refused for another {wait_ms} ms, until it has caught up"
+                    ),
+                )
+            },
+            Refusal::TimeExhausted => Failure::new(
+                Status::TimeExhausted,
+                format!(
+                    "the time bits of layout {layout:?} can't hold the present time; use a new layout"
+                ),
+            ),
+            Refusal::BeforeEpoch => Failure::new(
+                Status::TimeExhausted,
+                format!(
+                    "the host's clock ({} ms of Unix time) is before the epoch of layout {layout:?}; set the clock",
+                    now.0
+                ),
+            ),
+        }
+    }
+}
+
+fn millis(ms: u64) -> u32 {
+    u32::try_from(ms).unwrap_or(u32::MAX)
+}
+
+impl From<Malformed> for Failure {
+    fn from(error: Malformed) -> Self {
+        Failure::new(Status::Malformed, format!("the request's body can't be read: {error}"))
+    }
+}
+
+impl From<TagError> for Failure {
+    fn from(error: TagError) -> Self {
+        Failure::new(Status::TagInvalid, error.to_string())
+    }
+}
+
+impl From<&StoreError> for Failure {
+    fn from(error: &StoreError) -> Self {
+        let status = match error {
+            StoreError::Unavailable { .. } | StoreError::Changed { .. } => Status::StoreUnavailable,
+            StoreError::UnknownTag { .. } => Status::TagUnknown,
+            StoreError::TagExists { .. } => Status::TagExists,
+            StoreError::Exhausted { .. } => Status::TagExhausted,
+            StoreError::Refused(_) => Status::StoreRefused,
+            StoreError::Overloaded { .. } => Status::Overloaded,
+        };
+        let retry_after_ms = if status.retry_may_help() { RETRY_MS } else { 0 };
+        Failure { status, retry_after_ms, message: error.to_string() }
+    }
+}
+
+impl From<&JournalError> for Failure {
+    fn from(error: &JournalError) -> Self {
+        Failure {
+            retry_after_ms: RETRY_MS,
+            ..Failure::new(
+                Status::Journal,
+                format!("{error}; nothing is issued until it can be written again"),
+            )
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! One connection's answers on their way out, and the handle by which a waiting request is answered later.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::Waker;
+
+use bytes::BytesMut;
+use leafd_core::shares::{Claimant, Shares};
+use leafd_wire::reply::reply_header;
+use leafd_wire::{ErrorReply, Header, IdsReply, InfoReply, Run, Sink, Status, flag};
+
+use super::Failure;
+
+/// Answers that the connection has yet to write.
+#[derive(Debug)]
+pub struct Outbox {
+    /// Whose connection it is.
+    claimant: Claimant,
+    bytes: RefCell<BytesMut>,
+    /// Requests that wait for their answer.
+    awaiting: Cell<u32>,
+    /// The connection's task, to be woken by an answer that comes later.
+    waker: RefCell<Option<Waker>>,
+    /// Whether answers tell the client that the daemon stays awake.
+    awake: Cell<bool>,
+    /// An answer said that the connection closes after it.
+    closing: Cell<bool>,
+    /// The connection is gone: answers have nowhere to go.
+    closed: Cell<bool>,
+}
+
+/// A request that waits. Dropping it unanswered would leave the client waiting, so it answers once.
+#[derive(Debug)]
+pub struct ReplyTo {
+    outbox: Rc<Outbox>,
+    header: Header,
+    /// Where it holds one of the places for waiting requests.
+    place: Option<Rc<RefCell<Shares>>>,
+}
+
+struct Out<'a>(&'a mut BytesMut);
+
+impl Sink for Out<'_> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+}
+
+// === impl Outbox ===
+
+impl Outbox {
+    /// An empty one, for a connection of this user.
+    #[must_use]
+    pub fn new(claimant: Claimant) -> Rc<Outbox> {
+        Rc::new(Outbox {
+            claimant,
+            bytes: RefCell::default(),
+            awaiting: Cell::new(0),
+            waker: RefCell::default(),
+            awake: Cell::new(false),
+            closing: Cell::new(false),
+            closed: Cell::new(false),
+        })
+    }
+
+    /// Whose connection it is.
+    #[must_use]
+    pub fn claimant(&self) -> Claimant {
+        self.claimant
+    }
+
+    /// Answers with ids.
+    pub fn ids(&self, request: &Header, hold_ms: u32, runs: &[Run]) {
+        let header = reply_header(request, Status::Ok, self.flags());
+        IdsReply::put(&header, hold_ms, runs, &mut Out(&mut self.bytes.borrow_mut()));
+    }
+
+    /// Answers with a body made elsewhere.
+    pub fn body(&self, request: &Header, body: &[u8]) {
+        let header = reply_header(request, Status::Ok, self.flags());
+        header.put_frame(body, &mut Out(&mut self.bytes.borrow_mut()));
+    }
+
+    /// Answers with what the daemon can do.
+    pub fn info(&self, request: &Header, reply: &InfoReply) {
+        let header = reply_header(request, Status::Ok, self.flags());
+        reply.put(&header, &mut Out(&mut self.bytes.borrow_mut()));
+    }
+
+    /// Answers that the request failed.
+    pub fn failure(&self, request: &Header, failure: &Failure) {
+        if failure.status.closes() {
+            self.closing.set(true);
+        }
+        let header = reply_header(request, failure.status, self.flags());
+        let reply =
+            ErrorReply { retry_after_ms: failure.retry_after_ms, message: &failure.message };
+        reply.put(&header, &mut Out(&mut self.bytes.borrow_mut()));
+    }
+
+    /// A handle to answer a request later.
+    #[must_use]
+    pub fn later(self: &Rc<Self>, request: Header) -> ReplyTo {
+        self.awaiting.set(self.awaiting.get() + 1);
+        ReplyTo { outbox: Rc::clone(self), header: request, place: None }
+    }
+
+    /// Requests that wait for their answer.
+    #[must_use]
+    pub fn awaiting(&self) -> u32 {
+        self.awaiting.get()
+    }
+
+    /// The bytes to write.
+    pub fn bytes(&self) -> std::cell::RefMut<'_, BytesMut> {
+        self.bytes.borrow_mut()
+    }
+
+    /// How many bytes are to be written.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes.borrow().len()
+    }
+
+    /// Whether nothing is to be written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether an answer said that the connection closes after it.
+    #[must_use]
+    pub fn closing(&self) -> bool {
+        self.closing.get()
+    }
+
+    /// Sets whether answers say that the daemon stays awake.
+    pub fn set_awake(&self, awake: bool) {
+        self.awake.set(awake);
+    }
+
+    /// Whom to wake when an answer comes later.
+    pub fn wake_on_answer(&self, waker: &Waker) {
+        let mut slot = self.waker.borrow_mut();
+        if !slot.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *slot = Some(waker.clone());
+        }
+    }
+
+    /// The connection is gone.
+    pub fn close(&self) {
+        self.closed.set(true);
+        *self.bytes.borrow_mut() = BytesMut::new();
+    }
+
+    fn flags(&self) -> u8 {
+        if self.awake.get() { flag::AWAKE } else { 0 }
+    }
+}
+
+// === impl ReplyTo ===
+
+impl ReplyTo {
+    /// Answers with ids.
+    pub fn ids(self, hold_ms: u32, runs: &[Run]) {
+        self.answer(|outbox, header| outbox.ids(header, hold_ms, runs));
+    }
+
+    /// Answers with a body made elsewhere.
+    pub fn body(self, body: &[u8]) {
+        self.answer(|outbox, header| outbox.body(header, body));
+    }
+
+    /// Answers that the request failed.
+    pub fn failure(self, failure: &Failure) {
+        self.answer(|outbox, header| outbox.failure(header, failure));
+    }
+
+    /// Whose request it is.
+    #[must_use]
+    pub fn claimant(&self) -> Claimant {
+        self.outbox.claimant
+    }
+
+    /// Takes one of the places that waiting requests share, until it is answered. False: none is left for its user.
+    pub fn take_place(&mut self, places: &Rc<RefCell<Shares>>) -> bool {
+        debug_assert!(self.place.is_none(), "a request waits in one place");
+        let taken = places.borrow_mut().take(self.outbox.claimant, 1);
+        self.place = taken.then(|| Rc::clone(places));
+        taken
+    }
+
+    /// Whether the client is gone, so that nothing need be issued for it.
+    #[must_use]
+    pub fn gone(&self) -> bool {
+        self.outbox.closed.get()
+    }
+
+    fn answer(self, write: impl FnOnce(&Outbox, &Header)) {
+        if !self.outbox.closed.get() {
+            write(&self.outbox, &self.header);
+        }
+    }
+}
+
+impl Drop for ReplyTo {
+    fn drop(&mut self) {
+        if let Some(places) = &self.place {
+            places.borrow_mut().give_back(self.outbox.claimant, 1);
+        }
+        self.outbox.awaiting.set(self.outbox.awaiting.get() - 1);
+        if let Some(waker) = self.outbox.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! From a request to its answer: one closed `match`, and behind it the tags in use.
+//!
+//! Everything here runs on one thread and never blocks: what needs the store or the journal waits in a
+//! queue with its deadline, and is answered when the thread that does the blocking has reported back.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use leafd_wire::tag::check_tag;
+use leafd_wire::{COUNT_MAX, DEADLINE_MS_MAX, Header, IdsRequest, InfoReply, InfoRequest, Status};
+use leafd_wire::{Run, VERSION, flag, opcode};
+
+mod quotas;
+mod status;
+mod tag_stores;
+mod tags;
+mod workers;
+
+use crate::clock;
+use crate::config::{AccessRules, Peer};
+use crate::engine::lease::Worker;
+use crate::engine::segments::{self, SegmentTag, Segments};
+use crate::engine::snowflakes::{self, SnowflakeTag, Snowflakes};
+use crate::engine::writer::Writer;
+use crate::reply::Failure;
+use crate::reply::outbox::Outbox;
+use leafd_core::quota::Bucket;
+use leafd_core::shares::Claimant;
+use leafd_core::{BootMs, Tag, Want};
+use quotas::Quotas;
+
+/// Answers requests.
+pub struct Dispatcher {
+    /// Segment tags.
+    pub segments: Rc<Segments>,
+    /// Snowflake layouts.
+    pub snowflakes: Rc<Snowflakes>,
+    /// The journal's writer.
+    pub writer: Rc<Writer>,
+    /// Who may do what.
+    access: RefCell<AccessRules>,
+    /// Goes up with each change of the rules, so that nobody draws by what was allowed before.
+    access_edition: Cell<u64>,
+    /// What the status tells of the daemon as a whole.
+    pub about: About,
+    stopping: Cell<bool>,
+    counters: Counters,
+    quotas: Quotas,
+    /// The last answers to STATUS: for everybody, and for administrators.
+    renderings: RefCell<[status::Rendering; 2]>,
+}
+
+/// What the status tells of the daemon as a whole.
+#[derive(Debug)]
+pub struct About {
+    /// When it started.
+    pub started: BootMs,
+    /// Its socket.
+    pub socket: String,
+    /// Its state directory.
+    pub state_dir: String,
+    /// Where its worker comes from.
+    pub worker: String,
+    /// The host's identity.
+    pub host: String,
+    /// Where a journal of another host went.
+    pub set_aside: Option<String>,
+}
+
+/// What has happened since the start.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Requests of every kind.
+    pub requests: Cell<u64>,
+    /// Requests answered with a failure at once.
+    pub refused: Cell<u64>,
+    /// Connections open now.
+    pub connections: Cell<u64>,
+    /// Connections ever accepted.
+    pub accepted: Cell<u64>,
+}
+
+/// One connection, as far as answering it needs to know.
+pub struct Session {
+    /// Who is at the other end.
+    pub peer: Peer,
+    /// Where answers go.
+    pub outbox: Rc<Outbox>,
+    /// The tag of the last request: most connections draw one tag again and again.
+    last: RefCell<Option<Last>>,
+    runs: RefCell<Vec<Run>>,
+    /// Tags that requests have waited for: what still does is dropped when the connection is gone.
+    waited_for: RefCell<Vec<Source>>,
+}
+
+/// A tag that a connection may draw.
+struct Last {
+    tag: Box<[u8]>,
+    source: Source,
+    /// What the user may draw of it.
+    quota: Option<Rc<RefCell<Bucket>>>,
+    /// The edition of the access rules that allowed it.
+    access_edition: u64,
+}
+
+/// Where a tag's ids come from.
+#[derive(Clone)]
+enum Source {
+    Segment(Rc<SegmentTag>),
+    Snowflake(Rc<SnowflakeTag>),
+}
+
+/// How often bounds are kept ahead of the clock.
+const KEEP_WARM: Duration = Duration::from_secs(1);
+
+impl Session {
+    /// A new connection's.
+    #[must_use]
+    pub fn new(peer: Peer, claimant: Claimant) -> Self {
+        Session {
+            peer,
+            outbox: Outbox::new(claimant),
+            last: RefCell::default(),
+            runs: RefCell::default(),
+            waited_for: RefCell::default(),
+        }
+    }
+
+    /// Notes that a request waits for this tag.
+    fn waits_for(&self, source: Source) {
+        let mut waited_for = self.waited_for.borrow_mut();
+        if !waited_for.iter().any(|known| known.is(&source)) {
+            waited_for.push(source);
+        }
+    }
+}
+
+impl Dispatcher {
+    /// Puts the parts together.
+    #[must_use]
+    pub fn new(
+        segments: Rc<Segments>,
+        snowflakes: Rc<Snowflakes>,
+        writer: Rc<Writer>,
+        access: AccessRules,
+        about: About,
+    ) -> Rc<Self> {
+        let (stopping, counters) = (Cell::new(false), Counters::default());
+        Rc::new(Dispatcher {
+            segments,
+            snowflakes,
+            writer,
+            access: RefCell::new(access),
+            access_edition: Cell::new(0),
+            about,
+            stopping,
+            counters,
+            quotas: Quotas::default(),
+            renderings: RefCell::default(),
+        })
+    }
+
+    /// Who may do what, as it is in force.
+    #[must_use]
+    pub fn access(&self) -> AccessRules {
+        self.access.borrow().clone()
+    }
+
+    /// Goes by other rules from now on, also on connections that are open.
+    pub fn set_access(&self, access: AccessRules) {
+        *self.access.borrow_mut() = access;
+        self.quotas.forget();
+        self.access_edition.set(self.access_edition.get() + 1);
+    }
+
+    /// Answers one request, at once into the session's outbox or later.
+    pub fn request(self: &Rc<Self>, session: &Session, header: &Header, body: &[u8]) {
+        self.counters.requests.set(self.counters.requests.get() + 1);
+        let answered = if self.stopping.get() {
+            Err(Failure::stopping())
+        } else {
+            match header.opcode {
+                opcode::IDS => self.ids(session, header, body),
+                opcode::INFO => self.info(session, header, body),
+                opcode::STATUS => self.status(session, header, body),
+                opcode::TAG_CREATE
+                | opcode::TAG_LIST
+                | opcode::TAG_SHOW
+                | opcode::TAG_SET
+                | opcode::TAG_RAISE
+                | opcode::TAG_DELETE => self.administer(session, header, body),
+                opcode::WORKER_LIST | opcode::WORKER_RELEASE => {
+                    self.administer_workers(session, header, body)
+                }
+                unknown => Err(Failure::new(
+                    Status::UnknownOpcode,
+                    format!("opcode {unknown} is not known to protocol version {VERSION}"),
+                )),
+            }
+        };
+        if let Err(failure) = answered {
+            self.counters.refused.set(self.counters.refused.get() + 1);
+            session.outbox.failure(header, &failure);
+        }
+    }
+
+    fn ids(
+        self: &Rc<Self>,
+        session: &Session,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<(), Failure> {
+        let request = IdsRequest::decode(body)?;
+        if request.count == 0 || request.count > COUNT_MAX {
+            return Err(Failure::new(
+                Status::CountInvalid,
+                format!("a request is for 1 to {COUNT_MAX} ids, not for {}", request.count),
+            ));
+        }
+        if let Some(failure) = self.writer.failure() {
+            return Err(failure);
+        }
+        let source = self.source(session, request.tag)?;
+        let mut want = Want { count: request.count, allow_partial: header.flags & flag::HOLD != 0 };
+        let quota = session.last.borrow().as_ref().and_then(|last| last.quota.clone());
+        if let Some(bucket) = quota {
+            quotas::charge(&mut bucket.borrow_mut(), &mut want, session.peer.uid, request.tag)?;
+        }
+        let mut runs = session.runs.borrow_mut();
+        runs.clear();
+        let deadline = || {
+            let deadline_ms = request.deadline_ms.min(DEADLINE_MS_MAX);
+            BootMs(clock::boot().0 + u64::from(deadline_ms))
+        };
+        match source {
+            Source::Segment(tag) => {
+                if self.segments.take(&tag, want, &mut runs) {
+                    session.outbox.ids(header, segments::HOLD_MS, &runs);
+                } else {
+                    let reply = session.outbox.later(*header);
+                    session.waits_for(Source::Segment(Rc::clone(&tag)));
+                    self.segments.wait(&tag, want, deadline(), reply);
+                }
+            }
+            Source::Snowflake(tag) => {
+                self.snowflakes.check_count(&tag, request.count)?;
+                if self.snowflakes.take(&tag, want, &mut runs) {
+                    session.outbox.ids(header, snowflakes::HOLD_MS, &runs);
+                } else {
+                    let reply = session.outbox.later(*header);
+                    let drawn = std::mem::take(&mut *runs);
+                    session.waits_for(Source::Snowflake(Rc::clone(&tag)));
+                    self.snowflakes.wait(&tag, want, deadline(), drawn, reply);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a tag's ids come from, for a peer that may draw them.
+    fn source(self: &Rc<Self>, session: &Session, name: &[u8]) -> Result<Source, Failure> {
+        let access_edition = self.access_edition.get();
+        if let Some(last) = &*session.last.borrow()
+            && *last.tag == *name
+            && last.access_edition == access_edition
+            && !last.source.dead()
+        {
+            return Ok(last.source.clone());
+        }
+        let text = check_tag(name)?;
+        if !self.access.borrow().may_draw(text, &session.peer) {
+            return Err(Failure::new(
+                Status::Denied,
+                format!(
+                    "uid {} may not draw tag {text:?}: no access rule for it names this user or its groups",
+                    session.peer.uid
+                ),
+            ));
+        }
+        let source = match self.snowflakes.layout(text) {
+            Some(layout) => Source::Snowflake(Rc::clone(layout)),
+            None => {
+                Source::Segment(self.segments.tag(&Tag::parse(name)?, session.outbox.claimant())?)
+            }
+        };
+        let quota = self.access.borrow().quota(text, &session.peer);
+        let quota = quota.map(|quota| self.quotas.bucket(session.peer.uid, name, quota));
+        let last = Last { tag: name.into(), source: source.clone(), quota, access_edition };
+        *session.last.borrow_mut() = Some(last);
+        Ok(source)
+    }
+
+    fn info(&self, session: &Session, header: &Header, body: &[u8]) -> Result<(), Failure> {
+        let request = InfoRequest::decode(body)?;
+        if !(request.version_min..=request.version_max).contains(&VERSION) {
+            return Err(Failure::new(
+                Status::Version,
+                format!(
+                    "this daemon speaks protocol version {VERSION}, the client {} to {}; upgrade the older of the two",
+                    request.version_min, request.version_max
+                ),
+            ));
+        }
+        let reply = InfoReply {
+            version: VERSION,
+            segments_ready: !self.writer.failed() && self.segments.ready(),
+            snowflake_ready: self.snowflakes.ready(),
+            request_length_max: leafd_wire::REQUEST_LENGTH_MAX,
+            count_max: COUNT_MAX,
+            pipeline_max: leafd_wire::PIPELINE_MAX,
+            deadline_ms_max: DEADLINE_MS_MAX,
+            pid: std::process::id(),
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+            layouts: self
+                .snowflakes
+                .layouts()
+                .iter()
+                .map(|layout| (layout.name.as_str().to_owned(), layout.layout))
+                .collect(),
+        };
+        session.outbox.info(header, &reply);
+        Ok(())
+    }
+
+    /// A connection is gone: its requests that wait make room for others.
+    pub fn left(&self, session: &Session) {
+        for source in session.waited_for.take() {
+            match source {
+                Source::Segment(tag) => self.segments.drop_gone(&tag),
+                Source::Snowflake(tag) => self.snowflakes.drop_gone(&tag),
+            }
+        }
+    }
+
+    /// Runs what goes on between requests, until dropped.
+    pub async fn run(self: &Rc<Self>, check_removed: Duration) {
+        let writing = self.writer.run(
+            |failure| {
+                self.segments.abandon_all(failure);
+                self.snowflakes.abandon_all(failure);
+            },
+            || {
+                self.segments.drive_all();
+                self.snowflakes.serve_all();
+            },
+        );
+        let warming = async {
+            loop {
+                tokio::time::sleep(KEEP_WARM).await;
+                self.snowflakes.keep_warm();
+            }
+        };
+        let keeping = async {
+            if let Worker::Leased(keeper) = &self.snowflakes.worker {
+                keeper.run(|| self.snowflakes.follow_worker()).await;
+            }
+        };
+        let checking = async {
+            loop {
+                tokio::time::sleep(check_removed).await;
+                for upstream in self.segments.upstreams() {
+                    self.segments.check_terms(upstream).await;
+                }
+            }
+        };
+        tokio::join!(writing, warming, keeping, checking, self.segments.run());
+    }
+
+    /// Issues nothing more: requests that wait and those still to come are told that the daemon stops.
+    pub fn stop_issuing(&self) {
+        self.stopping.set(true);
+        self.segments.stop_claiming();
+        self.segments.abandon_all(&Failure::stopping());
+        self.snowflakes.abandon_all(&Failure::stopping());
+    }
+
+    /// What has happened since the start.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+impl Source {
+    /// Whether both are the same tag in use.
+    fn is(&self, other: &Source) -> bool {
+        match (self, other) {
+            (Source::Segment(one), Source::Segment(other)) => Rc::ptr_eq(one, other),
+            (Source::Snowflake(one), Source::Snowflake(other)) => Rc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
+    fn dead(&self) -> bool {
+        match self {
+            Source::Segment(tag) => tag.evicted(),
+            Source::Snowflake(_) => false,
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! How many ids users may draw, where the rules of access say so.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use leafd_core::Want;
+use leafd_core::quota::{Bucket, Quota};
+use leafd_wire::Status;
+
+use crate::clock;
+use crate::reply::Failure;
+
+/// What users have left of their quotas, by user and tag.
+#[derive(Debug, Default)]
+pub(super) struct Quotas {
+    buckets: RefCell<HashMap<Owner, Rc<RefCell<Bucket>>>>,
+}
+
+/// A user and a tag.
+type Owner = (u32, Box<[u8]>);
+
+/// Quotas that are kept before full ones are forgotten.
+const BUCKETS_KEPT: usize = 10_000;
+
+impl Quotas {
+    /// What a user has left of its quota of a tag.
+    pub(super) fn bucket(&self, uid: u32, tag: &[u8], quota: Quota) -> Rc<RefCell<Bucket>> {
+        let now = clock::boot();
+        let mut buckets = self.buckets.borrow_mut();
+        if buckets.len() >= BUCKETS_KEPT {
+            // A full one says no more than its quota does.
+            buckets.retain(|_, bucket| !bucket.borrow_mut().is_full(now));
+        }
+        let bucket = buckets
+            .entry((uid, tag.into()))
+            .or_insert_with(|| Rc::new(RefCell::new(Bucket::new(quota, now))));
+        if bucket.borrow().quota() != quota {
+            *bucket.borrow_mut() = Bucket::new(quota, now);
+        }
+        Rc::clone(bucket)
+    }
+
+    /// Forgets what was drawn: the rules have changed.
+    pub(super) fn forget(&self) {
+        self.buckets.borrow_mut().clear();
+    }
+}
+
+/// Takes the ids of a request out of its user's quota. One that is content with fewer gets what there is.
+pub(super) fn charge(
+    bucket: &mut Bucket,
+    want: &mut Want,
+    uid: u32,
+    tag: &[u8],
+) -> Result<(), Failure> {
+    let now = clock::boot();
+    if want.allow_partial {
+        let available = u32::try_from(bucket.available(now)).unwrap_or(u32::MAX);
+        want.count = want.count.min(available.max(1));
+    }
+    let Quota { ids_per_second, burst } = bucket.quota();
+    bucket.draw(u64::from(want.count), now).map_err(|wait_ms| {
+        let tag = String::from_utf8_lossy(tag);
+        let message = format!(
+            "uid {uid} may draw {ids_per_second} ids a second of tag {tag:?}, and {burst} at once, by a rule of access; \
+             {} ids are more than it has left",
+            want.count
+        );
+        let retry_after_ms = wait_ms.map_or(0, |ms| u32::try_from(ms).unwrap_or(u32::MAX));
+        let status = if wait_ms.is_some() { Status::Overloaded } else { Status::CountInvalid };
+        Failure { retry_after_ms, ..Failure::new(status, message) }
+    })
+}

@@ -1,0 +1,189 @@
+//! STATUS: the daemon's state as JSON. What tells volumes (tags, counters, bounds) is for administrators;
+//! others learn whether ids can be had.
+
+use std::rc::Rc;
+
+use leafd_wire::{Header, Malformed};
+use serde_json::{Value, json};
+
+use super::{Dispatcher, Session};
+use crate::clock;
+use crate::engine::upstream::Upstream;
+use crate::reply::Failure;
+use leafd_core::BootMs;
+
+/// For how long a rendering answers everybody who asks, in milliseconds.
+const RENDERING_LASTS_MS: u64 = 100;
+
+/// So many answers are rendered afresh within that, for those who ask now and then.
+const RENDERINGS_FRESH: u32 = 10;
+
+/// What was answered lately.
+#[derive(Debug, Default)]
+pub(super) struct Rendering {
+    window: u64,
+    count: u32,
+    body: Option<Rc<[u8]>>,
+}
+
+/// Most tags in one answer; the busiest come first.
+const TAGS_MAX: usize = 100;
+
+impl Dispatcher {
+    /// How things are, in a line.
+    #[must_use]
+    pub fn condition(&self) -> String {
+        let text = if let Some(failure) = self.writer.failure() {
+            format!("issues nothing: {}", failure.message)
+        } else if let Some(failure) = self.segments.store_failure() {
+            format!("issues what is claimed already: {failure}")
+        } else if self.snowflakes.ready() {
+            "issues segment and snowflake ids".to_owned()
+        } else {
+            let why = self.snowflakes.worker.error(clock::now()).unwrap_or_default();
+            format!("issues segment ids; no snowflake ids: {why}")
+        };
+        // A line's end would end what is told of the state.
+        text.replace(['\n', '\r'], " ")
+    }
+
+    pub(super) fn status(
+        self: &Rc<Self>,
+        session: &Session,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<(), Failure> {
+        if !body.is_empty() {
+            return Err(Malformed { what: "the body goes on after its last field" }.into());
+        }
+        let administers = self.access().may_administer(&session.peer);
+        session.outbox.body(header, &self.rendered(administers));
+        Ok(())
+    }
+
+    /// The answer to all who ask within a moment, so that asking often costs no more than sending it.
+    fn rendered(&self, administers: bool) -> Rc<[u8]> {
+        let window = clock::boot().0 / RENDERING_LASTS_MS;
+        let mut renderings = self.renderings.borrow_mut();
+        let rendering = &mut renderings[usize::from(administers)];
+        if rendering.window != window {
+            *rendering = Rendering { window, count: 0, body: None };
+        }
+        if let Some(body) = &rendering.body
+            && rendering.count >= RENDERINGS_FRESH
+        {
+            return Rc::clone(body);
+        }
+        let mut status = self.summary();
+        if administers {
+            self.add_details(&mut status);
+        }
+        let body: Rc<[u8]> = super::tags::json(&status).into();
+        rendering.count += 1;
+        rendering.body = Some(Rc::clone(&body));
+        body
+    }
+
+    fn summary(&self) -> Value {
+        let journal = self.writer.failure().map(|failure| failure.message);
+        json!({
+            "release": env!("CARGO_PKG_VERSION"),
+            "protocol": leafd_wire::VERSION,
+            "pid": std::process::id(),
+            "uptime_ms": clock::boot().0 - self.about.started.0,
+            "segments": {
+                "ready": journal.is_none() && self.segments.ready(),
+                "store_error": self.segments.store_failure(),
+            },
+            "snowflake": {
+                "ready": self.snowflakes.ready(),
+                "worker": self.snowflakes.worker.number(clock::now()),
+                "worker_error": self.snowflakes.worker.error(clock::now()),
+            },
+            "journal_error": journal,
+        })
+    }
+
+    fn add_details(&self, status: &mut Value) {
+        let now = clock::now();
+        let mut tags = Vec::new();
+        self.segments.each(|tag| {
+            let mut allocator = tag.allocator.borrow_mut();
+            let ids_per_second = allocator.ids_per_second(now.boot);
+            tags.push((
+                ids_per_second,
+                json!({
+                    "tag": tag.tag.as_str(),
+                    "issued": allocator.issued(),
+                    "ids_per_second": ids_per_second.round(),
+                    "held": allocator.unissued(),
+                    "waiting": allocator.waiting(),
+                    "strict": allocator.is_strict(),
+                    "highest_ends": allocator.highest_ends(),
+                }),
+            ));
+        });
+        let in_use = tags.len();
+        tags.sort_by(|(left, _), (right, _)| right.total_cmp(left));
+        let tags: Vec<Value> = tags.into_iter().take(TAGS_MAX).map(|(_, tag)| tag).collect();
+        let layouts: Vec<Value> = self
+            .snowflakes
+            .layouts()
+            .iter()
+            .map(|tag| {
+                let issuer = tag.issuer.borrow();
+                json!({
+                    "name": tag.name.as_str(),
+                    "time_bits": tag.layout.time_bits,
+                    "worker_bits": tag.layout.worker_bits,
+                    "sequence_bits": tag.layout.sequence_bits,
+                    "unit_ms": tag.layout.unit_ms,
+                    "epoch_ms": tag.layout.epoch_ms,
+                    "time_left_ms": tag.time_left_ms(now.unix),
+                    "issued": issuer.issued(),
+                    "bound_ms": issuer.claim().map(|_| issuer.bound().0),
+                    "clock_ahead_ms": issuer.used_end().map(|used_end| {
+                        let unit_ms = u64::from(tag.layout.unit_ms);
+                        used_end.0.saturating_sub(now.unix.0 + unit_ms)
+                    }),
+                })
+            })
+            .collect();
+        let counters = self.counters();
+        status["host"] = json!(self.about.host);
+        status["socket"] = json!(self.about.socket);
+        status["state_dir"] = json!(self.about.state_dir);
+        status["journal_set_aside"] = json!(self.about.set_aside);
+        status["journal_commits"] = json!(self.writer.commits());
+        status["requests"] = json!(counters.requests.get());
+        status["requests_refused"] = json!(counters.refused.get());
+        status["connections"] = json!(counters.connections.get());
+        status["connections_accepted"] = json!(counters.accepted.get());
+        status["segments"]["stores"] = json!(self.stores(now.boot));
+        status["segments"]["claims"] = json!(self.segments.claims());
+        status["segments"]["tags_in_use"] = json!(in_use);
+        status["segments"]["tags"] = json!(tags);
+        status["snowflake"]["registry"] = json!(self.about.worker);
+        status["snowflake"]["lease"] = self.snowflakes.worker.details(now);
+        status["snowflake"]["layouts"] = json!(layouts);
+    }
+
+    fn stores(&self, now: BootMs) -> Vec<Value> {
+        let store = |upstream: &Rc<Upstream>| {
+            let error = upstream.unavailable_reason().map(|failure| failure.message);
+            json!({
+                "name": &*upstream.name,
+                "url": &*upstream.url,
+                "store_id": upstream.key().map(|key| key.to_string()),
+                "place": &*upstream.role.0,
+                "history": upstream.trusted().map(|trusted| trusted.history.to_string()),
+                "ready": error.is_none(),
+                "error": error,
+                "failovers": upstream.fail_overs(),
+                "settling_ms": upstream.settling_ms(now),
+                "journal_stale": upstream.stale(),
+            })
+        };
+        self.segments.upstreams().iter().map(store).collect()
+    }
+}

@@ -1,0 +1,362 @@
+//! Tag administration: JSON in, JSON out, for peers that may administer.
+
+use std::future::Future;
+use std::rc::Rc;
+
+use leafd_wire::{Header, Status, opcode};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::tag_stores::TagStores;
+use super::{Dispatcher, Session};
+use crate::reply::Failure;
+use leafd_core::Tag;
+use leafd_core::store::{
+    CEILING_MAX, DESCRIPTION_CHARACTERS_MAX, Generation, NewTag, START_MAX, STEP_MAX, StoreError,
+    TagChange, TagRow,
+};
+
+/// TAG_CREATE's body.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Create {
+    tag: String,
+    #[serde(default = "first_id")]
+    start: u64,
+    #[serde(default = "default_step")]
+    step: u64,
+    #[serde(default = "largest_id")]
+    ceiling: u64,
+    #[serde(default)]
+    strict: bool,
+    description: Option<String>,
+}
+
+/// TAG_LIST's body.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    after: Option<String>,
+    #[serde(default = "default_page")]
+    limit: u32,
+    /// The name of the store to list; the first one's if there is none.
+    store: Option<String>,
+}
+
+/// TAG_SHOW's body.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Show {
+    tag: String,
+}
+
+/// TAG_SET's body.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Set {
+    tag: String,
+    step: Option<u64>,
+    ceiling: Option<u64>,
+    description: Option<String>,
+}
+
+/// TAG_RAISE's body.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raise {
+    tag: String,
+    /// The least number that may be claimed from now on.
+    to: u64,
+}
+
+/// TAG_DELETE's body.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Delete {
+    tag: String,
+    /// The generation that was shown to whoever decided on it.
+    generation: u64,
+}
+
+/// A tag as the answers have it.
+#[derive(Debug, Serialize)]
+struct Row<'a> {
+    tag: &'a str,
+    max_id: i64,
+    step: i64,
+    ceiling: u64,
+    strict: bool,
+    generation: u64,
+    description: Option<&'a str>,
+    updated: Option<&'a str>,
+}
+
+/// A page of tags.
+#[derive(Debug, Serialize)]
+struct Page<'a> {
+    tags: Vec<Row<'a>>,
+    /// Where the next page starts: pass it as `after`. Null on a store's last page.
+    next: Option<&'a str>,
+    /// The store that comes after this one, once its last page is reached: pass it as `store`.
+    next_store: Option<&'a str>,
+}
+
+/// Most bytes of a page: within a reply's limit, with room for what is around the rows.
+const PAGE_BYTES_MAX: usize = 900 * 1024;
+
+/// What parts a row from the next one.
+const ROW_BYTES: usize = 1;
+
+/// Most tags on a page.
+const PAGE_MAX: u32 = 1_000;
+
+fn first_id() -> u64 {
+    1
+}
+
+fn default_step() -> u64 {
+    1_000
+}
+
+fn largest_id() -> u64 {
+    CEILING_MAX
+}
+
+fn default_page() -> u32 {
+    100
+}
+
+impl Dispatcher {
+    /// Checks an administrative request and has the store do it.
+    pub(super) fn administer(
+        self: &Rc<Self>,
+        session: &Session,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<(), Failure> {
+        if !self.access().may_administer(&session.peer) {
+            return Err(Failure::new(
+                Status::Denied,
+                format!(
+                    "uid {} may not administer tags: only root, the daemon's own user, admin_uids and admin_gids may",
+                    session.peer.uid
+                ),
+            ));
+        }
+        match header.opcode {
+            opcode::TAG_CREATE => {
+                let new = self.checked_create(parse(body)?)?;
+                let dwelling = self.dwelling(&new.tag)?;
+                self.answer_row(session, header, new.tag.clone(), async move {
+                    dwelling.create(&new).await
+                });
+            }
+            opcode::TAG_SHOW => {
+                let tag = self.segment_tag(&parse::<Show>(body)?.tag)?;
+                let dwelling = self.dwelling(&tag)?;
+                self.answer_row(
+                    session,
+                    header,
+                    tag.clone(),
+                    async move { dwelling.show(&tag).await },
+                );
+            }
+            opcode::TAG_SET => {
+                let (tag, change) = self.checked_set(parse(body)?)?;
+                let dwelling = self.dwelling(&tag)?;
+                self.answer_row(session, header, tag.clone(), async move {
+                    dwelling.set(&tag, &change).await
+                });
+            }
+            opcode::TAG_RAISE => {
+                let Raise { tag, to } = parse(body)?;
+                let tag = self.segment_tag(&tag)?;
+                range("to", to, 1, CEILING_MAX)?;
+                let dwelling = self.dwelling(&tag)?;
+                self.answer_row(session, header, tag.clone(), async move {
+                    dwelling.raise(&tag, to).await
+                });
+            }
+            opcode::TAG_DELETE => {
+                let Delete { tag, generation } = parse(body)?;
+                let tag = self.segment_tag(&tag)?;
+                let dwelling = self.dwelling(&tag)?;
+                self.answer_row(session, header, tag.clone(), async move {
+                    dwelling.delete(&tag, Generation(generation)).await
+                });
+            }
+            _ => self.list(session, header, parse(body)?)?,
+        }
+        Ok(())
+    }
+
+    /// Where a tag lives. In a store that is refused, no other host would look for it.
+    fn dwelling(&self, tag: &Tag) -> Result<TagStores, Failure> {
+        let upstreams = self.segments.upstreams_of(tag)?;
+        match upstreams.iter().find_map(|upstream| upstream.admin_refusal()) {
+            Some(failure) => Err(failure),
+            None => Ok(TagStores::new(upstreams)),
+        }
+    }
+
+    fn list(&self, session: &Session, header: &Header, list: List) -> Result<(), Failure> {
+        let List { after, limit, store } = list;
+        let after = after.map(|after| Tag::parse(after.as_bytes())).transpose()?;
+        range("limit", u64::from(limit), 1, u64::from(PAGE_MAX))?;
+        // Independent primaries have the same tags: they are listed as one, by the first one's name.
+        let upstreams = self.segments.upstreams().iter().enumerate();
+        let mut listed = upstreams.filter(|(_, upstream)| upstream.shard.index == 0);
+        let found = match &store {
+            None => listed.next(),
+            Some(name) => listed.find(|(_, upstream)| *upstream.name == **name),
+        };
+        let (index, _) = found.ok_or_else(|| {
+            refused(format!(
+                "there is no store {:?} whose tags are listed",
+                store.unwrap_or_default()
+            ))
+        })?;
+        let next_store = listed.next().map(|(_, upstream)| upstream.name.clone());
+        let upstreams = self.segments.upstreams_beside(index);
+        if let Some(failure) = upstreams.iter().find_map(|upstream| upstream.admin_refusal()) {
+            return Err(failure);
+        }
+        let reply = session.outbox.later(*header);
+        tokio::task::spawn_local(async move {
+            // One more than asked for tells whether there is a next page.
+            match TagStores::new(upstreams).list(after.as_ref(), limit + 1).await {
+                Ok(rows) => reply.body(&page(&rows, limit as usize, next_store.as_deref())),
+                Err(error) => reply.failure(&administrative(&error)),
+            }
+        });
+        Ok(())
+    }
+
+    fn answer_row(
+        self: &Rc<Self>,
+        session: &Session,
+        header: &Header,
+        tag: Tag,
+        call: impl Future<Output = Result<TagRow, StoreError>> + 'static,
+    ) {
+        let reply = session.outbox.later(*header);
+        let dispatcher = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            match call.await {
+                Ok(row) => {
+                    dispatcher.segments.changed(&tag).await;
+                    reply.body(&json(&Row::from(&row)));
+                }
+                Err(error) => reply.failure(&administrative(&error)),
+            }
+        });
+    }
+
+    fn checked_create(&self, create: Create) -> Result<NewTag, Failure> {
+        let tag = self.segment_tag(&create.tag)?;
+        range("ceiling", create.ceiling, 1, CEILING_MAX)?;
+        range("start", create.start, 1, create.ceiling.min(START_MAX))?;
+        range("step", create.step, 1, STEP_MAX)?;
+        check_description(create.description.as_deref())?;
+        let Create { start, step, ceiling, strict, description, .. } = create;
+        Ok(NewTag { tag, start, step, ceiling, strict, description })
+    }
+
+    fn checked_set(&self, set: Set) -> Result<(Tag, TagChange), Failure> {
+        let tag = self.segment_tag(&set.tag)?;
+        if let Some(step) = set.step {
+            range("step", step, 1, STEP_MAX)?;
+        }
+        if let Some(ceiling) = set.ceiling {
+            range("ceiling", ceiling, 1, CEILING_MAX)?;
+        }
+        check_description(set.description.as_deref())?;
+        let Set { step, ceiling, description, .. } = set;
+        if step.is_none() && ceiling.is_none() && description.is_none() {
+            return Err(refused("nothing to set: name step, ceiling or description"));
+        }
+        Ok((tag, TagChange { step, ceiling, description }))
+    }
+
+    /// A name that a segment tag may have.
+    fn segment_tag(&self, name: &str) -> Result<Tag, Failure> {
+        let tag = Tag::parse(name.as_bytes())?;
+        if self.snowflakes.layout(name).is_some() {
+            return Err(refused(format!(
+                "{name:?} is the name of a snowflake layout, whose ids need no row in the store"
+            )));
+        }
+        Ok(tag)
+    }
+}
+
+impl<'a> From<&'a TagRow> for Row<'a> {
+    fn from(row: &'a TagRow) -> Self {
+        Row {
+            tag: row.tag.as_str(),
+            max_id: row.max_id,
+            step: row.step,
+            ceiling: row.ceiling,
+            strict: row.strict,
+            generation: row.generation.0,
+            description: row.description.as_deref(),
+            updated: row.updated.as_deref(),
+        }
+    }
+}
+
+fn page(rows: &[TagRow], limit: usize, next_store: Option<&str>) -> Vec<u8> {
+    let mut bytes = 0;
+    // As many as a reply can carry, at least one: names and descriptions may be long.
+    let fitting = rows.iter().take_while(|row| {
+        bytes += ROW_BYTES + json(&Row::from(*row)).len();
+        bytes <= PAGE_BYTES_MAX
+    });
+    let shown = &rows[..fitting.count().max(1).min(limit).min(rows.len())];
+    let next =
+        if rows.len() > shown.len() { shown.last().map(|row| row.tag.as_str()) } else { None };
+    let next_store = next_store.filter(|_| next.is_none());
+    json(&Page { tags: shown.iter().map(Row::from).collect(), next, next_store })
+}
+
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
+    let malformed =
+        |why| Failure::new(Status::Malformed, format!("the request's JSON can't be read: {why}"));
+    // Serde would take an array for an object's members in their order.
+    if body.trim_ascii_start().first() == Some(&b'[') {
+        return Err(malformed("it must be an object, not an array".to_owned()));
+    }
+    serde_json::from_slice(body).map_err(|error| malformed(error.to_string()))
+}
+
+pub(super) fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("these types have string keys only")
+}
+
+fn range(name: &str, value: u64, least: u64, most: u64) -> Result<(), Failure> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(refused(format!("{name} is {value}; it must be from {least} to {most}")))
+}
+
+fn check_description(description: Option<&str>) -> Result<(), Failure> {
+    match description {
+        Some(text) if text.chars().count() > DESCRIPTION_CHARACTERS_MAX => Err(refused(format!(
+            "a description has at most {DESCRIPTION_CHARACTERS_MAX} characters"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn refused(message: impl Into<String>) -> Failure {
+    Failure::new(Status::ValueRefused, message)
+}
+
+/// What the store refuses of an administrative request is a refused value, not a defect of its rows.
+fn administrative(error: &StoreError) -> Failure {
+    match error {
+        StoreError::Refused(message) => refused(message.clone()),
+        other => Failure::from(other),
+    }
+}

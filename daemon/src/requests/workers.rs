@@ -1,0 +1,256 @@
+//! What operators ask about workers: who has which, and to take one back.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use leafd_wire::{Header, Status, opcode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::clock;
+use crate::engine::lease::{LeaseDriver, Worker};
+use crate::reply::Failure;
+use crate::requests::tags::{json as bytes, parse, refused};
+use crate::requests::{Dispatcher, Session};
+use leafd_core::WorkerId;
+use leafd_core::registry::{CompareAndSet, Entry, LeaseRecord, Mode, RegistryError, Snapshot};
+
+/// WORKER_LIST's body.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    /// The first number to list.
+    #[serde(default)]
+    first: u64,
+    #[serde(default = "default_page")]
+    limit: u64,
+}
+
+/// WORKER_RELEASE's body.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Release {
+    /// Whose; this daemon's own if none is named.
+    worker: Option<u64>,
+    /// The holder that was shown to whoever decided on it.
+    holder: Option<String>,
+}
+
+/// Most workers on a page.
+const PAGE_MAX: u64 = 1_024;
+
+fn default_page() -> u64 {
+    PAGE_MAX
+}
+
+impl Dispatcher {
+    /// Checks an administrative request about workers and has it done.
+    pub(in crate::requests) fn administer_workers(
+        self: &Rc<Self>,
+        session: &Session,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<(), Failure> {
+        if !self.access.borrow().may_administer(&session.peer) {
+            return Err(Failure::new(
+                Status::Denied,
+                format!(
+                    "uid {} may not administer workers: only root, the daemon's own user, admin_uids and admin_gids may",
+                    session.peer.uid
+                ),
+            ));
+        }
+        if header.opcode == opcode::WORKER_LIST {
+            let list = parse(body)?;
+            self.list_workers(session, header, self.keeper()?, &list)
+        } else {
+            let release = parse(body)?;
+            self.release_worker(session, header, self.keeper()?, release)
+        }
+    }
+
+    fn keeper(&self) -> Result<&Rc<LeaseDriver>, Failure> {
+        match &self.snowflakes.worker {
+            Worker::Leased(keeper) => Ok(keeper),
+            _ => Err(refused(
+                "this daemon claims its worker from no registry: worker is neither \"store\" nor \"zookeeper\"",
+            )),
+        }
+    }
+
+    fn list_workers(
+        &self,
+        session: &Session,
+        header: &Header,
+        keeper: &Rc<LeaseDriver>,
+        list: &List,
+    ) -> Result<(), Failure> {
+        let pool = keeper.lease.borrow().settings().pool.clone();
+        if !(1..=PAGE_MAX).contains(&list.limit) {
+            return Err(refused(format!(
+                "limit is {}; it must be from 1 to {PAGE_MAX}",
+                list.limit
+            )));
+        }
+        let (first, limit) = (list.first.max(pool.start), list.limit);
+        let (reply, keeper) = (session.outbox.later(*header), Rc::clone(keeper));
+        tokio::task::spawn_local(async move {
+            match keeper.link.snapshot(first..pool.end.max(first)).await {
+                Ok(look) => {
+                    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+                    let rows: Vec<Value> =
+                        look.entries.iter().take(limit).map(|entry| row(entry, &look)).collect();
+                    let next = look.entries.get(limit).map(|entry| entry.worker.0);
+                    reply.body(&bytes(&json!({
+                        "pool": [pool.start, pool.end],
+                        "now_ms": look.now.0,
+                        "workers": rows,
+                        "next": next,
+                    })));
+                }
+                Err(error) => reply.failure(&failure(&error)),
+            }
+        });
+        Ok(())
+    }
+
+    fn release_worker(
+        self: &Rc<Self>,
+        session: &Session,
+        header: &Header,
+        keeper: &Rc<LeaseDriver>,
+        release: Release,
+    ) -> Result<(), Failure> {
+        let held = keeper.lease.borrow().held().map(|(worker, _)| worker);
+        let mode = keeper.lease.borrow().settings().mode;
+        let own = match (release.worker, held) {
+            (None, None) => return Err(refused("this daemon holds no worker")),
+            (None, Some(held)) => Some(held),
+            (Some(worker), held) => held.filter(|held| held.0 == worker),
+        };
+        let own_id = Arc::clone(&keeper.lease.borrow().settings().holder.id);
+        if let (Some(worker), Some(expected)) = (own, &release.holder)
+            && **expected != *own_id
+        {
+            return Err(refused(held_by_another(worker, &own_id, expected)));
+        }
+        let reply = session.outbox.later(*header);
+        if let Some(worker) = own {
+            let (dispatcher, keeper) = (Rc::clone(self), Rc::clone(keeper));
+            tokio::task::spawn_local(async move {
+                match dispatcher.give_back(&keeper, worker).await {
+                    Ok(()) => reply.body(&bytes(&json!({"worker": worker.0, "own": true}))),
+                    Err(failure) => reply.failure(&failure),
+                }
+            });
+            return Ok(());
+        }
+        if mode == Mode::Permanent {
+            reply.failure(&refused(
+                "a number that was given for good can only be given back by its own host",
+            ));
+            return Ok(());
+        }
+        let keeper = Rc::clone(keeper);
+        let worker = WorkerId(release.worker.unwrap_or_default());
+        tokio::task::spawn_local(async move {
+            match take_back(&keeper, worker, release.holder.as_deref()).await {
+                Ok(entry) => reply.body(&bytes(&json!({
+                    "worker": worker.0,
+                    "own": false,
+                    "until_ms": entry.holding.expires.0,
+                }))),
+                Err(failure) => reply.failure(&failure),
+            }
+        });
+        Ok(())
+    }
+}
+
+impl Dispatcher {
+    /// Gives this host's worker back. Nothing is given up for a registry that does not answer.
+    async fn give_back(&self, keeper: &LeaseDriver, worker: WorkerId) -> Result<(), Failure> {
+        let one = worker.0..worker.0.saturating_add(1);
+        keeper.link.snapshot(one).await.map_err(|error| failure(&error))?;
+        let (held, leaving) = {
+            let lease = keeper.lease.borrow();
+            (lease.held().map(|(worker, _)| worker), lease.is_leaving())
+        };
+        if leaving || held != Some(worker) {
+            return Err(refused(format!(
+                "worker {worker} is being given back already, or not this daemon's any more: look again"
+            )));
+        }
+        let issued_below = self.snowflakes.issued_below();
+        self.snowflakes.leave_worker();
+        match keeper.release(issued_below).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error @ RegistryError::Unavailable { .. })) => {
+                Err(Failure::store_away(format!(
+                    "whether worker {worker} was given back is not known: {error}; this daemon does not use it any more, its next \
+                 snowflake id claims one anew, and if it was not given back it is free when its claim has run out"
+                )))
+            }
+            Ok(Err(error)) => Err(failure(&error)),
+            Err(_) => Err(Failure::stopping()),
+        }
+    }
+}
+
+/// Takes a worker from another host. Its bound stays: so far that host may have issued.
+async fn take_back(
+    keeper: &LeaseDriver,
+    worker: WorkerId,
+    holder: Option<&str>,
+) -> Result<Entry, Failure> {
+    let look = keeper
+        .link
+        .snapshot(worker.0..worker.0.saturating_add(1))
+        .await
+        .map_err(|error| failure(&error))?;
+    let entry = look.entries.into_iter().find(|entry| entry.worker == worker);
+    let has = |entry: &Entry| entry.holding.holder.as_ref().map(|holder| holder.id.to_string());
+    let Some((entry, Some(found))) = entry.map(|entry| (entry.clone(), has(&entry))) else {
+        return Err(refused(format!("nobody holds worker {worker}")));
+    };
+    if let Some(expected) = holder.filter(|holder| **holder != *found) {
+        return Err(refused(held_by_another(worker, &found, expected)));
+    }
+    let swap = CompareAndSet {
+        worker,
+        expected: Some(entry.holding.clone()),
+        next: LeaseRecord { holder: None, expires: entry.holding.expires },
+        seen: clock::now().unix,
+        ahead_max: std::time::Duration::MAX,
+    };
+    let done = keeper.link.compare_and_set(look.registry, swap).await;
+    done.map(|_| entry).map_err(|error| failure(&error))
+}
+
+fn held_by_another(worker: WorkerId, found: &str, expected: &str) -> String {
+    format!(
+        "worker {worker} is held by {found}, not by {expected}: nothing was released; list the workers again"
+    )
+}
+
+fn row(entry: &Entry, look: &Snapshot) -> Value {
+    let holder = entry.holding.holder.as_ref();
+    json!({
+        "worker": entry.worker.0,
+        "holder": holder.map(|holder| &*holder.id),
+        "name": holder.map(|holder| &*holder.name),
+        "stopped": holder.map(leafd_core::registry::Holder::has_stopped),
+        "until_ms": entry.holding.expires.0,
+        "left_ms": entry.holding.expires.0.saturating_sub(look.now.0),
+        "written_ms_ago": look.now.0.saturating_sub(entry.written.0),
+    })
+}
+
+fn failure(error: &RegistryError) -> Failure {
+    match error {
+        RegistryError::Unavailable { .. } | RegistryError::Changed { .. } => {
+            Failure::store_away(error.to_string())
+        }
+        other => refused(other.to_string()),
+    }
+}

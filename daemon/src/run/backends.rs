@@ -1,0 +1,111 @@
+//! What this program can open, as far as it was built with it: stores by their URLs, and ZooKeeper. A configuration that
+//! names anything else is refused when it is loaded.
+
+use anyhow::Result;
+
+use crate::config::{Config, NotBuilt, Servers, StoreSpec, StoreUrl};
+use crate::registry::Registry;
+use crate::store::{Store, sqlite};
+
+/// Opens a store. One behind a network connects with its first call.
+///
+/// # Errors
+/// The embedded store's file can't be used; [`NotBuilt`].
+pub fn open_store(config: &Config, spec: &StoreSpec) -> Result<Box<dyn Store>> {
+    Ok(match &spec.url {
+        StoreUrl::Sqlite(path) => {
+            let host = sqlite::host_fingerprint(config.identity.as_deref());
+            Box::new(sqlite::open(path, &host)?)
+        }
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(url) => {
+            Box::new(crate::store::postgres::open(target(config, spec, url)))
+        }
+        #[cfg(feature = "mysql")]
+        StoreUrl::Mysql(url) => Box::new(crate::store::mysql::open(target(config, spec, url))),
+        #[cfg(not(all(feature = "mysql", feature = "postgres")))]
+        url => return Err(NotBuilt::store(url).into()),
+    })
+}
+
+/// The statements that make the tables of such a store.
+///
+/// # Errors
+/// [`NotBuilt`].
+pub fn schema_of(url: &StoreUrl) -> Result<String, NotBuilt> {
+    Ok(match url {
+        StoreUrl::Sqlite(_) => sqlite::print_schema(),
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(_) => crate::store::postgres::print(),
+        #[cfg(feature = "mysql")]
+        StoreUrl::Mysql(_) => crate::store::mysql::print(),
+        #[cfg(not(all(feature = "mysql", feature = "postgres")))]
+        url => return Err(NotBuilt::store(url)),
+    })
+}
+
+/// Makes the tables that a store behind a network lacks, and names them. The embedded store makes its own whenever it is
+/// opened.
+///
+/// # Errors
+/// The store can't be used, or has other tables; [`NotBuilt`].
+pub fn make_tables(config: &Config, spec: &StoreSpec) -> Result<Vec<&'static str>> {
+    Ok(match &spec.url {
+        StoreUrl::Sqlite(_) => {
+            open_store(config, spec)?.identity()?;
+            Vec::new()
+        }
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(url) => crate::store::postgres::apply(&target(config, spec, url))?,
+        #[cfg(feature = "mysql")]
+        StoreUrl::Mysql(url) => crate::store::mysql::apply(&target(config, spec, url))?,
+        #[cfg(not(all(feature = "mysql", feature = "postgres")))]
+        url => return Err(NotBuilt::store(url).into()),
+    })
+}
+
+/// A network store's place and bounds, as configured.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+fn target(
+    config: &Config,
+    spec: &StoreSpec,
+    url: &crate::config::NetworkUrl,
+) -> crate::store::sql::Target {
+    crate::store::sql::Target {
+        url: url.clone(),
+        password: spec.password.clone(),
+        connect_timeout: config.store_connect_timeout,
+        statement_timeout: config.store_statement_timeout,
+        leaf_only: config.leaf_only,
+        untested_engine: config.untested_engine,
+    }
+}
+
+/// Opens the registry in ZooKeeper. It connects with its first call.
+///
+/// # Errors
+/// [`NotBuilt`].
+#[cfg(feature = "zookeeper")]
+pub fn open_zookeeper(config: &Config, servers: &Servers) -> Result<Box<dyn Registry>, NotBuilt> {
+    use crate::registry::zookeeper::{LeasedRegistry, PermanentRegistry, Target};
+    use leafd_core::registry::Mode;
+    let target = Target {
+        servers: servers.clone(),
+        auth: config.zookeeper_auth.clone(),
+        connect_timeout: config.store_connect_timeout,
+        call_timeout: config.store_statement_timeout,
+    };
+    Ok(match (config.worker_mode, &config.leaf_name) {
+        (Mode::Permanent, Some(name)) => Box::new(PermanentRegistry::open(target, name)),
+        _ => Box::new(LeasedRegistry::open(target)),
+    })
+}
+
+/// Refuses: this program can't.
+///
+/// # Errors
+/// Always [`NotBuilt`].
+#[cfg(not(feature = "zookeeper"))]
+pub fn open_zookeeper(_: &Config, _: &Servers) -> Result<Box<dyn Registry>, NotBuilt> {
+    Err(NotBuilt::zookeeper())
+}

@@ -1,0 +1,83 @@
+//! Embedded stores beside a journal that was restored: what a store says was claimed is believed only if it is of the
+//! host's last life.
+
+use std::path::Path;
+
+use tracing::{error, warn};
+
+use crate::config::{Config, StoreUrl};
+use crate::engine::segments::Segments;
+use crate::engine::upstream::Tenants as _;
+use crate::journal::{Recovered, SetAside};
+use crate::state_dir::StateDir;
+use crate::store::sqlite;
+use leafd_core::store::{StartToken, StoreError};
+
+/// The files of the embedded stores that are configured.
+pub fn files(config: &Config) -> impl Iterator<Item = &Path> {
+    config.routing.stores().iter().filter_map(|spec| match &spec.url {
+        StoreUrl::Sqlite(path) => Some(path.as_ref()),
+        _ => None,
+    })
+}
+
+/// Whether a store may have been put back together with the journal that is to be set aside, so that it would issue
+/// numbers again that were issued since.
+///
+/// # Errors
+/// Those of reading the file.
+pub fn in_doubt(path: &Path, dir: &StateDir, journal: &SetAside) -> Result<bool, StoreError> {
+    // A copied journal says nothing of a store elsewhere, which knows its own copies.
+    let beside = path.canonicalize().is_ok_and(|path| path.starts_with(dir.path()));
+    if !journal.restored && !beside {
+        return Ok(false);
+    }
+    let tokens = sqlite::start_tokens(path)?;
+    Ok(!tokens.is_empty() && !tokens.iter().any(|token| journal.is_older_than(token)))
+}
+
+/// Refuses to begin a new journal beside a store that is in doubt.
+///
+/// # Errors
+/// What the operator is to be told.
+pub fn refuse_doubtful(config: &Config, dir: &StateDir, journal: &SetAside) -> Result<(), String> {
+    for path in files(config) {
+        if in_doubt(path, dir, journal).map_err(|error| error.to_string())? {
+            return Err(format!(
+                "it is not this host's last one ({}), and nothing shows that the store {} is: if it was restored too, it \
+                 would issue all ids again that were issued since. Put the last files back; or, if ids may be skipped but \
+                 the last files are lost, take over what is there with: leafd adopt-store, and raise each tag above \
+                 every id in use before the daemon is started",
+                journal.why,
+                path.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Says so when a store's file is gone that this host has used.
+pub fn report_lost(config: &Config, recovered: &Recovered) {
+    for spec in config.routing.stores().iter() {
+        let StoreUrl::Sqlite(path) = &spec.url else { continue };
+        let known = recovered.at(&spec.url.to_string());
+        if let Some(known) = known.filter(|_| !Path::new(path).exists()) {
+            error!(
+                store = %spec.url, was = %known.store,
+                "the store's file is gone: a new one without any tag is made in its place. Put the file back if it was \
+                 moved; otherwise create the tags anew, and they go on above what this host's journal has seen of them"
+            );
+        }
+    }
+}
+
+/// Tells the embedded stores of a clean stop as of a start: a copy that was taken while the daemon ran is known by it.
+pub async fn tell_stop(segments: &Segments, recovered: &Recovered, stop: &StartToken) {
+    for upstream in segments.upstreams().iter().filter(|upstream| upstream.embedded) {
+        let Some(trusted) = upstream.trusted() else { continue };
+        let known = vec![recovered.token.clone()];
+        if let Err(error) = upstream.store.check_in(&trusted, &segments.host(), known, stop).await {
+            warn!(store = %upstream.url, "the store was not told of the stop: {error}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The configured layouts, each with the bound below which ids may have been issued.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use super::millis;
+use crate::clock;
+use crate::config::Config;
+use crate::journal::{Journal, LayoutRecord, Recovered, Write};
+use crate::registry::static_worker::StaticWorker;
+use leafd_core::UnixMs;
+
+/// Each configured layout with its recorded bound, 0 where none is recorded.
+pub fn recorded(config: &Config, recovered: &Recovered) -> Result<Vec<LayoutRecord>> {
+    let mut records = Vec::new();
+    for (name, layout) in config.layouts.iter() {
+        let recorded = recovered.layouts.iter().find(|record| record.name == *name);
+        if let Some(recorded) = recorded
+            && recorded.layout != *layout
+        {
+            bail!(
+                "layout {name:?} is configured as {layout:?}, but ids were issued as {:?}: both in one column could \
+                 collide; give the new layout a name of its own",
+                recorded.layout
+            );
+        }
+        let bound = recorded.map_or(UnixMs(0), |record| record.bound);
+        records.push(LayoutRecord { name: name.clone(), layout: *layout, bound });
+    }
+    Ok(records)
+}
+
+/// Lifts bounds that are not known (all of them if `doubtful`) above everything that an earlier life with the
+/// same worker number may have issued: as far ahead of the clock as ids may run. Durable when this returns. Only for a
+/// number that outlives the journal: a registry knows where each claim starts, and a clock that is years ahead must
+/// not burn the journal.
+pub async fn record_floors(
+    journal: &Journal,
+    layouts: &mut [LayoutRecord],
+    fixed: Option<&Result<Rc<StaticWorker>, String>>,
+    doubtful: bool,
+    max_drift: Duration,
+) -> Result<()> {
+    let Some(Ok(fixed)) = fixed else { return Ok(()) };
+    let floor = UnixMs(clock::now().unix.0.saturating_add(millis(max_drift)));
+    // Beyond its drift an earlier life may have gone only for a while after such a start as this, and noted it.
+    let floor = floor.max(fixed.issued_below().unwrap_or_default());
+    let unknown = layouts.iter_mut().filter(|record| doubtful || record.bound == UnixMs(0));
+    let mut writes = Vec::new();
+    for record in unknown {
+        record.bound = record.bound.max(floor);
+        writes.push(Write::Bound(record.clone()));
+    }
+    if !writes.is_empty() {
+        journal.commit(writes).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! Where the host's snowflake worker comes from, opened as configured.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tracing::info;
+
+use super::backends;
+use crate::clock;
+use crate::config::{Config, StoreUrl, WorkerSpec};
+use crate::engine::lease::{LeaseDriver, RegistryClient, Worker};
+use crate::engine::upstream::Upstream;
+use crate::journal::{Journal, Recovered, Write};
+use crate::registry::RegistryHandle;
+use crate::registry::static_worker::StaticWorker;
+use leafd_core::lease::{Lease, Settings};
+use leafd_core::registry::{HOLDER_BYTES_MAX, Holder, Mode};
+
+/// Opens what the worker comes from. Nothing is claimed yet. A host that is to have no worker forgets the one that it had
+/// claimed: so one leaves a registry that is not there any more, or was replaced.
+///
+/// # Errors
+/// The host's name or identity can't be told to a registry; the system gives no thread; the journal can't be written.
+pub async fn open(
+    config: &Config,
+    fixed: Option<&Result<Rc<StaticWorker>, String>>,
+    upstreams: &[Rc<Upstream>],
+    journal: &Journal,
+    recovered: &Recovered,
+) -> Result<Worker> {
+    if let Some(fixed) = fixed {
+        return Ok(Worker::Static(RefCell::new(fixed.clone())));
+    }
+    let mode = config.worker_mode;
+    let layouts = || config.layouts.iter().map(|(name, layout)| (name.clone(), *layout)).collect();
+    let (link, place, embedded) = match &config.worker {
+        WorkerSpec::None => {
+            if let Some(claim) = &recovered.claim {
+                journal.commit(vec![Write::NoWorker]).await?;
+                info!(
+                    worker = claim.worker.0, registry = %claim.place,
+                    "this host is to have no worker: it goes by its claim no longer"
+                );
+            }
+            return Ok(Worker::None);
+        }
+        WorkerSpec::Static(_) => return Ok(Worker::None),
+        WorkerSpec::Store(index) => {
+            let upstream =
+                upstreams.get(*index).context("worker names a store that is not there")?;
+            let embedded = matches!(config.routing.stores()[*index].url, StoreUrl::Sqlite(_));
+            let others = upstreams.iter().enumerate().filter(|(other, _)| other != index);
+            let others = others
+                .map(|(_, upstream)| (upstream.name.clone(), upstream.store.clone()))
+                .collect();
+            let link = RegistryClient::store(Rc::clone(upstream), mode, layouts()).beside(others);
+            (link, upstream.url.to_string(), embedded)
+        }
+        WorkerSpec::Zookeeper(servers) => {
+            let place = format!("zookeeper:{servers}");
+            let registry = backends::open_zookeeper(config, servers)?;
+            let thread = RegistryHandle::spawn(&place, registry)?;
+            let others = upstreams
+                .iter()
+                .map(|upstream| (upstream.name.clone(), upstream.store.clone()))
+                .collect();
+            (RegistryClient::thread(thread, layouts()).beside(others), place, false)
+        }
+    };
+    let settings = settings(config, recovered, place, embedded)?;
+    let lease = Lease::new(settings, recovered.claim.clone(), clock::now());
+    Ok(Worker::Leased(LeaseDriver::new(lease, link, journal.clone())))
+}
+
+/// What the lease is told.
+fn settings(
+    config: &Config,
+    recovered: &Recovered,
+    place: String,
+    embedded: bool,
+) -> Result<Settings> {
+    // What a file has acknowledged is not lost but with the host. An ensemble can be put back to an old copy, which those
+    // notice who have seen more.
+    let loses = !embedded;
+    let name = printable(&config.host_name);
+    if name.len() > HOLDER_BYTES_MAX {
+        anyhow::bail!(
+            "the identity {:?} is too long for a registry of workers, which holds {HOLDER_BYTES_MAX} bytes",
+            config.host_name
+        );
+    }
+    let name = if name.is_empty() { "unnamed".to_owned() } else { name };
+    let id = match config.worker_mode {
+        Mode::Leased => recovered.host.0.to_string(),
+        Mode::Permanent => name.clone(),
+    };
+    let incarnation = recovered.token.clone();
+    Ok(Settings {
+        mode: config.worker_mode,
+        pool: config.worker_range.clone(),
+        holder: Holder { id: id.into(), name: name.into(), incarnation },
+        named: config.identity.is_some(),
+        place: place.into(),
+        embedded,
+        lease_ms: millis(config.lease),
+        restart_grace_ms: millis(config.restart_grace),
+        clock_threshold_ms: millis(config.clock_threshold),
+        drift_max_ms: millis(config.max_drift),
+        settle_ms: loses.then(|| millis(config.failover_settle)),
+    })
+}
+
+/// A name as registries hold them: printable ASCII without spaces, everything else as % and its hexadecimal bytes.
+fn printable(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'%';
+    let shown =
+        |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") };
+    name.bytes().map(shown).collect()
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

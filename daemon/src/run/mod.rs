@@ -1,0 +1,429 @@
+//! A daemon's life: take what is this host's alone, recover, serve, and leave everything exact.
+
+pub(crate) mod backends;
+pub(crate) mod embedded;
+mod layouts;
+mod lease;
+pub(crate) mod stores;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::LocalSet;
+use tracing::{error, info, warn};
+
+use crate::blocking::Backend as _;
+use crate::cli::output;
+use crate::config::{Args, Config, ConfigError, WorkerSpec};
+use crate::engine::lease::Worker;
+use crate::engine::segments::{SegmentSettings, Segments};
+use crate::engine::snowflakes::Snowflakes;
+use crate::engine::writer::Writer;
+use crate::journal::{Identity, Journal, MACHINE_ID_FILE, Outside, SetAside, Write};
+use crate::logging::LogHandle;
+use crate::registry::Registry;
+use crate::registry::static_worker::StaticWorker;
+use crate::requests::{About, Dispatcher};
+use crate::server::Server;
+use crate::server::busy_poll::BusyPoll;
+use crate::server::limits::Limits;
+use crate::server::socket::Socket;
+use crate::state_dir::StateDir;
+use crate::store::Store;
+use crate::systemd::activation::{self, HandedOver};
+use crate::systemd::notify::Service;
+use crate::systemd::reload::Reload;
+use crate::{clock, logging};
+
+/// Of the time that a stop may take, the share for connections; the rest is the journal's.
+const STOP_SHARE: u32 = 2;
+
+/// Of that rest: a share for the stores' answers, one for the worker registry's, one for telling an embedded store of the
+/// stop, and one that is left to the journal when none comes.
+const LEFT_SHARES: u32 = 4;
+
+/// The configuration can't be used; `EX_USAGE` of sysexits.h.
+const EXIT_CONFIG: u8 = 64;
+
+/// The daemon's whole life, from its arguments to its exit status: 0 after a stop that was asked for, 64 when
+/// the configuration can't be used, 1 for everything else.
+#[must_use]
+pub fn start(args: &Args) -> ExitCode {
+    let config = match Config::load(args) {
+        Ok(config) => config,
+        Err(error) => return refuse_config(&error),
+    };
+    end_on_panic();
+    let outcome = logging::init(&config.log, config.log_format)
+        .map_err(anyhow::Error::from)
+        .and_then(|log| run(&config, Some((args, log))));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{}leafd: {error:#}", logging::error_prefix());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints the effective configuration, unless `quiet`; the exit status is that of [`start`].
+#[must_use]
+pub fn check_config(args: &Args, quiet: bool) -> ExitCode {
+    match Config::load(args) {
+        Ok(_) if quiet => ExitCode::SUCCESS,
+        Ok(config) => output::print(&config.render()),
+        Err(error) => refuse_config(&error),
+    }
+}
+
+/// A panic is a broken assertion: better no daemon than one that goes on in a state nobody thought of. The next
+/// start goes on from the journal. Only threads of stores and registries contain their panics, a backend's.
+fn end_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        let contained = [
+            <dyn Store>::THREAD_NAME,
+            <dyn Registry>::THREAD_NAME,
+            #[cfg(feature = "zookeeper")]
+            crate::registry::zookeeper::THREAD_NAME,
+        ];
+        if !std::thread::current().name().is_some_and(|name| contained.contains(&name)) {
+            std::process::abort();
+        }
+    }));
+}
+
+pub(crate) fn refuse_config(error: &ConfigError) -> ExitCode {
+    eprintln!("{}leafd: {error}", logging::error_prefix());
+    ExitCode::from(EXIT_CONFIG)
+}
+
+/// Runs the daemon until a signal stops it. `reloads`: by which arguments and into which log SIGHUP has the
+/// configuration read again, if it does.
+///
+/// # Errors
+/// What keeps it from starting, or from writing exact marks when it stops.
+pub fn run(config: &Config, reloads: Option<(&Args, LogHandle)>) -> Result<()> {
+    // Before anything else opens files.
+    let handed_over = activation::handed_over()?;
+    // One thread answers; the store's and the journal's threads do what blocks.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .context("cannot start the asynchronous runtime")?;
+    let tasks = LocalSet::new();
+    let outcome = tasks.block_on(&runtime, live(config, handed_over, reloads));
+    // What is still waiting for a store that hangs must not hold up the end.
+    runtime.shutdown_timeout(Duration::ZERO);
+    outcome
+}
+
+async fn live(
+    config: &Config,
+    handed_over: Option<HandedOver>,
+    reloads: Option<(&Args, LogHandle)>,
+) -> Result<()> {
+    let started = clock::boot();
+    // Signals first: one that comes during the start is obeyed after it.
+    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
+    let hangup = signal(SignalKind::hangup()).context("cannot wait for signals")?;
+
+    let state_dir = StateDir::open(&config.state_dir)?;
+    let mut socket = open_socket(config, handed_over)?;
+    let socket_path = socket.path().to_owned();
+    let fixed = claim_worker(config);
+    let identity = Identity::of_host(MACHINE_ID_FILE.as_ref(), config.identity.as_deref());
+    let may_begin_anew = |old: &SetAside| embedded::refuse_doubtful(config, &state_dir, old);
+    let memory = memory_file(&socket_path);
+    let outside = Outside { memory: Some(&memory), may_begin_anew: &may_begin_anew };
+    let (journal, recovered) = Journal::open(&state_dir, &identity, outside)?;
+    embedded::report_lost(config, &recovered);
+    let mut layouts = layouts::recorded(config, &recovered)?;
+    // Before anything else can fail: the next start must not think that this journal was always here.
+    let doubtful = recovered.begun || recovered.unvouched;
+    layouts::record_floors(&journal, &mut layouts, fixed.as_ref(), doubtful, config.max_drift)
+        .await?;
+    let upstreams = stores::open(config, &recovered)?;
+
+    let worker = lease::open(config, fixed.as_ref(), &upstreams, &journal, &recovered).await?;
+    let writer = Rc::new(Writer::new(journal.clone()));
+    let segments = Segments::new(
+        segment_settings(config),
+        upstreams,
+        config.routing.clone(),
+        recovered.host.clone(),
+        Rc::clone(&writer),
+    );
+    let watching = stores::watch(&segments, &journal, recovered.clone()).await;
+    if segments.upstreams().iter().any(|upstream| upstream.stale()) {
+        layouts::record_floors(&journal, &mut layouts, fixed.as_ref(), true, config.max_drift)
+            .await?;
+    }
+    let snowflakes = Snowflakes::new(
+        layouts,
+        &recovered.layouts,
+        worker,
+        millis(config.max_drift),
+        config.waiters_max,
+        Rc::clone(&writer),
+    );
+    let about = About {
+        started,
+        socket: socket_path.display().to_string(),
+        state_dir: state_dir.path().display().to_string(),
+        worker: worker_text(config),
+        host: recovered.host.to_string(),
+        set_aside: recovered.set_aside.as_ref().map(|path| path.display().to_string()),
+    };
+    let dispatcher = Dispatcher::new(
+        Rc::clone(&segments),
+        snowflakes,
+        Rc::clone(&writer),
+        config.access.clone(),
+        about,
+    );
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let wakefulness = BusyPoll::new(config.polling, cores);
+    let (stop, stopping) = watch::channel(false);
+    let connections_max = u64::try_from(connections_max(config)).unwrap_or(u64::MAX);
+    let server = Server::new(
+        socket.listen().context("cannot listen")?,
+        Rc::clone(&dispatcher),
+        Rc::clone(&wakefulness),
+        Limits::new(connections_max, config.peer_memory_bytes),
+        stopping,
+    );
+    let serving = tokio::task::spawn_local(server.run());
+    let check_removed = config.removed_tag_check;
+    let background = tokio::task::spawn_local({
+        let dispatcher = Rc::clone(&dispatcher);
+        async move {
+            tokio::join!(dispatcher.run(check_removed), wakefulness.run());
+        }
+    });
+    let guarding = tokio::task::spawn_local(guard_worker(fixed, Rc::clone(&dispatcher)));
+    let service = Rc::new(Service::default());
+    let attending = tokio::task::spawn_local({
+        let (service, dispatcher) = (Rc::clone(&service), Rc::clone(&dispatcher));
+        async move { service.report(&dispatcher).await }
+    });
+    if let Some((args, log)) = reloads {
+        let reload = Reload::new(args.clone(), log, Rc::clone(&dispatcher), config.clone());
+        tokio::task::spawn_local(reload.run(hangup, Rc::clone(&service)));
+    }
+    announce(config, &socket_path, &segments);
+
+    let name = tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    };
+    info!("{name}: stopping");
+    attending.abort();
+    service.stopping(config.stop_within);
+    // A receiver is always there: the server's.
+    let _ = stop.send(true);
+    if tokio::time::timeout(config.stop_within / STOP_SHARE, serving).await.is_err() {
+        warn!("some clients took no answer in time; their connections are cut");
+    }
+    let left = config.stop_within - config.stop_within / STOP_SHARE;
+    let written = tokio::time::timeout(left, async {
+        // Claims under way first, so that their numbers are not lost; but a store that hangs costs only them.
+        if tokio::time::timeout(left / LEFT_SHARES, dispatcher.segments.claims_ended())
+            .await
+            .is_err()
+        {
+            warn!("the store has not answered; what it may have claimed for this host is skipped");
+        }
+        // Then what is on its way to the journal; then nothing more may be, and every mark is made exact.
+        dispatcher.writer.drained().await;
+        let exact_bounds = dispatcher.snowflakes.exact_bounds();
+        if let Worker::Leased(keeper) = &dispatcher.snowflakes.worker {
+            keeper.stop(dispatcher.snowflakes.issued_below());
+            if tokio::time::timeout(left / LEFT_SHARES, keeper.ended()).await.is_err() {
+                warn!("the worker registry has not answered; the next start goes by the journal");
+            }
+        }
+        background.abort();
+        drop(watching);
+        write_exact(&dispatcher, exact_bounds, &journal).await?;
+        if let Some(stop) = journal.stopped() {
+            let told = embedded::tell_stop(&segments, &recovered, &stop);
+            let _ = tokio::time::timeout(left / LEFT_SHARES, told).await;
+        }
+        Ok::<_, anyhow::Error>(())
+    })
+    .await;
+    drop(socket);
+    guarding.abort();
+    match written {
+        Ok(Ok(())) => {
+            journal.close().await;
+            // Folds the embedded store into its one file; a store that hangs is left as it is.
+            for upstream in segments.upstreams() {
+                let _ = tokio::time::timeout(left, upstream.store.close()).await;
+            }
+            if let Worker::Leased(keeper) = &dispatcher.snowflakes.worker {
+                let _ = tokio::time::timeout(left, keeper.close()).await;
+            }
+            info!("stopped; marks are exact");
+            Ok(())
+        }
+        Ok(Err(error)) => {
+            Err(error).context("stopped without exact marks: the next start skips some numbers")
+        }
+        Err(_) => bail!(
+            "stopped without exact marks, the journal did not answer within {left:?}: the next start skips some numbers"
+        ),
+    }
+}
+
+/// Where the journal's last commit is noted: beside the socket, in the runtime directory.
+pub(crate) fn memory_file(socket: &Path) -> PathBuf {
+    let mut name = socket.as_os_str().to_owned();
+    name.push(".last-commit");
+    name.into()
+}
+
+/// The socket that was handed over, else the configured one.
+fn open_socket(config: &Config, handed_over: Option<HandedOver>) -> Result<Socket> {
+    let Some(given) = handed_over else {
+        let group = config.socket_group.as_ref().map(|group| group.gid);
+        return Ok(Socket::bind(&config.socket, config.socket_mode, group)?);
+    };
+    if given.path != config.socket {
+        warn!(
+            "serving on {}, the socket that systemd handed over; the setting socket, {}, is not used",
+            given.path.display(),
+            config.socket.display()
+        );
+    }
+    Ok(Socket::handed_over(given))
+}
+
+/// Makes every mark and bound exact.
+async fn write_exact(
+    dispatcher: &Rc<Dispatcher>,
+    exact_bounds: Vec<Write>,
+    journal: &Journal,
+) -> Result<()> {
+    let mut writes = dispatcher.segments.exact_marks();
+    writes.extend(exact_bounds);
+    writes.push(Write::StoppedCleanly);
+    journal.commit(writes).await?;
+    Ok(())
+}
+
+/// Locks a static worker number. One that can't be had stops snowflake ids alone.
+fn claim_worker(config: &Config) -> Option<Result<Rc<StaticWorker>, String>> {
+    let WorkerSpec::Static(worker) = config.worker else { return None };
+    let claimed = StaticWorker::claim(worker, &config.worker_lock_dir);
+    Some(claimed.map(Rc::new).map_err(|error| {
+        error!("{error}; snowflake ids are refused until leafd is started again, segments go on");
+        error.to_string()
+    }))
+}
+
+/// How often the worker's lock is looked at.
+const GUARD_EVERY: Duration = Duration::from_secs(1);
+
+/// Gives the worker number up when its lock file is gone or another: then nothing keeps a second daemon out.
+async fn guard_worker(
+    worker: Option<Result<Rc<StaticWorker>, String>>,
+    dispatcher: Rc<Dispatcher>,
+) {
+    let Some(Ok(worker)) = worker else { return };
+    while worker.still_held() {
+        tokio::time::sleep(GUARD_EVERY).await;
+    }
+    error!(
+        worker = %worker.worker(),
+        "the lock file of the worker number was removed or replaced; snowflake ids are refused until leafd is started again"
+    );
+    dispatcher.snowflakes.give_up_worker(format!(
+        "the lock file of worker {} was removed or replaced: see that no second daemon of this host uses the number, and \
+         start leafd again",
+        worker.worker()
+    ));
+}
+
+fn worker_text(config: &Config) -> String {
+    match &config.worker {
+        WorkerSpec::None => "none".to_owned(),
+        WorkerSpec::Static(worker) => format!("static:{worker}"),
+        WorkerSpec::Store(index) => {
+            let name = &config.routing.stores()[*index].name;
+            if name.is_empty() { "store".to_owned() } else { format!("store:{name}") }
+        }
+        WorkerSpec::Zookeeper(servers) => format!("zookeeper at {servers}"),
+    }
+}
+
+fn segment_settings(config: &Config) -> SegmentSettings {
+    SegmentSettings { provision: config.provision(), waiters_max: config.waiters_max }
+}
+
+/// As many connections as are wanted and as descriptors allow.
+fn connections_max(config: &Config) -> usize {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    /// What the daemon itself needs, with room.
+    const OWN_DESCRIPTORS: u64 = 64;
+    let wanted =
+        u64::try_from(config.connections_max).unwrap_or(u64::MAX).saturating_add(OWN_DESCRIPTORS);
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return config.connections_max;
+    };
+    if soft >= wanted
+        || setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard).is_ok() && hard >= wanted
+    {
+        return config.connections_max;
+    }
+    let possible =
+        usize::try_from(soft.max(hard).saturating_sub(OWN_DESCRIPTORS)).unwrap_or(usize::MAX);
+    warn!(
+        "connections_max is {}, but the limit of open files leaves room for {possible}; raise it (LimitNOFILE=, ulimit -n)",
+        config.connections_max
+    );
+    possible
+}
+
+/// Tells where it is to be found: in the log, and on standard output for whoever started it by hand.
+fn announce(config: &Config, socket: &Path, segments: &Segments) {
+    let stores =
+        segments.upstreams().iter().map(|upstream| &*upstream.url).collect::<Vec<_>>().join(", ");
+    let away = segments.store_failure();
+    let ready = match &away {
+        None => "ready".to_owned(),
+        Some(why) => format!("up, but not ready for every tag: {why}"),
+    };
+    info!(
+        socket = %socket.display(), state_dir = %config.state_dir.display(), stores,
+        worker = worker_text(config), pid = std::process::id(), "{ready}"
+    );
+    if logging::is_journal(std::io::stdout()) {
+        // It has just been told.
+        return;
+    }
+    let text = format!(
+        "leafd {} is {ready}\n  socket  {}\n  state   {}\n  store   {stores}\n  worker  {}\n",
+        env!("CARGO_PKG_VERSION"),
+        socket.display(),
+        config.state_dir.display(),
+        worker_text(config),
+    );
+    // Nobody may be reading.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    let _ = std::io::stdout().flush();
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,75 @@
+//! The configured stores: opened, and kept company with.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::Result;
+use tokio::task::JoinSet;
+
+use super::backends;
+use crate::config::{Config, StoreSpec, StoreUrl};
+use crate::engine::segments::Segments;
+use crate::engine::upstream::{Driver, FailoverSettings, Upstream};
+use crate::journal::{Journal, Recovered};
+use crate::store::StoreHandle;
+use leafd_core::store::Role;
+
+/// How long the start waits for the stores' first answers. It goes on without them, from the journal.
+const FIRST_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+
+/// Opens every configured store. Those behind a network connect later.
+///
+/// # Errors
+/// The embedded store's file can't be used, or the system gives no thread.
+pub fn open(config: &Config, recovered: &Recovered) -> Result<Vec<Rc<Upstream>>> {
+    let failover = FailoverSettings {
+        settle: config.failover_settle,
+        probe_every: config.store_check_interval(),
+    };
+    let mut upstreams = Vec::new();
+    for (index, spec) in config.routing.stores().iter().enumerate() {
+        let url = spec.url.to_string();
+        let remembered = recovered.at(&url);
+        upstreams.push(Rc::new(Upstream::new(
+            spec.name.clone(),
+            url.into(),
+            open_one(config, spec)?,
+            Role(config.routing.role(index).into()),
+            matches!(spec.url, StoreUrl::Sqlite(_)),
+            remembered,
+            failover,
+        )));
+    }
+    Ok(upstreams)
+}
+
+/// Opens one store on a thread of its own.
+///
+/// # Errors
+/// As for [`open`].
+pub fn open_one(config: &Config, spec: &StoreSpec) -> Result<StoreHandle> {
+    Ok(StoreHandle::spawn(&spec.url.to_string(), backends::open_store(config, spec)?)?)
+}
+
+/// Keeps company with every store until the answer is dropped. Returns when each has been asked once, or when
+/// that takes too long.
+pub async fn watch(
+    segments: &Rc<Segments>,
+    journal: &Journal,
+    recovered: Recovered,
+) -> JoinSet<()> {
+    let recovered = Rc::new(recovered);
+    let mut watching = JoinSet::new();
+    for upstream in segments.upstreams() {
+        let (upstream, segments) = (Rc::clone(upstream), Rc::clone(segments));
+        let driver = Driver::new(upstream, segments, journal.clone(), Rc::clone(&recovered));
+        watching.spawn_local(driver.run());
+    }
+    let all_tried = async {
+        for upstream in segments.upstreams() {
+            upstream.tried().await;
+        }
+    };
+    let _ = tokio::time::timeout(FIRST_ANSWERS_WITHIN, all_tried).await;
+    watching
+}

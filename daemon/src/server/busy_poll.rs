@@ -1,0 +1,221 @@
+//! When to stay awake for the next request.
+//!
+//! Waking an idle core costs ten times what answering costs. So after an answer the daemon polls for a
+//! moment before it sleeps, and tells the client that it does, so that the client polls as well. But only
+//! while requests really come back to back: each that arrives while the daemon polls earns credit, each time
+//! that polling was in vain costs several. And never with a single usable core, and with few clients
+//! polling at once, because those that work need the other cores.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use tokio::sync::Notify;
+
+use crate::clock::monotonic_us;
+
+/// Whether the daemon as a whole stays awake, and how many of its clients do.
+#[derive(Debug)]
+pub struct BusyPoll {
+    wanted: bool,
+    /// How many clients may poll for their answers at once.
+    clients_max: u32,
+    clients: Cell<u32>,
+    /// Of all connections together.
+    credit: Cell<Credit>,
+    answered_us: Cell<u64>,
+    awake_until_us: Cell<u64>,
+    woken: Notify,
+}
+
+/// One connection's share in it.
+#[derive(Debug)]
+pub struct ConnectionPoll {
+    shared: Rc<BusyPoll>,
+    credit: Credit,
+    answered_us: u64,
+    polling: bool,
+}
+
+/// How well polling has paid off lately.
+#[derive(Clone, Copy, Debug, Default)]
+struct Credit(u32);
+
+/// How long the daemon polls after an answer.
+const AWAKE_US: u64 = 100;
+
+/// A request that comes within this after the last answer came back to back, even though client and
+/// daemon both had to be woken for it.
+const BACK_TO_BACK_US: u64 = 150;
+
+impl Credit {
+    /// What is needed to begin polling.
+    const NEEDED: u32 = 8;
+    /// What can be saved up: so many vain moments in a row end it.
+    const MOST: u32 = 64;
+    /// What a vain moment costs.
+    const COST: u32 = 8;
+
+    /// A request came `gap_us` after the last answer, while it was polled for or not.
+    fn earn(self, gap_us: u64, polling: bool) -> Credit {
+        let paid_off = gap_us <= if polling { AWAKE_US } else { BACK_TO_BACK_US };
+        if paid_off {
+            Credit((self.0 + 1).min(Credit::MOST))
+        } else {
+            Credit(self.0.saturating_sub(Credit::COST))
+        }
+    }
+
+    /// Whether to poll, having done so until now or not.
+    fn suffices(self, polling: bool) -> bool {
+        self.0 >= if polling { 1 } else { Credit::NEEDED }
+    }
+}
+
+impl BusyPoll {
+    /// `wanted`: the setting. `cores`: how many this process may use, quotas counted.
+    #[must_use]
+    pub fn new(wanted: bool, cores: usize) -> Rc<Self> {
+        Rc::new(BusyPoll {
+            wanted: wanted && cores > 1,
+            clients_max: u32::try_from(cores / 2).unwrap_or(u32::MAX),
+            clients: Cell::new(0),
+            credit: Cell::default(),
+            answered_us: Cell::new(0),
+            awake_until_us: Cell::new(0),
+            woken: Notify::new(),
+        })
+    }
+
+    /// Keeps the runtime's thread from sleeping while requests are expected. Each turn looks at every
+    /// connection, so none is starved.
+    pub async fn run(&self) {
+        loop {
+            if monotonic_us() < self.awake_until_us.get() {
+                tokio::task::yield_now().await;
+            } else {
+                self.woken.notified().await;
+            }
+        }
+    }
+
+    /// A new connection's pace.
+    #[must_use]
+    pub fn pace(self: &Rc<Self>) -> ConnectionPoll {
+        ConnectionPoll {
+            shared: Rc::clone(self),
+            credit: Credit::default(),
+            answered_us: 0,
+            polling: false,
+        }
+    }
+
+    fn polls(&self) -> bool {
+        self.awake_until_us.get() > 0
+    }
+}
+
+impl ConnectionPoll {
+    /// Requests have come in.
+    pub fn requested(&mut self) {
+        if !self.shared.wanted {
+            return;
+        }
+        let now_us = monotonic_us();
+        let shared = &self.shared;
+        let gap_us = now_us.saturating_sub(shared.answered_us.get());
+        let credit = shared.credit.get().earn(gap_us, shared.polls());
+        shared.credit.set(credit);
+        let gap_us = now_us.saturating_sub(self.answered_us);
+        self.credit = self.credit.earn(gap_us, self.polling);
+        let room = self.polling || shared.clients.get() < shared.clients_max;
+        self.set_polling(room && self.credit.suffices(self.polling));
+    }
+
+    /// Whether the client does well to poll for its next answer.
+    #[must_use]
+    pub fn polling(&self) -> bool {
+        self.polling
+    }
+
+    /// Answers have gone out.
+    pub fn answered(&mut self) {
+        if !self.shared.wanted {
+            return;
+        }
+        self.answered_us = monotonic_us();
+        let shared = &self.shared;
+        shared.answered_us.set(self.answered_us);
+        if shared.credit.get().suffices(shared.polls()) {
+            shared.awake_until_us.set(self.answered_us + AWAKE_US);
+            shared.woken.notify_one();
+        } else {
+            shared.awake_until_us.set(0);
+        }
+    }
+
+    fn set_polling(&mut self, polling: bool) {
+        let clients = &self.shared.clients;
+        match (self.polling, polling) {
+            (false, true) => clients.set(clients.get() + 1),
+            (true, false) => clients.set(clients.get() - 1),
+            _ => {}
+        }
+        self.polling = polling;
+    }
+}
+
+impl Drop for ConnectionPoll {
+    fn drop(&mut self) {
+        self.set_polling(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(gaps_us: impl IntoIterator<Item = u64>) -> bool {
+        let mut credit = Credit::default();
+        let mut polling = false;
+        for gap_us in gaps_us {
+            credit = credit.earn(gap_us, polling);
+            polling = credit.suffices(polling);
+        }
+        polling
+    }
+
+    #[test]
+    fn back_to_back_requests_are_polled_for_and_a_late_one_is_forgiven() {
+        assert!(after([60; 8]), "both had to be woken until now");
+        assert!(after([60; 8].into_iter().chain([3; 1_000]).chain([200])));
+    }
+
+    #[test]
+    fn a_steady_thousand_a_second_is_not() {
+        assert!(!after([1_000; 1_000]));
+        assert!(!after([3; 1_000].into_iter().chain([1_000; 20])));
+    }
+
+    #[test]
+    fn gaps_that_are_just_too_long_to_poll_for_cost_little() {
+        let mut credit = Credit::default();
+        let (mut polling, mut vain) = (false, 0);
+        for _ in 0..10_000 {
+            vain += u32::from(polling);
+            credit = credit.earn(AWAKE_US + 20, polling);
+            polling = credit.suffices(polling);
+        }
+        assert!(vain <= 10_000 / 8, "{vain} of 10,000 gaps were polled for in vain");
+    }
+
+    #[test]
+    fn one_core_is_never_polled_on() {
+        let alone = BusyPoll::new(true, 1);
+        let mut pace = alone.pace();
+        for _ in 0..100 {
+            pace.requested();
+            pace.answered();
+        }
+        assert!(!pace.polling() && alone.awake_until_us.get() == 0);
+    }
+}

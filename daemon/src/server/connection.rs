@@ -1,0 +1,328 @@
+//! One client's connection: bytes in, requests to the dispatcher, answers out.
+//!
+//! Memory stays bounded whatever the peer does: nothing more is read while too many requests await their
+//! answer or too many answers await the peer, and a peer that takes none for long is dropped. A peer that has gone takes
+//! its waiting requests along.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use leafd_wire::{Header, PIPELINE_MAX, Status};
+use tokio::sync::watch;
+use tokio_util::codec::Decoder;
+use tracing::debug;
+
+use crate::clock::monotonic_us;
+use crate::reply::Failure;
+use crate::requests::{Dispatcher, Session};
+use crate::server::busy_poll::ConnectionPoll;
+use crate::server::codec::{DecodeError, RequestDecoder};
+use crate::server::limits::{Part, WAITING_BYTES};
+use crate::server::stream::Stream;
+use crate::server::turns::{TURN_US, Turns};
+
+/// Answers that may wait for a peer to take them, in bytes. One answer more may always be added.
+const OUTBOX_BYTES_MAX: usize = 256 * 1024;
+
+/// How long a peer may take none of the answers that wait for it.
+const STALL_MAX: Duration = Duration::from_secs(30);
+
+/// How much is read at once.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Capacity that an idle connection's buffers keep.
+const IDLE_BYTES: usize = 4 * 1024;
+
+/// Requests answered before the clock is looked at: together they take far less than a turn.
+const REQUESTS_UNTIMED: u32 = 16;
+
+thread_local! {
+    /// Where bytes arrive.
+    static ARRIVALS: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
+    /// The one buffer to cut requests out of: a connection keeps bytes of its own only while a frame is
+    /// incomplete.
+    static SPARE: RefCell<BytesMut> = RefCell::new(BytesMut::new());
+}
+
+/// One client's connection.
+pub struct Connection {
+    stream: Stream,
+    session: Session,
+    dispatcher: Rc<Dispatcher>,
+    decoder: RequestDecoder,
+    pace: ConnectionPoll,
+    /// What it takes of what all peers share.
+    part: Part,
+    turns: Rc<Turns>,
+    /// When the present turn ends.
+    turn_ends_us: u64,
+    /// What was read of a frame that is not complete yet.
+    partial: BytesMut,
+    /// Bytes that the peer's socket has taken.
+    written_bytes: u64,
+    /// Nothing more comes in: the peer has closed its side, sent what can't be followed, or we stop.
+    reading: bool,
+}
+
+/// What a turn ended with.
+enum Turn {
+    /// Everything is answered and nothing more will come.
+    Done,
+    /// Others may have a turn, then this connection goes on.
+    Again,
+}
+
+impl Connection {
+    /// A connection just accepted.
+    #[must_use]
+    pub fn new(
+        stream: Stream,
+        session: Session,
+        dispatcher: Rc<Dispatcher>,
+        pace: ConnectionPoll,
+        part: Part,
+        turns: Rc<Turns>,
+    ) -> Self {
+        Connection {
+            stream,
+            session,
+            dispatcher,
+            decoder: RequestDecoder,
+            pace,
+            part,
+            turns,
+            turn_ends_us: 0,
+            partial: BytesMut::new(),
+            written_bytes: 0,
+            reading: true,
+        }
+    }
+
+    /// Serves the client until it leaves, or `stopping` turns true and what it has asked is answered.
+    pub async fn serve(mut self, mut stopping: watch::Receiver<bool>) {
+        let outcome = loop {
+            tokio::select! {
+                biased;
+                turn = self.turn() => match turn {
+                    Ok(Turn::Done) => break Ok(()),
+                    Ok(Turn::Again) => tokio::task::yield_now().await,
+                    Err(error) => break Err(error),
+                },
+                // Once only: after it the connection no longer reads, and the branch is off.
+                _ = stopping.wait_for(|stopping| *stopping), if self.reading => self.stop_reading(),
+            }
+        };
+        if let Err(error) = outcome {
+            debug!(uid = self.session.peer.uid, "a connection ended: {error}");
+        }
+        self.session.outbox.close();
+        self.dispatcher.left(&self.session);
+    }
+
+    /// Reads, answers and writes until there is nothing to do.
+    async fn turn(&mut self) -> io::Result<Turn> {
+        let mut stall = pin!(tokio::time::sleep(STALL_MAX));
+        let mut stalled_at = None;
+        poll_fn(|cx| {
+            let outcome = self.poll_in_turn(cx);
+            if outcome.is_ready() || self.session.outbox.is_empty() {
+                stalled_at = None;
+                return outcome;
+            }
+            if stalled_at != Some(self.written_bytes) {
+                // A peer that takes some is slow, not stalled.
+                stalled_at = Some(self.written_bytes);
+                stall.as_mut().reset(tokio::time::Instant::now() + STALL_MAX);
+            }
+            ready!(stall.as_mut().poll(cx));
+            Poll::Ready(Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("the peer took no answer for {} s", STALL_MAX.as_secs()),
+            )))
+        })
+        .await
+    }
+
+    /// Does what there is to do, when it is this user's turn.
+    fn poll_in_turn(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Turn>> {
+        let began_us = monotonic_us();
+        if !self.turns.enter(self.part.uid(), began_us, cx.waker()) {
+            return Poll::Pending;
+        }
+        self.turn_ends_us = began_us + TURN_US;
+        let outcome = self.poll(cx);
+        self.part.set_bytes(self.bytes());
+        self.turns.leave(self.part.uid(), monotonic_us().saturating_sub(began_us));
+        outcome
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Turn>> {
+        self.session.outbox.wake_on_answer(cx.waker());
+        loop {
+            let flushed = self.poll_flush(cx)?.is_ready();
+            if !self.reading && flushed && self.session.outbox.awaiting() == 0 {
+                return Poll::Ready(Ok(Turn::Done));
+            }
+            if monotonic_us() >= self.turn_ends_us {
+                return Poll::Ready(Ok(Turn::Again));
+            }
+            if !self.reading || self.full() {
+                // An answer that comes, or room at the peer, wakes this task. One who has gone wants no answer.
+                ready!(self.stream.poll_gone(cx))?;
+                return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+            }
+            ready!(self.poll_requests(cx))?;
+        }
+    }
+
+    fn full(&self) -> bool {
+        let (awaiting, unread) = (self.session.outbox.awaiting(), self.session.outbox.len());
+        awaiting >= PIPELINE_MAX
+            || unread >= OUTBOX_BYTES_MAX
+            || (awaiting > 0 || unread > 0) && !self.part.admits(0)
+    }
+
+    /// What this connection has made grow.
+    fn bytes(&self) -> u64 {
+        let held = self.session.outbox.len() + self.partial.len();
+        let waiting = u64::from(self.session.outbox.awaiting()) * WAITING_BYTES;
+        waiting.saturating_add(held as u64)
+    }
+
+    /// Writes what is to be written.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut bytes = self.session.outbox.bytes();
+        while !bytes.is_empty() {
+            match ready!(self.stream.poll_write(cx, &bytes))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => {
+                    self.written_bytes += written as u64;
+                    bytes.advance(written);
+                }
+            }
+        }
+        if bytes.capacity() > IDLE_BYTES {
+            *bytes = BytesMut::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads once and answers the requests that are complete.
+    fn poll_requests(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.complete() {
+            // Requests that were read while the connection was full, or at the end of its turn.
+            let held = std::mem::take(&mut self.partial);
+            self.answer(held);
+            return Poll::Ready(Ok(()));
+        }
+        ARRIVALS.with_borrow_mut(|arrivals| {
+            let count = ready!(self.stream.poll_read(cx, arrivals))?;
+            if count == 0 {
+                // Half-closed: what was asked is still answered. An incomplete frame never will be.
+                self.reading = false;
+                return Poll::Ready(Ok(()));
+            }
+            self.arrived(&arrivals[..count]);
+            Poll::Ready(Ok(()))
+        })
+    }
+
+    /// Puts bytes behind those of an incomplete frame and answers.
+    fn arrived(&mut self, bytes: &[u8]) {
+        let mut buffer = std::mem::take(&mut self.partial);
+        if buffer.is_empty() {
+            buffer = SPARE.take();
+            buffer.clear();
+        }
+        buffer.extend_from_slice(bytes);
+        self.answer(buffer);
+    }
+
+    /// Whether a whole request (or one that can't be) is held already.
+    fn complete(&self) -> bool {
+        let length_max = leafd_wire::REQUEST_LENGTH_MAX;
+        !matches!(leafd_wire::frame::Frame::first(&self.partial, length_max), Ok(None))
+    }
+
+    /// Answers the requests in `buffer`, until the turn ends, and keeps what is left of it.
+    fn answer(&mut self, mut buffer: BytesMut) {
+        self.pace.requested();
+        self.session.outbox.set_awake(self.pace.polling());
+        let mut requests = 0;
+        while !self.full() && !self.session.outbox.closing() {
+            if requests % REQUESTS_UNTIMED == REQUESTS_UNTIMED - 1
+                && monotonic_us() >= self.turn_ends_us
+            {
+                break;
+            }
+            match self.decoder.decode(&mut buffer) {
+                Ok(Some(request)) => {
+                    self.dispatcher.request(&self.session, &request.header, &request.body);
+                    requests += 1;
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    self.refuse_stream(&error);
+                    break;
+                }
+            }
+        }
+        if self.session.outbox.closing() {
+            buffer.clear();
+            self.reading = false;
+        }
+        self.pace.answered();
+        self.give_back(buffer);
+    }
+
+    /// The stream can't be followed: say so and read no more.
+    fn refuse_stream(&self, error: &DecodeError) {
+        let failure =
+            Failure::new(Status::FrameLength, format!("{error}; the connection is closed"));
+        self.session.outbox.failure(&Header::default(), &failure);
+    }
+
+    /// Keeps what is left of a buffer, and the buffer itself for the next read.
+    fn give_back(&mut self, mut buffer: BytesMut) {
+        if !buffer.is_empty() {
+            self.partial = BytesMut::from(&buffer[..]);
+            buffer.clear();
+        }
+        if self.partial.len() > IDLE_BYTES && !self.complete() && !self.part.admits(0) {
+            self.refuse_partial();
+        }
+        SPARE.set(buffer);
+    }
+
+    /// The user's connections hold so much that a long request can't be waited for.
+    fn refuse_partial(&mut self) {
+        let uid = self.part.uid();
+        let failure = Failure::new(
+            Status::ConnectionLimit,
+            format!(
+                "the connections of uid {uid} hold all that one user may take of peer_memory_mib; close some, or read answers \
+                 that are waiting; the connection is closed"
+            ),
+        );
+        self.session.outbox.failure(&Header::default(), &failure);
+        self.partial = BytesMut::new();
+        self.reading = false;
+    }
+
+    /// The daemon stops: what has already arrived is answered (by now with a refusal), then no more.
+    fn stop_reading(&mut self) {
+        ARRIVALS.with_borrow_mut(|arrivals| {
+            // What can't be read any more needs no answer either.
+            let count = self.stream.read_now(arrivals).unwrap_or(0);
+            self.turn_ends_us = u64::MAX;
+            self.arrived(&arrivals[..count]);
+        });
+        self.reading = false;
+    }
+}

@@ -1,0 +1,171 @@
+//! Accepts connections and lets them go.
+
+pub mod busy_poll;
+mod codec;
+mod connection;
+pub mod limits;
+mod peer;
+pub mod socket;
+mod stream;
+mod turns;
+
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use leafd_core::shares::Claimant;
+use leafd_wire::reply::reply_header;
+use leafd_wire::{ErrorReply, Header, Status};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Notify, watch};
+use tracing::{debug, warn};
+
+use crate::config::Peer;
+use crate::requests::{Dispatcher, Session};
+use busy_poll::BusyPoll;
+use connection::Connection;
+use limits::Limits;
+use stream::Stream;
+use turns::Turns;
+
+/// Accepts connections.
+pub struct Server {
+    listener: UnixListener,
+    dispatcher: Rc<Dispatcher>,
+    wakefulness: Rc<BusyPoll>,
+    limits: Rc<Limits>,
+    turns: Rc<Turns>,
+    stopping: watch::Receiver<bool>,
+    /// Tells the connections to stop, once nobody can come in any more.
+    closing: watch::Sender<bool>,
+    left: Rc<Notify>,
+    warned: Cell<bool>,
+}
+
+/// How long to wait when the system has no descriptor for another connection.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+/// Counts a connection while it lasts.
+struct Counted {
+    dispatcher: Rc<Dispatcher>,
+    left: Rc<Notify>,
+}
+
+impl Server {
+    /// A server that stops accepting, and the dispatcher's issuing, when `stopping` turns true.
+    #[must_use]
+    pub fn new(
+        listener: UnixListener,
+        dispatcher: Rc<Dispatcher>,
+        wakefulness: Rc<BusyPoll>,
+        limits: Rc<Limits>,
+        stopping: watch::Receiver<bool>,
+    ) -> Self {
+        let (left, warned) = (Rc::default(), Cell::new(false));
+        let (closing, _) = watch::channel(false);
+        Server {
+            listener,
+            dispatcher,
+            wakefulness,
+            limits,
+            turns: Rc::default(),
+            stopping,
+            closing,
+            left,
+            warned,
+        }
+    }
+
+    /// Serves until told to stop and every connection has ended.
+    pub async fn run(self) {
+        let mut stopping = self.stopping.clone();
+        let (turns, limits) = (Rc::clone(&self.turns), Rc::clone(&self.limits));
+        let sharing =
+            tokio::task::spawn_local(async move { tokio::join!(turns.run(), limits.run()) });
+        loop {
+            tokio::select! {
+                biased;
+                _ = stopping.wait_for(|stopping| *stopping) => break,
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, _)) => self.connected(stream),
+                    Err(error) => self.accept_failed(&error).await,
+                },
+            }
+        }
+        // The way in is closed before anybody is told to connect again: whoever came in by it now would
+        // be cut off a second time, and clients retry but once.
+        let Server { listener, dispatcher, closing, left, .. } = self;
+        drop(listener);
+        dispatcher.stop_issuing();
+        closing.send_replace(true);
+        while dispatcher.counters().connections.get() > 0 {
+            left.notified().await;
+        }
+        sharing.abort();
+    }
+
+    fn connected(&self, stream: UnixStream) {
+        let counters = self.dispatcher.counters();
+        let peer = match peer::of(&stream) {
+            Ok(peer) => peer,
+            Err(error) => {
+                return debug!("a client left before it could be asked who it is: {error}");
+            }
+        };
+        let trusted = self.dispatcher.access().may_administer(&peer);
+        let claimant = Claimant { uid: peer.uid, trusted };
+        let Some(part) = self.limits.connect(claimant) else {
+            return self.refuse(&stream, &peer);
+        };
+        let stream = match Stream::new(stream) {
+            Ok(stream) => stream,
+            Err(error) => return warn!("a connection can't be served: {error}"),
+        };
+        counters.accepted.set(counters.accepted.get() + 1);
+        counters.connections.set(counters.connections.get() + 1);
+        let counted =
+            Counted { dispatcher: Rc::clone(&self.dispatcher), left: Rc::clone(&self.left) };
+        let pace = self.wakefulness.pace();
+        let session = Session::new(peer, claimant);
+        let (dispatcher, turns) = (Rc::clone(&self.dispatcher), Rc::clone(&self.turns));
+        let connection = Connection::new(stream, session, dispatcher, pace, part, turns);
+        let stopping = self.closing.subscribe();
+        tokio::task::spawn_local(async move {
+            let _counted = counted;
+            connection.serve(stopping).await;
+        });
+    }
+
+    /// Says why, as far as the socket takes it at once, and closes.
+    fn refuse(&self, stream: &UnixStream, peer: &Peer) {
+        let (own, limit) = self.limits.connections_of(peer.uid);
+        let message = format!(
+            "uid {} has {own} of at most {limit} connections (connections_max), and no more are left for it: one user may \
+             hold as many as are left for the others; close some, or retry later",
+            peer.uid
+        );
+        if !self.warned.replace(true) {
+            warn!("a client is refused: {message}");
+        }
+        let reply = ErrorReply { retry_after_ms: 1_000, message: &message };
+        let mut bytes = Vec::new();
+        reply.put(&reply_header(&Header::default(), Status::ConnectionLimit, 0), &mut bytes);
+        let _ = stream.try_write(&bytes);
+    }
+
+    async fn accept_failed(&self, error: &io::Error) {
+        if !self.warned.replace(true) {
+            warn!("cannot accept connections: {error}; clients wait");
+        }
+        tokio::time::sleep(ACCEPT_RETRY).await;
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let connections = &self.dispatcher.counters().connections;
+        connections.set(connections.get() - 1);
+        self.left.notify_one();
+    }
+}

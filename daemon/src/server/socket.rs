@@ -1,0 +1,157 @@
+//! The socket file: taken only when no other daemon has it, and never open to more than its mode says; or a socket
+//! that was handed over, whose file is not ours.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{Gid, chown};
+use tracing::warn;
+
+use crate::lock::{LockError, LockFile};
+use crate::server::peer;
+use crate::systemd::activation::HandedOver;
+
+/// A listening socket. Its file, if it is our own, goes when this is dropped.
+#[derive(Debug)]
+pub struct Socket {
+    listener: Option<UnixListener>,
+    path: PathBuf,
+    own: Option<Own>,
+}
+
+/// What makes a socket's file our own.
+#[derive(Debug)]
+struct Own {
+    inode: u64,
+    _lock: LockFile,
+}
+
+/// Why the socket can't be had.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// Another daemon serves there.
+    #[error("another leafd (pid {pid}) already serves on {}; stop it or name another --socket", path.display())]
+    InUse {
+        /// The socket's path.
+        path: PathBuf,
+        /// The other daemon.
+        pid: i32,
+    },
+    /// Something that is not a socket is in the way.
+    #[error("{} is there and is not a socket; remove it or name another --socket", .0.display())]
+    NotASocket(PathBuf),
+    /// The lock beside it can't be had.
+    #[error(transparent)]
+    Lock(LockError),
+    /// The system refused.
+    #[error("cannot {what} {}: {cause}", path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// With which path.
+        path: PathBuf,
+        /// What happened.
+        cause: io::Error,
+    },
+}
+
+impl Socket {
+    /// Listens on `path`. Its folder is made if it isn't there.
+    ///
+    /// # Errors
+    /// See [`SocketError`].
+    pub fn bind(path: &Path, mode: u32, group: Option<u32>) -> Result<Socket, SocketError> {
+        let failed = |what| move |cause| SocketError::Io { what, path: path.to_owned(), cause };
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder).map_err(failed("make the folder of"))?;
+        }
+        // A connection tells who serves there, a lock keeps two that start at once apart.
+        match fs::symlink_metadata(path) {
+            Ok(found) if !found.file_type().is_socket() => {
+                return Err(SocketError::NotASocket(path.to_owned()));
+            }
+            Ok(_) => {
+                if let Ok(stream) = UnixStream::connect(path) {
+                    let pid = peer::pid(&stream).map_err(failed("ask who serves on"))?;
+                    return Err(SocketError::InUse { path: path.to_owned(), pid });
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed("look at")(error)),
+        }
+        let lock =
+            LockFile::acquire(&with_suffix(path, ".lock"), 0o600).map_err(|error| match error {
+                LockError::Held { pid: Some(pid), .. } => {
+                    SocketError::InUse { path: path.to_owned(), pid }
+                }
+                other => SocketError::Lock(other),
+            })?;
+        // Made under another name and moved in place, so that nobody connects before the mode is set.
+        let fresh = with_suffix(path, ".new");
+        match fs::remove_file(&fresh) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed("remove what a crash left beside")(error));
+            }
+            _ => {}
+        }
+        let listener = UnixListener::bind(&fresh).map_err(failed("listen on"))?;
+        let placed = fs::set_permissions(&fresh, Permissions::from_mode(mode))
+            .and_then(|()| match group {
+                Some(gid) => chown(&fresh, None, Some(Gid::from_raw(gid))).map_err(io::Error::from),
+                None => Ok(()),
+            })
+            .and_then(|()| fs::rename(&fresh, path))
+            .and_then(|()| fs::symlink_metadata(path));
+        let inode = match placed {
+            Ok(metadata) => metadata.ino(),
+            Err(error) => {
+                let _ = fs::remove_file(&fresh);
+                return Err(failed("give mode and group to")(error));
+            }
+        };
+        listener.set_nonblocking(true).map_err(failed("listen on"))?;
+        let own = Some(Own { inode, _lock: lock });
+        Ok(Socket { listener: Some(listener), path: path.to_owned(), own })
+    }
+
+    /// A socket that somebody else listens on for us, with the mode and group that they gave it.
+    #[must_use]
+    pub fn handed_over(given: HandedOver) -> Socket {
+        Socket { listener: Some(given.listener), path: given.path, own: None }
+    }
+
+    /// Where clients find it.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The listener, once.
+    ///
+    /// # Errors
+    /// The runtime can't take it.
+    pub fn listen(&mut self) -> io::Result<tokio::net::UnixListener> {
+        let listener = self.listener.take().ok_or_else(|| io::Error::other("already listening"))?;
+        tokio::net::UnixListener::from_std(listener)
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let Some(own) = &self.own else { return };
+        // Another daemon may have replaced it by now.
+        let ours = fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == own.inode);
+        if ours && let Err(error) = fs::remove_file(&self.path) {
+            warn!("cannot remove the socket {}: {error}", self.path.display());
+        }
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}

@@ -1,0 +1,36 @@
+//! Whether root may trust a path: nobody else can put another directory in its place, or other files into it.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Others may write, and in a sticky directory may not touch what isn't theirs.
+const OTHERS_WRITE: u32 = 0o022;
+const STICKY: u32 = 0o1000;
+
+/// Checks the path as it was given, links on the way included, and where it leads.
+pub(super) fn check(given: &Path, resolved: &Path) -> Result<(), String> {
+    let given = std::path::absolute(given).map_err(|e| super::explain("resolving its path", &e))?;
+    for path in given.ancestors().skip(1).chain(resolved.ancestors().skip(1)) {
+        check_one(path, true)?;
+    }
+    check_one(&given, false)?;
+    check_one(resolved, false)
+}
+
+fn check_one(path: &Path, sticky_will_do: bool) -> Result<(), String> {
+    let found = fs::symlink_metadata(path)
+        .map_err(|e| super::explain("looking who may write to it", &e))?;
+    let (owner, mode) = (found.uid(), found.mode() & 0o7777);
+    // The mode of a link means nothing.
+    let open = !found.is_symlink() && mode & OTHERS_WRITE != 0;
+    if owner == 0 && (!open || sticky_will_do && mode & STICKY != 0) {
+        return Ok(());
+    }
+    Err(format!(
+        "the daemon runs as root, and others may write to {} (owner {owner}, mode {mode:o}): they could put an old \
+         journal in the place of this one. Have it owned by root and writable by nobody else, name another directory, \
+         or run the daemon as a user of its own",
+        path.display()
+    ))
+}

@@ -1,0 +1,202 @@
+//! A store on a thread of its own, with a method for each call.
+
+use std::time::Duration;
+
+use super::{
+    CheckIn, Claim, ClaimWish, Generation, HostId, Identity, NewTag, Role, StartToken, Store,
+    StoreError, TagChange, TagRow, TagTerms,
+};
+use crate::blocking::{Backend, Handle};
+use crate::registry::Registry;
+use leafd_core::Tag;
+use leafd_core::registry::{Mode, RegistryError};
+
+/// Calls a store that runs on its thread. What a call claimed whose future was dropped is lost.
+pub type StoreHandle = Handle<dyn Store>;
+
+impl Backend for dyn Store + '_ {
+    type Error = StoreError;
+
+    const THREAD_NAME: &'static str = "leafd-store";
+    const CALLS_WAITING_MAX: usize = 1024;
+
+    fn unavailable(name: &str, cause: String) -> StoreError {
+        StoreError::Unavailable { store: name.to_owned(), cause }
+    }
+
+    fn overloaded(name: &str) -> StoreError {
+        StoreError::Overloaded { store: name.to_owned(), waiting_max: Self::CALLS_WAITING_MAX }
+    }
+}
+
+impl StoreHandle {
+    /// See [`Store::identity`].
+    ///
+    /// # Errors
+    /// As there; for every call also [`StoreError::Overloaded`], and [`StoreError::Unavailable`] when
+    /// the store is closed or its backend panicked.
+    pub async fn identity(&self) -> Result<Identity, StoreError> {
+        self.call(|store| store.identity()).await
+    }
+
+    /// See [`Store::take_role`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn take_role(&self, under: &Identity, role: &Role) -> Result<(), StoreError> {
+        let (under, role) = (under.clone(), role.clone());
+        self.call(move |store| store.take_role(&under, &role)).await
+    }
+
+    /// See [`Store::replace_role`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn replace_role(&self, under: &Identity, role: &Role) -> Result<(), StoreError> {
+        let (under, role) = (under.clone(), role.clone());
+        self.call(move |store| store.replace_role(&under, &role)).await
+    }
+
+    /// See [`Store::claim`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn claim(
+        &self,
+        under: &Identity,
+        tag: &Tag,
+        wish: ClaimWish,
+    ) -> Result<Claim, StoreError> {
+        let (under, tag) = (under.clone(), tag.clone());
+        self.call(move |store| store.claim(&under, &tag, wish)).await
+    }
+
+    /// See [`Store::show`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn show(&self, tag: &Tag) -> Result<TagRow, StoreError> {
+        let tag = tag.clone();
+        self.call(move |store| store.show(&tag)).await
+    }
+
+    /// See [`Store::list`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn list(&self, after: Option<&Tag>, limit: u32) -> Result<Vec<TagRow>, StoreError> {
+        let after = after.cloned();
+        self.call(move |store| store.list(after.as_ref(), limit)).await
+    }
+
+    /// See [`Store::ends`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn ends(
+        &self,
+        after: Option<&Tag>,
+        limit: u32,
+    ) -> Result<Vec<(Tag, u64)>, StoreError> {
+        let after = after.cloned();
+        self.call(move |store| store.ends(after.as_ref(), limit)).await
+    }
+
+    /// See [`Store::create`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn create(&self, new: NewTag) -> Result<TagRow, StoreError> {
+        self.call(move |store| store.create(&new)).await
+    }
+
+    /// See [`Store::set`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn set(&self, tag: &Tag, change: TagChange) -> Result<TagRow, StoreError> {
+        let tag = tag.clone();
+        self.call(move |store| store.set(&tag, &change)).await
+    }
+
+    /// See [`Store::delete`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn delete(&self, tag: &Tag, generation: Generation) -> Result<TagRow, StoreError> {
+        let tag = tag.clone();
+        self.call(move |store| store.delete(&tag, generation)).await
+    }
+
+    /// See [`Store::look_up`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn look_up(
+        &self,
+        under: &Identity,
+        tags: Vec<Tag>,
+    ) -> Result<Vec<Option<TagTerms>>, StoreError> {
+        let under = under.clone();
+        self.call(move |store| store.look_up(&under, &tags)).await
+    }
+
+    /// See [`Store::note_history`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn note_history(&self, under: &Identity) -> Result<Option<Duration>, StoreError> {
+        let under = under.clone();
+        self.call(move |store| store.note_history(&under)).await
+    }
+
+    /// See [`Store::declare_loss`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn declare_loss(&self, under: &Identity) -> Result<bool, StoreError> {
+        let under = under.clone();
+        self.call(move |store| store.declare_loss(&under)).await
+    }
+
+    /// See [`Store::raise`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn raise(
+        &self,
+        under: &Identity,
+        ends: Vec<(Tag, u64)>,
+    ) -> Result<Vec<bool>, StoreError> {
+        let under = under.clone();
+        self.call(move |store| store.raise(&under, &ends)).await
+    }
+
+    /// See [`Store::check_in`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn check_in(
+        &self,
+        under: &Identity,
+        host: &HostId,
+        known: Vec<StartToken>,
+        next: &StartToken,
+    ) -> Result<CheckIn, StoreError> {
+        let (under, host, next) = (under.clone(), host.clone(), next.clone());
+        self.call(move |store| store.check_in(&under, &host, &known, &next)).await
+    }
+
+    /// Calls the store as a registry, see [`Store::workers`].
+    ///
+    /// # Errors
+    /// Those of `work`; and [`RegistryError::Unavailable`] where other calls have [`StoreError::Overloaded`] or
+    /// [`StoreError::Unavailable`].
+    pub async fn workers<T: Send + 'static>(
+        &self,
+        mode: Mode,
+        work: impl FnOnce(&mut dyn Registry) -> Result<T, RegistryError> + Send + 'static,
+    ) -> Result<T, RegistryError> {
+        self.call(move |store| Ok(work(&mut *store.workers(mode)))).await?
+    }
+}

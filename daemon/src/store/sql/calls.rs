@@ -1,0 +1,221 @@
+//! A store over a driver: its connection, opened when it is needed, and transactions that are repeated when they
+//! conflict.
+
+use std::time::Instant;
+
+use super::conflicts::{CONFLICT_TRIES_MAX, Conflicts, pause_after_conflict};
+use super::rows::{self, name};
+use super::session::{Session, needs_side_tables};
+use super::{Driver, Failure, Location};
+use leafd_core::Tag;
+use leafd_core::store::{Identity, Role, StoreError, TagTerms};
+
+/// A store over a driver. Making one connects to nothing: the first call does.
+#[derive(Debug)]
+pub struct SqlStore<D: Driver> {
+    pub(super) target: D::Target,
+    session: Option<Session<D>>,
+    /// Whether it was said that there is only Leaf's table.
+    warned: bool,
+    conflicts: Conflicts,
+}
+
+impl<D: Driver> SqlStore<D> {
+    pub(in crate::store) fn new(target: D::Target) -> Self {
+        SqlStore { target, session: None, warned: false, conflicts: Conflicts::default() }
+    }
+
+    /// A store whose connection is open already.
+    pub(in crate::store) fn over(driver: D, target: D::Target) -> Result<Self, StoreError> {
+        let session = Session::over(driver, &target)?;
+        Ok(SqlStore {
+            target,
+            session: Some(session),
+            warned: false,
+            conflicts: Conflicts::default(),
+        })
+    }
+
+    /// To be called when the tables were just made, by whoever made them: nobody has to wait then for what this history
+    /// may have lost.
+    pub(in crate::store) fn note_first_history(&mut self) -> Result<(), StoreError> {
+        self.write(Session::note_first)
+    }
+
+    /// Runs `work` in one transaction and commits it. Any failure rolls back. After a conflict with others it is run again.
+    pub(super) fn write<T>(
+        &mut self,
+        work: impl Fn(&mut Session<D>) -> Result<T, Failure>,
+    ) -> Result<T, StoreError> {
+        self.transact(work).map_err(|failure| failure.answer(&self.target))
+    }
+
+    /// The same, with the failure as it was.
+    pub(super) fn transact<T>(
+        &mut self,
+        work: impl Fn(&mut Session<D>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let give_up = Instant::now() + self.target.statement_timeout();
+        for tries in 1.. {
+            match self.transact_once(&work) {
+                Err(Failure::Conflict(words))
+                    if tries < CONFLICT_TRIES_MAX && Instant::now() < give_up =>
+                {
+                    self.conflicts.note(&self.target.store(), &words);
+                    std::thread::sleep(pause_after_conflict(tries)?);
+                }
+                result => return result,
+            }
+        }
+        unreachable!("the last try is answered")
+    }
+
+    pub(super) fn transact_once<T>(
+        &mut self,
+        work: impl FnOnce(&mut Session<D>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        loop {
+            let stale = self.session.is_some();
+            let session = self.ready()?;
+            let begun = session.driver.execute(D::SQL.begin, &[]);
+            match begun {
+                Ok(_) => break,
+                // The server was restarted since the last call, say. Nothing was done yet.
+                Err(Failure::Lost(_)) if stale => self.session = None,
+                Err(failure) => return Err(self.failed(failure)),
+            }
+        }
+        // Taken out, so that a panic ends the connection, and what was begun with it.
+        let Some(mut session) = self.session.take() else {
+            return Err(self.target.unavailable("the connection was lost").into());
+        };
+        let result = work(&mut session).and_then(|value| {
+            session.driver.execute("COMMIT", &[])?;
+            Ok(value)
+        });
+        let keep = match &result {
+            Ok(_) => true,
+            Err(failure) if failure.ends_connection() => false,
+            Err(_) => session.driver.execute("ROLLBACK", &[]).is_ok(),
+        };
+        self.session = keep.then_some(session);
+        result
+    }
+
+    /// Runs `work`, which changes nothing, and once more if the connection turns out to be gone.
+    pub(super) fn read<T>(
+        &mut self,
+        work: impl Fn(&mut Session<D>) -> Result<T, Failure>,
+    ) -> Result<T, StoreError> {
+        self.read_once_more(work).map_err(|failure| failure.answer(&self.target))
+    }
+
+    /// The same, with the failure as it was.
+    pub(super) fn read_once_more<T>(
+        &mut self,
+        work: impl Fn(&mut Session<D>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        loop {
+            let stale = self.session.is_some();
+            match work(self.ready()?) {
+                Err(Failure::Lost(_)) if stale => self.session = None,
+                Err(failure) => {
+                    if failure.ends_connection() {
+                        self.session = None;
+                    }
+                    return Err(failure);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// What a call for one tag comes to: no row has a name that the table can't hold.
+    pub(super) fn unless_unknown<T>(
+        &self,
+        tag: &Tag,
+        result: Result<T, Failure>,
+    ) -> Result<T, StoreError> {
+        result.map_err(|failure| match failure {
+            Failure::NoSuchName(_) => StoreError::UnknownTag { tag: tag.clone() },
+            other => other.answer(&self.target),
+        })
+    }
+
+    pub(super) fn failed(&mut self, failure: Failure) -> Failure {
+        if failure.ends_connection() {
+            self.session = None;
+        }
+        failure
+    }
+
+    /// The connection, opened if there is none, with the time for this call running.
+    pub(super) fn ready(&mut self) -> Result<&mut Session<D>, StoreError> {
+        let open = self.session.take().filter(|session| session.driver.is_usable());
+        let mut session = match open {
+            Some(session) => session,
+            None => self.connect()?,
+        };
+        session.driver.set_deadline(Instant::now() + self.target.statement_timeout());
+        Ok(self.session.insert(session))
+    }
+
+    /// Where one name in a list can't be held, the others count all the same.
+    pub(super) fn look_up_one_by_one(
+        &mut self,
+        under: &Identity,
+        tags: &[Tag],
+    ) -> Result<Vec<Option<TagTerms>>, StoreError> {
+        let one = |tag: &Tag| {
+            let tags = std::slice::from_ref(tag);
+            match self.read_once_more(|session| session.find_under(under, tags, false)) {
+                Err(Failure::NoSuchName(_)) => Ok(None),
+                Err(failure) => Err(failure.answer(&self.target)),
+                Ok(rows) => {
+                    let row = rows.iter().find(|row| name(row) == Some(tag.as_str()));
+                    Ok(row.map(rows::terms))
+                }
+            }
+        };
+        let terms: Result<Vec<_>, StoreError> = tags.iter().map(one).collect();
+        // What another store lacks says nothing.
+        self.read(|session| session.check(under))?;
+        terms
+    }
+
+    pub(super) fn connect(&mut self) -> Result<Session<D>, StoreError> {
+        let session = Session::open(&self.target)?;
+        if !session.side && !self.warned {
+            tracing::warn!(
+                store = %self.target.store(),
+                "the store has only Leaf's table: deleted tags, ceilings and copied hosts go unnoticed, and no tag \
+                 can be created; add leafd's tables with: leafd schema apply"
+            );
+            self.warned = true;
+        }
+        Ok(session)
+    }
+
+    /// Records a role if `judge` says so of what the store is, told what errors call it. No claim is under way then.
+    pub(super) fn record_role(
+        &mut self,
+        role: &Role,
+        judge: impl Fn(Identity, &str) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        role.check()?;
+        self.write(|session| {
+            if session.side {
+                session.lock_role()?;
+            }
+            let found = session.identity()?;
+            if !judge(found.clone(), &session.store())? {
+                return Ok(());
+            }
+            if !session.side {
+                return Err(needs_side_tables(&session.target, "a role among several stores"));
+            }
+            let losses = found.history.losses().to_owned();
+            session.change_right(role, &losses)
+        })
+    }
+}

@@ -1,0 +1,414 @@
+//! The store as a registry of workers: tables beside the tags, on the same connection, so that a daemon needs no second
+//! one.
+//!
+//! Everything is decided here, the same for every backend; a backend supplies a transaction and its dialect. Within one,
+//! what is compared is read and locked first, then the database's own clock, and then it is written.
+//!
+//! `leafd_worker` has what leafd records of each worker, in either mode. `leaf_workerid_alloc` is the table of Leaf's
+//! widely used fork, which gives each `ip:port` a number for good; it says who has such a number, and its
+//! `max_timestamp` is kept in step, so that hosts of the fork and ours can share it. A number that is in it can't be
+//! leased.
+//!
+//! - `rows`: rows as they are, odd ones included.
+
+mod rows;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use leafd_wire::Layout as IdLayout;
+
+use super::calls::SqlStore;
+use super::session::Session;
+use super::{Driver, Failure, Layout, Param};
+use crate::registry::Registry;
+use leafd_core::registry::{
+    CompareAndSet, Entry, LeaseRecord, Mode, RegistryError, RegistryId, Snapshot, definition,
+};
+use leafd_core::{Tag, UnixMs, WorkerId};
+
+use super::rows::Cells;
+
+/// A dialect. Parameters are in the order of each statement's documentation; every column comes as text.
+#[derive(Debug)]
+pub struct Statements {
+    /// The tables, and the types that are as good as ours for each column.
+    pub tables: &'static [Layout],
+    /// A row for each way in which the tables can't be used safely, in words; empty where nothing can be wrong.
+    pub defects: &'static str,
+    /// Keeps others of us from giving numbers and recording layouts meanwhile; empty where every transaction does.
+    pub lock: &'static str,
+    /// (first, end): the seven columns of `leafd_worker` for a range of workers, in ascending order.
+    pub list: &'static str,
+    /// (worker): the same of one worker, locked.
+    pub find: &'static str,
+    /// (worker, holder, name, incarnation, bound, seen, written): fails where the worker has a row.
+    pub enter: &'static str,
+    /// The same, for a worker that has a row.
+    pub replace: &'static str,
+    /// (first, end): number, identity and time of the numbers given for good, in ascending order.
+    pub given: &'static str,
+    /// (identity): the same of one identity.
+    pub given_to: &'static str,
+    /// (number, address, port, identity, time)
+    pub give: &'static str,
+    /// (number, time)
+    pub keep_time: &'static str,
+    /// Name and definition of every layout.
+    pub layouts: &'static str,
+    /// (name, definition)
+    pub enter_layout: &'static str,
+}
+
+/// How often a row may be found entered by others: hosts of Leaf's fork take no lock before they enter theirs.
+const TRIES_MAX: u32 = 8;
+
+/// A store as a registry.
+#[derive(Debug)]
+pub(super) struct Leases<'a, D: Driver> {
+    pub(super) store: &'a mut SqlStore<D>,
+    pub(super) mode: Mode,
+}
+
+impl<D: Driver> Leases<'_, D> {
+    /// Runs `work` in one transaction of the registry that it is told, and commits it. It may be run again when somebody
+    /// else entered the same row.
+    fn transact<T>(
+        &mut self,
+        work: impl Fn(&mut Session<D>, RegistryId) -> Result<T, Failure>,
+    ) -> Result<T, RegistryError> {
+        let mut once = || {
+            self.store.transact(|session| {
+                session.require_workers()?;
+                let registry = session.identity()?.into();
+                work(session, registry)
+            })
+        };
+        let mut answer = once();
+        for _ in 1..TRIES_MAX {
+            // Now the row is there to be seen.
+            let Err(Failure::Duplicate(_)) = answer else { break };
+            answer = once();
+        }
+        answer.map_err(|failure| match failure {
+            Failure::Registry(error) => error,
+            other => other.answer(&self.store.target).into(),
+        })
+    }
+}
+
+impl<D: Driver> Registry for Leases<'_, D> {
+    fn register_layouts(&mut self, layouts: &[(Tag, IdLayout)]) -> Result<(), RegistryError> {
+        self.transact(|session, _| agree(session, layouts))
+    }
+
+    fn snapshot(&mut self, pool: Range<u64>) -> Result<Snapshot, RegistryError> {
+        let mode = self.mode;
+        self.transact(|session, registry| {
+            let history_age = match D::EMBEDDED {
+                true => None,
+                false => Some(session.noticed(&registry.history)?),
+            };
+            let now = clock(session)?;
+            let entries = entries(session, mode, &pool)?;
+            Ok(Snapshot { registry, history_age, now, entries })
+        })
+    }
+
+    fn compare_and_set(
+        &mut self,
+        under: &RegistryId,
+        swap: &CompareAndSet,
+    ) -> Result<UnixMs, RegistryError> {
+        swap.next.check(Some(swap.worker))?;
+        let mode = self.mode;
+        self.transact(|session, registry| {
+            registry.check(under)?;
+            exchange(session, mode, swap)
+        })
+    }
+
+    fn assign(
+        &mut self,
+        under: &RegistryId,
+        pool: Range<u64>,
+        holding: &LeaseRecord,
+    ) -> Result<Entry, RegistryError> {
+        if self.mode == Mode::Leased {
+            return Err(RegistryError::Refused(
+                "numbers of this registry are leased: none is given for good".to_owned(),
+            ));
+        }
+        holding.check(None)?;
+        self.transact(|session, registry| {
+            registry.check(under)?;
+            give(session, &pool, holding)
+        })
+    }
+}
+
+fn agree<D: Driver>(session: &mut Session<D>, layouts: &[(Tag, IdLayout)]) -> Result<(), Failure> {
+    let sql = D::WORKERS;
+    lock(session)?;
+    let recorded = session.driver.query(sql.layouts, &[])?;
+    let recorded: BTreeMap<String, String> = recorded
+        .into_iter()
+        .filter_map(|row| {
+            let mut cells = row.into_iter();
+            Some((cells.next()??, cells.next().flatten().unwrap_or_default()))
+        })
+        .collect();
+    let mut new = BTreeMap::new();
+    for (name, layout) in layouts {
+        let defined = definition(layout);
+        let known = recorded.get(name.as_str()).or_else(|| new.get(name.as_str()));
+        match known {
+            Some(known) if *known == defined => {}
+            Some(known) => {
+                return Err(refused(format!(
+                    "layout {:?} is recorded in the worker registry as {known}, but is configured as {defined}: all \
+                     hosts must mean the same by it; correct the configuration, or give the layout another name",
+                    name.as_str()
+                )));
+            }
+            None => drop(new.insert(name.as_str().to_owned(), defined)),
+        }
+    }
+    for (name, defined) in &new {
+        session.driver.execute(sql.enter_layout, &[Param::Text(name), Param::Text(defined)])?;
+    }
+    Ok(())
+}
+
+/// What is recorded of the workers of a pool. Odd rows are said in the log, and count as held for ever.
+fn entries<D: Driver>(
+    session: &mut Session<D>,
+    mode: Mode,
+    pool: &Range<u64>,
+) -> Result<Vec<Entry>, Failure> {
+    let sql = D::WORKERS;
+    let mut found = BTreeMap::new();
+    for row in session.driver.query(sql.list, &range(pool))? {
+        if let Some(number) = rows::number(&row) {
+            found.insert(number, (Some(rows::leased(row)), None));
+        }
+    }
+    for row in session.driver.query(sql.given, &range(pool))? {
+        if let Some(number) = rows::number(&row) {
+            found.entry(number).or_insert((None, None)).1 = Some(rows::given(row));
+        }
+    }
+    let recorded = found.into_iter().filter_map(|(number, (leased, given))| {
+        let worker = WorkerId(number);
+        let entry = rows::recorded(mode, worker, leased, given)?;
+        Some(entry.unwrap_or_else(|odd| {
+            tracing::warn!(%worker, %odd, "what is recorded of a worker can't be used; nobody gets it until it is repaired");
+            rows::for_ever(worker, None)
+        }))
+    });
+    Ok(recorded.collect())
+}
+
+fn exchange<D: Driver>(
+    session: &mut Session<D>,
+    mode: Mode,
+    swap: &CompareAndSet,
+) -> Result<UnixMs, Failure> {
+    let (sql, worker) = (D::WORKERS, swap.worker);
+    let Ok(number) = i64::try_from(worker.0) else {
+        return Err(refused(format!(
+            "there is no worker {worker}: the table holds no such number"
+        )));
+    };
+    let leased = session.driver.query(sql.find, &[Param::Integer(number)])?.into_iter().next();
+    let given = given(session, worker)?;
+    let (has_row, is_given) = (leased.is_some(), given.is_some());
+    let found = match rows::recorded(mode, worker, leased.map(rows::leased), given) {
+        Some(Err(odd)) => return Err(refused(unusable(worker, &odd))),
+        Some(Ok(entry)) => Some(entry),
+        None => None,
+    };
+    let owner = found.as_ref().and_then(|entry| entry.holding.holder.clone());
+    let now = clock(session)?;
+    if let Err(said) = swap.judge(found, now) {
+        return Err(said.into());
+    }
+    let next = swap.next.holder.as_ref();
+    match (mode, is_given, owner) {
+        (Mode::Leased, false, _) => {}
+        (Mode::Permanent, true, Some(owner)) if next.is_some_and(|next| next.id == owner.id) => {}
+        (_, false, _) => {
+            return Err(refused(format!("worker {worker} was given to nobody for good")));
+        }
+        (_, true, owner) => {
+            return Err(refused(format!(
+                "worker {worker} was given to {:?} for good, by leaf_workerid_alloc",
+                owner.map_or("nobody".into(), |owner| owner.id)
+            )));
+        }
+    }
+    let write = if has_row { sql.replace } else { sql.enter };
+    write_holding(session, write, number, &swap.next, swap.seen, now)?;
+    if is_given {
+        let until = instant(swap.next.expires);
+        session.driver.execute(sql.keep_time, &[Param::Integer(number), Param::Integer(until)])?;
+    }
+    Ok(now)
+}
+
+fn give<D: Driver>(
+    session: &mut Session<D>,
+    pool: &Range<u64>,
+    holding: &LeaseRecord,
+) -> Result<Entry, Failure> {
+    let Some(holder) = &holding.holder else {
+        return Err(refused("a worker is given for good to somebody, not to nobody".to_owned()));
+    };
+    let sql = D::WORKERS;
+    lock(session)?;
+    let mine = session.driver.query(sql.given_to, &[Param::Text(&holder.id)])?;
+    if let Some(row) = mine.into_iter().next() {
+        return theirs(session, pool, &holder.id, row);
+    }
+    // The fork's numbers begin with 1, and count on from the highest, also when one below has become free: its
+    // former owner may still be there.
+    let given = session.driver.query(sql.given, &range(pool))?;
+    let highest = given.iter().filter_map(rows::number).max();
+    let first = highest.map_or(pool.start, |highest| highest + 1).max(1);
+    let leased = session.driver.query(sql.list, &range(pool))?;
+    let mut leased =
+        leased.iter().filter_map(rows::number).filter(|number| *number >= first).peekable();
+    let free = (first..pool.end).find(|number| leased.next_if_eq(number).is_none());
+    let number = free.and_then(|number| i64::try_from(number).ok().zip(Some(WorkerId(number))));
+    let Some((number, worker)) = number else {
+        return Err(Failure::Registry(RegistryError::Exhausted(format!(
+            "of the workers {} to {}, {} were given in leaf_workerid_alloc, the highest being {}; give the numbers of \
+             hosts that are gone for good to others by changing ip_port there with SQL, or let the pool reach further",
+            pool.start.max(1),
+            pool.end.saturating_sub(1),
+            given.len(),
+            highest.map_or("none".to_owned(), |highest| highest.to_string()),
+        ))));
+    };
+    let now = clock(session)?;
+    if holding.expires > leafd_core::registry::INSTANT_MAX {
+        return Err(Failure::Registry(RegistryError::TooFarAhead { now, bound: holding.expires }));
+    }
+    let (address, port) = match holder.id.rsplit_once(':') {
+        Some((address, port)) => (address, Some(port)),
+        None => (&*holder.id, None),
+    };
+    let row = [
+        Param::Integer(number),
+        Param::Text(address),
+        Param::OptionalText(port),
+        Param::Text(&holder.id),
+        Param::Integer(instant(holding.expires)),
+    ];
+    session.driver.execute(sql.give, &row)?;
+    write_holding(session, sql.enter, number, holding, now, now)?;
+    Ok(Entry { worker, holding: holding.clone(), seen: now, written: now })
+}
+
+/// The entry of who has a number for good already.
+fn theirs<D: Driver>(
+    session: &mut Session<D>,
+    pool: &Range<u64>,
+    id: &str,
+    row: Cells,
+) -> Result<Entry, Failure> {
+    let Some(number) = rows::number(&row) else {
+        return Err(refused(format!("the row of {id:?} in leaf_workerid_alloc has no usable id")));
+    };
+    if !pool.contains(&number) {
+        return Err(Failure::Registry(RegistryError::Exhausted(format!(
+            "leaf_workerid_alloc gave {id:?} the number {number}, which is not one of {} to {}",
+            pool.start,
+            pool.end.saturating_sub(1)
+        ))));
+    }
+    let worker = WorkerId(number);
+    let number = number.cast_signed();
+    let leased =
+        session.driver.query(D::WORKERS.find, &[Param::Integer(number)])?.into_iter().next();
+    let given = rows::given(row);
+    if let Ok(given) = &given
+        && *given.identity != *id
+    {
+        return Err(refused(format!(
+            "leaf_workerid_alloc.ip_port takes {id:?} and {:?} for the same: give the column a collation that tells them \
+             apart, or the host another identity",
+            given.identity
+        )));
+    }
+    let entry = rows::recorded(Mode::Permanent, worker, leased.map(rows::leased), Some(given));
+    match entry {
+        Some(Ok(entry)) => Ok(entry),
+        Some(Err(odd)) => Err(refused(unusable(worker, &odd))),
+        None => Err(refused(unusable(worker, "it is gone"))),
+    }
+}
+
+fn lock<D: Driver>(session: &mut Session<D>) -> Result<(), Failure> {
+    match D::WORKERS.lock {
+        "" => Ok(()),
+        lock => session.driver.query(lock, &[]).map(drop),
+    }
+}
+
+/// To whom a worker was given for good.
+fn given<D: Driver>(
+    session: &mut Session<D>,
+    worker: WorkerId,
+) -> Result<Option<rows::Read<rows::Given>>, Failure> {
+    let one = worker.0..worker.0.saturating_add(1);
+    let row = session.driver.query(D::WORKERS.given, &range(&one))?.into_iter().next();
+    Ok(row.map(rows::given))
+}
+
+fn write_holding<D: Driver>(
+    session: &mut Session<D>,
+    write: &str,
+    worker: i64,
+    holding: &LeaseRecord,
+    seen: UnixMs,
+    written: UnixMs,
+) -> Result<(), Failure> {
+    let holder = holding.holder.as_ref();
+    let params = [
+        Param::Integer(worker),
+        Param::OptionalText(holder.map(|holder| &*holder.id)),
+        Param::OptionalText(holder.map(|holder| &*holder.name)),
+        Param::OptionalText(holder.map(|holder| &*holder.incarnation.0)),
+        Param::Integer(instant(holding.expires)),
+        Param::Integer(instant(seen)),
+        Param::Integer(instant(written)),
+    ];
+    session.driver.execute(write, &params).map(drop)
+}
+
+/// As a table holds it. A clock beyond that is as wrong at the end of time as it is there.
+fn instant(at: UnixMs) -> i64 {
+    i64::try_from(at.0).unwrap_or(i64::MAX)
+}
+
+fn range(pool: &Range<u64>) -> [Param<'static>; 2] {
+    let end = |number: u64| Param::Integer(i64::try_from(number).unwrap_or(i64::MAX));
+    [end(pool.start), end(pool.end)]
+}
+
+fn unusable(worker: WorkerId, odd: &str) -> String {
+    format!(
+        "what is recorded of worker {worker} in leafd_worker or leaf_workerid_alloc can't be used: {odd}; repair it \
+         with SQL, above all instants that it was used at"
+    )
+}
+
+fn refused(words: String) -> Failure {
+    Failure::Registry(RegistryError::Refused(words))
+}
+
+/// The database's clock, now.
+fn clock<D: Driver>(session: &mut Session<D>) -> Result<UnixMs, Failure> {
+    session.now_ms().map(UnixMs)
+}

@@ -1,0 +1,125 @@
+//! Reads rows as they are. Others write to Leaf's table too, so every column may hold anything that its type
+//! there allows.
+
+use super::Failure;
+use leafd_core::Tag;
+use leafd_core::store::{CEILING_MAX, Generation, StoreError, TagRow, TagTerms};
+use leafd_core::store::{next_start, step_of};
+
+/// A row as it comes: every column as text.
+pub(super) type Cells = Vec<Option<String>>;
+
+/// A row that can be worked with.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) row: TagRow,
+    /// The end of what was ever claimed under this name, 0 for nothing.
+    pub(super) claimed_end: i64,
+    /// Under which version of the right to claim leafd's row of the tag may be claimed; `None` without such a row.
+    pub(super) right: Option<i64>,
+}
+
+/// The generation of a row that lies below what was claimed of it: it was deleted and made anew, or set back. No recorded
+/// one is as large.
+const SET_BACK: Generation = Generation(u64::MAX);
+
+impl Found {
+    /// Refuses to claim from a row that lies below what was claimed of it: whoever deleted it and made it anew, or set it
+    /// back, meant something by it.
+    pub(super) fn check_not_set_back(&self) -> Result<(), Failure> {
+        if self.claimed_end <= 0 || self.row.max_id >= self.claimed_end {
+            return Ok(());
+        }
+        let (tag, is, end) = (self.row.tag.as_str(), self.row.max_id, self.claimed_end);
+        Err(Failure::Said(StoreError::Refused(format!(
+            "the row of tag {tag:?} in leaf_alloc begins at {is}, but its ids below {end} were claimed: the row was deleted and \
+             made anew, or set back. If it is a new tag, run: leafctl tag delete {tag} --yes-delete {tag}; then: leafctl tag create {tag} \
+             --start {end}. If it is the old one, run: leafctl tag raise {tag} --to {end}"
+        ))))
+    }
+}
+
+/// The columns, in the order of the queries: tag, `max_id`, step, description, time of the last change,
+/// generation, ceiling, highest end, strict, version of the right to claim.
+const COLUMNS: usize = 10;
+
+/// The row of a tag, out of what a look-up by the column's own collation found: the same byte for byte, or
+/// none.
+pub(super) fn same_tag(rows: Vec<Cells>, tag: &Tag) -> Result<Option<Found>, Failure> {
+    let Some(row) = rows.into_iter().find(|row| name(row) == Some(tag.as_str())) else {
+        return Ok(None);
+    };
+    let found = read(row).map_err(|odd| {
+        StoreError::Refused(format!(
+            "the row of tag {:?} in leaf_alloc can't be used: {odd}; repair it with SQL",
+            tag.as_str()
+        ))
+    })?;
+    Ok(Some(found))
+}
+
+/// The name that a row begins with.
+pub(super) fn name(row: &Cells) -> Option<&str> {
+    row.first().and_then(Option::as_deref)
+}
+
+/// A row of a query with the ten columns, or what is odd about it.
+pub(super) fn read(row: Cells) -> Result<Found, String> {
+    let row: [Option<String>; COLUMNS] =
+        row.try_into().map_err(|row: Vec<_>| format!("it has {} columns", row.len()))?;
+    let [tag, max_id, step, description, updated, generation, ceiling, highest_end, strict, right] =
+        row;
+    let tag = tag.unwrap_or_default();
+    let tag = Tag::parse(tag.as_bytes()).map_err(|cause| format!("{tag:?} is no tag: {cause}"))?;
+    let max_id = integer("max_id", max_id, None)?;
+    let step = integer("step", step, None)?;
+    let generation = Generation(integer("generation", generation, Some(0))?.cast_unsigned());
+    let ceiling = integer("ceiling", ceiling, Some(CEILING_MAX.cast_signed()))?;
+    let ceiling = u64::try_from(ceiling).map_err(|_| format!("its ceiling is {ceiling}"))?;
+    let claimed_end = integer("highest_end", highest_end, Some(0))?;
+    let strict = integer("strict", strict, Some(0))? != 0;
+    let right = right.map(|right| integer("role_version", Some(right), None)).transpose()?;
+    let row = TagRow { tag, max_id, step, ceiling, generation, strict, description, updated };
+    Ok(Found { row, claimed_end, right })
+}
+
+/// What a row of a query with the ten columns offers, as far as it makes sense: the claim says what doesn't.
+pub(super) fn terms(row: &Cells) -> TagTerms {
+    let number = |column: usize| row.get(column)?.as_ref()?.parse::<i64>().ok();
+    let (max_id, claimed_end) = (number(1).unwrap_or(0), number(7).unwrap_or(0));
+    let generation = match claimed_end > 0 && max_id < claimed_end {
+        true => SET_BACK,
+        false => Generation(number(5).unwrap_or(0).cast_unsigned()),
+    };
+    TagTerms {
+        generation,
+        end: next_start(max_id, claimed_end),
+        step: step_of(number(2).unwrap_or(0)),
+        ceiling: number(6).map_or(CEILING_MAX, |ceiling| u64::try_from(ceiling).unwrap_or(0)),
+        strict: row.get(8).and_then(Option::as_deref).is_some_and(|strict| strict != "0"),
+    }
+}
+
+/// A row of a name and the end remembered of it, or what is odd about it.
+pub(super) fn remembered(row: Cells) -> Result<(Tag, u64), String> {
+    let mut cells = row.into_iter();
+    let tag = cells.next().flatten().unwrap_or_default();
+    let tag = Tag::parse(tag.as_bytes()).map_err(|cause| format!("{tag:?} is no tag: {cause}"))?;
+    let end = integer("highest_end", cells.next().flatten(), Some(0))?;
+    Ok((tag, u64::try_from(end).unwrap_or(0)))
+}
+
+/// A number, or what stands for an empty cell.
+pub(super) fn integer(
+    column: &str,
+    cell: Option<String>,
+    empty: Option<i64>,
+) -> Result<i64, String> {
+    match (cell, empty) {
+        (Some(text), _) => {
+            text.parse().map_err(|_| format!("its {column} is {text:?} instead of a whole number"))
+        }
+        (None, Some(number)) => Ok(number),
+        (None, None) => Err(format!("its {column} is empty")),
+    }
+}

@@ -1,0 +1,243 @@
+//! A connection to a store whose tables are known to be usable: which store it leads to, its role and its history.
+
+use std::time::{Duration, Instant};
+
+use super::rows::name;
+use super::tables::{columns, meta_incomplete, refuse_different_workers};
+use super::tag_rows::kept;
+use super::{Driver, Failure, Location, Param, Place, Standing};
+use leafd_core::store::{History, Identity, Role, StoreError, StoreId};
+
+#[derive(Debug)]
+pub(super) struct Session<D: Driver> {
+    pub(super) driver: D,
+    /// Whether there are side tables.
+    pub(super) side: bool,
+    /// Whether the tables of workers were seen to be usable.
+    workers_checked: bool,
+    pub(super) target: D::Target,
+    /// As of the last time that the server was asked.
+    place: Place,
+    /// The version of the right to claim, as of then.
+    pub(super) right: i64,
+}
+
+/// Parts the role from the number of losses declared, and that from the version of the right to claim, in the row that
+/// they share so that every claim sees all of them.
+const PARTS: char = '\t';
+
+/// How many cells of an answer tell who gave it.
+pub(super) const IDENTITY_CELLS: usize = 3;
+
+impl<D: Driver> Session<D> {
+    pub(super) fn open(target: &D::Target) -> Result<Self, StoreError> {
+        Self::over(D::connect(target)?, target)
+    }
+
+    /// A session over a connection of which nothing was asked yet.
+    pub(super) fn over(mut driver: D, target: &D::Target) -> Result<Self, StoreError> {
+        driver.set_deadline(Instant::now() + target.statement_timeout());
+        let checked =
+            driver.check_tables(target).and_then(|side| Ok((side, driver.standing(side)?.place)));
+        let (side, place) = checked.map_err(|failure| failure.answer(target))?;
+        Ok(Session {
+            driver,
+            side,
+            workers_checked: false,
+            target: target.clone(),
+            place,
+            right: 0,
+        })
+    }
+
+    /// Asks the server where the connection leads.
+    pub(super) fn identity(&mut self) -> Result<Identity, Failure> {
+        let Standing { place, name, role } = self.driver.standing(self.side)?;
+        self.place = place;
+        self.compose(self.place.table.clone(), name, role)
+    }
+
+    /// Checks that the connection leads to what the caller trusts.
+    pub(super) fn check(&mut self, under: &Identity) -> Result<(), Failure> {
+        Ok(self.identity()?.check(under, &self.store())?)
+    }
+
+    /// What errors call the store.
+    pub(super) fn store(&self) -> String {
+        self.target.store()
+    }
+
+    /// A store that leafd's tables name is told by that name alone, so that it stays the same when it fails over or
+    /// is restored, and then has another history. Without them nothing else tells it from others.
+    pub(super) fn compose(
+        &mut self,
+        table: String,
+        name: Option<String>,
+        role: Option<String>,
+    ) -> Result<Identity, Failure> {
+        let Place { kind, server, timeline, .. } = &self.place;
+        if !self.side {
+            return Ok(Identity {
+                id: StoreId(format!("{kind}:{server}").into()),
+                history: History(format!("{table} {timeline}").trim_end().into()),
+                role: Role::default(),
+            });
+        }
+        let (Some(name), Some(role)) = (name, role) else {
+            return Err(meta_incomplete(&self.target));
+        };
+        let mut parts = role.split(PARTS);
+        let (role, losses) = (parts.next().unwrap_or_default(), parts.next().unwrap_or("0"));
+        self.right = parts.next().and_then(|right| right.parse().ok()).unwrap_or(0);
+        if D::EMBEDDED {
+            return Ok(Identity {
+                id: StoreId(format!("{kind}:{name}").into()),
+                history: History::default(),
+                role: Role(role.into()),
+            });
+        }
+        let history = format!("{server} {table} {timeline}");
+        Ok(Identity {
+            id: StoreId(format!("{kind}:{name}").into()),
+            history: History::with_losses(history.trim_end(), losses),
+            role: Role(role.into()),
+        })
+    }
+
+    /// Keeps others from changing the role.
+    pub(super) fn lock_role(&mut self) -> Result<(), Failure> {
+        match D::SQL.lock_role {
+            "" => Ok(()),
+            lock => self.driver.execute(lock, &[]).map(drop),
+        }
+    }
+
+    /// Records a role and how many losses were declared.
+    pub(super) fn set_role(&mut self, role: &Role, losses: &str) -> Result<(), Failure> {
+        let value = format!("{}{PARTS}{losses}{PARTS}{}", role.0, self.right);
+        self.driver.execute(D::SQL.set_role, &[Param::Text(&value)])?;
+        Ok(())
+    }
+
+    /// Records a role under which the right to claim begins anew. Once this is committed, no claim under the former one
+    /// can be.
+    ///
+    /// A claim compares and sets the version of the right in leafd's own row of the tag, because locks on other rows are
+    /// local to a node in some clusters; so every such row is written here. A claim that finds no such row, or one without
+    /// the present right, first writes the row that is written here first.
+    pub(super) fn change_right(&mut self, role: &Role, losses: &str) -> Result<(), Failure> {
+        let former = self.right;
+        self.right = former.saturating_add(1);
+        self.set_role(role, losses)?;
+        let value = self.right_value()?;
+        self.driver.execute(D::SQL.set_right, &[Param::Text(&value)])?;
+        let versions = [Param::Integer(self.right), Param::Integer(former)];
+        self.driver.execute(D::SQL.move_rights, &versions)?;
+        Ok(())
+    }
+
+    /// For a tag whose row in leafd's table doesn't have the present right, see [`Session::change_right`].
+    pub(super) fn take_right(&mut self) -> Result<(), Failure> {
+        let (value, pattern) = (self.right_value()?, format!("{} %", self.right));
+        let params = [Param::Text(&value), Param::Text(&pattern)];
+        kept(self.driver.execute(D::SQL.take_right, &params)?)
+    }
+
+    /// Another one each time, so that the row really changes.
+    fn right_value(&self) -> Result<String, Failure> {
+        let chance = crate::random::generation().map_err(StoreError::from)?;
+        Ok(format!("{} {:016x}", self.right, chance.0))
+    }
+
+    /// How long ago the present history was first noticed, on the server's clock; enters it if nobody has noticed it yet.
+    pub(super) fn noticed(&mut self, history: &History) -> Result<Duration, Failure> {
+        if let Some(age) = self.noted(history)? {
+            return Ok(age);
+        }
+        // Waits for whoever has the tables locked, to restore them say: the time must not run while nobody can tell the
+        // store anything.
+        self.page(None, 1)?;
+        // Somebody else may be entering it.
+        self.lock_role()?;
+        if let Some(age) = self.noted(history)? {
+            return Ok(age);
+        }
+        let now_ms = self.now_ms()?;
+        self.note(history, now_ms)?;
+        Ok(Duration::ZERO)
+    }
+
+    /// Enters the history of a store whose tables were just made as one that has ever been: there is nothing yet that it
+    /// can have lost. It has to be entered before anybody claims there. If this is lost itself, whoever comes first
+    /// enters a history that is new.
+    pub(super) fn note_first(&mut self) -> Result<(), Failure> {
+        self.lock_role()?;
+        let history = self.identity()?.history;
+        if self.noted(&history)?.is_none() {
+            self.note(&history, 0)?;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, history: &History, noticed_ms: u64) -> Result<(), Failure> {
+        let note = format!("{noticed_ms} {history}");
+        self.driver.execute(D::SQL.note, &[Param::Text(&note)])?;
+        Ok(())
+    }
+
+    fn noted(&mut self, history: &History) -> Result<Option<Duration>, Failure> {
+        let meta = self.driver.query(D::SQL.meta, &[])?;
+        let noted = meta.into_iter().find(|row| name(row) == Some("noticed"));
+        let noted = noted.and_then(|row| row.into_iter().nth(1).flatten());
+        if let Some((ms, of)) = noted.as_deref().and_then(|noted| noted.split_once(' '))
+            && *of == *history.0
+            && let Ok(ms) = ms.parse::<u64>()
+        {
+            return Ok(Some(Duration::from_millis(self.now_ms()?.saturating_sub(ms))));
+        }
+        Ok(None)
+    }
+
+    /// The server's clock, now.
+    pub(super) fn now_ms(&mut self) -> Result<u64, Failure> {
+        let now = self.driver.query(D::SQL.now_ms, &[])?.into_iter().flatten().next().flatten();
+        let now = now.and_then(|now| now.parse().ok());
+        now.ok_or_else(|| Failure::Rejected("the server doesn't say what time it is".to_owned()))
+    }
+
+    /// Checks the tables of workers, once a connection: those of tags may be there without them.
+    pub(super) fn require_workers(&mut self) -> Result<(), Failure> {
+        let target = &self.target;
+        if !self.side {
+            return Err(needs_side_tables(target, "giving numbers to snowflake workers"));
+        }
+        // Where a file is made with all of them, opening it has checked them.
+        if self.workers_checked || D::WORKERS.tables.is_empty() {
+            return Ok(());
+        }
+        let found = columns(&mut self.driver)?;
+        let tables = D::WORKERS.tables.iter().map(|layout| layout.table);
+        let missing = tables.filter(|table| !found.iter().any(|[of, ..]| of == table));
+        let missing: Vec<&str> = missing.collect();
+        if !missing.is_empty() {
+            let words = format!(
+                "lacks {}, or hides it from user {:?}, so that no snowflake worker can be had there: make it with: leafd \
+                 schema apply",
+                missing.join(" and "),
+                target.user()
+            );
+            return Err(target.refused(words).into());
+        }
+        refuse_different_workers(&mut self.driver, target, &found)?;
+        self.workers_checked = true;
+        Ok(())
+    }
+}
+
+pub(super) fn needs_side_tables(target: &impl Location, what: &str) -> Failure {
+    let words = format!(
+        "has only Leaf's table, or hides leafd's own from user {:?}: {what} needs them; make them with: leafd schema apply",
+        target.user()
+    );
+    Failure::Said(target.refused(words))
+}

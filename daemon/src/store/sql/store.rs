@@ -1,0 +1,305 @@
+//! The calls of a [`Store`], each a transaction over a [`Driver`](super::Driver).
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::calls::SqlStore;
+use super::leases::Leases;
+use super::rows::{self, integer, name};
+use super::session::{Session, needs_side_tables};
+use super::tag_rows::TAGS_A_STATEMENT_MAX;
+use super::{Driver, Failure, Location, Param};
+use crate::registry::Registry;
+use crate::store::Store;
+use leafd_core::Tag;
+use leafd_core::registry::Mode;
+use leafd_core::store::{
+    CheckIn, Claim, ClaimWish, Generation, HostId, Identity, NewTag, Role, StartToken, StoreError,
+    TagChange, TagRow, TagTerms, judge_start, plan_claim,
+};
+
+impl<D: Driver> Store for SqlStore<D> {
+    fn identity(&mut self) -> Result<Identity, StoreError> {
+        self.read(Session::identity)
+    }
+
+    fn take_role(&mut self, under: &Identity, role: &Role) -> Result<(), StoreError> {
+        self.record_role(role, |found, store| found.may_take(role, under, store))
+    }
+
+    fn replace_role(&mut self, under: &Identity, role: &Role) -> Result<(), StoreError> {
+        self.record_role(role, |found, store| {
+            found.check(under, store).map(|()| under.role != *role)
+        })
+    }
+
+    fn note_history(&mut self, under: &Identity) -> Result<Option<Duration>, StoreError> {
+        self.write(|session| {
+            session.check(under)?;
+            match session.side && !D::EMBEDDED {
+                true => session.noticed(&under.history).map(Some),
+                false => Ok(None),
+            }
+        })
+    }
+
+    fn declare_loss(&mut self, under: &Identity) -> Result<bool, StoreError> {
+        self.write(|session| {
+            if !session.side {
+                return Ok(false);
+            }
+            session.lock_role()?;
+            session.check(under)?;
+            if D::EMBEDDED {
+                return Ok(false);
+            }
+            let losses = under.history.losses().parse::<u64>().unwrap_or(0).saturating_add(1);
+            session.set_role(&under.role, &losses.to_string())?;
+            Ok(true)
+        })
+    }
+
+    fn claim(&mut self, under: &Identity, tag: &Tag, wish: ClaimWish) -> Result<Claim, StoreError> {
+        let claimed = self.transact(|session| {
+            let found = session.require_under(under, tag)?;
+            let plan = plan_claim(&found.row, found.claimed_end, wish)?;
+            session.move_max_id(&found, plan.max_id)?;
+            Ok(Claim {
+                run: plan.run,
+                step: plan.step,
+                ceiling: found.row.ceiling,
+                generation: found.row.generation,
+                strict: found.row.strict,
+            })
+        });
+        if let Err(Failure::NoSuchName(_)) = claimed {
+            // What another store lacks says nothing.
+            self.read(|session| session.check(under))?;
+        }
+        self.unless_unknown(tag, claimed)
+    }
+
+    fn show(&mut self, tag: &Tag) -> Result<TagRow, StoreError> {
+        let found = self.read_once_more(|session| Ok(session.require(tag, false)?.row));
+        self.unless_unknown(tag, found)
+    }
+
+    fn list(&mut self, after: Option<&Tag>, limit: u32) -> Result<Vec<TagRow>, StoreError> {
+        let mut listed: Vec<TagRow> = Vec::new();
+        let mut after = after.map(|tag| tag.as_str().to_owned());
+        // Rows that are left out don't count, or a page of them would look like the end.
+        while listed.len() < limit as usize {
+            let asked = limit as usize - listed.len();
+            let rows = self.read(|session| session.page(after.as_deref(), asked))?;
+            let last = rows.len() < asked;
+            if let Some(name) = rows.last().and_then(name) {
+                if after.as_deref() == Some(name) {
+                    let words = "has names in leaf_alloc that are no UTF-8: repair them with SQL";
+                    return Err(self.target.refused(words));
+                }
+                after = Some(name.to_owned());
+            }
+            for row in rows {
+                match rows::read(row) {
+                    Ok(found) => listed.push(found.row),
+                    Err(odd) => tracing::warn!(%odd, "a row of leaf_alloc is left out of the list"),
+                }
+            }
+            if last {
+                break;
+            }
+        }
+        Ok(listed)
+    }
+
+    fn ends(&mut self, after: Option<&Tag>, limit: u32) -> Result<Vec<(Tag, u64)>, StoreError> {
+        let mut ends = Vec::new();
+        let mut after = after.map_or_else(String::new, |tag| tag.as_str().to_owned());
+        // Names that are left out don't count here either.
+        while ends.len() < limit as usize {
+            let asked = limit as usize - ends.len();
+            let rows = self.read(|session| session.page_of_ends(&after, asked))?;
+            let last = rows.len() < asked;
+            if let Some(name) = rows.last().and_then(name) {
+                after = name.to_owned();
+            }
+            for row in rows {
+                match rows::remembered(row) {
+                    Ok(end) => ends.push(end),
+                    Err(odd) => tracing::warn!(%odd, "a row of leafd_tag is left out"),
+                }
+            }
+            if last {
+                break;
+            }
+        }
+        Ok(ends)
+    }
+
+    fn create(&mut self, new: &NewTag) -> Result<TagRow, StoreError> {
+        new.check()?;
+        let generation = crate::random::generation()?;
+        let outcome = self.write(|session| {
+            if !session.side {
+                return Err(needs_side_tables(&session.target, "creating a tag"));
+            }
+            let name = new.tag.as_str();
+            let there = session.find_all(std::slice::from_ref(&new.tag), false)?.rows;
+            if let Some(row) = there.first() {
+                return Err(taken(&new.tag, rows::name(row)));
+            }
+            let claimed_end = session.driver.query(D::SQL.claimed_end, &[Param::Text(name)])?;
+            let claimed_end = claimed_end.into_iter().flatten().next().flatten();
+            let claimed_end =
+                integer("highest_end", claimed_end, Some(0)).map_err(Failure::Rejected)?;
+            new.check_above(claimed_end)?;
+            let description = new.description.as_deref().filter(|text| !text.is_empty());
+            let row = [
+                Param::Text(name),
+                Param::Integer(new.start.cast_signed()),
+                Param::Integer(new.step.cast_signed()),
+                Param::OptionalText(description),
+            ];
+            session.driver.execute(D::SQL.insert_row, &row).map_err(|failure| match failure {
+                // Somebody else was faster.
+                Failure::Duplicate(_) => {
+                    Failure::Said(StoreError::TagExists { tag: new.tag.clone() })
+                }
+                other => other,
+            })?;
+            let side = [
+                Param::Text(name),
+                Param::Integer(generation.0.cast_signed()),
+                Param::Integer(new.ceiling.cast_signed()),
+                Param::Integer(i64::from(new.strict)),
+            ];
+            session.driver.execute(D::SQL.enter_tag, &side)?;
+            Ok(session.require(&new.tag, false)?.row)
+        })?;
+        Ok(outcome)
+    }
+
+    fn set(&mut self, tag: &Tag, change: &TagChange) -> Result<TagRow, StoreError> {
+        change.check()?;
+        self.write(|session| {
+            let name = Param::Text(tag.as_str());
+            // Not `require`: a row with an odd step is repaired by setting the step.
+            if !session.is_there(tag)? {
+                return Err(StoreError::UnknownTag { tag: tag.clone() }.into());
+            }
+            if let Some(step) = change.step {
+                let params = [name, Param::Integer(step.cast_signed())];
+                session.driver.execute(D::SQL.set_step, &params)?;
+            }
+            if let Some(text) = &change.description {
+                let text = Some(text.as_str()).filter(|text| !text.is_empty());
+                session
+                    .driver
+                    .execute(D::SQL.set_description, &[name, Param::OptionalText(text)])?;
+            }
+            if let Some(ceiling) = change.ceiling {
+                if !session.side {
+                    return Err(needs_side_tables(&session.target, "a ceiling"));
+                }
+                let params = [name, Param::Integer(ceiling.cast_signed())];
+                session.driver.execute(D::SQL.set_ceiling, &params)?;
+            }
+            Ok(session.require(tag, false)?.row)
+        })
+    }
+
+    fn delete(&mut self, tag: &Tag, generation: Generation) -> Result<TagRow, StoreError> {
+        let next = crate::random::generation()?;
+        self.write(|session| {
+            if !session.side {
+                return Err(needs_side_tables(&session.target, "deleting a tag"));
+            }
+            let found = session.require(tag, true)?;
+            found.row.check_generation(generation)?;
+            let name = Param::Text(tag.as_str());
+            session.driver.execute(D::SQL.delete_row, &[name])?;
+            let end = Param::Integer(found.row.max_id.max(found.claimed_end).max(0));
+            let params = [name, Param::Integer(next.0.cast_signed()), end];
+            session.driver.execute(D::SQL.leave_tombstone, &params)?;
+            Ok(found.row)
+        })
+    }
+
+    fn look_up(
+        &mut self,
+        under: &Identity,
+        tags: &[Tag],
+    ) -> Result<Vec<Option<TagTerms>>, StoreError> {
+        let mut answers = Vec::with_capacity(tags.len());
+        for some in tags.chunks(TAGS_A_STATEMENT_MAX) {
+            let rows = match self.read_once_more(|session| session.find_under(under, some, false)) {
+                Err(Failure::NoSuchName(_)) => {
+                    answers.extend(self.look_up_one_by_one(under, some)?);
+                    continue;
+                }
+                found => found.map_err(|failure| failure.answer(&self.target))?,
+            };
+            let named = rows.iter().filter_map(|row| Some((name(row)?, rows::terms(row))));
+            let named: HashMap<&str, TagTerms> = named.collect();
+            answers.extend(some.iter().map(|tag| named.get(tag.as_str()).copied()));
+        }
+        Ok(answers)
+    }
+
+    fn raise(&mut self, under: &Identity, ends: &[(Tag, u64)]) -> Result<Vec<bool>, StoreError> {
+        let mut answers = Vec::with_capacity(ends.len());
+        for some in ends.chunks(TAGS_A_STATEMENT_MAX) {
+            match self.transact(|session| session.lift(under, some)) {
+                Ok(lifted) => answers.extend(lifted),
+                Err(Failure::NoSuchName(_)) if some.len() > 1 => {
+                    for one in some {
+                        answers.extend(self.raise(under, std::slice::from_ref(one))?);
+                    }
+                }
+                // There is no such row, and there can be none.
+                Err(Failure::NoSuchName(_)) => answers.push(false),
+                Err(failure) => return Err(failure.answer(&self.target)),
+            }
+        }
+        Ok(answers)
+    }
+
+    fn check_in(
+        &mut self,
+        under: &Identity,
+        host: &HostId,
+        known: &[StartToken],
+        next: &StartToken,
+    ) -> Result<CheckIn, StoreError> {
+        self.write(|session| {
+            session.check(under)?;
+            if !session.side {
+                return Ok(CheckIn::Unsupported);
+            }
+            let rows = session.driver.query(D::SQL.host_token, &[Param::Text(&host.0)])?;
+            let found = rows.into_iter().flatten().next().flatten();
+            let (answer, replace) = judge_start(found.as_deref(), known, next);
+            if replace {
+                let params = [Param::Text(&host.0), Param::Text(&next.0)];
+                session.driver.execute(D::SQL.enter_host, &params)?;
+            }
+            Ok(answer)
+        })
+    }
+
+    fn workers(&mut self, mode: Mode) -> Box<dyn Registry + '_> {
+        Box::new(Leases { store: self, mode })
+    }
+}
+
+/// Why a tag can't be created where its key finds this row.
+fn taken(tag: &Tag, name: Option<&str>) -> Failure {
+    match name {
+        Some(other) if other != tag.as_str() => Failure::Said(StoreError::Refused(format!(
+            "tag {:?} can't be created beside {other:?}: the collation of leaf_alloc.biz_tag takes them for the same; use \
+             another name, or give the column a collation that tells them apart",
+            tag.as_str()
+        ))),
+        _ => Failure::Said(StoreError::TagExists { tag: tag.clone() }),
+    }
+}

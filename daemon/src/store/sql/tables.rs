@@ -1,0 +1,210 @@
+//! Which of the tables a database has, and how they differ from what they should be. Nothing here changes a
+//! table.
+
+use super::{Driver, Failure, Location, Param};
+
+/// A table that leafd uses: its columns, and for each the beginnings of the types that it may have.
+#[derive(Debug)]
+pub struct Layout {
+    pub table: &'static str,
+    pub columns: &'static [(&'static str, &'static [&'static str])],
+}
+
+/// Where a store's name and history are: a store that has just been given it has no past.
+pub const META_TABLE: &str = "leafd_meta";
+
+/// Version of the side tables and of what rows say: in format 1 the rows of independent primaries held counters, now they
+/// hold ids.
+pub const FORMAT: &str = "2";
+
+/// How Leaf's and leafd's tables differ from `expected`, a sentence each. Tables that aren't there don't
+/// differ; columns that nobody expects do no harm.
+pub fn differences(expected: &[Layout], found: &[[String; 3]]) -> Vec<String> {
+    let mut said = Vec::new();
+    for Layout { table, columns } in expected {
+        let of_table: Vec<_> = found.iter().filter(|[of, ..]| of == table).collect();
+        if of_table.is_empty() {
+            continue;
+        }
+        for (name, types) in *columns {
+            let column = of_table.iter().find(|[_, column, _]| column.eq_ignore_ascii_case(name));
+            let Some([_, _, is]) = column else {
+                said.push(format!("{table} lacks the column {name}"));
+                continue;
+            };
+            if !types.iter().any(|allowed| is.to_ascii_lowercase().starts_with(allowed)) {
+                said.push(format!("{table}.{name} is {is} instead of {}", types.join(" or ")));
+            }
+        }
+    }
+    said
+}
+
+/// Table, column and type of all there is.
+pub fn columns<D: Driver>(driver: &mut D) -> Result<Vec<[String; 3]>, Failure> {
+    let rows = driver.query(D::SQL.columns, &[])?;
+    let texts = rows.into_iter().filter_map(|row| {
+        let row: Option<Vec<String>> = row.into_iter().collect();
+        row.and_then(|row| row.try_into().ok())
+    });
+    Ok(texts.collect())
+}
+
+/// Refuses tables that can't be claimed from safely; tells whether there are leafd's own.
+pub(super) fn check_tables<D: Driver>(driver: &mut D, target: &D::Target) -> Result<bool, Failure> {
+    let expected = D::TABLES;
+    let found = columns(driver)?;
+    let has = |table: &str| found.iter().any(|[of, ..]| of == table);
+    if !has("leaf_alloc") {
+        return Err(target
+            .refused("has no table leaf_alloc that we may read: make it with: leafd schema apply")
+            .into());
+    }
+    refuse_different(driver, target, &found)?;
+    let side: Vec<&str> =
+        expected.iter().map(|layout| layout.table).filter(|table| *table != "leaf_alloc").collect();
+    match side.iter().filter(|table| has(table)).count() {
+        0 if target.leaf_only() => Ok(false),
+        0 => Err(target
+            .refused(format_args!(
+                "has none of leafd's own tables, or hides them from user {:?}, so that strict tags can't be told from \
+                 others: make them with: leafd schema apply; or, if this database is only Leaf's, set leaf_only = true",
+                target.user()
+            ))
+            .into()),
+        some if some == side.len() => check_meta(driver, target).map(|()| true),
+        _ => {
+            let missing: Vec<&str> = side.into_iter().filter(|table| !has(table)).collect();
+            Err(target
+                .refused(format_args!(
+                    "lacks {}, or hides it from user {:?}: make it with: leafd schema apply",
+                    missing.join(" and "),
+                    target.user()
+                ))
+                .into())
+        }
+    }
+}
+
+/// Refuses what `leafd schema apply` must not touch either.
+pub fn refuse_different<D: Driver>(
+    driver: &mut D,
+    target: &D::Target,
+    found: &[[String; 3]],
+) -> Result<(), Failure> {
+    let has_leafs = found.iter().any(|[table, ..]| table == "leaf_alloc");
+    let defects = if has_leafs { D::SQL.defects } else { "" };
+    refuse(driver, target, differences(D::TABLES, found), defects)
+}
+
+/// The same, of the tables of workers.
+pub fn refuse_different_workers<D: Driver>(
+    driver: &mut D,
+    target: &D::Target,
+    found: &[[String; 3]],
+) -> Result<(), Failure> {
+    let said = differences(D::WORKERS.tables, found);
+    refuse(driver, target, said, D::WORKERS.defects)
+}
+
+fn refuse<D: Driver>(
+    driver: &mut D,
+    target: &D::Target,
+    mut said: Vec<String>,
+    defects: &str,
+) -> Result<(), Failure> {
+    if !defects.is_empty() {
+        let defects = driver.query(defects, &[])?;
+        said.extend(defects.into_iter().flatten().flatten());
+    }
+    if said.is_empty() {
+        return Ok(());
+    }
+    Err(target
+        .refused(format_args!(
+            "has tables that look different: {}; leafd leaves them as they are, so change them with SQL",
+            said.join("; ")
+        ))
+        .into())
+}
+
+/// Refuses a format that we don't know, and what is not complete.
+fn check_meta<D: Driver>(driver: &mut D, target: &D::Target) -> Result<(), Failure> {
+    let rows = driver.query(D::SQL.meta, &[])?;
+    let value = |name: &str| {
+        let row = rows.iter().find(|row| row.first().is_some_and(|is| is.as_deref() == Some(name)));
+        row.and_then(|row| row.get(1)).cloned().flatten()
+    };
+    match value("format").as_deref() {
+        Some(FORMAT) if value("identity").is_some() && value("role").is_some() => Ok(()),
+        Some(format) if format != FORMAT => Err(target
+            .refused(format_args!(
+                "was made by another leafd (format {format}; this one knows {FORMAT}): use that version"
+            ))
+            .into()),
+        _ => Err(meta_incomplete(target)),
+    }
+}
+
+/// Whether leafd's tables have the rows that are in them from the beginning.
+pub fn has_first_rows<D: Driver>(driver: &mut D) -> Result<bool, Failure> {
+    let meta = driver.query(D::SQL.meta, &[])?;
+    let is_there = |name: &str| {
+        meta.iter().any(|row| row.first().is_some_and(|is| is.as_deref() == Some(name)))
+    };
+    let nameless = driver.query(D::SQL.claimed_end, &[Param::Text("")])?;
+    Ok(["format", "identity", "role", "right"].into_iter().all(is_there) && !nameless.is_empty())
+}
+
+/// There has to be a row for each of these.
+pub(super) fn meta_incomplete(target: &impl Location) -> Failure {
+    let words = "has a table leafd_meta without format, identity or role: complete it with: leafd schema apply";
+    target.refused(words).into()
+}
+
+/// Refuses to make tables when rights are missing for it: before anything is made.
+pub fn refuse_lacking(target: &impl Location, lacking: &[String]) -> Result<(), Failure> {
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let words = format!(
+        "lets user {:?} not make what is missing; nothing was done. It needs: {}. Grant that, or run it as the database's \
+         owner",
+        target.user(),
+        lacking.join("; ")
+    );
+    Err(target.refused(words).into())
+}
+
+/// What the store has been called so far, where leafd's tables are made beside a table of Leaf's that was there, and that
+/// hosts may have used by itself: so they go on with what they hold.
+pub fn name_of_leafs<D: Driver>(driver: &mut D, made: &[&str]) -> Result<Option<String>, Failure> {
+    if made.contains(&"leaf_alloc") || !made.contains(&META_TABLE) {
+        return Ok(None);
+    }
+    let name = driver.standing(false)?.place.server;
+    Ok(Some(name).filter(|name| name.is_ascii()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_said_column_by_column() {
+        let expected = [
+            Layout { table: "a", columns: &[("id", &["bigint"]), ("name", &["varchar", "text"])] },
+            Layout { table: "b", columns: &[("x", &["int"])] },
+        ];
+        let column = |table: &str, name: &str, kind: &str| {
+            [table.to_owned(), name.to_owned(), kind.to_owned()]
+        };
+        let right = [column("a", "ID", "BIGINT(20)"), column("a", "name", "text")];
+        assert!(differences(&expected, &right).is_empty());
+        let wrong = [column("a", "id", "integer"), column("a", "more", "text")];
+        assert_eq!(
+            differences(&expected, &wrong),
+            ["a.id is integer instead of bigint", "a lacks the column name"]
+        );
+    }
+}

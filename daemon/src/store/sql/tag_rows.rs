@@ -1,0 +1,252 @@
+//! What is done with the rows of one tag, or of many, in a transaction.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::rows::{Cells, Found, name, same_tag};
+use super::session::{IDENTITY_CELLS, Session};
+use super::tables::meta_incomplete;
+use super::{Driver, Failure, Param, TABLES_GONE};
+use leafd_core::Tag;
+use leafd_core::store::{Identity, StoreError};
+
+/// Who answered a query for tags, and the rows that it found.
+pub(super) struct Answer {
+    pub(super) identity: Identity,
+    pub(super) rows: Vec<Cells>,
+}
+
+/// Most tags in one statement.
+pub(super) const TAGS_A_STATEMENT_MAX: usize = 200;
+
+impl<D: Driver> Session<D> {
+    /// The rows of tags, with more of them where the key's collation takes other names for the same.
+    pub(super) fn find_all(&mut self, tags: &[Tag], lock: bool) -> Result<Answer, Failure> {
+        let list: Vec<String> = (1..=tags.len()).map(D::placeholder).collect();
+        let list = list.join(", ");
+        let params: Vec<Param<'_>> = tags.iter().map(|tag| Param::Text(tag.as_str())).collect();
+        let (find, locked) = match self.side {
+            true => (D::SQL.find, D::SQL.lock),
+            false => (D::SQL.find_plain, D::SQL.lock),
+        };
+        let find = format!("{find} ({list})");
+        let rows = match lock && !locked.is_empty() {
+            true => {
+                let locked = format!("{locked} ({list}) {}", D::SQL.locking);
+                self.driver.query_locked(&locked, &find, &params)?
+            }
+            false => self.driver.query(&find, &params)?,
+        };
+        self.answer(rows)
+    }
+
+    fn answer(&mut self, rows: Vec<Cells>) -> Result<Answer, Failure> {
+        let mut rows = rows.into_iter().map(|mut row| {
+            let rest = row.split_off(IDENTITY_CELLS.min(row.len()));
+            (row, rest)
+        });
+        let Some((of_store, first)) = rows.next() else {
+            return Err(meta_incomplete(&self.target));
+        };
+        let mut of_store = of_store.into_iter();
+        let (name_found, role) = (of_store.next().flatten(), of_store.next().flatten());
+        let Some(table) = of_store.next().flatten() else {
+            return Err(Failure::Missing(TABLES_GONE.to_owned()));
+        };
+        let identity = self.compose(table, name_found, role)?;
+        let rows = std::iter::once(first).chain(rows.map(|(_, rest)| rest));
+        Ok(Answer { identity, rows: rows.filter(|row| name(row).is_some()).collect() })
+    }
+
+    /// The rows of tags, if the store is what the caller trusts.
+    pub(super) fn find_under(
+        &mut self,
+        under: &Identity,
+        tags: &[Tag],
+        lock: bool,
+    ) -> Result<Vec<Cells>, Failure> {
+        let Answer { identity, rows } = self.find_all(tags, lock)?;
+        identity.check(under, &self.store())?;
+        Ok(rows)
+    }
+
+    /// The row of a tag that has to be there.
+    pub(super) fn require(&mut self, tag: &Tag, lock: bool) -> Result<Found, Failure> {
+        let rows = self.find_all(std::slice::from_ref(tag), lock)?.rows;
+        there(rows, tag)
+    }
+
+    /// The same, if the store is what the caller trusts; locked.
+    pub(super) fn require_under(&mut self, under: &Identity, tag: &Tag) -> Result<Found, Failure> {
+        let rows = self.find_under(under, std::slice::from_ref(tag), true)?;
+        let found = there(rows, tag)?;
+        found.check_not_set_back()?;
+        Ok(found)
+    }
+
+    /// Whether a tag has a row, of whatever content.
+    pub(super) fn is_there(&mut self, tag: &Tag) -> Result<bool, Failure> {
+        let rows = self.find_all(std::slice::from_ref(tag), false)?.rows;
+        Ok(rows.iter().any(|row| name(row) == Some(tag.as_str())))
+    }
+
+    /// So many rows after this name, in the order of the table's key.
+    pub(super) fn page(
+        &mut self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Cells>, Failure> {
+        let list = if self.side { D::SQL.list } else { D::SQL.list_plain };
+        let limit = Param::Integer(i64::try_from(limit).unwrap_or(i64::MAX));
+        let (one, two) = (D::placeholder(1), D::placeholder(2));
+        match after {
+            None => self.driver.query(&format!("{list} ORDER BY a.biz_tag LIMIT {one}"), &[limit]),
+            Some(after) => self.driver.query(
+                &format!("{list} WHERE a.biz_tag > {one} ORDER BY a.biz_tag LIMIT {two}"),
+                &[Param::Text(after), limit],
+            ),
+        }
+    }
+
+    /// So many names after this one, in the order of their bytes, and what is remembered of each. The row that has no name
+    /// comes after none.
+    pub(super) fn page_of_ends(
+        &mut self,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<Cells>, Failure> {
+        if !self.side {
+            return Ok(Vec::new());
+        }
+        let limit = Param::Integer(i64::try_from(limit).unwrap_or(i64::MAX));
+        let rows = self.driver.query(D::SQL.ends, &[Param::Text(after), limit])?;
+        // A name that is no UTF-8 is read as another one, and the next page would begin anywhere.
+        match rows.last().map(name) {
+            Some(last) if last.is_none_or(|last| last <= after) => Err(Failure::Rejected(
+                "leafd_tag has names that are no UTF-8: repair it with SQL".to_owned(),
+            )),
+            _ => Ok(rows),
+        }
+    }
+
+    /// Writes a claim's end to the tag's row, which is locked, and to leafd's own row of the tag, if nobody took the right
+    /// to claim away.
+    pub(super) fn move_max_id(&mut self, found: &Found, max_id: i64) -> Result<(), Failure> {
+        let name = Param::Text(found.row.tag.as_str());
+        let (end, right) = (Param::Integer(max_id), Param::Integer(self.right));
+        let set = [name, Param::Integer(found.row.max_id), end];
+        if !self.side {
+            return moved(self.driver.execute(D::SQL.set_max_id, &set)?, 1);
+        }
+        if found.right != Some(self.right) {
+            self.take_right()?;
+        }
+        let (sql, record): (_, &[Param<'_>]) = match found.right {
+            Some(has) => (D::SQL.record_claim, &[name, end, right, Param::Integer(has)]),
+            None => (D::SQL.enter_claim, &[name, end, right]),
+        };
+        let both = self.driver.execute_both((D::SQL.set_max_id, &set), (sql, record));
+        let [changed, recorded] = both.map_err(|failure| match failure {
+            Failure::Duplicate(words) => Failure::Conflict(words),
+            other => other,
+        })?;
+        moved(changed, 1)?;
+        kept(recorded)
+    }
+
+    /// Lifts the rows of tags to these ends; which of them moved. The row of a tag is the one that is called the same
+    /// byte for byte. Of a tag without a row the end is remembered: the row may still come, out of a backup.
+    pub(super) fn lift(
+        &mut self,
+        under: &Identity,
+        ends: &[(Tag, u64)],
+    ) -> Result<Vec<bool>, Failure> {
+        let tags: Vec<Tag> = ends.iter().map(|(tag, _)| tag.clone()).collect();
+        let rows = self.find_under(under, &tags, true)?;
+        // Twice the same tag: the higher end counts.
+        let mut wanted: BTreeMap<&str, i64> = BTreeMap::new();
+        for (tag, end) in ends {
+            // There are no numbers beyond: nothing more than the largest value can be asked for.
+            let end = i64::try_from(*end).unwrap_or(i64::MAX);
+            let highest = wanted.entry(tag.as_str()).or_insert(end);
+            *highest = end.max(*highest);
+        }
+        let by_name: HashMap<&str, &Cells> =
+            rows.iter().filter_map(|row| Some((name(row)?, row))).collect();
+        let (mut moving, mut remembered) = (Vec::new(), Vec::new());
+        // In the order of the names, so that two of us never wait for each other.
+        for (tag, end) in &wanted {
+            let Some(row) = by_name.get(tag) else {
+                remembered.extend([Param::Text(tag), Param::Integer(*end)]);
+                continue;
+            };
+            let number = |column: usize| row.get(column)?.as_ref()?.parse::<i64>().ok();
+            // Not only to what the caller has seen: what leafd's own row has seen is as true.
+            let claimed_end = number(7).unwrap_or(0).max(*end);
+            if number(1).is_none_or(|max_id| max_id < claimed_end) {
+                moving.extend([Param::Text(tag), Param::Integer(claimed_end)]);
+            }
+            if number(7).is_none_or(|claimed_end| claimed_end < *end) {
+                remembered.extend([Param::Text(tag), Param::Integer(*end)]);
+            }
+        }
+        if !moving.is_empty() {
+            let (count, sql) = (moving.len() / 2, lift_rows::<D>(moving.len() / 2));
+            moved(self.driver.execute(&sql, &moving)?, count)?;
+        }
+        if self.side && !remembered.is_empty() {
+            self.driver.execute(&remember_ends::<D>(remembered.len() / 2), &remembered)?;
+        }
+        let lifted = |tag: &Tag| {
+            let mut texts = moving.iter().step_by(2);
+            texts.any(|param| matches!(param, Param::Text(text) if *text == tag.as_str()))
+        };
+        Ok(tags.iter().map(lifted).collect())
+    }
+}
+
+fn there(rows: Vec<Cells>, tag: &Tag) -> Result<Found, Failure> {
+    same_tag(rows, tag)?.ok_or_else(|| Failure::Said(StoreError::UnknownTag { tag: tag.clone() }))
+}
+
+/// Checks that as many rows changed as had to.
+fn moved(changed: u64, wanted: usize) -> Result<(), Failure> {
+    if usize::try_from(changed) == Ok(wanted) {
+        return Ok(());
+    }
+    Err(Failure::Busy(format!(
+        "moving {wanted} tags changed {changed} rows of leaf_alloc; a rule or trigger of that table may be in the way"
+    )))
+}
+
+/// Checks that the right to claim was still there.
+pub(super) fn kept(changed: u64) -> Result<(), Failure> {
+    match changed {
+        1 => Ok(()),
+        _ => Err(Failure::Conflict("the right to claim was changed at this moment".to_owned())),
+    }
+}
+
+/// (tag, end) so many times: lifts the rows.
+fn lift_rows<D: Driver>(count: usize) -> String {
+    let cases: String = (0..count)
+        .map(|index| {
+            let (tag, end) = (D::placeholder(2 * index + 1), D::placeholder(2 * index + 2));
+            format!(" WHEN {tag} THEN {end}")
+        })
+        .collect();
+    let list: Vec<String> = (0..count).map(|index| D::placeholder(2 * index + 1)).collect();
+    format!(
+        "UPDATE leaf_alloc SET max_id = CASE biz_tag{cases} ELSE max_id END{} WHERE biz_tag IN ({})",
+        D::SQL.touch,
+        list.join(", ")
+    )
+}
+
+/// (tag, end) so many times: remembers the ends.
+fn remember_ends<D: Driver>(count: usize) -> String {
+    let pair = |index: usize| {
+        format!("({}, {})", D::placeholder(2 * index + 1), D::placeholder(2 * index + 2))
+    };
+    let list: Vec<String> = (0..count).map(pair).collect();
+    format!("{} {} {}", D::SQL.remember_ends, list.join(", "), D::SQL.remembering)
+}

@@ -1,0 +1,160 @@
+//! One open file of an embedded store.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{ErrorCode, ToSql, params_from_iter};
+
+use super::file::{self, Create, OpenFile};
+use super::sql;
+use crate::store::sql::{
+    Driver, Failure, Layout, LeaseStatements, Location, Param, Place, Standing, Statements,
+};
+use leafd_core::store::StoreError;
+
+/// Where an embedded store is, and whose it has to be.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub(super) path: PathBuf,
+    /// See [`host_fingerprint`](super::host_fingerprint).
+    pub(super) fingerprint: String,
+}
+
+/// An open file.
+#[derive(Debug)]
+pub struct SqliteDriver {
+    open: OpenFile,
+    target: Target,
+    /// The file was found to be damaged.
+    damaged: bool,
+}
+
+impl Location for Target {
+    fn store(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn user(&self) -> &str {
+        ""
+    }
+
+    /// Nothing but another process's lock is waited for, and that has a bound of its own.
+    fn statement_timeout(&self) -> Duration {
+        file::BUSY_TIMEOUT
+    }
+
+    fn leaf_only(&self) -> bool {
+        false
+    }
+}
+
+impl SqliteDriver {
+    pub(super) fn new(open: OpenFile, target: Target) -> SqliteDriver {
+        SqliteDriver { open, target, damaged: false }
+    }
+
+    fn failed(&mut self, error: &rusqlite::Error) -> Failure {
+        let described = file::describe(&self.target.path, error);
+        if file::is_busy(error) {
+            return match described {
+                StoreError::Unavailable { cause, .. } => Failure::Busy(cause),
+                other => Failure::Said(other),
+            };
+        }
+        if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) {
+            return Failure::Duplicate(error.to_string());
+        }
+        match described {
+            StoreError::Unavailable { cause, .. } => Failure::Lost(cause),
+            other => {
+                self.damaged = true;
+                Failure::Said(other)
+            }
+        }
+    }
+}
+
+impl Driver for SqliteDriver {
+    type Target = Target;
+
+    const SQL: Statements = sql::STATEMENTS;
+    const WORKERS: &'static LeaseStatements = &sql::LEASE_STATEMENTS;
+    const TABLES: &'static [Layout] = sql::TABLES;
+    const EMBEDDED: bool = true;
+
+    /// A file that went missing is not made anew: what was claimed would be forgotten.
+    fn connect(target: &Target) -> Result<Self, StoreError> {
+        let open = file::open_own(&target.path, &target.fingerprint, Create::Never)?;
+        Ok(SqliteDriver::new(open, target.clone()))
+    }
+
+    /// They were made or checked when the file was opened.
+    fn check_tables(&mut self, _: &Target) -> Result<bool, Failure> {
+        Ok(true)
+    }
+
+    fn is_usable(&self) -> bool {
+        !self.damaged && self.open.is_still_at(&self.target.path)
+    }
+
+    fn standing(&mut self, _: bool) -> Result<Standing, Failure> {
+        let mut cells = self.query(sql::STANDING, &[])?.into_iter().flatten();
+        let mut next = || cells.next().flatten();
+        let (server, table, timeline) = (String::new(), String::new(), String::new());
+        let place = Place { kind: "sqlite", server, table, timeline };
+        Ok(Standing { place, name: next(), role: next() })
+    }
+
+    fn set_deadline(&mut self, _: Instant) {}
+
+    fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Failure> {
+        let statement = self.open.connection.prepare_cached(sql);
+        let changed = statement.and_then(|mut one| one.execute(params_from_iter(params)));
+        changed.map(|changed| changed as u64).map_err(|error| self.failed(&error))
+    }
+
+    fn query(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Vec<Option<String>>>, Failure> {
+        let rows = || {
+            let mut statement = self.open.connection.prepare_cached(sql)?;
+            let columns = statement.column_count();
+            let rows = statement.query_map(params_from_iter(params), |row| {
+                (0..columns).map(|column| row.get_ref(column).map(text)).collect()
+            })?;
+            rows.collect::<rusqlite::Result<_>>()
+        };
+        rows().map_err(|error| self.failed(&error))
+    }
+
+    fn placeholder(number: usize) -> String {
+        format!("?{number}")
+    }
+}
+
+/// What is no number or text never reads as one, and text that is no UTF-8 never as a name.
+fn text(cell: ValueRef<'_>) -> Option<String> {
+    match cell {
+        ValueRef::Null => None,
+        ValueRef::Integer(number) => Some(number.to_string()),
+        ValueRef::Text(bytes) => Some(match std::str::from_utf8(bytes) {
+            Ok(text) => text.to_owned(),
+            Err(_) => format!("\0{}", String::from_utf8_lossy(bytes)),
+        }),
+        ValueRef::Real(number) => Some(format!("{number:?}")),
+        ValueRef::Blob(bytes) => Some(format!("{} bytes", bytes.len())),
+    }
+}
+
+impl ToSql for Param<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match *self {
+            Param::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Param::OptionalText(text) => ToSqlOutput::Borrowed(text.into()),
+            Param::Integer(number) => ToSqlOutput::Borrowed(ValueRef::Integer(number)),
+        })
+    }
+}

@@ -1,0 +1,117 @@
+//! What is said to SQLite. Each statement names its collation, because a table made by others may compare tags
+//! differently.
+
+use crate::store::sql::{Layout, LeaseStatements, Statements};
+
+/// Made and checked when the file is opened, see `schema`.
+pub(super) static TABLES: &[Layout] = &[];
+
+/// Who the store says it is. Nothing tells its tables from others: a file that was copied or restored is refused until it
+/// is adopted, and then has another name.
+pub(super) const STANDING: &str =
+    "SELECT (SELECT CAST(value AS text) FROM leafd_meta WHERE name = 'identity'),
+        (SELECT CAST(value AS text) FROM leafd_meta WHERE name = 'role')";
+
+/// What `sql::rows` reads of a row.
+macro_rules! row {
+    ($generation:literal, $ceiling:literal, $highest_end:literal, $strict:literal, $right:literal) => {
+        concat!(
+            "a.biz_tag, a.max_id, a.step, CASE typeof(a.description) WHEN 'text' THEN a.description END,
+             CASE typeof(a.update_time) WHEN 'text' THEN strftime('%Y-%m-%dT%H:%M:%SZ', a.update_time) END, ",
+            $generation,
+            ", ",
+            $ceiling,
+            ", ",
+            $highest_end,
+            ", ",
+            $strict,
+            ", ",
+            $right
+        )
+    };
+}
+
+pub(super) const STATEMENTS: Statements = Statements {
+    // Whoever begins to write is alone, so that nothing has to be locked.
+    begin: "BEGIN IMMEDIATE",
+    // What leafd's table says is asked for each row that is found: joined, it would be read whole.
+    find: concat!(
+        "SELECT CAST(i.value AS text), CAST(r.value AS text), '', ",
+        row!(
+            "(SELECT generation FROM leafd_tag AS t WHERE t.tag = a.biz_tag)",
+            "(SELECT ceiling FROM leafd_tag AS t WHERE t.tag = a.biz_tag)",
+            "(SELECT highest_end FROM leafd_tag AS t WHERE t.tag = a.biz_tag)",
+            "(SELECT strict FROM leafd_tag AS t WHERE t.tag = a.biz_tag)",
+            "(SELECT role_version FROM leafd_tag AS t WHERE t.tag = a.biz_tag)"
+        ),
+        " FROM leafd_meta AS i JOIN leafd_meta AS r ON i.name = 'identity' AND r.name = 'role'
+          LEFT JOIN leaf_alloc AS a ON a.biz_tag COLLATE BINARY IN"
+    ),
+    // leafd's tables are made with the file: there is never only Leaf's.
+    find_plain: "",
+    lock: "",
+    locking: "",
+    lock_role: "",
+    list: concat!(
+        "SELECT ",
+        row!("t.generation", "t.ceiling", "t.highest_end", "t.strict", "t.role_version"),
+        " FROM (SELECT * FROM leaf_alloc WHERE typeof(biz_tag) = 'text') AS a
+          LEFT JOIN leafd_tag AS t ON t.tag = a.biz_tag"
+    ),
+    list_plain: "",
+    set_max_id: "UPDATE leaf_alloc SET max_id = ?3, update_time = CURRENT_TIMESTAMP
+        WHERE biz_tag = ?1 COLLATE BINARY AND max_id = ?2",
+    touch: ", update_time = CURRENT_TIMESTAMP",
+    set_step: "UPDATE leaf_alloc SET step = ?2, update_time = CURRENT_TIMESTAMP WHERE biz_tag = ?1 COLLATE BINARY",
+    set_description: "UPDATE leaf_alloc SET description = ?2, update_time = CURRENT_TIMESTAMP
+        WHERE biz_tag = ?1 COLLATE BINARY",
+    insert_row: "INSERT INTO leaf_alloc (biz_tag, max_id, step, description) VALUES (?1, ?2, ?3, ?4)",
+    claimed_end: "SELECT highest_end FROM leafd_tag WHERE tag = ?1",
+    ends: "SELECT tag, highest_end FROM leafd_tag WHERE tag > ?1 ORDER BY tag LIMIT ?2",
+    record_claim: "UPDATE leafd_tag SET highest_end = ?2, role_version = ?3 WHERE tag = ?1 AND role_version = ?4",
+    enter_claim: "INSERT INTO leafd_tag (tag, highest_end, role_version) VALUES (?1, ?2, ?3)",
+    take_right: "UPDATE leafd_meta SET value = ?1 WHERE name = 'right' AND value LIKE ?2",
+    set_right: "UPDATE leafd_meta SET value = ?1 WHERE name = 'right'",
+    move_rights: "UPDATE leafd_tag SET role_version = ?1 WHERE role_version = ?2",
+    remember_ends: "INSERT INTO leafd_tag (tag, highest_end) VALUES",
+    remembering: "ON CONFLICT (tag) DO UPDATE SET highest_end = max(highest_end, excluded.highest_end)",
+    enter_tag: "INSERT INTO leafd_tag (tag, generation, ceiling, strict) VALUES (?1, ?2, ?3, ?4)
+        ON CONFLICT (tag) DO UPDATE
+        SET generation = excluded.generation, ceiling = excluded.ceiling, strict = excluded.strict",
+    delete_row: "DELETE FROM leaf_alloc WHERE biz_tag = ?1 COLLATE BINARY",
+    leave_tombstone: "INSERT INTO leafd_tag (tag, generation, highest_end) VALUES (?1, ?2, ?3)
+        ON CONFLICT (tag) DO UPDATE SET generation = excluded.generation, ceiling = NULL, strict = 0,
+        highest_end = max(highest_end, excluded.highest_end)",
+    set_ceiling: "INSERT INTO leafd_tag (tag, ceiling) VALUES (?1, ?2)
+        ON CONFLICT (tag) DO UPDATE SET ceiling = excluded.ceiling",
+    host_token: "SELECT start_token FROM leafd_host WHERE host = ?1",
+    enter_host: "INSERT INTO leafd_host (host, start_token, started) VALUES (?1, ?2, CURRENT_TIMESTAMP)
+        ON CONFLICT (host) DO UPDATE SET start_token = excluded.start_token, started = excluded.started",
+    columns: "",
+    defects: "",
+    set_role: "UPDATE leafd_meta SET value = ?1 WHERE name = 'role'",
+    note: "",
+    // It keeps days with milliseconds.
+    now_ms: "SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer)",
+    meta: "SELECT name, CAST(value AS text) FROM leafd_meta",
+};
+
+/// Each row is asked for by its key.
+pub(super) static LEASE_STATEMENTS: LeaseStatements = LeaseStatements {
+    tables: &[],
+    defects: "",
+    lock: "",
+    list: "SELECT worker, holder, name, incarnation, bound, seen, written FROM leafd_worker
+        WHERE worker >= ?1 AND worker < ?2 ORDER BY worker",
+    find: "SELECT worker, holder, name, incarnation, bound, seen, written FROM leafd_worker WHERE worker = ?1",
+    enter: "INSERT INTO leafd_worker (worker, holder, name, incarnation, bound, seen, written)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    replace: "UPDATE leafd_worker SET holder = ?2, name = ?3, incarnation = ?4, bound = ?5, seen = ?6, written = ?7
+        WHERE worker = ?1",
+    given: "SELECT id, ip_port, max_timestamp FROM leaf_workerid_alloc WHERE id >= ?1 AND id < ?2 ORDER BY id",
+    given_to: "SELECT id, ip_port, max_timestamp FROM leaf_workerid_alloc WHERE ip_port = ?1 COLLATE BINARY",
+    give: "INSERT INTO leaf_workerid_alloc (id, ip, port, ip_port, max_timestamp) VALUES (?1, ?2, ?3, ?4, ?5)",
+    keep_time: "UPDATE leaf_workerid_alloc SET max_timestamp = ?2, update_time = CURRENT_TIMESTAMP WHERE id = ?1",
+    layouts: "SELECT name, definition FROM leafd_layout",
+    enter_layout: "INSERT INTO leafd_layout (name, definition) VALUES (?1, ?2)",
+};

@@ -1,0 +1,127 @@
+//! What the service manager is told, in systemd's protocol: when the daemon is ready, how it is, when it reloads and
+//! stops, and that its loop still turns. Without one (no `NOTIFY_SOCKET`) nothing is told.
+
+use std::cell::{Cell, RefCell};
+use std::env;
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::rc::Rc;
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+use tracing::warn;
+
+use crate::requests::Dispatcher;
+
+/// How long a store may take to answer for the first time before it counts as away: well within systemd's
+/// `TimeoutStartSec=`.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+
+/// The variable that names the manager's socket.
+const MANAGER: &str = "NOTIFY_SOCKET";
+
+/// How often the state is looked at, at most.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Signs of life in each `WatchdogSec=`: one may be late.
+const SIGNS_OF_LIFE: u32 = 3;
+
+/// What a stop may take beyond `stop_within`, for what the stores' threads still write.
+const STOP_MARGIN: Duration = Duration::from_secs(10);
+
+/// The service manager's view of this daemon.
+#[derive(Debug, Default)]
+pub struct Service {
+    ready: Cell<bool>,
+    status: RefCell<String>,
+    warned: Cell<bool>,
+}
+
+impl Service {
+    /// Reports until dropped. It is told to be ready once ids can be issued, or a store is known to be away and the
+    /// journal serves.
+    ///
+    /// To be run by the loop that answers requests: that it no longer turns is what the watchdog has to see.
+    pub async fn report(&self, dispatcher: &Rc<Dispatcher>) {
+        if env::var_os(MANAGER).is_none() {
+            return;
+        }
+        self.tell(&[NotifyState::Status("waiting for the stores' first answers")]);
+        let all_tried = async {
+            for upstream in dispatcher.segments.upstreams() {
+                upstream.tried().await;
+            }
+        };
+        let _ = tokio::time::timeout(ANSWERS_WITHIN, all_tried).await;
+        self.ready.set(true);
+        *self.status.borrow_mut() = dispatcher.condition();
+        self.tell(&[NotifyState::Ready, NotifyState::Status(&self.status.borrow())]);
+        let sign_every = sd_notify::watchdog_enabled().map(|within| within / SIGNS_OF_LIFE);
+        let every = sign_every.map_or(LOOK_EVERY, |sign_every| LOOK_EVERY.min(sign_every));
+        let mut since_sign = Duration::ZERO;
+        loop {
+            tokio::time::sleep(every).await;
+            since_sign += every;
+            if sign_every.is_some_and(|sign_every| since_sign + every > sign_every) {
+                self.tell(&[NotifyState::Watchdog]);
+                since_sign = Duration::ZERO;
+            }
+            let status = dispatcher.condition();
+            if *self.status.borrow() != status {
+                self.tell(&[NotifyState::Status(&status)]);
+                *self.status.borrow_mut() = status;
+            }
+        }
+    }
+
+    /// The configuration is about to be read again.
+    pub fn reloading(&self) {
+        if self.ready.get()
+            && let Ok(now) = NotifyState::monotonic_usec_now()
+        {
+            self.tell(&[NotifyState::Reloading, now]);
+        }
+    }
+
+    /// It has been.
+    pub fn reloaded(&self) {
+        if self.ready.get() {
+            self.tell(&[NotifyState::Ready]);
+        }
+    }
+
+    /// The stop begins, and may take as long as `within` and a margin.
+    pub fn stopping(&self, within: Duration) {
+        let most = u32::try_from((within + STOP_MARGIN).as_micros()).unwrap_or(u32::MAX);
+        self.tell(&[
+            NotifyState::Stopping,
+            NotifyState::ExtendTimeoutUsec(most),
+            NotifyState::Status("stopping: answers what is in flight and writes exact marks"),
+        ]);
+    }
+
+    fn tell(&self, what: &[NotifyState<'_>]) {
+        if let Err(error) = notify(what)
+            && !self.warned.replace(true)
+        {
+            warn!("the service manager can't be told how leafd is: {error}");
+        }
+    }
+}
+
+/// Sends what is told. Unlike the library's own, without ever waiting for the manager: one that hangs must not take
+/// the daemon with it.
+fn notify(what: &[NotifyState<'_>]) -> io::Result<()> {
+    let Some(manager) = env::var_os(MANAGER) else { return Ok(()) };
+    let address = match manager.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(&manager)?,
+    };
+    let text: String = what.iter().map(|one| format!("{one}\n")).collect();
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    socket.send_to_addr(text.as_bytes(), &address)?;
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! A reload: the configuration is read again on SIGHUP. What can change while ids are issued does; of the rest the
+//! log says that it needs a restart.
+
+use std::rc::Rc;
+
+use tokio::signal::unix::Signal;
+use tracing::{error, info, warn};
+
+use crate::config::{Args, Config, ConfigError, RELOADED};
+use crate::logging::{LogError, LogHandle};
+use crate::requests::Dispatcher;
+use crate::systemd::notify::Service;
+
+/// Reads the configuration again.
+pub struct Reload {
+    args: Args,
+    log: LogHandle,
+    dispatcher: Rc<Dispatcher>,
+    /// What is in force. Settings that need a restart stay as they were at the start.
+    config: Config,
+}
+
+/// Why nothing was changed.
+#[derive(Debug, thiserror::Error)]
+enum ReloadError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error("it could not be read: {0}")]
+    Interrupted(#[from] tokio::task::JoinError),
+}
+
+impl Reload {
+    /// Nothing has changed yet since `config` was read from `args` and their surroundings.
+    #[must_use]
+    pub fn new(args: Args, log: LogHandle, dispatcher: Rc<Dispatcher>, config: Config) -> Reload {
+        Reload { args, log, dispatcher, config }
+    }
+
+    /// Reads it again at each signal, and tells the service manager so. A configuration that can't be used changes
+    /// nothing.
+    pub async fn run(mut self, mut hangup: Signal, service: Rc<Service>) {
+        while hangup.recv().await.is_some() {
+            service.reloading();
+            if let Err(cause) = self.apply().await {
+                error!("reload: nothing is changed: {cause}");
+            }
+            service.reloaded();
+        }
+    }
+
+    async fn apply(&mut self) -> Result<(), ReloadError> {
+        let args = self.args.clone();
+        // A group's name may have to be asked for elsewhere.
+        let new = tokio::task::spawn_blocking(move || Config::load(&args)).await??;
+        let changed = changed(&self.config, &new);
+        let (now, later): (Vec<_>, Vec<_>) =
+            changed.into_iter().partition(|key| RELOADED.contains(key));
+        self.log.set(&new.log)?;
+        self.dispatcher.set_access(new.access.clone());
+        self.dispatcher.segments.set_provision(new.provision());
+        let known = &mut self.config;
+        (known.log, known.access) = (new.log, new.access);
+        (known.autonomy, known.max_step, known.mark_ahead) =
+            (new.autonomy, new.max_step, new.mark_ahead);
+        for (known, new) in known.effective.iter_mut().zip(new.effective) {
+            if RELOADED.contains(&known.key) {
+                *known = new;
+            }
+        }
+        match now.as_slice() {
+            [] => info!("reload: nothing that a reload can change is different"),
+            now => info!("reload: in force now: {}", now.join(", ")),
+        }
+        if !later.is_empty() {
+            warn!("reload: different, but only a restart puts it in force: {}", later.join(", "));
+        }
+        Ok(())
+    }
+}
+
+/// The keys of settings whose values differ.
+fn changed(old: &Config, new: &Config) -> Vec<&'static str> {
+    let pairs = old.effective.iter().zip(&new.effective);
+    pairs.filter(|(old, new)| old.value != new.value).map(|(old, _)| old.key).collect()
+}

@@ -1,0 +1,117 @@
+//! `leafctl`: draw ids, look at the daemon, administer tags.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+mod decode;
+mod failure;
+mod next;
+mod ping;
+mod status;
+mod tag;
+mod wait;
+mod worker;
+
+use failure::Failure;
+
+/// Talks to the leafd daemon of this host.
+#[derive(Debug, Parser)]
+#[command(name = "leafctl", version, after_help = EXIT_STATUS)]
+struct Cli {
+    /// The daemon's socket [env: LEAFD_SOCKET] [default: where leafd listens for root or for this user]
+    // The client's default reads the variable; clap would refuse an empty one, which counts as not set.
+    #[arg(long, global = true, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_STATUS: &str = "\
+Exit status:
+  0  done
+  1  the daemon refused, or something here failed; the text says what
+  2  wrong arguments
+  3  the daemon could not be reached or did not answer
+  4  ping, wait: the daemon answers, but isn't what was asked for
+
+Examples:
+  leafctl tag create orders          a tag that starts at 1
+  leafctl next orders                an id
+  leafctl next orders -n 1000        a thousand, one a line
+  leafctl decode 2124082651684941858
+  leafctl status";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Draw ids of a tag, one a line
+    Next(next::NextArgs),
+    /// Take a snowflake id apart
+    Decode(decode::DecodeArgs),
+    /// Create, list, show and change tags
+    #[command(subcommand)]
+    Tag(tag::TagCommand),
+    /// List the snowflake workers of the registry, show this daemon's, give one back
+    #[command(subcommand)]
+    Worker(worker::WorkerCommand),
+    /// Show the daemon's state
+    Status(status::StatusArgs),
+    /// Ask whether the daemon answers; for probes
+    Ping(ping::PingArgs),
+    /// Wait until the daemon answers, or until nobody uses it; for scripts and hooks
+    Wait(wait::WaitArgs),
+    /// Print a shell's completions
+    Completions {
+        /// For which shell
+        shell: clap_complete::Shell,
+    },
+    /// Write manual pages into a folder
+    #[command(hide = true)]
+    Man(leafd_man::ManArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let socket = cli.socket.unwrap_or_else(leafd_client::default_socket_path);
+    let outcome = match cli.command {
+        Command::Next(args) => next::run(&socket, &args),
+        Command::Decode(args) => decode::run(&socket, &args),
+        Command::Tag(command) => tag::run(&socket, &command),
+        Command::Worker(command) => worker::run(&socket, &command),
+        Command::Status(args) => status::run(&socket, &args),
+        Command::Ping(args) => ping::run(&socket, &args),
+        Command::Wait(args) => wait::run(&socket, &args),
+        Command::Man(args) => return leafd_man::run(Cli::command(), "1", &args, |_| Ok(())),
+        Command::Completions { shell } => completions(shell),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Quiet) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("leafctl: {failure}");
+            ExitCode::from(failure.exit_status())
+        }
+    }
+}
+
+/// Prints a shell's completions, whole or not at all: what generates them panics where it can't write.
+fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut public_command(), "leafctl", &mut script);
+    let mut out = std::io::stdout().lock();
+    out.write_all(&script)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// The command line without the subcommands that only this program itself calls: completions would
+/// offer hidden ones too.
+fn public_command() -> clap::Command {
+    let all = Cli::command();
+    clap::Command::new("leafctl")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(all.get_arguments().cloned())
+        .subcommands(all.get_subcommands().filter(|command| !command.is_hide_set()).cloned())
+}

@@ -1,0 +1,90 @@
+//! `leafctl next`: ids on standard output, one a line, millions a second.
+
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use leafd_client::{Client, Ids};
+
+use crate::failure::Failure;
+
+/// What to draw.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  leafctl next orders
+  leafctl next snowflake -n 10
+  leafctl next orders -n 10000000 > ids        batches; seconds
+  leafctl next orders -n 100 --direct          one request an id, strictly increasing on this host
+  leafctl next orders -n 3 --json              [1,2,3]")]
+pub struct NextArgs {
+    /// A segment tag, or a snowflake layout's name
+    tag: String,
+    /// How many ids
+    #[arg(short = 'n', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: u64,
+    /// Draw each id directly, by a request of its own, as a program without held runs would
+    #[arg(long)]
+    direct: bool,
+    /// How long each request may wait, in milliseconds
+    #[arg(long, default_value_t = 2_000, value_name = "MS")]
+    deadline_ms: u64,
+    /// Print one JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+/// Ids in one request: enough to make requests cheap, few enough that none takes long.
+const BATCH: u64 = 100_000;
+
+/// Buffered output, in bytes.
+const OUTPUT_BYTES: usize = 1 << 18;
+
+/// Draws and prints.
+pub fn run(socket: &Path, args: &NextArgs) -> Result<(), Failure> {
+    let limit = Duration::from_millis(args.deadline_ms);
+    let client = Client::builder().socket(socket).deadline(limit).direct(true).build()?;
+    let tag = client.tag(&args.tag)?;
+    let mut out = Lines::new(args.json);
+    let mut left = args.count;
+    while left > 0 {
+        let count = if args.direct { 1 } else { left.min(BATCH) };
+        out.ids(tag.next_batch(count)?)?;
+        left -= count;
+    }
+    out.end()?;
+    Ok(())
+}
+
+/// Ids as lines, or as one JSON array.
+struct Lines {
+    out: BufWriter<io::Stdout>,
+    json: bool,
+    first: bool,
+}
+
+impl Lines {
+    fn new(json: bool) -> Self {
+        Lines { out: BufWriter::with_capacity(OUTPUT_BYTES, io::stdout()), json, first: true }
+    }
+
+    fn ids(&mut self, ids: Ids) -> io::Result<()> {
+        for id in ids {
+            if self.json {
+                let separator = if self.first { '[' } else { ',' };
+                write!(self.out, "{separator}{id}")?;
+            } else {
+                writeln!(self.out, "{id}")?;
+            }
+            self.first = false;
+        }
+        Ok(())
+    }
+
+    fn end(mut self) -> io::Result<()> {
+        if self.json {
+            writeln!(self.out, "{}", if self.first { "[]" } else { "]" })?;
+        }
+        self.out.flush()
+    }
+}

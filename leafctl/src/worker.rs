@@ -1,0 +1,149 @@
+//! `leafctl worker`: the snowflake workers of the registry.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use leafd_client::{Client, opcode};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::status::{duration, lease, line};
+
+/// What to do about workers.
+#[derive(Debug, clap::Subcommand)]
+pub enum WorkerCommand {
+    /// List the workers that ever had a holder
+    List {
+        /// Print JSON, one worker a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show this daemon's worker, its claim and its clock
+    Show {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// End a claim: this daemon's own, or another host's
+    ///
+    /// This daemon's own worker is free at once; its next snowflake id claims one anew. While the registry is away the
+    /// daemon keeps its worker, and the command fails. Another host loses its worker
+    /// with its next renewal and claims another one; the number is free when what it had claimed has run out.
+    Release {
+        /// The number; this daemon's own without it
+        #[arg(long, value_name = "N")]
+        worker: Option<u64>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Does it.
+pub fn run(socket: &Path, command: &WorkerCommand) -> Result<(), Failure> {
+    let client = Client::builder().socket(socket).build()?;
+    match command {
+        WorkerCommand::List { json } => list(&client, *json),
+        WorkerCommand::Show { json } => show(&client, *json),
+        WorkerCommand::Release { worker, json } => release(&client, *worker, *json),
+    }
+}
+
+fn list(client: &Client, json: bool) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let mut header_due = !json;
+    let mut first = 0;
+    loop {
+        let page = ask(client, opcode::WORKER_LIST, &json!({ "first": first }))?;
+        if header_due {
+            writeln!(
+                out,
+                "{:>6} {:<10} {:>14} {:>14}  NAME",
+                "WORKER", "STATE", "LEFT", "WRITTEN AGO"
+            )?;
+            header_due = false;
+        }
+        for row in page["workers"].as_array().map_or(&[][..], Vec::as_slice) {
+            if json {
+                writeln!(out, "{row}")?;
+                continue;
+            }
+            let ms = |member: &str| duration(row[member].as_u64().unwrap_or(0));
+            writeln!(
+                out,
+                "{:>6} {:<10} {:>14} {:>14}  {}",
+                row["worker"].to_string(),
+                state(row),
+                ms("left_ms"),
+                ms("written_ms_ago"),
+                row["name"].as_str().unwrap_or("-")
+            )?;
+        }
+        match page["next"].as_u64() {
+            Some(next) => first = next,
+            None => return Ok(()),
+        }
+    }
+}
+
+fn state(row: &Value) -> &'static str {
+    match (row["left_ms"].as_u64(), row["holder"].is_null(), row["stopped"].as_bool()) {
+        (None | Some(0), ..) => "free",
+        (_, true, _) => "given back",
+        (_, _, Some(true)) => "stopped",
+        _ => "held",
+    }
+}
+
+fn show(client: &Client, json: bool) -> Result<(), Failure> {
+    let status: Value = serde_json::from_str(&client.status_json()?)?;
+    let snowflake = &status["snowflake"];
+    let mut out = io::stdout().lock();
+    if json {
+        let members = ["registry", "worker", "worker_error", "lease"];
+        let shown = members.map(|member| (member.to_owned(), snowflake[member].clone()));
+        writeln!(out, "{}", Value::Object(shown.into_iter().collect()))?;
+        return Ok(());
+    }
+    line(&mut out, "snowflake ready", &snowflake["ready"])?;
+    for name in ["registry", "worker", "worker_error"] {
+        line(&mut out, name, &snowflake[name])?;
+    }
+    if !snowflake["lease"].is_null()
+        && snowflake["worker"].is_null()
+        && snowflake["worker_error"].is_null()
+    {
+        line(&mut out, "worker", &json!("none; the next snowflake id claims one"))?;
+    }
+    for name in ["place", "holder", "name"] {
+        line(&mut out, name, &snowflake["lease"][name])?;
+    }
+    lease(&mut out, &snowflake["lease"])?;
+    Ok(())
+}
+
+fn release(client: &Client, worker: Option<u64>, json: bool) -> Result<(), Failure> {
+    let body = worker.map_or(json!({}), |worker| json!({ "worker": worker }));
+    let answer = ask(client, opcode::WORKER_RELEASE, &body)?;
+    let mut out = io::stdout().lock();
+    if json {
+        writeln!(out, "{answer}")?;
+    } else if answer["own"] == true {
+        writeln!(
+            out,
+            "worker {} is given back; the next snowflake id claims one anew",
+            answer["worker"]
+        )?;
+    } else {
+        let worker = &answer["worker"];
+        writeln!(
+            out,
+            "worker {worker} is taken from its host, and free when its claim has run out"
+        )?;
+    }
+    Ok(())
+}
+
+fn ask(client: &Client, opcode: u8, body: &Value) -> Result<Value, Failure> {
+    Ok(serde_json::from_str(&client.admin(opcode, &body.to_string())?)?)
+}

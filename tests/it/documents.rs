@@ -1,0 +1,196 @@
+//! The documents are short where they must be, lead where they say, and say of the code what it says of itself.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use leafd::config::settings;
+
+/// What is read before somebody decides for or against leafd.
+const README_BYTES_MAX: usize = 8192;
+
+/// Made from the table of settings.
+const SETTINGS_PAGE: &str = "docs/reference/settings.md";
+
+/// A sentence of this length that stands in two places was copied.
+const COPIED_BYTES_MIN: usize = 50;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
+}
+
+/// Every file with such an ending, by its path from the root, with its text.
+fn files(ending: &str) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    gather(&root(), ending, &mut found);
+    found
+}
+
+fn gather(folder: &Path, ending: &str, found: &mut Vec<(PathBuf, String)>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let skipped = name.starts_with('.') || ["target", "venv"].contains(&name);
+        if path.is_dir() && !skipped {
+            gather(&path, ending, found);
+        } else if name.ends_with(ending) {
+            let text = fs::read_to_string(&path).unwrap();
+            found.push((path.strip_prefix(root()).unwrap().to_owned(), text));
+        }
+    }
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(root().join(name)).unwrap()
+}
+
+/// The lines outside of blocks of code.
+fn prose(text: &str) -> impl Iterator<Item = &str> {
+    let mut in_code = false;
+    text.lines().filter(move |line| {
+        let fence = line.trim_start().starts_with("```");
+        in_code ^= fence;
+        !in_code && !fence
+    })
+}
+
+/// What the headings of a document can be linked as.
+fn anchors(text: &str) -> Vec<String> {
+    let headings = prose(text).filter(|line| line.starts_with('#'));
+    let anchor = |line: &str| {
+        let title = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = title.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+        kept.collect::<String>().replace(' ', "-")
+    };
+    headings.map(anchor).collect()
+}
+
+/// The targets of a document's links.
+fn links(text: &str) -> Vec<String> {
+    let prose = prose(text).collect::<Vec<_>>().join("\n");
+    let targets = prose.split("](").skip(1);
+    targets.map(|rest| rest.split(')').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_readme_is_read_in_two_minutes() {
+    let bytes = read("README.md").len();
+    assert!(bytes <= README_BYTES_MAX, "README.md has {bytes} bytes, at most {README_BYTES_MAX}");
+}
+
+#[test]
+fn links_and_anchors_resolve() {
+    for (name, text) in files(".md") {
+        let folder = root().join(&name);
+        let folder = folder.parent().unwrap();
+        for target in links(&text) {
+            if target.starts_with("http") {
+                continue;
+            }
+            let (path, anchor) = target.split_once('#').unwrap_or((&target, ""));
+            let other = if path.is_empty() { root().join(&name) } else { folder.join(path) };
+            assert!(other.exists(), "{}: {path} isn't there", name.display());
+            if !anchor.is_empty() {
+                let headings = anchors(&fs::read_to_string(other).unwrap());
+                let known = headings.iter().any(|one| one == anchor);
+                assert!(known, "{}: no heading for {target}", name.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn no_two_headings_of_a_document_have_one_anchor() {
+    for (name, text) in files(".md") {
+        let mut seen = BTreeSet::new();
+        for anchor in anchors(&text) {
+            assert!(seen.insert(anchor.clone()), "{}: twice #{anchor}", name.display());
+        }
+    }
+}
+
+#[test]
+fn every_document_is_in_the_index() {
+    let folder = root().join("docs");
+    let linked: Vec<PathBuf> =
+        links(&read("docs/README.md")).iter().map(|link| folder.join(link)).collect();
+    for (name, _) in files(".md") {
+        let path = root().join(&name);
+        let indexed = linked.contains(&path) || path == folder.join("README.md");
+        assert!(indexed || !path.starts_with(&folder), "docs/README.md lacks {}", name.display());
+    }
+}
+
+#[test]
+fn no_setting_is_described_by_hand() {
+    let made = [SETTINGS_PAGE, "systemd/leafd.toml"].map(PathBuf::from);
+    let written: Vec<(PathBuf, String)> =
+        [".md", ".toml", ".yaml"].into_iter().flat_map(files).collect();
+    for (name, text) in written.iter().filter(|(name, _)| !made.contains(name)) {
+        // Lines are broken elsewhere in each.
+        let flowing = text.split(['#', ' ', '\n']).filter(|word| !word.is_empty());
+        let flowing = flowing.collect::<Vec<_>>().join(" ");
+        for setting in settings() {
+            let key = setting.key;
+            let row = format!("| `{key}` |");
+            let headings = [format!("# `{key}`"), format!("# {key}")];
+            let own = text.lines().any(|line| {
+                line.starts_with(&row) || headings.iter().any(|one| line.ends_with(one))
+            });
+            assert!(!own, "{} describes {key}: link to {SETTINGS_PAGE}", name.display());
+            let sentences = setting.help.split(". ").filter(|one| one.len() >= COPIED_BYTES_MIN);
+            for sentence in sentences {
+                assert!(!flowing.contains(sentence), "{} repeats: {sentence}", name.display());
+            }
+        }
+    }
+}
+
+/// A default as prose has it, such as `10 min`, in the form of a configuration: `10m`.
+fn as_configured(words: &str) -> String {
+    words.replace("min", "m").replace([' ', ','], "")
+}
+
+#[test]
+fn defaults_in_prose_are_the_settings_own() {
+    let mut checked = 0;
+    for (name, text) in files(".md") {
+        let flowing = prose(&text).map(str::trim).collect::<Vec<_>>().join(" ");
+        for setting in settings() {
+            // `key` (5 s), or [`key`](link) (5 s)
+            for rest in flowing.split(&format!("`{}`", setting.key)).skip(1) {
+                let linked = rest.strip_prefix("](").and_then(|rest| rest.split_once(')'));
+                let rest = linked.map_or(rest, |(_, rest)| rest);
+                let Some(rest) = rest.strip_prefix(" (") else { continue };
+                let words = rest.split([')', ';']).next().unwrap();
+                if words.starts_with(|c: char| c.is_ascii_digit()) {
+                    let (said, default) = (as_configured(words), setting.default.to_string());
+                    assert_eq!(said, default, "{}: {}", name.display(), setting.key);
+                    checked += 1;
+                }
+            }
+        }
+    }
+    assert!(checked >= 10, "only {checked} defaults were found in the documents");
+}
+
+#[test]
+fn the_readme_s_rust_is_what_the_crate_s_documentation_compiles() {
+    let readme = read("README.md");
+    let (_, code) = readme.split_once("```rust\n").unwrap();
+    let (code, _) = code.split_once("```").unwrap();
+    let compiled = read("client/src/lib.rs");
+    for line in code.lines() {
+        let documented = format!("//! {line}").trim_end().to_owned();
+        let known = compiled.lines().any(|other| other == documented);
+        assert!(known, "client/src/lib.rs has no {line:?}");
+    }
+}
+
+#[test]
+fn the_readme_s_quick_start_is_what_the_tests_run() {
+    let readme = read("README.md");
+    let quick_start = readme.lines().find(|line| line.ends_with(" demo")).unwrap();
+    let run = read("tests/run").replace(" --locked", "").replace(" --exit", "");
+    assert!(run.lines().any(|line| line == quick_start), "tests/run lacks: {quick_start}");
+}

@@ -1,0 +1,266 @@
+//! What one user does to others: nobody takes what is left for the rest, whatever it sends and however it leaves.
+
+use std::io::Write;
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+
+use leafd_wire::{Header, Status, opcode};
+use serde_json::Value;
+
+use crate::access::raw_as;
+use crate::host::{Host, eventually};
+use crate::raw::{Raw, ids_request};
+
+const ATTACKER: u32 = 4_001;
+const VICTIM: u32 = 4_002;
+
+/// How long a victim may wait for an id beside any of this; the machine may be busy with other tests as well.
+const GAP_MAX: Duration = Duration::from_secs(2);
+
+fn serving(settings: &[(&str, &str)]) -> Host {
+    let mut host = Host::new().worker(17).set("socket_mode", "0666");
+    for (key, value) in settings {
+        host = host.set(key, value);
+    }
+    host.start();
+    host.create("orders");
+    host
+}
+
+fn as_user(host: &Host, uid: u32) -> Raw {
+    raw_as(host, uid, uid, &[])
+}
+
+#[track_caller]
+fn assert_prompt(victim: &mut Raw, tag: &str) {
+    for _ in 0..50 {
+        let asked = Instant::now();
+        assert_eq!(victim.draw(tag, 1).len(), 1);
+        assert!(asked.elapsed() < GAP_MAX, "{:?}", asked.elapsed());
+    }
+}
+
+fn lock(host: &Host) -> rusqlite::Connection {
+    let lock = rusqlite::Connection::open(host.state_dir().join("store.db")).unwrap();
+    lock.execute_batch("BEGIN IMMEDIATE").unwrap();
+    lock
+}
+
+#[test]
+fn idle_connections_of_one_user_leave_room_for_others() {
+    let host = serving(&[("connections_max", "64")]);
+    let mut idle = Vec::new();
+    let refused = loop {
+        let mut raw = as_user(&host, ATTACKER);
+        match raw.try_info() {
+            Ok(_) => idle.push(raw),
+            Err(_) => break idle.len(),
+        }
+        assert!(idle.len() < 64, "nobody was refused");
+    };
+    assert_eq!(refused, 31, "half of what is not kept for administrators");
+    let mut raw = as_user(&host, ATTACKER);
+    let text = raw.reply().refused(Status::ConnectionLimit);
+    assert!(text.contains("4001") && text.contains("connections_max"), "{text}");
+    assert_prompt(&mut as_user(&host, VICTIM), "orders");
+    assert_prompt(&mut host.raw(), "orders");
+}
+
+#[test]
+fn a_user_who_never_reads_is_bounded_in_memory_and_holds_up_nobody() {
+    let host = serving(&[("peer_memory_mib", "8")]);
+    let mut victim = as_user(&host, VICTIM);
+    assert_prompt(&mut victim, "orders");
+    let before_kib = host.resident_kib();
+    let mut requests = Vec::new();
+    for request_id in 0..5_000 {
+        Header::request(opcode::STATUS, 0, request_id).put_frame(b"", &mut requests);
+    }
+    let unread: Vec<_> = (0..300)
+        .map(|_| {
+            let raw = as_user(&host, ATTACKER);
+            raw.stream.set_nonblocking(true).unwrap();
+            // As much as the daemon takes.
+            let _ = (&raw.stream).write(&requests);
+            raw
+        })
+        .collect();
+    assert_prompt(&mut victim, "orders");
+    let grown_kib = host.resident_kib().saturating_sub(before_kib);
+    assert!(grown_kib < 24 << 10, "{grown_kib} KiB for 300 connections that never read");
+    drop(unread);
+    assert_prompt(&mut victim, "orders");
+}
+
+#[test]
+fn a_connection_that_is_gone_takes_its_waiting_requests_along() {
+    let host = serving(&[("waiters_max", "1000")]);
+    host.create("stuck");
+    let lock = lock(&host);
+    for _ in 0..5 {
+        let mut raw = as_user(&host, ATTACKER);
+        for request_id in 0..400 {
+            raw.send(&ids_request("stuck", 1, request_id, 60_000));
+        }
+        let waiting = || {
+            let status = host.status();
+            let tags = status["segments"]["tags"].as_array().cloned().unwrap_or_default();
+            tags.iter()
+                .find(|tag| tag["tag"] == "stuck")
+                .map_or(0, |tag| tag["waiting"].as_u64().unwrap())
+        };
+        eventually("400 requests wait", GAP_MAX, || (waiting() == 400).then_some(()));
+        drop(raw);
+        eventually("none waits", GAP_MAX, || (waiting() == 0).then_some(()));
+    }
+    lock.execute_batch("ROLLBACK").unwrap();
+    let first = host.raw().draw_until("stuck", Duration::from_secs(20));
+    assert_eq!(first, 1, "nothing was issued to those who had gone");
+}
+
+#[test]
+fn a_connection_that_is_gone_is_noticed_while_nothing_more_is_read_from_it() {
+    let host = serving(&[]);
+    host.create("stuck");
+    let lock = lock(&host);
+    let mut raw = as_user(&host, ATTACKER);
+    // More than wait at once: the rest stays in the socket.
+    let requests: Vec<u8> =
+        (0..1_500).flat_map(|request_id| ids_request("stuck", 1, request_id, 60_000)).collect();
+    raw.send(&requests);
+    let connections = || host.status()["connections"].as_u64().unwrap();
+    eventually("the daemon reads no more", GAP_MAX, || (connections() >= 2).then_some(()));
+    std::thread::sleep(Duration::from_millis(100));
+    drop(raw);
+    eventually("it is gone", GAP_MAX, || (connections() == 1).then_some(()));
+    lock.execute_batch("ROLLBACK").unwrap();
+}
+
+#[test]
+fn a_client_that_ended_its_requests_still_gets_the_answers() {
+    let host = serving(&[]);
+    host.create("late");
+    let lock = lock(&host);
+    let mut raw = as_user(&host, ATTACKER);
+    for request_id in 0..3 {
+        raw.send(&ids_request("late", 1, request_id, 60_000));
+    }
+    raw.stream.shutdown(Shutdown::Write).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    lock.execute_batch("ROLLBACK").unwrap();
+    let ids: Vec<_> = (0..3).flat_map(|_| raw.reply().ids()).collect();
+    assert_eq!(ids, [1, 2, 3]);
+}
+
+#[test]
+fn waiting_requests_of_one_user_leave_places_for_others() {
+    let host = serving(&[("waiters_max", "64")]);
+    host.create("stuck");
+    let lock = lock(&host);
+    let mut attacker = as_user(&host, ATTACKER);
+    for request_id in 0..64 {
+        attacker.send(&ids_request("stuck", 1, request_id, 60_000));
+    }
+    let text = attacker.reply().refused(Status::Overloaded);
+    assert!(text.contains("waiters_max"), "{text}");
+    let mut victim = as_user(&host, VICTIM);
+    victim.send(&ids_request("stuck", 1, 7, 60_000));
+    std::thread::sleep(Duration::from_millis(200));
+    lock.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(victim.reply().ids().len(), 1);
+}
+
+#[test]
+fn large_snowflake_requests_of_one_user_leave_ticks_for_others() {
+    let host = serving(&[]);
+    let mut attacker = as_user(&host, ATTACKER);
+    for request_id in 0..200 {
+        attacker.send(&ids_request("snowflake", 1_000_000, request_id, 60_000));
+    }
+    let mut victim = as_user(&host, VICTIM);
+    assert_prompt(&mut victim, "snowflake");
+    drop(attacker);
+    assert_prompt(&mut victim, "snowflake");
+}
+
+#[test]
+fn expensive_requests_of_many_connections_stop_nobody() {
+    let host = serving(&[]);
+    let mut victim = as_user(&host, VICTIM);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let mut requests = Vec::new();
+    for request_id in 0..1_000 {
+        Header::request(opcode::STATUS, 0, request_id).put_frame(b"", &mut requests);
+    }
+    std::thread::scope(|scope| {
+        let attackers: Vec<_> = (0..200).map(|_| as_user(&host, ATTACKER)).collect();
+        let (stop, requests) = (&stop, &requests);
+        scope.spawn(move || {
+            let mut taken = vec![0; 1 << 16];
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                for raw in &attackers {
+                    raw.stream.set_nonblocking(true).unwrap();
+                    let _ = (&raw.stream).write(requests);
+                    let _ = std::io::Read::read(&mut &raw.stream, &mut taken);
+                }
+            }
+        });
+        assert_prompt(&mut victim, "orders");
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_quota_stops_one_user_and_leaves_others() {
+    let rules = r#"[{tags = ["orders", "snowflake"], ids_per_second = 100, burst = 1000}]"#;
+    let host = serving(&[("access", rules)]);
+    let mut greedy = as_user(&host, ATTACKER);
+    assert_eq!(greedy.draw("orders", 1_000).len(), 1_000);
+    greedy.send(&ids_request("orders", 500, 1, 1_000));
+    let reply = greedy.reply();
+    let text = reply.refused(Status::Overloaded);
+    assert!(text.contains("4001") && text.contains("100 ids a second"), "{text}");
+    assert!((1_000..=5_000).contains(&reply.retry_after_ms()), "{}", reply.retry_after_ms());
+    // A whole connection anew changes nothing, and more than a burst never comes.
+    let mut again = as_user(&host, ATTACKER);
+    again.refused(&ids_request("orders", 500, 2, 1_000), Status::Overloaded);
+    again.refused(&ids_request("orders", 1_001, 3, 1_000), Status::CountInvalid);
+    // Each tag and each user has a quota of its own.
+    assert_eq!(again.draw("snowflake", 1_000).len(), 1_000);
+    assert_eq!(as_user(&host, VICTIM).draw("orders", 1_000).len(), 1_000);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(greedy.draw("orders", 20).len(), 20, "the rate comes back");
+    let status: Value = host.status();
+    assert!(status["requests_refused"].as_u64().unwrap() >= 3, "{status}");
+}
+
+#[test]
+fn made_up_names_of_one_user_are_bounded_and_forgotten() {
+    let host = serving(&[]);
+    let lock = lock(&host);
+    let mut attacker = as_user(&host, ATTACKER);
+    let in_use = || host.status()["segments"]["tags_in_use"].as_u64().unwrap();
+    for round in 0..5 {
+        for number in 0..600 {
+            attacker.send(&ids_request(format!("made-up-{round}-{number}"), 1, number, 3_000));
+        }
+        let refused = attacker.reply().refused(Status::Overloaded);
+        assert!(refused.contains("this user's share"), "{refused}");
+        assert!(in_use() <= 500, "{} names are kept", in_use());
+        for _ in 1..600 {
+            let status = attacker.reply().status();
+            let expected = [Status::Overloaded, Status::Deadline, Status::StoreUnavailable];
+            assert!(expected.contains(&status), "{status:?}");
+        }
+    }
+    lock.execute_batch("ROLLBACK").unwrap();
+    assert_prompt(&mut as_user(&host, VICTIM), "orders");
+    eventually("made-up names are forgotten", Duration::from_secs(30), || {
+        (in_use() <= 1).then_some(())
+    });
+    // Tags that exist are not counted, however many one user draws.
+    for number in 0..600 {
+        host.create(&format!("real-{number}"));
+        assert_eq!(attacker.draw(format!("real-{number}"), 1), [1]);
+    }
+}

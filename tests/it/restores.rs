@@ -1,0 +1,195 @@
+//! A state directory that is restored in place under the real daemon, with its embedded store: no id comes twice, and what
+//! can't be believed is refused.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::host::Host;
+
+/// What came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Journal,
+    Store,
+    Both,
+    Directory,
+}
+
+/// What a case is.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    what: What,
+    /// The words of the tool that writes into the files that are there.
+    tool: &'static [&'static str],
+    /// Whether the backup was taken of a daemon that ran.
+    hot: bool,
+    /// Whether the daemon ended by a kill.
+    killed: bool,
+    /// Whether what lies in memory is gone.
+    reboot: bool,
+}
+
+const COPY: &[&str] = &["cp", "-a"];
+const INPLACE: &[&str] = &["rsync", "-a", "-I", "--inplace"];
+const PLAIN_COPY: &[&str] = &["cp", "-r"];
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (index, what) in
+        [What::Journal, What::Store, What::Both, What::Directory].into_iter().enumerate()
+    {
+        for bits in 0..8 {
+            let (hot, killed, reboot) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
+            // Each tool meets each piece and each way to end.
+            let tool = [COPY, INPLACE, PLAIN_COPY][(index + bits) % 3];
+            cases.push(Case { what, tool, hot, killed, reboot });
+        }
+    }
+    cases
+}
+
+impl Case {
+    /// A backup taken in the life that crashed, all of it put back, and no memory: nothing on the host tells it from
+    /// what the crash left. A limit.
+    fn nothing_tells(self) -> bool {
+        matches!(self.what, What::Both | What::Directory) && self.hot && self.killed && self.reboot
+    }
+
+    /// The store is as old as the journal, or may be: no start or stop parts the backup from the end.
+    fn refused(self) -> bool {
+        let may_be = self.what == What::Journal && self.hot && self.killed && !self.reboot;
+        matches!(self.what, What::Both | What::Directory) || may_be
+    }
+
+    fn files(self, host: &Host) -> Vec<PathBuf> {
+        let backup = host.path("backup");
+        let wanted = |name: &str| match self.what {
+            What::Journal => name.starts_with("journal.db"),
+            What::Store => name.starts_with("store.db"),
+            What::Both => name.starts_with("journal.db") || name.starts_with("store.db"),
+            What::Directory => true,
+        };
+        let names = std::fs::read_dir(&backup).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| wanted(name.to_str().unwrap())).map(|name| backup.join(name)).collect()
+    }
+}
+
+fn tool(words: &[&str], paths: &[PathBuf]) {
+    let done = Command::new(words[0]).args(&words[1..]).args(paths).status().unwrap();
+    assert!(done.success(), "{words:?} {paths:?}");
+}
+
+/// Draws, restores, starts.
+fn restored(case: Case) -> (Host, Vec<u64>, Result<(), String>) {
+    let mut host = Host::new();
+    host.start();
+    host.create("orders");
+    let mut drawn = host.raw().draw("orders", 5);
+    if !case.hot {
+        host.stop();
+    }
+    tool(&["cp", "-a"], &[host.state_dir(), host.path("backup")]);
+    if !case.hot {
+        host.start();
+    }
+    for _ in 0..50 {
+        // Beyond what was claimed when the backup was made, too.
+        drawn.extend(host.raw().draw("orders", 50));
+    }
+    if case.killed {
+        host.kill()
+    } else {
+        host.stop()
+    }
+    // Logs of the later life go, as a restore of a database file asks for.
+    for name in ["journal.db-wal", "store.db-wal", "store.db-shm"] {
+        let belongs = case.files(&host).iter().any(|file| {
+            file.file_name().is_some_and(|file| name.starts_with(file.to_str().unwrap()))
+        });
+        if belongs {
+            let _ = std::fs::remove_file(host.state_dir().join(name));
+        }
+    }
+    tool(case.tool, &[case.files(&host), vec![host.state_dir()]].concat());
+    if case.reboot {
+        std::fs::remove_file(host.path("leafd.sock.last-commit")).unwrap();
+    }
+    let started = host.try_start().map_err(|refusal| refusal.said);
+    (host, drawn, started)
+}
+
+#[test]
+fn no_id_comes_twice_after_a_restore_in_place() {
+    let mut wrong = Vec::new();
+    for case in cases().into_iter().filter(|case| !case.nothing_tells()) {
+        let (mut host, mut drawn, started) = restored(case);
+        println!("{case:?}: {}", if started.is_ok() { "started" } else { "refused" });
+        match started {
+            Ok(()) if !case.refused() => {
+                drawn.extend(host.raw().draw("orders", 2_000));
+                host.stop();
+                // It has healed: the next stop is exact again.
+                host.start();
+                let before = *drawn.last().unwrap();
+                drawn.extend(host.raw().draw("orders", 1));
+                if drawn.last() != Some(&(before + 1)) {
+                    wrong.push(format!("{case:?}: {before}, then {:?}", drawn.last()));
+                }
+            }
+            Err(said) if case.refused() && said.contains("leafd adopt-store") => {
+                // Nothing changes by trying again.
+                let again = host.try_start().unwrap_err().said;
+                assert!(again.contains("leafd adopt-store"), "{case:?}: {again}");
+                let (code, said) = host.run("adopt-store");
+                assert_eq!(code, Some(0), "{case:?}: {said}");
+                // As the operator is told to.
+                host.store_sql("UPDATE leaf_alloc SET max_id = 1000000");
+                host.start();
+                drawn.extend(host.raw().draw("orders", 10));
+            }
+            other => wrong.push(format!("{case:?}: {other:?}")),
+        }
+        let count = drawn.len();
+        drawn.sort_unstable();
+        drawn.dedup();
+        if drawn.len() != count {
+            wrong.push(format!("{case:?}: {} ids came twice", count - drawn.len()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What a deleted store means is said.
+#[test]
+fn a_store_that_is_gone_is_said_to_be_gone() {
+    let mut host = Host::new();
+    host.start();
+    host.create("orders");
+    host.raw().draw("orders", 5);
+    host.stop();
+    std::fs::remove_file(host.state_dir().join("store.db")).unwrap();
+    host.start();
+    let log = host.log();
+    assert!(log.contains("file is gone") && log.contains("create the tags anew"), "{log}");
+}
+
+/// A kill without a reboot costs nothing of what was held; without the memory of it, what was held.
+#[test]
+fn a_kill_costs_what_was_held_only_where_no_memory_outlives_it() {
+    for remembered in [true, false] {
+        let mut host = Host::new();
+        host.start();
+        host.create("orders");
+        let last = *host.raw().draw("orders", 5).last().unwrap();
+        let show = serde_json::json!({ "tag": "orders" });
+        let claimed = host.admin(leafd_wire::opcode::TAG_SHOW, &show)["max_id"].as_u64().unwrap();
+        host.kill();
+        if !remembered {
+            std::fs::remove_file(host.path("leafd.sock.last-commit")).unwrap();
+        }
+        host.start();
+        let next = host.raw().draw("orders", 1)[0];
+        assert!(next > last);
+        assert_eq!(next < claimed, remembered, "{next} of {claimed}");
+    }
+}
