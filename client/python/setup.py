@@ -1,34 +1,46 @@
-"""Has cargo build libleafd.so into the package, and names the wheel for what it then is.
+"""Has make build libleafd.so into the package, and names the wheel for what it then is.
 
-The wheel carries no extension module: it fits every CPython from 3.9 up (and PyPy), on this kind of machine.
+The wheel carries no extension module: it fits every CPython from 3.9 up (and PyPy), on one kind of machine. The
+source distribution carries the library's source, in `rust`, so that it builds by itself.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 
 HERE = Path(__file__).resolve().parent
-CAPI = HERE.parent / "capi"
+IN_SDIST = HERE / "rust"
+ROOT = IN_SDIST if IN_SDIST.is_dir() else HERE.parent.parent
+CRATES = ("client", "client/capi", "client/wire")
+
+
+def cargo() -> str:
+    """The program that builds the library."""
+    return os.environ.get("CARGO") or shutil.which("cargo") or str(Path.home() / ".cargo/bin/cargo")
 
 
 def build_library() -> Path:
-    """Builds libleafd.so and returns its path."""
-    cargo = os.environ.get("CARGO") or shutil.which("cargo") or str(Path.home() / ".cargo/bin/cargo")
-    target = Path(os.environ.get("CARGO_TARGET_DIR") or HERE.parent.parent / "target")
-    command = [cargo, "build", "--manifest-path", str(CAPI / "Cargo.toml"), "--profile", "capi", "--locked"]
+    """Builds libleafd.so and returns its path. `LEAFD_TARGET`: the kind of machine, as rustc names it; with `CC` for it."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
+    kind = os.environ.get("LEAFD_TARGET", "")
+    for program, words in ((cargo(), "Rust: see https://rustup.rs"), ("make", "make and a C compiler")):
+        if shutil.which(program) is None:
+            raise SystemExit(f"{program} isn't here, and to build leafd's library takes {words}")
+    command = ["make", "--silent", "-C", str(ROOT / "client" / "capi"), "build", f"TARGET={kind}"]
     try:
-        subprocess.run([*command, "--target-dir", str(target)], check=True)
-    except FileNotFoundError:
-        raise SystemExit("leafd's library is written in Rust, and cargo isn't here: see https://rustup.rs") from None
+        subprocess.run(command, env={**os.environ, "CARGO": cargo(), "CARGO_TARGET_DIR": str(target)}, check=True)
     except subprocess.CalledProcessError as error:
-        raise SystemExit(f"cargo could not build leafd's library (exit status {error.returncode})") from None
-    return target / "capi" / "libleafd.so"
+        raise SystemExit(f"leafd's library could not be built (exit status {error.returncode})") from None
+    return target / kind / "capi" / "libleafd.so"
 
 
 class BuildWithLibrary(build_py):
@@ -45,7 +57,42 @@ class WheelForEveryPython(bdist_wheel):
     """One wheel for all versions of Python, on one platform."""
 
     def get_tag(self) -> "tuple[str, str, str]":
-        return "py3", "none", sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        platform = self.plat_name if self.plat_name_supplied else sysconfig.get_platform()
+        return "py3", "none", platform.replace("-", "_").replace(".", "_")
+
+
+class SourceWithLibrary(sdist):
+    """Adds the sources of the library, as a workspace of their own."""
+
+    def make_release_tree(self, base_dir: str, files: Any) -> None:
+        super().make_release_tree(base_dir, files)
+        to = Path(base_dir) / "rust"
+        shutil.rmtree(to, ignore_errors=True)
+        if IN_SDIST.is_dir():
+            shutil.copytree(IN_SDIST, to)
+            return
+        for crate in CRATES:
+            shutil.copytree(ROOT / crate / "src", to / crate / "src")
+            # What only tests need isn't here.
+            manifest = (ROOT / crate / "Cargo.toml").read_text()
+            (to / crate / "Cargo.toml").write_text(re.sub(r"\[dev-dependencies\]\n(?:[^\[\n].*\n)*\n?", "", manifest))
+        capi = ROOT / "client" / "capi"
+        for name in ("Makefile", "leafd.map", "leafd.pc.in", "tsan.supp"):
+            shutil.copy2(capi / name, to / "client" / "capi" / name)
+        shutil.copytree(capi / "include", to / "client" / "capi" / "include")
+        members = ", ".join(f'"{crate}"' for crate in CRATES)
+        workspace = (ROOT / "Cargo.toml").read_text()
+        (to / "Cargo.toml").write_text(re.sub(r"members = \[[^\]]*\]", f"members = [{members}]", workspace))
+        shutil.copy2(ROOT / "Cargo.lock", to)
+        drop_the_rest_from_lock(to)
+
+
+def drop_the_rest_from_lock(workspace: Path) -> None:
+    """Has cargo's lock file name what the workspace needs alone, in the versions that it names."""
+    command = [cargo(), "update", "--workspace", "--quiet", "--manifest-path", str(workspace / "Cargo.toml")]
+    # Without the registry, if what it said is remembered.
+    if subprocess.run([*command, "--offline"], stderr=subprocess.DEVNULL).returncode:
+        subprocess.run(command, check=True)
 
 
 class WithLibrary(Distribution):
@@ -55,4 +102,7 @@ class WithLibrary(Distribution):
         return True
 
 
-setup(distclass=WithLibrary, cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": WheelForEveryPython})
+setup(
+    distclass=WithLibrary,
+    cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": WheelForEveryPython, "sdist": SourceWithLibrary},
+)

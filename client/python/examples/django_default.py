@@ -1,4 +1,7 @@
-"""A Django field whose values are leafd's ids: each new object has its id before it is saved."""
+"""A Django field whose values are leafd's ids: each new object has its id before it is saved.
+
+With a daemon that has the tag `orders`: `python django_default.py orders.db 10` makes ten orders in a new SQLite file.
+"""
 
 import sys
 

@@ -1,4 +1,7 @@
-"""A SQLAlchemy column whose values are leafd's ids: each new row has its id before it is inserted."""
+"""A SQLAlchemy column whose values are leafd's ids: each new row has its id before it is inserted.
+
+With a daemon that has the tag `orders`: `python sqlalchemy_default.py sqlite:///orders.db 10` makes ten orders.
+"""
 
 import leafd
 from sqlalchemy import BigInteger, String, create_engine, select

@@ -1,15 +1,19 @@
 """The calls of the client, against a real daemon."""
 
-import asyncio
+import datetime
+import errno
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import time
+import traceback
 from array import array
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import AsyncIterator, List
+from typing import List
 
 import leafd
 import pytest
@@ -21,7 +25,7 @@ def test_ids_of_every_form_are_unique(host: Host) -> None:
     with host.client() as client:
         ids = [client.next_id("orders") for _ in range(1000)]
         ids += islice(client.ids("orders"), 1000)
-        ids += [client.next_id_unleased("orders") for _ in range(100)]
+        ids += [client.next_id_direct("orders") for _ in range(100)]
         ids += client.next_ids("orders", 1000)
         ids += client.next_ids_array("orders", 1000)
         buffer = array("q", [0] * 500)
@@ -36,8 +40,8 @@ def test_ids_of_every_form_are_unique(host: Host) -> None:
     check_unique(ids)
 
 
-def test_unleased_ids_ascend(host: Host) -> None:
-    client = host.client(leased=False)
+def test_direct_ids_ascend(host: Host) -> None:
+    client = host.client(direct=True)
     ids = [client.next_id("orders") for _ in range(300)]
     assert ids == sorted(ids)
     check_unique(ids, 300)
@@ -59,7 +63,7 @@ def test_threads_share_a_client(host: Host) -> None:
 
     def draw(thread: int) -> List[int]:
         ids = [client.next_id("orders") for _ in range(5000)]
-        return ids + [client.next_id_unleased("orders") for _ in range(50)] + client.next_ids("orders", 50)
+        return ids + [client.next_id_direct("orders") for _ in range(50)] + client.next_ids("orders", 50)
 
     with ThreadPoolExecutor(8) as pool:
         check_unique((id for ids in pool.map(draw, range(8)) for id in ids), 8 * 5100)
@@ -92,12 +96,12 @@ def test_a_closed_client_says_so(host: Host) -> None:
         client.next_id("orders")
     for call in (
         lambda: client.next_id("orders"),
-        lambda: client.next_id_unleased("orders"),
+        lambda: client.next_id_direct("orders"),
         lambda: client.next_ids("orders", 1),
         client.connect,
         client.layout,
     ):
-        with pytest.raises(ValueError, match="closed"):
+        with pytest.raises(leafd.Error, match="closed"):
             call()
     client.close()
     assert "closed" in repr(client)
@@ -112,7 +116,7 @@ def test_close_amid_calls_of_other_threads_breaks_nothing(host: Host) -> None:
             try:
                 while True:
                     ids.append(client.next_id("orders"))
-                    ids.append(client.next_id_unleased("orders"))
+                    ids.append(client.next_id_direct("orders"))
             except ValueError as error:
                 assert "closed" in str(error)
 
@@ -128,7 +132,7 @@ def test_close_amid_calls_of_other_threads_breaks_nothing(host: Host) -> None:
 
 
 def test_clients_can_be_pickled(host: Host) -> None:
-    client = host.client(leased=False)
+    client = host.client(direct=True)
     ids = [client.next_id("orders")]
     copy = pickle.loads(pickle.dumps(client))
     ids += [copy.next_id("orders"), client.next_id("orders")]
@@ -168,17 +172,114 @@ def test_failures_are_typed(host: Host) -> None:
         with pytest.raises(leafd.InvalidArgument):
             client.next_id(tag)
         with pytest.raises(ValueError):
-            client.next_id_unleased(tag)
+            client.next_id_direct(tag)
     with pytest.raises(TypeError):
         client.next_id(5)  # type: ignore[arg-type]
     for timeout in (-1, float("nan")):
         with pytest.raises(leafd.InvalidArgument):
-            client.next_id_unleased("orders", timeout=timeout)
+            client.next_id_direct("orders", timeout=timeout)
     with pytest.raises(leafd.InvalidArgument):
         leafd.Client("a\0b")
     with pytest.raises(leafd.InvalidArgument):
         leafd.Client("")
-    assert client.next_id_unleased("orders", timeout=float("inf")) > 0
+    assert client.next_id_direct("orders", timeout=float("inf")) > 0
+
+
+def test_arguments_that_can_not_be_are_told_in_words(host: Host) -> None:
+    client = host.client()
+    for count in (-1, 2**70, 1.5, "5"):
+        with pytest.raises(leafd.InvalidArgument, match="a count of ids"):
+            client.next_ids("orders", count)  # type: ignore[arg-type]
+    for timeout in (-1, "1", float("nan")):
+        with pytest.raises(leafd.InvalidArgument, match="a timeout is a number of seconds"):
+            client.next_id_direct("orders", timeout=timeout)  # type: ignore[arg-type]
+        with pytest.raises(leafd.InvalidArgument, match="a wait is a number of seconds"):
+            leafd.Client(wait=timeout)  # type: ignore[arg-type]
+    with pytest.raises(leafd.InvalidArgument, match="is no id"):
+        leafd.decode("5")  # type: ignore[arg-type]
+
+
+def test_builtin_exceptions_and_error_numbers_fit() -> None:
+    for kind, builtin, number in (
+        (leafd.Denied, PermissionError, errno.EACCES),
+        (leafd.ConnectDenied, PermissionError, None),
+        (leafd.ConnectDenied, ConnectionError, None),
+        (leafd.ConnectDenied, leafd.ConnectFailed, None),
+        (leafd.ConnectFailed, ConnectionError, None),
+        (leafd.TimedOut, TimeoutError, errno.ETIMEDOUT),
+        (leafd.DeadlinePassed, TimeoutError, errno.ETIMEDOUT),
+        (leafd.TagUnknown, LookupError, None),
+    ):
+        error = kind("why")
+        assert isinstance(error, builtin) and error.errno == number
+        assert str(error) == "why" and (not isinstance(error, OSError) or error.strerror == "why")
+        given = pickle.loads(pickle.dumps(kind("why", errno=errno.ENOENT)))
+        assert (type(given), given.errno, str(given)) == (kind, errno.ENOENT, "why")
+
+
+def test_names_are_shown_as_they_are_imported(host: Host) -> None:
+    for name in leafd.__all__:
+        public = getattr(leafd, name)
+        if isinstance(public, type):
+            assert f"{public.__module__}.{public.__qualname__}" == f"leafd.{name}"
+    with pytest.raises(leafd.TagUnknown) as caught:
+        host.client().next_id("nosuch")
+    assert traceback.format_exception_only(caught.type, caught.value)[0].startswith("leafd.TagUnknown: leafd answered")
+    assert repr(host.client()) == f"<leafd.Client socket={host.socket!r}>"
+    assert repr(leafd.AsyncClient(host.socket)) == f"<leafd.AsyncClient socket={host.socket!r}>"
+
+
+def test_the_socket_in_effect_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEAFD_SOCKET", "/x/ä.sock")
+    client = leafd.Client()
+    monkeypatch.setenv("LEAFD_SOCKET", "/elsewhere")
+    assert client.socket == "/x/ä.sock" and repr(client) == "<leafd.Client socket='/x/ä.sock'>"
+    client.close()
+    assert "closed" in repr(client)
+
+
+def test_moments_are_bounds_of_ids(host: Host) -> None:
+    utc = datetime.timezone.utc
+    begin = datetime.datetime.now(utc)
+    ids = [host.client().next_id_direct("snowflake") for _ in range(50)]
+    # A static worker without a journal begins some seconds ahead of the clock.
+    end = datetime.datetime.now(utc) + datetime.timedelta(seconds=10)
+    assert all(leafd.snowflake_at(begin) <= id < leafd.snowflake_at(end) for id in ids)
+    moment = datetime.datetime(2026, 3, 29, 1, 2, 3, 456_999, utc)
+    id = leafd.snowflake_at(moment)
+    parts = leafd.decode(id)
+    assert (parts.worker, parts.sequence) == (0, 0)
+    assert parts.time == moment.replace(microsecond=456_000)
+    # The same moment, said elsewhere and without a zone.
+    elsewhere = moment.astimezone(datetime.timezone(datetime.timedelta(hours=5, minutes=45)))
+    assert leafd.snowflake_at(elsewhere) == id == leafd.snowflake_at(moment.astimezone().replace(tzinfo=None))
+    assert parts.local_time == parts.time and parts.local_time.utcoffset() is not None
+    seconds = leafd.Layout(31, 4, 18, 1000, 1_600_000_000_000)
+    assert leafd.snowflake_at(moment, seconds) == (int(moment.timestamp()) - 1_600_000_000) << 22
+    first = datetime.datetime(2010, 11, 4, 1, 42, 54, 657_000, utc)
+    assert leafd.snowflake_at(first) == 0
+    for none in (first - datetime.timedelta(microseconds=1), datetime.datetime(2200, 1, 1, tzinfo=utc)):
+        with pytest.raises(leafd.InvalidArgument, match="there are no ids of"):
+            leafd.snowflake_at(none)
+
+
+def run_module(host: Host, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Runs `python -m leafd`."""
+    command = [sys.executable, "-m", "leafd", *arguments]
+    return subprocess.run(command, env=host.environment(), capture_output=True, text=True)
+
+
+def test_it_is_a_program(host: Host) -> None:
+    ids = [int(id) for id in run_module(host, "next", "orders").stdout.split()]
+    ids += [int(id) for id in run_module(host, "next", "orders", "-n", "5").stdout.split()]
+    ids += [int(id) for id in run_module(host, "next", "orders", "-n", "5", "--direct").stdout.split()]
+    assert ids == sorted(ids)
+    check_unique(ids, 11)
+    for extra in ([], ["--layout", "snowflake"]):
+        assert "worker    17\n" in run_module(host, "decode", str((1000 << 22) | (17 << 12)), *extra).stdout
+    refused = run_module(host, "next", "nosuch")
+    assert (refused.returncode, refused.stdout) == (1, "") and "leafctl tag create" in refused.stderr
+    assert run_module(host, "next").returncode == 2
 
 
 def test_every_status_has_an_exception() -> None:
@@ -190,47 +291,18 @@ def test_every_status_has_an_exception() -> None:
         assert str(kind("why")) == "why"
 
 
-def test_asyncio_goes_on_while_a_call_waits(host: Host) -> None:
-    async def main() -> List[int]:
-        async with leafd.AsyncClient(host.client()) as client:
-            await client.connect()
-            ids = [await client.next_id("orders") for _ in range(500)]
-            ids += await client.next_ids("orders", 500)
-            ids += [await client.next_id_unleased("orders")]
-            ids += await first(500, client.ids("orders"))
-            ids += await asyncio.gather(*(client.next_id("orders") for _ in range(500)))
-            assert await client.layout() == leafd.LEAF
-            host.pause()
-            waiting = asyncio.ensure_future(client.next_ids("orders", 5, timeout=5))
-            turns = 0
-            end = time.monotonic() + 0.3
-            while time.monotonic() < end:
-                await asyncio.sleep(0)
-                turns += 1
-            assert turns > 100 and not waiting.done()
-            host.resume()
-            return ids + await waiting
-
-    check_unique(asyncio.run(main()), 2006)
-
-
-async def first(count: int, ids: AsyncIterator[int]) -> List[int]:
-    """So many of them."""
-    return [await ids.__anext__() for _ in range(count)]
-
-
-def test_signals_interrupt_no_call(host: Host) -> None:
+def test_signals_break_no_call(host: Host) -> None:
     client = host.client()
     seen = []
     old = signal.signal(signal.SIGALRM, lambda *_: seen.append(1))
     signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
     try:
-        ids = [client.next_id_unleased("orders") for _ in range(500)]
+        ids = [client.next_id_direct("orders") for _ in range(500)]
         ids += client.next_ids("orders", 100_000)
         ids += [host.client().next_id("orders") for _ in range(50)]
         host.pause()
         with pytest.raises(leafd.TimedOut):
-            client.next_id_unleased("orders", timeout=0.2)
+            client.next_id_direct("orders", timeout=0.2)
         host.resume()
         os.kill(os.getpid(), signal.SIGALRM)
     finally:

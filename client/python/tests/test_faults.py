@@ -28,7 +28,7 @@ def draw_until(client: leafd.Client, stop: Event, results: "multiprocessing.Queu
     while not stop.is_set():
         try:
             ids += [client.next_id("orders") for _ in range(50)]
-            ids.append(client.next_id_unleased("orders"))
+            ids.append(client.next_id_direct("orders"))
             ids += client.next_ids("orders", 5)
             ids.append(client.next_id("snowflake"))
         except leafd.Error as error:
@@ -75,11 +75,37 @@ def test_a_daemon_that_never_was_is_told_at_once(idle_host: Host) -> None:
         with pytest.raises(leafd.ConnectFailed, match="is the daemon running") as caught:
             call()
         assert isinstance(caught.value, ConnectionError)
-        assert (caught.value.os_error, caught.value.retryable) == (errno.ENOENT, True)
+        assert (caught.value.errno, caught.value.retryable) == (errno.ENOENT, True)
     # It is found when it comes.
     idle_host.start()
     idle_host.create("orders")
     check_unique(client.next_ids("orders", 5), 5)
+
+
+def test_a_client_waits_for_a_daemon_that_comes_later(idle_host: Host) -> None:
+    client = idle_host.client(timeout=0.5, wait=30.0)
+    with pytest.raises(leafd.ConnectFailed):
+        client.next_id("snowflake", timeout=0.1)
+    ids: List[int] = []
+    caller = threading.Thread(target=lambda: ids.append(client.next_id("snowflake")))
+    caller.start()
+    time.sleep(0.7)
+    idle_host.start()
+    caller.join(30)
+    check_unique(ids, 1)
+
+
+def test_a_first_call_waits_where_a_daemon_restarts(host: Host) -> None:
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        host.stop(how)
+        client = host.client()
+        ids: List[int] = []
+        caller = threading.Thread(target=lambda: ids.extend(client.next_ids("orders", 5)))
+        caller.start()
+        time.sleep(0.2)
+        host.start()
+        caller.join(30)
+        check_unique(ids, 5)
 
 
 # Python itself may be where only its owner can read: so all of it is imported first.
@@ -93,7 +119,7 @@ if os.getuid() == 0:
 try:
     leafd.Client().connect()
 except leafd.ConnectFailed as error:
-    assert (error.os_error, error.retryable) == (13, False), error
+    assert (error.errno, error.retryable) == (13, False), error
     assert "socket_mode" in str(error), error
     print(1)
 """
@@ -110,14 +136,14 @@ def test_timeouts_hold_while_the_daemon_is_frozen(host: Host) -> None:
     host.pause()
     for call in (
         lambda: client.next_id("orders", timeout=0.1),
-        lambda: client.next_id_unleased("orders", timeout=0.1),
+        lambda: client.next_id_direct("orders", timeout=0.1),
         lambda: client.next_ids("orders", 5, timeout=0.1),
     ):
         with pytest.raises(leafd.TimedOut) as caught:
             call()
         assert isinstance(caught.value, TimeoutError) and caught.value.retryable
     host.resume()
-    check_unique([client.next_id("orders"), client.next_id_unleased("orders")], 2)
+    check_unique([client.next_id("orders"), client.next_id_direct("orders")], 2)
 
 
 def test_descriptors_beyond_1024_are_fine(host: Host) -> None:
@@ -127,15 +153,15 @@ def test_descriptors_beyond_1024_are_fine(host: Host) -> None:
     try:
         assert max(held) > 1024
         client = host.client()
-        ids = [client.next_id("orders"), client.next_id_unleased("orders")] + client.next_ids("orders", 5)
+        ids = [client.next_id("orders"), client.next_id_direct("orders")] + client.next_ids("orders", 5)
         # None left: a clear error, and no harm to what is connected.
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(held) + 2, hard))
         with pytest.raises(leafd.ConnectFailed) as caught:
             while True:
                 host.client().connect()
                 held.append(os.dup(held[0]))
-        assert caught.value.os_error == errno.EMFILE
-        ids.append(client.next_id_unleased("orders"))
+        assert caught.value.errno == errno.EMFILE
+        ids.append(client.next_id_direct("orders"))
         check_unique(ids, 8)
     finally:
         for number in held:
@@ -248,4 +274,4 @@ def test_an_older_daemon_without_a_request_is_told(path: str) -> None:
 def test_an_answer_that_is_none_gives_no_id(path: str, body: bytes) -> None:
     _, client = played(path, lambda opcode, request, _: reply(opcode, 0, request, body))
     with pytest.raises(leafd.ProtocolBroken):
-        client.next_id_unleased("orders")
+        client.next_id_direct("orders")

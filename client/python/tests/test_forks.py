@@ -26,7 +26,7 @@ CHILD_SECONDS_MAX = 60
 def draw(client: leafd.Client) -> List[int]:
     """Ids of every form."""
     ids = [client.next_id("orders") for _ in range(150)]
-    ids += [client.next_id_unleased("orders") for _ in range(5)]
+    ids += [client.next_id_direct("orders") for _ in range(5)]
     return ids + client.next_ids("orders", 10)
 
 
@@ -86,7 +86,7 @@ def test_os_fork_amid_threads_that_draw(host: Host) -> None:
     def thread() -> None:
         drawn = []
         while not stop.is_set():
-            drawn += [client.next_id("orders"), client.next_id_unleased("orders")]
+            drawn += [client.next_id("orders"), client.next_id_direct("orders")]
         ids.extend(drawn)
 
     threads = [threading.Thread(target=thread) for _ in range(3)]

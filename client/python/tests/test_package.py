@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import List
 
 import leafd
-from conftest import BINARIES, PACKAGE, Host, check_unique
+from conftest import PACKAGE, Host, check_unique
 
 INSTALLED = Path(leafd.__file__).parent
 PYTHONS = [f"python3.{minor}" for minor in range(9, 15)]
@@ -27,6 +27,10 @@ def test_the_wheel_carries_the_package_and_its_library_alone() -> None:
     assert tag.startswith("py3-none-linux_"), tag
     assert leafd.__version__ == distribution.version
     assert distribution.requires is None
+    metadata = distribution.metadata
+    assert metadata["License-Expression"] == "Apache-2.0" and "Apache License" in (distribution.read_text("licenses/LICENSE") or "")
+    assert "Typing :: Typed" in metadata.get_all("Classifier", [])
+    assert "# leafd for Python" in str(metadata.get_payload())
     for file in sorted(INSTALLED.iterdir()):
         if file.is_file():
             print(f"{file.stat().st_size:>10,}  {file.name}")
@@ -38,7 +42,7 @@ import leafd
 
 with leafd.Client() as client:
     ids = [client.next_id("orders") for _ in range(100)] + client.next_ids("orders", 100)
-    ids.append(client.next_id_unleased("orders"))
+    ids.append(client.next_id_direct("orders"))
     leafd.decode(client.next_id("snowflake"), client.layout())
     try:
         client.next_id("nosuch")
@@ -84,15 +88,6 @@ def test_a_library_that_is_missing_or_of_another_abi_is_refused(tmp_path: Path) 
     assert said.startswith("ImportError") and "has ABI 2, and this package needs 1" in said, said
 
 
-def test_the_bench_measures_every_row() -> None:
-    command = [sys.executable, str(PACKAGE / "bench.py"), "--rounds", "1", "--binaries", str(BINARIES)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "ids drawn, none twice" in done.stdout
-    rows = done.stdout.split("a call takes")[1].split("\n\n")[0].splitlines()[1:]
-    assert len(rows) == 10 and sum(row.count(" ns") + row.count(" us") for row in rows) == 17, done.stdout
-
-
 def mypy(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """Checks types, for the oldest Python."""
     command = [sys.executable, "-m", "mypy", "--strict", "--python-version", "3.9", "--no-incremental", *arguments]
@@ -100,7 +95,7 @@ def mypy(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_the_types_are_clean() -> None:
-    done = mypy(PACKAGE, "src/leafd", "examples/sqlalchemy_default.py", "bench.py", "tests")
+    done = mypy(PACKAGE, "src/leafd", "examples/sqlalchemy_default.py", "../../bench/languages/measure.py", "tests")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -13,6 +13,7 @@ from ._aio import AsyncClient
 from ._client import Client
 from ._errors import (
     ClockBehind,
+    ConnectDenied,
     ConnectFailed,
     ConnectionLimit,
     CountInvalid,
@@ -23,6 +24,7 @@ from ._errors import (
     FrameLengthRefused,
     HandleRefused,
     InternalError,
+    Interrupted,
     InvalidArgument,
     JournalUnavailable,
     LibraryPanic,
@@ -46,7 +48,7 @@ from ._errors import (
     ValueRefused,
     VersionRefused,
 )
-from ._layout import LEAF, Decoded, Layout, decode
+from ._layout import LEAF, Decoded, Layout, decode, snowflake_at
 from ._library import library_version
 
 __version__ = library_version()
@@ -56,6 +58,7 @@ __all__ = [
     "AsyncClient",
     "Client",
     "ClockBehind",
+    "ConnectDenied",
     "ConnectFailed",
     "ConnectionLimit",
     "CountInvalid",
@@ -67,6 +70,7 @@ __all__ = [
     "FrameLengthRefused",
     "HandleRefused",
     "InternalError",
+    "Interrupted",
     "InvalidArgument",
     "JournalUnavailable",
     "Layout",
@@ -91,4 +95,12 @@ __all__ = [
     "ValueRefused",
     "VersionRefused",
     "decode",
+    "snowflake_at",
 ]
+
+# Shown, in tracebacks and by help(), as they are imported.
+for _name in __all__:
+    _public = globals()[_name]
+    if hasattr(_public, "__qualname__"):
+        _public.__module__ = __name__
+del _name, _public

@@ -1,49 +1,84 @@
-"""The client for asyncio. What the process holds is taken at once; what has to wait does so in a thread."""
+"""The client for asyncio. What the process holds is taken at once; the rest comes over a connection of the loop's."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from concurrent.futures import Executor
-from functools import partial
 from types import TracebackType
-from typing import AsyncIterator, Callable, List, Optional, Type, TypeVar, Union
+from typing import Any, AsyncIterator, Callable, Dict, List, Optional, Type, Union
 
-from ._client import Client
+from . import _library as library
+from . import _protocol as protocol
+from ._client import Client, Closed
+from ._errors import InvalidArgument
 from ._layout import Layout
+from ._loop import Deadline, Link
 
-T = TypeVar("T")
+_take: Callable[[library.TagHandle], int] = library.loop_take
+_REFILL = library.REFILL
+
+_parents: List[Link] = []
+"""What a forked child has of its parent's. It is left alone: to let go of it would end what it is to the parent."""
+
+_CHUNK = 20_000
+"""Python numbers that are made at a time, between which the loop goes on."""
 
 
 class AsyncClient:
-    """:class:`leafd.Client` for asyncio: no call blocks the loop.
+    """:class:`leafd.Client` for asyncio: no call blocks the loop, and none uses a thread.
 
-    `client`: the client to use, or a socket's path for one of its own. `executor`: where calls wait; the loop's
-    default by default. A call that is cancelled may still draw its ids, which are then skipped.
+    `client`: the client to use, or a socket's path for one of its own, made with the `settings` that
+    :class:`leafd.Client` takes. Each event loop has a connection of its own, and each forked child; runs of ids are
+    held for the process, together with `client`.
+
+    Timeouts count from the call. A task that is cancelled gives its request up at once; ids that come too late are
+    skipped.
     """
 
-    def __init__(
-        self,
-        client: Optional[Union[Client, str, "os.PathLike[str]"]] = None,
-        *,
-        executor: Optional[Executor] = None,
-    ) -> None:
+    def __init__(self, client: Optional[Union[Client, str, "os.PathLike[str]"]] = None, **settings: Any) -> None:
         self._owned = not isinstance(client, Client)
-        self._client = client if isinstance(client, Client) else Client(client)
-        self._executor = executor
+        if isinstance(client, Client):
+            if settings:
+                raise InvalidArgument(f"the client is made already: {', '.join(settings)} can't be set any more")
+            self._client = client
+        else:
+            self._client = Client(client, **settings)
+        self._closed = False
+        self._tags = self._client._tags
+        self._timeout = library.milliseconds(self._client._settings.timeout) / 1000
+        self._wait = library.wait_milliseconds(self._client._settings.wait) / 1000
+        self._links: Dict[asyncio.AbstractEventLoop, Link] = {}
 
     async def next_id(self, tag: str, timeout: Optional[float] = None) -> int:
         """The next id of `tag`; see :meth:`leafd.Client.next_id`."""
-        held = self._client.held_id(tag)
-        return held if held is not None else await self._wait(partial(self._client.next_id, tag, timeout))
+        handle = self._tags[tag]
+        taken = _take(handle)
+        if 0 < taken < _REFILL:
+            return taken
+        if taken:
+            self._link().prefetch(tag, handle, self._timeout)
+            return taken - _REFILL
+        if self._client._settings.direct:
+            return await self.next_id_direct(tag, timeout)
+        return await self._link().next_id(tag, handle, self._deadline(timeout))
 
-    async def next_id_unleased(self, tag: str, timeout: Optional[float] = None) -> int:
-        """The next id by a request of its own; see :meth:`leafd.Client.next_id_unleased`."""
-        return await self._wait(partial(self._client.next_id_unleased, tag, timeout))
+    async def next_id_direct(self, tag: str, timeout: Optional[float] = None) -> int:
+        """The next id, drawn directly; see :meth:`leafd.Client.next_id_direct`."""
+        [ids] = await self._draw(tag, 1, self._deadline(timeout))
+        return ids[0]
 
     async def next_ids(self, tag: str, count: int, timeout: Optional[float] = None) -> List[int]:
         """`count` ids; see :meth:`leafd.Client.next_ids`."""
-        return await self._wait(partial(self._client.next_ids, tag, count, timeout))
+        library.check_count(count)
+        deadline = self._deadline(timeout)
+        ids: List[int] = []
+        while len(ids) < count:
+            for drawn in await self._draw(tag, min(count - len(ids), protocol.COUNT_MAX), deadline):
+                for start in range(0, len(drawn), _CHUNK):
+                    if ids:
+                        await asyncio.sleep(0)
+                    ids.extend(drawn[start : start + _CHUNK])
+        return ids
 
     async def ids(self, tag: str) -> AsyncIterator[int]:
         """Ids without end."""
@@ -52,20 +87,59 @@ class AsyncClient:
 
     async def connect(self) -> "AsyncClient":
         """Connects now; see :meth:`leafd.Client.connect`."""
-        await self._wait(self._client.connect)
+        await self._info()
         return self
 
     async def layout(self, name: str = "snowflake") -> Layout:
         """A layout as the daemon has it; see :meth:`leafd.Client.layout`."""
-        return await self._wait(partial(self._client.layout, name))
+        layouts = (await self._info()).layouts
+        if name not in layouts:
+            raise InvalidArgument(f"leafd has no layout {name!r}; it has {', '.join(layouts)}")
+        return layouts[name]
 
     def close(self) -> None:
-        """Closes the client, unless it was given."""
+        """Ends its connections; calls that wait fail. Closes the client as well, unless that was given."""
+        self._closed = True
+        for link in self._links.values():
+            link.close()
         if self._owned:
             self._client.close()
+        self._tags = Closed()
 
-    async def _wait(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+    async def _info(self) -> protocol.Info:
+        body = await self._link().ask(self._deadline(None), None, 0)
+        assert isinstance(body, bytes)
+        return protocol.info_of(body)
+
+    async def _draw(self, tag: str, count: int, deadline: Deadline) -> List[range]:
+        # Also tells whether a tag can have this name.
+        self._tags[tag]
+        body = await self._link().ask(deadline, tag.encode(), count)
+        assert isinstance(body, bytes)
+        return protocol.ids_of(body, count)
+
+    def _deadline(self, timeout: Optional[float]) -> Deadline:
+        """A deadline of its own ends a wait for a daemon that isn't there as well."""
+        loop = asyncio.get_running_loop()
+        if timeout is None:
+            return Deadline(loop, self._timeout, self._wait)
+        return Deadline(loop, library.milliseconds(timeout) / 1000, 0.0)
+
+    def _link(self) -> Link:
+        """The running loop's."""
+        loop = asyncio.get_running_loop()
+        link = self._links.get(loop)
+        if link is None or link.pid != os.getpid():
+            if self._closed:
+                raise library.closed()
+            if link is not None:
+                _parents.append(link)
+            self._links = {other: of_other for other, of_other in self._links.items() if not other.is_closed()}
+            link = self._links[loop] = Link(self._client.socket, loop)
+        return link
+
+    def __repr__(self) -> str:
+        return f"<leafd.AsyncClient socket={self._client.socket!r}{' closed' if self._closed else ''}>"
 
     async def __aenter__(self) -> "AsyncClient":
         return self

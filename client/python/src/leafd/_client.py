@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 from array import array
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type, Union
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Type, Union
 
 from . import _library as library
 from ._errors import InvalidArgument
@@ -20,35 +21,41 @@ class Client:
 
     `socket`: the path of the daemon's socket; by default `$LEAFD_SOCKET`, else where a daemon of this user or of the
     system listens. `timeout`: how long calls may take unless they say otherwise, in seconds, at most 60; when it is
-    over a call waits up to 0.25 s more for the daemon's own word on why. `leased`: whether ids may come out of a run
-    that the process holds, in well under a microsecond; otherwise each is a request of its own, and the ids of a tag
-    are strictly increasing on this host. `polling`: whether a thread that waits may poll for some microseconds
+    over a call waits up to 0.25 s more for the daemon's own word on why. `wait`: how long calls without a timeout of their
+    own wait for a daemon that isn't there yet, in seconds, at most 3600, before their timeout begins to count; with 0 a
+    daemon that never was there is an error at once, and one that seems to be restarting is waited for as long as the
+    timeout lasts. `direct`: whether every id is drawn directly,
+    by a request of its own, so that the ids of a tag are strictly increasing on this host; otherwise most come out of
+    a run that the process holds, in well under a microsecond. `polling`: whether a thread that waits may poll for some microseconds
     before it sleeps.
 
-    It connects on first use (:meth:`connect` for at once). While a call waits, other threads run. A signal's handler
-    runs when the call is done. Clients can be pickled, to be made anew in another process.
+    It connects on first use (:meth:`connect` for at once). While a call waits, other threads run, handlers of signals (so that
+    Ctrl-C ends it at once) and, where gevent has patched the process, greenlets. Clients can be pickled, to be made anew in another process.
 
     Every call may raise a subclass of :class:`leafd.Error`.
     """
 
-    __slots__ = ("__weakref__", "_handle", "_settings", "_tags")
+    __slots__ = ("__weakref__", "_handle", "_settings", "_socket", "_tags")
 
     def __init__(
         self,
         socket: Optional[Union[str, "os.PathLike[str]"]] = None,
         *,
         timeout: float = 2.0,
-        leased: bool = True,
+        wait: float = 0.0,
+        direct: bool = False,
         polling: bool = True,
     ) -> None:
-        self._settings = (None if socket is None else os.fspath(socket), timeout, leased, polling)
+        self._settings = _Settings(None if socket is None else os.fspath(socket), timeout, wait, direct, polling)
         path = None if socket is None else os.fsencode(socket)
         if path is not None and b"\0" in path:
             raise InvalidArgument("the path of a socket has no zero in it")
-        flags = (0 if leased else library.UNLEASED) | (0 if polling else library.NO_POLLING)
+        flags = (library.DIRECT if direct else 0) | (0 if polling else library.NO_POLLING)
+        limits = library.milliseconds(timeout), library.wait_milliseconds(wait)
         handle = library.ClientHandle()
-        library.check(library.client_new(path, library.milliseconds(timeout), flags, ctypes.byref(handle)))
+        library.check(library.client_new(path, *limits, flags, ctypes.byref(handle)))
         self._handle: Optional[library.ClientHandle] = handle
+        self._socket = library.socket_path(handle)
         self._tags: Dict[str, library.TagHandle] = _Tags(handle)
 
     def next_id(self, tag: str, timeout: Optional[float] = None) -> int:
@@ -61,29 +68,31 @@ class Client:
     def _next_slow(self, tag: str, timeout: Optional[float]) -> int:
         handle = self._tags[tag]
         id = ctypes.c_uint64()
-        library.check(library.tag_next(handle, library.milliseconds(timeout), ctypes.byref(id)))
+        library.tag_next(handle, library.milliseconds(timeout), ctypes.byref(id))
         return id.value
 
     def held_id(self, tag: str) -> Optional[int]:
         """An id of the run that the process holds, without waiting; None: there is none. For event loops."""
         return _take(self._tags[tag]) or None
 
-    def next_id_unleased(self, tag: str, timeout: Optional[float] = None) -> int:
-        """The next id of `tag` by a request of its own: higher than any drawn so on this host before."""
+    def next_id_direct(self, tag: str, timeout: Optional[float] = None) -> int:
+        """The next id of `tag`, drawn directly, by a request of its own: higher than any drawn so on this host before."""
         id = ctypes.c_uint64()
         name = library.name_bytes(tag)
         limit = library.milliseconds(timeout)
-        library.check(library.next_unleased(self._open(), name, limit, ctypes.byref(id)))
+        library.next_direct(self._open(), name, limit, ctypes.byref(id))
         return id.value
 
     def next_ids(self, tag: str, count: int, timeout: Optional[float] = None) -> List[int]:
-        """`count` ids, in the order in which they were issued, straight from the daemon: all or none."""
+        """`count` ids, in the order in which they were issued, straight from the daemon: all or none.
+
+        At most a thousand million.
+        """
         return self.next_ids_array(tag, count, timeout).tolist()
 
     def next_ids_array(self, tag: str, count: int, timeout: Optional[float] = None) -> "array[int]":
         """As :meth:`next_ids`, without a Python int for each: an ``array("Q")``."""
-        if count < 0:
-            raise InvalidArgument(f"a count is from 0 up, not {count}")
+        library.check_count(count)
         ids = array("Q", bytes(8 * count))
         self.next_ids_into(tag, ids, timeout)
         return ids
@@ -93,18 +102,14 @@ class Client:
 
         It must be writable and contiguous. When the call fails, nothing is written.
         """
-        with memoryview(buffer) as view:
-            if view.itemsize != 8 or view.format not in ("Q", "q", "L", "l", "N", "n"):
-                raise InvalidArgument(f"ids need items of 64-bit integers, not {view.format!r}")
-            if view.readonly or not view.c_contiguous:
-                raise InvalidArgument("ids need a buffer that is writable and contiguous")
+        handle, limit = self._tags[tag], library.milliseconds(timeout)
+        with _places(buffer) as view:
             count = view.nbytes // 8
-            handle, limit = self._tags[tag], library.milliseconds(timeout)
             if count == 0:
                 return
-            places = (ctypes.c_uint64 * count).from_buffer(view.cast("B"))
+            places = (ctypes.c_uint64 * count).from_buffer(view)
             try:
-                library.check(library.tag_next_many(handle, limit, places, count))
+                library.tag_next_many(handle, limit, places, count)
             finally:
                 # It keeps the caller's buffer from being resized.
                 del places
@@ -114,9 +119,14 @@ class Client:
         while True:
             yield self.next_id(tag)
 
+    @property
+    def socket(self) -> str:
+        """The path of the daemon's socket, as it was found when the client was made."""
+        return self._socket
+
     def connect(self) -> "Client":
         """Connects now, and agrees with the daemon on the protocol's version. Returns the client."""
-        library.check(library.connect(self._open()))
+        library.connect(self._open())
         return self
 
     def layout(self, name: str = "snowflake") -> Layout:
@@ -126,12 +136,12 @@ class Client:
     def close(self) -> None:
         """Lets go of the connection and of the ids held, once calls of other threads are done."""
         self._handle = None
-        self._tags = _Closed()
+        self._tags = Closed()
 
     def _open(self) -> library.ClientHandle:
         handle = self._handle
         if handle is None:
-            raise ValueError("the client is closed")
+            raise library.closed()
         return handle
 
     def __enter__(self) -> "Client":
@@ -146,14 +156,42 @@ class Client:
         self.close()
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        return _rebuild, self._settings
+        return _rebuild, tuple(self._settings)
 
     def __repr__(self) -> str:
-        return f"<leafd.Client socket={self._settings[0]!r}{'' if self._handle else ' closed'}>"
+        return f"<leafd.Client socket={self.socket!r}{'' if self._handle else ' closed'}>"
 
 
-def _rebuild(socket: Optional[str], timeout: float, leased: bool, polling: bool) -> Client:
-    return Client(socket, timeout=timeout, leased=leased, polling=polling)
+class _Settings(NamedTuple):
+    """What a client was made with."""
+
+    socket: Optional[str]
+    timeout: float
+    wait: float
+    direct: bool
+    polling: bool
+
+
+@contextmanager
+def _places(buffer: Any) -> Iterator[memoryview]:
+    """The bytes of a buffer that ids can be written to."""
+    with memoryview(buffer) as view:
+        if view.itemsize != 8 or view.format not in ("Q", "q", "L", "l", "N", "n"):
+            raise InvalidArgument(f"ids need items of 64-bit integers, not {view.format!r}")
+        if view.readonly or not view.c_contiguous:
+            raise InvalidArgument("ids need a buffer that is writable and contiguous")
+        with view.cast("B") as places:
+            yield places
+
+
+def fill(buffer: Any, draw: Callable[[int], List[int]]) -> None:
+    """Fills a buffer with ids that are Python's."""
+    with _places(buffer) as places, places.cast("Q") as numbers:
+        numbers[:] = array("Q", draw(len(numbers)))
+
+
+def _rebuild(socket: Optional[str], timeout: float, wait: float, direct: bool, polling: bool) -> Client:
+    return Client(socket, timeout=timeout, wait=wait, direct=direct, polling=polling)
 
 
 class _Tags(Dict[str, library.TagHandle]):
@@ -172,8 +210,8 @@ class _Tags(Dict[str, library.TagHandle]):
         return handle
 
 
-class _Closed(Dict[str, library.TagHandle]):
+class Closed(Dict[str, library.TagHandle]):
     """The tags of a client that is closed."""
 
     def __missing__(self, tag: str) -> library.TagHandle:
-        raise ValueError("the client is closed")
+        raise library.closed()

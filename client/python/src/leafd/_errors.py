@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import errno as numbers
 from typing import Any, ClassVar, Dict, Optional, Tuple, Type
 
 
@@ -41,6 +42,7 @@ class Status(enum.IntEnum):
     NULL_POINTER = 1006
     HANDLE = 1007
     PANIC = 1008
+    INTERRUPTED = 1009
 
 
 class Error(Exception):
@@ -58,7 +60,7 @@ class Error(Exception):
     retry_after: Optional[float]
     """After how many seconds a retry may succeed, when the daemon said so."""
 
-    os_error: Optional[int]
+    errno: Optional[int]
     """The system's error number (see :mod:`errno`) behind it, if there is one."""
 
     def __init__(
@@ -67,25 +69,31 @@ class Error(Exception):
         *,
         retryable: bool = False,
         retry_after: Optional[float] = None,
-        os_error: Optional[int] = None,
+        errno: Optional[int] = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.retryable = retryable
         self.retry_after = retry_after
-        self.os_error = os_error
+        self.errno = self._errno_default if errno is None else errno
+        if isinstance(self, OSError):
+            # What OSError's own way of saying it would show.
+            setattr(self, "strerror", message)
+
+    # What a builtin base would have said, where the system said nothing.
+    _errno_default: ClassVar[Optional[int]] = None
 
     def __str__(self) -> str:
         return self.message
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        return _rebuild, (type(self), self.message, self.retryable, self.retry_after, self.os_error)
+        return _rebuild, (type(self), self.message, self.retryable, self.retry_after, self.errno)
 
 
 def _rebuild(
-    kind: Type[Error], message: str, retryable: bool, retry_after: Optional[float], os_error: Optional[int]
+    kind: Type[Error], message: str, retryable: bool, retry_after: Optional[float], errno: Optional[int]
 ) -> Error:
-    return kind(message, retryable=retryable, retry_after=retry_after, os_error=os_error)
+    return kind(message, retryable=retryable, retry_after=retry_after, errno=errno)
 
 
 class Malformed(Error):
@@ -134,6 +142,7 @@ class Denied(Error, PermissionError):
     """This user may not do this."""
 
     status = Status.DENIED
+    _errno_default = numbers.EACCES
 
 
 class Overloaded(Error):
@@ -146,6 +155,7 @@ class DeadlinePassed(Error, TimeoutError):
     """The timeout passed in the daemon; the message says what was waited for."""
 
     status = Status.DEADLINE
+    _errno_default = numbers.ETIMEDOUT
 
 
 class StoreUnavailable(Error):
@@ -226,6 +236,10 @@ class ConnectFailed(Error, ConnectionError):
     status = Status.CONNECT
 
 
+class ConnectDenied(ConnectFailed, PermissionError):
+    """This user may not open the socket."""
+
+
 class Disconnected(Error, ConnectionError):
     """The connection broke while the call waited, and again when it was repeated."""
 
@@ -236,6 +250,7 @@ class TimedOut(Error, TimeoutError):
     """No answer came within the timeout."""
 
     status = Status.TIMEOUT
+    _errno_default = numbers.ETIMEDOUT
 
 
 class ProtocolBroken(Error):
@@ -274,4 +289,17 @@ class LibraryPanic(Error):
     status = Status.PANIC
 
 
+class Interrupted(Error, InterruptedError):
+    """A signal ended the call. Python's own exceptions, such as KeyboardInterrupt, come in its place."""
+
+    status = Status.INTERRUPTED
+
+
 BY_STATUS: Dict[int, Type[Error]] = {kind.status: kind for kind in Error.__subclasses__()}
+
+
+def kind_of(status: int, errno: Optional[int]) -> Type[Error]:
+    """The exception for a status, and the system's error number behind it."""
+    if status == Status.CONNECT and errno in (numbers.EACCES, numbers.EPERM):
+        return ConnectDenied
+    return BY_STATUS.get(status, InternalError)

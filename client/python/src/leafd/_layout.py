@@ -34,8 +34,10 @@ _leaf.argtypes = []
 _leaf.restype = _Layout
 _decode = library.quick.leafd_decode
 _decode.argtypes = [ctypes.c_uint64, ctypes.POINTER(_Layout), ctypes.POINTER(_Parts)]
-_layout_of = library.waiting.leafd_layout_of
-_layout_of.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(_Layout)]
+_layout_of = library.Waiting("leafd_layout_of", ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(_Layout))
+
+
+_UNIX_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
 class Layout(NamedTuple):
@@ -63,8 +65,12 @@ class Decoded(NamedTuple):
     @property
     def time(self) -> datetime.datetime:
         """When its tick starts, in UTC."""
-        epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
-        return epoch + datetime.timedelta(milliseconds=self.unix_ms)
+        return _UNIX_EPOCH + datetime.timedelta(milliseconds=self.unix_ms)
+
+    @property
+    def local_time(self) -> datetime.datetime:
+        """When its tick starts, in the zone of this machine; it knows its offset."""
+        return self.time.astimezone()
 
 
 def _from_c(layout: _Layout) -> Layout:
@@ -80,8 +86,8 @@ def decode(id: int, layout: Layout = LEAF) -> Decoded:
 
     Raises :class:`leafd.InvalidArgument` for an id or a layout that can't be.
     """
-    if not 0 < id < 1 << 63:
-        raise InvalidArgument(f"{id} is no id: ids are from 1 to 2^63-1")
+    if not isinstance(id, int) or not 0 < id < 1 << 63:
+        raise InvalidArgument(f"{id!r} is no id: ids are from 1 to 2^63-1")
     limits = (255, 255, 255, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)
     if not all(0 <= value <= limit for value, limit in zip(layout, limits)):
         raise InvalidArgument(f"the layout can't be: {layout}")
@@ -90,8 +96,27 @@ def decode(id: int, layout: Layout = LEAF) -> Decoded:
     return Decoded(parts.tick, parts.worker, parts.sequence, parts.unix_ms)
 
 
+def snowflake_at(when: datetime.datetime, layout: Layout = LEAF) -> int:
+    """The smallest id that a layout can have at a moment: a bound for queries by time.
+
+    ``WHERE id >= snowflake_at(begin) AND id < snowflake_at(end)`` finds the rows whose ids were drawn from `begin` on
+    and before `end`, to the tick. `when`: a datetime that knows its zone; one that doesn't is taken as local time.
+
+    Raises :class:`leafd.InvalidArgument` for a moment that the layout has no ids for.
+    """
+    # Only here is a datetime without a zone taken as local: to subtract it would fail.
+    since = (when if when.utcoffset() is not None else when.astimezone()) - _UNIX_EPOCH
+    # Whole microseconds: a float would be off by some.
+    unix_us = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    tick = (unix_us - layout.epoch_ms * 1000) // (layout.tick_ms * 1000)
+    if not 0 <= tick < 1 << layout.time_bits:
+        first = _UNIX_EPOCH + datetime.timedelta(milliseconds=layout.epoch_ms)
+        raise InvalidArgument(f"there are no ids of {when.isoformat()}: the layout's begin at {first.isoformat()}")
+    return tick << (layout.worker_bits + layout.sequence_bits)
+
+
 def layout_of(client: library.ClientHandle, name: str) -> Layout:
     """Asks the daemon for a layout."""
     layout = _Layout()
-    library.check(_layout_of(client, library.name_bytes(name), ctypes.byref(layout)))
+    _layout_of(client, library.name_bytes(name), ctypes.byref(layout))
     return _from_c(layout)

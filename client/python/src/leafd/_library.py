@@ -1,28 +1,37 @@
 """libleafd.so as Python calls it.
 
-What may wait is called through ``waiting``, which lets other threads run meanwhile. What never waits is called
-through ``quick``, which keeps the interpreter's lock: to let go of it would cost more than the call.
+What never waits is called through ``quick``, which keeps the interpreter's lock: to let go of it would cost more than
+the call. What may wait is a :class:`Waiting`, which lets other threads and greenlets run meanwhile, and signals' handlers
+in the main thread.
 """
 
 from __future__ import annotations
 
+import _thread
 import ctypes
+import os
+import sys
+import threading
 from ctypes import POINTER, c_bool, c_char_p, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
-from ._errors import BY_STATUS, Error, InternalError, InvalidArgument
+from ._errors import Error, InvalidArgument, kind_of
 
 ABI_VERSION = 1
 
 TIMEOUT_DEFAULT = 0xFFFF_FFFF
 TIMEOUT_MS_MAX = 60_000
-UNLEASED = 1
+WAIT_MS_MAX = 3_600_000
+COUNT_MAX = 1_000_000_000
+DIRECT = 1
 NO_POLLING = 2
 
 _path = str(Path(__file__).with_name("libleafd.so"))
 try:
     quick = ctypes.PyDLL(_path)
+    # In an object of its own: functions of one have one way to wait.
+    watched = ctypes.PyDLL(_path)
     waiting = ctypes.CDLL(_path)
 except OSError as error:
     raise ImportError(f"leafd's library can't be loaded: {error}; install the package again with pip") from error
@@ -37,23 +46,6 @@ def _declare(function: Any, *arguments: Any, result: Any = c_uint32) -> Any:
     function.restype = result
     return function
 
-
-version = _declare(quick.leafd_version, result=c_char_p)
-client_new = _declare(quick.leafd_new, c_char_p, c_uint32, c_uint32, POINTER(c_void_p))
-tag_new = _declare(quick.leafd_tag_new, c_void_p, c_char_p, c_uint32, POINTER(c_void_p))
-connect = _declare(waiting.leafd_connect, c_void_p)
-tag_next = _declare(waiting.leafd_tag_next_within, c_void_p, c_uint32, POINTER(c_uint64))
-tag_next_many = _declare(waiting.leafd_tag_next_many, c_void_p, c_uint32, POINTER(c_uint64), c_size_t)
-next_unleased = _declare(waiting.leafd_next_unleased, c_void_p, c_char_p, c_uint32, POINTER(c_uint64))
-
-_error_message = _declare(quick.leafd_error_message, c_char_p, c_size_t, result=c_size_t)
-_error_retry_after_ms = _declare(quick.leafd_error_retry_after_ms)
-_error_is_retryable = _declare(quick.leafd_error_is_retryable, result=c_bool)
-_error_errno = _declare(quick.leafd_error_errno, result=c_int32)
-
-# Without declared arguments: those are handles of ours, and to have ctypes check them takes half the call.
-take = quick.leafd_tag_take
-take.restype = c_uint64
 
 _client_free = _declare(quick.leafd_free, c_void_p)
 _tag_free = _declare(quick.leafd_tag_free, c_void_p)
@@ -75,6 +67,98 @@ class TagHandle(c_void_p):
             free(self)
 
 
+version = _declare(quick.leafd_version, result=c_char_p)
+client_new = _declare(quick.leafd_new_waiting, c_char_p, c_uint32, c_uint32, c_uint32, POINTER(c_void_p))
+tag_new = _declare(quick.leafd_tag_new, c_void_p, c_char_p, c_uint32, POINTER(c_void_p))
+
+
+class Waiting:
+    """A call that may wait."""
+
+    __slots__ = ("_elsewhere", "_in_main")
+
+    def __init__(self, name: str, *arguments: Any) -> None:
+        self._elsewhere = _declare(getattr(waiting, name), *arguments)
+        # It keeps the lock, which the library lets go of while it waits, and takes for handlers of signals.
+        self._in_main = _declare(getattr(watched, name), *arguments)
+
+    def __call__(self, *arguments: Any) -> None:
+        """Makes the call and raises what it comes to, unless that is success."""
+        patched = sys.modules.get("gevent.monkey")
+        if patched is not None and patched.is_module_patched("socket"):
+            # Greenlets share a thread: another one waits for them.
+            sys.modules["gevent"].get_hub().threadpool.apply(self._wait_in_thread, arguments)
+        elif _thread.get_ident() == _main.ident and _main.is_watched():
+            check(self._in_main(*arguments))
+        else:
+            check(self._elsewhere(*arguments))
+
+    def _wait_in_thread(self, *arguments: Any) -> None:
+        check(self._elsewhere(*arguments))
+
+
+class _Interpreter(ctypes.Structure):
+    _fields_ = [("leave", c_void_p), ("enter", c_void_p), ("check", c_void_p)]
+
+
+class _Main:
+    """The main thread, where handlers of signals run. In a forked child it is the one that forked."""
+
+    def __init__(self) -> None:
+        self.find()
+        os.register_at_fork(after_in_child=self.find)
+
+    def find(self) -> None:
+        """Finds out which thread it is."""
+        self.ident = threading.main_thread().ident
+        self._is_watched: Optional[bool] = None
+
+    def is_watched(self) -> bool:
+        """Called in it: whether its waits let handlers run, which they do from the first one on."""
+        if self._is_watched is None:
+            self._is_watched = self._watch()
+        return self._is_watched
+
+    def _watch(self) -> bool:
+        # Other Pythons than CPython have no such functions for ctypes.
+        python = getattr(ctypes, "pythonapi", None)
+        if python is None or sys.implementation.name != "cpython":
+            return False
+        names = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals")
+        functions = [ctypes.cast(getattr(python, name), c_void_p) for name in names]
+        status: int = _set_interpreter(ctypes.byref(_Interpreter(*functions)))
+        return status == 0
+
+
+connect = Waiting("leafd_connect", c_void_p)
+tag_next = Waiting("leafd_tag_next_within", c_void_p, c_uint32, POINTER(c_uint64))
+tag_next_many = Waiting("leafd_tag_next_many", c_void_p, c_uint32, POINTER(c_uint64), c_size_t)
+next_direct = Waiting("leafd_next_direct", c_void_p, c_char_p, c_uint32, POINTER(c_uint64))
+_set_interpreter = _declare(quick.leafd_set_interpreter, POINTER(_Interpreter))
+_main = _Main()
+
+_error_message = _declare(quick.leafd_error_message, c_char_p, c_size_t, result=c_size_t)
+_error_retry_after_ms = _declare(quick.leafd_error_retry_after_ms)
+_error_is_retryable = _declare(quick.leafd_error_is_retryable, result=c_bool)
+_error_errno = _declare(quick.leafd_error_errno, result=c_int32)
+
+loop_wish: Callable[[TagHandle, int], int] = _declare(quick.leafd_loop_wish, c_void_p, c_uint32)
+_loop_hold = _declare(
+    quick.leafd_loop_hold, c_void_p, c_char_p, c_size_t, c_uint32, c_uint64, POINTER(c_uint64)
+)
+_socket_path = _declare(quick.leafd_socket_path, c_void_p, c_char_p, c_size_t, result=c_size_t)
+
+# Without declared arguments: those are handles of ours, and to have ctypes check them takes half the call.
+take = quick.leafd_tag_take
+take.restype = c_uint64
+loop_take = quick.leafd_loop_take
+loop_take.restype = c_uint64
+loop_advance: Callable[[TagHandle], int] = quick.leafd_loop_advance
+loop_advance.restype = c_uint64  # type: ignore[attr-defined]
+
+REFILL = 1 << 63
+"""In what `loop_take` returns: it is time to ask for the next run."""
+
 def check(status: int) -> None:
     """Raises what the thread's last call came to, unless that was success."""
     if status:
@@ -87,22 +171,62 @@ def failure(status: int) -> Error:
     text = ctypes.create_string_buffer(size)
     _error_message(text, size)
     retry_after_ms = _error_retry_after_ms()
-    return BY_STATUS.get(status, InternalError)(
+    errno = _error_errno() or None
+    return kind_of(status, errno)(
         text.value.decode("utf-8", "replace"),
         retryable=_error_is_retryable(),
         retry_after=retry_after_ms / 1000 if retry_after_ms else None,
-        os_error=_error_errno() or None,
+        errno=errno,
     )
+
+
+def hold(tag: TagHandle, reply: bytes, asked: int, asked_ns: int) -> int:
+    """Has the library hold the ids of a reply. Returns an id that may not be held, or 0."""
+    id = c_uint64()
+    check(_loop_hold(tag, reply, len(reply), asked, asked_ns, ctypes.byref(id)))
+    return id.value
+
+
+def socket_path(client: ClientHandle) -> str:
+    """The path of the daemon's socket."""
+    size = _socket_path(client, None, 0) + 1
+    path = ctypes.create_string_buffer(size)
+    _socket_path(client, path, size)
+    return os.fsdecode(path.value)
+
+
+def closed() -> Error:
+    """The exception of a client that has been closed."""
+    return InvalidArgument("the client is closed")
 
 
 def milliseconds(timeout: Optional[float]) -> int:
     """A timeout as the library takes it."""
-    if timeout is None:
-        return TIMEOUT_DEFAULT
-    # NaN compares false.
-    if not timeout >= 0:
-        raise InvalidArgument(f"a timeout is a number of seconds from 0 up, not {timeout!r}")
-    return min(-int(-min(timeout, TIMEOUT_MS_MAX) * 1000 // 1), TIMEOUT_MS_MAX)
+    return TIMEOUT_DEFAULT if timeout is None else _rounded_up("timeout", timeout, TIMEOUT_MS_MAX)
+
+
+def wait_milliseconds(wait: float) -> int:
+    """How long to wait for a daemon, as the library takes it."""
+    return _rounded_up("wait", wait, WAIT_MS_MAX)
+
+
+def _rounded_up(name: str, seconds: float, ms_max: int) -> int:
+    try:
+        # NaN compares false.
+        valid = seconds >= 0
+    except TypeError:
+        raise InvalidArgument(f"a {name} is a number of seconds, not {seconds!r}") from None
+    if not valid:
+        raise InvalidArgument(f"a {name} is a number of seconds from 0 up, not {seconds!r}")
+    return min(-int(-min(seconds, ms_max) * 1000 // 1), ms_max)
+
+
+def check_count(count: int) -> None:
+    """Refuses what no number of ids can be."""
+    if not isinstance(count, int):
+        raise InvalidArgument(f"a count of ids is an int, not {count!r}")
+    if not 0 <= count <= COUNT_MAX:
+        raise InvalidArgument(f"a count of ids is from 0 to {COUNT_MAX}, not {count}")
 
 
 def name_bytes(tag: str) -> bytes:

@@ -1,0 +1,46 @@
+"""`python -m leafd`: ids from a shell, and what a snowflake id is made of."""
+
+import argparse
+import sys
+from typing import List, Optional
+
+import leafd
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Does what the command line says, and returns the exit status: 1 for a failure, 2 for wrong arguments."""
+    parser = argparse.ArgumentParser(prog="python -m leafd", description="Unique 64-bit ids from the daemon of this host.")
+    parser.add_argument("--version", action="version", version=f"leafd {leafd.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True)
+    draw = commands.add_parser("next", help="print ids, one a line")
+    draw.add_argument("tag", help="a segment tag, or a snowflake layout's name")
+    draw.add_argument("-n", "--count", type=int, default=1, help="how many (1)")
+    draw.add_argument("--direct", action="store_true", help="draw each id directly: in order on this host")
+    decode = commands.add_parser("decode", help="take a snowflake id apart")
+    decode.add_argument("id", type=int)
+    decode.add_argument("--layout", help="the layout's name, to ask the daemon for it; otherwise Leaf's own")
+    for command in (draw, decode):
+        command.add_argument("--socket", help="the daemon's socket (LEAFD_SOCKET, or where a daemon listens)")
+        command.add_argument("--timeout", type=float, default=2.0, help="how long a call may take, in seconds (2)")
+    options = parser.parse_args(arguments)
+    try:
+        with leafd.Client(options.socket, timeout=options.timeout) as client:
+            if options.command == "next":
+                if options.direct:
+                    for _ in range(options.count):
+                        print(client.next_id_direct(options.tag))
+                else:
+                    print(*client.next_ids(options.tag, options.count), sep="\n")
+            else:
+                layout = client.layout(options.layout) if options.layout else leafd.LEAF
+                parts = leafd.decode(options.id, layout)
+                print(f"time      {parts.time.isoformat(timespec='milliseconds')}")
+                print(f"worker    {parts.worker}\nsequence  {parts.sequence}\ntick      {parts.tick}")
+    except leafd.Error as error:
+        print(f"leafd: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

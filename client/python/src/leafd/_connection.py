@@ -1,0 +1,171 @@
+"""One connection of an event loop: the requests in flight, and the bytes that came.
+
+A request is a future in the connection's table. Whoever gives up leaves a cancelled future there, so that the late
+answer finds nobody. Replies that bring a run to hold go to the library at once, whoever waits: this module keeps no ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Dict, Optional, Union
+
+from . import _library as library
+from . import _protocol as protocol
+from ._errors import Error, InvalidArgument
+
+IN_FLIGHT_MAX = 65_536
+"""Most requests of a connection that may await an answer."""
+
+ABANDONED_MAX = 8192
+"""When so many requests that were given up are still unanswered, the daemon is taken for hung."""
+
+Answer = Union[bytes, int, "Broken", None]
+"""The body of a reply; of one that brought ids to hold, an id that may not be held, or 0; None: it came too late."""
+
+
+class Broken:
+    """What a request comes to whose connection went first."""
+
+    __slots__ = ("served", "why")
+
+    def __init__(self, why: Error, served: bool) -> None:
+        self.why = why
+        self.served = served
+
+
+def give(future: "asyncio.Future[Any]", result: object) -> None:
+    """Ends a future that nobody has ended yet."""
+    if not future.done():
+        future.set_result(result)
+
+
+class Request:
+    """A request in flight. `tag`: whose held run the answer is for."""
+
+    __slots__ = ("asked", "asked_ns", "future", "opcode", "tag")
+
+    def __init__(
+        self, opcode: int, future: "asyncio.Future[Answer]", tag: Optional[library.TagHandle] = None, asked: int = 0
+    ) -> None:
+        self.opcode = opcode
+        self.future = future
+        self.tag = tag
+        self.asked = asked
+        self.asked_ns = time.monotonic_ns()
+
+    def answer(self, status: int, body: bytes) -> None:
+        """Gives the answer to whoever waits."""
+        future = self.future
+        if status:
+            if not future.done():
+                future.set_exception(protocol.refusal(status, body))
+            return
+        answer = body if self.tag is None else library.hold(self.tag, body, self.asked, self.asked_ns)
+        give(future, answer)
+
+
+class Connection(asyncio.Protocol):
+    """One connection: requests by number, and the bytes that came."""
+
+    def __init__(self, path: str, loop: asyncio.AbstractEventLoop) -> None:
+        self.path = path
+        self.loop = loop
+        self.transport: Optional[asyncio.Transport] = None
+        self.requests: Dict[int, Request] = {}
+        self.served = False
+        self.gone = False
+        self._last = 0
+        self._abandoned = 0
+        self._received = b""
+
+    def number(self) -> int:
+        """A number for the next request."""
+        if len(self.requests) >= IN_FLIGHT_MAX:
+            raise InvalidArgument(f"at most {IN_FLIGHT_MAX} requests may await an answer; await some first")
+        # Never 0, by which the daemon speaks to nobody, nor that of a request whose answer is overdue.
+        while True:
+            self._last = self._last % 0xFFFF_FFFF + 1
+            if self._last not in self.requests:
+                return self._last
+
+    def send(self, number: int, frame: bytes, request: Request) -> None:
+        """Sends a request."""
+        assert self.transport is not None
+        self.requests[number] = request
+        self.transport.write(frame)
+
+    def abandon(self) -> None:
+        """A request is given up whose answer is still to come."""
+        self._abandoned += 1
+        if self._abandoned >= ABANDONED_MAX:
+            # Counted anew: answers may have come since.
+            self._abandoned = sum(request.future.done() for request in self.requests.values())
+            if self._abandoned >= ABANDONED_MAX:
+                self.end(protocol.disconnected(self.path, "too many answers are overdue; the daemon seems to hang"))
+
+    def end(self, why: Error) -> None:
+        """Ends the connection and every request on it."""
+        if self.gone:
+            return
+        self.gone = True
+        if self.transport is not None:
+            self.transport.abort()
+        requests, self.requests = self.requests, {}
+        for request in requests.values():
+            give(request.future, Broken(why, self.served))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def connection_lost(self, error: Optional[Exception]) -> None:
+        """Called by the loop."""
+        self.end(protocol.disconnected(self.path, str(error) if error else "the daemon closed it"))
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop: gives each whole frame to the one who waits for it."""
+        if self._received:
+            data = self._received + data
+        start, header = 0, protocol.HEADER
+        try:
+            while len(data) - start >= header.size:
+                length, opcode, _, status, number = header.unpack_from(data, start)
+                if not 8 <= length <= protocol.REPLY_LENGTH_MAX:
+                    raise protocol.broken(f"a reply's length field says {length}")
+                stop = start + 4 + length
+                if len(data) < stop:
+                    break
+                self._take(opcode, status, number, data[start + header.size : stop])
+                if self.gone:
+                    return
+                start = stop
+        except Error as error:
+            # Nothing that comes after it can be trusted.
+            self.end(error)
+            return
+        self._received = data[start:]
+
+    def _take(self, opcode: int, status: int, number: int, body: bytes) -> None:
+        closes = status in protocol.CLOSING
+        if number == 0 and closes:
+            # Said to the connection, not to a request.
+            for request in self.requests.values():
+                request.answer(status, body)
+            self.end(protocol.refusal(status, body))
+            return
+        asked: Optional[Request] = self.requests.pop(number, None)
+        if asked is None:
+            raise protocol.broken("a reply has the id of no request")
+        try:
+            if opcode != asked.opcode | protocol.REPLY:
+                raise protocol.broken("a reply has another opcode than its request")
+            asked.answer(status, body)
+        except Error as error:
+            if not asked.future.done():
+                asked.future.set_exception(error)
+            raise
+        self.served = self.served or status == 0
+        if closes:
+            self.end(protocol.disconnected(self.path, "the daemon closed it"))

@@ -1,0 +1,174 @@
+"""leafd's protocol, as far as an event loop speaks it: bytes to send and bytes that came, without a socket.
+
+Held runs are no business of this module: their replies go to the library as they come.
+"""
+
+from __future__ import annotations
+
+import errno as numbers
+import os
+import struct
+from typing import Dict, List, NamedTuple, Tuple
+
+from ._errors import ConnectFailed, Disconnected, Error, InternalError, ProtocolBroken, Status, TimedOut, kind_of
+from ._layout import Layout
+
+INFO, IDS = 1, 2
+REPLY = 128
+HOLD = 1
+VERSION = 1
+COUNT_MAX = 1_000_000
+REPLY_LENGTH_MAX = 1_048_576
+ID_MAX = 2**63 - 1
+
+RETRYABLE = {
+    Status.OVERLOADED,
+    Status.DEADLINE,
+    Status.STORE_UNAVAILABLE,
+    Status.CLOCK_BEHIND,
+    Status.NO_WORKER,
+    Status.JOURNAL,
+    Status.SHUTTING_DOWN,
+    Status.CONNECTION_LIMIT,
+}
+CLOSING = {Status.VERSION, Status.FRAME_LENGTH, Status.SHUTTING_DOWN, Status.CONNECTION_LIMIT}
+
+HEADER = struct.Struct("<IBBHI")
+_IDS_REQUEST = struct.Struct("<IBBHIIIH")
+_INFO_REQUEST = struct.Struct("<IBBHIHH")
+_RUNS_HEAD = struct.Struct("<IHH")
+_RUN = struct.Struct("<QII")
+_INFO = struct.Struct("<HHIIIII")
+_SHORT = struct.Struct("<H")
+_LAYOUT = struct.Struct("<BBBBIQ")
+
+
+class Info(NamedTuple):
+    """What a client needs of the answer to INFO."""
+
+    version: int
+    release: str
+    layouts: Dict[str, Layout]
+
+
+def ids_request(request: int, tag: bytes, count: int, deadline_ms: int, hold: bool) -> bytes:
+    """A frame that asks for ids."""
+    length = 18 + len(tag)
+    return _IDS_REQUEST.pack(length, IDS, HOLD if hold else 0, 0, request, count, deadline_ms, len(tag)) + tag
+
+
+def info_request(request: int) -> bytes:
+    """A frame that asks what the daemon is."""
+    return _INFO_REQUEST.pack(12, INFO, 0, 0, request, VERSION, VERSION)
+
+
+def ids_of(body: bytes, count: int) -> List[range]:
+    """The ids in a reply to a request for `count` of them."""
+    if len(body) < _RUNS_HEAD.size:
+        raise broken("a reply ends too early")
+    _, runs, _ = _RUNS_HEAD.unpack_from(body)
+    if len(body) != _RUNS_HEAD.size + runs * _RUN.size:
+        raise broken("a reply has another length than its runs")
+    ranges = []
+    for first, length, stride in _RUN.iter_unpack(body[_RUNS_HEAD.size :]):
+        if not (first and length and stride) or first + (length - 1) * stride > ID_MAX:
+            raise broken("a run of a reply can't be")
+        ranges.append(range(first, first + length * stride, stride))
+        count -= length
+    if count:
+        raise broken("a reply carries another number of ids than was asked")
+    return ranges
+
+
+def info_of(body: bytes) -> Info:
+    """The answer to INFO, of a daemon that speaks this version."""
+    try:
+        version = _INFO.unpack_from(body)[0]
+        release, at = _text(body, _INFO.size)
+        layouts: Dict[str, Layout] = {}
+        (how_many,) = _SHORT.unpack_from(body, at)
+        at += _SHORT.size
+        for _ in range(how_many):
+            name, at = _text(body, at)
+            time_bits, worker_bits, sequence_bits, _, tick_ms, epoch_ms = _LAYOUT.unpack_from(body, at)
+            layouts[name] = Layout(time_bits, worker_bits, sequence_bits, tick_ms, epoch_ms)
+            at += _LAYOUT.size
+    except (struct.error, UnicodeDecodeError):
+        raise broken("the answer to INFO is none") from None
+    if version != VERSION:
+        raise broken(
+            f"leafd {release} chose version {version} of the protocol, which this client doesn't speak; "
+            f"it was offered {VERSION} alone"
+        )
+    return Info(version, release, layouts)
+
+
+def _text(body: bytes, at: int) -> Tuple[str, int]:
+    (length,) = _SHORT.unpack_from(body, at)
+    start = at + _SHORT.size
+    if len(body) < start + length:
+        raise struct.error("too short")
+    return body[start : start + length].decode(), start + length
+
+
+# === failures, in the words of the library ===
+
+
+def refusal(status: int, body: bytes) -> Error:
+    """The exception that a reply carries."""
+    if len(body) < 4:
+        return broken("a reply ends too early")
+    retry_after_ms = int.from_bytes(body[:4], "little")
+    kind = kind_of(status, None) if status < Status.CONNECT else InternalError
+    text = f"leafd answered {kind.status.name}"
+    if kind.status != status:
+        text += f" (status {status}, which this client doesn't know)"
+    message = body[4:].decode("utf-8", "replace")
+    if message:
+        text += f": {message}"
+    if retry_after_ms:
+        text += f" (a retry may succeed in {retry_after_ms} ms)"
+    return kind(text, retryable=status in RETRYABLE, retry_after=retry_after_ms / 1000 if retry_after_ms else None)
+
+
+def broken(what: str) -> Error:
+    """The peer is no daemon."""
+    return ProtocolBroken(
+        f"the peer broke leafd's protocol: {what}; is the socket leafd's, and do client and daemon fit together?"
+    )
+
+
+def unreachable(path: str, error: OSError) -> Error:
+    """No connection could be made."""
+    number = error.errno
+    denied = number in (numbers.EACCES, numbers.EPERM)
+    if denied:
+        hint = (
+            "this user may not open the socket or look into its folder: the socket's group and mode decide that, "
+            "which are those of systemd's unit leafd.socket, or the daemon's settings socket_group and socket_mode"
+        )
+    elif number in (numbers.ENOENT, numbers.ECONNREFUSED):
+        hint = "is the daemon running, and is this its socket? (LEAFD_SOCKET names another one)"
+    else:
+        hint = "check the daemon's log"
+    said = f"{os.strerror(number)} (os error {number})" if number else str(error)
+    kind = kind_of(Status.CONNECT, number)
+    assert issubclass(kind, ConnectFailed)
+    return kind(f"can't connect to leafd at {path}: {said}; {hint}", retryable=not denied and number is not None, errno=number)
+
+
+def disconnected(path: str, why: str) -> Error:
+    """The connection broke."""
+    return Disconnected(
+        f"the connection to leafd at {path} broke before the answer came: {why}; "
+        "the daemon may be restarting, check its log",
+        retryable=True,
+    )
+
+
+def timed_out(waited: float) -> Error:
+    """No answer came."""
+    return TimedOut(
+        f"leafd gave no answer within {waited * 1000:.0f} ms; try again, allow a longer deadline, or look at `leafctl status`",
+        retryable=True,
+    )

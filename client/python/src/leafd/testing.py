@@ -1,0 +1,303 @@
+"""For the tests of programs that use leafd: a client that needs no daemon, and a daemon that lives for a test.
+
+    from leafd.testing import FakeClient, daemon
+
+    ids = FakeClient()
+    assert [ids.next_id("orders"), ids.next_id("orders")] == [1, 2]
+
+    with daemon(tags=["orders"]) as here, here.client() as client:
+        order_id = client.next_id("orders")
+
+With pytest, `pytest_plugins = ["leafd.pytest_plugin"]` in a conftest.py brings the fixtures `fake_leafd` and
+`leafd_daemon`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from array import array
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, AsyncIterator, Dict, Iterable, Iterator, List, Optional, Type
+
+from . import _library as library
+from ._client import Client, fill
+from ._errors import Error, InvalidArgument, TagUnknown
+from ._layout import LEAF, Layout, snowflake_at
+from ._protocol import HEADER, refusal
+
+_READY_SECONDS_MAX = 30.0
+_STOP_SECONDS_MAX = 30.0
+_TAG_CREATE = 16
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call that a :class:`FakeClient` got."""
+
+    method: str
+    tag: str
+    count: int
+
+
+class FakeClient:
+    """A :class:`leafd.Client` without a daemon, whose ids are known beforehand.
+
+    The ids of a tag are 1, 2, 3 … in the order of the calls, or begin at `starts[tag]`; those of `snowflake` are of
+    Leaf's layout and worker 0, one for each millisecond from the beginning of 2026 (UTC) on. `tags`: the ones that
+    there are; any other is :class:`leafd.TagUnknown`. By default there are all.
+
+    `calls` has each call, in order. :meth:`fail` has later ones fail.
+    """
+
+    socket = "/fake/leafd.sock"
+
+    def __init__(self, *, starts: Optional[Dict[str, int]] = None, tags: Optional[Iterable[str]] = None) -> None:
+        self.calls: List[Call] = []
+        self._starts = dict(starts or {})
+        self._tags = None if tags is None else {"snowflake", *tags}
+        self._next: Dict[str, int] = {}
+        self._failures: List[Error] = []
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def fail(self, error: Error, times: int = 1) -> None:
+        """Has the next calls that draw ids raise `error`, so many times."""
+        with self._lock:
+            self._failures.extend([error] * times)
+
+    def reset(self) -> None:
+        """Forgets calls and failures, and begins to count anew."""
+        with self._lock:
+            self.calls.clear()
+            self._next.clear()
+            self._failures.clear()
+
+    def next_id(self, tag: str, timeout: Optional[float] = None) -> int:
+        """As :meth:`leafd.Client.next_id`."""
+        return self._draw("next_id", tag, 1, timeout)[0]
+
+    def next_id_direct(self, tag: str, timeout: Optional[float] = None) -> int:
+        """As :meth:`leafd.Client.next_id_direct`."""
+        return self._draw("next_id_direct", tag, 1, timeout)[0]
+
+    def held_id(self, tag: str) -> Optional[int]:
+        """As :meth:`leafd.Client.held_id`: there always is one."""
+        return self._draw("held_id", tag, 1, None)[0]
+
+    def next_ids(self, tag: str, count: int, timeout: Optional[float] = None) -> List[int]:
+        """As :meth:`leafd.Client.next_ids`."""
+        return self._draw("next_ids", tag, count, timeout)
+
+    def next_ids_array(self, tag: str, count: int, timeout: Optional[float] = None) -> "array[int]":
+        """As :meth:`leafd.Client.next_ids_array`."""
+        return array("Q", self._draw("next_ids_array", tag, count, timeout))
+
+    def next_ids_into(self, tag: str, buffer: Any, timeout: Optional[float] = None) -> None:
+        """As :meth:`leafd.Client.next_ids_into`."""
+        fill(buffer, lambda count: self._draw("next_ids_into", tag, count, timeout))
+
+    def ids(self, tag: str) -> Iterator[int]:
+        """As :meth:`leafd.Client.ids`."""
+        while True:
+            yield self.next_id(tag)
+
+    def connect(self) -> "FakeClient":
+        """As :meth:`leafd.Client.connect`: there is nothing to connect to."""
+        self._check_open()
+        return self
+
+    def layout(self, name: str = "snowflake") -> Layout:
+        """As :meth:`leafd.Client.layout`: of `snowflake` alone."""
+        self._check_open()
+        if name != "snowflake":
+            raise InvalidArgument(f"leafd has no layout {name!r}; it has snowflake")
+        return LEAF
+
+    def close(self) -> None:
+        """As :meth:`leafd.Client.close`."""
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise library.closed()
+
+    def _draw(self, method: str, tag: str, count: int, timeout: Optional[float]) -> List[int]:
+        self._check_open()
+        library.milliseconds(timeout)
+        library.check_count(count)
+        name = library.name_bytes(tag)
+        if not name:
+            raise InvalidArgument(f"the tag {tag!r} can't be: it is empty")
+        with self._lock:
+            self.calls.append(Call(method, tag, count))
+            if self._failures:
+                raise self._failures.pop(0)
+            if self._tags is not None and tag not in self._tags:
+                raise TagUnknown(f"leafd answered TAG_UNKNOWN: there is no tag {tag!r} in this fake")
+            first, stride = self._starts.get(tag, 1), 1
+            if tag == "snowflake":
+                first, stride = snowflake_at(datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)), 1 << 22
+                first = self._starts.get(tag, first)
+            first = self._next.get(tag, first)
+            self._next[tag] = first + count * stride
+        return list(range(first, first + count * stride, stride))
+
+    def __enter__(self) -> "FakeClient":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+
+class FakeAsyncClient:
+    """A :class:`leafd.AsyncClient` without a daemon: a :class:`FakeClient`, awaited. `client`: the one to use."""
+
+    def __init__(self, client: Optional[FakeClient] = None, **settings: Any) -> None:
+        self.fake = FakeClient(**settings) if client is None else client
+
+    @property
+    def calls(self) -> List[Call]:
+        """As of :class:`FakeClient`."""
+        return self.fake.calls
+
+    async def next_id(self, tag: str, timeout: Optional[float] = None) -> int:
+        """As :meth:`leafd.AsyncClient.next_id`."""
+        return self.fake.next_id(tag, timeout)
+
+    async def next_id_direct(self, tag: str, timeout: Optional[float] = None) -> int:
+        """As :meth:`leafd.AsyncClient.next_id_direct`."""
+        return self.fake.next_id_direct(tag, timeout)
+
+    async def next_ids(self, tag: str, count: int, timeout: Optional[float] = None) -> List[int]:
+        """As :meth:`leafd.AsyncClient.next_ids`."""
+        return self.fake.next_ids(tag, count, timeout)
+
+    async def ids(self, tag: str) -> AsyncIterator[int]:
+        """As :meth:`leafd.AsyncClient.ids`."""
+        while True:
+            yield await self.next_id(tag)
+
+    async def connect(self) -> "FakeAsyncClient":
+        """As :meth:`leafd.AsyncClient.connect`."""
+        self.fake.connect()
+        return self
+
+    async def layout(self, name: str = "snowflake") -> Layout:
+        """As :meth:`leafd.AsyncClient.layout`."""
+        return self.fake.layout(name)
+
+    def close(self) -> None:
+        """As :meth:`leafd.AsyncClient.close`."""
+        self.fake.close()
+
+    async def __aenter__(self) -> "FakeAsyncClient":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+
+class Daemon:
+    """A real daemon with an embedded store, in a folder of its own."""
+
+    def __init__(self, folder: Path, program: str) -> None:
+        self.folder = folder
+        self.program = program
+        self.socket = str(folder / "leafd.sock")
+        self._process: "Optional[subprocess.Popen[bytes]]" = None
+
+    def start(self) -> None:
+        """Starts it, and waits until it gives ids."""
+        command = [self.program, "--socket", self.socket, "--state-dir", str(self.folder / "state")]
+        command += ["--worker", "static:0", "--set", f"worker_lock_dir={self.folder}"]
+        # Variables that begin so are the daemon's settings; these are another one's.
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("LEAFD_")}
+        with open(self.folder / "log", "ab") as log:
+            quiet = subprocess.DEVNULL
+            self._process = subprocess.Popen(command, env=variables, stdin=quiet, stdout=log, stderr=log)
+        end = time.monotonic() + _READY_SECONDS_MAX
+        while True:
+            try:
+                with self.client() as client:
+                    client.next_id_direct("snowflake")
+                return
+            except Error as error:
+                if self._process.poll() is not None or time.monotonic() > end:
+                    said = (self.folder / "log").read_text()
+                    self.kill()
+                    raise RuntimeError(f"{self.program} doesn't start: {error}\n{said}") from None
+                time.sleep(0.01)
+
+    def stop(self) -> None:
+        """Ends it as an administrator would; :meth:`start` goes on with what it has."""
+        if self._process is not None:
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_STOP_SECONDS_MAX)
+            self.kill()
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def create(self, tag: str, **members: object) -> None:
+        """Creates a tag. `members`: `start`, `step`, `ceiling`, `strict` and `description`, as of `leafctl tag create`."""
+        body = json.dumps({"tag": tag, **members}).encode()
+        with socket.socket(socket.AF_UNIX) as line, line.makefile("rb") as answers:
+            line.settimeout(_READY_SECONDS_MAX)
+            line.connect(self.socket)
+            line.sendall(HEADER.pack(8 + len(body), _TAG_CREATE, 0, 0, 1) + body)
+            length, _, _, status, _ = HEADER.unpack(answers.read(HEADER.size))
+            answer = answers.read(length - 8)
+        if status:
+            raise refusal(status, answer)
+
+    def client(self, **settings: Any) -> Client:
+        """A client of this daemon's; `settings` as of :class:`leafd.Client`."""
+        return Client(self.socket, **settings)
+
+
+@contextlib.contextmanager
+def daemon(tags: Iterable[str] = (), program: Optional[str] = None) -> Iterator[Daemon]:
+    """A :class:`Daemon` that has `tags`, each starting at 1, and ends with the block.
+
+    `program`: the daemon's; by default `$LEAFD_PROGRAM`, else `leafd` from the path.
+    """
+    named = program or os.environ.get("LEAFD_PROGRAM") or "leafd"
+    found = shutil.which(named)
+    if found is None:
+        raise FileNotFoundError(f"{named} isn't here: install leafd, or set LEAFD_PROGRAM to the daemon's program")
+    # Not below a test's own folder, whose path may be longer than a socket's can be.
+    with tempfile.TemporaryDirectory(prefix="leafd-test-") as folder:
+        here = Daemon(Path(folder), found)
+        here.start()
+        try:
+            for tag in tags:
+                here.create(tag)
+            yield here
+        finally:
+            here.stop()
