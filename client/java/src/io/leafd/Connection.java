@@ -1,0 +1,168 @@
+package io.leafd;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.LinkedHashSet;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.locks.LockSupport;
+
+/**
+ * One connection: its requests in flight, who sleeps until they are answered, and giving each reply to its request.
+ *
+ * <p>Guarded by the link's lock, but for what the thread that reads does outside of it.
+ */
+final class Connection {
+    /** When this many given-up requests are still unanswered, the daemon is taken for hung. */
+    static final int ABANDONED_MAX = 8192;
+
+    final Socket socket;
+    final Polling polling;
+    /** Who sleeps while another thread reads, the longest first. */
+    final Set<Pending<?>> sleeping = new LinkedHashSet<>();
+    /** A thread reads, outside of the lock. */
+    boolean isReading;
+
+    private final Map<Integer, Pending<?>> inFlight = new HashMap<>();
+    private int lastId;
+    private int abandoned;
+    /** The peer takes no more bytes; what it sent before may still be read. */
+    private IOException deaf;
+    /** Whether this connection has brought an answer. */
+    private boolean served;
+
+    private Break ended;
+
+    Connection(Path path, boolean mayPoll) throws IOException {
+        socket = Socket.connect(path);
+        polling = new Polling(mayPoll);
+    }
+
+    boolean hasServed() {
+        return served;
+    }
+
+    boolean hasEnded() {
+        return ended != null;
+    }
+
+    /** A new request in flight, under an id that no other has. */
+    <T> Pending<T> begin(int opcode, Pending.Reader<T> reader) {
+        do {
+            lastId++;
+            // By the id 0 the daemon speaks to nobody.
+        } while (lastId == 0 || inFlight.containsKey(lastId));
+        Pending<T> pending = new Pending<>(this, opcode, lastId, reader);
+        inFlight.put(pending.id, pending);
+        return pending;
+    }
+
+    /** Nobody waits for the answer any more. */
+    void abandon(Pending<?> pending) {
+        if (!pending.isDone() && !pending.abandoned) {
+            pending.abandoned = true;
+            abandoned++;
+        }
+    }
+
+    boolean isOverdue() {
+        return abandoned >= ABANDONED_MAX;
+    }
+
+    void send() {
+        if (ended == null && deaf == null && !socket.isSent()) {
+            try {
+                socket.send();
+            } catch (IOException e) {
+                // The peer may have said why before it closed: reading finds that, then the end.
+                deaf = e;
+            }
+        }
+    }
+
+    boolean isDeaf() {
+        return deaf != null;
+    }
+
+    /** Gives the frames that arrived to those who wait for them. {@code got}: as {@link Socket#receive} says. */
+    void takeIn(int got, long nowNs) throws Break {
+        if (got < 0) {
+            throw Break.end();
+        }
+        if (got == 0 && deaf != null) {
+            throw Break.io(deaf);
+        }
+        for (ByteBuffer frame = socket.frame(); frame != null; frame = socket.frame()) {
+            dispatch(frame, nowNs);
+        }
+        socket.makeRoom();
+    }
+
+    private void dispatch(ByteBuffer frame, long nowNs) throws Break {
+        int opcode = Byte.toUnsignedInt(frame.get());
+        int flags = frame.get();
+        int status = Short.toUnsignedInt(frame.getShort());
+        int id = frame.getInt();
+        boolean closes = Status.of(status).closes();
+        if (closes && id == 0) {
+            // Said to the connection, not to a request.
+            Wire.Refusal refusal = Wire.readRefusal(status, frame);
+            inFlight.values().forEach(pending -> pending.refuse(refusal));
+            throw Break.end();
+        }
+        polling.answered(nowNs, (flags & Wire.FLAG_AWAKE) != 0);
+        Pending<?> pending = inFlight.get(id);
+        if (pending == null) {
+            throw Break.protocol("a reply has the id of no request that awaits one");
+        }
+        if (opcode != pending.opcode + Wire.REPLY) {
+            throw Break.protocol("a reply has another opcode than its request");
+        }
+        if (pending.abandoned) {
+            abandoned--;
+        } else {
+            pending.complete(status, frame);
+        }
+        inFlight.remove(id);
+        served |= status == Status.OK.number();
+        wake(pending);
+        if (closes) {
+            throw Break.end();
+        }
+    }
+
+    /** Ends the connection and every request on it. */
+    void breakOff(Break why) {
+        if (ended != null) {
+            return;
+        }
+        ended = why;
+        try {
+            socket.close();
+        } catch (IOException e) {
+            // It is of no more use, whatever the system says of its end.
+        }
+        for (Pending<?> pending : inFlight.values()) {
+            if (!pending.isDone()) {
+                pending.breakOff(why);
+            }
+            wake(pending);
+        }
+        inFlight.clear();
+    }
+
+    /** If nobody reads, wakes one of those who sleep, to read. */
+    void passReadingOn() {
+        if (!isReading && ended == null && !sleeping.isEmpty()) {
+            wake(sleeping.iterator().next());
+        }
+    }
+
+    private static void wake(Pending<?> pending) {
+        if (pending.sleeper != null) {
+            LockSupport.unpark(pending.sleeper);
+        }
+    }
+}

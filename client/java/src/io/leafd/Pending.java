@@ -1,0 +1,74 @@
+package io.leafd;
+
+import java.nio.ByteBuffer;
+
+/**
+ * A request in flight, and the thread that waits for its answer. Guarded by the link's lock until it is over.
+ *
+ * @param <T> what its answer is read as
+ */
+final class Pending<T> {
+    /** Reads the body of an answer whose status is OK. */
+    interface Reader<T> {
+        T read(ByteBuffer body) throws Break;
+    }
+
+    final Connection connection;
+    final int opcode;
+    final int id;
+    /** By {@link System#nanoTime}. */
+    final long sentNs = System.nanoTime();
+    /** Asleep until another thread has read the answer. */
+    Thread sleeper;
+    /** Nobody waits any more. It stays in flight until it is answered, so that its answer never meets another request. */
+    boolean abandoned;
+
+    private final Reader<T> reader;
+    /** One of these three is there in the end. */
+    private T answer;
+
+    private Wire.Refusal refusal;
+    private Break broken;
+
+    Pending(Connection connection, int opcode, int id, Reader<T> reader) {
+        this.connection = connection;
+        this.opcode = opcode;
+        this.id = id;
+        this.reader = reader;
+    }
+
+    boolean isDone() {
+        return answer != null || refusal != null || broken != null;
+    }
+
+    T answer() {
+        return answer;
+    }
+
+    Wire.Refusal refusal() {
+        return refusal;
+    }
+
+    Break broken() {
+        return broken;
+    }
+
+    /** The reply came. */
+    void complete(int status, ByteBuffer body) throws Break {
+        if (status == Status.OK.number()) {
+            answer = reader.read(body);
+        } else {
+            refusal = Wire.readRefusal(status, body);
+        }
+    }
+
+    /** The daemon refused everything on the connection. */
+    void refuse(Wire.Refusal refusal) {
+        this.refusal = refusal;
+    }
+
+    /** The connection went first. */
+    void breakOff(Break why) {
+        broken = why;
+    }
+}

@@ -1,0 +1,63 @@
+package io.leafd;
+
+/**
+ * When a waiting thread asks the socket again and again for a moment instead of going to sleep.
+ *
+ * <p>Waking a sleeping core costs more than all the rest of a round trip, so polling pays while requests come back to back
+ * and the daemon polls, too. Everywhere else it burns a core that others, the daemon first of all, could use: so it is
+ * bounded, and a poll that brings nothing turns polling off for ever more requests. This is the policy, as far as one
+ * connection has learned; it reads no clock.
+ */
+final class Polling {
+    /** Longest poll, and the longest pause between an answer and the next request that still counts as back to back. */
+    static final long WINDOW_NS = 100_000;
+
+    /** How many requests go by without a poll after the first one that brought nothing, and at most. */
+    private static final int PENALTY_MIN = 8;
+
+    private static final int PENALTY_MAX = 4096;
+
+    private final boolean allowed;
+    private boolean daemonAwake;
+    private boolean answered;
+    private long answeredNs;
+    /** Requests that must not poll yet. */
+    private int rest;
+
+    private int penalty;
+
+    Polling(boolean allowed) {
+        this.allowed = allowed;
+    }
+
+    /** Whether a request that is sent now should poll for its answer. */
+    boolean begin(long nowNs) {
+        if (!allowed || !answered || nowNs - answeredNs >= WINDOW_NS) {
+            return false;
+        }
+        // Counted whether or not the daemon is awake: it goes to sleep while this client rests, and the two must not wait
+        // for one another.
+        if (rest > 0) {
+            rest--;
+            return false;
+        }
+        return daemonAwake;
+    }
+
+    /** How a poll ended. */
+    void end(boolean hit) {
+        if (hit) {
+            penalty /= 2;
+        } else {
+            penalty = Math.max(PENALTY_MIN, Math.min(penalty * 2, PENALTY_MAX));
+            rest = penalty;
+        }
+    }
+
+    /** An answer came in. */
+    void answered(long nowNs, boolean daemonAwake) {
+        this.daemonAwake = daemonAwake;
+        answered = true;
+        answeredNs = nowNs;
+    }
+}

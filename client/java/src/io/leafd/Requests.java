@@ -1,0 +1,112 @@
+package io.leafd;
+
+import java.nio.file.Path;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
+
+/** Requests that a caller waits for: each with its deadline, and sent again when that is safe. */
+final class Requests {
+    /** Threads that ask at once; more wait for their turn. The daemon works on as many requests of a connection. */
+    private static final int ASKING_MAX = 1024;
+
+    /** A connection that had served is sent its requests again once: that is a daemon that restarts. */
+    private static final int SERVED_BREAKS_MAX = 1;
+
+    /** A few times more if the new connections never served anything: that is a daemon still on its way down or up. */
+    private static final int BREAKS_MAX = 5;
+
+    final Link link;
+    private final Path path;
+    private final Semaphore turns = new Semaphore(ASKING_MAX);
+
+    Requests(Path path, boolean mayPoll) {
+        this.path = path;
+        link = new Link(path, mayPoll);
+    }
+
+    /** Draws ids; {@code hold}: for a run that the process holds, from one to {@code count} of them. */
+    Pending<Wire.Drawn> draw(byte[] tag, int count, boolean hold, Deadline deadline) {
+        return ask(
+                Wire.IDS,
+                Wire.IDS_BYTES + tag.length,
+                (out, id) -> Wire.putIds(out, id, hold, count, deadline.leftMs(), tag),
+                body -> Wire.readIds(body, count, hold),
+                deadline);
+    }
+
+    /** Asks for a run without waiting for it. Null: that would have meant to wait. */
+    Pending<Wire.Drawn> tryDraw(byte[] tag, int count, Deadline.Limit limit) {
+        return link.trySubmit(
+                Wire.IDS,
+                Wire.IDS_BYTES + tag.length,
+                (out, id) -> Wire.putIds(out, id, true, count, limit.ms(), tag),
+                body -> Wire.readIds(body, count, true));
+    }
+
+    DaemonInfo info(Deadline deadline) {
+        Pending<DaemonInfo> asked = ask(
+                Wire.INFO,
+                Wire.HEADER_BYTES + 4,
+                (out, id) -> Wire.putInfo(out, id, Wire.VERSION, Wire.VERSION),
+                Wire::readInfo,
+                deadline);
+        return asked.answer();
+    }
+
+    /** Sends a request that is safe to repeat, and waits for its answer. */
+    private <T> Pending<T> ask(
+            int opcode, int bytes, Link.Writer writer, Pending.Reader<T> reader, Deadline deadline) {
+        takeTurn(deadline);
+        try {
+            int breaks = 0;
+            int servedBreaks = 0;
+            while (true) {
+                Pending<T> asked = link.submit(opcode, bytes, writer, reader, deadline);
+                awaitOrAbandon(asked, deadline);
+                if (asked.answer() != null) {
+                    return asked;
+                }
+                if (asked.refusal() != null) {
+                    LeafdException.Refused refused = asked.refusal().toException();
+                    if (refused.number() != Status.SHUTTING_DOWN.number() || deadline.isOver()) {
+                        throw refused;
+                    }
+                    continue;
+                }
+                breaks++;
+                servedBreaks += asked.connection.hasServed() ? 1 : 0;
+                Break why = asked.broken();
+                if (!why.isRetryable() || servedBreaks > SERVED_BREAKS_MAX || breaks > BREAKS_MAX) {
+                    throw why.toException(path);
+                }
+            }
+        } finally {
+            turns.release();
+        }
+    }
+
+    private void takeTurn(Deadline deadline) {
+        try {
+            if (!turns.tryAcquire() && !turns.tryAcquire(deadline.lastMomentNs() - System.nanoTime(), TimeUnit.NANOSECONDS)) {
+                throw deadline.missed();
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new LeafdException.Interrupted();
+        }
+    }
+
+    private void awaitOrAbandon(Pending<?> asked, Deadline deadline) {
+        boolean done = false;
+        try {
+            done = link.await(asked, false, deadline.endOfGraceNs());
+        } finally {
+            if (!done) {
+                link.abandon(asked);
+            }
+        }
+        if (!done) {
+            throw deadline.missed();
+        }
+    }
+}

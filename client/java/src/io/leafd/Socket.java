@@ -1,0 +1,154 @@
+package io.leafd;
+
+import java.io.Closeable;
+import java.io.IOException;
+import java.net.StandardProtocolFamily;
+import java.net.UnixDomainSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.ClosedChannelException;
+import java.nio.channels.ClosedSelectorException;
+import java.nio.channels.SelectionKey;
+import java.nio.channels.Selector;
+import java.nio.channels.SocketChannel;
+import java.nio.file.Path;
+
+/**
+ * A connected socket, the bytes that it has still to send, and the frames that came in. No call but {@link #await} waits.
+ *
+ * <p>Never in blocking mode: an interrupt of a thread that waits would close the channel under everybody else.
+ */
+final class Socket implements Closeable {
+    /** Room for some thousand requests or replies of one run each. */
+    private static final int BUFFER_BYTES = 64 * 1024;
+
+    private final SocketChannel channel;
+    private final Selector selector;
+    private final SelectionKey key;
+    /** Bytes that the system has not taken, up to the position. */
+    private ByteBuffer out = allocate(BUFFER_BYTES);
+    /** Bytes received and not yet taken: from {@link #taken} to the position. For the thread that reads alone. */
+    private ByteBuffer in = allocate(BUFFER_BYTES);
+
+    private int taken;
+
+    private Socket(SocketChannel channel) throws IOException {
+        this.channel = channel;
+        channel.configureBlocking(false);
+        selector = Selector.open();
+        key = channel.register(selector, SelectionKey.OP_READ);
+    }
+
+    /** Connects without waiting: a queue of connections that is full is an exception. */
+    static Socket connect(Path path) throws IOException {
+        SocketChannel channel = SocketChannel.open(StandardProtocolFamily.UNIX);
+        Socket socket = null;
+        try {
+            socket = new Socket(channel);
+            channel.connect(UnixDomainSocketAddress.of(path));
+            if (!channel.finishConnect()) {
+                throw new IOException("the daemon's queue of connections is full");
+            }
+            return socket;
+        } catch (Throwable e) {
+            // Throwable: descriptors are to be given back when memory is short, too.
+            if (socket != null) {
+                socket.close();
+            }
+            channel.close();
+            throw e;
+        }
+    }
+
+    private static ByteBuffer allocate(int bytes) {
+        return ByteBuffer.allocateDirect(bytes).order(ByteOrder.LITTLE_ENDIAN);
+    }
+
+    /** Where a request of at most so many bytes is to be written; it goes out by the next {@link #send}. */
+    ByteBuffer room(int bytes) {
+        if (out.remaining() < bytes) {
+            out = allocate(Math.max(2 * out.capacity(), out.position() + bytes)).put(out.flip());
+        }
+        return out;
+    }
+
+    /** Sends what the system takes at once. */
+    void send() throws IOException {
+        out.flip();
+        try {
+            while (out.hasRemaining() && channel.write(out) > 0) {}
+        } finally {
+            out.compact();
+        }
+        boolean sent = isSent();
+        if (sent && out.capacity() > BUFFER_BYTES) {
+            out = allocate(BUFFER_BYTES);
+        }
+        int wanted = sent ? SelectionKey.OP_READ : SelectionKey.OP_READ | SelectionKey.OP_WRITE;
+        if (key.interestOps() != wanted) {
+            key.interestOps(wanted);
+            // The thread that reads may be asleep without knowing of these bytes.
+            selector.wakeup();
+        }
+    }
+
+    boolean isSent() {
+        return out.position() == 0;
+    }
+
+    /** Takes what is there; -1 is the stream's end. */
+    int receive() throws IOException {
+        return channel.read(in);
+    }
+
+    /** Sleeps until there are bytes or an end, or unsent bytes can go out, or it is {@code untilNs}, or an interrupt. */
+    void await(long untilNs) throws IOException {
+        long leftMs = (untilNs - System.nanoTime() + 999_999) / 1_000_000;
+        try {
+            selector.select(Math.max(1, leftMs));
+            selector.selectedKeys().clear();
+        } catch (ClosedSelectorException e) {
+            throw new ClosedChannelException();
+        }
+    }
+
+    /** The next whole frame, from its opcode on; null: there is none. It is good until the next {@link #makeRoom}. */
+    ByteBuffer frame() throws Break {
+        int length = length();
+        int begin = taken + Wire.LENGTH_BYTES;
+        if (length < 0 || in.position() - begin < length) {
+            return null;
+        }
+        taken = begin + length;
+        return in.duplicate().limit(taken).position(begin).slice().order(ByteOrder.LITTLE_ENDIAN);
+    }
+
+    /** Makes room for the rest of the frame that has begun. */
+    void makeRoom() throws Break {
+        int needed = Wire.LENGTH_BYTES + Math.max(0, length());
+        in.flip().position(taken);
+        in = (needed > in.capacity() ? allocate(needed).put(in) : in.compact());
+        taken = 0;
+    }
+
+    /** The length field of the next frame; -1: it is not there yet. */
+    private int length() throws Break {
+        if (in.position() - taken < Wire.LENGTH_BYTES) {
+            return -1;
+        }
+        int length = in.getInt(taken);
+        if (length < Wire.HEADER_BYTES - Wire.LENGTH_BYTES || length > Wire.REPLY_LENGTH_MAX) {
+            throw Break.protocol("a reply's length field says " + Integer.toUnsignedString(length) + "; from 8 to "
+                    + Wire.REPLY_LENGTH_MAX + " is allowed");
+        }
+        return length;
+    }
+
+    /** Ends the connection; whoever waits on it wakes. */
+    @Override
+    public void close() throws IOException {
+        try (selector) {
+            channel.close();
+        }
+    }
+}

@@ -1,0 +1,217 @@
+package io.leafd;
+
+import java.nio.ByteBuffer;
+import java.nio.charset.CharacterCodingException;
+import java.nio.charset.StandardCharsets;
+import java.util.LinkedHashMap;
+import java.util.Map;
+
+/**
+ * The bytes of requests and answers, as {@code protocol.md} has them. Buffers are little-endian; a body to decode is all
+ * that lies between a buffer's position and its limit.
+ *
+ * <p>Nothing in here allocates by what the peer's numbers say, but only by the bytes that came.
+ */
+final class Wire {
+    static final int VERSION = 1;
+    /** Largest length field of a reply: the bytes that follow it. */
+    static final int REPLY_LENGTH_MAX = 1 << 20;
+    /** Most ids in one request. */
+    static final int COUNT_MAX = 1_000_000;
+    /** Longest deadline that the daemon honours. */
+    static final int DEADLINE_MS_MAX = 60_000;
+    static final int TAG_CHARACTERS_MAX = 128;
+
+    static final int LENGTH_BYTES = 4;
+    static final int HEADER_BYTES = 12;
+    /** A request for ids without the tag's bytes. */
+    static final int IDS_BYTES = HEADER_BYTES + 10;
+
+    static final int INFO = 1;
+    static final int IDS = 2;
+    /** Added to a request's opcode in its reply. */
+    static final int REPLY = 128;
+    /** In a request for ids: they go to a run that the process holds, and the count is a wish. */
+    static final int FLAG_HOLD = 1;
+    /** In a reply: the daemon stays awake for a moment. */
+    static final int FLAG_AWAKE = 1;
+
+    private static final int RUN_BYTES = 16;
+    private static final int LAYOUT_BYTES = 16;
+    private static final int SEGMENTS_READY = 1;
+    private static final int SNOWFLAKE_READY = 2;
+    /** More of an explanation is nothing that a person reads. */
+    private static final int EXPLANATION_CHARACTERS_MAX = 4096;
+
+    private Wire() {}
+
+    /**
+     * Ids as they were drawn.
+     *
+     * @param holdMs how long a process may hold them, up to 2^32 - 1; 0: not at all
+     * @param runs at least one, in the order in which they were issued
+     */
+    record Drawn(long holdMs, Run[] runs) {}
+
+    /**
+     * The daemon's no.
+     *
+     * @param status its number, from 1
+     * @param retryAfterMs when a retry may succeed; 0: unknown
+     */
+    record Refusal(int status, long retryAfterMs, String explanation) {
+        /** Made by the thread that asked, whose stack it shows. */
+        LeafdException.Refused toException() {
+            return new LeafdException.Refused(status, retryAfterMs, explanation);
+        }
+    }
+
+    static void putIds(ByteBuffer out, int requestId, boolean hold, int count, int deadlineMs, byte[] tag) {
+        putHeader(out, IDS, hold ? FLAG_HOLD : 0, requestId, IDS_BYTES - HEADER_BYTES + tag.length);
+        out.putInt(count).putInt(deadlineMs).putShort((short) tag.length).put(tag);
+    }
+
+    static void putInfo(ByteBuffer out, int requestId, int versionMin, int versionMax) {
+        putHeader(out, INFO, 0, requestId, 4);
+        out.putShort((short) versionMin).putShort((short) versionMax);
+    }
+
+    private static void putHeader(ByteBuffer out, int opcode, int flags, int requestId, int bodyBytes) {
+        out.putInt(HEADER_BYTES - LENGTH_BYTES + bodyBytes).put((byte) opcode).put((byte) flags).putShort((short) 0);
+        out.putInt(requestId);
+    }
+
+    /** The answer to a request for {@code count} ids; with {@code hold}, up to that many. */
+    static Drawn readIds(ByteBuffer body, int count, boolean hold) throws Break {
+        need(body, 8);
+        long holdMs = u32(body);
+        int runCount = u16(body);
+        u16(body);
+        if (body.remaining() != runCount * RUN_BYTES) {
+            throw Break.protocol("the number of runs is not what the answer holds");
+        }
+        // No run is empty, so that there are no more runs than ids.
+        if (runCount == 0 || runCount > count) {
+            throw wrongCount();
+        }
+        Run[] runs = new Run[runCount];
+        long given = 0;
+        for (int index = 0; index < runCount; index++) {
+            long first = body.getLong();
+            long runLength = u32(body);
+            long stride = u32(body);
+            if (!Run.isValid(first, runLength, stride)) {
+                throw Break.protocol("a run is empty or leaves the positive 64-bit numbers");
+            }
+            given += runLength;
+            runs[index] = new Run(first, (int) runLength, stride);
+        }
+        if (hold ? given > count : given != count) {
+            throw wrongCount();
+        }
+        return new Drawn(holdMs, runs);
+    }
+
+    private static Break wrongCount() {
+        return Break.protocol("an answer carries another number of ids than was asked for");
+    }
+
+    /** The answer to INFO. What follows the fields that are known is a later daemon's. */
+    static DaemonInfo readInfo(ByteBuffer body) throws Break {
+        need(body, 24);
+        int version = u16(body);
+        int ready = u16(body);
+        u32(body);
+        long countMax = u32(body);
+        u32(body);
+        long deadlineMsMax = u32(body);
+        long pid = u32(body);
+        String release = text(body);
+        need(body, 2);
+        int layoutCount = u16(body);
+        Map<String, Layout> layouts = new LinkedHashMap<>();
+        for (int index = 0; index < layoutCount; index++) {
+            String name = text(body);
+            need(body, LAYOUT_BYTES);
+            layouts.put(name, layout(body));
+        }
+        boolean segments = (ready & SEGMENTS_READY) != 0;
+        boolean snowflake = (ready & SNOWFLAKE_READY) != 0;
+        return new DaemonInfo(version, segments, snowflake, countMax, deadlineMsMax, pid, release, layouts);
+    }
+
+    private static Layout layout(ByteBuffer body) throws Break {
+        int timeBits = body.get() & 0xFF;
+        int workerBits = body.get() & 0xFF;
+        int sequenceBits = body.get() & 0xFF;
+        body.get();
+        // What doesn't fit is negative here, which no layout may be.
+        int tickMs = body.getInt();
+        long epochMs = body.getLong();
+        try {
+            return new Layout(timeBits, workerBits, sequenceBits, tickMs, epochMs);
+        } catch (IllegalArgumentException e) {
+            throw Break.protocol("a layout that can't be: " + e.getMessage());
+        }
+    }
+
+    /** The answer to a request that failed. */
+    static Refusal readRefusal(int status, ByteBuffer body) throws Break {
+        need(body, 4);
+        long retryAfterMs = u32(body);
+        String explanation = utf8(body);
+        if (explanation.length() > EXPLANATION_CHARACTERS_MAX) {
+            explanation = explanation.substring(0, EXPLANATION_CHARACTERS_MAX) + "...";
+        }
+        return new Refusal(status, retryAfterMs, explanation);
+    }
+
+    private static String text(ByteBuffer body) throws Break {
+        need(body, 2);
+        int length = u16(body);
+        need(body, length);
+        ByteBuffer bytes = body.slice(body.position(), length);
+        body.position(body.position() + length);
+        return utf8(bytes);
+    }
+
+    private static String utf8(ByteBuffer bytes) throws Break {
+        try {
+            // A new decoder refuses what is malformed, where others would replace it.
+            return StandardCharsets.UTF_8.newDecoder().decode(bytes).toString();
+        } catch (CharacterCodingException e) {
+            throw Break.protocol("an answer's text is not UTF-8");
+        }
+    }
+
+    private static void need(ByteBuffer body, int bytes) throws Break {
+        if (body.remaining() < bytes) {
+            throw Break.protocol("an answer ends too early");
+        }
+    }
+
+    private static long u32(ByteBuffer body) {
+        return Integer.toUnsignedLong(body.getInt());
+    }
+
+    private static int u16(ByteBuffer body) {
+        return Short.toUnsignedInt(body.getShort());
+    }
+
+    /** A tag's bytes, checked as the daemon does. */
+    static byte[] tagBytes(String tag) {
+        int characters = tag.codePointCount(0, tag.length());
+        if (characters < 1 || characters > TAG_CHARACTERS_MAX) {
+            throw new IllegalArgumentException(
+                    "a tag has 1 to " + TAG_CHARACTERS_MAX + " characters; this one has " + characters);
+        }
+        tag.codePoints().forEach(character -> {
+            int type = Character.getType(character);
+            if (type == Character.CONTROL || type == Character.SURROGATE) {
+                throw new IllegalArgumentException("a tag has no control characters and no half characters: "
+                        + String.format("U+%04X", character));
+            }
+        });
+        return tag.getBytes(StandardCharsets.UTF_8);
+    }
+}

@@ -1,0 +1,130 @@
+package io.leafd;
+
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.List;
+import java.util.concurrent.CyclicBarrier;
+
+/** Runs, their sizes and polling by themselves: what needs neither a daemon nor a clock. */
+final class HeldRunTest {
+    private HeldRunTest() {}
+
+    static void aRunIsTakenFromItsOffsetToItsEndAndNoFurther() {
+        HeldRun run = new HeldRun(new Run(100, 4, 3), 1, 60_000, System.nanoTime() + 60_000_000_000L);
+        List<Long> ids = new ArrayList<>();
+        for (long offset = run.nextOffset(); run.isGood(offset); offset = run.nextOffset()) {
+            ids.add(run.id(offset));
+        }
+        Check.equal(List.of(103L, 106L, 109L), ids);
+        Check.equal(2, run.refillOffset);
+        Check.equal(4, run.used());
+        Check.that(!HeldRun.EMPTY.isGood(HeldRun.EMPTY.nextOffset()), "the empty run has an id");
+    }
+
+    static void anOldRunGivesNothing() {
+        HeldRun run = new HeldRun(new Run(1, 1000, 1), 0, 50, System.nanoTime());
+        Check.that(!run.isGood(run.nextOffset()), "an id that is too old");
+        // With a timer only every 64th id looks at the clock, and no more are late than that.
+        run.setExpiredElsewhere(true);
+        int late = 0;
+        while (run.isGood(run.nextOffset())) {
+            late++;
+        }
+        Check.that(late < 64, late + " ids were late");
+        run.setExpiredElsewhere(false);
+        Check.that(!run.isGood(run.nextOffset()), "an id that is too old");
+    }
+
+    static void idsUpToTheLargestCanBeTaken() {
+        HeldRun run = new HeldRun(new Run(Long.MAX_VALUE - 1, 2, 1), 1, 60_000, System.nanoTime() + 60_000_000_000L);
+        Check.equal(Long.MAX_VALUE, run.id(run.nextOffset()));
+        Check.that(!run.isGood(run.nextOffset()), "the run has two ids");
+    }
+
+    static void threadsThatShareARunNeverShareAnId() throws Exception {
+        int count = 20_000_000;
+        HeldRun run = new HeldRun(new Run(1, count, 1), 0, 60_000, System.nanoTime() + 60_000_000_000L);
+        run.setExpiredElsewhere(true);
+        CyclicBarrier together = new CyclicBarrier(4);
+        List<BitSet> taken = Check.inThreads(4, () -> {
+            BitSet ids = new BitSet(count);
+            together.await();
+            for (long offset = run.nextOffset(); run.isGood(offset); offset = run.nextOffset()) {
+                int id = (int) run.id(offset);
+                Check.that(!ids.get(id), id + " came to one thread twice");
+                ids.set(id);
+            }
+            return ids;
+        });
+        BitSet all = new BitSet(count);
+        for (BitSet ids : taken) {
+            Check.that(!all.intersects(ids), "an id came to two threads");
+            all.or(ids);
+        }
+        Check.equal(count, all.cardinality());
+    }
+
+    /** What the wish settles at, at a steady rate. */
+    private static int settled(long holdMs, long idsASecond) {
+        Sizing sizing = new Sizing();
+        for (int round = 0; round < 64; round++) {
+            int count = sizing.wish();
+            sizing.observe(holdMs, count, count, count * 1_000_000_000L / idsASecond);
+        }
+        return sizing.wish();
+    }
+
+    static void shortLivedRunsLastThreeMilliseconds() {
+        Check.equal(3000, settled(8, 1_000_000));
+        Check.equal(3, settled(8, 1000));
+        Check.equal(1, settled(8, 10));
+        Check.equal(1000, settled(2, 1_000_000));
+        Check.equal(Sizing.RUN_COUNT_MAX, settled(8, 1_000_000_000));
+    }
+
+    static void longLivedRunsLastAQuarterOfASecondAndHaveAFloor() {
+        Check.equal(Sizing.LONG_FLOOR, settled(60_000, 1));
+        int wish = settled(60_000, 1000);
+        Check.that(wish >= 250 && wish <= 512, "at 1,000 a second: " + wish);
+        Check.equal(Sizing.RUN_COUNT_MAX, settled(60_000, 1_000_000));
+        Check.equal(Sizing.RUN_COUNT_MAX, settled(60_000, 1_000_000_000));
+    }
+
+    static void aTagThatGoesIdleShrinks() {
+        Sizing sizing = new Sizing();
+        for (int round = 0; round < 20; round++) {
+            sizing.observe(60_000, sizing.wish(), sizing.wish(), 1);
+        }
+        Check.equal(Sizing.RUN_COUNT_MAX, sizing.wish());
+        for (int round = 0; round < 16; round++) {
+            sizing.observe(60_000, 1000, 1, 60_000_000_000L);
+        }
+        Check.equal(Sizing.LONG_FLOOR, sizing.wish());
+    }
+
+    static void pollsOnlyBackToBackWithADaemonThatIsAwake() {
+        Polling polling = new Polling(true);
+        Check.that(!polling.begin(0), "before any answer");
+        polling.answered(0, true);
+        Check.that(polling.begin(Polling.WINDOW_NS / 2), "back to back");
+        Check.that(!polling.begin(Polling.WINDOW_NS * 2), "after a pause");
+        polling.answered(0, false);
+        Check.that(!polling.begin(0), "with a daemon that sleeps");
+        Polling never = new Polling(false);
+        never.answered(0, true);
+        Check.that(!never.begin(0), "where it is not allowed");
+    }
+
+    static void pollsThatBringNothingGetRarer() {
+        Polling polling = new Polling(true);
+        polling.answered(0, true);
+        int polls = 0;
+        for (int request = 0; request < 100_000; request++) {
+            if (polling.begin(0)) {
+                polling.end(false);
+                polls++;
+            }
+        }
+        Check.that(polls < 40, polls + " polls");
+    }
+}

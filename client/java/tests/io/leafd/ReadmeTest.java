@@ -1,0 +1,63 @@
+package io.leafd;
+
+import java.io.StringWriter;
+import java.net.URI;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import javax.tools.JavaCompiler;
+import javax.tools.JavaFileObject;
+import javax.tools.SimpleJavaFileObject;
+import javax.tools.ToolProvider;
+
+/** The Java of the README compiles as it stands. */
+final class ReadmeTest {
+    private static final Pattern BLOCK = Pattern.compile("```java\\n(.*?)```", Pattern.DOTALL);
+    private static final Pattern CLASS = Pattern.compile("^(?:public )?(?:class|@interface) (\\w+)", Pattern.MULTILINE);
+
+    /** What the bean's annotations look like; Spring itself is no dependency of the tests either. */
+    private static final List<String> SPRING = List.of(
+            "package org.springframework.context.annotation; public @interface Configuration {}",
+            "package org.springframework.context.annotation; public @interface Bean { String destroyMethod(); }",
+            "package org.springframework.beans.factory.annotation; public @interface Value { String value(); }");
+
+    private ReadmeTest() {}
+
+    static void itsCodeCompiles() throws Exception {
+        List<String> sources = new ArrayList<>(SPRING);
+        Matcher blocks = BLOCK.matcher(Files.readString(Host.ROOT.resolve("client/java/README.md")));
+        while (blocks.find()) {
+            sources.add(blocks.group(1));
+        }
+        Check.that(sources.size() >= SPRING.size() + 5, "only " + sources.size() + " sources were found");
+        Path classes = Files.createTempDirectory("leafd-readme-");
+        JavaCompiler compiler = ToolProvider.getSystemJavaCompiler();
+        StringWriter said = new StringWriter();
+        List<String> options = List.of(
+                "--release", "17", "-Xlint:all,-try", "-Werror", "-proc:none", "-d", classes.toString(),
+                "-cp", System.getProperty("java.class.path"));
+        List<JavaFileObject> files = sources.stream().map(ReadmeTest::file).toList();
+        boolean compiled = compiler.getTask(said, null, null, options, null, files).call();
+        Check.that(compiled, said.toString());
+        try (var made = Files.walk(classes)) {
+            made.sorted(java.util.Comparator.reverseOrder()).forEach(path -> path.toFile().delete());
+        }
+    }
+
+    private static JavaFileObject file(String source) {
+        // Annotations are declared on one line here.
+        Matcher named = CLASS.matcher(source.replace("; public @interface", ";\n@interface"));
+        Check.that(named.find(), "no class in: " + source);
+        URI name = URI.create(String.format(Locale.ROOT, "string:///%s.java", named.group(1)));
+        return new SimpleJavaFileObject(name, JavaFileObject.Kind.SOURCE) {
+            @Override
+            public CharSequence getCharContent(boolean ignoreErrors) {
+                return source;
+            }
+        };
+    }
+}

@@ -1,0 +1,308 @@
+package io.leafd;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.LongStream;
+import java.util.stream.Stream;
+
+/** Calls that wait: none for longer than it may, and none ended by what befalls another. */
+final class WaitingTest {
+    private WaitingTest() {}
+
+    private static final Stranger.Answer SILENT = request -> Stranger.SILENCE;
+
+    static void aDaemonThatSaysNothingIsWaitedForAsLongAsAllowed() throws Exception {
+        try (Stranger stranger = new Stranger();
+                LeafdClient client = stranger.builder().deadline(Duration.ofMillis(100)).build()) {
+            stranger.answer = SILENT;
+            List<Check.Code> calls = List.of(
+                    () -> client.nextId("orders"),
+                    () -> client.nextIdDirect("orders"),
+                    () -> client.nextIds("orders", 5),
+                    () -> client.tag("orders").nextId(Duration.ZERO),
+                    () -> client.nextId("other", Duration.ofMillis(1)),
+                    client::info);
+            for (Check.Code call : calls) {
+                long beganNs = System.nanoTime();
+                LeafdException e = Check.throwing(LeafdException.TimedOut.class, "no answer within", call);
+                long ms = (System.nanoTime() - beganNs) / 1_000_000;
+                Check.that(ms >= 250 && ms < 5000, ms + " ms");
+                Check.that(e.isRetryable(), "a retry may help");
+            }
+            // Answers to requests that nobody waits for any more are nobody's, and the connection is good.
+            stranger.answer = stranger::wellDone;
+            Check.that(client.nextIdDirect("third", Duration.ofSeconds(20)) > 0, "it goes on");
+            Check.equal(1, stranger.connections.get());
+        }
+    }
+
+    static void oneTagThatWaitsHoldsUpNoOther() throws Exception {
+        CompletableFuture<Void> slow;
+        try (Stranger stranger = new Stranger();
+                LeafdClient client = stranger.builder().deadline(Duration.ofSeconds(60)).build()) {
+            stranger.answer = request -> request.tag().equals("slow") ? Stranger.SILENCE : stranger.wellDone(request);
+            slow = CompletableFuture.runAsync(() -> client.nextId("slow"));
+            Check.eventually("the slow one waits", () -> stranger.drawn() == 1);
+            List<long[]> drawn = Check.inThreads(4, () ->
+                    LongStream.generate(() -> client.nextIdDirect("quick")).limit(200).toArray());
+            Check.unique(800, drawn);
+            Check.that(!slow.isDone(), "the slow one waits still");
+        }
+        Check.eventually("the slow one's end", slow::isCompletedExceptionally);
+    }
+
+    /** The thread that reads for both is through first; the other one has to read on. */
+    static void aThreadThatSleepsReadsOnWhenTheReaderIsThrough() throws Exception {
+        try (Stranger stranger = new Stranger();
+                LeafdClient client = stranger.builder().deadline(Duration.ofSeconds(60)).build()) {
+            stranger.answer = SILENT;
+            CompletableFuture<Long> first = CompletableFuture.supplyAsync(() -> client.nextIdDirect("orders"));
+            Check.eventually("the first one waits", () -> stranger.drawn() == 1);
+            Check.pause(50);
+            CompletableFuture<Long> second = CompletableFuture.supplyAsync(() -> client.nextIdDirect("orders"));
+            Check.eventually("the second one waits", () -> stranger.drawn() == 2);
+            Check.pause(50);
+            stranger.push(stranger.wellDone(stranger.requests.get(0)));
+            Check.equal(1L, first.get(20, TimeUnit.SECONDS));
+            stranger.push(stranger.wellDone(stranger.requests.get(1)));
+            Check.equal(2L, second.get(20, TimeUnit.SECONDS));
+        }
+    }
+
+    static void anInterruptEndsOneWaitAndNoOther() throws Exception {
+        try (Stranger stranger = new Stranger();
+                LeafdClient client = stranger.builder().deadline(Duration.ofSeconds(20)).build()) {
+            stranger.answer = request -> request.tag().startsWith("silent") ? Stranger.SILENCE : stranger.wellDone(request);
+            for (String call : List.of("reads", "sleeps", "shares")) {
+                // The second waits while another thread reads, the third for a run that another one fetches.
+                CompletableFuture<Throwable> ended = new CompletableFuture<>();
+                Thread thread = new Thread(() -> {
+                    try {
+                        client.nextId(call.equals("shares") ? "silent" : "silent" + call);
+                    } catch (LeafdException.Interrupted e) {
+                        ended.complete(Thread.currentThread().isInterrupted() ? e : null);
+                    } catch (RuntimeException e) {
+                        ended.completeExceptionally(e);
+                    }
+                });
+                if (!call.equals("reads")) {
+                    Thread first = new Thread(() -> Check.throwing(
+                            IllegalStateException.class, "closed", () -> client.nextId("silent")));
+                    first.setDaemon(true);
+                    first.start();
+                    Check.pause(50);
+                }
+                thread.start();
+                Check.pause(50);
+                thread.interrupt();
+                Check.that(ended.get(5, TimeUnit.SECONDS) != null, "the interrupt status is kept");
+                Check.that(client.nextIdDirect("orders") > 0, "the connection is good");
+            }
+            // A thread that is interrupted already may take what needs no wait.
+            client.nextId("orders");
+            Thread.currentThread().interrupt();
+            Check.that(client.nextId("orders") > 0, "out of the held run");
+            Check.throwing(LeafdException.Interrupted.class, "interrupted", () -> client.nextIdDirect("orders"));
+            Check.that(Thread.interrupted(), "the interrupt status is kept");
+            Check.equal(1, stranger.connections.get());
+        }
+    }
+
+    static void closingEndsEveryWaitAndDropsWhatIsHeld() throws Exception {
+        Stranger stranger = new Stranger();
+        LeafdClient client = stranger.builder().deadline(Duration.ofSeconds(20)).build();
+        LeafdTag orders = client.tag("orders");
+        orders.nextId();
+        stranger.answer = SILENT;
+        CountDownLatch waiting = new CountDownLatch(3);
+        CompletableFuture<List<Object>> ended = CompletableFuture.supplyAsync(() -> {
+            try {
+                return Check.inThreads(3, () -> {
+                    waiting.countDown();
+                    return Check.throwing(IllegalStateException.class, "closed", () -> client.nextIdDirect("orders"));
+                });
+            } catch (Exception e) {
+                throw new AssertionError(e);
+            }
+        });
+        waiting.await();
+        Check.pause(50);
+        client.close();
+        client.close();
+        Check.equal(3, ended.get(5, TimeUnit.SECONDS).size());
+        for (Check.Code call : List.<Check.Code>of(orders::nextId, () -> client.nextId("new"), client::info)) {
+            Check.throwing(IllegalStateException.class, "closed", call);
+        }
+        Check.that(client.toString().contains("closed"), client.toString());
+        Check.eventually("the end of the connection", () -> stranger.ended.get() == 1);
+        stranger.close();
+    }
+
+    static void aDaemonThatNeverWasThereIsAnErrorAtOnce() throws Exception {
+        long beganNs = System.nanoTime();
+        Path nowhere = Path.of("/nowhere/leafd.sock");
+        LeafdException e = Check.throwing(
+                LeafdException.Unreachable.class, "/nowhere/leafd.sock", () -> LeafdClient.connect(nowhere));
+        Check.that(e.isRetryable() && e.getMessage().contains("is the daemon running"), e.getMessage());
+        Check.that(System.nanoTime() - beganNs < 1_500_000_000, "it waited");
+        Path tooLong = Path.of("/" + "x".repeat(107));
+        Check.throwing(IllegalArgumentException.class, "1 to 107 bytes", () -> LeafdClient.connect(tooLong));
+    }
+
+    static void aDaemonThatWasThereAMomentAgoIsWaitedFor() throws Exception {
+        try (Stranger stranger = new Stranger();
+                LeafdClient client = stranger.builder().deadline(Duration.ofSeconds(10)).direct(true).build()) {
+            Check.equal(1L, client.nextId("orders"));
+            stranger.stop();
+            CompletableFuture<Void> back = CompletableFuture.runAsync(() -> {
+                Check.pause(200);
+                try {
+                    stranger.listen();
+                } catch (IOException e) {
+                    throw new AssertionError(e);
+                }
+            });
+            Check.equal(2L, client.nextId("orders"));
+            back.get();
+            stranger.stop();
+            long beganNs = System.nanoTime();
+            Check.throwing(LeafdException.Unreachable.class, "can't connect", () ->
+                    client.nextId("orders", Duration.ofMillis(200)));
+            long ms = (System.nanoTime() - beganNs) / 1_000_000;
+            Check.that(ms < 3000, ms + " ms");
+        }
+    }
+
+    static void aClientThatIsToWaitFindsADaemonThatComesLater() throws Exception {
+        try (Stranger stranger = new Stranger();
+                LeafdClient client = stranger.builder()
+                        .deadline(Duration.ofMillis(100))
+                        .waitForDaemon(Duration.ofSeconds(20))
+                        .build()) {
+            stranger.stop();
+            CompletableFuture<List<Long>> ids = CompletableFuture.supplyAsync(() -> {
+                try {
+                    return Check.inThreads(3, () -> client.nextId("orders"));
+                } catch (Exception e) {
+                    throw new AssertionError(e);
+                }
+            });
+            // Longer than a call takes without waiting.
+            Check.pause(500);
+            Check.that(!ids.isDone(), "it did not wait");
+            long beganNs = System.nanoTime();
+            Check.throwing(LeafdException.Unreachable.class, "can't connect", () ->
+                    client.nextId("other", Duration.ofMillis(50)));
+            Check.that(System.nanoTime() - beganNs < 5_000_000_000L, "a call with a deadline of its own waited");
+            stranger.listen();
+            Check.equal(6L, ids.get(20, TimeUnit.SECONDS).stream().mapToLong(id -> id).sum());
+        }
+    }
+
+    static void aDaemonThatHangsIsGivenUpWhenTooManyAnswersAreOverdue() throws Exception {
+        try (Stranger stranger = new Stranger()) {
+            stranger.answer = SILENT;
+            Link link = new Link(stranger.socket(), true);
+            for (int request = 0; request < Connection.ABANDONED_MAX; request++) {
+                link.abandon(ask(link));
+            }
+            Check.eventually("the end of the connection", () -> stranger.ended.get() == 1);
+            link.close();
+        }
+    }
+
+    private static int descriptors() throws IOException {
+        try (Stream<Path> files = Files.list(Path.of("/proc/self/fd"))) {
+            return (int) files.count();
+        }
+    }
+
+    static void everyDescriptorIsGivenBack() throws Exception {
+        try (Stranger stranger = new Stranger()) {
+            stranger.builder().connect().close();
+            int before = descriptors();
+            try (LeafdClient client = stranger.builder().deadline(Duration.ofMillis(20)).build()) {
+                for (int round = 0; round < 50; round++) {
+                    // A client that closes, a connection that breaks, and one that can't be made.
+                    stranger.builder().connect().close();
+                    client.nextIdDirect("orders");
+                    stranger.answer = request -> Stranger.reply(request, 0, new byte[1]);
+                    Check.throwing(LeafdException.ProtocolBroken.class, "", () -> client.nextIdDirect("orders"));
+                    stranger.answer = stranger::wellDone;
+                    Path nowhere = Path.of("/nowhere/leafd.sock");
+                    Check.throwing(LeafdException.Unreachable.class, "", () -> LeafdClient.connect(nowhere));
+                }
+            }
+            Check.eventually("all are given back", () -> {
+                try {
+                    return descriptors() <= before;
+                } catch (IOException e) {
+                    return false;
+                }
+            });
+        }
+    }
+
+    static void answersThatComeLateAreOverdueNoMore() throws Exception {
+        try (Stranger stranger = new Stranger()) {
+            Link link = new Link(stranger.socket(), true);
+            for (int request = 1; request <= 2 * Connection.ABANDONED_MAX; request++) {
+                Pending<Wire.Drawn> asked = ask(link);
+                if (request % 500 == 0) {
+                    Check.that(link.await(asked, false, System.nanoTime() + 20_000_000_000L), "an answer");
+                }
+                link.abandon(asked);
+            }
+            Check.equal(1, stranger.connections.get());
+            link.close();
+        }
+    }
+
+    private static Pending<Wire.Drawn> ask(Link link) {
+        byte[] tag = Wire.tagBytes("orders");
+        return link.submit(
+                Wire.IDS,
+                Wire.IDS_BYTES + tag.length,
+                (out, id) -> Wire.putIds(out, id, false, 1, 0, tag),
+                body -> Wire.readIds(body, 1, false),
+                Deadline.after(Deadline.Limit.of(Duration.ofSeconds(20))));
+    }
+
+    static void impossibleArgumentsAreTold() throws Exception {
+        try (Stranger stranger = new Stranger();
+                LeafdClient client = stranger.builder().build()) {
+            Check.equal(0, client.nextIds("orders", 0).length);
+            List<Check.Code> calls = List.of(
+                    () -> client.nextIds("orders", -1),
+                    () -> client.nextId("orders", Duration.ofMillis(-1)),
+                    () -> client.nextId(""),
+                    () -> client.tag("a\nb"),
+                    () -> client.decode("snowflake", 1),
+                    () -> stranger.builder().deadline(Duration.ofSeconds(-1)));
+            for (Check.Code call : calls) {
+                Check.throwing(IllegalArgumentException.class, "", call);
+            }
+            // Longer than the daemon honours is cut to that; no time at all is a time.
+            Check.that(client.nextId("orders", Duration.ofDays(100_000)) > 0, "a long time");
+            Check.that(client.nextId("orders", Duration.ZERO) > 0, "no time");
+            Check.equal(1, stranger.drawn());
+        }
+    }
+
+    static void aClientUsesSoManyTagsAndNoMore() throws Exception {
+        try (Stranger stranger = new Stranger();
+                LeafdClient client = stranger.builder().build()) {
+            for (int tag = 0; tag < LeafdClient.TAGS_MAX; tag++) {
+                client.tag("tag" + tag);
+            }
+            Check.throwing(IllegalArgumentException.class, "at most 65536 tags", () -> client.nextId("one more"));
+            Check.that(client.nextId("tag1") > 0, "those that it has go on");
+        }
+    }
+}
