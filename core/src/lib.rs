@@ -5,6 +5,7 @@
 //! - [`snowflake`]: ids made of time, worker and sequence;
 //! - [`lease`]: the host's right to the worker number that goes into them;
 //! - [`shares`], [`lines`], [`quota`]: what users may take, so that others find room;
+//! - [`health`]: what keeps ids from being had, since when, and what the log is told of it;
 //! - [`upstream`]: a store as one daemon knows it, over its fail-overs;
 //! - [`store`], [`registry`]: the plain types of what is behind them, and the rules that every backend shares.
 #![forbid(unsafe_code)]
@@ -14,6 +15,7 @@
 )]
 
 mod backoff;
+pub mod health;
 pub mod lease;
 pub mod lines;
 pub mod quota;

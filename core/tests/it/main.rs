@@ -7,6 +7,7 @@
     reason = "the core is pure, its tests need not be"
 )]
 
+mod health;
 mod lives;
 mod purity;
 mod segment;

@@ -1,0 +1,128 @@
+//! What claims came to lately: whether a store gives numbers shows in its last answers, not in its connection.
+//!
+//! A tag whose claims fail while the store serves others fails alone. When no claim has succeeded since, it is the
+//! store's.
+
+use std::collections::BTreeMap;
+
+use crate::store::StoreError;
+use crate::{BootMs, Tag};
+
+/// A failure after which nobody has tried for so long says nothing any more, in milliseconds.
+const STALE_MS: u64 = 60_000;
+
+/// Tags whose failures are remembered one by one.
+const TAGS_MAX: usize = 256;
+
+/// Claims that fail.
+#[derive(Clone, Debug)]
+pub struct ClaimFailure {
+    /// When the first of them was answered.
+    pub since: BootMs,
+    /// Why the last one failed.
+    pub error: StoreError,
+    at: BootMs,
+}
+
+/// What claims came to lately, by store and tag.
+#[derive(Debug)]
+pub struct ClaimOutcomes {
+    stores: Vec<StoreOutcomes>,
+    tags: BTreeMap<Tag, (usize, ClaimFailure)>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct StoreOutcomes {
+    succeeded: Option<BootMs>,
+    failure: Option<ClaimFailure>,
+}
+
+impl ClaimFailure {
+    fn is_fresh(&self, now: BootMs) -> bool {
+        now.0.saturating_sub(self.at.0) < STALE_MS
+    }
+
+    fn again(&mut self, now: BootMs, error: &StoreError) {
+        // What began a while ago and was not tried since is another failure.
+        if !self.is_fresh(now) {
+            self.since = now;
+        }
+        (self.at, self.error) = (now, error.clone());
+    }
+}
+
+impl ClaimOutcomes {
+    /// Nothing was claimed yet from so many stores.
+    #[must_use]
+    pub fn new(stores: usize) -> ClaimOutcomes {
+        ClaimOutcomes { stores: vec![StoreOutcomes::default(); stores], tags: BTreeMap::new() }
+    }
+
+    /// A store gave numbers of a tag.
+    pub fn succeeded(&mut self, now: BootMs, store: usize, tag: &Tag) {
+        self.stores[store] = StoreOutcomes { succeeded: Some(now), failure: None };
+        self.tags.remove(tag);
+    }
+
+    /// It did not.
+    pub fn failed(&mut self, now: BootMs, store: usize, tag: &Tag, error: &StoreError) {
+        match error {
+            StoreError::UnknownTag { .. } => return self.forget(tag),
+            // That is the tag's own end, and tells nothing against the store.
+            StoreError::Exhausted { .. } => return self.note(now, store, tag, error),
+            _ => self.note(now, store, tag, error),
+        }
+        let outcomes = &mut self.stores[store];
+        let alone = self.tags.get(tag).is_some_and(|(_, failure)| {
+            outcomes.succeeded.is_some_and(|succeeded| succeeded > failure.since)
+        });
+        if alone {
+            return;
+        }
+        match &mut outcomes.failure {
+            Some(failure) => failure.again(now, error),
+            None => {
+                let failure = ClaimFailure { since: now, error: error.clone(), at: now };
+                outcomes.failure = Some(failure);
+            }
+        }
+    }
+
+    fn note(&mut self, now: BootMs, store: usize, tag: &Tag, error: &StoreError) {
+        if let Some((_, failure)) = self.tags.get_mut(tag) {
+            return failure.again(now, error);
+        }
+        self.tags.retain(|_, (_, failure)| failure.is_fresh(now));
+        if self.tags.len() < TAGS_MAX {
+            let failure = ClaimFailure { since: now, error: error.clone(), at: now };
+            self.tags.insert(tag.clone(), (store, failure));
+        }
+    }
+
+    /// A tag is not in use any more.
+    pub fn forget(&mut self, tag: &Tag) {
+        self.tags.remove(tag);
+    }
+
+    /// Since when and why a store's claims fail; `None` when the last one succeeded, or nobody has tried lately.
+    #[must_use]
+    pub fn of_store(&self, now: BootMs, store: usize) -> Option<&ClaimFailure> {
+        self.stores[store].failure.as_ref().filter(|failure| failure.is_fresh(now))
+    }
+
+    /// When a store last gave numbers.
+    #[must_use]
+    pub fn succeeded_at(&self, store: usize) -> Option<BootMs> {
+        self.stores[store].succeeded
+    }
+
+    /// Tags that fail alone, each with the number of its store: that serves others, or the tag is used up.
+    pub fn of_tags(&self, now: BootMs) -> impl Iterator<Item = (&Tag, usize, &ClaimFailure)> {
+        let fresh = self.tags.iter().filter(move |(_, (_, failure))| failure.is_fresh(now));
+        let alone = fresh.filter(move |(_, (store, failure))| {
+            let used_up = matches!(failure.error, StoreError::Exhausted { .. });
+            used_up || self.of_store(now, *store).is_none()
+        });
+        alone.map(|(tag, (store, failure))| (tag, *store, failure))
+    }
+}

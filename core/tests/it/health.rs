@@ -1,0 +1,245 @@
+//! Health: when each cause began, what the log is told of it and how often, and whose fault a failed claim is.
+
+use std::sync::Arc;
+
+use leafd_core::health::{
+    Cause, ClaimOutcomes, Code, Findings, Health, Kind, Lasts, Notice, Occasion, Severity,
+};
+use leafd_core::store::StoreError;
+use leafd_core::{BootMs, Tag};
+
+fn cause(code: Code, subject: &str, lasts: Lasts) -> Cause {
+    Cause {
+        code,
+        subject: Arc::from(subject),
+        kind: Kind::Segments,
+        message: "the store a can't be used: connection refused (os error 111)".to_owned(),
+        remedy: "see that it runs".to_owned(),
+        since: None,
+        last_success: Some(BootMs(500)),
+        lasts,
+        idle: false,
+    }
+}
+
+fn away(lasts: Lasts) -> Vec<Cause> {
+    vec![cause(Code::StoreAway, "a", lasts)]
+}
+
+/// A daemon that looks once a second: what its log is told.
+struct Watch {
+    health: Health,
+    now: u64,
+    told: Vec<(u64, Notice)>,
+}
+
+impl Watch {
+    fn new() -> Watch {
+        Watch { health: Health::default(), now: 1_000, told: Vec::new() }
+    }
+
+    fn look(&mut self, causes: Vec<Cause>) {
+        let over = causes.iter().any(|cause| cause.lasts == Lasts::Over);
+        let findings = Findings {
+            segments_ready: !over,
+            snowflake_ready: true,
+            snowflake_meant: true,
+            causes,
+        };
+        self.health.found(BootMs(self.now), findings);
+        let notices = self.health.notices(BootMs(self.now));
+        self.told.extend(notices.into_iter().map(|notice| (self.now, notice)));
+    }
+
+    fn seconds(&mut self, seconds: u64, causes: impl Fn(u64) -> Vec<Cause>) {
+        for second in 0..seconds {
+            self.look(causes(second));
+            self.now += 1_000;
+        }
+    }
+
+    fn occasions(&self) -> Vec<(u64, Occasion, Severity)> {
+        self.told.iter().map(|(at, told)| (*at, told.occasion, told.severity)).collect()
+    }
+}
+
+#[test]
+fn a_cause_is_told_when_it_begins_once_a_minute_when_it_stops_service_and_when_it_is_over() {
+    use {Occasion as O, Severity as S};
+    let mut watch = Watch::new();
+    watch.seconds(100, |second| away(Lasts::of_ms(90_000 - (second * 1_000).min(90_000))));
+    watch.seconds(20, |_| Vec::new());
+    assert_eq!(
+        watch.occasions(),
+        [
+            (1_000, O::Began, S::Warning),
+            (61_000, O::Lasts, S::Warning),
+            (91_000, O::Changed, S::Error),
+            // 3 s after it was seen last.
+            (103_000, O::Over, S::Error),
+        ]
+    );
+    let text = |index: usize| watch.told[index].1.text.as_str();
+    assert!(text(0).contains("last another 1 min 30 s"), "{}", text(0));
+    assert!(text(0).ends_with("To do: see that it runs"), "{}", text(0));
+    assert!(text(1).starts_with("for 1 min now: "), "{}", text(1));
+    assert!(text(1).contains("last another 30 s"), "{}", text(1));
+    assert!(text(2).contains("No id of the tags in a can be had"), "{}", text(2));
+    assert!(text(3).starts_with("over after 1 min 39 s: "), "{}", text(3));
+}
+
+#[test]
+fn a_fault_that_comes_and_goes_is_one_and_never_told_twice_a_second() {
+    let mut watch = Watch::new();
+    // Looked at ten times a second, there every other time, for another reason each time, now and then over.
+    for look in 0..3_000_u64 {
+        let mut causes = if look % 2 == 0 { away(Lasts::Over) } else { Vec::new() };
+        if look % 4 == 0 {
+            causes[0].message = "the store a can't be used: timed out".to_owned();
+        }
+        if look % 8 == 0 {
+            causes[0].lasts = Lasts::NoEnd;
+        }
+        watch.look(causes);
+        watch.now += 100;
+    }
+    let mut last = 0;
+    for (at, notice) in &watch.told {
+        assert!(last == 0 || at - last >= 1_000, "{at}: {notice:?} after {last}");
+        last = *at;
+    }
+    assert!(watch.told.iter().all(|(_, notice)| notice.occasion != Occasion::Over));
+    let conditions = watch.health.conditions(BootMs(watch.now));
+    assert!(conditions.is_empty(), "the last look found nothing");
+    watch.look(away(Lasts::Over));
+    let conditions = watch.health.conditions(BootMs(watch.now));
+    assert_eq!(conditions[0].since_ms_ago, watch.now - 1_000, "it is still the first one");
+}
+
+#[test]
+fn counts_and_times_in_a_message_make_no_new_line() {
+    let mut watch = Watch::new();
+    watch.seconds(50, |second| {
+        let mut causes = away(Lasts::Over);
+        causes[0].message = format!("it wrote {second} ms ago");
+        causes
+    });
+    assert_eq!(watch.told.len(), 1, "{:?}", watch.told);
+    watch.seconds(5, |_| away(Lasts::Over));
+    assert_eq!(watch.told.len(), 2, "{:?}", watch.told);
+    assert_eq!(watch.told[1].1.occasion, Occasion::Changed);
+}
+
+#[test]
+fn what_stops_service_comes_first_and_what_nobody_uses_is_a_warning() {
+    let mut watch = Watch::new();
+    let mut unused = cause(Code::WorkersTaken, "b", Lasts::Over);
+    (unused.kind, unused.idle) = (Kind::Snowflake, true);
+    let mut known = cause(Code::StoreAway, "a", Lasts::Over);
+    known.since = Some(BootMs(200));
+    watch.look(vec![unused, cause(Code::TagUsedUp, "orders", Lasts::Over), known]);
+    let conditions = watch.health.conditions(BootMs(2_000));
+    let shown: Vec<_> = conditions
+        .iter()
+        .map(|one| (one.cause.code.as_str(), one.cause.severity(), one.since_ms_ago))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("store_away", Severity::Error, 1_800),
+            ("tag_used_up", Severity::Error, 1_000),
+            ("workers_taken", Severity::Warning, 1_000),
+        ]
+    );
+    assert_eq!(conditions[0].last_success_ms_ago, Some(1_500));
+    assert_eq!(conditions[0].cause.remaining_ms(), Some(0));
+    assert_eq!(conditions[2].cause.meaning(), "no snowflake id could be had now");
+}
+
+#[test]
+fn the_line_for_a_service_manager_says_what_is_issued_and_for_how_long() {
+    let mut watch = Watch::new();
+    let line = |watch: &Watch| watch.health.headline(BootMs(watch.now));
+    watch.look(Vec::new());
+    assert_eq!(line(&watch), "issues segment and snowflake ids");
+    watch.look(away(Lasts::Ms(500_000)));
+    assert!(
+        line(&watch).contains("some for about 8 min more: the store a can't"),
+        "{}",
+        line(&watch)
+    );
+    watch.look(away(Lasts::Over));
+    assert!(line(&watch).starts_with("issues snowflake ids; no segment ids: the store a"));
+    let mut broken = away(Lasts::Over);
+    (broken[0].kind, broken[0].message) = (Kind::All, "the disk\nis full".to_owned());
+    let findings = Findings { snowflake_meant: true, causes: broken, ..Findings::default() };
+    watch.health.found(BootMs(watch.now), findings);
+    assert_eq!(line(&watch), "issues nothing: the disk is full");
+    watch.health.found(BootMs(watch.now), Findings { segments_ready: true, ..Findings::default() });
+    assert_eq!(line(&watch), "issues segment ids");
+}
+
+fn tag(name: &str) -> Tag {
+    Tag::parse(name.as_bytes()).unwrap()
+}
+
+fn refused(words: &str) -> StoreError {
+    StoreError::Refused(words.to_owned())
+}
+
+#[test]
+fn a_claim_that_fails_is_the_stores_fault_unless_it_serves_others() {
+    let mut outcomes = ClaimOutcomes::new(2);
+    let (orders, users) = (tag("orders"), tag("users"));
+    let at = BootMs;
+    outcomes.succeeded(at(1_000), 0, &orders);
+    outcomes.failed(at(2_000), 0, &orders, &refused("permission denied"));
+    outcomes.failed(at(3_000), 0, &orders, &refused("permission denied for table"));
+    let failure = outcomes.of_store(at(3_000), 0).unwrap();
+    assert_eq!(
+        (failure.since, failure.error.to_string()),
+        (at(2_000), "permission denied for table".to_owned())
+    );
+    assert_eq!(outcomes.of_tags(at(3_000)).count(), 0);
+    assert!(outcomes.of_store(at(3_000), 1).is_none(), "another store");
+    // The store serves another tag: it was this one's fault, and stays so.
+    outcomes.succeeded(at(4_000), 0, &users);
+    outcomes.failed(at(5_000), 0, &orders, &refused("a bad row"));
+    assert!(outcomes.of_store(at(5_000), 0).is_none());
+    let alone: Vec<_> = outcomes
+        .of_tags(at(5_000))
+        .map(|(tag, store, failure)| (tag.clone(), store, failure.since))
+        .collect();
+    assert_eq!(alone, [(orders.clone(), 0, at(2_000))]);
+    assert_eq!(outcomes.succeeded_at(0), Some(at(4_000)));
+    // Another that fails now is the store's fault again, until one succeeds.
+    outcomes.failed(at(6_000), 0, &users, &refused("permission denied"));
+    assert_eq!(outcomes.of_store(at(6_000), 0).unwrap().since, at(6_000));
+    outcomes.succeeded(at(7_000), 0, &users);
+    outcomes.succeeded(at(7_000), 0, &orders);
+    assert!(outcomes.of_store(at(7_000), 0).is_none() && outcomes.of_tags(at(7_000)).count() == 0);
+}
+
+#[test]
+fn a_failure_that_nobody_has_met_for_a_minute_tells_nothing() {
+    let mut outcomes = ClaimOutcomes::new(1);
+    outcomes.failed(BootMs(1_000), 0, &tag("orders"), &refused("permission denied"));
+    assert!(outcomes.of_store(BootMs(60_999), 0).is_some());
+    assert!(outcomes.of_store(BootMs(61_000), 0).is_none());
+    outcomes.failed(BootMs(90_000), 0, &tag("orders"), &refused("permission denied"));
+    assert_eq!(outcomes.of_store(BootMs(90_000), 0).unwrap().since, BootMs(90_000));
+}
+
+#[test]
+fn a_tag_at_its_end_tells_nothing_against_its_store() {
+    let mut outcomes = ClaimOutcomes::new(1);
+    let used_up = StoreError::Exhausted { tag: tag("orders"), ceiling: 10, left: 0 };
+    outcomes.failed(BootMs(1_000), 0, &tag("orders"), &used_up);
+    let gone = StoreError::UnknownTag { tag: tag("nothing") };
+    outcomes.failed(BootMs(1_000), 0, &tag("nothing"), &gone);
+    assert!(outcomes.of_store(BootMs(1_000), 0).is_none());
+    let alone: Vec<_> = outcomes.of_tags(BootMs(1_000)).map(|(tag, ..)| tag.clone()).collect();
+    assert_eq!(alone, [tag("orders")]);
+    outcomes.forget(&tag("orders"));
+    assert_eq!(outcomes.of_tags(BootMs(1_000)).count(), 0);
+}
