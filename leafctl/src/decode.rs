@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use leafd_client::{Client, Error, Layout};
 use serde_json::json;
 
@@ -40,6 +41,8 @@ pub fn run(socket: &Path, args: &DecodeArgs) -> Result<(), Failure> {
         .ok()
         .and_then(|ms| Timestamp::from_millisecond(ms).ok())
         .with_context(|| format!("{} lies beyond the calendar", args.id))?;
+    // As Leaf's own page showed it, with the offset that makes it an instant.
+    let local = time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S%.3f %:z").to_string();
     let mut out = io::stdout().lock();
     if args.json {
         let decoded = json!({
@@ -47,6 +50,7 @@ pub fn run(socket: &Path, args: &DecodeArgs) -> Result<(), Failure> {
             "layout": args.layout,
             "unix_ms": unix_ms,
             "time": time.to_string(),
+            "local": local,
             "worker": parts.worker,
             "sequence": parts.sequence,
         });
@@ -55,6 +59,7 @@ pub fn run(socket: &Path, args: &DecodeArgs) -> Result<(), Failure> {
         writeln!(out, "id        {}", args.id)?;
         writeln!(out, "layout    {}", args.layout)?;
         writeln!(out, "time      {time} ({unix_ms})")?;
+        writeln!(out, "local     {local}")?;
         writeln!(out, "worker    {}", parts.worker)?;
         writeln!(out, "sequence  {}", parts.sequence)?;
     }

@@ -1,11 +1,12 @@
 //! The snowflake worker of a host whose store is its own file: claimed at the first id, kept, given back.
 
+use std::process::Command;
 use std::time::Duration;
 
 use leafd_wire::{Layout, Status, opcode};
 use serde_json::json;
 
-use crate::host::{Host, eventually};
+use crate::host::{Host, eventually, leafd_binary};
 use crate::raw::ids_request;
 
 fn worker_of(id: u64) -> u64 {
@@ -131,4 +132,32 @@ fn raw_text(host: &Host, body: serde_json::Value) -> String {
     let mut raw = host.raw();
     raw.request(opcode::WORKER_RELEASE, 1, body.to_string().as_bytes());
     raw.reply().refused(Status::ValueRefused)
+}
+
+/// Leaf shows an id's time in its host's zone; `leafctl decode` shows both.
+#[test]
+fn an_id_is_decoded_in_utc_and_in_the_host_s_zone() {
+    let decode = |zone: &str, json: bool| {
+        let leafctl = leafd_binary().with_file_name("leafctl");
+        let mut command = Command::new(leafctl);
+        // No daemon answers there: Leaf's own layout is known without.
+        command.env_clear().env("LEAFD_SOCKET", "/nonexistent/leafd.sock").env("TZ", zone);
+        command.args(["decode", "1169931837129097216"]).args(json.then_some("--json"));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // China had summer time once, but not then; New York did; a zone may be written out.
+    for (zone, local) in [
+        ("Asia/Shanghai", "2019-09-06 19:14:20.911 +08:00"),
+        ("America/New_York", "2019-09-06 07:14:20.911 -04:00"),
+        ("IST-5:30", "2019-09-06 16:44:20.911 +05:30"),
+        ("UTC", "2019-09-06 11:14:20.911 +00:00"),
+    ] {
+        let text = decode(zone, false);
+        assert!(text.contains("time      2019-09-06T11:14:20.911Z (1567768460911)"), "{text}");
+        assert!(text.contains(&format!("local     {local}\n")), "{zone}: {text}");
+        let json: serde_json::Value = serde_json::from_str(&decode(zone, true)).unwrap();
+        assert_eq!(json["local"], local);
+    }
 }
