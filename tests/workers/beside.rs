@@ -12,8 +12,7 @@ fn permanent_workers_beside_java_leafs<B: Backend>() {
     let mut taken = Vec::new();
     for number in 0..3 {
         let identity = format!("10.0.0.{number}:8080");
-        let host = fleet.registry.host("1m").set("worker_mode", "permanent");
-        let mut host = host.set("identity", &identity);
+        let mut host = fleet.registry.permanent_host(&identity);
         host.start();
         taken.push(worker_of(id_of(&host)));
         fleet.hosts.push(host);
@@ -44,8 +43,7 @@ fn permanent_workers_beside_java_leafs<B: Backend>() {
     only(&errors, &[]);
     // Who comes now is again somebody else.
     taken.push(fleet.registry.enter_leaf("10.0.1.9:8080"));
-    let host = fleet.registry.host("1m").set("worker_mode", "permanent");
-    let mut host = host.set("identity", "10.0.0.9:8080");
+    let mut host = fleet.registry.permanent_host("10.0.0.9:8080");
     host.start();
     let id = id_of(&host);
     assert!(!taken.contains(&worker_of(id)), "{} of {taken:?}", worker_of(id));

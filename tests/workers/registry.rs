@@ -31,6 +31,11 @@ pub trait Backend: Send + Sync + Sized + 'static {
     /// Has a host claim its worker there, connecting to this port.
     fn lead(host: Host, port: u16, place: &str) -> Host;
 
+    /// Has it claim one for good.
+    fn keep_for_good(host: Host) -> Host {
+        host.set("worker_mode", "permanent")
+    }
+
     /// Enters somebody who has a number for good and is not of leafd's. Tells the number.
     fn enter_leaf(&self, place: &str, address: &str) -> u64;
 
@@ -86,6 +91,11 @@ impl<B: Backend> Registry<B> {
             .set("store_connect_timeout", "1s")
             .set("store_statement_timeout", "1s");
         B::lead(host, self.relay.port(), &self.place)
+    }
+
+    /// A host that has a number for good.
+    pub fn permanent_host(&self, identity: &str) -> Host {
+        B::keep_for_good(self.host("1m")).set("identity", identity)
     }
 
     /// See [`Backend::enter_leaf`].
@@ -195,9 +205,11 @@ impl Backend for ZooKeeper {
     }
 
     fn lead(host: Host, port: u16, place: &str) -> Host {
-        host.set("worker", "zookeeper")
-            .set("zookeeper", &format!("127.0.0.1:{port}/{place}"))
-            .set("leaf_name", SERVICE)
+        host.set("worker", "zookeeper").set("zookeeper", &format!("127.0.0.1:{port}/{place}"))
+    }
+
+    fn keep_for_good(host: Host) -> Host {
+        host.set("worker_mode", "permanent").set("leaf_name", SERVICE)
     }
 
     fn enter_leaf(&self, place: &str, address: &str) -> u64 {

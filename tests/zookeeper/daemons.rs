@@ -1,6 +1,6 @@
 //! Daemons whose workers come from ZooKeeper, under load.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::{Draw, Drawn, Load};
@@ -91,6 +91,59 @@ fn a_permanent_worker_is_on_leaf_s_nodes_and_outlives_the_server() {
     assert!(ids.is_sorted() && worker_of(id) == worker);
     drawn.assert_sound();
     report("permanent: killed daemon restarted without the server", 1, &drawn, took);
+}
+
+/// A Java Leaf that starts with the `ip:port` of a live leafd writes its node without looking whose it is.
+#[test]
+fn a_java_leaf_that_writes_the_node_of_a_live_leafd_stops_it_and_is_named() {
+    let server = ZooKeeper::new();
+    let raw = Raw::connect(&server.address());
+    // Its number is not the first one, so that a daemon that turned to another one would be seen.
+    raw.create_all(FOREVER);
+    raw.create_counted(&format!("{FOREVER}/10.0.0.9:8080-"), b"{}");
+    let mut host = host(&server)
+        .set("worker_mode", "permanent")
+        .set("leaf_name", SERVICE)
+        .set("identity", "10.0.0.1:8080");
+    host.start();
+    let mut ids = host.raw().draw(TAG, 10);
+    let worker = worker_of(ids[0]);
+    assert_eq!(worker, 1);
+    let node = format!("{FOREVER}/10.0.0.1:8080-{worker:010}");
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+    let java = |ms: u128| format!(r#"{{"ip":"10.0.0.1","port":"8080","timestamp":{ms}}}"#);
+    let begun = Instant::now();
+    raw.set(&node, java(now()).as_bytes());
+    eventually("it stops", Duration::from_secs(20), || {
+        (!host.raw().info().snowflake_ready).then_some(())
+    });
+    println!("a foreign write was noticed after {:.2?}", begun.elapsed());
+    // For as long as the Leaf writes, there is none.
+    for _ in 0..2 {
+        raw.set(&node, java(now()).as_bytes());
+        let words = host.raw().refused(&ids_request(TAG, 1, 1, 100), Status::NoWorker);
+        assert!(words.contains("Java Leaf") || words.contains("not answered"), "{words}");
+        std::thread::sleep(Duration::from_secs(3));
+    }
+    let words = host.raw().refused(&ids_request(TAG, 1, 1, 100), Status::NoWorker);
+    assert!(words.contains("a Java Leaf has the identity \"10.0.0.1:8080\""), "{words}");
+    let last = now();
+    raw.set(&node, java(last).as_bytes());
+    let log = host.log();
+    assert!(log.contains("somebody else wrote the node") && log.contains(&node), "{log}");
+    assert!(log.contains("timestamp"), "{log}");
+    // Once that one is gone, it takes over, above whatever it may have issued.
+    let id = eventually("it is leafd's again", Duration::from_secs(30), || {
+        host.raw().info().snowflake_ready.then(|| host.raw().draw(TAG, 1)[0])
+    });
+    let parts = Layout::LEAF.decompose(id).unwrap();
+    assert_eq!(parts.worker, worker);
+    assert!(u128::from(Layout::LEAF.tick_start_ms(parts.tick)) >= last + 10_000, "{id}");
+    ids.push(id);
+    assert!(ids.is_sorted(), "{ids:?}");
+    let mut drawn = Drawn::default();
+    drawn.add_ids(TAG, &ids);
+    drawn.assert_sound();
 }
 
 #[test]

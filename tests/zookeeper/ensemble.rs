@@ -138,6 +138,26 @@ fn one_path_has_one_mode() {
 }
 
 #[test]
+fn nothing_is_leased_where_a_leaf_has_its_numbers() {
+    // A Leaf that was there first, whether or not any leafd was.
+    let place = Place::new();
+    place.raw.create_all(FOREVER);
+    place.raw.create(&format!("{FOREVER}/10.0.0.1:8080-0000000000"), b"{}");
+    refused(place.leased().snapshot(0..9), "worker_mode = \"permanent\"");
+    assert!(!place.raw.exists("/leafd/workers/00000"));
+    // One that comes later is found by the next look, over the same connection.
+    let place = Place::new();
+    let mut registry = place.leased();
+    snapshot(&mut registry);
+    place.raw.create_all(FOREVER);
+    refused(registry.snapshot(0..9), FOREVER);
+    // A folder that is none of Leaf's.
+    let place = Place::new();
+    place.raw.create_all("/snowflake/pictures");
+    snapshot(&mut place.leased());
+}
+
+#[test]
 fn without_its_password_a_registry_is_closed() {
     let place = Place::new();
     let open = |password: &str| {

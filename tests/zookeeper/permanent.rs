@@ -12,12 +12,6 @@ fn java(address: &str, timestamp: u64) -> Vec<u8> {
     format!(r#"{{"ip":"{ip}","port":"{port}","timestamp":{timestamp}}}"#).into_bytes()
 }
 
-fn make_forever(place: &Place) {
-    for path in ["/snowflake", "/snowflake/com.acme-ids", FOREVER] {
-        place.raw.create(path, b"");
-    }
-}
-
 fn forever(name: &str) -> String {
     format!("{FOREVER}/{name}")
 }
@@ -52,7 +46,7 @@ fn a_number_is_a_node_of_leafs() {
 #[test]
 fn a_java_leaf_is_seen_and_succeeded() {
     let place = Place::new();
-    make_forever(&place);
+    place.raw.create_all(FOREVER);
     let mut registry = place.permanent();
     let now = snapshot(&mut registry).now.0;
     let name = place.raw.create_counted(&forever("10.0.0.1:80-"), &java("10.0.0.1:80", now));
@@ -163,7 +157,7 @@ fn beyond_the_pool_numbers_of_deleted_nodes_are_given_again() {
 #[test]
 fn a_host_has_one_number_and_a_number_one_host() {
     let place = Place::new();
-    make_forever(&place);
+    place.raw.create_all(FOREVER);
     let mut registry = place.permanent();
     let ours = held("10.0.0.1:80", "i", soon(&mut registry));
     place.raw.create(&forever("10.0.0.1:80-5"), &java("10.0.0.1:80", 5));
@@ -190,7 +184,7 @@ fn a_host_has_one_number_and_a_number_one_host() {
 #[test]
 fn what_others_left_harms_nobody() {
     let place = Place::new();
-    make_forever(&place);
+    place.raw.create_all(FOREVER);
     let mut registry = place.permanent();
     let bound = soon(&mut registry);
     let ours = held("10.0.0.1:80", "i", bound);

@@ -88,6 +88,12 @@ impl Raw {
         self.run(self.client.create(path, data, &options)).unwrap();
     }
 
+    /// A node without data, and those above it.
+    pub fn create_all(&self, path: &str) {
+        let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        self.run(self.client.mkdir(path, &options)).unwrap();
+    }
+
     /// As Java Leaf enters itself: the name that it gets.
     pub fn create_counted(&self, prefix: &str, data: &[u8]) -> String {
         let options = CreateMode::PersistentSequential.with_acls(Acls::anyone_all());

@@ -27,6 +27,8 @@ pub enum LeaseProblem {
         worker: WorkerId,
         /// How long ago it wrote, in milliseconds.
         written_ms_ago: u64,
+        /// Whether it wrote as Java Leaf does.
+        is_leaf: bool,
     },
     /// The registry may have lost writes; nobody claims anew for so long, in milliseconds.
     Settling(u64),
@@ -52,7 +54,13 @@ impl fmt::Display for LeaseProblem {
                 write!(f, "{skew}; set the clock, ids follow by themselves")
             }
             LeaseProblem::Taken(taken) => write!(f, "{taken}"),
-            LeaseProblem::IdentityInUse { name, worker, written_ms_ago } => write!(
+            LeaseProblem::IdentityInUse { name, worker, written_ms_ago, is_leaf: true } => write!(
+                f,
+                "a Java Leaf has the identity {name:?} and worker {worker} (it wrote {written_ms_ago} ms ago): stop it, \
+                 disable its supervisor and delete its workerID.properties, or give this daemon an identity of its own; \
+                 this one tries again by itself"
+            ),
+            LeaseProblem::IdentityInUse { name, worker, written_ms_ago, is_leaf: false } => write!(
                 f,
                 "another live daemon has the identity {name:?} and worker {worker} (it wrote {written_ms_ago} ms ago): \
                  give each daemon its own identity, or stop the other; this one tries again by itself"

@@ -227,6 +227,7 @@ impl Lease {
                 name: holder.name.to_string(),
                 worker: entry.worker,
                 written_ms_ago,
+                is_leaf: holder.incarnation.0.is_empty(),
             }
         })
     }

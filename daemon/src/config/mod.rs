@@ -66,7 +66,7 @@ use leafd_core::segment::PrefetchPolicy;
 use reader::Reader;
 
 use leafd_core::registry::Mode;
-pub use zookeeper::{LeafName, Servers};
+pub use zookeeper::{LeafAddress, LeafName, Servers};
 
 /// However short `failover_settle` is, stores are not asked more often than this.
 const STORE_CHECK_INTERVAL_MIN: Duration = Duration::from_millis(100);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::layouts::Layouts;
 use super::value::{InvalidValue, Node};
-use super::zookeeper::{LeafName, Servers};
+use super::zookeeper::{LeafAddress, LeafName, Servers};
 use leafd_core::WorkerId;
 use leafd_core::registry::Mode;
 
@@ -44,28 +44,41 @@ impl Context<'_> {
     }
 }
 
-/// Checks what permanent numbers need: a name to be given to, and in ZooKeeper that of the service.
+/// Checks what permanent numbers need: a name to be given to, and in ZooKeeper that of the service, and a name as Leaf
+/// gives its own. Leased ones must not be where Leaf has its numbers.
 fn check_permanent(
     node: &Node,
     context: &Context<'_>,
     zookeeper: bool,
 ) -> Result<(), InvalidValue> {
     if context.mode == Mode::Leased {
-        return Ok(());
+        return match context.leaf_name {
+            Some(_) if zookeeper => Err(node.bad_for(
+                "zookeeper with leaf_name only together with worker_mode = \"permanent\": a leased number may be one that a \
+                 Leaf has",
+            )),
+            _ => Ok(()),
+        };
     }
     let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
-    if !context.identity.is_some_and(plain) {
+    let Some(identity) = context.identity.filter(|identity| plain(identity)) else {
         return Err(node.bad_for(
             "a registry with worker_mode = \"permanent\" only together with an identity of printable ASCII without \
              spaces, such as \"10.0.0.1:8080\"",
         ));
+    };
+    if !zookeeper {
+        return Ok(());
     }
-    if zookeeper && context.leaf_name.is_none() {
+    if context.leaf_name.is_none() {
         return Err(
             node.bad_for("zookeeper with worker_mode = \"permanent\" only together with leaf_name")
         );
     }
-    Ok(())
+    match identity.parse::<LeafAddress>() {
+        Ok(_) => Ok(()),
+        Err(words) => Err(node.bad_for(format!("zookeeper on Leaf's nodes so: {words}"))),
+    }
 }
 
 pub(super) fn parse(node: &Node, context: &Context<'_>) -> Result<WorkerSpec, InvalidValue> {

@@ -25,6 +25,15 @@ pub struct Servers {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeafName(String);
 
+/// `IP:PORT`, what a number on Leaf's nodes belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LeafAddress {
+    /// The host's address, or its name, without a `-`.
+    pub ip: String,
+    /// Its port.
+    pub port: u16,
+}
+
 impl FromStr for Servers {
     type Err = String;
 
@@ -103,6 +112,35 @@ impl FromStr for LeafName {
     }
 }
 
+impl FromStr for LeafAddress {
+    type Err = String;
+
+    /// The error says what is allowed.
+    fn from_str(text: &str) -> Result<LeafAddress, String> {
+        let parts = text
+            .rsplit_once(':')
+            .filter(|(ip, _)| !ip.is_empty() && ip.bytes().all(|byte| byte.is_ascii_graphic()));
+        let plain = !text.contains(['-', '/']);
+        let address = parts.filter(|_| plain).and_then(|(ip, port)| {
+            let port = port.parse().ok().filter(|port| *port > 0)?;
+            // Written in another way it would be another one for Java Leaf.
+            Some(LeafAddress { ip: ip.to_owned(), port }).filter(|one| one.to_string() == text)
+        });
+        address.ok_or_else(|| {
+            format!(
+                "a permanent worker belongs to an identity IP:PORT, and {text:?} is none: set identity to the \
+                 address of this host and a port of its own, without a - (which would break Java Leafs)"
+            )
+        })
+    }
+}
+
+impl fmt::Display for LeafAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.ip, self.port)
+    }
+}
+
 impl fmt::Display for LeafName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -147,6 +185,20 @@ mod tests {
         assert_eq!("com.acme.leaf-1".parse::<LeafName>().unwrap().to_string(), "com.acme.leaf-1");
         for text in ["", "a/b", "..", "a\n"] {
             assert!(text.parse::<LeafName>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn identities_that_leaf_could_not_keep_apart_are_refused() {
+        for text in ["10.0.0.1:8080", "::1:80", "host:1"] {
+            assert_eq!(text.parse::<LeafAddress>().unwrap().to_string(), text);
+        }
+        for text in [
+            "", ":8080", "10.0.0.1", "h:", "h:0", "h:+5", "h:65536", "pod-1:80", "a/b:1", "a b:1",
+            "h:08",
+        ] {
+            let words = text.parse::<LeafAddress>().unwrap_err();
+            assert!(words.contains("IP:PORT"), "{words}");
         }
     }
 }

@@ -127,6 +127,12 @@ fn bad_files_are_refused_with_place_key_value_and_range() {
         "worker_mode = 'permanent'\nworker = 'zookeeper'\nzookeeper = 'zk'\nidentity = '10.0.0.1:80'",
         &["leaf_name"],
     );
+    let on_leafs_nodes = "worker = 'zookeeper'\nzookeeper = 'zk'\nleaf_name = 'leaf'\n";
+    check(on_leafs_nodes, &["worker_mode", "permanent"]);
+    for identity in ["host-a", "pod-1:80", "10.0.0.1", "10.0.0.1:080"] {
+        let permanent = format!("worker_mode = 'permanent'\nidentity = '{identity}'\n");
+        check(&format!("{permanent}{on_leafs_nodes}"), &["IP:PORT", identity, "worker"]);
+    }
     check("zookeeper = 'zk1,,zk2'", &["HOST[:PORT]"]);
     for range in ["", "0", "5..5", "6..5", "0..1025", "a..b", "+1..2", "0...3"] {
         check(&format!("worker_range = '{range}'"), &["FIRST..END", "0..1024"]);

@@ -3,31 +3,23 @@
 //! The name is `IP:PORT-N`, with N the worker, of ten digits where ZooKeeper counted it; Java Leaf takes what stands between
 //! the first `-` and the next one. The payload is `{"ip":"10.0.0.1","port":"8080","timestamp":1600000000000}`.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::LeafAddress;
 use leafd_core::UnixMs;
 
 /// For how long beyond its timestamp a node that Java Leaf wrote still covers ids: it writes every 3 s what its clock
 /// said, and issues meanwhile.
 pub const LEAF_COVER: Duration = Duration::from_secs(10);
 
-/// `IP:PORT`, what a permanent worker number belongs to.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Address {
-    ip: String,
-    port: u16,
-}
-
 /// A child of `forever` that gives somebody a worker number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeafNode {
     /// The child's name.
     pub(super) name: String,
-    /// What stands before the first `-`, which is an [`Address`] if Leaf wrote it.
+    /// What stands before the first `-`, which is a [`LeafAddress`] if Leaf wrote it.
     pub(super) holder: String,
     pub(super) worker: u64,
 }
@@ -45,45 +37,14 @@ struct Timestamp {
     timestamp: i64,
 }
 
-impl FromStr for Address {
-    type Err = String;
-
-    /// The error says what is allowed.
-    fn from_str(text: &str) -> Result<Address, String> {
-        let parts = text
-            .rsplit_once(':')
-            .filter(|(ip, _)| !ip.is_empty() && ip.bytes().all(|byte| byte.is_ascii_graphic()));
-        let plain = !text.contains(['-', '/']);
-        let address = parts.filter(|_| plain).and_then(|(ip, port)| {
-            let port = port.parse().ok().filter(|port| *port > 0)?;
-            // Written in another way it would be another one for Java Leaf.
-            Some(Address { ip: ip.to_owned(), port }).filter(|one| one.to_string() == text)
-        });
-        address.ok_or_else(|| {
-            format!(
-                "a permanent worker belongs to an identity IP:PORT, and {text:?} is none: set identity to the \
-                 address of this host and a port of its own, without a - (which would break Java Leafs)"
-            )
-        })
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.ip, self.port)
-    }
-}
-
-impl Address {
-    /// What Java Leaf would write; times beyond the end of its numbers are the last one.
-    pub(super) fn payload(&self, timestamp: UnixMs) -> Vec<u8> {
-        let payload = Payload {
-            ip: self.ip.clone(),
-            port: self.port.to_string(),
-            timestamp: i64::try_from(timestamp.0).unwrap_or(i64::MAX),
-        };
-        serde_json::to_vec(&payload).expect("it has only text and numbers")
-    }
+/// What Java Leaf would write for this host; times beyond the end of its numbers are the last one.
+pub(super) fn payload(address: &LeafAddress, timestamp: UnixMs) -> Vec<u8> {
+    let payload = Payload {
+        ip: address.ip.clone(),
+        port: address.port.to_string(),
+        timestamp: i64::try_from(timestamp.0).unwrap_or(i64::MAX),
+    };
+    serde_json::to_vec(&payload).expect("it has only text and numbers")
 }
 
 /// The timestamp of a payload; fields that Leaf doesn't know are none of its business.
@@ -114,11 +75,11 @@ mod tests {
 
     #[test]
     fn the_payload_is_leafs_byte_for_byte() {
-        let address: Address = "10.0.0.1:8080".parse().unwrap();
+        let address: LeafAddress = "10.0.0.1:8080".parse().unwrap();
         let text = br#"{"ip":"10.0.0.1","port":"8080","timestamp":1600000000000}"#;
-        assert_eq!(address.payload(UnixMs(1_600_000_000_000)), text);
+        assert_eq!(payload(&address, UnixMs(1_600_000_000_000)), text);
         assert_eq!(timestamp(text).unwrap(), UnixMs(1_600_000_000_000));
-        let end = address.payload(UnixMs(u64::MAX));
+        let end = payload(&address, UnixMs(u64::MAX));
         assert_eq!(timestamp(&end).unwrap(), UnixMs(i64::MAX.unsigned_abs()));
     }
 
@@ -152,20 +113,6 @@ mod tests {
         assert_eq!(of("::1:8080-2147483647"), some("::1:8080", 2_147_483_647));
         for child in ["leafd", "a:1-", "a:1-x5", "a:1-2147483648", "a:1--5", "-", "a:1- 5"] {
             assert_eq!(of(child), None, "{child}");
-        }
-    }
-
-    #[test]
-    fn identities_that_leaf_could_not_keep_apart_are_refused() {
-        for text in ["10.0.0.1:8080", "::1:80", "host:1"] {
-            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
-        }
-        for text in [
-            "", ":8080", "10.0.0.1", "h:", "h:0", "h:+5", "h:65536", "pod-1:80", "a/b:1", "a b:1",
-            "h:08",
-        ] {
-            let words = text.parse::<Address>().unwrap_err();
-            assert!(words.contains("IP:PORT"), "{words}");
         }
     }
 }

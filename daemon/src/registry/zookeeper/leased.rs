@@ -3,11 +3,12 @@
 use std::ops::Range;
 
 use leafd_wire::Layout;
-use zookeeper_client::{Error, Stat};
+use zookeeper_client::{Client, Error, Stat};
 
 use super::Target;
 use super::ensemble::{Ensemble, Folders, Place, modified, read_all};
 use super::record::Record;
+use super::session::Failure;
 use crate::registry::Registry;
 use leafd_core::registry::{
     CompareAndSet, Entry, INSTANT_MAX, LeaseRecord, RegistryError, RegistryId, Snapshot,
@@ -40,6 +41,7 @@ impl Registry for LeasedRegistry {
 
     fn snapshot(&mut self, pool: Range<u64>) -> Result<Snapshot, RegistryError> {
         self.ensemble.call(async |client, place| {
+            refuse_beside_leaf(client, place).await?;
             let now = place.clock(client).await?;
             let standing = place.standing(client).await?;
             let children = place.children(client).await?.0;
@@ -118,6 +120,26 @@ impl Registry for LeasedRegistry {
             "numbers of this registry are leased: none is given for good".to_owned(),
         ))
     }
+}
+
+/// Refuses a path where Leaf has its numbers: one that is leased may be one of them. Nobody takes a worker without
+/// having looked, so that this is found in time also where the Leaf came later.
+async fn refuse_beside_leaf(client: &Client, place: &Place) -> Result<(), Failure> {
+    let services = match client.list_children("/snowflake").await {
+        Err(Error::NoNode) => return Ok(()),
+        services => services?,
+    };
+    for service in services {
+        let forever = format!("/snowflake/{service}/forever");
+        if client.check_stat(&forever).await?.is_some() {
+            return Err(place.refused(format!(
+                "a Leaf has its numbers there, in {forever}, and a leased one may be one of them: share them with \
+                 worker_mode = \"permanent\" and leaf_name = {service:?}, or use another path and a worker_range that no \
+                 Leaf has"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn path(place: &Place, worker: u64) -> String {

@@ -19,10 +19,10 @@ use self::number::own;
 use self::pair::Pair;
 use super::Target;
 use super::ensemble::{Ensemble, Folders, Place, read_all};
-use super::leaf_node::{self, Address, LeafNode};
+use super::leaf_node::{self, LeafNode};
 use super::record::Record;
 use super::session::Failure;
-use crate::config::LeafName;
+use crate::config::{LeafAddress, LeafName};
 use crate::registry::Registry;
 use leafd_core::registry::{
     CompareAndSet, Entry, LeaseRecord, RegistryError, RegistryId, Snapshot,
@@ -155,7 +155,7 @@ impl Forever {
         nodes: Vec<LeafNode>,
     ) -> Result<Vec<Pair>, Failure> {
         // Beside a name that is no address there can be nothing.
-        let beside = |node: &LeafNode| match node.holder.parse::<Address>() {
+        let beside = |node: &LeafNode| match node.holder.parse::<LeafAddress>() {
             Ok(_) => place.holder(&node.holder),
             Err(_) => place.holder("-"),
         };
@@ -183,6 +183,9 @@ impl Forever {
             let pair = self.find(client, place, swap).await?;
             let found = pair.as_ref().map(Pair::entry).transpose();
             let found = found.map_err(|words| place.refused(words))?;
+            if let Some(pair) = &pair {
+                pair.tell_of_a_leaf(&self.path(&pair.node.name), swap.expected.as_ref());
+            }
             place.judge(client, swap, found.clone()).await?;
             let holder = |holding: &LeaseRecord| holding.holder.clone();
             let (owner, next) =
@@ -199,9 +202,9 @@ impl Forever {
                     self.path(&pair.node.name)
                 )));
             }
-            let address: Address =
+            let address: LeafAddress =
                 owner.id.parse().map_err(|words: String| place.refused(words))?;
-            let payload = address.payload(swap.next.expires);
+            let payload = leaf_node::payload(&address, swap.next.expires);
             let record = Record::new(&swap.next, swap.seen, Some(swap.worker.0)).to_bytes();
             let (leaf_path, side_path) = (self.path(&pair.node.name), place.holder(&owner.id));
             let options = place.persistent();
@@ -233,7 +236,7 @@ impl Forever {
         let worker = swap.worker.0;
         let about = swap.expected.as_ref().and_then(|expected| expected.holder.as_ref());
         let about = about.map_or("", |holder| &*holder.id);
-        if about.parse::<Address>().is_ok() {
+        if about.parse::<LeafAddress>().is_ok() {
             // So the counter names it, and leafd.
             let usual = leaf_node::parse(&format!("{about}-{worker:010}")).into_iter().collect();
             if let Some(pair) = self.pairs(client, place, usual).await?.pop() {
@@ -249,7 +252,7 @@ impl Forever {
 }
 
 /// Who `holding` belongs to.
-fn address(place: &Place, holding: &LeaseRecord) -> Result<Address, Failure> {
+fn address(place: &Place, holding: &LeaseRecord) -> Result<LeafAddress, Failure> {
     let Some(holder) = &holding.holder else {
         return Err(place.refused("a worker is given for good to somebody, not to nobody"));
     };

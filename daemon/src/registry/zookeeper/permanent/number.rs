@@ -9,10 +9,11 @@ use std::ops::Range;
 use zookeeper_client::{Acls, Client, CreateMode, MultiWriteResult, Stat};
 
 use super::super::ensemble::{Place, Standing, modified, read_all};
-use super::super::leaf_node::{Address, LeafNode};
+use super::super::leaf_node::{self, LeafNode};
 use super::super::record::Record;
 use super::super::session::Failure;
 use super::Forever;
+use crate::config::LeafAddress;
 use leafd_core::UnixMs;
 use leafd_core::registry::{LeaseRecord, RegistryError};
 
@@ -23,7 +24,7 @@ const OLDEST_NAMED: usize = 3;
 pub(super) struct Before {
     standing: Standing,
     /// Who is to have one.
-    address: Address,
+    address: LeafAddress,
     /// The version of their folder, which changes when a free number is taken.
     version: i32,
     /// The version of the host's own node, if it has one.
@@ -47,7 +48,7 @@ impl Forever {
         client: &Client,
         place: &Place,
         standing: Standing,
-        address: &Address,
+        address: &LeafAddress,
     ) -> Result<Before, Failure> {
         let (children, stat) = place.children(client).await?;
         let (version, address) = (stat.version, address.clone());
@@ -129,7 +130,7 @@ impl Forever {
                         (CreateMode::Persistent, self.path(&format!("{address}-{worker:010}")))
                     }
                 };
-                let payload = address.payload(holding.expires);
+                let payload = leaf_node::payload(address, holding.expires);
                 all.add_create(&path, &payload, &mode.with_acls(Acls::anyone_all()))
             })
             .await?;
@@ -173,7 +174,7 @@ impl Forever {
 pub(super) fn own(
     place: &Place,
     nodes: &[LeafNode],
-    address: &Address,
+    address: &LeafAddress,
     pool: &Range<u64>,
 ) -> Result<Option<LeafNode>, Failure> {
     let address = address.to_string();

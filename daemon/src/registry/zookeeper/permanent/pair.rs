@@ -9,6 +9,9 @@ use leafd_core::registry::{Entry, HOLDER_BYTES_MAX, Holder, LeaseRecord};
 use leafd_core::store::StartToken;
 use leafd_core::{UnixMs, WorkerId};
 
+/// How many bytes of a node are shown.
+const PAYLOAD_SHOWN: usize = 200;
+
 /// A Leaf node and leafd's own beside it, as they are.
 pub(super) struct Pair {
     pub(super) node: LeafNode,
@@ -48,6 +51,23 @@ impl Pair {
         let before = side.map(|(record, _)| record.holding().expires);
         let holding = self.held_by_leaf(bound.max(before.unwrap_or_default()));
         Ok(Entry { worker, holding, seen, written })
+    }
+
+    /// Says who wrote Leaf's node where leafd's own writing was expected, and what.
+    pub(super) fn tell_of_a_leaf(&self, path: &str, expected: Option<&LeaseRecord>) {
+        let by_leafd = |holder: &Holder| !holder.incarnation.0.is_empty();
+        let expected = expected.and_then(|expected| expected.holder.as_ref());
+        let (payload, stat) = &self.leaf;
+        let beside = self.side.as_ref().map(|(_, side)| side.mzxid);
+        if !expected.is_some_and(by_leafd) || beside == Some(stat.mzxid) {
+            return;
+        }
+        let payload = &payload[..payload.len().min(PAYLOAD_SHOWN)];
+        tracing::error!(
+            %path, payload = %String::from_utf8_lossy(payload).escape_debug(), written_ms = modified(stat).0,
+            "somebody else wrote the node that this host's worker is from, as a Java Leaf of its ip:port does: no snowflake \
+             id is issued with it"
+        );
     }
 
     /// That somebody has the number is all that is known.
