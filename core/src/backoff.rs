@@ -11,6 +11,12 @@ const FIRST_MS: u64 = 50;
 const LONGEST_MS: u64 = 1_000;
 
 impl Backoff {
+    /// Whether something has failed since it was last reset.
+    #[must_use]
+    pub fn failing(&self) -> bool {
+        self.failures > 0
+    }
+
     /// The next wait, in milliseconds: between half of the present step and the whole of it. `random` is drawn anew for
     /// each call.
     pub fn next_ms(&mut self, random: u64) -> u64 {

@@ -152,6 +152,62 @@ fn a_fault_that_only_the_worker_s_renewals_meet_stops_issuing_of_both_kinds() {
 }
 
 #[test]
+fn a_journal_that_contradicts_what_is_held_has_tags_start_over() {
+    let mut host = store_elsewhere();
+    start_sound(&mut host);
+    host.create("others");
+    let mut raw = host.raw();
+    raw.draw("others", 1);
+    // While a fault stands the journal is closed, and anybody can write to it.
+    fs::rename(host.state_dir(), host.path("away")).unwrap();
+    let last = draw_until_refused(&mut raw);
+    let mut other = store_elsewhere();
+    other.start();
+    let ahead = other.raw().draw("snowflake", 1)[0];
+    other.kill();
+    {
+        let journal = rusqlite::Connection::open(host.path("away").join("journal.db")).unwrap();
+        let attach =
+            format!("ATTACH '{}' AS other", other.state_dir().join("journal.db").display());
+        journal.execute_batch(&attach).unwrap();
+        // A tag that was never seen, and a layout that is ahead of what this daemon has.
+        let changes = "DELETE FROM segments WHERE tag = 'orders'; DELETE FROM tags WHERE tag = 'orders'; \
+                       INSERT OR REPLACE INTO layouts SELECT * FROM other.layouts";
+        journal.execute_batch(changes).unwrap();
+    }
+    fs::rename(host.path("away"), host.state_dir()).unwrap();
+    let drawn = raw.draw_until("orders", MENDED_WITHIN);
+    assert!(drawn > last, "{drawn} after {last}");
+    // What was marked before the journal was changed is issued first.
+    let mut snowflake = 0;
+    eventually("the layout goes on above what is recorded", MENDED_WITHIN, || {
+        let next = raw.draw_until("snowflake", MENDED_WITHIN);
+        assert!(next > snowflake, "{next} after {snowflake}");
+        snowflake = next;
+        (next > ahead).then_some(())
+    });
+    // Others go on, and so do these, through many marks.
+    assert!(raw.draw_until("others", MENDED_WITHIN) > 1);
+    let mut seen = drawn;
+    for _ in 0..200 {
+        for id in raw.draw("orders", 50) {
+            assert!(id > seen);
+            seen = id;
+        }
+    }
+    let log = host.log();
+    let told = |what: &str| log.lines().filter(|line| line.contains(what)).count();
+    assert_eq!(told("contradicts what is held of a tag"), 1, "{log}");
+    assert_eq!(told("contradicts what was issued of a layout"), 1, "{log}");
+    let line = log.lines().find(|line| line.contains("what is held of a tag")).unwrap();
+    assert!(line.contains("tag=orders") && line.contains("store.db"), "{line}");
+    assert!(line.contains("Only leafd may write to the state directory"), "{line}");
+    host.stop();
+    host.start();
+    assert!(host.raw().draw("orders", 1)[0] > seen);
+}
+
+#[test]
 fn a_state_directory_that_is_deleted_or_replaced_is_begun_anew_by_a_restart() {
     let mut host = store_elsewhere();
     host.start();

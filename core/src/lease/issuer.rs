@@ -92,6 +92,14 @@ impl Issuer {
         }
     }
 
+    /// Goes on above a bound that the journal turned out to have.
+    pub fn start_over(&mut self, bound: UnixMs) {
+        self.bound = self.bound.max(bound);
+        let claim = self.claim();
+        self.follow(None);
+        self.follow(claim);
+    }
+
     /// The bound that the journal has.
     #[must_use]
     pub fn bound(&self) -> UnixMs {

@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tracing::{error, info};
 
-use crate::journal::{Journal, Write};
+use crate::journal::{Journal, JournalError, Write};
 use crate::reply::Failure;
 
-/// What to do when a change is durable.
-type Effect = Box<dyn FnOnce()>;
+/// What to do when a change is durable, or refused because it contradicts what is recorded.
+type Effect = Box<dyn FnOnce(Result<(), JournalError>)>;
 
 /// Gathers changes and commits them.
 pub struct Writer {
@@ -48,8 +48,9 @@ impl Writer {
         &self.journal
     }
 
-    /// Queues a change; `effect` follows when it is durable.
-    pub fn write(&self, write: Write, effect: impl FnOnce() + 'static) {
+    /// Queues a change; `effect` follows when it is durable. It is told of an error when the change contradicts what is
+    /// recorded, and was left out.
+    pub fn write(&self, write: Write, effect: impl FnOnce(Result<(), JournalError>) + 'static) {
         self.queue.borrow_mut().push((write, Box::new(effect)));
         self.queued.notify_one();
     }
@@ -99,20 +100,12 @@ impl Writer {
             }
             self.committing.set(true);
             let (writes, effects): (Vec<Write>, Vec<Effect>) = batch.into_iter().unzip();
-            if self.commit(&writes, &on_failure).await {
-                effects.into_iter().for_each(|effect| effect());
+            if self.commit(&writes, &on_failure).await.is_ok() {
+                effects.into_iter().for_each(|effect| effect(Ok(())));
             } else {
-                // One of them contradicts the journal: the others must not suffer for it. Its own effect
-                // never comes, so its tag stays as it is, and only that tag.
+                // One of them contradicts the journal: the others must not suffer for it.
                 for (write, effect) in writes.into_iter().zip(effects) {
-                    if self.commit(std::slice::from_ref(&write), &on_failure).await {
-                        effect();
-                    } else {
-                        error!(
-                            ?write,
-                            "a change that contradicts the journal is left out; its tag stands still"
-                        );
-                    }
+                    effect(self.commit(std::slice::from_ref(&write), &on_failure).await);
                 }
             }
             self.committing.set(false);
@@ -126,16 +119,20 @@ impl Writer {
         }
     }
 
-    /// Commits until it has worked. False: the journal works and refuses.
-    async fn commit(&self, writes: &[Write], on_failure: &impl Fn(&Failure)) -> bool {
+    /// Commits until it has worked. An error: the journal works and refuses.
+    async fn commit(
+        &self,
+        writes: &[Write],
+        on_failure: &impl Fn(&Failure),
+    ) -> Result<(), JournalError> {
         // The same changes again until they are durable: a claim in them is already made.
         loop {
             match self.journal.commit(writes.to_vec()).await {
                 Ok(()) => {
                     self.commits.set(self.commits.get() + 1);
-                    return true;
+                    return Ok(());
                 }
-                Err(error) if error.refused => return false,
+                Err(error) if error.refused => return Err(error),
                 Err(error) => {
                     let failure = Failure::from(&error);
                     if self.failure.borrow().is_none() {

@@ -274,6 +274,12 @@ impl Db {
         }))
     }
 
+    /// What is recorded of a layout.
+    pub fn layout(&self, name: &Tag) -> Result<Option<LayoutRecord>, Fault> {
+        let layouts = rows::read_layouts(&self.conn)?;
+        Ok(layouts.into_iter().find(|record| record.name == *name))
+    }
+
     /// See [`super::Journal::ends`].
     pub fn ends(
         &self,

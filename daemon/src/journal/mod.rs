@@ -205,7 +205,7 @@ pub enum Write {
 
 /// Why the journal can't be used. Nothing is issued until it can.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("the journal {path} can't be used: {cause}", path = path.display())]
+#[error("the journal {path} {what}: {cause}", path = path.display(), what = if *refused { "refuses a change" } else { "can't be used" })]
 pub struct JournalError {
     /// The file or directory.
     pub path: PathBuf,
@@ -353,6 +353,14 @@ impl Journal {
     /// When the journal can't be read.
     pub async fn tag(&self, store: &StoreId, tag: &Tag) -> Result<Option<TagRecord>, JournalError> {
         self.ask(|answer| Command::Tag(store.clone(), tag.clone(), answer)).await?
+    }
+
+    /// What is recorded of a layout.
+    ///
+    /// # Errors
+    /// When the journal can't be read.
+    pub async fn layout(&self, name: &Tag) -> Result<Option<LayoutRecord>, JournalError> {
+        self.ask(|answer| Command::Layout(name.clone(), answer)).await?
     }
 
     /// The highest ends of any claim ever made from a store, up to `limit` tags of them in ascending order of

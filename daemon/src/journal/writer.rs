@@ -16,7 +16,7 @@ use super::fault::Fault;
 use super::identity::Identity;
 use super::rows::Meta;
 use super::witness::Memory;
-use super::{JournalError, TagRecord, Write};
+use super::{JournalError, LayoutRecord, TagRecord, Write};
 use crate::state_dir::{StateDir, explain};
 use leafd_core::Tag;
 use leafd_core::store::{StartToken, StoreId};
@@ -32,6 +32,7 @@ const REOPEN_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) enum Command {
     Commit(Vec<Write>, oneshot::Sender<Result<(), JournalError>>),
     Tag(StoreId, Tag, oneshot::Sender<Result<Option<TagRecord>, JournalError>>),
+    Layout(Tag, oneshot::Sender<Result<Option<LayoutRecord>, JournalError>>),
     Ends(Page, oneshot::Sender<Result<Vec<(Tag, u64)>, JournalError>>),
     Close(oneshot::Sender<()>),
 }
@@ -136,6 +137,10 @@ impl Writer {
                     let record = self.on_db(|db| db.tag(&store, &tag));
                     let _ = answer.send(record.map_err(|fault| self.error(fault)));
                 }
+                Command::Layout(name, answer) => {
+                    let record = self.on_db(|db| db.layout(&name));
+                    let _ = answer.send(record.map_err(|fault| self.error(fault)));
+                }
                 Command::Ends(Page { store, after, limit }, answer) => {
                     let ends = self.on_db(|db| db.ends(&store, after.as_ref(), limit));
                     let _ = answer.send(ends.map_err(|fault| self.error(fault)));
@@ -184,8 +189,7 @@ impl Writer {
                 }
                 for (answer, outcome) in answers.into_iter().zip(outcome) {
                     let outcome = outcome.map_err(|why| {
-                        tracing::error!(%why, "a change was kept out of the journal");
-                        let fault = Fault(format!("a change contradicts what is recorded: {why}"));
+                        let fault = Fault(format!("it contradicts what is recorded: {why}"));
                         JournalError { refused: true, ..self.error(fault) }
                     });
                     let _ = answer.send(outcome);

@@ -43,6 +43,12 @@ impl Failure {
         Failure { retry_after_ms: RETRY_MS, ..Failure::new(Status::StoreUnavailable, message) }
     }
 
+    /// The journal contradicts what was held: it is loaded anew.
+    #[must_use]
+    pub fn journal_contradicts(message: impl Into<String>) -> Self {
+        Failure { retry_after_ms: RETRY_MS, ..Failure::new(Status::Journal, message) }
+    }
+
     /// The daemon is stopping.
     #[must_use]
     pub fn stopping() -> Self {

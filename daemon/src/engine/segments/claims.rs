@@ -105,13 +105,14 @@ impl Segments {
                     run: claim.run,
                     mark: moved.mark,
                 };
-                let (segments, tag) = (Rc::clone(self), Rc::clone(tag));
-                self.writer.write(write, move || {
+                let (segments, held_tag) = (Rc::clone(self), Rc::clone(tag));
+                self.write_journal(tag, shard, write, move || {
                     let number = shard_number(sent.shard);
-                    let cut = tag.allocator.borrow_mut().hold(number, claim.run, moved.mark);
-                    segments.journal_cut(&tag, sent.shard, cut);
+                    let cut = held_tag.allocator.borrow_mut().hold(number, claim.run, moved.mark);
+                    segments.journal_cut(&held_tag, sent.shard, cut);
+                    held_tag.restarts.take();
                     drop(sent);
-                    segments.drive(&tag);
+                    segments.drive(&held_tag);
                 });
             }
             Err(seen) => self.claimed_too_low(tag, shard, seen),
@@ -148,7 +149,10 @@ impl Segments {
                         run: claim.run,
                         mark: claim.run.end(),
                     };
-                    self.writer.write(write, || {});
+                    let recorded = Rc::clone(tag);
+                    self.write_journal(tag, shard, write, move || {
+                        recorded.restarts.take();
+                    });
                 }
                 self.drive(tag);
             }

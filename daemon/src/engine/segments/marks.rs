@@ -22,33 +22,37 @@ impl Segments {
             let write =
                 Write::Mark { store, tag: tag.tag.clone(), end: moved.end, mark: moved.mark };
             let last = index + 1 == moves.len();
-            let (segments, tag, moves) = (Rc::clone(self), Rc::clone(tag), Rc::clone(&moves));
-            self.writer.write(write, move || {
+            let (segments, moved_tag, moves) = (Rc::clone(self), Rc::clone(tag), Rc::clone(&moves));
+            self.write_journal(tag, shard, write, move || {
                 if last {
-                    tag.allocator.borrow_mut().marked(clock::boot(), &moves);
-                    segments.drive(&tag);
+                    moved_tag.allocator.borrow_mut().marked(clock::boot(), &moves);
+                    segments.drive(&moved_tag);
                 }
             });
         }
     }
 
     /// Has the journal record what will not be issued.
-    pub(crate) fn journal_cut(&self, tag: &SegmentTag, index: usize, cut: Truncation) {
+    pub(crate) fn journal_cut(
+        self: &Rc<Self>,
+        tag: &Rc<SegmentTag>,
+        index: usize,
+        cut: Truncation,
+    ) {
         let shard = &tag.shards[index];
         let Some(store) = shard.upstream.key() else { return };
-        for closed in cut.closed {
-            let (store, tag) = (store.clone(), tag.tag.clone());
-            self.writer
-                .write(Write::Mark { store, tag, end: closed.end, mark: closed.mark }, || {});
+        for MarkMove { end, mark, .. } in cut.closed {
+            let write = Write::Mark { store: store.clone(), tag: tag.tag.clone(), end, mark };
+            self.write_journal(tag, shard, write, || {});
         }
         if let (Some((run, mark)), Some(generation)) = (cut.kept, shard.generation.get()) {
-            let tag = tag.tag.clone();
-            self.writer.write(Write::Segment { store, tag, generation, run, mark }, || {});
+            let write = Write::Segment { store, tag: tag.tag.clone(), generation, run, mark };
+            self.write_journal(tag, shard, write, || {});
         }
     }
 
     /// Draws marks back every [`DRAW_BACK_EVERY`], until dropped.
-    pub(super) async fn keep_marks_near(&self) {
+    pub(super) async fn keep_marks_near(self: &Rc<Self>) {
         loop {
             tokio::time::sleep(DRAW_BACK_EVERY).await;
             if !self.stopping.get() {
@@ -58,7 +62,7 @@ impl Segments {
     }
 
     /// Has the journal draw marks back that lie further ahead of use than they need to by now.
-    fn draw_marks_back(&self) {
+    fn draw_marks_back(self: &Rc<Self>) {
         let now = clock::boot();
         for tag in self.tags.borrow().values() {
             for (number, run, mark) in tag.allocator.borrow_mut().draw_marks_back(now) {
@@ -69,7 +73,7 @@ impl Segments {
                     continue;
                 };
                 let write = Write::DrawBack { store, tag: tag.tag.clone(), generation, run, mark };
-                self.writer.write(write, || {});
+                self.write_journal(tag, shard, write, || {});
             }
         }
     }

@@ -2,11 +2,13 @@
 //! store (`claims`).
 //!
 //! - `claims`: what the allocator wants from the store, and what comes of it.
+//! - `restart`: what is done when the journal contradicts what is held.
 //! - `tag`: one tag, and how far it has come in each of its stores; `tags`: which tags are in use at all; `unconfirmed`:
 //!   names that nothing is known of yet.
 
 mod claims;
 mod marks;
+mod restart;
 mod tag;
 mod tags;
 mod unconfirmed;
@@ -118,24 +120,37 @@ impl Segments {
         }
         let place = self.unconfirmed.take(claimant)?;
         let shards: Box<[Shard]> = self.upstreams_of(name)?.into_iter().map(Shard::new).collect();
+        let tag = self.bring_into_use(name, shards, Some(place), now);
+        for index in 0..tag.shards.len() {
+            tokio::task::spawn_local(Rc::clone(self).load(Rc::clone(&tag), index));
+        }
+        Ok(tag)
+    }
+
+    /// A tag that nothing is held of, nor loaded yet.
+    fn bring_into_use(
+        &self,
+        name: &Tag,
+        shards: Box<[Shard]>,
+        unconfirmed: Option<unconfirmed::Place>,
+        now: BootMs,
+    ) -> Rc<SegmentTag> {
         let allocator = Allocator::new(self.provision.get(), shard_number(shards.len()), now);
         let tag = Rc::new(SegmentTag {
             tag: name.clone(),
             allocator: RefCell::new(allocator),
             shards,
-            unconfirmed: RefCell::new(Some(place)),
+            unconfirmed: RefCell::new(unconfirmed),
             evicted: Cell::new(false),
             in_retry_queue: Cell::new(false),
             places: Rc::new(RefCell::new(Shares::new(self.settings.waiters_max as u64))),
             backoff: RefCell::default(),
+            restarts: RefCell::default(),
             refused: RefCell::default(),
             waited_for: RefCell::new("the tag is being looked up".to_owned()),
         });
         self.tags.borrow_mut().insert(name.clone(), Rc::clone(&tag));
-        for index in 0..tag.shards.len() {
-            tokio::task::spawn_local(Rc::clone(self).load(Rc::clone(&tag), index));
-        }
-        Ok(tag)
+        tag
     }
 
     /// The stores that a tag lives in: one, or independent primaries in their order.

@@ -26,6 +26,8 @@ pub struct SegmentTag {
     /// Places for waiting requests, shared out by user.
     pub(super) places: Rc<RefCell<Shares>>,
     pub(super) backoff: RefCell<Backoff>,
+    /// Counts how often the tag was loaded anew in a row because the journal refused a change of it.
+    pub(super) restarts: RefCell<Backoff>,
     /// Why the last claim failed, and until when requests that need one are told so at once.
     pub(super) refused: RefCell<Option<Refusal>>,
     /// What requests wait for, for the text of a deadline.

@@ -199,7 +199,7 @@ impl Segments {
     }
 
     /// Takes over the terms of a store. What is held and may not be issued any more is dropped.
-    fn set_terms(&self, tag: &SegmentTag, index: usize, terms: &TagTerms) {
+    fn set_terms(self: &Rc<Self>, tag: &Rc<SegmentTag>, index: usize, terms: &TagTerms) {
         let cut = {
             let mut allocator = tag.allocator.borrow_mut();
             allocator.set_step(terms.step);
@@ -225,7 +225,8 @@ impl Tenants for Segments {
     fn drop_held(&self, upstream: &Rc<Upstream>) {
         self.set_aside(upstream);
         if let Some(store) = upstream.key() {
-            self.writer.write(Write::ForgetAll { store }, || {});
+            // Nothing can contradict this.
+            self.writer.write(Write::ForgetAll { store }, |_| {});
         }
     }
 
@@ -312,7 +313,8 @@ impl Segments {
 
     pub(super) fn forget(&self, tag: &SegmentTag, shard: &Shard) {
         if let Some(store) = shard.upstream.key() {
-            self.writer.write(Write::Forget { store, tag: tag.tag.clone() }, || {});
+            // Nothing can contradict this.
+            self.writer.write(Write::Forget { store, tag: tag.tag.clone() }, |_| {});
         }
     }
 }

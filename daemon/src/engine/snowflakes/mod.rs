@@ -1,5 +1,9 @@
 //! Snowflake layouts: from a request to the layout's generator, and the bound that the journal keeps above
 //! what is issued.
+//!
+//! - `marks`: that bound, also when the journal contradicts it.
+
+mod marks;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,13 +15,13 @@ use super::lease::Worker;
 use super::segments::TICK;
 use super::writer::Writer;
 use crate::clock;
-use crate::journal::{LayoutRecord, Write};
+use crate::journal::LayoutRecord;
 use crate::reply::Failure;
 use crate::reply::outbox::ReplyTo;
 use leafd_core::lease::{Issuer, NotIssued};
 use leafd_core::lines::Lines;
 use leafd_core::snowflake::{Now, Refusal};
-use leafd_core::{BootMs, Tag, UnixMs, Want};
+use leafd_core::{Backoff, BootMs, Tag, UnixMs, Want};
 
 /// Every layout.
 pub struct Snowflakes {
@@ -37,6 +41,10 @@ pub struct SnowflakeTag {
     pub(crate) issuer: RefCell<Issuer>,
     waiting: RefCell<Lines<Waiter>>,
     bound_in_flight: Cell<bool>,
+    /// Why nothing is issued until the journal has told what it has of the layout: it refused a bound.
+    contradicted: RefCell<Option<Failure>>,
+    /// Counts how often that happened in a row.
+    restarts: RefCell<Backoff>,
     /// A timer will serve the waiting requests.
     timer_set: Cell<bool>,
     used: Cell<BootMs>,
@@ -60,10 +68,6 @@ pub const HOLD_MS: u32 = 8;
 
 /// The most ticks that one request may take ids from: it bounds the runs of a reply.
 const REQUEST_TICKS_MAX: u64 = 2_048;
-
-/// How long after a layout's last use its bound is kept ahead, so that the next id need not wait for the
-/// journal, in milliseconds.
-const WARM_MS: u64 = 60_000;
 
 /// Before the time bits of a layout end, it is warned for so long, in milliseconds, and so often.
 const END_WARNED_MS: u64 = 365 * 86_400_000;
@@ -94,6 +98,8 @@ impl Snowflakes {
                     issuer: RefCell::new(Issuer::new(layout, bound, drift_max_ms)),
                     waiting: RefCell::new(Lines::new(waiters_max as u64)),
                     bound_in_flight: Cell::new(false),
+                    contradicted: RefCell::default(),
+                    restarts: RefCell::default(),
                     timer_set: Cell::new(false),
                     used: Cell::default(),
                     warned: Cell::default(),
@@ -157,7 +163,7 @@ impl Snowflakes {
 
     /// Draws ids at once, all of them or (to be held) fewer. True: they are in `runs`.
     pub fn take(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, want: Want, runs: &mut Vec<Run>) -> bool {
-        if !tag.waiting.borrow().is_empty() {
+        if !tag.waiting.borrow().is_empty() || tag.contradicted.borrow().is_some() {
             return false;
         }
         let now = clock::now();
@@ -178,6 +184,9 @@ impl Snowflakes {
         drawn: Vec<Run>,
         reply: ReplyTo,
     ) {
+        if let Some(failure) = &*tag.contradicted.borrow() {
+            return reply.failure(failure);
+        }
         if tag.issuer.borrow().claim().is_none() && !self.worker.want() {
             return reply.failure(&self.worker.unavailable_reason());
         }
@@ -229,7 +238,7 @@ impl Snowflakes {
 
     /// Serves the waiting requests as far as ids go: each user's in order, and the users in turn.
     fn serve(self: &Rc<Self>, tag: &Rc<SnowflakeTag>) {
-        if self.writer.failed() {
+        if self.writer.failed() || tag.contradicted.borrow().is_some() {
             return;
         }
         let now = clock::now();
@@ -318,35 +327,6 @@ impl Snowflakes {
         drop(gone);
     }
 
-    /// Has the journal move the layout's bound, ahead of use.
-    fn keep_bound(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, issuer: &Issuer, now: Now) {
-        let Some(bound) = issuer.bound_wanted(now) else { return };
-        if tag.bound_in_flight.replace(true) {
-            return;
-        }
-        let record = LayoutRecord { name: tag.name.clone(), layout: tag.layout, bound };
-        let (snowflakes, tag) = (Rc::clone(self), Rc::clone(tag));
-        self.writer.write(Write::Bound(record), move || {
-            tag.bound_in_flight.set(false);
-            // What a static worker notes elsewhere comes before use as well.
-            snowflakes.worker.journal_reached(bound);
-            tag.issuer.borrow_mut().bounded(bound);
-            snowflakes.serve(&tag);
-        });
-    }
-
-    /// Keeps the bounds of layouts in use ahead of the clock; to be called about once a second.
-    pub fn keep_warm(self: &Rc<Self>) {
-        let now = self.worker.hold(clock::now());
-        for tag in &self.layouts {
-            let warm = tag.used.get().0 > 0 && now.boot.0 - tag.used.get().0 < WARM_MS;
-            if warm {
-                self.keep_bound(tag, &tag.issuer.borrow(), now);
-                tag.warn_of_the_end(now);
-            }
-        }
-    }
-
     /// The worker number is this host's no longer: nothing more is issued.
     pub fn give_up_worker(self: &Rc<Self>, why: String) {
         self.worker.give_up(why);
@@ -382,22 +362,6 @@ impl Snowflakes {
         for tag in &self.layouts {
             self.serve(tag);
         }
-    }
-
-    /// The exact bounds, for a clean stop: the end of the last tick used, as low as that may be.
-    #[must_use]
-    pub fn exact_bounds(&self) -> Vec<Write> {
-        self.layouts
-            .iter()
-            .filter_map(|tag| {
-                let bound = tag.issuer.borrow().used_end()?;
-                Some(Write::Bound(LayoutRecord {
-                    name: tag.name.clone(),
-                    layout: tag.layout,
-                    bound,
-                }))
-            })
-            .collect()
     }
 }
 

@@ -1,0 +1,87 @@
+//! A journal that refuses a change: what is held of the tag contradicts what is recorded, so none of it is believed.
+//!
+//! The tag starts over: what is held is dropped, in the journal too, the tag is loaded from journal and store again, and
+//! ids are claimed anew above everything that was ever seen of it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::error;
+
+use super::{SegmentTag, Segments, Shard};
+use crate::clock;
+use crate::journal::{JournalError, Write};
+use crate::reply::Failure;
+
+impl Segments {
+    /// Has the journal record a change of a tag in one of its stores. `effect` follows when that is durable; when the
+    /// journal refuses, the tag starts over instead.
+    pub(super) fn write_journal(
+        self: &Rc<Self>,
+        tag: &Rc<SegmentTag>,
+        shard: &Shard,
+        write: Write,
+        effect: impl FnOnce() + 'static,
+    ) {
+        let (segments, tag, store) =
+            (Rc::clone(self), Rc::clone(tag), Arc::clone(&shard.upstream.url));
+        self.writer.write(write, move |outcome| match outcome {
+            Ok(()) => effect(),
+            Err(refused) => segments.contradicted(&tag, &store, &refused),
+        });
+    }
+
+    /// The journal has refused a change of a tag.
+    fn contradicted(self: &Rc<Self>, tag: &Rc<SegmentTag>, store: &str, refused: &JournalError) {
+        // What else was on its way to the journal belongs to the tag as it was.
+        if tag.evicted.replace(true) {
+            return;
+        }
+        let mut restarts = tag.restarts.take();
+        if !restarts.failing() {
+            error!(
+                tag = %tag.tag, store, %refused,
+                "the journal contradicts what is held of a tag: the ids held are dropped, and the tag is loaded anew. \
+                 Only leafd may write to the state directory: if something else did, stop that and restart leafd"
+            );
+        }
+        let wait = Duration::from_millis(restarts.next_ms(fastrand::u64(..)));
+        let (seen, waiting) = {
+            let mut allocator = tag.allocator.borrow_mut();
+            allocator.forget();
+            (allocator.highest_ends(), allocator.abandon())
+        };
+        let failure = Failure::journal_contradicts(format!(
+            "the journal contradicts what was held of tag {:?}, which is being loaded anew; ask again",
+            tag.tag.as_str()
+        ));
+        for reply in waiting {
+            reply.failure(&failure);
+        }
+        let shards = tag.shards.iter().map(|shard| Shard::new(Rc::clone(&shard.upstream)));
+        let successor =
+            self.bring_into_use(&tag.tag, shards.collect(), tag.unconfirmed.take(), clock::boot());
+        successor.restarts.replace(restarts);
+        *successor.waited_for.borrow_mut() = failure.message;
+        for (shard, end) in (0..).zip(seen) {
+            successor.allocator.borrow_mut().raise_highest_end(shard, end);
+        }
+        for (index, shard) in tag.shards.iter().enumerate() {
+            let load = Rc::clone(self).load_after(wait, Rc::clone(&successor), index);
+            let load = move || drop(tokio::task::spawn_local(load));
+            match shard.upstream.key() {
+                // Nothing can contradict this.
+                Some(store) => {
+                    self.writer.write(Write::Forget { store, tag: tag.tag.clone() }, |_| load());
+                }
+                None => load(),
+            }
+        }
+    }
+
+    async fn load_after(self: Rc<Self>, wait: Duration, tag: Rc<SegmentTag>, index: usize) {
+        tokio::time::sleep(wait).await;
+        self.load(tag, index).await;
+    }
+}
