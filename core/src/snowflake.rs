@@ -154,6 +154,22 @@ impl Generator {
         Ok(Run { first, count, stride: 1 })
     }
 
+    /// Why the host's clock lets no id be issued now, if it doesn't: what [`Generator::take`] would say, without taking.
+    #[must_use]
+    pub fn clock_refusal(&self, now: Now) -> Option<Refusal> {
+        let Some(wall) = self.layout.tick_at(now.unix.0) else { return Some(Refusal::BeforeEpoch) };
+        let last = self.last.filter(|last| wall < last.number);
+        let number = last.map_or(wall, |last| last.number + u64::from(self.is_used_up(last)));
+        if number > self.layout.tick_max() {
+            return Some(Refusal::TimeExhausted);
+        }
+        last?;
+        let ahead_ms = self.layout.tick_start_ms(number).saturating_sub(now.unix.0);
+        let lift_ms = self.lift_now(now, ahead_ms).map_or(0, |lift| lift.left_ms);
+        let wait_ms = ahead_ms.saturating_sub(self.drift_max_ms.saturating_add(lift_ms));
+        (wait_ms > 0).then_some(Refusal::ClockBehind { behind_ms: ahead_ms, wait_ms })
+    }
+
     /// The bound to record now, so that use doesn't reach it; `None` while the present one is far enough.
     #[must_use]
     pub fn bound_wanted(&self, now: Now) -> Option<UnixMs> {
@@ -216,7 +232,7 @@ impl Generator {
     fn tick(&mut self, now: Now, random: u64) -> Result<Tick, Refusal> {
         let wall = self.layout.tick_at(now.unix.0).ok_or(Refusal::BeforeEpoch)?;
         let Some(last) = self.last else { return Ok(self.open(wall, now, random)) };
-        let used_up = last.sequence > self.layout.sequence_max();
+        let used_up = self.is_used_up(last);
         if wall > last.number {
             let earliest = wall.saturating_sub(CATCH_UP_MS / u64::from(self.layout.unit_ms));
             let number = if self.starved { earliest.max(last.number + 1) } else { wall };
@@ -253,18 +269,26 @@ impl Generator {
         Ok(Tick { opened: Some(opened), ..self.open(number, now, random) })
     }
 
+    /// Keeps what is left of the lift: see [`Generator::lift_now`].
+    fn lift_ms(&mut self, now: Now, ahead_ms: u64) -> u64 {
+        self.lift = self.lift_now(now, ahead_ms);
+        self.lift.map_or(0, |lift| lift.left_ms)
+    }
+
     /// What is left of the lift. It is measured against the boot-time clock, so that it goes as time passes, and a step
     /// of the wall clock adds nothing to it. A floor beyond the drift is no lift: it is waited for.
-    fn lift_ms(&mut self, now: Now, ahead_ms: u64) -> u64 {
-        if self.lift.is_none() && ahead_ms <= self.drift_max_ms {
-            self.lift = Some(Lift { began: now, left_ms: ahead_ms });
-        }
-        let Some(lift) = &mut self.lift else { return 0 };
+    fn lift_now(&self, now: Now, ahead_ms: u64) -> Option<Lift> {
+        let began =
+            || (ahead_ms <= self.drift_max_ms).then_some(Lift { began: now, left_ms: ahead_ms });
+        let lift = self.lift.or_else(began)?;
         let steady_ms =
             lift.began.unix.0.saturating_add(now.boot.0.saturating_sub(lift.began.boot.0));
         let ahead_of_steady_ms = now.unix.0.saturating_add(ahead_ms).saturating_sub(steady_ms);
-        lift.left_ms = lift.left_ms.min(ahead_of_steady_ms);
-        lift.left_ms
+        Some(Lift { left_ms: lift.left_ms.min(ahead_of_steady_ms), ..lift })
+    }
+
+    fn is_used_up(&self, tick: Tick) -> bool {
+        tick.sequence > self.layout.sequence_max()
     }
 
     fn open(&self, number: u64, now: Now, random: u64) -> Tick {

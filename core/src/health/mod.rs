@@ -226,6 +226,7 @@ impl Entry {
         if worse && passed_ms >= 1_000 || other && passed_ms >= CHANGE_MS {
             return Some(Occasion::Changed);
         }
-        (passed_ms >= REPEAT_MS).then_some(Occasion::Lasts)
+        // What nobody uses is no news once it was told.
+        (passed_ms >= REPEAT_MS && !self.cause.idle).then_some(Occasion::Lasts)
     }
 }

@@ -6,8 +6,8 @@
 use leafd_wire::{Layout, Run};
 
 use super::LeaseGrant;
-use crate::UnixMs;
 use crate::snowflake::{Generator, Now, Refusal};
+use crate::{UnixMs, WorkerId};
 
 /// Issues a layout's ids as long as there is a claim.
 #[derive(Debug)]
@@ -71,6 +71,16 @@ impl Issuer {
     pub fn take(&mut self, now: Now, count_max: u32, random: u64) -> Result<Run, NotIssued> {
         let (_, generator) = self.under.as_mut().ok_or(NotIssued::NoWorker)?;
         generator.take(now, count_max, random).map_err(NotIssued::Refused)
+    }
+
+    /// Why the host's clock lets no id be issued now, if it doesn't, under the present claim or one that comes.
+    #[must_use]
+    pub fn clock_refusal(&self, now: Now) -> Option<Refusal> {
+        match &self.under {
+            Some((_, generator)) => generator.clock_refusal(now),
+            None => Generator::new(self.layout, WorkerId(0), self.bound, self.drift_max_ms)
+                .clock_refusal(now),
+        }
     }
 
     /// The bound that the journal should have now; `None` while it has it. See [`Generator::bound_wanted`].

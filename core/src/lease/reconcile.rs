@@ -17,7 +17,16 @@ impl Lease {
         self.looked_at(now);
         match self.held.take() {
             Some(held) => self.decide_held(held, &look, now, random),
-            None => self.decide_free(&look, now, random),
+            None => {
+                let plan = self.decide_free(&look, now, random);
+                if self.wanted || plan.is_none() {
+                    return plan;
+                }
+                // It was looked at only whether one could be had.
+                self.could_be_had = true;
+                self.trouble = None;
+                None
+            }
         }
     }
 

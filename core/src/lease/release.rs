@@ -194,7 +194,7 @@ impl Lease {
             // Lost before the registry was told: it has it back all the same.
             self.released.get_or_insert(Ok(()));
             self.unsure = None;
-            self.wanted = false;
+            (self.wanted, self.could_be_had) = (false, true);
             self.trouble = None;
             self.look_next = true;
             return Step::Wait(None);

@@ -19,6 +19,8 @@ pub struct Lease {
     pub(super) held: Option<HeldLease>,
     /// An id was asked for: a worker is to be had.
     pub(super) wanted: bool,
+    /// A look has shown that a worker could be had.
+    pub(super) could_be_had: bool,
     pub(super) leaving: Option<Leaving>,
     /// What came of giving the worker back.
     pub(super) released: Option<Result<(), RegistryError>>,
@@ -98,6 +100,9 @@ const HEAD_START_MS: u64 = 1_000;
 /// How often all entries are looked at while a worker is held, in milliseconds.
 const LOOK_EVERY_MS: u64 = 60_000;
 
+/// How soon that is tried again where nobody has asked for an id and the look failed, in milliseconds.
+const PEEK_RETRY_MS: u64 = 2_000;
+
 /// First and longest pause after a call that failed, in milliseconds.
 const RETRY_MS_MIN: u64 = 50;
 const RETRY_MS_MAX: u64 = 1_000;
@@ -138,6 +143,7 @@ impl Lease {
             settings,
             held,
             wanted: false,
+            could_be_had: false,
             leaving: None,
             released: None,
             pending: None,
@@ -160,7 +166,13 @@ impl Lease {
 
     /// An id was asked for: from now on a worker is claimed and kept. True: for the first time.
     pub fn want(&mut self) -> bool {
-        !std::mem::replace(&mut self.wanted, true)
+        let first = !std::mem::replace(&mut self.wanted, true);
+        if first && self.held.is_none() && self.leaving.is_none() {
+            // What a look has found so far may have been mended: it is tried at once.
+            (self.trouble, self.failures) = (None, 0);
+            (self.retry_at, self.look_at) = (BootMs(0), BootMs(0));
+        }
+        first
     }
 
     /// The highest bound that the journal has of any layout. A permanent worker's recorded time follows it.
@@ -187,7 +199,7 @@ impl Lease {
             return self.next(now, random);
         }
         if self.held.is_none() && !self.wanted {
-            return Step::Wait(None);
+            return self.peek(now);
         }
         if self.retry_at > now.boot {
             return Step::Wait(Some(self.wake_at(now, self.retry_at)));
@@ -210,6 +222,16 @@ impl Lease {
         Step::Wait(Some(self.wake_at(now, self.renew_at.min(self.look_at))))
     }
 
+    /// Nobody has asked for an id yet. Whether one could be had is looked at now and then all the same.
+    fn peek(&mut self, now: Now) -> Step {
+        if self.look_at > now.boot {
+            return Step::Wait(Some(self.look_at));
+        }
+        self.look_at = BootMs(now.boot.0.saturating_add(PEEK_RETRY_MS));
+        self.pending = Some(Pending::Snapshot(now));
+        Step::Request(Request::Snapshot(self.settings.pool.clone()))
+    }
+
     /// What may be issued now. To be asked again after each event.
     ///
     /// # Errors
@@ -219,7 +241,8 @@ impl Lease {
             return Err(leaving.trouble());
         }
         let trouble = |otherwise| self.trouble.clone().unwrap_or(otherwise);
-        let idle = if self.wanted { LeaseProblem::Starting } else { LeaseProblem::Unused };
+        let waits = self.wanted || !self.could_be_had;
+        let idle = if waits { LeaseProblem::Starting } else { LeaseProblem::Unused };
         let held = self.held.as_ref().ok_or_else(|| trouble(idle))?;
         let vouched = held.mine || self.away || self.head_start_until <= now.boot;
         if !vouched || held.limit == UnixMs(0) || (self.blocked && !held.mine) {
@@ -245,6 +268,12 @@ impl Lease {
     #[must_use]
     pub fn trouble(&self) -> Option<&LeaseProblem> {
         self.trouble.as_ref()
+    }
+
+    /// Whether anybody has asked for an id, or a worker is held from before.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        self.wanted || self.held.is_some()
     }
 
     /// What was wrong with the host's clock at the registry's last answer.

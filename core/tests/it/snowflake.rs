@@ -270,3 +270,33 @@ fn a_start_beyond_the_drift_waits_for_the_clock() {
     assert!(generator.take(at(999), 1, 0).is_err());
     assert!(generator.take(at(1_000), 1, 0).is_ok());
 }
+
+#[test]
+fn what_the_clock_refuses_is_known_before_an_id_is_asked_for() {
+    for mut random in seeds(200) {
+        let floor = START_MS + random.u64(..2 * DRIFT_MS);
+        let mut generator = Generator::new(Layout::LEAF, WorkerId(17), UnixMs(floor), DRIFT_MS);
+        generator.bounded(UnixMs(START_MS + 1_000_000_000));
+        let (mut boot, mut unix) = (0, START_MS);
+        for _ in 0..300 {
+            boot += random.u64(..3_000);
+            // It steps both ways, now and then to before the epoch or beyond the time bits.
+            unix = match random.u64(..30) {
+                0 => unix - random.u64(..20_000),
+                1 => unix + random.u64(..20_000),
+                2 => *random.choice([0, 1 << 42, START_MS].iter()).expect("there are some"),
+                _ => unix + 1,
+            };
+            unix = unix.max(30_000);
+            let now = Now { unix: UnixMs(unix), boot: BootMs(boot) };
+            let expected = generator.clock_refusal(now);
+            let taken = generator.take(now, random.u32(1..6_000), random.u64(..));
+            match taken {
+                Ok(_) | Err(Refusal::TickUsedUp { .. } | Refusal::BoundReached) => {
+                    assert_eq!(expected, None, "{now:?}: {taken:?}");
+                }
+                Err(refusal) => assert_eq!(expected, Some(refusal), "{now:?}"),
+            }
+        }
+    }
+}

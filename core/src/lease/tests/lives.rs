@@ -6,13 +6,39 @@ use super::*;
 fn a_host_that_draws_nothing_claims_nothing() {
     let mut world = World::new();
     let mut host = world.host("a", 0..4);
-    assert_eq!(host.settle(&mut world), Step::Wait(None));
+    assert_eq!(host.worker(&world), Err(LeaseProblem::Starting), "it has not looked yet");
+    host.settle(&mut world);
     assert_eq!(host.worker(&world), Err(LeaseProblem::Unused));
-    assert!(world.entries.is_empty());
+    host.pass(&mut world, 200);
+    assert_eq!(host.worker(&world), Err(LeaseProblem::Unused));
+    assert!(world.entries.is_empty() && !host.lease.is_used());
     host.lease.want();
     host.settle(&mut world);
     host.draw(&mut world).unwrap();
     assert_eq!(world.entries.len(), 1);
+}
+
+#[test]
+fn whether_a_worker_could_be_had_is_known_before_one_is_asked_for() {
+    let mut world = World::new();
+    let mut one = drawing(&mut world, "one", 0..1);
+    let mut other = world.host("other", 0..1);
+    other.settle(&mut world);
+    assert!(matches!(other.worker(&world), Err(LeaseProblem::Taken(_))), "{:?}", other.lease);
+    one.stop(&mut world);
+    // The first one's lease ends with its grace, and the next look sees that.
+    world.time_ms += one.settings.restart_grace_ms + 10_000;
+    other.settle(&mut world);
+    assert_eq!(other.worker(&world), Err(LeaseProblem::Unused));
+    world.away = true;
+    other.pass(&mut world, 61);
+    assert!(matches!(other.worker(&world), Err(LeaseProblem::Away(_))), "{:?}", other.lease);
+    world.away = false;
+    // Who asks has it tried at once, whatever the last look saw.
+    other.lease.want();
+    assert_eq!(other.worker(&world), Err(LeaseProblem::Starting));
+    other.settle(&mut world);
+    other.draw(&mut world).unwrap();
 }
 
 #[test]
