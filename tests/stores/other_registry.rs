@@ -54,7 +54,7 @@ fn another_database_gives_nobody_a_worker<S: Server>() {
         let told = refusal(host, "is another database than this host used before");
         assert!(told.contains("adopt-store"), "{told}");
     }
-    let told = refusal(&hosts[2], "leads to another database than the one in use");
+    let told = refusal(&hosts[2], "is another database than the one in use");
     assert!(told.contains("adopt-store"), "{told}");
     // Others' workers are not this host's to see or to take either.
     let listed = hosts[2].client().admin(opcode::WORKER_LIST, "{}").unwrap_err().to_string();
@@ -86,7 +86,7 @@ fn a_store_with_another_place_gives_no_worker<S: Server>() {
     drawn.add_ids(TAG, &right.raw().draw(TAG, 10));
     let mut wrong = host(&second, &first);
     wrong.start();
-    let told = refusal(&wrong, "has the place");
+    let told = refusal(&wrong, "records the role");
     assert!(told.contains("leafd routes apply"), "{told}");
     assert_eq!((given(&server, DATABASE), given(&server, SECOND)), (1, 0));
     wrong.stop();

@@ -164,7 +164,7 @@ fn tags_are_at_home_and_a_store_that_is_away_stops_only_its_own() {
         create(&hosts[number % 2], tag, 1_000_000);
     }
     let text = refusals(&hosts[0], &["nowhere"], Status::TagUnknown).join("");
-    assert!(text.contains("no rule of routes"), "{text}");
+    assert!(text.contains("no rule in routes"), "{text}");
 
     let homes = stores.tags();
     let set = |tags: [&str; 4]| BTreeSet::from(tags.map(str::to_owned));

@@ -75,7 +75,7 @@ fn past_the_lease<B: Backend>(
         served_until(load, Instant::now() + LEASE - LATE);
         for host in &fleet.hosts {
             let told = refusal(host, LEASE + 2 * LATE);
-            assert!(told.contains("this host's claim on worker"), "{told}");
+            assert!(told.contains("this host's lease of worker"), "{told}");
             assert!(causes.iter().any(|cause| told.contains(cause)), "{causes:?} in {told}");
         }
         // The load's requests wait too, and are told in the end.

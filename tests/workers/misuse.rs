@@ -20,7 +20,7 @@ fn all_workers_taken<B: Backend>() {
         for part in [
             "all 2 workers of the pool 4..6 are taken: 2 by live hosts",
             "(crashes per second x lease of 5 s)",
-            "heard of longest ago:",
+            "longest silent:",
             "(worker 4, ",
             "(worker 5, ",
         ] {

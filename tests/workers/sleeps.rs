@@ -28,7 +28,7 @@ fn what_slept_past_its_lease_issues_nothing_past_its_bound<B: Backend>() {
             fleet.hosts[sleeper].signal(Signal::SIGCONT);
             std::thread::sleep(Duration::from_secs(1));
             let told = refusal(&fleet.hosts[sleeper], Duration::from_secs(10));
-            assert!(told.contains("all 3 workers") || told.contains("has run out"), "{told}");
+            assert!(told.contains("all 3 workers") || told.contains("has expired"), "{told}");
             assert_eq!(worker_of(before), worker, "it is the sleeper's that is free");
             assert!(taken > before, "the heir starts above what the sleeper issued");
             let mut drawn = heirs.stop();

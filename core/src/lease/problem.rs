@@ -47,11 +47,11 @@ pub enum LeaseProblem {
 impl fmt::Display for LeaseProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LeaseProblem::Unused => f.write_str("no snowflake id was asked for yet"),
+            LeaseProblem::Unused => f.write_str("no snowflake id has been requested yet"),
             LeaseProblem::Starting => f.write_str("the worker registry has not answered yet"),
             LeaseProblem::Away(cause) | LeaseProblem::Refused(cause) => f.write_str(cause),
             LeaseProblem::Clock(skew) => {
-                write!(f, "{skew}; set the clock, ids follow by themselves")
+                write!(f, "{skew}; set the clock, and ids resume on their own")
             }
             LeaseProblem::Taken(taken) => write!(f, "{taken}"),
             LeaseProblem::IdentityInUse { name, worker, written_ms_ago, is_leaf: true } => write!(
@@ -63,26 +63,26 @@ impl fmt::Display for LeaseProblem {
             LeaseProblem::IdentityInUse { name, worker, written_ms_ago, is_leaf: false } => write!(
                 f,
                 "another live daemon has the identity {name:?} and worker {worker} (it wrote {written_ms_ago} ms ago): \
-                 give each daemon its own identity, or stop the other; this one tries again by itself"
+                 give each daemon its own identity, or stop the other one; this one retries on its own"
             ),
             LeaseProblem::Settling(left_ms) => write!(
                 f,
-                "the worker registry may have lost writes in a fail-over: no worker is claimed for another {left_ms} ms, \
-                 until every host has told it what it holds (failover_settle)"
+                "the worker registry may have lost writes in a fail-over: no worker is leased for another {left_ms} \
+                 ms, until every host has reported its lease (failover_settle)"
             ),
-            LeaseProblem::Lost(worker) => write!(
-                f,
-                "worker {worker} is not this host's any more: another one is being claimed"
-            ),
+            LeaseProblem::Lost(worker) => {
+                write!(f, "this host has lost worker {worker}; it is leasing another one")
+            }
             LeaseProblem::Replaced(both) => {
                 let (expected, found) = &**both;
                 write!(
                     f,
-                    "the worker registry is {found} now, and this host's claim is from {expected}: put the first one \
-                     back, or accept this one with: leafd adopt-store (of ZooKeeper: start leafd once with --worker none)"
+                    "the worker registry is now {found}, but this host's lease is from {expected}: put the first one \
+                     back, or accept this one with: leafd adopt-store (for ZooKeeper: start leafd once with --worker \
+                     none)"
                 )
             }
-            LeaseProblem::GivingBack => f.write_str("the worker is being given back"),
+            LeaseProblem::GivingBack => f.write_str("the worker is being released"),
             LeaseProblem::Stopping => f.write_str("the daemon is stopping"),
         }
     }

@@ -122,8 +122,8 @@ impl Lease {
             let name = found.map_or("nobody", |found| &found.name);
             self.blocked = true;
             self.troubled(LeaseProblem::Refused(format!(
-                "worker {} was this host's for good, and the worker registry has it as that of {name:?}: put its entry \
-                 back, or remove this host's state directory to be given another worker",
+                "worker {} belonged to this host permanently, but the worker registry now assigns it to {name:?}: put \
+                 its entry back, or remove this host's state directory to get another worker",
                 held.worker
             )));
             self.retry_in(now, REFUSED_RETRY_MS);

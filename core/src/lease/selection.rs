@@ -141,23 +141,23 @@ impl fmt::Display for Taken {
         let all = pool.end.saturating_sub(pool.start);
         write!(
             f,
-            "all {all} workers of the pool {}..{} are taken: {live} by live hosts, {left} by hosts that stopped or \
-             crashed and whose claims have not run out, {permanent} for good",
+            "all {all} workers of the pool {}..{} are taken: {live} by live hosts, {left} by stopped or crashed hosts \
+             whose leases have not expired, {permanent} permanently",
             pool.start, pool.end
         )?;
         if let Some(next_ms) = self.next_ms {
-            write!(f, " (the next one runs out in {} s)", next_ms.div_ceil(1_000))?;
+            write!(f, " (the next one expires in {} s)", next_ms.div_ceil(1_000))?;
         }
         let lease_s = self.lease_ms / 1_000;
         write!(
             f,
-            "; a pool must hold the live hosts and (crashes per second x lease of {lease_s} s): use more worker bits, \
-             or a shorter lease"
+            "; the pool must have room for the live hosts and (crashes per second x lease of {lease_s} s): use more \
+             worker bits, or a shorter lease"
         )?;
         if self.oldest.is_empty() {
             return Ok(());
         }
-        f.write_str("; heard of longest ago:")?;
+        f.write_str("; longest silent:")?;
         for (index, OldHolder { name, worker, written_ms_ago }) in self.oldest.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };
             write!(f, "{comma} {name} (worker {worker}, {} s ago)", written_ms_ago / 1_000)?;

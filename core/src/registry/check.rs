@@ -60,9 +60,7 @@ impl LeaseRecord {
             .map_err(|odd| {
                 let worker =
                     worker.map_or("a worker".to_owned(), |worker| format!("worker {worker}"));
-                RegistryError::Refused(format!(
-                    "{worker} can't be recorded for such a holder: {odd}"
-                ))
+                RegistryError::Refused(format!("{worker} can't be recorded for this holder: {odd}"))
             })
     }
 }

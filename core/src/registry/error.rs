@@ -17,7 +17,7 @@ pub enum RegistryError {
         cause: String,
     },
     /// Another registry, or another life of it, than the caller trusts. Nothing was changed.
-    #[error("the worker registry is {found} now instead of {expected}")]
+    #[error("the worker registry is now {found} instead of {expected}")]
     Changed {
         /// What the caller trusts.
         expected: RegistryId,
@@ -25,7 +25,7 @@ pub enum RegistryError {
         found: RegistryId,
     },
     /// Something else than expected is recorded of the worker. Nothing was changed.
-    #[error("worker {worker} is not what it was: {found:?}")]
+    #[error("worker {worker} has changed in the registry: {found:?}")]
     Conflict {
         /// Which worker.
         worker: WorkerId,
@@ -34,8 +34,8 @@ pub enum RegistryError {
     },
     /// The bound lies too far beyond the registry's clock. Nothing was changed.
     #[error(
-        "a claim until {bound:?} is too far ahead of the worker registry's clock, which says {now:?}: \
-         check the clocks of this host and of the registry"
+        "a lease until {bound:?} is too far ahead of the worker registry's clock, which is at {now:?}: check the \
+         clocks of this host and the registry"
     )]
     TooFarAhead {
         /// The registry's clock.
@@ -44,7 +44,7 @@ pub enum RegistryError {
         bound: UnixMs,
     },
     /// Every worker of the pool was given to somebody for good.
-    #[error("every worker number of the pool was given to a host for good: {0}")]
+    #[error("every worker number of the pool is permanently assigned: {0}")]
     Exhausted(String),
     /// It can't be done, and asking again is of no use; what to do is in the text.
     #[error("{0}")]

@@ -82,7 +82,7 @@ impl NewTag {
     pub fn check_above(&self, claimed_end: i64) -> Result<(), StoreError> {
         match u64::try_from(claimed_end) {
             Ok(end) if self.start < end => Err(StoreError::Refused(format!(
-                "tag {:?} existed before and its numbers below {end} were claimed: create it with start {end} or more",
+                "tag {:?} existed before, and its ids below {end} were claimed: create it with start {end} or more",
                 self.tag.as_str()
             ))),
             _ => Ok(()),
@@ -115,7 +115,7 @@ impl TagRow {
             return Ok(());
         }
         Err(StoreError::Refused(format!(
-            "tag {:?} was made anew since it was looked at (its generation is {}, not {}): look at it again",
+            "tag {:?} was deleted and created again in the meantime (its generation is {}, not {}): read it again",
             self.tag.as_str(),
             self.generation.0,
             seen.0

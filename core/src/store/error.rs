@@ -47,7 +47,7 @@ pub enum StoreError {
     /// The store that answers is not the one that the caller trusts, or its history or role is another one by
     /// now. Nothing was done.
     #[error(
-        "the store {store} is not, or no longer, what it was: it was {expected}, and now it is {found}; nothing was done"
+        "the store {store} has changed: it was {expected}, and now it is {found}; nothing was done"
     )]
     Changed {
         /// Which store, without secrets.
@@ -66,11 +66,11 @@ fn exhausted(tag: &Tag, ceiling: u64, left: u64) -> String {
     let raise = format!("leafctl tag set {tag:?} --ceiling N");
     match left {
         0 => format!(
-            "tag {tag:?} is used up: every number to its ceiling {ceiling} is claimed; raise it with: {raise}"
+            "tag {tag:?} is used up: every id up to its ceiling {ceiling} is claimed; raise it with: {raise}"
         ),
         _ => format!(
-            "tag {tag:?} has only {left} numbers left up to its ceiling {ceiling}: ask for fewer at once, or raise it with: \
-             {raise}"
+            "tag {tag:?} has only {left} ids left up to its ceiling {ceiling}: request fewer at once, or raise it \
+             with: {raise}"
         ),
     }
 }

@@ -87,8 +87,8 @@ impl Identity {
             return Ok(true);
         }
         Err(StoreError::Refused(format!(
-            "the store {store} has the role {:?} recorded, but is configured as {:?}: correct the configuration, or \
-             replace what is recorded",
+            "the store {store} records the role {:?}, but is configured as {:?}: correct the configuration, or change \
+             the recorded role",
             is.0, role.0
         )))
     }

@@ -29,16 +29,16 @@ impl Monitor {
         let Some(trusted) = &self.trusted else { return self.meet(asked, found) };
         if trusted.id != found.id {
             return self.refuse(StoreError::Refused(format!(
-                "the store {} leads to another database than the one in use: it was {trusted}, and now it is {found}; \
-                 nothing is claimed from it: put the first one back, or stop leafd and accept this one with: leafd \
+                "the store {} is another database than the one in use: it was {trusted}, and now it is {found}; \
+                 nothing is claimed from it. Put the first one back, or stop leafd and accept this one with: leafd \
                  adopt-store",
                 self.settings.url
             )));
         }
         if trusted.role != found.role {
             return self.refuse(StoreError::Refused(format!(
-                "the store {} has another place among its fleet's stores than when it was met: it was {:?}, and now it \
-                 is {:?}; nothing is claimed from it: start leafd with the routes of the other hosts",
+                "the role of the store {} has changed: it was {:?}, and now it is {:?}; nothing is claimed from it. \
+                 Restart leafd with the routes of the other hosts",
                 self.settings.url, &*trusted.role.0, &*found.role.0
             )));
         }
@@ -65,8 +65,8 @@ impl Monitor {
         let expected = &self.settings.role;
         if found.role != *expected && !found.role.0.is_empty() {
             return self.refuse(StoreError::Refused(format!(
-                "the store {} has the place {:?} among its fleet's stores, but is configured {}: make the \
-                 configuration that of the other hosts, or, if the routes are to change, use: leafd routes apply",
+                "the store {} records the role {:?}, but is configured {}: use the routes of the other hosts, or \
+                 change the routes with: leafd routes apply",
                 self.settings.url,
                 &*found.role.0,
                 expected.configured()
@@ -97,8 +97,9 @@ impl Monitor {
                 self.next = Some(Next::Request(take));
             }
             Ok(true) => self.refuse(StoreError::Refused(format!(
-                "the store {} has or had tags already, but no place among several stores yet, which is to be {:?}: they might live \
-                 elsewhere by these routes; have that checked, and its place recorded, with: leafd routes apply",
+                "the store {} has or had tags, but records no role among several stores yet; it is configured as {:?}. \
+                 These routes might send its tags to another store. Check that and record the role with: leafd routes \
+                 apply",
                 self.settings.url, &*role.0
             ))),
             Err(error) => self.refused_or(error)?,

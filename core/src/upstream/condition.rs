@@ -226,17 +226,17 @@ impl Condition {
             }
             Condition::Away(error) | Condition::Refused(error) => error.to_string(),
             Condition::Settling => format!(
-                "the store {url} may have lost its last commits in a fail-over: claims wait until every daemon has told it \
-                 what it has seen (failover_settle)"
+                "the store {url} may have lost its last commits in a fail-over: claims pause until every daemon has \
+                 pushed its high-water marks (failover_settle)"
             ),
             Condition::LostCommits => {
                 format!(
-                    "the store {url} has lost claims that it had made; every daemon is being told"
+                    "the store {url} lost acknowledged claims; every daemon is pushing its high-water marks"
                 )
             }
             Condition::Crowded => {
                 format!(
-                    "the store {url} is busy with many daemons that start: claims begin in a moment"
+                    "the store {url} is busy because many daemons are starting; claims begin in a moment"
                 )
             }
         }

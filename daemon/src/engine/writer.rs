@@ -111,7 +111,7 @@ impl Writer {
             self.committing.set(false);
             let failed = self.failure.take().is_some();
             if failed {
-                info!("the journal can be written again; issuing goes on");
+                info!("the journal can be written again; issuing resumes");
             }
             if failed || met_elsewhere {
                 on_recovery();

@@ -64,7 +64,7 @@ fn enter_segment(
 ) -> Result<(), Problem> {
     let generation = number(generation.0)?;
     let Some(new) = Segment::of(run, mark) else {
-        return refuse(key.1, format!("there can be no segment {run:?} with mark {mark}"));
+        return refuse(key.1, format!("{run:?} with mark {mark} is not a valid segment"));
     };
     let Segment { first, end, stride, mark } = new;
     let (store, tag) = (&*key.0.0, key.1.as_str());
@@ -88,7 +88,7 @@ fn enter_segment(
         }
         Some(old) if old.first < end => refuse(
             key.1,
-            format!("the segment [{first}, {end}) overlaps [{}, {})", old.first, old.end),
+            format!("segment [{first}, {end}) overlaps the recorded [{}, {})", old.first, old.end),
         ),
         _ if mark < end => Ok(new.write(conn, store, tag)?),
         _ => Ok(()),
@@ -112,7 +112,7 @@ fn move_mark(
         // But a segment that was never claimed is a mistake.
         _ => match TagState::read(conn, key.0, key.1)? {
             Some(state) if end <= state.highest_end => Ok(()),
-            _ => refuse(key.1, format!("no segment that ends at {end} was ever recorded")),
+            _ => refuse(key.1, format!("no segment that ends at {end} has been recorded")),
         },
     }
 }
@@ -152,7 +152,7 @@ fn forget(conn: &Connection, key: (&StoreId, &Tag)) -> Result<(), Problem> {
 
 fn enter_bound(conn: &Connection, new: &LayoutRecord, stopping: bool) -> Result<(), Problem> {
     if let Err(e) = new.layout.check() {
-        return refuse(&new.name, format!("its layout can't be recorded: {e}"));
+        return refuse(&new.name, format!("the layout is not valid: {e}"));
     }
     number(new.bound.0)?;
     number(new.layout.epoch_ms)?;
@@ -162,15 +162,14 @@ fn enter_bound(conn: &Connection, new: &LayoutRecord, stopping: bool) -> Result<
             return refuse(
                 &new.name,
                 format!(
-                    "it is recorded with the layout {:?}, and ids of {:?} could be the same; give the \
-                     new layout a name of its own",
+                    "it is recorded as {:?}, and ids of {:?} could repeat its ids; give the new layout another name",
                     known.layout, new.layout
                 ),
             );
         }
         if new.bound < known.bound && !stopping {
             let (from, to) = (known.bound.0, new.bound.0);
-            return refuse(&new.name, format!("its bound can't go back from {from} to {to}"));
+            return refuse(&new.name, format!("its mark can't move back from {from} to {to}"));
         }
     }
     Ok(rows::write_layout(conn, new)?)
@@ -179,7 +178,7 @@ fn enter_bound(conn: &Connection, new: &LayoutRecord, stopping: bool) -> Result<
 /// Numbers above the largest positive signed one can't be recorded, and no id is so large.
 pub(super) fn number(value: u64) -> Result<i64, Problem> {
     i64::try_from(value)
-        .map_err(|_| Problem::Refused(format!("{value} is more than a signed 64-bit number holds")))
+        .map_err(|_| Problem::Refused(format!("{value} exceeds the largest signed 64-bit number")))
 }
 
 fn refuse(name: &Tag, why: String) -> Result<(), Problem> {

@@ -31,8 +31,7 @@ pub(super) fn first(dir: &StateDir, identity: &Identity) -> Result<(), Fault> {
         let kept = unused_name(&log, "orphan", |name| fs::rename(&log, name))?;
         tracing::warn!(
             log = %log.display(), kept = %kept.display(),
-            "found a journal's log without its journal: it was moved out of the way, and this host \
-             begins anew"
+            "found a write-ahead log without its journal: moved the log aside; this host starts with a new journal"
         );
     }
     let new = build(dir, identity, None)?;
@@ -55,8 +54,8 @@ pub(super) fn instead_of(
     old.close();
     if exists(&beside(&path, "-wal"))? {
         return Err(Fault(
-            "it is to be set aside, and its write-ahead log could not be closed: see that no other program has \
-             it open, and start again"
+            "it must be set aside, but its write-ahead log could not be closed: close any other program that has it \
+             open, then start leafd again"
                 .to_owned(),
         ));
     }
@@ -70,13 +69,13 @@ pub(super) fn instead_of(
 fn put_in_place(dir: &StateDir, new: &Path, path: &Path) -> Result<(), Fault> {
     fs::rename(new, path)
         .and_then(|()| dir.sync())
-        .map_err(|e| Fault(explain("giving the new journal its name", &e)))
+        .map_err(|e| Fault(explain("renaming the new journal", &e)))
 }
 
 /// A complete journal under another name; returns its path.
 fn build(dir: &StateDir, identity: &Identity, from: Option<&Connection>) -> Result<PathBuf, Fault> {
     let path = dir.path().join("journal.db.new");
-    let trying = |e: io::Error| Fault(explain("beginning a new journal", &e));
+    let trying = |e: io::Error| Fault(explain("creating a new journal", &e));
     for suffix in ["", "-wal", "-shm", "-journal"] {
         match fs::remove_file(beside(&path, suffix)) {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(trying(e)),
@@ -89,7 +88,7 @@ fn build(dir: &StateDir, identity: &Identity, from: Option<&Connection>) -> Resu
     let host = HostId(random::token().map_err(|error| Fault(error.to_string()))?.into());
     let meta =
         Meta { host, fingerprint, commits: 0, layouts: 0, stores: 0, stopped_cleanly: false };
-    fill(&path, meta, from).map_err(|fault| fault.while_trying("beginning a new journal"))?;
+    fill(&path, meta, from).map_err(|fault| fault.while_trying("creating a new journal"))?;
     Ok(path)
 }
 

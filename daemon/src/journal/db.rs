@@ -201,7 +201,7 @@ impl Db {
 
     fn put_stamp_in_place(&self) {
         if let Err(e) = witness::put_in_place(&self.dir) {
-            tracing::warn!(error = %e, "the new stamp was not given its name; the next start looks for both");
+            tracing::warn!(error = %e, "could not rename the new stamp; the next start looks for both names");
         }
     }
 
@@ -315,10 +315,10 @@ impl Db {
     /// the journal is opened next.
     pub fn close(self) {
         if let Err(fault) = fold(&self.conn) {
-            tracing::warn!(%fault, "the journal's log was not folded in at its close");
+            tracing::warn!(%fault, "could not checkpoint the journal's write-ahead log while closing it");
         }
         if let Err((_, e)) = self.conn.close() {
-            tracing::warn!(error = %e, "the journal was not closed in order");
+            tracing::warn!(error = %e, "closing the journal failed");
         }
     }
 
@@ -346,10 +346,9 @@ pub(super) fn count_layouts(conn: &Connection) -> rusqlite::Result<i64> {
 
 /// Moves all of the log into the database, syncs that, and empties the log.
 pub(super) fn fold(conn: &Connection) -> Result<(), Fault> {
-    let busy: i64 =
-        conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).map_err(|e| {
-            Fault::from(e).while_trying("folding its write-ahead log into the database")
-        })?;
+    let busy: i64 = conn
+        .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
+        .map_err(|e| Fault::from(e).while_trying("checkpointing its write-ahead log"))?;
     if busy != 0 {
         return Err(Fault("its write-ahead log is in use by another program: close it".to_owned()));
     }

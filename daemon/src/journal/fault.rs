@@ -8,9 +8,8 @@ use rusqlite::ErrorCode;
 pub(super) struct Fault(pub String);
 
 /// How to go on after damage. Nobody can mend a mark by hand.
-const AFTER_DAMAGE: &str = "leafd will not guess; check the disk, move journal.db and journal.db-wal to \
-    a safe place and start again: this host then begins anew, and numbers that it had in stock are \
-    skipped";
+const AFTER_DAMAGE: &str = "leafd will not guess. Check the disk, move journal.db and journal.db-wal to a safe place, \
+    and start leafd again: it creates a new journal and skips the ids that the old one held";
 
 // === impl Fault ===
 
@@ -36,7 +35,7 @@ impl From<rusqlite::Error> for Fault {
                      files are where they were and belong to the daemon's user"
                 }
                 ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
-                    "another program has it open: close that program"
+                    "another program has it locked: close that program"
                 }
                 ErrorCode::SystemIoFailure => "look at the kernel's log for a failing or full disk",
                 ErrorCode::CannotOpen | ErrorCode::PermissionDenied => {
@@ -52,6 +51,6 @@ impl From<rusqlite::Error> for Fault {
             | Error::InvalidColumnIndex(..) => return Fault::damaged(&e),
             _ => "this is not expected: please report it",
         };
-        Fault(format!("SQLite said: {e}; {next}"))
+        Fault(format!("SQLite reports: {e}; {next}"))
     }
 }

@@ -64,14 +64,14 @@ pub(super) fn read(conn: &Connection) -> Result<Option<Recorded>, Fault> {
 
 fn cells(claim: &Recorded) -> Result<Cells, Problem> {
     let refused =
-        |what: &str| Problem::Refused(format!("a worker's claim can't be recorded: {what}"));
-    let holder = claim.holding.holder.as_ref().ok_or_else(|| refused("it is nobody's"))?;
+        |what: &str| Problem::Refused(format!("the worker's lease can't be recorded: {what}"));
+    let holder = claim.holding.holder.as_ref().ok_or_else(|| refused("it has no holder"))?;
     let earlier = claim.earlier.as_ref();
     let earlier_incarnation = earlier.map(|earlier| match &earlier.holder {
         Some(other) if other.id == holder.id && other.name == holder.name => {
             Ok(other.incarnation.0.to_string())
         }
-        _ => Err(refused("it was somebody else's")),
+        _ => Err(refused("its former holder is another host")),
     });
     let texts: [&str; 6] = [
         &claim.place,
@@ -102,7 +102,7 @@ fn sum((texts, earlier, numbers): &Cells) -> i64 {
 }
 
 fn from_row(row: &Row<'_>) -> Result<Recorded, Fault> {
-    let bad = || Fault::damaged("the claim on the worker is not as it was written");
+    let bad = || Fault::damaged("the worker's lease is not as it was written");
     let mut texts: [String; 6] = Default::default();
     for (column, text) in texts.iter_mut().enumerate() {
         *text = get(row, column)?;

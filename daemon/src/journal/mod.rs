@@ -258,7 +258,8 @@ impl Journal {
         let mut set_aside = None;
         let not_ours = match &verdict {
             _ if db.meta.fingerprint != found => {
-                let why = format!("it was written as {}, and is {found}", db.meta.fingerprint);
+                let why =
+                    format!("it was written on {}, and is now on {found}", db.meta.fingerprint);
                 Some((false, "foreign", why))
             }
             Verdict::Restored(why) => Some((true, "restored", why.clone())),
@@ -268,11 +269,10 @@ impl Journal {
             let old = witnesses.set_aside(&db, restored, why.clone()).map_err(failed)?;
             (outside.may_begin_anew)(&old).map_err(|why| failed(fault::Fault(why)))?;
             let kept = begin::instead_of(db, dir, identity, kind).map_err(failed)?;
-            let is =
-                if restored { "an old one that was put back" } else { "a copy of another one" };
+            let is = if restored { "an old one, restored" } else { "a copy of another one" };
             tracing::error!(
                 journal = %path.display(), why, kept = %kept.display(),
-                "the journal is {is}: it was set aside and this host begins anew; the numbers that it held are skipped"
+                "the journal is {is}: it was set aside, this host starts with a new one, and the ids that it held are skipped"
             );
             set_aside = Some(kept);
             db = db::Db::open(dir).map_err(failed)?;
@@ -283,8 +283,8 @@ impl Journal {
         if started.forgotten > 0 {
             tracing::warn!(
                 segments = started.forgotten,
-                "the last daemon did not stop cleanly, and nothing outside of the state directory tells whether this is \
-                 its last journal: the numbers that it held are skipped"
+                "the last daemon did not stop cleanly, and nothing outside the state directory shows whether this is \
+                 its latest journal: the ids that it held are skipped"
             );
         }
         let recovered = Recovered {
@@ -421,7 +421,7 @@ impl Journal {
         let (answer, answered) = oneshot::channel();
         let closed = || JournalError {
             path: self.path.to_path_buf(),
-            cause: "it is closed; restart leafd if it should not be".to_owned(),
+            cause: "it is closed; restart leafd if this is unexpected".to_owned(),
             refused: false,
         };
         self.queue.send(command(answer)).map_err(|_| closed())?;

@@ -54,7 +54,7 @@ pub(super) fn create(conn: &Connection) -> rusqlite::Result<()> {
 ///
 /// A journal gets both before it gets its name, so that a file without them never was one.
 pub(super) fn check_file(path: &Path) -> Result<(), Fault> {
-    let kept = "it was left as it is: move it away, or name another state directory";
+    let kept = "leafd left it unchanged: move it away, or configure another state directory";
     let mut header = [0; HEADER_BYTES];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
     match read {
@@ -71,7 +71,7 @@ pub(super) fn check_file(path: &Path) -> Result<(), Fault> {
     };
     let (version, application) = (number(60), number(68));
     if application != APPLICATION_ID {
-        return Err(Fault(format!("it is a SQLite database, but not one of leafd's; {kept}")));
+        return Err(Fault(format!("it is a SQLite database, but not leafd's; {kept}")));
     }
     if version > FORMAT_VERSION {
         return Err(Fault(format!(
@@ -82,8 +82,8 @@ pub(super) fn check_file(path: &Path) -> Result<(), Fault> {
     if version < FORMAT_VERSION {
         return Err(Fault(format!(
             "its format has version {version}, of a leafd from before the first release, and this leafd reads only \
-             version {FORMAT_VERSION}; it was left as it is: move journal.db and journal.db-wal to a safe place and start \
-             again, this host then begins anew, and numbers that it had in stock are skipped"
+             version {FORMAT_VERSION}. leafd left it unchanged. Move journal.db and journal.db-wal to a safe place and \
+             start leafd again: it creates a new journal and skips the ids that the old one held"
         )));
     }
     Ok(())
@@ -99,5 +99,5 @@ pub(super) fn check_tables(conn: &Connection) -> Result<(), Fault> {
     if found.iter().map(Option::as_deref).eq(TABLES.iter().copied().map(Some)) {
         return Ok(());
     }
-    Err(Fault::damaged("its tables are not those of its format"))
+    Err(Fault::damaged("its tables don't match its format"))
 }

@@ -89,7 +89,7 @@ fn this_start(conn: &Connection) -> Result<Start, Fault> {
     let mut rows = statement.query([])?;
     match rows.next()? {
         Some(row) => read_start(row),
-        None => Err(Fault::damaged("the token of this start is gone")),
+        None => Err(Fault::damaged("the token of this start is missing")),
     }
 }
 
@@ -119,7 +119,7 @@ pub(super) fn read(conn: &Connection) -> Result<Vec<StoreRecord>, Fault> {
         }
         match records.iter_mut().find(|record| *record.store.0 == *store) {
             Some(record) => record.urls.push(Arc::from(url)),
-            None => return Err(bad("names a store of which there is no record")),
+            None => return Err(bad("names a store that is not recorded")),
         }
     }
     Ok(records)
@@ -138,7 +138,7 @@ pub(super) fn verify(conn: &Connection, count: i64) -> Result<(), Fault> {
         )));
     }
     if stores.iter().any(|record| record.confirmed > last) {
-        return Err(Fault::damaged("a store has confirmed a start that is not recorded"));
+        return Err(Fault::damaged("a store confirmed a start that is not recorded"));
     }
     Ok(())
 }
@@ -188,7 +188,7 @@ pub(super) fn enter_history(
     match StoreRow::read(conn, store)? {
         Some(known) => Ok(StoreRow { history: history.to_owned(), ..known }.write(conn, &store.0)?),
         None => Err(Problem::Refused(format!(
-            "the store {store} has no history to change: it never checked in"
+            "the history of store {store} can't change: the host never checked in there"
         ))),
     }
 }
@@ -234,7 +234,7 @@ fn bounded(what: &str, text: &str, bytes_max: usize) -> Result<(), Problem> {
         return Ok(());
     }
     Err(Problem::Refused(format!(
-        "{what} of {} bytes is longer than the {bytes_max} that are recorded",
+        "{what} has {} bytes; at most {bytes_max} can be recorded",
         text.len()
     )))
 }

@@ -32,7 +32,7 @@ pub(super) fn check(log: &Path) -> Result<(), Fault> {
         .map_err(|e| Fault(explain("reading its write-ahead log", &e)))?;
     match dropped {
         Some(commits) if commits > 1 => Err(Fault::damaged(format!(
-            "{commits} commits lie behind a wrong checksum in its write-ahead log {}",
+            "{commits} commits follow a wrong checksum in its write-ahead log {}",
             log.display()
         ))),
         Some(_) => Ok(()),

@@ -162,7 +162,7 @@ impl Writer {
         for (writes, answer) in group.drain(..) {
             let stops = writes.contains(&Write::StoppedCleanly);
             if self.stopping && !stops {
-                let why = "it was stopped: nothing may be issued any more, and nothing is recorded";
+                let why = "it was closed for the stop: no id may be issued and nothing is recorded";
                 let _ = answer.send(Err(self.error(Fault(why.to_owned()))));
                 continue;
             }
@@ -185,7 +185,7 @@ impl Writer {
                 }
                 self.acknowledged = meta;
                 if self.failure.set(None) {
-                    tracing::info!(path = %self.path.display(), "the journal works again");
+                    tracing::info!(path = %self.path.display(), "the journal can be written again");
                 }
                 for (answer, outcome) in answers.into_iter().zip(outcome) {
                     let outcome = outcome.map_err(|why| {
@@ -224,9 +224,7 @@ impl Writer {
     fn reopen(&self) -> Result<Db, Fault> {
         let known = &self.acknowledged;
         let impostor = || {
-            Fault(
-                "another file is in its place; put the original back, or restart leafd".to_owned(),
-            )
+            Fault("another file took its place; put the original back, or restart leafd".to_owned())
         };
         // Before it is opened: opening would fold the original's log into whatever lies there.
         let fingerprint = self
@@ -243,7 +241,7 @@ impl Writer {
         }
         if found.commits < known.commits {
             return Err(Fault::damaged(format!(
-                "it knows of {} commits, and {} were acknowledged",
+                "it has {} commits, but {} were acknowledged",
                 found.commits, known.commits
             )));
         }
@@ -255,7 +253,7 @@ impl Writer {
         if !self.failure.set(Some(self.error(fault.clone()))) {
             tracing::error!(
                 path = %self.path.display(), %fault,
-                "the journal can't be used: nothing beyond what it has recorded is issued"
+                "the journal can't be written: only ids that it has recorded are issued"
             );
         }
         // The open files are still the right ones, wherever their names have gone: so what was
@@ -263,7 +261,7 @@ impl Writer {
         if let Link::Open(db) = &self.link
             && let Err(fault) = db::fold(&db.conn)
         {
-            tracing::warn!(%fault, "the failed journal's log could not be folded in");
+            tracing::warn!(%fault, "could not checkpoint the failed journal's write-ahead log");
         }
         self.link = Link::Failed { fault: fault.clone(), since: Instant::now() };
         fault

@@ -146,8 +146,8 @@ impl RegistryClient {
             if let Some(entry) = look.entries.iter().find(|entry| entry.holding.expires > look.now)
             {
                 return Err(RegistryError::Refused(format!(
-                    "the store {name} gives worker {} too, which lies in worker_range {}..{}: registries that know nothing of \
-                     each other must have ranges that share no number; correct worker or worker_range",
+                    "the store {name} can lease worker {} too, because its worker_range is {}..{}: independent \
+                     registries need ranges that don't overlap; correct worker or worker_range",
                     entry.worker, pool.start, pool.end
                 )));
             }

@@ -177,11 +177,11 @@ impl LeaseDriver {
         let lease = self.lease.borrow();
         let place = &lease.settings().place;
         let because = match (lease.standing(now), lease.trouble()) {
-            (Err(trouble), _) => format!("there is no snowflake worker from {place}: {trouble}"),
+            (Err(trouble), _) => format!("no snowflake worker is leased from {place}: {trouble}"),
             (Ok(claim), trouble) => {
                 let why = trouble.map_or("it is being renewed".to_owned(), LeaseProblem::to_string);
                 let worker = claim.worker;
-                format!("this host's claim on worker {worker} from {place} has run out: {why}")
+                format!("this host's lease of worker {worker} from {place} has expired: {why}")
             }
         };
         Failure { retry_after_ms: RETRY_MS, ..Failure::new(Status::NoWorker, because) }
@@ -278,7 +278,9 @@ impl LeaseDriver {
                     error!(registry = %place, "{trouble}");
                 }
                 Some(trouble) => warn!(registry = %place, "{trouble}"),
-                None => info!(registry = %place, "the worker registry answers, and all is well"),
+                None => {
+                    info!(registry = %place, "the worker registry is reachable again; lease renewed")
+                }
             }
             told.trouble = kind;
         }
@@ -313,10 +315,10 @@ impl LeaseDriver {
             let why = lease.trouble().map(LeaseProblem::to_string).unwrap_or_default();
             match left_ms {
                 0 => error!(
-                    "the claim on worker {worker} has run out, no snowflake id is issued: {why}"
+                    "the lease of worker {worker} has expired; no snowflake ids are issued: {why}"
                 ),
                 _ => warn!(
-                    "the claim on worker {worker} runs out in {} s, and snowflake ids end with it: {why}",
+                    "the lease of worker {worker} expires in {} s, and snowflake ids end with it: {why}",
                     left_ms / 1_000
                 ),
             }

@@ -32,9 +32,9 @@ pub enum Worker {
 }
 
 /// What a request is told when no worker id is to be had.
-const NO_WORKER: &str = "this daemon holds no snowflake worker id; have it claim one with worker = \"store\" (of several stores \
-                         worker = \"store:NAME\"), or name one that no other host has, with --worker static:N, \
-                         LEAFD_WORKER=static:N or worker = \"static:N\"";
+const NO_WORKER: &str = "this daemon holds no snowflake worker; lease one with worker = \"store\" (with several \
+    stores: worker = \"store:NAME\"), or give it a number that no other host has, with --worker static:N, \
+    LEAFD_WORKER=static:N or worker = \"static:N\"";
 
 impl Worker {
     /// What may be issued now.

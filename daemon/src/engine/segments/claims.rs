@@ -78,7 +78,7 @@ impl Segments {
             // The store has failed over since: what it gave may be given again before it is told.
             let error = StoreError::Unavailable {
                 store: shard.upstream.url.to_string(),
-                cause: "it failed over while it answered a claim".to_owned(),
+                cause: "it failed over while a claim was in flight".to_owned(),
             };
             return self.retry_claim(tag, Failure::from(&error));
         }
@@ -129,7 +129,7 @@ impl Segments {
     ) {
         if tag.shards.len() > 1 {
             let error = StoreError::Refused(format!(
-                "tag {:?} is strict, which it can't be in independent primaries; make it anew without",
+                "tag {:?} is strict, but tags in independent primaries can't be; delete it and create it without --strict",
                 tag.tag.as_str()
             ));
             return self.claim_failed(tag, index, &error);
@@ -165,7 +165,10 @@ impl Segments {
         shard.upstream.lost_commits(&**self, &tag.tag, seen);
         let lost = StoreError::Unavailable {
             store: shard.upstream.url.to_string(),
-            cause: format!("it had lost claims of tag {:?} and is being told", tag.tag.as_str()),
+            cause: format!(
+                "it lost claims of tag {:?}; this daemon is pushing its high-water marks",
+                tag.tag.as_str()
+            ),
         };
         self.retry_claim(tag, Failure::from(&lost));
     }
@@ -269,7 +272,7 @@ fn warn_of_ceiling(tag: &SegmentTag, shard: &Shard, claim: &Claim) {
     if passed > shard.warned_percent.replace(passed) {
         error!(
             tag = %tag.tag, ceiling = claim.ceiling, claimed_to = claim.run.end() - 1, percent = claimed,
-            "the tag's numbers come to an end: raise its ceiling with leafctl tag set {:?} --ceiling N, or move to a new tag",
+            "the tag is {claimed}% used: raise its ceiling with leafctl tag set {:?} --ceiling N, or move to a new tag",
             tag.tag
         );
     }

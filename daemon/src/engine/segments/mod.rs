@@ -147,7 +147,7 @@ impl Segments {
             backoff: RefCell::default(),
             restarts: RefCell::default(),
             refused: RefCell::default(),
-            waited_for: RefCell::new("the tag is being looked up".to_owned()),
+            waited_for: RefCell::new("the tag is still being looked up".to_owned()),
         });
         self.tags.borrow_mut().insert(name.clone(), Rc::clone(&tag));
         tag
@@ -164,9 +164,7 @@ impl Segments {
             None => {
                 return Err(Failure::new(
                     Status::TagUnknown,
-                    format!(
-                        "no rule of routes says which store tag {tag:?} lives in; add one to the configuration"
-                    ),
+                    format!("no rule in routes matches tag {tag:?}; add one to the configuration"),
                 ));
             }
         };

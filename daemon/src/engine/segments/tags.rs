@@ -83,7 +83,7 @@ impl Segments {
             shard.generation.set(Some(record.generation));
             tag.confirm();
         } else if !record.unissued.is_empty() {
-            warn!(tag = %tag.tag, "numbers left from before are of another tag or in doubt: they are skipped");
+            warn!(tag = %tag.tag, "discarding unissued ids from the journal: the tag was recreated, or the store may have reassigned them");
             self.forget(tag, shard);
         }
         let unissued = if usable { record.unissued } else { Vec::new() };
@@ -144,8 +144,10 @@ impl Segments {
 
     /// A tag is not what it was believed to be: the next request looks it up anew.
     pub(crate) fn start_over(&self, tag: &Rc<SegmentTag>) {
-        let failure =
-            Failure::store_away(format!("tag {:?} was made anew; ask again", tag.tag.as_str()));
+        let failure = Failure::store_away(format!(
+            "tag {:?} was deleted and created again; retry",
+            tag.tag.as_str()
+        ));
         self.remove(tag, &failure);
     }
 
@@ -208,14 +210,14 @@ impl Segments {
         if cut.lost > 0 {
             warn!(
                 tag = %tag.tag, ceiling = terms.ceiling, numbers = cut.lost,
-                "numbers held above the tag's new ceiling are dropped"
+                "dropped the held ids above the tag's new ceiling"
             );
         }
         self.journal_cut(tag, index, cut);
     }
 
     pub(crate) fn made_anew(&self, tag: &SegmentTag, index: usize) {
-        warn!(tag = %tag.tag, "the tag was made anew: numbers held of the old one are dropped");
+        warn!(tag = %tag.tag, "the tag was deleted and created again; dropped the ids held of the old one");
         tag.allocator.borrow_mut().forget_shard(shard_number(index));
         self.forget(tag, &tag.shards[index]);
     }

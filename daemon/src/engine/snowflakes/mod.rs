@@ -154,10 +154,7 @@ impl Snowflakes {
         }
         Err(Failure::new(
             Status::CountInvalid,
-            format!(
-                "a request to layout {:?} is for 1 to {count_max} ids, not for {count}",
-                tag.name
-            ),
+            format!("a request to layout {:?} takes 1 to {count_max} ids, not {count}", tag.name),
         ))
     }
 
@@ -313,7 +310,7 @@ impl Snowflakes {
             let claim = tag.issuer.borrow().claim();
             let holds = claim.is_some_and(|claim| claim.limit > self.worker.hold(now).unix);
             waiter.reply.failure(&if holds {
-                Failure::deadline(&tag.name, "earlier requests and the sequence's limit")
+                Failure::deadline(&tag.name, "earlier requests used up the sequence of each tick")
             } else {
                 self.worker.unavailable_reason()
             });
@@ -394,7 +391,7 @@ impl SnowflakeTag {
             self.warned.set(Some(now.boot));
             tracing::warn!(
                 layout = %self.name.as_str(),
-                "the layout's time bits end in {} days, and its ids with them: move to a new layout",
+                "the layout runs out of time bits, and so of ids, in {} days: move to a new layout",
                 left_ms / 86_400_000
             );
         }

@@ -155,8 +155,8 @@ impl<T: Tenants + 'static> Driver<T> {
         if judged == CheckIn::Stale {
             error!(
                 store = %self.upstream.url, host = %self.tenants.host(),
-                "the store knows a later start of this host: the journal is an old copy, or another host runs a copy of \
-                 it; numbers left in it are skipped, and this host goes on as a new one"
+                "the store has recorded a later start of this host: the journal is an old copy, or another host runs a \
+                 copy of it; this host skips the ids left in it and continues as a new host"
             );
             self.upstream.stale.set(true);
             self.tenants.set_all_aside();
@@ -216,8 +216,8 @@ impl<T: Tenants + 'static> Driver<T> {
         let (upstream, tenants) = (&self.upstream, &self.tenants);
         let store = &upstream.url;
         match event {
-            Event::Away(error) => warn!("{error}; issuing goes on from what is claimed"),
-            Event::Back => info!(%store, "the store answers"),
+            Event::Away(error) => warn!("{error}; issuing continues from the ids already claimed"),
+            Event::Back => info!(%store, "the store is reachable again"),
             Event::Resumed => Rc::clone(tenants).resume(upstream),
             Event::CheckedIn(key) => {
                 if upstream.key().is_some_and(|known| known != key) {
@@ -227,12 +227,12 @@ impl<T: Tenants + 'static> Driver<T> {
             }
             Event::FailedOver { to, noted_ms, left_ms } => error!(
                 %store, history = %to, noticed_before_ms = noted_ms, settle_ms = left_ms,
-                "the store's history has changed: it may have lost commits; claims wait until every daemon has pushed its \
-                 high-water marks"
+                "the store's history has changed, so it may have lost commits; claims pause until every daemon has \
+                 pushed its high-water marks"
             ),
             Event::WentBack(history) => error!(
                 %store, %history,
-                "the store is back at a former history, and what was claimed since is lost: every daemon will push its \
+                "the store is back at a former history and has lost the claims made since; every daemon will push its \
                  high-water marks"
             ),
             Event::Distrusted => {
@@ -240,7 +240,7 @@ impl<T: Tenants + 'static> Driver<T> {
                 tenants.drop_held(upstream);
             }
             Event::Settled(tags) => info!(
-                %store, tags, "this daemon's high-water marks are in the store; claims go on"
+                %store, tags, "pushed this daemon's high-water marks to the store; claims resume"
             ),
             Event::Refused(error) => {
                 warn!(%store, "{error}");

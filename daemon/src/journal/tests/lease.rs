@@ -98,6 +98,6 @@ fn a_claim_that_was_tampered_with_is_damage() {
         file.execute("UPDATE claim SET bound = bound + 1", []).unwrap();
         drop(file);
         let error = try_open(place.path()).unwrap_err();
-        assert!(error.cause.contains("claim on the worker"), "{error}");
+        assert!(error.cause.contains("the worker's lease"), "{error}");
     });
 }

@@ -28,7 +28,7 @@ fn something_else_under_its_name_is_left_alone() {
     let conn = Connection::open(&path).unwrap();
     conn.execute_batch("CREATE TABLE recipes (name TEXT)").unwrap();
     conn.close().unwrap();
-    refuses(dir.path(), "not one of leafd's");
+    refuses(dir.path(), "but not leafd's");
     fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink("/dev/null", &path).unwrap();
     assert!(try_open(dir.path()).unwrap_err().to_string().contains("not a regular file"));

@@ -78,8 +78,7 @@ impl Memory {
             Err(e) => {
                 tracing::warn!(
                     file = %path.display(), error = %e,
-                    "the last commit can't be noted outside of the state directory: after a crash the numbers that are \
-                     held will be skipped"
+                    "can't note the last commit outside the state directory: a crash will skip the ids that are held"
                 );
                 None
             }
@@ -95,7 +94,7 @@ impl Memory {
         let removed = fs::remove_file(&self.path);
         tracing::warn!(
             file = %self.path.display(), error = %e, removed = removed.is_ok(),
-            "the last commit could not be noted: after a crash the numbers that are held will be skipped"
+            "could not note the last commit: a crash will skip the ids that are held"
         );
     }
 }

@@ -76,7 +76,7 @@ impl Witnesses {
     /// Looks at what there is.
     pub fn look(dir: &StateDir, memory: Option<&Path>) -> Result<Witnesses, Fault> {
         let stamp = Stamp::of(dir)
-            .map_err(|e| Fault(explain("looking at the state directory's stamp", &e)))?;
+            .map_err(|e| Fault(explain("reading the state directory's stamp", &e)))?;
         Ok(Witnesses { stamp, memory: memory.and_then(memory::Noted::read) })
     }
 
@@ -92,7 +92,7 @@ impl Witnesses {
                 return Ok(Verdict::Current);
             }
             return Ok(Verdict::Restored(format!(
-                "it knows of {commits} commits, and {noted} were made"
+                "it has {commits} commits, but {noted} were made"
             )));
         }
         Ok(match &self.stamp {
@@ -100,11 +100,11 @@ impl Witnesses {
             Some(stamp) if stamp.is_of(&last) && found.meta.stopped_cleanly => Verdict::Current,
             Some(stamp) if stamp.is_of(&last) => Verdict::Unvouched,
             Some(_) => Verdict::Restored(
-                "the file stamp in the state directory was made at a later start or stop"
-                    .to_owned(),
+                "the file stamp in the state directory is from a later start or stop".to_owned(),
             ),
             None => Verdict::Restored(
-                "the file stamp in the state directory is gone, which was made with it".to_owned(),
+                "the file stamp in the state directory, written with the journal, is missing"
+                    .to_owned(),
             ),
         })
     }
@@ -125,7 +125,7 @@ impl Witnesses {
     /// What to say of a journal that is gone, if there ever was one.
     pub fn lost(&self) -> Option<SetAside> {
         let stamp = self.stamp.as_ref().filter(|stamp| stamp.tells())?;
-        let why = "it is gone, and the directory's stamp is still there".to_owned();
+        let why = "it is missing, but the directory's stamp is still there".to_owned();
         Some(SetAside { restored: true, why, later_token: Some(stamp.token_begin().to_owned()) })
     }
 

@@ -22,7 +22,8 @@ const NAME: &str = "stamp";
 const NEW_NAME: &str = "stamp.new";
 
 /// For whoever looks into it.
-const TEXT: &str = "leafd makes this file anew at each start and stop, and knows by it when the directory was restored.\n";
+const TEXT: &str =
+    "leafd rewrites this file at each start and stop, to detect that the directory was restored.\n";
 
 /// Digits of a token that are the stamp's.
 const DIGITS: usize = 16;
