@@ -35,7 +35,7 @@ impl Demo {
         let first = lines.next().unwrap();
         let pid = first.split_once("(pid ").and_then(|(_, rest)| rest.split_once(')'));
         let daemon = Pid::from_raw(pid.expect("the first line tells the pid").0.parse().unwrap());
-        let last = lines.find(|line| line.starts_with("Ctrl-C ends it"));
+        let last = lines.find(|line| line.starts_with("Ctrl-C stops it"));
         assert!(last.is_some(), "it ended instead of waiting");
         Demo { child, daemon, temporary }
     }

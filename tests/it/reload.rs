@@ -78,10 +78,10 @@ fn the_rest_waits_for_a_restart_and_what_cant_be_used_changes_nothing() {
     reload(&host, "only a restart puts it in force: waiters_max");
     for bad in ["log = 'loud'", "nosuch = 1", "= = =", "[[access]]\ntags = []"] {
         fs::write(&file, bad).unwrap();
-        reload(&host, "nothing is changed");
+        reload(&host, "changed nothing");
     }
     fs::remove_file(&file).unwrap();
-    reload(&host, "nothing is changed");
+    reload(&host, "changed nothing");
     host.create("orders");
     assert_eq!(host.raw().draw("orders", 1), [1]);
 }

@@ -170,7 +170,7 @@ fn a_store_that_is_gone_is_said_to_be_gone() {
     std::fs::remove_file(host.state_dir().join("store.db")).unwrap();
     host.start();
     let log = host.log();
-    assert!(log.contains("file is gone") && log.contains("create the tags anew"), "{log}");
+    assert!(log.contains("file is missing") && log.contains("create the tags again"), "{log}");
 }
 
 /// A kill without a reboot costs nothing of what was held; without the memory of it, what was held.

@@ -70,7 +70,7 @@ fn a_manager_that_does_not_listen_holds_up_nobody() {
     assert_eq!(host.raw().draw("orders", 3), [1, 2, 3]);
     host.signal(Signal::SIGHUP);
     assert_eq!(host.raw().draw("orders", 1), [4]);
-    assert!(host.log().contains("the service manager can't be told"), "{}", host.log());
+    assert!(host.log().contains("can't notify the service manager"), "{}", host.log());
     host.stop();
     drop(manager);
 }

@@ -73,7 +73,7 @@ fn a_static_worker_that_cannot_be_had_stops_snowflake_alone() {
     assert!(refused.contains(&format!("process {}", first.pid())), "{refused}");
     let why = second.status()["snowflake"]["worker_error"].to_string();
     assert!(why.contains("worker 17"), "{why}");
-    assert!(second.log().contains("segments go on"), "{}", second.log());
+    assert!(second.log().contains("segment ids continue"), "{}", second.log());
     first.raw().draw("snowflake", 1);
     // Nobody else can open the file, and so nobody can lock it.
     let lock = first.path("locks/leafd-worker-17.lock");

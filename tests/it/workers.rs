@@ -62,7 +62,7 @@ fn a_worker_that_is_given_back_is_free_and_the_next_id_claims_one_anew() {
         ids.drain(..ids.len() - 10);
     }
     let text = raw_text(&host, json!({ "worker": 3 }));
-    assert!(text.contains("nobody holds worker 3"), "{text}");
+    assert!(text.contains("no host holds worker 3"), "{text}");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_worker_from_the_configuration_s_map_is_that_of_the_host() {
     host.start();
     assert_eq!(worker_of(host.raw().draw("snowflake", 1)[0]), 5);
     let text = raw_text(&host, json!({}));
-    assert!(text.contains("from no registry"), "{text}");
+    assert!(text.contains("no worker from a registry"), "{text}");
     let refused = host.raw().refused(&ids_request("snowflake", 0, 1, 0), Status::CountInvalid);
     assert!(refused.contains("1 to"), "{refused}");
 }

@@ -262,7 +262,7 @@ fn tags_of_primaries_are_administered_in_ids() {
 
     // What must be done in all is done where it can be, and repeated.
     primaries.all[1].away(End::Kill);
-    let repeat = "repeat this when primary \"b\" answers again";
+    let repeat = "repeat this when primary \"b\" is reachable again";
     refused(&["create", "events.c"], repeat);
     refused(&["set", "events.b", "--step", "20"], repeat);
     refused(&["show", "events.b"], "refused");
@@ -308,7 +308,7 @@ fn a_deletion_that_a_primary_s_outage_interrupted_is_repeated() {
         primaries.all[1].away(End::Kill);
         deleting.join().unwrap()
     });
-    assert!(!done && said.contains("repeat this when primary \"b\" answers again"), "{said}");
+    assert!(!done && said.contains("repeat this when primary \"b\" is reachable again"), "{said}");
     let (done, said) = tag(&host, &delete);
     assert!(!done && !said.contains("no tag"), "whether b has it is not known: {said}");
     primaries.all[1].back();

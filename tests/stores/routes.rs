@@ -185,7 +185,7 @@ fn stores_with_tags_get_their_places() {
         "[{ tags = ['orders', 'pay.*'], store = 'a' }, { tags = ['*'], store = 'b' }]",
     );
     let said = done(&fleet.apply(&[]).output().unwrap());
-    assert!(said.contains("do it with --yes") && said.contains("3 tags"), "{said}");
+    assert!(said.contains("apply it with --yes") && said.contains("3 tags"), "{said}");
     assert_eq!(databases.place("a"), "");
 
     let load = Load::start(vec![Draw::steady(&former.socket(), "orders")]);
@@ -210,7 +210,7 @@ fn stores_with_tags_get_their_places() {
     let moves = databases
         .fleet(&["a", "b"], "[{ tags = ['orders'], store = 'a' }, { tags = ['*'], store = 'b' }]");
     let said = refused(&moves.apply(&["--yes"]).output().unwrap());
-    assert!(said.contains("pay.in in a: the new routes have it in b"), "{said}");
+    assert!(said.contains("pay.in in a: the new routes send it to b"), "{said}");
     assert!(said.contains("2 rows"), "{said}");
     let stays = databases.fleet(
         &["a", "b"],
@@ -254,7 +254,7 @@ fn frozen_stores_get_their_places_back_when_the_change_is_refused() {
     assert!(said.contains("z in a: no rule") && said.contains("with --yes"), "{said}");
     assert_ne!(places(), before);
     let said = refused(&next.apply(&["--yes"]).output().unwrap());
-    assert!(said.contains("z in a: no rule") && said.contains("former place again"), "{said}");
+    assert!(said.contains("z in a: no rule") && said.contains("former role again"), "{said}");
     assert_eq!(places(), before);
 }
 
@@ -286,7 +286,7 @@ fn a_store_that_is_away_or_left_out_keeps_routes_from_being_changed() {
     host.stop();
     let all = databases.fleet(&["a", "b", "c"], "[{ tags = ['*'], hash = ['a', 'b', 'c'] }]");
     let said = refused(&all.apply(&["--yes"]).output().unwrap());
-    assert!(said.contains("every store has to answer"), "{said}");
+    assert!(said.contains("every store must be reachable"), "{said}");
     assert_eq!((databases.place("a"), databases.place("c")), (place, String::new()));
     databases.mariadb.start();
     done(&all.apply(&["--yes"]).output().unwrap());

@@ -98,7 +98,7 @@ fn a_deleted_tag_goes_on_above_its_ids_in_its_new_home() {
     let stray = "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('stray', 1, 1)";
     databases.sql("b", stray);
     let said = refused(&plain.apply(&words).output().unwrap());
-    assert!(said.contains("stray in b") && said.contains("former place again"), "{said}");
+    assert!(said.contains("stray in b") && said.contains("former role again"), "{said}");
     assert!(databases.place("b").starts_with("primary 0 of 3, era 1"));
     databases.sql("b", "DELETE FROM leaf_alloc WHERE biz_tag = 'stray'");
     databases.sql("a", "DROP TRIGGER half_way ON leafd_tag");

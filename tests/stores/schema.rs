@@ -44,7 +44,7 @@ fn the_tables_of_several_stores_are_made_in_one_go() {
         assert!(line.starts_with(&format!("made in {url}: {tables}")), "{line}");
         assert!(others.iter().all(|other| line.contains(other)), "{line}");
     }
-    let nothing = |url| format!("the tables of {url} are there; nothing was made");
+    let nothing = |url| format!("the tables of {url} exist already; nothing was done");
     assert_eq!(said(&schema("apply", &file)), [nothing(&a), nothing(&b)]);
 
     // What is missing is made again, and named.

@@ -17,7 +17,7 @@ fn the_socket_outlives_the_daemon_and_starts_it() {
     assert_eq!(machine.ok("leafctl next orders"), "1\n");
     machine.ok("systemctl stop leafd.service");
     assert_eq!(machine.unit("ActiveState"), "inactive");
-    machine.logged("stopped; marks are exact");
+    machine.logged("stopped; the journal's marks are exact");
     // The first that comes starts it, and is answered.
     assert_eq!(machine.client().next("orders").unwrap(), 2);
     assert_eq!(machine.unit("ActiveState"), "active");
@@ -102,7 +102,7 @@ fn systemd_and_its_journal_are_told_how_it_is() {
     };
     assert_eq!(priority("ready socket="), "6");
     // The files of this machine are in memory, which is worth a warning.
-    assert_eq!(priority("does not outlive the machine"), "4");
+    assert_eq!(priority("is lost with the machine"), "4");
 
     // A configuration that can't be used is told as an error, and mended without touching the units.
     machine.ok("echo 'nosuch = 1' >>/etc/leafd/leafd.toml");

@@ -52,8 +52,8 @@ fn adopt_all(config: &Config) -> Result<String> {
     let mut said = String::new();
     if let Some(kept) = &recovered.set_aside {
         said.push_str(&format!(
-            "the journal was another host's, by `identity`, machine id or as a copy, or an old one that was put back: it was \
-             set aside as {}, and what it held is skipped\n",
+            "the journal belongs to another host (other identity, other machine id or a copy) or is an old one, \
+             restored: it was set aside as {}, and the ids that it held are skipped\n",
             kept.display()
         ));
     }
@@ -63,7 +63,7 @@ fn adopt_all(config: &Config) -> Result<String> {
             StoreUrl::Sqlite(path) => {
                 let adopted = sqlite::adopt(path.as_ref(), &host)?;
                 said.push_str(&format!(
-                    "the store {} is this host's own, as {adopted}\n",
+                    "adopted the store {} as this host's own, with the id {adopted}\n",
                     spec.url
                 ));
             }
@@ -98,13 +98,13 @@ async fn adopt_database(
     let found = store.identity().await?;
     let before = recovered.at(&url).map(|record| record.store.clone());
     if before.as_ref() == Some(&found.id) {
-        return Ok(format!("the store {url} is the one that this host uses, {}\n", found.id));
+        return Ok(format!("this host uses the store {url} already, with the id {}\n", found.id));
     }
     let known = recovered.tokens_known(&found.id);
     if store.check_in(&found, &recovered.host, known, &recovered.token).await? == CheckIn::Stale {
         bail!(
-            "the store {url} knows a later start of this host than its journal does: another host runs a copy of it, or \
-             the journal is an old copy; give this host a state directory of its own"
+            "the store {url} has recorded a later start of this host than the journal: another host runs a copy of it, \
+             or the journal is an old copy; give this host a state directory of its own"
         );
     }
     let history = found.history.0.clone();
@@ -117,5 +117,5 @@ async fn adopt_database(
     }
     journal.commit(writes).await?;
     let before = before.map_or_else(|| "none".to_owned(), |before| before.to_string());
-    Ok(format!("the store {url} is {} now; before, it was {before}\n", found.id))
+    Ok(format!("adopted the store {url} with the id {}; before, it was {before}\n", found.id))
 }

@@ -60,13 +60,13 @@ pub fn apply(args: &Args) -> ExitCode {
 
 fn apply_to(config: &Config, spec: &StoreSpec) -> Result<String> {
     let made = backends::make_tables(config, spec);
-    let made = made.with_context(|| format!("cannot make the tables of {}", spec.url))?;
+    let made = made.with_context(|| format!("cannot create the tables of {}", spec.url))?;
     Ok(match made.is_empty() {
         // Whether it made them is not to be seen.
         true if matches!(spec.url, StoreUrl::Sqlite(_)) => {
-            format!("the tables of {} are there\n", spec.url)
+            format!("the tables of {} exist now\n", spec.url)
         }
-        true => format!("the tables of {} are there; nothing was made\n", spec.url),
+        true => format!("the tables of {} exist already; nothing was done\n", spec.url),
         false => format!("made in {}: {}\n", spec.url, made.join(", ")),
     })
 }

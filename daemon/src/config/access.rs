@@ -188,7 +188,7 @@ fn parse_rule(node: &Node) -> Result<Rule, InvalidValue> {
         }
         (None, None) => None,
         (None, Some(_)) => {
-            return Err(node.bad_for("burst only together with ids_per_second".to_owned()));
+            return Err(node.bad_for("burst together with ids_per_second".to_owned()));
         }
     };
     let says_something = names_somebody || quota.is_some();

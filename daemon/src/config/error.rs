@@ -94,7 +94,9 @@ pub enum ConfigError {
     #[error(transparent)]
     NotBuilt(#[from] super::NotBuilt),
     /// No default can be found.
-    #[error("{key} has no default here: {cause}; set it with {variable} or --set {key}=VALUE")]
+    #[error(
+        "{key} has no default in this environment: {cause}; set it with {variable} or --set {key}=VALUE"
+    )]
     NoDefault {
         /// The setting.
         key: &'static str,

@@ -162,7 +162,7 @@ impl Writer {
         for (writes, answer) in group.drain(..) {
             let stops = writes.contains(&Write::StoppedCleanly);
             if self.stopping && !stops {
-                let why = "it was closed for the stop: no id may be issued and nothing is recorded";
+                let why = "it has stopped: no id may be issued and nothing is recorded";
                 let _ = answer.send(Err(self.error(Fault(why.to_owned()))));
                 continue;
             }

@@ -195,7 +195,7 @@ impl Dispatcher {
                 }
                 unknown => Err(Failure::new(
                     Status::UnknownOpcode,
-                    format!("opcode {unknown} is not known to protocol version {VERSION}"),
+                    format!("protocol version {VERSION} has no opcode {unknown}"),
                 )),
             }
         };
@@ -215,7 +215,7 @@ impl Dispatcher {
         if request.count == 0 || request.count > COUNT_MAX {
             return Err(Failure::new(
                 Status::CountInvalid,
-                format!("a request is for 1 to {COUNT_MAX} ids, not for {}", request.count),
+                format!("a request takes 1 to {COUNT_MAX} ids, not {}", request.count),
             ));
         }
         if let Some(failure) = self.writer.failure() {

@@ -63,8 +63,8 @@ pub(super) fn charge(
     bucket.draw(u64::from(want.count), now).map_err(|wait_ms| {
         let tag = String::from_utf8_lossy(tag);
         let message = format!(
-            "uid {uid} may draw {ids_per_second} ids a second of tag {tag:?}, and {burst} at once, by a rule of access; \
-             {} ids are more than it has left",
+            "an access rule allows uid {uid} {ids_per_second} ids a second of tag {tag:?}, and {burst} at once; {} ids \
+             are more than is left of that",
             want.count
         );
         let retry_after_ms = wait_ms.map_or(0, |ms| u32::try_from(ms).unwrap_or(u32::MAX));

@@ -24,7 +24,7 @@ impl TagStores {
     pub async fn create(&self, new: &NewTag) -> Result<TagRow, StoreError> {
         if self.upstreams.len() > 1 && new.strict {
             return Err(StoreError::Refused(format!(
-                "tag {:?} lives in {} independent primaries, and so can't be strict: none of them knows what the others give",
+                "tag {:?} lives in {} independent primaries, so it can't be strict: the primaries don't know each other's claims",
                 new.tag.as_str(),
                 self.upstreams.len()
             )));
@@ -140,7 +140,7 @@ impl TagStores {
         let shown = self.show(tag).await?;
         if shown.generation != generation {
             return Err(StoreError::Refused(format!(
-                "tag {:?} was deleted and made anew meanwhile: look at it again",
+                "tag {:?} was deleted and created again in the meantime: read it again",
                 tag.as_str()
             )));
         }
@@ -178,7 +178,7 @@ impl TagStores {
         let firsts = self.upstreams.iter().map(|upstream| upstream.shard.first_from(1));
         match firsts.max() {
             Some(first) if ceiling < first => Err(StoreError::Refused(format!(
-                "a tag's ceiling can't be {ceiling} in {} independent primaries: the last of them begins at {first}",
+                "a tag's ceiling can't be {ceiling} in {} independent primaries: the first id of the last one is {first}",
                 self.upstreams.len()
             ))),
             _ => Ok(()),
@@ -193,7 +193,7 @@ impl TagStores {
         match without {
             Some(upstream) if self.upstreams.len() > 1 => Err(StoreError::Refused(format!(
                 "a tag from {start} to a ceiling of {ceiling} can't live in {of} independent primaries: primary {:?} \
-                 would have no id to give; every {of} ids in a row hold one of each primary",
+                 would have no id, because each primary has only one of every {of} consecutive ids",
                 &*upstream.name,
                 of = self.upstreams.len()
             ))),
@@ -214,7 +214,7 @@ impl TagStores {
         }
         match (without, away) {
             (Some((upstream, _)), _) if has => Err(StoreError::Refused(format!(
-                "primary {:?} doesn't have tag {:?}, and another one has: its creation or its deletion was interrupted; \
+                "primary {:?} doesn't have tag {:?}, but another one has: its creation or deletion was interrupted; \
                  repeat that first",
                 &*upstream.name,
                 tag.as_str()
@@ -232,7 +232,7 @@ impl TagStores {
                 StoreError::Unavailable {
                     store,
                     cause: format!(
-                        "{cause}; primaries before it are done: repeat this when primary {:?} answers again",
+                        "{cause}; the primaries before it are done: repeat this when primary {:?} is reachable again",
                         &*upstream.name
                     ),
                 }
@@ -243,7 +243,7 @@ impl TagStores {
 }
 
 fn nowhere() -> StoreError {
-    StoreError::Refused("the tag lives in no store".to_owned())
+    StoreError::Refused("no store has the tag".to_owned())
 }
 
 /// Refuses a store whose place among the stores is not the configured one.
@@ -253,7 +253,7 @@ async fn check_place(upstream: &Upstream) -> Result<(), StoreError> {
         return Ok(());
     }
     Err(StoreError::Refused(format!(
-        "the store {} has the place {:?} by now, and this daemon is configured {}: start it with the routes of the \
+        "the store {} now records the role {:?}, but this daemon is configured {}: restart it with the routes of the \
          other hosts",
         upstream.url,
         &*found.role.0,

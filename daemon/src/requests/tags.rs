@@ -212,7 +212,7 @@ impl Dispatcher {
         };
         let (index, _) = found.ok_or_else(|| {
             refused(format!(
-                "there is no store {:?} whose tags are listed",
+                "no store {:?} is configured; list the tags of one that is",
                 store.unwrap_or_default()
             ))
         })?;
@@ -273,7 +273,7 @@ impl Dispatcher {
         check_description(set.description.as_deref())?;
         let Set { step, ceiling, description, .. } = set;
         if step.is_none() && ceiling.is_none() && description.is_none() {
-            return Err(refused("nothing to set: name step, ceiling or description"));
+            return Err(refused("nothing to set: give step, ceiling or description"));
         }
         Ok((tag, TagChange { step, ceiling, description }))
     }
@@ -283,7 +283,7 @@ impl Dispatcher {
         let tag = Tag::parse(name.as_bytes())?;
         if self.snowflakes.layout(name).is_some() {
             return Err(refused(format!(
-                "{name:?} is the name of a snowflake layout, whose ids need no row in the store"
+                "{name:?} is the name of a snowflake layout; its ids need no tag in the store"
             )));
         }
         Ok(tag)

@@ -73,7 +73,7 @@ impl Dispatcher {
         match &self.snowflakes.worker {
             Worker::Leased(keeper) => Ok(keeper),
             _ => Err(refused(
-                "this daemon claims its worker from no registry: worker is neither \"store\" nor \"zookeeper\"",
+                "this daemon leases no worker from a registry: worker is neither \"store\" nor \"zookeeper\"",
             )),
         }
     }
@@ -146,9 +146,7 @@ impl Dispatcher {
             return Ok(());
         }
         if mode == Mode::Permanent {
-            reply.failure(&refused(
-                "a number that was given for good can only be given back by its own host",
-            ));
+            reply.failure(&refused("a permanent worker can only be released by its own host"));
             return Ok(());
         }
         let keeper = Rc::clone(keeper);
@@ -178,7 +176,7 @@ impl Dispatcher {
         };
         if leaving || held != Some(worker) {
             return Err(refused(format!(
-                "worker {worker} is being given back already, or not this daemon's any more: look again"
+                "worker {worker} is being released already, or is no longer this daemon's: read it again"
             )));
         }
         let issued_below = self.snowflakes.issued_below();
@@ -187,8 +185,9 @@ impl Dispatcher {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error @ RegistryError::Unavailable { .. })) => {
                 Err(Failure::store_away(format!(
-                    "whether worker {worker} was given back is not known: {error}; this daemon does not use it any more, its next \
-                 snowflake id claims one anew, and if it was not given back it is free when its claim has run out"
+                    "worker {worker} may or may not have been released: {error}. This daemon no longer uses it, and \
+                     its next snowflake id leases a worker again. If it was not released, it is free when its lease \
+                     expires"
                 )))
             }
             Ok(Err(error)) => Err(failure(&error)),
@@ -211,7 +210,7 @@ async fn take_back(
     let entry = look.entries.into_iter().find(|entry| entry.worker == worker);
     let has = |entry: &Entry| entry.holding.holder.as_ref().map(|holder| holder.id.to_string());
     let Some((entry, Some(found))) = entry.map(|entry| (entry.clone(), has(&entry))) else {
-        return Err(refused(format!("nobody holds worker {worker}")));
+        return Err(refused(format!("no host holds worker {worker}")));
     };
     if let Some(expected) = holder.filter(|holder| **holder != *found) {
         return Err(refused(held_by_another(worker, &found, expected)));

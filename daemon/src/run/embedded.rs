@@ -44,10 +44,10 @@ pub fn refuse_doubtful(config: &Config, dir: &StateDir, journal: &SetAside) -> R
     for path in files(config) {
         if in_doubt(path, dir, journal).map_err(|error| error.to_string())? {
             return Err(format!(
-                "it is not this host's last one ({}), and nothing shows that the store {} is: if it was restored too, it \
-                 would issue all ids again that were issued since. Put the last files back; or, if ids may be skipped but \
-                 the last files are lost, take over what is there with: leafd adopt-store, and raise each tag above \
-                 every id in use before the daemon is started",
+                "it is not this host's latest journal ({}), and nothing shows that the store {} is the latest either. \
+                 If the store was restored too, it would issue again all ids issued since then. Put the latest files \
+                 back. If they are lost, adopt the store with: leafd adopt-store, and raise each tag above every id in \
+                 use before you start the daemon",
                 journal.why,
                 path.display()
             ));
@@ -64,8 +64,9 @@ pub fn report_lost(config: &Config, recovered: &Recovered) {
         if let Some(known) = known.filter(|_| !Path::new(path).exists()) {
             error!(
                 store = %spec.url, was = %known.store,
-                "the store's file is gone: a new one without any tag is made in its place. Put the file back if it was \
-                 moved; otherwise create the tags anew, and they go on above what this host's journal has seen of them"
+                "the store's file is missing: leafd creates a new one without any tag. Put the file back if it was \
+                 moved; otherwise create the tags again, and they continue above the highest ids in this host's \
+                 journal"
             );
         }
     }
@@ -77,7 +78,7 @@ pub async fn tell_stop(segments: &Segments, recovered: &Recovered, stop: &StartT
         let Some(trusted) = upstream.trusted() else { continue };
         let known = vec![recovered.token.clone()];
         if let Err(error) = upstream.store.check_in(&trusted, &segments.host(), known, stop).await {
-            warn!(store = %upstream.url, "the store was not told of the stop: {error}");
+            warn!(store = %upstream.url, "could not record the stop in the store: {error}");
         }
     }
 }

@@ -21,8 +21,8 @@ pub fn recorded(config: &Config, recovered: &Recovered) -> Result<Vec<LayoutReco
             && recorded.layout != *layout
         {
             bail!(
-                "layout {name:?} is configured as {layout:?}, but ids were issued as {:?}: both in one column could \
-                 collide; give the new layout a name of its own",
+                "layout {name:?} is configured as {layout:?}, but ids were issued as {:?}: ids of both could collide \
+                 in one column; give the new layout another name",
                 recorded.layout
             );
         }

@@ -41,7 +41,7 @@ pub async fn open(
                 journal.commit(vec![Write::NoWorker]).await?;
                 info!(
                     worker = claim.worker.0, registry = %claim.place,
-                    "this host is to have no worker: it goes by its claim no longer"
+                    "worker = none: dropped the recorded lease"
                 );
             }
             return Ok(Worker::None);
@@ -49,7 +49,7 @@ pub async fn open(
         WorkerSpec::Static(_) => return Ok(Worker::None),
         WorkerSpec::Store(index) => {
             let upstream =
-                upstreams.get(*index).context("worker names a store that is not there")?;
+                upstreams.get(*index).context("worker names a store that is not configured")?;
             let embedded = matches!(config.routing.stores()[*index].url, StoreUrl::Sqlite(_));
             let others = upstreams.iter().enumerate().filter(|(other, _)| other != index);
             let others = others

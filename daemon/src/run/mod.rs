@@ -232,7 +232,7 @@ async fn live(
     // A receiver is always there: the server's.
     let _ = stop.send(true);
     if tokio::time::timeout(config.stop_within / STOP_SHARE, serving).await.is_err() {
-        warn!("some clients took no answer in time; their connections are cut");
+        warn!("some clients did not read their answers in time; their connections are closed");
     }
     let left = config.stop_within - config.stop_within / STOP_SHARE;
     let written = tokio::time::timeout(left, async {
@@ -241,7 +241,9 @@ async fn live(
             .await
             .is_err()
         {
-            warn!("the store has not answered; what it may have claimed for this host is skipped");
+            warn!(
+                "the store has not answered; ids that it may have claimed for this host are skipped"
+            );
         }
         // Then what is on its way to the journal; then nothing more may be, and every mark is made exact.
         dispatcher.writer.drained().await;
@@ -249,7 +251,7 @@ async fn live(
         if let Worker::Leased(keeper) = &dispatcher.snowflakes.worker {
             keeper.stop(dispatcher.snowflakes.issued_below());
             if tokio::time::timeout(left / LEFT_SHARES, keeper.ended()).await.is_err() {
-                warn!("the worker registry has not answered; the next start goes by the journal");
+                warn!("the worker registry has not answered; the next start relies on the journal");
             }
         }
         background.abort();
@@ -274,14 +276,14 @@ async fn live(
             if let Worker::Leased(keeper) = &dispatcher.snowflakes.worker {
                 let _ = tokio::time::timeout(left, keeper.close()).await;
             }
-            info!("stopped; marks are exact");
+            info!("stopped; the journal's marks are exact");
             Ok(())
         }
         Ok(Err(error)) => {
-            Err(error).context("stopped without exact marks: the next start skips some numbers")
+            Err(error).context("stopped without exact marks: the next start skips some ids")
         }
         Err(_) => bail!(
-            "stopped without exact marks, the journal did not answer within {left:?}: the next start skips some numbers"
+            "stopped without exact marks, because the journal did not answer within {left:?}: the next start skips some ids"
         ),
     }
 }
@@ -301,7 +303,7 @@ fn open_socket(config: &Config, handed_over: Option<HandedOver>) -> Result<Socke
     };
     if given.path != config.socket {
         warn!(
-            "serving on {}, the socket that systemd handed over; the setting socket, {}, is not used",
+            "serving on {}, the socket passed by systemd; the setting socket, {}, is not used",
             given.path.display(),
             config.socket.display()
         );
@@ -327,7 +329,7 @@ fn claim_worker(config: &Config) -> Option<Result<Rc<StaticWorker>, String>> {
     let WorkerSpec::Static(worker) = config.worker else { return None };
     let claimed = StaticWorker::claim(worker, &config.worker_lock_dir);
     Some(claimed.map(Rc::new).map_err(|error| {
-        error!("{error}; snowflake ids are refused until leafd is started again, segments go on");
+        error!("{error}; snowflake ids are refused until leafd is restarted; segment ids continue");
         error.to_string()
     }))
 }
@@ -346,11 +348,11 @@ async fn guard_worker(
     }
     error!(
         worker = %worker.worker(),
-        "the lock file of the worker number was removed or replaced; snowflake ids are refused until leafd is started again"
+        "the lock file of the worker number was removed or replaced; snowflake ids are refused until leafd is restarted"
     );
     dispatcher.snowflakes.give_up_worker(format!(
-        "the lock file of worker {} was removed or replaced: see that no second daemon of this host uses the number, and \
-         start leafd again",
+        "the lock file of worker {} was removed or replaced: make sure that no other daemon on this host uses the \
+         number, then restart leafd",
         worker.worker()
     ));
 }
@@ -402,7 +404,7 @@ fn announce(config: &Config, socket: &Path, segments: &Segments) {
     let away = segments.store_failure();
     let ready = match &away {
         None => "ready".to_owned(),
-        Some(why) => format!("up, but not ready for every tag: {why}"),
+        Some(why) => format!("started, but not ready for every tag: {why}"),
     };
     info!(
         socket = %socket.display(), state_dir = %config.state_dir.display(), stores,

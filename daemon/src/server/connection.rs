@@ -143,7 +143,7 @@ impl Connection {
             ready!(stall.as_mut().poll(cx));
             Poll::Ready(Err(io::Error::new(
                 io::ErrorKind::TimedOut,
-                format!("the peer took no answer for {} s", STALL_MAX.as_secs()),
+                format!("the peer read no answer for {} s", STALL_MAX.as_secs()),
             )))
         })
         .await
@@ -283,8 +283,7 @@ impl Connection {
 
     /// The stream can't be followed: say so and read no more.
     fn refuse_stream(&self, error: &DecodeError) {
-        let failure =
-            Failure::new(Status::FrameLength, format!("{error}; the connection is closed"));
+        let failure = Failure::new(Status::FrameLength, format!("{error}; closing the connection"));
         self.session.outbox.failure(&Header::default(), &failure);
     }
 
@@ -306,8 +305,8 @@ impl Connection {
         let failure = Failure::new(
             Status::ConnectionLimit,
             format!(
-                "the connections of uid {uid} hold all that one user may take of peer_memory_mib; close some, or read answers \
-                 that are waiting; the connection is closed"
+                "the connections of uid {uid} use all of one user's share of peer_memory_mib: close some, or read the \
+                 answers that are waiting; this connection is closed"
             ),
         );
         self.session.outbox.failure(&Header::default(), &failure);

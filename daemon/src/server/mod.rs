@@ -110,7 +110,7 @@ impl Server {
         let peer = match peer::of(&stream) {
             Ok(peer) => peer,
             Err(error) => {
-                return debug!("a client left before it could be asked who it is: {error}");
+                return debug!("a client disconnected before its credentials were read: {error}");
             }
         };
         let trusted = self.dispatcher.access().may_administer(&peer);
@@ -141,12 +141,12 @@ impl Server {
     fn refuse(&self, stream: &UnixStream, peer: &Peer) {
         let (own, limit) = self.limits.connections_of(peer.uid);
         let message = format!(
-            "uid {} has {own} of at most {limit} connections (connections_max), and no more are left for it: one user may \
-             hold as many as are left for the others; close some, or retry later",
+            "uid {} has {own} of at most {limit} connections (connections_max), its share: one user may have as many as are \
+             left for all others; close some, or retry later",
             peer.uid
         );
         if !self.warned.replace(true) {
-            warn!("a client is refused: {message}");
+            warn!("refused a client: {message}");
         }
         let reply = ErrorReply { retry_after_ms: 1_000, message: &message };
         let mut bytes = Vec::new();
@@ -156,7 +156,7 @@ impl Server {
 
     async fn accept_failed(&self, error: &io::Error) {
         if !self.warned.replace(true) {
-            warn!("cannot accept connections: {error}; clients wait");
+            warn!("cannot accept connections: {error}; new clients wait");
         }
         tokio::time::sleep(ACCEPT_RETRY).await;
     }

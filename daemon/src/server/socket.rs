@@ -33,7 +33,7 @@ struct Own {
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// Another daemon serves there.
-    #[error("another leafd (pid {pid}) already serves on {}; stop it or name another --socket", path.display())]
+    #[error("another leafd (pid {pid}) already serves on {}; stop it or give another --socket", path.display())]
     InUse {
         /// The socket's path.
         path: PathBuf,
@@ -41,7 +41,7 @@ pub enum SocketError {
         pid: i32,
     },
     /// Something that is not a socket is in the way.
-    #[error("{} is there and is not a socket; remove it or name another --socket", .0.display())]
+    #[error("{} exists and is not a socket; remove it or give another --socket", .0.display())]
     NotASocket(PathBuf),
     /// The lock beside it can't be had.
     #[error(transparent)]
@@ -66,7 +66,7 @@ impl Socket {
     pub fn bind(path: &Path, mode: u32, group: Option<u32>) -> Result<Socket, SocketError> {
         let failed = |what| move |cause| SocketError::Io { what, path: path.to_owned(), cause };
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::create_dir_all(folder).map_err(failed("make the folder of"))?;
+            fs::create_dir_all(folder).map_err(failed("create the folder of"))?;
         }
         // A connection tells who serves there, a lock keeps two that start at once apart.
         match fs::symlink_metadata(path) {
@@ -75,7 +75,7 @@ impl Socket {
             }
             Ok(_) => {
                 if let Ok(stream) = UnixStream::connect(path) {
-                    let pid = peer::pid(&stream).map_err(failed("ask who serves on"))?;
+                    let pid = peer::pid(&stream).map_err(failed("check who serves on"))?;
                     return Err(SocketError::InUse { path: path.to_owned(), pid });
                 }
             }
@@ -109,7 +109,7 @@ impl Socket {
             Ok(metadata) => metadata.ino(),
             Err(error) => {
                 let _ = fs::remove_file(&fresh);
-                return Err(failed("give mode and group to")(error));
+                return Err(failed("set mode and group of")(error));
             }
         };
         listener.set_nonblocking(true).map_err(failed("listen on"))?;

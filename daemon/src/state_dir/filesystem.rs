@@ -24,7 +24,7 @@ enum Verdict {
 /// Refuses or warns.
 pub(super) fn check(dir: &Path) -> Result<(), String> {
     let found = statfs(dir).map_err(|e| {
-        super::explain("asking which file system the directory lies on", &std::io::Error::from(e))
+        super::explain("finding out the directory's file system", &std::io::Error::from(e))
     })?;
     // The kernel's numbers have 32 bits; some platforms sign-extend them.
     let magic = (found.filesystem_type().0 as u64 & 0xffff_ffff) as u32;
@@ -38,15 +38,14 @@ pub(super) fn check(dir: &Path) -> Result<(), String> {
             tracing::warn!(
                 dir = %dir.display(),
                 file_system = name,
-                "the state directory lies on a file system that does not outlive the machine or the \
-                 container: after its end this host starts anew, and an embedded store in it would issue its \
-                 ids again; mount a disk there"
+                "the state directory is on a file system that is lost with the machine or container: this host then \
+                 becomes a new one, and an embedded store in it would issue its ids again; mount a disk there"
             );
             Ok(())
         }
         Verdict::Refused(name) => Err(format!(
-            "it lies on {name}, which other machines may have mounted too, and there locks and synced \
-             writes can't be relied on; name a directory on a local disk"
+            "it is on {name}, which other machines may have mounted too, and where locks and synced writes can't be \
+             relied on; configure a directory on a local disk"
         )),
     }
 }
@@ -90,7 +89,7 @@ fn fuse_verdict(mount_type: Option<&str>) -> Verdict {
     match mount_type {
         Some("fuseblk" | "fuse.bindfs" | "fuse.gocryptfs" | "fuse.encfs") => Verdict::Fine,
         Some("fuse.fuse-overlayfs") => Verdict::Forgets("fuse-overlayfs"),
-        Some("virtiofs") => Verdict::Refused("virtiofs, a directory of the machine below"),
+        Some("virtiofs") => Verdict::Refused("virtiofs, a directory of the machine's host"),
         _ => Verdict::Refused("a file system in user space (FUSE) not known to be local"),
     }
 }

@@ -59,7 +59,7 @@ impl StateDir {
             .mode(0o700)
             .recursive(true)
             .create(path)
-            .map_err(|e| failed(explain("making the directory", &e)))?;
+            .map_err(|e| failed(explain("creating the directory", &e)))?;
         // From here on a change of the working directory or of a link on the way can't lead elsewhere.
         let path = path.canonicalize().map_err(|e| failed(explain("resolving its path", &e)))?;
         filesystem::check(&path).map_err(&failed)?;
@@ -94,8 +94,7 @@ pub(crate) fn in_memory(dir: &Path) -> bool {
 fn lock(dir: &Path) -> Result<LockFile, String> {
     LockFile::acquire(&dir.join(LOCK_FILE), 0o600).map_err(|error| match error {
         LockError::Held { pid, .. } => format!(
-            "{} is using it already; stop that daemon first, or give this one a state directory of \
-             its own",
+            "{} is using it already; stop that daemon, or give this one a state directory of its own",
             holder(pid)
         ),
         LockError::Io { path, cause } => explain(&format!("locking {}", path.display()), &cause),
@@ -106,19 +105,19 @@ fn lock(dir: &Path) -> Result<LockFile, String> {
 pub(crate) fn explain(tried: &str, e: &io::Error) -> String {
     let next = match e.kind() {
         io::ErrorKind::PermissionDenied => {
-            "let the daemon's user own the directory, or name another one"
+            "let the daemon's user own the directory, or configure another one"
         }
         io::ErrorKind::ReadOnlyFilesystem => {
-            "remount its file system for writing, or name a directory on another one"
+            "remount its file system for writing, or configure a directory on another one"
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "free some space there, or name a directory on another file system"
+            "free some space there, or configure a directory on another file system"
         }
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
-            "there is something else than a directory on this path: move it away, or name another path"
+            "the path exists and is not a directory: move it away, or configure another path"
         }
-        io::ErrorKind::NotFound => "see that the path exists and stays there",
-        _ => "look at the kernel's log for a failing disk",
+        io::ErrorKind::NotFound => "make sure that the path exists",
+        _ => "check the kernel's log for a failing disk",
     };
     format!("{tried} failed: {e}; {next}")
 }

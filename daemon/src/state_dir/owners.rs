@@ -20,7 +20,7 @@ pub(super) fn check(given: &Path, resolved: &Path) -> Result<(), String> {
 
 fn check_one(path: &Path, sticky_will_do: bool) -> Result<(), String> {
     let found = fs::symlink_metadata(path)
-        .map_err(|e| super::explain("looking who may write to it", &e))?;
+        .map_err(|e| super::explain("checking who may write to it", &e))?;
     let (owner, mode) = (found.uid(), found.mode() & 0o7777);
     // The mode of a link means nothing.
     let open = !found.is_symlink() && mode & OTHERS_WRITE != 0;
@@ -28,9 +28,9 @@ fn check_one(path: &Path, sticky_will_do: bool) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "the daemon runs as root, and others may write to {} (owner {owner}, mode {mode:o}): they could put an old \
-         journal in the place of this one. Have it owned by root and writable by nobody else, name another directory, \
-         or run the daemon as a user of its own",
+        "the daemon runs as root, but others may write to {} (owner {owner}, mode {mode:o}) and could replace the \
+         journal by an old one. Make root the owner and the only writer, configure another directory, or run the \
+         daemon as a user of its own",
         path.display()
     ))
 }

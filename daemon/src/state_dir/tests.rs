@@ -39,7 +39,7 @@ fn a_file_in_its_place_is_an_error_that_says_so() {
     fs::write(&file, "").unwrap();
     for path in [file.clone(), file.join("below")] {
         let refused = StateDir::open(&path).unwrap_err().to_string();
-        assert!(refused.contains("something else than a directory"), "{refused}");
+        assert!(refused.contains("is not a directory"), "{refused}");
     }
 }
 

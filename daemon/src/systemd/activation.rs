@@ -26,22 +26,22 @@ pub struct HandedOver {
 pub enum ActivationError {
     /// The variables of the environment make no sense, or their descriptors aren't open.
     #[error(
-        "LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES tell of sockets that can't be had: {0}; start leafd by systemd or without them"
+        "LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES can't be used: {0}; let systemd start leafd, or unset them"
     )]
     Environment(io::Error),
     /// There is more than one.
     #[error(
-        "{0} sockets are handed over, and leafd serves one; leave one ListenStream= in leafd.socket"
+        "systemd passed {0} sockets, but leafd serves one; leave one ListenStream= in leafd.socket"
     )]
     Several(usize),
     /// It is meant for something else.
     #[error(
-        "a socket called {0:?} is handed over; the one to serve is called leafd: set FileDescriptorName=leafd"
+        "systemd passed a socket named {0:?}, but leafd serves the one named leafd: set FileDescriptorName=leafd"
     )]
     Name(String),
     /// It is no socket of the kind that clients connect to.
     #[error(
-        "descriptor {fd}, handed over as the socket to serve, is {found}; use ListenStream= with a path"
+        "descriptor {fd}, passed as the socket to serve, is {found}; use ListenStream= with a path"
     )]
     Kind {
         /// Its number.
@@ -78,7 +78,7 @@ fn verified(fd: RawFd) -> Result<HandedOver, ActivationError> {
     let kind = |found: String| ActivationError::Kind { fd, found };
     let asked = |cause| match cause {
         Errno::ENOTSOCK => kind("not a socket".to_owned()),
-        cause => kind(format!("a socket that tells nothing of itself ({cause})")),
+        cause => kind(format!("a socket that can't be inspected ({cause})")),
     };
     if getsockopt(&socket, sockopt::SockType).map_err(asked)? != SockType::Stream {
         return Err(kind("not a stream socket".to_owned()));

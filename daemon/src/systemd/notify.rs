@@ -48,7 +48,7 @@ impl Service {
         if env::var_os(MANAGER).is_none() {
             return;
         }
-        self.tell(&[NotifyState::Status("waiting for the stores' first answers")]);
+        self.tell(&[NotifyState::Status("waiting for the first answer of the stores")]);
         let all_tried = async {
             for upstream in dispatcher.segments.upstreams() {
                 upstream.tried().await;
@@ -98,7 +98,7 @@ impl Service {
         self.tell(&[
             NotifyState::Stopping,
             NotifyState::ExtendTimeoutUsec(most),
-            NotifyState::Status("stopping: answers what is in flight and writes exact marks"),
+            NotifyState::Status("stopping: answering requests in flight, then writing exact marks"),
         ]);
     }
 
@@ -106,7 +106,7 @@ impl Service {
         if let Err(error) = notify(what)
             && !self.warned.replace(true)
         {
-            warn!("the service manager can't be told how leafd is: {error}");
+            warn!("can't notify the service manager: {error}");
         }
     }
 }

@@ -44,7 +44,7 @@ impl Reload {
         while hangup.recv().await.is_some() {
             service.reloading();
             if let Err(cause) = self.apply().await {
-                error!("reload: nothing is changed: {cause}");
+                error!("reload: changed nothing: {cause}");
             }
             service.reloaded();
         }
@@ -70,11 +70,11 @@ impl Reload {
             }
         }
         match now.as_slice() {
-            [] => info!("reload: nothing that a reload can change is different"),
-            now => info!("reload: in force now: {}", now.join(", ")),
+            [] => info!("reload: no reloadable setting has changed"),
+            now => info!("reload: now in force: {}", now.join(", ")),
         }
         if !later.is_empty() {
-            warn!("reload: different, but only a restart puts it in force: {}", later.join(", "));
+            warn!("reload: changed, but needs a restart: {}", later.join(", "));
         }
         Ok(())
     }

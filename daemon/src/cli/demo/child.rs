@@ -35,10 +35,10 @@ impl ChildDaemon {
         let folder = tempfile::Builder::new()
             .prefix("leafd-")
             .tempdir()
-            .context("cannot make a temporary folder")?;
+            .context("cannot create a temporary folder")?;
         let socket = folder.path().join("leafd.sock");
-        let program = std::env::current_exe().context("cannot find this program's own file")?;
-        let log = File::create(folder.path().join("log")).context("cannot make the log")?;
+        let program = std::env::current_exe().context("cannot find the path of this program")?;
+        let log = File::create(folder.path().join("log")).context("cannot create the log")?;
         let mut command = Command::new(program);
         command
             .arg("--socket")
@@ -59,7 +59,7 @@ impl ChildDaemon {
             }
         }
         let child = end_with_parent(&mut command).spawn();
-        let child = child.context("cannot start the daemon's process")?;
+        let child = child.context("cannot start the daemon")?;
         let mut daemon = ChildDaemon { child, folder, socket };
         daemon.wait_until_it_answers()?;
         Ok(daemon)

@@ -67,7 +67,7 @@ fn try_run(args: &DemoArgs) -> Result<()> {
         return Ok(());
     }
     let (socket, leafctl) = (daemon.socket().display(), leafctl());
-    writeln!(out, "\nIt listens on {socket}. To try next, in another terminal:\n")?;
+    writeln!(out, "\nIt listens on {socket}. Try next, in another terminal:\n")?;
     writeln!(out, "  export LEAFD_SOCKET={socket}")?;
     for command in [
         "next orders -n 5",
@@ -78,7 +78,7 @@ fn try_run(args: &DemoArgs) -> Result<()> {
     ] {
         writeln!(out, "  {leafctl} {command}")?;
     }
-    writeln!(out, "\nCtrl-C ends it and removes the folder.")?;
+    writeln!(out, "\nCtrl-C stops it and removes the folder.")?;
     signals.wait().context("cannot wait for Ctrl-C")?;
     writeln!(out)?;
     Ok(())
@@ -92,7 +92,7 @@ fn show(daemon: &ChildDaemon, out: &mut impl Write) -> Result<()> {
     )?;
     writeln!(out, "\nTag \"orders\" is created. Its first ids, through the socket:")?;
     writeln!(out, "  {}", listed(client.next_batch("orders", 5)?))?;
-    writeln!(out, "Snowflake ids of worker 0, which need no store:")?;
+    writeln!(out, "Snowflake ids of worker 0, drawn without the store:")?;
     writeln!(out, "  {}", listed(client.next_batch("snowflake", 3)?))?;
 
     writeln!(out, "\n{:<34} {:>12} {:>12}", "", "segment", "snowflake")?;
@@ -100,7 +100,7 @@ fn show(daemon: &ChildDaemon, out: &mut impl Write) -> Result<()> {
     writeln!(
         out,
         "{:<34} {:>12} {:>12}",
-        "one id, asked for (p50)",
+        "one id, drawn directly (p50)",
         micros(direct("orders")?),
         micros(direct("snowflake")?)
     )?;

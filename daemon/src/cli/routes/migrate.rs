@@ -31,7 +31,7 @@ pub(super) async fn carry_out(members: &mut [Member], routing: &Routing) -> Resu
     let found = survey(members, routing).await?;
     if let Some(refusal) = found.refusal() {
         let said = rollback::refuse(members, frozen, true, &refusal).await?;
-        bail!("tags were created meanwhile: {said}");
+        bail!("tags were created while the stores were being frozen: {said}");
     }
     for (at, member) in members.iter().enumerate() {
         bring_up(at, member, &found).await?;

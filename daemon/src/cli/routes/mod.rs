@@ -108,7 +108,7 @@ async fn change(config: &Config, former: Option<&Config>, yes: bool) -> Result<(
         }
     }
     if members.iter().all(|member| member.progress() == Progress::Done) {
-        say("every store records its place already; nothing was changed\n");
+        say("every store records its role already; nothing was changed\n");
         return Ok(());
     }
     plan::check_places(&members, &config.routing)?;
@@ -118,11 +118,11 @@ async fn change(config: &Config, former: Option<&Config>, yes: bool) -> Result<(
     }
     say(&shown(&members, &found));
     if !yes {
-        say("nothing was changed: do it with --yes\n");
+        say("nothing was changed: apply it with --yes\n");
         return Ok(());
     }
     migrate::carry_out(&mut members, &config.routing).await?;
-    say("done: every store records its new place. Start every leafd with the new configuration.\n");
+    say("done: every store records its new role. Start every leafd with the new configuration.\n");
     Ok(())
 }
 
@@ -137,19 +137,20 @@ fn shown(members: &[Member], found: &Survey) -> String {
             Progress::Done => writeln!(text, "  is       {to:?}"),
             Progress::Before => writeln!(text, "  is       {is:?}\n  becomes  {to:?}"),
             Progress::Frozen => {
-                writeln!(text, "  was      {is:?}\n  becomes  {to:?}, which was begun already")
+                writeln!(text, "  was      {is:?}\n  becomes  {to:?}, begun by an earlier run")
             }
         };
     }
     if !found.known.is_empty() {
         let _ = writeln!(
             text,
-            "{} names were in use before: each goes on above every id that was claimed of it, in all stores that it lives in \
-             from now on",
+            "{} names were in use before: each continues above every id claimed of it, in every store that it moves to",
             found.known.len()
         );
     }
-    text.push_str("daemons with the former routes claim nothing more; they issue what they hold\n");
+    text.push_str(
+        "daemons with the former routes claim no more ids; they issue those that they hold\n",
+    );
     text
 }
 

@@ -55,11 +55,11 @@ pub(super) fn check_places(members: &[Member], routing: &Routing) -> Result<()> 
         if let Some(same) =
             members[..index].iter().find(|other| other.identity.id == member.identity.id)
         {
-            bail!("{:?} and {:?} lead to the same database: name it once", same.name, member.name);
+            bail!("{:?} and {:?} are the same database: name it once", same.name, member.name);
         }
         match Frozen::parse(member.role()) {
             Some(frozen) if frozen.to != member.to => bail!(
-                "the store {:?} is in the middle of another change, to {:?}: finish that one first, with its configuration",
+                "the store {:?} is in the middle of another change, to {:?}: finish that change first, with its configuration",
                 member.name,
                 frozen.to
             ),
@@ -67,7 +67,7 @@ pub(super) fn check_places(members: &[Member], routing: &Routing) -> Result<()> 
         }
         if member.role() == RETIRED && member.index.is_some() {
             bail!(
-                "the store {:?} was left out of the routes by an earlier change: its rows are of that time; use an empty \
+                "an earlier change removed the store {:?} from the routes, and its rows are out of date: use an empty \
                  database instead",
                 member.name
             );
@@ -75,8 +75,8 @@ pub(super) fn check_places(members: &[Member], routing: &Routing) -> Result<()> 
         for name in stores_named(&member.place()) {
             if !members.iter().any(|member| member.name == name) {
                 bail!(
-                    "the routes that the store {:?} records name a store {name:?}, which the configuration has no more: give \
-                     the former configuration too, with --former",
+                    "the store {:?} records routes that name a store {name:?}, but the configuration doesn't: give the \
+                     former configuration too, with --former",
                     member.name
                 );
             }
@@ -104,8 +104,8 @@ fn check_eras(members: &[Member], routing: &Routing) -> Result<()> {
         let highest = former.max(own);
         if primary.era <= highest {
             bail!(
-                "the list of primaries with {:?} changes (so does what {:?} is), but its era is {} and the stores have had \
-                 era {highest}: give it era {}",
+                "the list of primaries with {:?} changes (and with it the role of {:?}), but its era is {} and the \
+                 stores have had era {highest}: give it era {}",
                 member.name,
                 changed.name,
                 primary.era,
@@ -204,16 +204,16 @@ fn offence(member: &Member, routing: &Routing, tag: &Tag, strict: bool) -> Optio
         // A former primary's ids are counted in where its tags live from now on.
         let primary = member.primary().is_some();
         let nowhere = routing.placement(tag).is_none();
-        return (!primary || nowhere).then(|| "the new routes leave its store out".to_owned());
+        return (!primary || nowhere).then(|| "the new routes don't use its store".to_owned());
     };
     if !member.is_home_of(routing, tag) {
         return Some(match routing.placement(tag) {
-            Some(home) => format!("the new routes have it in {}", routing.names(home)),
+            Some(home) => format!("the new routes send it to {}", routing.names(home)),
             None => "no rule of the new routes matches it".to_owned(),
         });
     }
     (strict && routing.is_primary(index))
-        .then(|| "it is strict, which it can't be in independent primaries".to_owned())
+        .then(|| "it is strict, but tags in independent primaries can't be".to_owned())
 }
 
 impl Survey {
@@ -251,14 +251,14 @@ impl Survey {
             return None;
         }
         let mut text = format!(
-            "{} rows are not where the new routes have them, or can't be:\n",
+            "{} tags are in a store that the new routes do not send them to, or can't be there:\n",
             self.offending
         );
         for words in &self.offenders {
             text.push_str(&format!("  {words}\n"));
         }
         if self.offending > self.offenders.len() {
-            text.push_str("  and so on\n");
+            text.push_str("  and others\n");
         }
         text.push_str("change the routes so that each tag stays where it is");
         Some(text)

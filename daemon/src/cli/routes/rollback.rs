@@ -24,13 +24,13 @@ pub(super) async fn refuse(
     let may_thaw = !members.iter().any(|member| member.progress() == Progress::Done);
     if !may_thaw {
         return Ok(format!(
-            "an earlier run has changed some stores already, and the others stay frozen until the change is finished: mend \
-             with SQL what is named here, and run this again with the same configuration: {refusal}"
+            "an earlier run has changed some stores already; the others stay frozen until the change is finished. \
+             Correct with SQL what is named here, then run this again with the same configuration: {refusal}"
         ));
     }
     if !yes {
         return Ok(format!(
-            "nothing was changed; an earlier run has frozen stores, which get their former places back with --yes: {refusal}"
+            "nothing was changed; an earlier run has frozen stores, which --yes gives their former roles back: {refusal}"
         ));
     }
     for member in members.iter_mut() {
@@ -38,5 +38,5 @@ pub(super) async fn refuse(
             member.record(&from).await?;
         }
     }
-    Ok(format!("every store has its former place again, and nothing was changed: {refusal}"))
+    Ok(format!("every store has its former role again; nothing was changed: {refusal}"))
 }

@@ -52,17 +52,18 @@ pub(in crate::config) static CONNECTIONS_MAX: Setting = Setting {
     key: "connections_max",
     kind: Kind::Integer(1, 65_536),
     default: Default::Is("4096"),
-    help: "The most connections at a time, shared out by user: one user may have as many as are left for all others, so \
-           at most half. A few are kept for root, the daemon's own user and administrators. Further ones are refused.",
+    help: "The most connections at a time. They are shared out by user: one user may have as many as are left for all \
+        others, so at most half. A few are reserved for root, the daemon's own user and administrators. Further \
+        connections are refused.",
 };
 
 pub(in crate::config) static PEER_MEMORY_MIB: Setting = Setting {
     key: "peer_memory_mib",
     kind: Kind::Integer(1, 65_536),
     default: Default::Is("32"),
-    help: "The most memory, in MiB, that all clients together can make the daemon use for unread answers, unfinished \
-           requests and waiting ones. It is shared out by user as connections are. Nothing more is read from the \
-           connections of a user whose share is used up until the user reads its answers.",
+    help: "The most memory, in MiB, that all clients together can make the daemon use for unread answers and for \
+        unfinished or waiting requests. It is shared out by user as connections are. When a user's share is used up, \
+        the daemon reads nothing more from that user's connections until the user reads its answers.",
 };
 
 pub(in crate::config) static WAITERS_MAX: Setting = Setting {
@@ -128,8 +129,8 @@ pub(in crate::config) static ACCESS: Setting = Setting {
         example: "[[access]]\ntags = [\"orders\", \"pay.*\"]\nuids = [1000]\ngids = [27]",
     },
     help: "Who may draw which tags. A tag that a rule names is reserved for the users and groups of those rules, for \
-           root and for the daemon's own user. A tag that no rule names is open to everyone who can connect. A `*` \
-           at the end of a name stands for any ending. `ids_per_second` is a quota: each of the rule's users may draw so \
-           many ids of each tag, and `burst` at once (the same unless given). A rule with a quota and without users is a \
-           quota for everyone.",
+        root and for the daemon's own user. A tag that no rule names is open to everyone who can connect. A `*` at the \
+        end of a name stands for any ending. `ids_per_second` is a quota: each of the rule's users may draw this many \
+        ids of each tag, and `burst` at once (by default the same number). A rule with a quota and without users is a \
+        quota for everyone.",
 };

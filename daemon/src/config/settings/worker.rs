@@ -32,8 +32,8 @@ pub(in crate::config) static LEASE: Setting = Setting {
     kind: Kind::Time(secs(2), secs(24 * 3600)),
     default: Default::Is("10m"),
     help: "How far ahead the worker number is leased. Snowflake ids keep coming for this long while the registry is \
-           away. There must be enough numbers for the live hosts and for (crashes per second x lease). Use the same \
-           value on all hosts.",
+        away. There must be enough worker numbers for the live hosts and for (crashes per second x lease). Use the \
+        same value on all hosts.",
 };
 
 pub(in crate::config) static WORKER_RANGE: Setting = Setting {
@@ -51,8 +51,8 @@ pub(in crate::config) static RESTART_GRACE: Setting = Setting {
     key: "restart_grace",
     kind: Kind::Time(Duration::ZERO, secs(3600)),
     default: Default::Is("60s"),
-    help: "How long the worker number stays this host's after a clean stop. A restart within this time has it at once, \
-           even while the registry is away.",
+    help: "How long this host keeps its worker number after a clean stop. A restart within this time uses it at once, \
+        even while the registry is away.",
 };
 
 pub(in crate::config) static CLOCK_THRESHOLD: Setting = Setting {
@@ -75,7 +75,7 @@ pub(in crate::config) static ZOOKEEPER: Setting = Setting {
     key: "zookeeper",
     kind: Kind::Text(zookeeper::ALLOWED),
     default: Default::Unset { example: "zookeeper = \"zk1:2181,zk2:2181,zk3:2181/ids\"" },
-    help: "The servers of `worker = \"zookeeper\"`, and the path that leafd's nodes lie under. The path must exist.",
+    help: "The servers of `worker = \"zookeeper\"`, and the path of leafd's nodes. The path must exist.",
 };
 
 pub(in crate::config) static ZOOKEEPER_AUTH_FILE: Setting = Setting {
@@ -127,8 +127,8 @@ pub(in crate::config) static LAYOUTS: Setting = Setting {
                   unit = \"10ms\"\n\
                   epoch = \"2025-01-01T00:00:00Z\"",
     },
-    help: "Snowflake layouts by the name that their ids are drawn under. `snowflake`, Leaf's own, is always there \
-           unless redefined: 41 bits of milliseconds since 2010-11-04T01:42:54.657Z, 10 of worker, 12 of sequence. The \
-           worker number must fit every layout. A layout is fixed once it is in use. The example `js53` in leafd.toml fits \
-           the numbers of JavaScript: 256 workers, each with 25,600 ids a second until 2068.",
+    help: "Snowflake layouts by name; a client draws ids of a layout by its name. `snowflake` is Leaf's own layout and \
+        exists unless it is redefined: 41 bits of milliseconds since 2010-11-04T01:42:54.657Z, 10 of worker, 12 of \
+        sequence. The worker number must fit every layout. A layout can't change once it is in use. The example `js53` \
+        in leafd.toml fits the numbers of JavaScript: 256 workers, each with 25,600 ids a second until 2068.",
 };
