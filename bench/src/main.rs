@@ -6,6 +6,7 @@
 //! - `host`: one host's daemon: ids in every form of asking, memory, starts; beside an echo and Redis;
 //! - `fleet`: what many hosts cost their database, beside its own sequences;
 //! - `languages`: what calls from C and Python take;
+//! - `masks`: what FF1 takes;
 //! - `hostile`: what one user can do to others;
 //! - `duplicates`: that no id came twice, without which no number is worth anything;
 //! - `processes`, `stop`: what is started, and how it ends;
@@ -17,6 +18,7 @@ mod host;
 mod hostile;
 mod languages;
 mod machine;
+mod masks;
 mod processes;
 mod report;
 mod stats;
@@ -159,6 +161,7 @@ fn run(args: Args) -> Result<()> {
     host::measure(&plan, &target, &mut duplicates, &mut report)?;
     if matches!(target, Target::Own) {
         languages::measure(&plan, &mut duplicates, &mut report)?;
+        masks::measure(&plan, &mut report)?;
         fleet::measure(&plan, &mut duplicates, &mut report)?;
         hostile::measure(&plan, &mut report)?;
     }
@@ -173,7 +176,9 @@ fn run(args: Args) -> Result<()> {
 impl Plan {
     /// An error if a pattern of the command line finds nothing.
     fn check(&self) -> Result<()> {
-        let names = [host::names(), languages::names(), fleet::names(), hostile::names()].concat();
+        let names =
+            [host::names(), languages::names(), masks::names(), fleet::names(), hostile::names()]
+                .concat();
         for pattern in &self.only {
             if !names.iter().any(|name| name.contains(pattern)) {
                 bail!("no row's name contains {pattern:?}; there are\n  {}", names.join("\n  "));

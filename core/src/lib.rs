@@ -6,6 +6,7 @@
 //! - [`lease`]: the host's right to the worker number that goes into them;
 //! - [`shares`], [`lines`], [`quota`]: what users may take, so that others find room;
 //! - [`health`]: what keeps ids from being had, since when, and what the log is told of it;
+//! - [`mask`]: dense numbers as public ids that tell nothing of their count or order;
 //! - [`upstream`]: a store as one daemon knows it, over its fail-overs;
 //! - [`store`], [`registry`]: the plain types of what is behind them, and the rules that every backend shares.
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ mod backoff;
 pub mod health;
 pub mod lease;
 pub mod lines;
+pub mod mask;
 pub mod quota;
 pub mod registry;
 pub mod segment;

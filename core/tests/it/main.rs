@@ -9,6 +9,7 @@
 
 mod health;
 mod lives;
+mod mask;
 mod purity;
 mod segment;
 mod shards;

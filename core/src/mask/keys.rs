@@ -1,0 +1,164 @@
+//! The keys of masks, as their file has them: a line for each, its number and 32 hexadecimal digits. The first line's key
+//! makes new public ids; the others are kept to read the ids that were made with them.
+
+use std::fmt;
+
+use aes::Aes128Enc;
+use aes::cipher::{BlockCipherEncrypt, KeyInit};
+
+/// Bytes of a key.
+pub const SECRET_BYTES: usize = 16;
+
+/// What is encrypted to tell whether two hosts have the same key. No input of FF1 begins so.
+const CHECK: [u8; 16] = *b"leafd mask check";
+
+/// Which key a public id was made with: 1 to 31, so that it fits one character of its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeyNumber(u8);
+
+/// One key. It doesn't print.
+#[derive(Clone)]
+pub struct MaskKey {
+    number: KeyNumber,
+    cipher: Aes128Enc,
+}
+
+/// The keys that a host has, at least one.
+#[derive(Clone, Debug)]
+pub struct MaskKeys(Vec<MaskKey>);
+
+/// Why text is not a file of keys. It never quotes the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MaskKeysError {
+    /// There is none.
+    #[error("it holds no key")]
+    Empty,
+    /// A line of another form.
+    #[error("its line {line} is not a number from 1 to 31 and 32 hexadecimal digits")]
+    Line {
+        /// Counted from 1.
+        line: usize,
+    },
+    /// A number twice.
+    #[error("it holds two keys of number {number}")]
+    Twice {
+        /// The number.
+        number: KeyNumber,
+    },
+}
+
+// === impl KeyNumber ===
+
+impl KeyNumber {
+    /// The number of a tag's or host's first key.
+    pub const FIRST: KeyNumber = KeyNumber(1);
+
+    /// Checks a number.
+    #[must_use]
+    pub const fn new(number: u8) -> Option<KeyNumber> {
+        if number >= 1 && number <= 31 { Some(KeyNumber(number)) } else { None }
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+}
+
+impl fmt::Display for KeyNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+// === impl MaskKey ===
+
+impl MaskKey {
+    /// A key of random bytes.
+    #[must_use]
+    pub fn new(number: KeyNumber, secret: &[u8; SECRET_BYTES]) -> MaskKey {
+        MaskKey { number, cipher: Aes128Enc::new(secret.into()) }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn number(&self) -> KeyNumber {
+        self.number
+    }
+
+    /// Tells two keys apart and says nothing else of them: the first half of an encrypted constant.
+    #[must_use]
+    pub fn check_value(&self) -> u64 {
+        let mut block = aes::Block::from(CHECK);
+        self.cipher.encrypt_block(&mut block);
+        let (first, _) = block.split_first_chunk().expect("a block has 16 bytes");
+        u64::from_be_bytes(*first)
+    }
+
+    pub(super) fn cipher(&self) -> &Aes128Enc {
+        &self.cipher
+    }
+}
+
+impl fmt::Debug for MaskKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MaskKey").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+// === impl MaskKeys ===
+
+impl MaskKeys {
+    /// Reads a file's text. Empty lines, and those that begin with `#`, are passed over.
+    ///
+    /// # Errors
+    /// [`MaskKeysError`]
+    pub fn parse(text: &str) -> Result<MaskKeys, MaskKeysError> {
+        let mut keys: Vec<MaskKey> = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let key = parse_line(line).ok_or(MaskKeysError::Line { line: index + 1 })?;
+            if keys.iter().any(|known| known.number == key.number) {
+                return Err(MaskKeysError::Twice { number: key.number });
+            }
+            keys.push(key);
+        }
+        if keys.is_empty() { Err(MaskKeysError::Empty) } else { Ok(MaskKeys(keys)) }
+    }
+
+    /// The key that makes new public ids.
+    #[must_use]
+    pub fn current(&self) -> &MaskKey {
+        &self.0[0]
+    }
+
+    /// The key of a number.
+    #[must_use]
+    pub fn get(&self, number: KeyNumber) -> Option<&MaskKey> {
+        self.0.iter().find(|key| key.number == number)
+    }
+
+    /// All, the current one first.
+    pub fn iter(&self) -> impl Iterator<Item = &MaskKey> {
+        self.0.iter()
+    }
+}
+
+fn parse_line(line: &str) -> Option<MaskKey> {
+    let (number, digits) = line.split_once(char::is_whitespace)?;
+    let number = KeyNumber::new(number.parse().ok()?)?;
+    let digits = digits.trim().as_bytes();
+    let mut secret = [0; SECRET_BYTES];
+    if digits.len() != 2 * SECRET_BYTES {
+        return None;
+    }
+    for (byte, pair) in secret.iter_mut().zip(digits.as_chunks::<2>().0) {
+        let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
+        *byte = u8::try_from(high? << 4 | low?).ok()?;
+    }
+    Some(MaskKey::new(number, &secret))
+}

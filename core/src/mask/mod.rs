@@ -1,0 +1,152 @@
+//! Dense numbers made public without showing how many there are: a permutation of the numbers of a given width, under
+//! a key and the tag's name.
+//!
+//! - `ff1`: the permutation, FF1 of NIST SP 800-38G with radix 2 over AES-128.
+//! - `keys`: the keys, by number, as their file has them.
+//! - `text`: the public form as text, such as `ord_1r5kq0wxy2m8t4v`.
+//!
+//! The tweak is the tag's name: two tags are two permutations, and any other FF1 finds the same ids from the key, the
+//! width and the name. It holds nothing of the tag's generation or store: the numbers of a tag never come back under
+//! its name, so one permutation of them never yields an id twice, and two would.
+
+mod ff1;
+mod keys;
+mod text;
+
+use std::fmt;
+
+use crate::{ID_MAX, Tag};
+
+pub use keys::{KeyNumber, MaskKey, MaskKeys, MaskKeysError, SECRET_BYTES};
+pub use text::{Prefix, PublicText, TextError};
+
+/// How many bits a mask permutes: from 20, because FF1 is not to be used on fewer than a million numbers, to 63.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MaskBits(u8);
+
+/// The permutation of a tag's numbers from 1 to 2^bits - 1 under one key.
+pub struct Mask {
+    permutation: ff1::Ff1,
+    bits: MaskBits,
+}
+
+/// A number that a mask doesn't permute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{number} is not between 1 and 2^{bits} - 1, where this mask's numbers are")]
+pub struct OutsideMask {
+    /// The number.
+    pub number: u64,
+    /// The mask's width.
+    pub bits: MaskBits,
+}
+
+// === impl MaskBits ===
+
+impl MaskBits {
+    /// The least.
+    pub const MIN: MaskBits = MaskBits(20);
+    /// All bits of an id.
+    pub const MAX: MaskBits = MaskBits(63);
+
+    /// Checks a width.
+    #[must_use]
+    pub const fn new(bits: u8) -> Option<MaskBits> {
+        if bits >= Self::MIN.0 && bits <= Self::MAX.0 { Some(MaskBits(bits)) } else { None }
+    }
+
+    /// The number of bits.
+    #[must_use]
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+
+    /// The largest number of this width.
+    #[must_use]
+    pub const fn largest(self) -> u64 {
+        ID_MAX >> (Self::MAX.0 - self.0)
+    }
+}
+
+impl fmt::Display for MaskBits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+// === impl Mask ===
+
+impl Mask {
+    /// The permutation of a tag's numbers under a key.
+    #[must_use]
+    pub fn new(key: &MaskKey, tag: &Tag, bits: MaskBits) -> Mask {
+        Mask { permutation: ff1::Ff1::new(key.cipher(), tag.as_str().as_bytes(), bits.get()), bits }
+    }
+
+    /// The width.
+    #[must_use]
+    pub fn bits(&self) -> MaskBits {
+        self.bits
+    }
+
+    /// The public id of a number.
+    ///
+    /// # Errors
+    /// [`OutsideMask`]
+    pub fn mask(&self, number: u64) -> Result<u64, OutsideMask> {
+        let mut numbers = [number];
+        self.mask_all(&mut numbers)?;
+        Ok(numbers[0])
+    }
+
+    /// The number of a public id.
+    ///
+    /// # Errors
+    /// [`OutsideMask`]
+    pub fn unmask(&self, id: u64) -> Result<u64, OutsideMask> {
+        let mut ids = [id];
+        self.unmask_all(&mut ids)?;
+        Ok(ids[0])
+    }
+
+    /// Replaces numbers by their public ids. Several at once cost less than each by itself.
+    ///
+    /// # Errors
+    /// [`OutsideMask`] for the first number that is; then none is replaced.
+    pub fn mask_all(&self, numbers: &mut [u64]) -> Result<(), OutsideMask> {
+        self.check(numbers)?;
+        self.permutation.encrypt_all(numbers);
+        // 0 is no id. The number that it stands for takes the one that 0 itself stands for.
+        for id in numbers.iter_mut().filter(|id| **id == 0) {
+            *id = self.permutation.encrypt(0);
+        }
+        Ok(())
+    }
+
+    /// Replaces public ids by their numbers.
+    ///
+    /// # Errors
+    /// [`OutsideMask`] for the first id that is; then none is replaced.
+    pub fn unmask_all(&self, ids: &mut [u64]) -> Result<(), OutsideMask> {
+        self.check(ids)?;
+        self.permutation.decrypt_all(ids);
+        for number in ids.iter_mut().filter(|number| **number == 0) {
+            *number = self.permutation.decrypt(0);
+        }
+        Ok(())
+    }
+
+    fn check(&self, numbers: &[u64]) -> Result<(), OutsideMask> {
+        let bits = self.bits;
+        match numbers.iter().find(|number| !(1..=bits.largest()).contains(*number)) {
+            Some(&number) => Err(OutsideMask { number, bits }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Without the key.
+impl fmt::Debug for Mask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mask").field("bits", &self.bits).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,165 @@
+//! The public form as text: a prefix of the application's and `_`, a character for the key, the id in Crockford's base 32,
+//! and a check character.
+//!
+//! The check character is a code over the field of 32 elements, that finds every wrong character and every two
+//! characters that changed places. Letters that are read wrongly stand for digits, as Crockford has it: `o` for 0, `i`
+//! and `l` for 1, and capitals are taken too.
+
+use std::fmt;
+
+use super::{KeyNumber, MaskBits};
+
+const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+const PREFIX_CHARACTERS_MAX: usize = 32;
+
+/// What a kind of public ids begins with, `_` left out: nothing, or a letter and up to 31 further `a` to `z`, `0` to `9`
+/// or `_`, the last one not `_`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix<'a>(&'a str);
+
+/// A public id and the key that it was made with: what a text holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublicText {
+    /// The key's number.
+    pub key: KeyNumber,
+    /// The public id.
+    pub id: u64,
+}
+
+/// Why text is no public id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TextError {
+    /// It begins otherwise.
+    #[error("it doesn't begin with the prefix that was asked for")]
+    Prefix,
+    /// It is cut off, or of another width.
+    #[error("it is not as long as an id of {bits} bits")]
+    Length {
+        /// The width that was asked for.
+        bits: MaskBits,
+    },
+    /// A character that none of these texts has.
+    #[error("it has a character that is no digit of base 32")]
+    Character,
+    /// A typing error.
+    #[error("its check character is wrong: it was mistyped")]
+    Check,
+    /// It fits, but no id reads so.
+    #[error("it is no id of {bits} bits")]
+    Range {
+        /// The width that was asked for.
+        bits: MaskBits,
+    },
+}
+
+// === impl Prefix ===
+
+impl<'a> Prefix<'a> {
+    /// Checks a prefix.
+    #[must_use]
+    pub fn new(text: &'a str) -> Option<Prefix<'a>> {
+        let bytes = text.as_bytes();
+        let fits = bytes.len() <= PREFIX_CHARACTERS_MAX
+            && bytes.iter().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
+            && bytes.first().is_none_or(u8::is_ascii_lowercase)
+            && bytes.last() != Some(&b'_');
+        fits.then_some(Prefix(text))
+    }
+}
+
+// === impl PublicText ===
+
+impl PublicText {
+    /// Writes an id of a width.
+    #[must_use]
+    pub fn encode(self, prefix: Prefix<'_>, bits: MaskBits) -> String {
+        let digits = digits_of(bits);
+        let mut text = String::with_capacity(prefix.0.len() + digits + 3);
+        text.push_str(prefix.0);
+        if !prefix.0.is_empty() {
+            text.push('_');
+        }
+        let mut check = Check::default();
+        let mut put = |value: u8| {
+            text.push(char::from(DIGITS[usize::from(value)]));
+            check.add(value);
+        };
+        put(self.key.get());
+        for digit in (0..digits).rev() {
+            put((self.id >> (5 * digit) & 31) as u8);
+        }
+        text.push(char::from(DIGITS[usize::from(check.value())]));
+        text
+    }
+
+    /// Reads an id of a width.
+    ///
+    /// # Errors
+    /// [`TextError`]
+    pub fn decode(text: &[u8], prefix: Prefix<'_>, bits: MaskBits) -> Result<Self, TextError> {
+        let mut rest = text.strip_prefix(prefix.0.as_bytes()).ok_or(TextError::Prefix)?;
+        if !prefix.0.is_empty() {
+            rest = rest.strip_prefix(b"_").ok_or(TextError::Prefix)?;
+        }
+        if rest.len() != digits_of(bits) + 2 {
+            // `ord_...` where another prefix or none was asked for is no matter of length.
+            let other = rest.contains(&b'_');
+            return Err(if other { TextError::Prefix } else { TextError::Length { bits } });
+        }
+        let mut check = Check::default();
+        let mut value = 0u128;
+        for &character in rest {
+            let digit = value_of(character).ok_or(TextError::Character)?;
+            check.add(digit);
+            value = value << 5 | u128::from(digit);
+        }
+        if check.0 != 0 {
+            return Err(TextError::Check);
+        }
+        // Without the check character, the key's comes first.
+        let body = value >> 5;
+        let key_shift = 5 * digits_of(bits);
+        let id = body & ((1 << key_shift) - 1);
+        let key = u8::try_from(body >> key_shift).ok().and_then(KeyNumber::new);
+        match (key, u64::try_from(id)) {
+            (Some(key), Ok(id)) if id >= 1 && id <= bits.largest() => Ok(PublicText { key, id }),
+            _ => Err(TextError::Range { bits }),
+        }
+    }
+}
+
+/// The remainder of a polynomial over the field of 32 elements, whose coefficients are the digits.
+#[derive(Default)]
+struct Check(u8);
+
+impl Check {
+    fn add(&mut self, digit: u8) {
+        self.0 = self.value() ^ digit;
+    }
+
+    /// The digit that makes the whole come out as 0: the remainder times the element 2.
+    fn value(&self) -> u8 {
+        // x^5 + x^2 + 1
+        if self.0 & 16 == 0 { self.0 << 1 } else { self.0 << 1 ^ 0b10_0101 }
+    }
+}
+
+fn digits_of(bits: MaskBits) -> usize {
+    usize::from(bits.get()).div_ceil(5)
+}
+
+fn value_of(character: u8) -> Option<u8> {
+    let digit = match character.to_ascii_lowercase() {
+        b'o' => b'0',
+        b'i' | b'l' => b'1',
+        other => other,
+    };
+    let place = DIGITS.iter().position(|known| *known == digit)?;
+    u8::try_from(place).ok()
+}
+
+impl fmt::Display for Prefix<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
