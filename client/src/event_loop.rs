@@ -15,12 +15,15 @@ use crate::tag::Tag;
 pub struct Held {
     /// The id.
     pub id: u64,
-    /// Half of the run is used: it is time to ask for the next one. True once a run.
+    /// Enough of the run is used: it is time to ask for the next one. True once a run.
     pub refill_due: bool,
 }
 
 impl Tag {
     /// As [`Tag::take`], but the next run is the caller's to ask for.
+    ///
+    /// It takes no lock and allocates nothing, so that a signal handler may call it (whose thread then calls
+    /// [`Tag::next`] for the next run).
     #[inline]
     #[must_use]
     pub fn take_for_loop(&self) -> Option<Held> {
@@ -42,7 +45,7 @@ impl Tag {
     }
 
     /// Takes in the body of the reply, whose status is OK, to a request for `asked` ids to be held.
-    /// `asked_ns`: when that was sent, on `CLOCK_MONOTONIC`. Returns an id if they may not be held: it is
+    /// `asked_ns`: when that was sent, on `CLOCK_BOOTTIME`. Returns an id if they may not be held: it is
     /// the caller's, and the rest is skipped.
     ///
     /// # Errors

@@ -15,6 +15,10 @@
 //! parent's other threads were doing. (The limit: a fork from within a signal handler that
 //! interrupted a call of this crate.)
 //!
+//! Calls are not for signal handlers, which would wait for ever for a lock that the thread they interrupted has.
+//! [`Tag::take_for_loop`] alone is. (Handlers that an interpreter runs between its instructions, as Python does, are no
+//! such ones: see [`set_interpreter`].)
+//!
 //! The way of a request, from the caller to the socket:
 //!
 //! - `client`, `tag`, `pipeline`: what can be asked; `event_loop`: what is held for whoever asks by itself;

@@ -359,7 +359,7 @@ enum leafd_status leafd_new(const char *socket_path,
 /**
  * As `leafd_new()`, for a process that may start before the daemon does: calls without a timeout of their own wait up
  * to `wait_ms` milliseconds, at most 3600000 (more is cut), for a daemon that isn't there, before their timeout begins
- * to count.
+ * to count; as long as their timeout if `wait_ms` is less.
  *
  * With 0, which is what `leafd_new()` has, a daemon that never was there is an error at once. One that seems to be
  * restarting is waited for even so, as long as the timeout lasts: where this client has been connected before, where a
@@ -536,7 +536,7 @@ uint32_t leafd_loop_wish(const struct leafd_tag *tag,
  * Takes in the reply to a request for `asked` ids with the flag HOLD, whose status was OK.
  *
  * `reply`: its body, of `length` bytes, as it came. `asked_ns`: when the request was sent, in nanoseconds of
- * CLOCK_MONOTONIC. Hand each reply over before the process can fork, and only once.
+ * CLOCK_BOOTTIME. Hand each reply over before the process can fork, and only once.
  *
  * Writes to `id` 0, or, when ids of this tag may not be held, the one that was drawn: it is the caller's. Errors:
  * `NULL_POINTER`, `HANDLE`, `PROTOCOL` for a body that is no answer to such a request. Any thread; not for signal

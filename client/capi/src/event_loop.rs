@@ -53,7 +53,7 @@ pub unsafe extern "C" fn leafd_loop_wish(tag: *const LeafdTag, waiting: u32) -> 
 /// Takes in the reply to a request for `asked` ids with the flag HOLD, whose status was OK.
 ///
 /// `reply`: its body, of `length` bytes, as it came. `asked_ns`: when the request was sent, in nanoseconds of
-/// CLOCK_MONOTONIC. Hand each reply over before the process can fork, and only once.
+/// CLOCK_BOOTTIME. Hand each reply over before the process can fork, and only once.
 ///
 /// Writes to `id` 0, or, when ids of this tag may not be held, the one that was drawn: it is the caller's. Errors:
 /// `NULL_POINTER`, `HANDLE`, `PROTOCOL` for a body that is no answer to such a request. Any thread; not for signal

@@ -13,4 +13,5 @@ mod held_runs;
 mod interruptions;
 mod restarts;
 mod server;
+mod signals;
 mod surface;

@@ -52,7 +52,7 @@ class Request:
         self.future = future
         self.tag = tag
         self.asked = asked
-        self.asked_ns = time.monotonic_ns()
+        self.asked_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
     def answer(self, status: int, body: bytes) -> None:
         """Gives the answer to whoever waits."""

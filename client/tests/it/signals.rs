@@ -1,0 +1,80 @@
+//! Handlers of signals that interrupt a thread anywhere, also in the midst of drawing an id.
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use leafd_client::Tag;
+
+use crate::checks::{check_unique, client};
+use crate::server::Server;
+
+const TAKEN_MAX: usize = 1 << 16;
+
+static TAG: OnceLock<Tag> = OnceLock::new();
+/// Ids that the handler took: it may not allocate.
+static TAKEN: [AtomicU64; TAKEN_MAX] = [const { AtomicU64::new(0) }; TAKEN_MAX];
+static TAKEN_COUNT: AtomicUsize = AtomicUsize::new(0);
+static HANDLED: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn take_some(_: c_int) {
+    HANDLED.fetch_add(1, Ordering::Relaxed);
+    for _ in 0..3 {
+        if let Some(held) = TAG.get().and_then(Tag::take_for_loop) {
+            let place = TAKEN_COUNT.fetch_add(1, Ordering::Relaxed);
+            if place < TAKEN_MAX {
+                TAKEN[place].store(held.id, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_handler_may_take_what_is_held_in_the_midst_of_a_draw() {
+    const DRAWN: usize = 300_000;
+    let server = Server::start();
+    let client = client(&server);
+    let tag = TAG.get_or_init(|| client.tag("orders").unwrap());
+    // SAFETY: the handler takes held ids, which touches atomics and the clock alone; the rest is zeroed, so that a
+    // system call that it interrupts ends with EINTR.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = take_some as extern "C" fn(c_int) as usize;
+        assert_eq!(libc::sigaction(libc::SIGUSR2, &raw const action, ptr::null_mut()), 0);
+    }
+    let done = AtomicBool::new(false);
+    let mut ids: Vec<u64> = thread::scope(|scope| {
+        let drawing: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    // SAFETY: it takes nothing and can't fail.
+                    let me = unsafe { libc::pthread_self() };
+                    thread::scope(|inner| {
+                        inner.spawn(|| {
+                            while !done.load(Ordering::Relaxed)
+                                && HANDLED.load(Ordering::Relaxed) < 20_000
+                            {
+                                // SAFETY: the thread waits for this one at the end of the scope.
+                                unsafe { libc::pthread_kill(me, libc::SIGUSR2) };
+                                thread::sleep(Duration::from_micros(50));
+                            }
+                        });
+                        let draw = || (0..DRAWN).map(|_| tag.next().unwrap()).collect::<Vec<u64>>();
+                        let ids = draw();
+                        done.store(true, Ordering::Relaxed);
+                        ids
+                    })
+                })
+            })
+            .collect();
+        drawing.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let taken = TAKEN_COUNT.load(Ordering::Relaxed).min(TAKEN_MAX);
+    println!("{} signals, {taken} ids taken in handlers", HANDLED.load(Ordering::Relaxed));
+    assert!(taken > 100, "the handler took only {taken}");
+    ids.extend(TAKEN[..taken].iter().map(|id| id.load(Ordering::Relaxed)));
+    assert_eq!(check_unique(ids), 2 * DRAWN + taken);
+}

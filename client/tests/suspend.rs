@@ -1,0 +1,80 @@
+//! Held ids grow old while the machine is suspended. This program's clocks go through a function of its own, which
+//! shows a suspend as the kernel does: the clock that counts it jumps, and the others go on.
+
+#![expect(clippy::unwrap_used, reason = "a test that meets an error is to fail")]
+
+#[path = "it/checks.rs"]
+#[expect(dead_code, reason = "another test program uses the rest")]
+mod checks;
+#[path = "it/server.rs"]
+#[expect(dead_code, reason = "another test program uses the rest")]
+mod server;
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use checks::{check_unique, client};
+use server::Server;
+
+static SUSPENDED_SECONDS: AtomicI64 = AtomicI64::new(0);
+
+/// Takes the place of the C library's.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::timespec) -> c_int {
+    // SAFETY: the caller keeps the C library's contract, which is the system call's.
+    unsafe {
+        let outcome = libc::syscall(libc::SYS_clock_gettime, clock, time);
+        if outcome == 0 && clock == libc::CLOCK_BOOTTIME {
+            (*time).tv_sec += SUSPENDED_SECONDS.load(Ordering::Relaxed);
+        }
+        outcome as c_int
+    }
+}
+
+fn suspend(seconds: i64) {
+    SUSPENDED_SECONDS.fetch_add(seconds, Ordering::Relaxed);
+    // The coarse clock's next tick; a machine that wakes up has one.
+    thread::sleep(Duration::from_millis(20));
+}
+
+#[test]
+fn ids_that_were_held_over_a_suspend_are_dropped() {
+    let server = Server::start();
+    let client = client(&server);
+    let before = Instant::now();
+    let mut ids = vec![client.next("orders").unwrap()];
+    suspend(30);
+    // The fixture lets ids be held for 60 s, and its counter stands behind all that it gave.
+    ids.push(client.next("orders").unwrap());
+    if before.elapsed() < Duration::from_secs(20) {
+        assert_eq!(ids[1], ids[0] + 1, "a run was dropped that could be used");
+    }
+    suspend(31);
+    let mark = client.next_direct("orders").unwrap();
+    ids.push(mark);
+    for _ in 0..100 {
+        let id = client.next("orders").unwrap();
+        assert!(id > mark, "{id} was held over more than a minute of suspend");
+        ids.push(id);
+    }
+    // A run that was asked for before a suspend and not looked at since.
+    let due = server.requests_for("orders") + 1;
+    while server.requests_for("orders") < due {
+        ids.push(client.next("orders").unwrap());
+        thread::sleep(Duration::from_millis(1));
+    }
+    suspend(61);
+    let mark = client.next_direct("orders").unwrap();
+    ids.push(mark);
+    for _ in 0..100 {
+        let id = client.next("orders").unwrap();
+        assert!(id > mark, "{id} was asked for before more than a minute of suspend");
+        ids.push(id);
+    }
+    assert_eq!(check_unique(ids.iter().copied()), ids.len());
+}
