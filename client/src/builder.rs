@@ -68,7 +68,8 @@ impl Builder {
     }
 
     /// How long calls without a deadline of their own wait for a daemon that isn't there, before their deadline
-    /// begins to count: for a process that may start before the daemon does. More than [`WAIT_MAX`] is cut to that.
+    /// begins to count: for a process that may start before the daemon does. They wait as long as their deadline even if
+    /// `limit` is shorter. More than [`WAIT_MAX`] is cut to that.
     ///
     /// Default: zero. Then a daemon that never was there is an error at once. One that seems to be
     /// restarting is waited for even so, as long as the deadline lasts: where this client has been

@@ -15,8 +15,9 @@ pub(crate) struct Deadline {
     limit: Duration,
     /// When the daemon has to have answered.
     end: Instant,
-    /// When there has to be a connection: later than `end` where the call waits for a daemon that isn't there.
+    /// When there has to be a connection: later than `end` where the call waits longer for a daemon that isn't there.
     connect_by: Instant,
+    waits: bool,
 }
 
 impl Deadline {
@@ -24,14 +25,15 @@ impl Deadline {
     pub(crate) fn after(limit: Duration) -> Deadline {
         let limit = limit.min(Duration::from_millis(u64::from(DEADLINE_MS_MAX)));
         let start = Instant::now();
-        Deadline { start, limit, end: start + limit, connect_by: start + limit }
+        Deadline { start, limit, end: start + limit, connect_by: start + limit, waits: false }
     }
 
-    /// As [`Deadline::after`], for a call that waits up to `wait` for a daemon that isn't there.
+    /// As [`Deadline::after`], for a call that waits for a daemon that isn't there: up to `wait`, or `limit` if that is
+    /// longer. It doesn't if `wait` is zero.
     pub(crate) fn waiting(limit: Duration, wait: Duration) -> Deadline {
         let deadline = Deadline::after(limit);
         let connect_by = deadline.connect_by.max(deadline.start + wait.min(WAIT_MAX));
-        Deadline { connect_by, ..deadline }
+        Deadline { connect_by, waits: !wait.is_zero(), ..deadline }
     }
 
     /// When the daemon has to have answered.
@@ -46,7 +48,7 @@ impl Deadline {
 
     /// Whether the call waits for a daemon that never was there.
     pub(crate) fn waits(&self) -> bool {
-        self.connect_by > self.start + self.limit
+        self.waits
     }
 
     /// A connection was made: what time the daemon has for its answer counts from here if the call waited for it.

@@ -64,7 +64,7 @@ pub unsafe extern "C" fn leafd_new(
 
 /// As `leafd_new()`, for a process that may start before the daemon does: calls without a timeout of their own wait up
 /// to `wait_ms` milliseconds, at most 3600000 (more is cut), for a daemon that isn't there, before their timeout begins
-/// to count.
+/// to count; as long as their timeout if `wait_ms` is less.
 ///
 /// With 0, which is what `leafd_new()` has, a daemon that never was there is an error at once. One that seems to be
 /// restarting is waited for even so, as long as the timeout lasts: where this client has been connected before, where a

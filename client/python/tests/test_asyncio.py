@@ -202,7 +202,8 @@ def test_a_daemon_that_comes_and_goes_is_not_noticed(host: Host) -> None:
     assert len(ids) > 500
 
 
-def test_it_waits_for_a_daemon_that_comes_later(idle_host: Host) -> None:
+@pytest.mark.parametrize(("timeout", "wait"), [(0.5, 30.0), (30.0, 0.1)])
+def test_it_waits_for_a_daemon_that_comes_later(idle_host: Host, timeout: float, wait: float) -> None:
     async def main() -> List[int]:
         calls: List[Callable[[leafd.AsyncClient], Awaitable[object]]] = [
             lambda client: client.connect(),
@@ -214,7 +215,7 @@ def test_it_waits_for_a_daemon_that_comes_later(idle_host: Host) -> None:
                 with pytest.raises(leafd.ConnectFailed, match="is the daemon running") as caught:
                     await call(client)
                 assert isinstance(caught.value, ConnectionError) and caught.value.retryable
-        async with client_of(idle_host, timeout=0.5, wait=30.0) as client:
+        async with client_of(idle_host, timeout=timeout, wait=wait) as client:
             with pytest.raises(leafd.ConnectFailed):
                 await client.next_id("snowflake", timeout=0.1)
             waiting = [asyncio.ensure_future(client.next_id("snowflake")) for _ in range(20)]

@@ -82,8 +82,9 @@ def test_a_daemon_that_never_was_is_told_at_once(idle_host: Host) -> None:
     check_unique(client.next_ids("orders", 5), 5)
 
 
-def test_a_client_waits_for_a_daemon_that_comes_later(idle_host: Host) -> None:
-    client = idle_host.client(timeout=0.5, wait=30.0)
+@pytest.mark.parametrize(("timeout", "wait"), [(0.5, 30.0), (30.0, 0.1)])
+def test_a_client_waits_for_a_daemon_that_comes_later(idle_host: Host, timeout: float, wait: float) -> None:
+    client = idle_host.client(timeout=timeout, wait=wait)
     with pytest.raises(leafd.ConnectFailed):
         client.next_id("snowflake", timeout=0.1)
     ids: List[int] = []

@@ -47,6 +47,26 @@ fn a_client_that_is_to_wait_finds_a_daemon_that_comes_later() {
 }
 
 #[test]
+fn a_wait_shorter_than_the_deadline_lasts_as_long_as_that() {
+    let mut server = Server::start();
+    server.stop();
+    for wait in [Duration::from_millis(1), LONG] {
+        let client =
+            Client::builder().socket(server.path()).wait(wait).deadline(LONG).build().unwrap();
+        assert_eq!(check_unique(drawn_when_it_comes(&mut server, &client)), 54);
+        server.stop();
+    }
+    // It ends even so.
+    let short = Duration::from_millis(100);
+    let client =
+        Client::builder().socket(server.path()).wait(short).deadline(AWAY).build().unwrap();
+    let begun = Instant::now();
+    let error = client.next("orders").unwrap_err();
+    assert!(matches!(error, Error::Connect { .. }), "{error:?}");
+    check_within(begun.elapsed(), 150, 5_000);
+}
+
+#[test]
 fn a_call_with_a_deadline_of_its_own_waits_no_longer() {
     let mut server = Server::start();
     server.stop();

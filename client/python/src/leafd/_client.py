@@ -22,10 +22,9 @@ class Client:
     `socket`: the path of the daemon's socket; by default `$LEAFD_SOCKET`, else where a daemon of this user or of the
     system listens. `timeout`: how long calls may take unless they say otherwise, in seconds, at most 60; when it is
     over a call waits up to 0.25 s more for the daemon's own word on why. `wait`: how long calls without a timeout of their
-    own wait for a daemon that isn't there yet, in seconds, at most 3600, before their timeout begins to count; with 0 a
-    daemon that never was there is an error at once, and one that seems to be restarting is waited for as long as the
-    timeout lasts. `direct`: whether every id is drawn directly,
-    by a request of its own, so that the ids of a tag are strictly increasing on this host; otherwise most come out of
+    own wait for a daemon that isn't there yet, in seconds, at most 3600 and at least their timeout, before that begins to
+    count; with 0 a daemon that never was there is an error at once, and one that seems to be restarting is waited for as
+    long as the timeout lasts. `direct`: whether every id is drawn directly, by a request of its own, so that the ids of a tag are strictly increasing on this host; otherwise most come out of
     a run that the process holds, in well under a microsecond. `polling`: whether a thread that waits may poll for some microseconds
     before it sleeps.
 

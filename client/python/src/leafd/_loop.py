@@ -37,7 +37,7 @@ class Deadline:
         self.limit = limit
         self.end = self.start + limit
         self.connect_by = max(self.end, self.start + wait)
-        self.waits = wait > limit
+        self.waits = wait > 0
 
     def connected(self, now: float) -> None:
         """The daemon has its time from now on if the call waited for it."""

@@ -257,8 +257,8 @@ public final class LeafdClient implements AutoCloseable {
 
         /**
          * How long calls without a deadline of their own wait for a daemon that isn't there, before their deadline begins
-         * to count: for a process that may start before the daemon does. Without, a daemon that never was there is an
-         * error at once. One that seems to be restarting is waited for even so, as long as the deadline lasts.
+         * to count: for a process that may start before the daemon does. They wait as long as their deadline even if this
+         * is shorter. Without, a daemon that never was there is an error at once. One that seems to be restarting is waited for even so, as long as the deadline lasts.
          *
          * @param limit from 0, which is the default; more than an hour is cut to that
          * @return this
