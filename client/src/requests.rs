@@ -13,6 +13,10 @@ use crate::error::{Break, Error};
 /// Most requests of one connection that may await an answer, in all threads together.
 pub const IN_FLIGHT_MAX: usize = 65_536;
 
+/// Runs are asked for ahead only while fewer requests than this are in flight or answered and not looked at: a run that
+/// nobody comes to take keeps its request's place, and callers that wait must find one.
+const AHEAD_MAX: usize = IN_FLIGHT_MAX / 2;
+
 /// When this many given-up requests are still unanswered, the daemon is taken for hung.
 const ABANDONED_MAX: usize = 8192;
 
@@ -117,6 +121,11 @@ impl Requests {
         entry.group = group;
         entry.progress = Progress::Waiting;
         Some(Ticket(u32::from(entry.turn) << PLACE_BITS | u32::from(place)))
+    }
+
+    /// Whether a request that nobody waits for may take a place.
+    pub(crate) fn has_room_ahead(&self) -> bool {
+        self.entries.len() - self.free.len() < AHEAD_MAX
     }
 
     /// The outcome, once it is there; the request is then over.

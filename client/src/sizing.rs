@@ -1,16 +1,17 @@
 //! How many ids the next run should have.
 //!
 //! Where ids grow old within milliseconds (snowflake), a run is to last about three milliseconds of
-//! the rate at which the process takes them. Elsewhere (segments) a run has a small floor, doubles
-//! while it lasts too short to ask for the next one in time, and shrinks when it lasts too long.
+//! the rate at which the process takes them. Elsewhere (segments) runs begin small, double
+//! while one lasts too short to ask for the next one in time, and shrink when it lasts too long: so a process that ends
+//! skips fewer ids than it has drawn, on average.
 
 use crate::slot::RUN_COUNT_MAX;
 
-/// The first run of a tag: small, as nothing is known of it yet.
-const FIRST: u32 = 8;
+/// The first run of a tag: small, as a process may draw a few ids and end, and skips what it holds then.
+const FIRST: u32 = 4;
 
-/// Fewest ids of a run that may be held for long; also what a dying process may waste.
-const LONG_FLOOR: u32 = 32;
+/// Fewest ids of a run that may be held for long.
+const LONG_FLOOR: u32 = 4;
 
 /// Ids that may be held for less than this are short-lived.
 const SHORT_HOLD_MS: u32 = 1000;

@@ -23,6 +23,9 @@ use leafd_wire::Run;
 /// too late: most go on to [`Slot::clear`], and far above the run's end each sets the offset back.
 pub(crate) const RUN_COUNT_MAX: u32 = 65_536;
 
+/// Runs of fewer ids are short.
+const SHORT_RUN_COUNT: u64 = 256;
+
 /// From here on the offset is set back: it must never reach the generation's bits, where it would
 /// bring an earlier run to life again.
 const OFFSET_LATE: u64 = 1 << (OFFSET_BITS - 1);
@@ -67,6 +70,14 @@ struct Descriptor {
     expires_ns: AtomicU64,
 }
 
+/// Whoever takes the id of this offset asks for the next run. A long run leaves half of itself for the answer to come
+/// in: it is used by the microsecond. A short one is used slowly, or its process has just begun and may end soon; the
+/// later it asks, the less is skipped then.
+#[inline]
+fn refill_offset(count: u64) -> u64 {
+    if count < SHORT_RUN_COUNT { count - count.div_ceil(4) } else { count / 2 }
+}
+
 // === impl Slot ===
 
 impl Slot {
@@ -94,7 +105,8 @@ impl Slot {
         if offset >= count || now_ns >= expires_ns {
             return self.nothing(offset);
         }
-        Some(Taken { id: first + offset * (shape >> 32), refill_due: offset == count / 2 })
+        let refill_due = offset == refill_offset(count);
+        Some(Taken { id: first + offset * (shape >> 32), refill_due })
     }
 
     /// There is nothing to take. Callers that only look for what is held ask again and again.
@@ -188,11 +200,24 @@ mod tests {
             taken,
             [
                 Taken { id: 103, refill_due: false },
-                Taken { id: 106, refill_due: true },
-                Taken { id: 109, refill_due: false },
+                Taken { id: 106, refill_due: false },
+                Taken { id: 109, refill_due: true },
             ]
         );
         assert_eq!(slot.take(0), None);
+    }
+
+    #[test]
+    fn the_next_run_is_asked_for_once_a_run_and_late_in_short_ones() {
+        for (count, due_at) in
+            [(2, Some(1)), (4, Some(3)), (64, Some(48)), (256, Some(128)), (65_536, Some(32_768))]
+        {
+            let slot = Slot::new();
+            slot.install(1, Run { first: 100, count, stride: 1 }, 0, u64::MAX);
+            let due = (0..count).filter(|_| slot.take(0).unwrap().refill_due);
+            let due: Vec<u64> = due.map(u64::from).collect();
+            assert_eq!(due, Vec::from_iter(due_at), "of {count}");
+        }
     }
 
     #[test]

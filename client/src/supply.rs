@@ -1,7 +1,7 @@
 //! The slow path of one tag: where its runs come from.
 //!
 //! One thread at a time fetches a tag's next run; the others wait for it, each by its own
-//! deadline. No lock is held meanwhile, and other tags are not held up. Half way through a run the
+//! deadline. No lock is held meanwhile, and other tags are not held up. Well before a run's end the
 //! thread that takes that id asks for the next one, without waiting for the answer.
 
 use std::collections::VecDeque;
@@ -381,7 +381,7 @@ impl Stock {
             return;
         }
         let Some(mut link) = core.state().try_lock() else { return };
-        if !link.is_connected() || !link.is_sent() {
+        if !link.is_connected() || !link.is_sent() || !link.requests.has_room_ahead() {
             return;
         }
         let sent_ns = exact_ns();

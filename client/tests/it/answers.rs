@@ -37,7 +37,7 @@ fn threads_that_want_the_same_run_wait_for_it_together() {
     let start = Instant::now();
     let ids: Vec<u64> = thread::scope(|scope| {
         let drawing: Vec<_> =
-            (0..6).map(|_| scope.spawn(|| client.next("slow").unwrap())).collect();
+            (0..4).map(|_| scope.spawn(|| client.next("slow").unwrap())).collect();
         drawing.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     check_unique(ids);

@@ -13,5 +13,6 @@ mod held_runs;
 mod interruptions;
 mod restarts;
 mod server;
+mod short_lives;
 mod signals;
 mod surface;

@@ -91,6 +91,11 @@ impl Server {
         &self.shared
     }
 
+    /// How many ids were given so far, of all tags together.
+    pub fn given(&self) -> u64 {
+        self.shared.next.load(Ordering::Relaxed) - 1
+    }
+
     pub fn requests_for(&self, tag: &str) -> u64 {
         self.shared.requests.lock().unwrap().get(tag).copied().unwrap_or(0)
     }
