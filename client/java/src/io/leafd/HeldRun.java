@@ -33,7 +33,9 @@ final class HeldRun {
 
     private final long first;
     private final long stride;
-    private final long expiresNs;
+    /** When the ids are too old. */
+    final Moment expires;
+
     private final long[] cursor;
     /** Of which offsets these bits are 0, the clock is looked at. A thread that sees it late looks too often. */
     private int uncheckedBits;
@@ -43,7 +45,8 @@ final class HeldRun {
         cursor = new long[CURSOR_LONGS];
         count = 0;
         refillOffset = -1;
-        holdMs = expiresNs = 0;
+        holdMs = 0;
+        expires = new Moment(0, 0);
         first = stride = 1;
     }
 
@@ -51,17 +54,17 @@ final class HeldRun {
      * A run whose first {@code taken} ids are taken.
      *
      * @param holdMs as the daemon said
-     * @param expiresNs when the ids are too old, by {@link System#nanoTime}
+     * @param expires when the ids are too old
      */
-    HeldRun(Run run, int taken, long holdMs, long expiresNs) {
+    HeldRun(Run run, int taken, long holdMs, Moment expires) {
         cursor = new long[CURSOR_LONGS];
         cursor[CURSOR] = taken;
         count = run.count();
-        refillOffset = count / 2;
+        refillOffset = Sizing.refillOffset(count);
         first = run.first();
         stride = run.stride();
         this.holdMs = holdMs;
-        this.expiresNs = expiresNs;
+        this.expires = expires;
     }
 
     /** The next offset, which is this caller's alone. From {@link #count} on it has no id. */
@@ -71,19 +74,11 @@ final class HeldRun {
 
     /** Whether the offset's id may be used: it is one of the run's, and not too old. */
     boolean isGood(long offset) {
-        return offset < count && ((offset & uncheckedBits) != 0 || !isExpired(System.nanoTime()));
+        return offset < count && ((offset & uncheckedBits) != 0 || !expires.isPast());
     }
 
     long id(long offset) {
         return first + offset * stride;
-    }
-
-    boolean isExpired(long nowNs) {
-        return nowNs - expiresNs >= 0;
-    }
-
-    long expiresNs() {
-        return expiresNs;
     }
 
     /** How many of the ids have been given out. */

@@ -16,8 +16,7 @@ final class Pending<T> {
     final Connection connection;
     final int opcode;
     final int id;
-    /** By {@link System#nanoTime}. */
-    final long sentNs = System.nanoTime();
+    final Moment sent = Moment.now();
     /** Asleep until another thread has read the answer. */
     Thread sleeper;
     /** Nobody waits any more. It stays in flight until it is answered, so that its answer never meets another request. */

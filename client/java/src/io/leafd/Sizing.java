@@ -4,8 +4,9 @@ package io.leafd;
  * How many ids the next run should have.
  *
  * <p>Where ids grow old within milliseconds (snowflake), a run is to last about three milliseconds of the rate at which the
- * process takes them. Elsewhere (segments) a run has a small floor, doubles while it lasts too short to ask for the next
- * one in time, and shrinks when it lasts too long. It reads no clock.
+ * process takes them. Elsewhere (segments) runs begin small, double while one lasts too short to ask for the next one in
+ * time, and shrink when it lasts too long: so a process that ends skips fewer ids than it has drawn, on average. It reads
+ * no clock.
  */
 final class Sizing {
     /** Most ids of a run. */
@@ -14,11 +15,14 @@ final class Sizing {
     /** Ids that may be held for less than this are short-lived. */
     static final long SHORT_HOLD_MS = 1000;
 
-    /** The first run of a tag: small, as nothing is known of it yet. */
-    private static final int FIRST = 8;
+    /** The first run of a tag: small, as a process may draw a few ids and end, and skips what it holds then. */
+    private static final int FIRST = 4;
 
-    /** Fewest ids of a run that may be held for long; also what a dying process may waste. */
-    static final int LONG_FLOOR = 32;
+    /** Fewest ids of a run that may be held for long. */
+    static final int LONG_FLOOR = 4;
+
+    /** Runs of fewer ids are short. */
+    private static final int SHORT_RUN_COUNT = 256;
 
     /** How long a run of short-lived ids is to last. */
     private static final long SHORT_RUN_NS = 3_000_000;
@@ -32,6 +36,15 @@ final class Sizing {
     private static final long GROWTH_MAX = 16;
 
     private int wish = FIRST;
+
+    /**
+     * Whoever takes the id of this offset asks for the next run. A long run leaves half of itself for the answer to come in:
+     * it is used by the microsecond. A short one is used slowly, or its process has just begun and may end soon; the later
+     * it asks, the less is skipped then.
+     */
+    static int refillOffset(int count) {
+        return count < SHORT_RUN_COUNT ? count - (count + 3) / 4 : count / 2;
+    }
 
     /** How many ids to ask for now. */
     int wish() {

@@ -13,7 +13,7 @@ import java.util.concurrent.locks.ReentrantLock;
  * One tag of a client: the run that the process holds, and where the next one comes from.
  *
  * <p>One thread at a time fetches the next run; the others wait for it, each by its own deadline. No lock is held
- * meanwhile, and other tags are not held up. Half way through a run the thread that takes that id asks for the next one,
+ * meanwhile, and other tags are not held up. Well before a run's end the thread that takes that id asks for the next one,
  * without waiting for the answer.
  */
 final class Supply {
@@ -179,7 +179,7 @@ final class Supply {
             }
             wakeWaiting();
         }
-        return stow(drawn.answer(), drawn.sentNs);
+        return stow(drawn.answer(), drawn.sent);
     }
 
     /** Waits for a run that was asked for ahead. False: it brought no ids, or such as are too old by now. */
@@ -189,7 +189,7 @@ final class Supply {
         }
         // What went wrong was some time ago: a request of now tells what is the matter now.
         Wire.Drawn drawn = ahead.answer();
-        return drawn != null && System.nanoTime() - expiresNs(ahead.sentNs, drawn.holdMs()) < 0;
+        return drawn != null && !ahead.sent.plusMs(drawn.holdMs()).isPast();
     }
 
     /** One id by a request of its own, of a tag whose ids may not be held. */
@@ -205,7 +205,7 @@ final class Supply {
     }
 
     /** Puts drawn ids where they belong and takes the first. */
-    private long stow(Wire.Drawn drawn, long sentNs) {
+    private long stow(Wire.Drawn drawn, Moment sent) {
         Run[] runs = drawn.runs();
         if (drawn.holdMs() == 0) {
             // What came beyond the one id is skipped.
@@ -213,10 +213,10 @@ final class Supply {
             return runs[0].first();
         }
         // Counted from the sending: when the daemon issued them is not known any better.
-        long expiresNs = expiresNs(sentNs, drawn.holdMs());
+        Moment expires = sent.plusMs(drawn.holdMs());
         for (Run run : runs) {
             // Each run's first id is its caller's, so that each fetch brings its caller one.
-            queued.add(new HeldRun(run, 1, drawn.holdMs(), expiresNs));
+            queued.add(new HeldRun(run, 1, drawn.holdMs(), expires));
         }
         install(queued.remove());
         return runs[0].first();
@@ -231,18 +231,18 @@ final class Supply {
             drop(run);
         }
         if (run.holdMs >= Sizing.SHORT_HOLD_MS) {
-            run.setExpiredElsewhere(timed ? run.expiresNs() - timerNs >= 0 : startTimer(run));
+            run.setExpiredElsewhere(timed ? run.expires.ns() - timerNs >= 0 : startTimer(run));
         }
     }
 
     /** Has the run dropped when its time is over. False: no timer can be had. */
     private boolean startTimer(HeldRun run) {
         try {
-            long leftNs = run.expiresNs() - System.nanoTime();
+            long leftNs = run.expires.ns() - System.nanoTime();
             // The JDK's own thread for such things: what it runs here is short, and waits for nothing.
             CompletableFuture.delayedExecutor(leftNs, TimeUnit.NANOSECONDS, Runnable::run).execute(this::timeOver);
             timed = true;
-            timerNs = run.expiresNs();
+            timerNs = run.expires.ns();
         } catch (RuntimeException | OutOfMemoryError e) {
             timed = false;
         }
@@ -255,7 +255,7 @@ final class Supply {
         try {
             timed = false;
             HeldRun run = current;
-            if (run.isExpired(System.nanoTime())) {
+            if (run.expires.isPast()) {
                 drop(run);
             } else if (run.holdMs >= Sizing.SHORT_HOLD_MS) {
                 run.setExpiredElsewhere(startTimer(run));
@@ -269,7 +269,7 @@ final class Supply {
         HeldRun run;
         do {
             run = queued.poll();
-        } while (run != null && run.isExpired(System.nanoTime()));
+        } while (run != null && run.expires.isPast());
         return run;
     }
 
@@ -307,10 +307,6 @@ final class Supply {
         if (waiting > 0) {
             changed.signalAll();
         }
-    }
-
-    private static long expiresNs(long sentNs, long holdMs) {
-        return sentNs + holdMs * 1_000_000;
     }
 
     /** Drops a run, unless another one has taken its place. */

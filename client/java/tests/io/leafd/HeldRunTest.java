@@ -10,19 +10,19 @@ final class HeldRunTest {
     private HeldRunTest() {}
 
     static void aRunIsTakenFromItsOffsetToItsEndAndNoFurther() {
-        HeldRun run = new HeldRun(new Run(100, 4, 3), 1, 60_000, System.nanoTime() + 60_000_000_000L);
+        HeldRun run = new HeldRun(new Run(100, 4, 3), 1, 60_000, Moment.now().plusMs(60_000));
         List<Long> ids = new ArrayList<>();
         for (long offset = run.nextOffset(); run.isGood(offset); offset = run.nextOffset()) {
             ids.add(run.id(offset));
         }
         Check.equal(List.of(103L, 106L, 109L), ids);
-        Check.equal(2, run.refillOffset);
+        Check.equal(3, run.refillOffset);
         Check.equal(4, run.used());
         Check.that(!HeldRun.EMPTY.isGood(HeldRun.EMPTY.nextOffset()), "the empty run has an id");
     }
 
     static void anOldRunGivesNothing() {
-        HeldRun run = new HeldRun(new Run(1, 1000, 1), 0, 50, System.nanoTime());
+        HeldRun run = new HeldRun(new Run(1, 1000, 1), 0, 50, Moment.now());
         Check.that(!run.isGood(run.nextOffset()), "an id that is too old");
         // With a timer only every 64th id looks at the clock, and no more are late than that.
         run.setExpiredElsewhere(true);
@@ -35,15 +35,33 @@ final class HeldRunTest {
         Check.that(!run.isGood(run.nextOffset()), "an id that is too old");
     }
 
+    /** A suspend as a process sees it: the monotonic clock has gone on by nothing. And a wall clock that is set back. */
+    static void aRunIsOldWhenEitherClockSaysSo() {
+        Moment now = Moment.now();
+        for (Moment expires : List.of(new Moment(now.ns() + 60_000_000_000L, now.wallMs()), new Moment(now.ns(), now.wallMs() + 60_000))) {
+            HeldRun run = new HeldRun(new Run(1, 1000, 1), 0, 60_000, expires);
+            Check.that(!run.isGood(run.nextOffset()), "an id that is too old");
+        }
+        HeldRun run = new HeldRun(new Run(1, 1000, 1), 0, 60_000, now.plusMs(60_000));
+        Check.that(run.isGood(run.nextOffset()), "an id that is not");
+    }
+
+    static void theNextRunIsAskedForLateInShortRuns() {
+        int[][] offsets = {{1, 0}, {2, 1}, {3, 2}, {4, 3}, {64, 48}, {255, 191}, {256, 128}, {65_536, 32_768}};
+        for (int[] of : offsets) {
+            Check.equal(of[1], Sizing.refillOffset(of[0]));
+        }
+    }
+
     static void idsUpToTheLargestCanBeTaken() {
-        HeldRun run = new HeldRun(new Run(Long.MAX_VALUE - 1, 2, 1), 1, 60_000, System.nanoTime() + 60_000_000_000L);
+        HeldRun run = new HeldRun(new Run(Long.MAX_VALUE - 1, 2, 1), 1, 60_000, Moment.now().plusMs(60_000));
         Check.equal(Long.MAX_VALUE, run.id(run.nextOffset()));
         Check.that(!run.isGood(run.nextOffset()), "the run has two ids");
     }
 
     static void threadsThatShareARunNeverShareAnId() throws Exception {
         int count = 20_000_000;
-        HeldRun run = new HeldRun(new Run(1, count, 1), 0, 60_000, System.nanoTime() + 60_000_000_000L);
+        HeldRun run = new HeldRun(new Run(1, count, 1), 0, 60_000, Moment.now().plusMs(60_000));
         run.setExpiredElsewhere(true);
         CyclicBarrier together = new CyclicBarrier(4);
         List<BitSet> taken = Check.inThreads(4, () -> {

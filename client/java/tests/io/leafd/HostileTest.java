@@ -220,6 +220,50 @@ final class HostileTest {
         }
     }
 
+    /** The connection goes after a part of the answer; the next one serves. */
+    static void aRequestWhoseConnectionBreaksIsSentAgain() throws Exception {
+        int whole = Stranger.frame(130, 0, 0, 1, Stranger.ids(60_000, Stranger.run(5, 1, 1))).length;
+        for (int length : new int[] {0, 3, 11, 12, whole - 1}) {
+            try (Stranger stranger = new Stranger();
+                    LeafdClient client = stranger.builder().direct(true).build()) {
+                Check.equal(1L, client.nextId("orders"));
+                stranger.closes = () -> stranger.connections.get() == 1 && stranger.drawn() > 1;
+                stranger.answer = request -> stranger.closes.getAsBoolean()
+                        ? Arrays.copyOf(Stranger.reply(request, 0, Stranger.ids(60_000, Stranger.run(5, 1, 1))), length)
+                        : stranger.wellDone(request);
+                Check.equal(2L, client.nextId("orders"));
+                Check.ascending(client.nextIds("orders", 5));
+                Check.equal(2, stranger.connections.get());
+                Check.equal(4, stranger.drawn());
+            }
+        }
+    }
+
+    /** As an answer to the request, and as the word to the connection as a whole that overtakes it. */
+    static void aDaemonThatIsStoppingIsAskedAgainUntilItIsBack() throws Exception {
+        byte[] body = Stranger.refusal(5, "stopping");
+        int number = Status.SHUTTING_DOWN.number();
+        for (boolean asWhole : new boolean[] {false, true}) {
+            Stranger.Answer stopping = request ->
+                    asWhole ? Stranger.frame(128, 0, number, 0, body) : Stranger.reply(request, number, body);
+            try (Stranger stranger = new Stranger();
+                    LeafdClient client = stranger.builder().deadline(Duration.ofSeconds(10)).build()) {
+                Check.equal(1L, client.nextIdDirect("orders"));
+                stranger.closes = () -> stranger.connections.get() <= 3 && stranger.drawn() > 1;
+                stranger.answer = request ->
+                        (stranger.closes.getAsBoolean() ? stopping : (Stranger.Answer) stranger::wellDone).to(request);
+                Check.equal(2L, client.nextIdDirect("orders"));
+                Check.equal(3L, client.nextId("orders"));
+                Check.equal(4, stranger.connections.get());
+                // One that never comes back is told when the time is over.
+                stranger.closes = () -> true;
+                LeafdException e = Check.throwing(LeafdException.class, "", () ->
+                        client.nextIdDirect("orders", Duration.ofMillis(200)));
+                Check.that(e.isRetryable(), "a retry may help");
+            }
+        }
+    }
+
     static void aRefusalToTheConnectionAsAWholeIsTold() throws Exception {
         try (Stranger stranger = new Stranger();
                 LeafdClient client = stranger.builder().deadline(Duration.ofSeconds(10)).build()) {

@@ -14,6 +14,7 @@ import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.BooleanSupplier;
 
 /**
  * A daemon that is played: each request is answered by bytes that a test makes up. Without such it is a good daemon, of one
@@ -52,6 +53,8 @@ final class Stranger implements AutoCloseable {
     volatile long holdMs = 60_000;
 
     volatile Answer answer = this::wellDone;
+    /** Whether the connection ends after the answer. */
+    volatile BooleanSupplier closes = () -> false;
     /** Sent to each connection as soon as it is there. */
     volatile byte[] greeting = SILENCE;
 
@@ -135,6 +138,9 @@ final class Stranger implements AutoCloseable {
                     return;
                 }
                 channel.write(ByteBuffer.wrap(bytes));
+                if (closes.getAsBoolean()) {
+                    return;
+                }
             }
         } finally {
             ended.incrementAndGet();

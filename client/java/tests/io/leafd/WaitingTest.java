@@ -205,6 +205,21 @@ final class WaitingTest {
         }
     }
 
+    static void aWaitShorterThanTheDeadlineLastsAsLongAsThat() throws Exception {
+        try (Stranger stranger = new Stranger();
+                LeafdClient client = stranger.builder()
+                        .deadline(Duration.ofSeconds(20))
+                        .waitForDaemon(Duration.ofMillis(1))
+                        .build()) {
+            stranger.stop();
+            CompletableFuture<Long> id = CompletableFuture.supplyAsync(() -> client.nextId("orders"));
+            Check.pause(200);
+            Check.that(!id.isDone(), "it did not wait");
+            stranger.listen();
+            Check.equal(1L, id.get(20, TimeUnit.SECONDS));
+        }
+    }
+
     static void aDaemonThatHangsIsGivenUpWhenTooManyAnswersAreOverdue() throws Exception {
         try (Stranger stranger = new Stranger()) {
             stranger.answer = SILENT;
