@@ -25,6 +25,7 @@ mod commits;
 mod crowd;
 mod failover;
 mod fixtures;
+mod former_routes;
 mod other_database;
 mod other_registry;
 mod outages;

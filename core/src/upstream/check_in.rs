@@ -36,11 +36,14 @@ impl Monitor {
             )));
         }
         if trusted.role != found.role {
-            return self.refuse(StoreError::Refused(format!(
+            let same_history = trusted.history == found.history;
+            self.refuse(StoreError::Refused(format!(
                 "the role of the store {} has changed: it was {:?}, and now it is {:?}; nothing is claimed from it. \
                  Restart leafd with the routes of the other hosts",
                 self.settings.url, &*trusted.role.0, &*found.role.0
             )));
+            self.in_another_role = same_history.then_some(found);
+            return;
         }
         match &self.standing {
             Standing::Settling(settling) if settling.identity == found => {
@@ -64,13 +67,18 @@ impl Monitor {
     fn meet(&mut self, asked: BootMs, found: Identity) {
         let expected = &self.settings.role;
         if found.role != *expected && !found.role.0.is_empty() {
-            return self.refuse(StoreError::Refused(format!(
+            let remembered = self.settings.remembered.as_ref();
+            let same = remembered
+                .is_some_and(|(id, history)| (id, history) == (&found.id, &found.history));
+            self.refuse(StoreError::Refused(format!(
                 "the store {} records the role {:?}, but is configured {}: use the routes of the other hosts, or \
                  change the routes with: leafd routes apply",
                 self.settings.url,
                 &*found.role.0,
                 expected.configured()
             )));
+            self.in_another_role = same.then_some(found);
+            return;
         }
         let placed = found.role == *expected;
         let remembered = self.settings.remembered.as_ref();

@@ -49,13 +49,15 @@ impl Monitor {
         }
     }
 
-    /// The identity under which it can be asked about its tags now, also while claims wait.
+    /// The identity under which it can be asked about its tags now, also while claims wait, and where it has another role
+    /// than this daemon's routes say.
     #[must_use]
     pub fn present(&self) -> Option<&Identity> {
         match &self.standing {
             // Before it was told, it may have less than was claimed.
             Standing::Settling(Settling { pushed: None, .. }) => None,
             _ if self.away.is_some() => None,
+            Standing::Refused(_) => self.in_another_role.as_ref(),
             _ => self.answering(),
         }
     }

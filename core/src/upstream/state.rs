@@ -16,6 +16,9 @@ pub struct Monitor {
     pub(super) standing: Standing,
     /// What was last claimed from, whatever stands now.
     pub(super) trusted: Option<Identity>,
+    /// The store that is meant, in the history that is known, but in another role: its tags are asked about, because
+    /// what is held of them is issued on.
+    pub(super) in_another_role: Option<Identity>,
     /// When the last question was asked whose answer proved that what is held is this host's own.
     pub(super) proven_at: BootMs,
     /// The present history was first noted at this time or before; `None` where that isn't known.
@@ -83,6 +86,7 @@ impl Monitor {
             settings,
             standing: Standing::Unmet,
             trusted: None,
+            in_another_role: None,
             proven_at: BootMs(0),
             noted_by: None,
             loss: None,
@@ -261,6 +265,7 @@ impl Monitor {
             self.events.push_back(Event::Resumed);
         }
         self.trusted = Some(found);
+        self.in_another_role = None;
         self.standing = Standing::Trusted;
     }
 
@@ -274,6 +279,7 @@ impl Monitor {
             self.events.push_back(Event::Refused(error.clone()));
         }
         self.checking_in = None;
+        self.in_another_role = None;
         self.standing = Standing::Refused(error);
     }
 }

@@ -406,10 +406,12 @@ fn announce(config: &Config, socket: &Path, segments: &Segments) {
         None => "ready".to_owned(),
         Some(why) => format!("started, but not ready for every tag: {why}"),
     };
-    info!(
-        socket = %socket.display(), state_dir = %config.state_dir.display(), stores,
-        worker = worker_text(config), pid = std::process::id(), "{ready}"
-    );
+    let (state_dir, worker) = (config.state_dir.display(), worker_text(config));
+    let (socket_path, pid) = (socket.display(), std::process::id());
+    match &away {
+        None => info!(socket = %socket_path, %state_dir, stores, worker, pid, "{ready}"),
+        Some(_) => warn!(socket = %socket_path, %state_dir, stores, worker, pid, "{ready}"),
+    }
     if logging::is_journal(std::io::stdout()) {
         // It has just been told.
         return;

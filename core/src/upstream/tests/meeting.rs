@@ -31,6 +31,33 @@ fn another_place_is_refused_and_taken_back_when_it_is_right_again() {
 }
 
 #[test]
+fn a_store_in_another_role_is_asked_about_what_is_held_of_it() {
+    let moved = Identity { role: Role("primary 0 of 2 era 1".into()), ..identity("h1") };
+    let stranger = Identity { id: StoreId("postgres:9".into()), ..moved.clone() };
+    let set_back = Identity { history: History("h0".into()), ..moved.clone() };
+    // While it is in use.
+    let mut one = Watched::trusting();
+    for (found, is_asked) in [(&moved, true), (&set_back, false), (&stranger, false)] {
+        one.pass(PROBE_MS);
+        assert_eq!(one.asks(), Request::Identity);
+        one.answer(Response::Identity(Ok(found.clone())));
+        one.look();
+        assert!(one.monitor.refusal().is_some() && one.monitor.claimable().is_none());
+        assert_eq!(one.monitor.present(), Some(found).filter(|_| is_asked));
+    }
+    // At a start, by what the journal has.
+    for (found, is_asked) in [(moved, true), (set_back, false), (stranger, false)] {
+        let remembered = Some((identity("h1").id, identity("h1").history));
+        let mut one = Watched::new(Settings { remembered, ..settings() });
+        assert_eq!(one.asks(), Request::Identity);
+        one.answer(Response::Identity(Ok(found.clone())));
+        one.look();
+        assert!(one.monitor.refusal().is_some() && one.monitor.claimable().is_none());
+        assert_eq!(one.monitor.present(), Some(&found).filter(|_| is_asked));
+    }
+}
+
+#[test]
 fn a_store_without_a_place_that_has_tags_is_refused_until_the_place_is_recorded() {
     let role = Role("primary 0 of 2 era 1".into());
     let mut one = Watched::new(Settings { role: role.clone(), ..settings() });
