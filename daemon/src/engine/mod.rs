@@ -7,7 +7,7 @@
 //! - [`snowflakes`]: snowflake layouts.
 //! - [`lease`]: the host's worker.
 //! - [`upstream`]: the stores that tags live in, whether each is the one that is meant, and their fail-overs.
-//! - [`writer`]: the way to the journal.
+//! - [`writer`]: changes of the journal, and what follows from them.
 
 pub mod lease;
 pub mod segments;

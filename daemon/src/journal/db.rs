@@ -207,7 +207,7 @@ impl Db {
 
     /// Makes batches durable in one transaction. A batch that contradicts what is recorded is left out
     /// whole and refused alone; a fault fails all of them, and whether they are on the disk is then unknown.
-    pub fn commit(&mut self, batches: &[Vec<Write>]) -> Result<Vec<Result<(), String>>, Fault> {
+    pub fn commit(&mut self, batches: &[&[Write]]) -> Result<Vec<Result<(), String>>, Fault> {
         self.check_in_place()?;
         // A clean stop is entered as a start is: a copy of a running daemon's journal must not pass for a stopped one's.
         let stops = batches.iter().any(|batch| batch.contains(&Write::StoppedCleanly));
@@ -227,7 +227,7 @@ impl Db {
                 Ok(()) => {
                     savepoint.commit()?;
                     meta.stopped_cleanly |= batch.contains(&Write::StoppedCleanly);
-                    for write in batch {
+                    for write in *batch {
                         if let Write::BeginAnew { host } = write {
                             meta.host = host.clone();
                         }

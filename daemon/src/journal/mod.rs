@@ -2,7 +2,7 @@
 //!
 //! A SQLite database (WAL, `synchronous=FULL`) in the state directory, written by a thread of its own.
 //! Requests never wait for it while ids below the marks last; marks of all tags move in one
-//! transaction. A restart goes on at the marks without asking anybody.
+//! transaction. Whoever changes or asks something goes through one queue, and is served in its order. A restart goes on at the marks without asking anybody.
 //!
 //! A journal belongs to one host ([`Identity`]). One that is found to be a copy is set aside and a new
 //! one is begun, which makes this a new host: of the copy only what limits ids from below is carried over,
@@ -32,7 +32,7 @@
 //! tokens beyond the last thousand starts.
 //!
 //! In the order of a start: `begin` makes a journal, `db` opens one, by `schema` (what file is it?), `wal`
-//! (is its log whole?) and `verify` (is every row what was written?); `writer` is the thread; `apply`
+//! (is its log whole?) and `verify` (is every row what was written?); `writer` is the thread, `write` what it is given; `apply`
 //! checks and enters changes; `rows` knows the tables' rows, `stores` those about stores and starts, and `claim` that
 //! about the worker.
 
@@ -51,157 +51,47 @@ mod tests;
 mod verify;
 mod wal;
 mod witness;
+mod write;
 mod writer;
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use leafd_wire::{Layout, Run};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 pub use self::identity::{Identity, MACHINE_ID_FILE};
 pub use self::recovered::{Recovered, StoreRecord};
 use self::witness::{Memory, Verdict, Witnesses};
 pub use self::witness::{Outside, SetAside};
-use self::writer::{Command, Failure, Link, Page, Writer};
+pub use self::write::{LayoutRecord, TagRecord, Write};
+use self::writer::{Command, Failure, Link, Page, Pending, Writer};
 use crate::state_dir::{StateDir, explain};
-use leafd_core::lease::Recorded;
-use leafd_core::store::{Generation, HostId, StartToken, StoreId};
-use leafd_core::{Tag, UnixMs};
+use leafd_core::Tag;
+use leafd_core::store::{StartToken, StoreId};
 
 /// A handle to the open journal. Clones are handles to the same one; it closes with the last.
 #[derive(Clone, Debug)]
 pub struct Journal {
     path: Arc<PathBuf>,
-    queue: mpsc::UnboundedSender<Command>,
+    queue: mpsc::Sender<Command>,
     failure: Failure,
     stopped: Arc<Mutex<Option<StartToken>>>,
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
+/// A batch on its way to the disk.
+#[derive(Debug)]
+pub struct Written {
+    path: Arc<PathBuf>,
+    answered: oneshot::Receiver<Result<(), JournalError>>,
+}
+
 /// The longest history that can be recorded, in bytes.
 pub const HISTORY_BYTES_MAX: usize = 1_024;
-
-/// A layout as recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LayoutRecord {
-    /// Its name.
-    pub name: Tag,
-    /// Its definition; another one under the same name is refused.
-    pub layout: Layout,
-    /// Ids whose tick ends at or before this instant may have been issued; later ones have not.
-    pub bound: UnixMs,
-}
-
-/// What the journal has of a tag.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TagRecord {
-    /// The generation that the segments belong to.
-    pub generation: Generation,
-    /// The highest end of any claim ever made by this host, whatever the generation; of an embedded store
-    /// also under the identities that it had before it was lost, restored or adopted.
-    pub highest_end: u64,
-    /// Ids claimed and certainly not issued, ascending: those of each segment from its mark on.
-    pub unissued: Vec<Run>,
-}
-
-/// A change to be made durable. A batch of them is one transaction.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Write {
-    /// A claim: nothing in it below `mark` is certain to be unissued. Raises the tag's highest end.
-    /// Segments of another generation of the tag are forgotten. The same claim once more moves its
-    /// mark (or, on a clean stop, brings back one that was forgotten too early; then it may also be named
-    /// by what an earlier start found left of it); one that overlaps another is refused.
-    Segment {
-        /// Where it was claimed.
-        store: StoreId,
-        /// Whose numbers.
-        tag: Tag,
-        /// The tag's generation.
-        generation: Generation,
-        /// The ids.
-        run: Run,
-        /// Numbers of the segment below this may be issued once this is durable.
-        mark: u64,
-    },
-    /// Moves a mark up (on a clean stop also down, to exactly the first unissued number). A mark at
-    /// the segment's end forgets the segment, and of a forgotten segment any mark is true.
-    Mark {
-        /// Where the segment was claimed.
-        store: StoreId,
-        /// Whose numbers.
-        tag: Tag,
-        /// The segment's end, which names it.
-        end: u64,
-        /// See [`Write::Segment`].
-        mark: u64,
-    },
-    /// Moves a segment's mark down: nothing from it on was issued, nor will be before it is moved up again. Brings a segment
-    /// back that was forgotten because it was marked to its end.
-    DrawBack {
-        /// Where the segment was claimed.
-        store: StoreId,
-        /// Whose ids.
-        tag: Tag,
-        /// The tag's generation.
-        generation: Generation,
-        /// The segment, or what an earlier start found left of it.
-        run: Run,
-        /// Ids of the segment below this may be issued.
-        mark: u64,
-    },
-    /// Forgets a tag's segments: the tag is gone or made anew. Its highest end stays.
-    Forget {
-        /// Where they were claimed.
-        store: StoreId,
-        /// Whose numbers.
-        tag: Tag,
-    },
-    /// Forgets all segments of a store: they are not this host's any more, because the store knows a later
-    /// start of it or lost its last commits while this host was off. The highest ends stay.
-    ForgetAll {
-        /// Where they were claimed.
-        store: StoreId,
-    },
-    /// Records a layout or moves its bound (down only on a clean stop).
-    Bound(LayoutRecord),
-    /// A store has taken this start's token: of earlier ones it can have none any more. Records where it was
-    /// found; the URL leads to no other store from now on. Refused when a text is too long.
-    CheckedIn {
-        /// Where it was found, without secrets; at most 8 KiB.
-        url: Arc<str>,
-        /// Which store it is; at most 1 KiB.
-        store: StoreId,
-        /// Its history, up to [`HISTORY_BYTES_MAX`]. Taken only of a store that is not recorded yet: a
-        /// change is entered by [`Write::History`].
-        history: Arc<str>,
-    },
-    /// A store's history changed, and that was dealt with: every highest end was pushed, and the others had
-    /// their time to do so. Refused for a store that never checked in, or when it is too long.
-    History {
-        /// Which store.
-        store: StoreId,
-        /// Its history now, up to [`HISTORY_BYTES_MAX`].
-        history: Arc<str>,
-    },
-    /// A worker is claimed, renewed or kept for a restart; it replaces what was recorded. Refused when a text is too
-    /// long.
-    Worker(Recorded),
-    /// No worker is claimed any more.
-    NoWorker,
-    /// This host goes on as a new one, because a store knows a later start of the old one than the journal does: no
-    /// number of an earlier start is this host's, and no store knows any start of it. What limits ids from below stays.
-    BeginAnew {
-        /// The new host.
-        host: HostId,
-    },
-    /// Every mark and bound in this batch is exact, and nothing is issued any more: the journal refuses
-    /// every later batch but another of this kind, whether or not this one came through.
-    StoppedCleanly,
-}
 
 /// Why the journal can't be used. Nothing is issued until it can.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -313,7 +203,7 @@ impl Journal {
         db: db::Db,
         memory: Option<Memory>,
     ) -> std::io::Result<Journal> {
-        let (queue, commands) = mpsc::unbounded_channel();
+        let (queue, commands) = mpsc::channel();
         let failure = Failure::default();
         let stopped = Arc::default();
         let writer = Writer {
@@ -322,10 +212,12 @@ impl Journal {
             identity: identity.clone(),
             acknowledged: db.meta.clone(),
             link: Link::Open(Box::new(db)),
+            pending: Vec::new(),
             memory,
             failure: failure.clone(),
             stopped: Arc::clone(&stopped),
             stopping: false,
+            closed: None,
         };
         let thread = std::thread::Builder::new()
             .name("leafd-journal".to_owned())
@@ -335,7 +227,17 @@ impl Journal {
         Ok(Journal { path: Arc::new(path), queue, failure, stopped, thread })
     }
 
-    /// Makes a batch durable; all of it or nothing. What is queued meanwhile shares one transaction.
+    /// Makes a batch durable; all of it or nothing. What is queued meanwhile shares one transaction. A fault doesn't lose
+    /// it: it is tried until it is durable, before whatever is asked later. It is on its way when this returns.
+    #[must_use = "nothing may be issued on the strength of what is not durable yet"]
+    pub fn write(&self, writes: Vec<Write>) -> Written {
+        let (answer, answered) = oneshot::channel();
+        // One that can't be sent is answered: its sender is dropped.
+        let _ = self.queue.send(Command::Commit(Pending { writes, kept: true, answer }));
+        Written { path: Arc::clone(&self.path), answered }
+    }
+
+    /// As [`Journal::write`], but tried only once: for one who has nothing else to do but to tell of a fault.
     ///
     /// An empty batch is a way to find out whether the journal works (again).
     ///
@@ -343,8 +245,8 @@ impl Journal {
     /// When the batch contradicts what is recorded (it alone is then left out), or when the journal can't
     /// be written to. In the latter case the batch may or may not be on the disk: nothing may be issued
     /// on its strength, and repeating it is safe.
-    pub async fn commit(&self, batch: Vec<Write>) -> Result<(), JournalError> {
-        self.ask(|answer| Command::Commit(batch, answer)).await?
+    pub async fn commit(&self, writes: Vec<Write>) -> Result<(), JournalError> {
+        self.ask(|answer| Command::Commit(Pending { writes, kept: false, answer })).await?
     }
 
     /// What is recorded of a tag: to be asked once, before the tag is first used after a start.
@@ -391,9 +293,15 @@ impl Journal {
         self.failure.stands()
     }
 
-    /// Waits until a fault has come up, whoever met it; for one who waits at a time.
-    pub async fn failing(&self) {
-        self.failure.began().await;
+    /// Waits until a fault has come up or gone; for one who waits at a time.
+    pub async fn fault_changed(&self) {
+        self.failure.changed().await;
+    }
+
+    /// Transactions committed.
+    #[must_use]
+    pub fn commits(&self) -> u64 {
+        self.failure.commits()
     }
 
     /// The token of the clean stop that was entered, for the stores to know as a start's.
@@ -419,12 +327,28 @@ impl Journal {
         command: impl FnOnce(oneshot::Sender<T>) -> Command,
     ) -> Result<T, JournalError> {
         let (answer, answered) = oneshot::channel();
-        let closed = || JournalError {
-            path: self.path.to_path_buf(),
-            cause: "it is closed; restart leafd if this is unexpected".to_owned(),
-            refused: false,
-        };
-        self.queue.send(command(answer)).map_err(|_| closed())?;
-        answered.await.map_err(|_| closed())
+        self.queue.send(command(answer)).map_err(|_| JournalError::closed(&self.path))?;
+        answered.await.map_err(|_| JournalError::closed(&self.path))
+    }
+}
+
+// === impl Written ===
+
+impl Written {
+    /// What came of it, once it is durable or refused.
+    ///
+    /// # Errors
+    /// The batch contradicts what is recorded (it alone is then left out), or the journal was closed.
+    pub async fn outcome(self) -> Result<(), JournalError> {
+        self.answered.await.map_err(|_| JournalError::closed(&self.path))?
+    }
+}
+
+// === impl JournalError ===
+
+impl JournalError {
+    fn closed(path: &Path) -> JournalError {
+        let cause = "it is closed; restart leafd if this is unexpected".to_owned();
+        JournalError { path: path.to_path_buf(), cause, refused: false }
     }
 }

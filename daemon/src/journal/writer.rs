@@ -2,14 +2,16 @@
 //! only after that is durable.
 //!
 //! After a fault nobody knows what is on the disk. So the file is closed, opened and verified anew before
-//! anything more is acknowledged: tried with the next commit, at most once a second.
+//! anything more is acknowledged: tried once a second. Changes are entered in the order in which they came: those that
+//! are to wait for the end of a fault are entered before whatever comes later.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 
 use super::db::{self, Db};
 use super::fault::Fault;
@@ -22,19 +24,28 @@ use leafd_core::Tag;
 use leafd_core::store::{StartToken, StoreId};
 
 /// Most batches in one transaction; more wait for the next.
-const GROUP_BATCHES_MAX: usize = 1_024;
+const GROUP_BATCHES_MAX: usize = 16_384;
 
-/// How long a fault stands before the file is tried again.
+/// How long a fault stands before the file is tried again, whether or not anybody asks for it.
 const REOPEN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What is asked of the thread. The answer's receiver may be gone: nobody waits any more then.
 #[derive(Debug)]
 pub(super) enum Command {
-    Commit(Vec<Write>, oneshot::Sender<Result<(), JournalError>>),
+    Commit(Pending),
     Tag(StoreId, Tag, oneshot::Sender<Result<Option<TagRecord>, JournalError>>),
     Layout(Tag, oneshot::Sender<Result<Option<LayoutRecord>, JournalError>>),
     Ends(Page, oneshot::Sender<Result<Vec<(Tag, u64)>, JournalError>>),
     Close(oneshot::Sender<()>),
+}
+
+/// A batch of changes on its way to the disk.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub writes: Vec<Write>,
+    /// Whether it waits for the end of a fault; otherwise it is tried once.
+    pub kept: bool,
+    pub answer: oneshot::Sender<Result<(), JournalError>>,
 }
 
 /// Which highest ends are asked for.
@@ -54,7 +65,9 @@ struct Standing {
     /// Whether there is one, for those who ask at each request.
     stands: AtomicBool,
     error: Mutex<Option<JournalError>>,
-    began: Notify,
+    changed: Notify,
+    /// Transactions committed.
+    commits: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -66,6 +79,8 @@ pub(super) struct Writer {
     /// What the file must at least say when it is opened anew.
     pub acknowledged: Meta,
     pub link: Link,
+    /// What is to be entered, in this order.
+    pub pending: Vec<Pending>,
     /// Notes each commit before it is acknowledged.
     pub memory: Option<Memory>,
     pub failure: Failure,
@@ -73,6 +88,8 @@ pub(super) struct Writer {
     pub stopped: Arc<Mutex<Option<StartToken>>>,
     /// Once exact marks were asked for nothing else is entered: nothing may be issued any more.
     pub stopping: bool,
+    /// Who asked for its end.
+    pub closed: Option<oneshot::Sender<()>>,
 }
 
 #[derive(Debug)]
@@ -94,9 +111,14 @@ impl Failure {
         self.0.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until a fault has come up since the last wait.
-    pub async fn began(&self) {
-        self.0.began.notified().await;
+    /// Waits until a fault has come up or gone since the last wait.
+    pub async fn changed(&self) {
+        self.0.changed.notified().await;
+    }
+
+    /// Transactions committed.
+    pub fn commits(&self) -> u64 {
+        self.0.commits.load(Ordering::Relaxed)
     }
 
     /// Returns whether a fault stood before.
@@ -104,101 +126,138 @@ impl Failure {
         let mut error = self.0.error.lock().unwrap_or_else(PoisonError::into_inner);
         self.0.stands.store(now.is_some(), Ordering::Release);
         let before = std::mem::replace(&mut *error, now).is_some();
-        if error.is_some() && !before {
-            self.0.began.notify_one();
+        if error.is_some() != before {
+            self.0.changed.notify_one();
         }
         before
     }
 }
 
-type Pending = (Vec<Write>, oneshot::Sender<Result<(), JournalError>>);
-
 // === impl Writer ===
 
 impl Writer {
     /// Works until the journal is closed or dropped.
-    pub fn run(mut self, mut queue: mpsc::UnboundedReceiver<Command>) {
-        let mut next = queue.blocking_recv();
-        while let Some(command) = next.take() {
-            match command {
-                Command::Commit(writes, answer) => {
-                    let mut group = vec![(writes, answer)];
-                    // What follows a question must not change its answer: the group ends there.
-                    while group.len() < GROUP_BATCHES_MAX && next.is_none() {
-                        match queue.try_recv() {
-                            Ok(Command::Commit(writes, answer)) => group.push((writes, answer)),
-                            Ok(other) => next = Some(other),
-                            Err(_) => break,
-                        }
-                    }
-                    self.commit(group);
-                }
-                Command::Tag(store, tag, answer) => {
-                    let record = self.on_db(|db| db.tag(&store, &tag));
-                    let _ = answer.send(record.map_err(|fault| self.error(fault)));
-                }
-                Command::Layout(name, answer) => {
-                    let record = self.on_db(|db| db.layout(&name));
-                    let _ = answer.send(record.map_err(|fault| self.error(fault)));
-                }
-                Command::Ends(Page { store, after, limit }, answer) => {
-                    let ends = self.on_db(|db| db.ends(&store, after.as_ref(), limit));
-                    let _ = answer.send(ends.map_err(|fault| self.error(fault)));
-                }
-                Command::Close(answer) => {
-                    self.close();
-                    let _ = answer.send(());
-                    return;
-                }
+    pub fn run(mut self, queue: mpsc::Receiver<Command>) {
+        while let Some(mut command) = self.next(&queue) {
+            // What follows a question must not change its answer: the group ends there.
+            while let Some(Command::Commit(pending)) = command {
+                self.take_in(pending);
+                let more = self.pending.len() < GROUP_BATCHES_MAX;
+                command = if more { queue.try_recv().ok() } else { None };
             }
-            next = next.or_else(|| queue.blocking_recv());
+            // Without a change too, a fault may be over.
+            if !self.pending.is_empty() || matches!(self.link, Link::Failed { .. }) {
+                self.commit();
+            }
+            if let Some(command) = command
+                && self.answer(command)
+            {
+                break;
+            }
         }
         self.close();
     }
 
-    fn commit(&mut self, mut group: Vec<Pending>) {
-        let mut batches = Vec::with_capacity(group.len());
-        let mut answers = Vec::with_capacity(group.len());
-        for (writes, answer) in group.drain(..) {
-            let stops = writes.contains(&Write::StoppedCleanly);
-            if self.stopping && !stops {
-                let why = "it has stopped: no id may be issued and nothing is recorded";
-                let _ = answer.send(Err(self.error(Fault(why.to_owned()))));
-                continue;
-            }
-            self.stopping |= stops;
-            batches.push(writes);
-            answers.push(answer);
+    /// What is asked next. `Some(None)`: nothing, and it is time to look whether a fault is over. `None`: nobody is left to
+    /// ask.
+    fn next(&self, queue: &mpsc::Receiver<Command>) -> Option<Option<Command>> {
+        let Link::Failed { since, .. } = &self.link else { return queue.recv().ok().map(Some) };
+        match queue.recv_timeout(REOPEN_INTERVAL.saturating_sub(since.elapsed())) {
+            Ok(command) => Some(Some(command)),
+            Err(RecvTimeoutError::Timeout) => Some(None),
+            Err(RecvTimeoutError::Disconnected) => None,
         }
-        if batches.is_empty() {
+    }
+
+    /// Answers a question. True: the journal is to be closed.
+    fn answer(&mut self, question: Command) -> bool {
+        match question {
+            Command::Commit(pending) => self.take_in(pending),
+            Command::Tag(store, tag, answer) => {
+                let record = self.on_db(|db| db.tag(&store, &tag));
+                let _ = answer.send(record.map_err(|fault| self.error(fault)));
+            }
+            Command::Layout(name, answer) => {
+                let record = self.on_db(|db| db.layout(&name));
+                let _ = answer.send(record.map_err(|fault| self.error(fault)));
+            }
+            Command::Ends(Page { store, after, limit }, answer) => {
+                let ends = self.on_db(|db| db.ends(&store, after.as_ref(), limit));
+                let _ = answer.send(ends.map_err(|fault| self.error(fault)));
+            }
+            Command::Close(answer) => {
+                self.closed = Some(answer);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Puts a batch behind those that came before it.
+    fn take_in(&mut self, pending: Pending) {
+        let stops = pending.writes.contains(&Write::StoppedCleanly);
+        if self.stopping && !stops {
+            let why = "it has stopped: no id may be issued and nothing is recorded";
+            let _ = pending.answer.send(Err(self.error(Fault(why.to_owned()))));
             return;
         }
-        let outcome = self.on_db(|db| {
-            let outcome = db.commit(&batches)?;
-            Ok((outcome, db.meta.clone(), db.stopped_as.clone()))
-        });
-        match outcome {
-            Ok((outcome, meta, stopped)) => {
-                *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = stopped;
-                if let Some(memory) = &mut self.memory {
-                    memory.note(&meta.host, meta.commits);
+        self.stopping |= stops;
+        self.pending.push(pending);
+    }
+
+    /// Makes durable what is pending, and finds out whether the journal works.
+    fn commit(&mut self) {
+        let mut pending = std::mem::take(&mut self.pending);
+        loop {
+            let rest = pending.split_off(pending.len().min(GROUP_BATCHES_MAX));
+            let batches: Vec<&[Write]> = pending.iter().map(|pending| &*pending.writes).collect();
+            let outcome = self.on_db(|db| {
+                let outcome = db.commit(&batches)?;
+                Ok((outcome, db.meta.clone(), db.stopped_as.clone()))
+            });
+            match outcome {
+                Ok((outcome, meta, stopped)) => {
+                    self.committed(meta, stopped);
+                    for (pending, outcome) in pending.into_iter().zip(outcome) {
+                        let outcome = outcome.map_err(|why| {
+                            let fault = Fault(format!("it contradicts what is recorded: {why}"));
+                            JournalError { refused: true, ..self.error(fault) }
+                        });
+                        let _ = pending.answer.send(outcome);
+                    }
                 }
-                self.acknowledged = meta;
-                if self.failure.set(None) {
-                    tracing::info!(path = %self.path.display(), "the journal can be written again");
-                }
-                for (answer, outcome) in answers.into_iter().zip(outcome) {
-                    let outcome = outcome.map_err(|why| {
-                        let fault = Fault(format!("it contradicts what is recorded: {why}"));
-                        JournalError { refused: true, ..self.error(fault) }
-                    });
-                    let _ = answer.send(outcome);
+                Err(fault) => {
+                    pending.extend(rest);
+                    return self.keep_pending(pending, &fault);
                 }
             }
-            Err(fault) => {
-                for answer in answers {
-                    let _ = answer.send(Err(self.error(fault.clone())));
-                }
+            if rest.is_empty() {
+                return;
+            }
+            pending = rest;
+        }
+    }
+
+    fn committed(&mut self, meta: Meta, stopped: Option<StartToken>) {
+        *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = stopped;
+        if let Some(memory) = &mut self.memory {
+            memory.note(&meta.host, meta.commits);
+        }
+        self.acknowledged = meta;
+        self.failure.0.commits.fetch_add(1, Ordering::Relaxed);
+        if self.failure.set(None) {
+            tracing::info!(path = %self.path.display(), "the journal can be written again");
+        }
+    }
+
+    /// After a fault: what is to wait for its end stays, in its order; whoever tried once is told. After a stop nothing
+    /// waits: exact marks may be on the disk, and nothing may be entered after them.
+    fn keep_pending(&mut self, pending: Vec<Pending>, fault: &Fault) {
+        for pending in pending {
+            if pending.kept && !self.stopping {
+                self.pending.push(pending);
+            } else {
+                let _ = pending.answer.send(Err(self.error(fault.clone())));
             }
         }
     }
@@ -274,6 +333,10 @@ impl Writer {
     fn close(self) {
         if let Link::Open(db) = self.link {
             db.close();
+        }
+        if let Some(answer) = self.closed {
+            // Whoever asked may have gone.
+            let _ = answer.send(());
         }
     }
 }

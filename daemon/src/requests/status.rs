@@ -154,7 +154,7 @@ impl Dispatcher {
         status["socket"] = json!(self.about.socket);
         status["state_dir"] = json!(self.about.state_dir);
         status["journal_set_aside"] = json!(self.about.set_aside);
-        status["journal_commits"] = json!(self.writer.commits());
+        status["journal_commits"] = json!(self.writer.journal().commits());
         status["requests"] = json!(counters.requests.get());
         status["requests_refused"] = json!(counters.refused.get());
         status["connections"] = json!(counters.connections.get());

@@ -54,9 +54,6 @@ enum Outcome {
 
 type Work = Pin<Box<dyn Future<Output = Outcome>>>;
 
-/// How long to wait before a failed journal is tried again.
-const JOURNAL_RETRY: Duration = Duration::from_secs(1);
-
 /// When this share of the lease is left and the registry has not been heard of, it is warned, in percent.
 const WARN_AT_PERCENT: [u64; 4] = [75, 50, 20, 5];
 
@@ -133,14 +130,7 @@ impl LeaseDriver {
             Record::LeaseGrant(claim) => Write::Worker(claim),
             Record::Forget => Write::NoWorker,
         };
-        loop {
-            match self.journal.commit(vec![write.clone()]).await {
-                Ok(()) => return Ok(()),
-                Err(error) if error.refused => return Err(error.to_string()),
-                // Issuing has stopped: the journal's writer says so, and goes by the same fault.
-                Err(_) => tokio::time::sleep(JOURNAL_RETRY).await,
-            }
-        }
+        self.journal.write(vec![write]).outcome().await.map_err(|error| error.to_string())
     }
 
     /// See [`super::Worker::claim`].

@@ -106,7 +106,7 @@ impl Segments {
                     mark: moved.mark,
                 };
                 let (segments, held_tag) = (Rc::clone(self), Rc::clone(tag));
-                self.write_journal(tag, shard, write, move || {
+                self.write_journal(tag, shard, vec![write], move || {
                     let number = shard_number(sent.shard);
                     let cut = held_tag.allocator.borrow_mut().hold(number, claim.run, moved.mark);
                     segments.journal_cut(&held_tag, sent.shard, cut);
@@ -150,7 +150,7 @@ impl Segments {
                         mark: claim.run.end(),
                     };
                     let recorded = Rc::clone(tag);
-                    self.write_journal(tag, shard, write, move || {
+                    self.write_journal(tag, shard, vec![write], move || {
                         recorded.restarts.take();
                     });
                 }

@@ -14,22 +14,20 @@ const DRAW_BACK_EVERY: Duration = Duration::from_secs(10);
 impl Segments {
     /// Has the journal move marks ahead of use.
     pub(crate) fn move_marks(self: &Rc<Self>, tag: &Rc<SegmentTag>, moves: Vec<MarkMove>) {
-        let moves = Rc::new(moves);
-        for (index, moved) in moves.iter().enumerate() {
+        let write = |moved: &MarkMove| {
             let shard = &tag.shards[moved.shard as usize];
             let store =
                 shard.upstream.key().expect("what is held was claimed from a store that is known");
-            let write =
-                Write::Mark { store, tag: tag.tag.clone(), end: moved.end, mark: moved.mark };
-            let last = index + 1 == moves.len();
-            let (segments, moved_tag, moves) = (Rc::clone(self), Rc::clone(tag), Rc::clone(&moves));
-            self.write_journal(tag, shard, write, move || {
-                if last {
-                    moved_tag.allocator.borrow_mut().marked(clock::boot(), &moves);
-                    segments.drive(&moved_tag);
-                }
-            });
-        }
+            Write::Mark { store, tag: tag.tag.clone(), end: moved.end, mark: moved.mark }
+        };
+        let Some(first) = moves.first() else { return };
+        let shard = &tag.shards[first.shard as usize];
+        let writes = moves.iter().map(write).collect();
+        let (segments, marked) = (Rc::clone(self), Rc::clone(tag));
+        self.write_journal(tag, shard, writes, move || {
+            marked.allocator.borrow_mut().marked(clock::boot(), &moves);
+            segments.drive(&marked);
+        });
     }
 
     /// Has the journal record what will not be issued.
@@ -41,13 +39,17 @@ impl Segments {
     ) {
         let shard = &tag.shards[index];
         let Some(store) = shard.upstream.key() else { return };
-        for MarkMove { end, mark, .. } in cut.closed {
-            let write = Write::Mark { store: store.clone(), tag: tag.tag.clone(), end, mark };
-            self.write_journal(tag, shard, write, || {});
-        }
+        let name = &tag.tag;
+        let closed = cut.closed.iter().map(|closed| {
+            let (store, tag) = (store.clone(), name.clone());
+            Write::Mark { store, tag, end: closed.end, mark: closed.mark }
+        });
+        let mut writes: Vec<Write> = closed.collect();
         if let (Some((run, mark)), Some(generation)) = (cut.kept, shard.generation.get()) {
-            let write = Write::Segment { store, tag: tag.tag.clone(), generation, run, mark };
-            self.write_journal(tag, shard, write, || {});
+            writes.push(Write::Segment { store, tag: name.clone(), generation, run, mark });
+        }
+        if !writes.is_empty() {
+            self.write_journal(tag, shard, writes, || {});
         }
     }
 
@@ -73,7 +75,7 @@ impl Segments {
                     continue;
                 };
                 let write = Write::DrawBack { store, tag: tag.tag.clone(), generation, run, mark };
-                self.write_journal(tag, shard, write, || {});
+                self.write_journal(tag, shard, vec![write], || {});
             }
         }
     }

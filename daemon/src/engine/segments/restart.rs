@@ -15,18 +15,18 @@ use crate::journal::{JournalError, Write};
 use crate::reply::Failure;
 
 impl Segments {
-    /// Has the journal record a change of a tag in one of its stores. `effect` follows when that is durable; when the
-    /// journal refuses, the tag starts over instead.
+    /// Has the journal record changes of a tag, all or none. `effect` follows when they are durable; when the journal
+    /// refuses, the tag starts over instead. `shard` is one that they are about, for the log.
     pub(super) fn write_journal(
         self: &Rc<Self>,
         tag: &Rc<SegmentTag>,
         shard: &Shard,
-        write: Write,
+        writes: Vec<Write>,
         effect: impl FnOnce() + 'static,
     ) {
         let (segments, tag, store) =
             (Rc::clone(self), Rc::clone(tag), Arc::clone(&shard.upstream.url));
-        self.writer.write(write, move |outcome| match outcome {
+        self.writer.write(writes, move |outcome| match outcome {
             Ok(()) => effect(),
             Err(refused) => segments.contradicted(&tag, &store, &refused),
         });
@@ -73,7 +73,8 @@ impl Segments {
             match shard.upstream.key() {
                 // Nothing can contradict this.
                 Some(store) => {
-                    self.writer.write(Write::Forget { store, tag: tag.tag.clone() }, |_| load());
+                    let forget = Write::Forget { store, tag: tag.tag.clone() };
+                    self.writer.write(vec![forget], |_| load());
                 }
                 None => load(),
             }

@@ -228,7 +228,7 @@ impl Tenants for Segments {
         self.set_aside(upstream);
         if let Some(store) = upstream.key() {
             // Nothing can contradict this.
-            self.writer.write(Write::ForgetAll { store }, |_| {});
+            self.writer.write(vec![Write::ForgetAll { store }], |_| {});
         }
     }
 
@@ -316,7 +316,8 @@ impl Segments {
     pub(super) fn forget(&self, tag: &SegmentTag, shard: &Shard) {
         if let Some(store) = shard.upstream.key() {
             // Nothing can contradict this.
-            self.writer.write(Write::Forget { store, tag: tag.tag.clone() }, |_| {});
+            let tag = tag.tag.clone();
+            self.writer.write(vec![Write::Forget { store, tag }], |_| {});
         }
     }
 }

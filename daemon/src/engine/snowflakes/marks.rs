@@ -29,7 +29,7 @@ impl Snowflakes {
         }
         let record = LayoutRecord { name: tag.name.clone(), layout: tag.layout, bound };
         let (snowflakes, tag) = (Rc::clone(self), Rc::clone(tag));
-        self.writer.write(Write::Bound(record), move |outcome| {
+        self.writer.write(vec![Write::Bound(record)], move |outcome| {
             if let Err(refused) = outcome {
                 return snowflakes.contradicted(&tag, &refused);
             }

@@ -209,7 +209,8 @@ impl<T: Tenants + 'static> Driver<T> {
     }
 
     async fn commit(&self, write: Write) -> Result<(), StoreError> {
-        self.journal.commit(vec![write]).await.map_err(|error| in_journal(&error))
+        let written = self.journal.write(vec![write]).outcome().await;
+        written.map_err(|error| in_journal(&error))
     }
 
     fn happened(&self, event: Event) {

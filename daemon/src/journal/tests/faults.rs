@@ -169,6 +169,65 @@ fn a_deleted_or_replaced_file_is_not_written_to_in_vain() {
 }
 
 #[test]
+fn what_is_written_during_a_fault_is_entered_after_it_in_its_order() {
+    let dir = place();
+    let (path, away) = (dir.path().join("journal.db"), dir.path().join("away"));
+    run(async {
+        let (journal, _) = open(dir.path());
+        journal.commit(vec![segment("a", 1..1001, 10)]).await.unwrap();
+        fs::rename(&path, &away).unwrap();
+        let mut written = vec![journal.write(vec![mark("a", 1001, 20)])];
+        journal.fault_changed().await;
+        assert!(journal.failed());
+        written.push(journal.write(vec![segment("b", 1..11, 5)]));
+        written.push(journal.write(vec![mark("a", 1001, 19)]));
+        written.push(journal.write(vec![mark("a", 1001, 30)]));
+        // A question is not answered before they are entered, and who tries once is told of the fault.
+        journal.tag(&store(), &tag("a")).await.unwrap_err();
+        journal.commit(vec![segment("c", 1..11, 5)]).await.unwrap_err();
+        fs::rename(&away, &path).unwrap();
+        // Nobody asks.
+        tokio::time::timeout(Duration::from_secs(10), journal.fault_changed()).await.unwrap();
+        assert!(!journal.failed());
+        for (index, written) in written.into_iter().enumerate() {
+            let outcome = written.outcome().await;
+            // The mark that goes back is refused because it comes after the first.
+            assert_eq!(outcome.is_err_and(|error| error.refused), index == 2, "{index}");
+        }
+        assert_eq!(unissued(&journal, "a").await, [30..1001]);
+        assert_eq!(unissued(&journal, "b").await, [5..11]);
+        assert_eq!(tag_of(&journal, "c").await, None);
+        journal.close().await;
+        assert!(!journal.write(vec![]).outcome().await.unwrap_err().refused);
+    });
+}
+
+#[test]
+fn nothing_that_waits_for_a_fault_s_end_is_entered_after_a_stop() {
+    let dir = place();
+    let (path, away) = (dir.path().join("journal.db"), dir.path().join("away"));
+    run(async {
+        let (journal, _) = open(dir.path());
+        journal.commit(vec![segment("a", 1..1001, 10)]).await.unwrap();
+        fs::rename(&path, &away).unwrap();
+        let written = journal.write(vec![mark("a", 1001, 20)]);
+        journal.commit(vec![mark("a", 1001, 5), Write::StoppedCleanly]).await.unwrap_err();
+        fs::rename(&away, &path).unwrap();
+        assert!(!written.outcome().await.unwrap_err().refused);
+        recovers_stopped(&journal).await;
+        assert_eq!(unissued(&journal, "a").await, [10..1001]);
+        journal.close().await;
+    });
+}
+
+/// Waits until a journal that was stopped works.
+async fn recovers_stopped(journal: &Journal) {
+    while journal.failed() {
+        tokio::time::timeout(Duration::from_secs(10), journal.fault_changed()).await.unwrap();
+    }
+}
+
+#[test]
 fn a_deleted_log_costs_nothing_that_was_acknowledged() {
     let dir = place();
     run(async {
