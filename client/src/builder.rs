@@ -111,7 +111,7 @@ impl Builder {
         let path = self.socket.unwrap_or_else(default_socket_path);
         let limits = Limits { deadline: self.deadline, wait: self.wait };
         let core = Core::new(path, limits, !self.direct, self.polling).map_err(|source| {
-            Error::Resources { what: "no memory for a client can be had", source }
+            Error::Resources { what: "can't allocate memory for a client", source }
         })?;
         Ok(Client { core: Arc::new(core) })
     }

@@ -52,7 +52,7 @@ pub struct Decoded {
 pub fn decode(id: u64, layout: &Layout) -> Result<Decoded> {
     let parts = layout
         .decompose(id)
-        .map_err(|error| Error::invalid(format!("{id} is no id of this layout: {error}")))?;
+        .map_err(|error| Error::invalid(format!("{id} can't be an id of this layout: {error}")))?;
     Ok(Decoded { parts, unix_ms: layout.tick_start_ms(parts.tick) })
 }
 
@@ -182,8 +182,7 @@ impl Client {
         if info.version != leafd_wire::VERSION {
             return Err(Error::Protocol {
                 what: format!(
-                    "leafd {} chose version {} of the protocol, which this client doesn't speak; \
-                     it was offered {} alone",
+                    "leafd {} chose protocol version {}, but this client offered only version {}",
                     info.release,
                     info.version,
                     leafd_wire::VERSION
@@ -202,7 +201,10 @@ impl Client {
         let found = layouts.iter().find(|(of, _)| of == name);
         found.map(|(_, layout)| *layout).ok_or_else(|| {
             let names: Vec<&str> = layouts.iter().map(|(of, _)| of.as_str()).collect();
-            Error::invalid(format!("leafd has no layout {name:?}; it has {}", names.join(", ")))
+            Error::invalid(format!(
+                "leafd has no layout {name:?}; its layouts are {}",
+                names.join(", ")
+            ))
         })
     }
 
@@ -237,7 +239,7 @@ impl Client {
         let body_max = REQUEST_LENGTH_MAX as usize - (leafd_wire::HEADER_BYTES - 4);
         if json.len() > body_max {
             return Err(Error::invalid(format!(
-                "the request has {} bytes; at most {body_max} fit a frame",
+                "the request has {} bytes; a frame holds at most {body_max}",
                 json.len()
             )));
         }

@@ -153,7 +153,7 @@ impl fmt::Display for Error {
             Error::Service { status, number, retry_after, message } => {
                 write!(f, "leafd answered {status}")?;
                 if *number != *status as u16 {
-                    write!(f, " (status {number}, which this client doesn't know)")?;
+                    write!(f, " (status {number}, unknown to this client)")?;
                 }
                 if !message.is_empty() {
                     write!(f, ": {message}")?;
@@ -171,9 +171,9 @@ impl fmt::Display for Error {
                          (LEAFD_SOCKET names another one)"
                     }
                     io::ErrorKind::PermissionDenied => {
-                        "this user may not open the socket or look into its folder: \
-                         the socket's group and mode decide that, which are those of systemd's unit \
-                         leafd.socket, or the daemon's settings socket_group and socket_mode"
+                        "this user may not open the socket or enter its folder. The socket's group and mode decide \
+                         that; they come from systemd's unit leafd.socket, or from the daemon's settings socket_group \
+                         and socket_mode"
                     }
                     _ => "check the daemon's log",
                 })
@@ -186,15 +186,14 @@ impl fmt::Display for Error {
             ),
             Error::Timeout { waited } => write!(
                 f,
-                "leafd gave no answer within {} ms; try again, allow a longer deadline, \
-                 or look at `leafctl status`",
+                "leafd gave no answer within {} ms; try again, allow a longer deadline, or check `leafctl status`",
                 waited.as_millis()
             ),
             Error::Interrupted => f.write_str("a signal ended the call"),
             Error::Protocol { what } => write!(
                 f,
-                "the peer broke leafd's protocol: {what}; \
-                 is the socket leafd's, and do client and daemon fit together?"
+                "the peer broke leafd's protocol: {what}; check that the socket is leafd's and that client and daemon \
+                 have matching versions"
             ),
             Error::InvalidArgument { what } => f.write_str(what),
             Error::Resources { what, source } => write!(f, "{what}: {source}"),
@@ -238,7 +237,7 @@ impl Break {
             Break::Os(number) => io::Error::from_raw_os_error(number),
             Break::Overdue => io::Error::new(
                 io::ErrorKind::TimedOut,
-                "too many answers are overdue; the daemon seems to hang",
+                "too many answers are overdue; the daemon may be hanging",
             ),
         };
         Error::Disconnected { path: path.to_owned(), source }

@@ -73,7 +73,7 @@ impl Names {
     #[cold]
     fn add(&self, name: &str, hash: u64, arena: &Arena) -> Result<&Node> {
         check_tag(name.as_bytes())
-            .map_err(|error| Error::invalid(format!("the tag {name:?} can't be: {error}")))?;
+            .map_err(|error| Error::invalid(format!("{name:?} is not a valid tag: {error}")))?;
         if self.count.fetch_add(1, Ordering::Relaxed) >= TAGS_MAX {
             self.count.fetch_sub(1, Ordering::Relaxed);
             return Err(Error::invalid(format!(
@@ -81,7 +81,7 @@ impl Names {
             )));
         }
         let (cell, guard) = arena.cell().map_err(|source| Error::Resources {
-            what: "no memory that is wiped on fork can be had for a tag",
+            what: "can't allocate wipe-on-fork memory for a tag",
             source,
         })?;
         let bucket = &self.buckets[hash as usize % BUCKETS];

@@ -128,7 +128,7 @@ impl<'client> Pipeline<'client> {
         deadline_ms: u32,
     ) -> Result<u64> {
         if !(1..=COUNT_MAX).contains(&count) {
-            return Err(Error::invalid(format!("a request is for 1 to {COUNT_MAX} ids")));
+            return Err(Error::invalid(format!("a request takes 1 to {COUNT_MAX} ids")));
         }
         let node = self.client.core.node(tag)?;
         let number = self.first + self.pushed.len() as u64;

@@ -290,7 +290,9 @@ impl Drawn {
         let given = rest.iter().fold(u64::from(first.count), |sum, run| sum + u64::from(run.count));
         let fits = if hold { given <= u64::from(count) } else { given == u64::from(count) };
         if !fits {
-            return Err(Break::Protocol("a reply carries another number of ids than was asked"));
+            return Err(Break::Protocol(
+                "a reply doesn't have the number of ids that was requested",
+            ));
         }
         Ok(Drawn { hold_ms: reply.hold_ms, first, rest })
     }
@@ -310,7 +312,7 @@ fn decode(frame: &Frame<'_>, asked: Asked) -> Result<Outcome, Break> {
         Asked::Body { opcode } => opcode,
     };
     if frame.header.opcode != opcode | opcode::REPLY {
-        return Err(Break::Protocol("a reply has another opcode than its request"));
+        return Err(Break::Protocol("a reply's opcode differs from its request's"));
     }
     if frame.header.status != Status::Ok as u16 {
         return failure(frame).map(Outcome::Failed);

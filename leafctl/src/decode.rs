@@ -13,11 +13,11 @@ use crate::failure::Failure;
 
 /// Which id, and how it was put together.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Without a daemon only Leaf's own layout, `snowflake`, is known.
+#[command(after_help = "Without a daemon, only Leaf's own layout, `snowflake`, is available.
 
 Examples:
-  leafctl decode 2124082651684941858
+  leafctl \
+    decode 2124082651684941858
   leafctl decode 8123456789 --layout js53 --json")]
 pub struct DecodeArgs {
     /// The id
@@ -34,13 +34,13 @@ pub struct DecodeArgs {
 pub fn run(socket: &Path, args: &DecodeArgs) -> Result<(), Failure> {
     let layout = layout(socket, &args.layout)?;
     let parts = layout.decompose(args.id).map_err(|error| {
-        anyhow!("{} is not an id of layout {:?}: {error}", args.id, args.layout)
+        anyhow!("{} can't be an id of layout {:?}: {error}", args.id, args.layout)
     })?;
     let unix_ms = layout.tick_start_ms(parts.tick);
     let time = i64::try_from(unix_ms)
         .ok()
         .and_then(|ms| Timestamp::from_millisecond(ms).ok())
-        .with_context(|| format!("{} lies beyond the calendar", args.id))?;
+        .with_context(|| format!("the time of {} is beyond the calendar's end", args.id))?;
     // As Leaf's own page showed it, with the offset that makes it an instant.
     let local = time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S%.3f %:z").to_string();
     let mut out = io::stdout().lock();
@@ -71,7 +71,7 @@ fn layout(socket: &Path, name: &str) -> Result<Layout, Failure> {
         // Leaf's layout is what that name means unless a daemon says otherwise.
         Err(Error::Connect { .. }) if name == "snowflake" => {
             eprintln!(
-                "leafctl: no daemon answers on {}; taking Leaf's own layout",
+                "leafctl: no daemon answers on {}; using Leaf's own layout",
                 socket.display()
             );
             Ok(Layout::LEAF)

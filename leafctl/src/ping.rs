@@ -11,12 +11,14 @@ use crate::failure::Failure;
 
 /// What to ask.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Exit status: 0 it answers (and is ready for what --ready names), 3 it doesn't, 4 it is not ready.
+#[command(
+    after_help = "Exit status: 0 the daemon answers (and is ready for what --ready names), 3 it doesn't answer, \
+    4 it is not ready.
 
 Examples:
   leafctl ping
-  leafctl ping --ready segments --ready snowflake")]
+  leafctl ping --ready segments --ready snowflake"
+)]
 pub struct PingArgs {
     /// Also require that ids of this kind can be had
     #[arg(long, value_enum, value_name = "KIND")]

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 /// How to show it.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Administrators see tags, rates and counters; others whether ids can be had."
+    after_help = "Administrators see tags, rates and counters; other users see whether ids are available."
 )]
 pub struct StatusArgs {
     /// Print the daemon's JSON as it is

@@ -104,9 +104,11 @@ Examples:
 }
 
 /// How deleting is confirmed, and what it means.
-const WHAT_IS_LOST: &str = "\
-No host can draw its ids any more, within removed_tag_check (30 s) also from what is held; processes go on with runs
-that they hold for up to 60 s. Numbers claimed and not issued are lost. The name can be used again only for numbers
+const WHAT_IS_LOST: &str =
+    "No host can draw its ids any more, within removed_tag_check (30 s) also from what is held; \
+    processes go on with runs
+that they hold for up to 60 s. Ids claimed and not issued are lost. The name can be used \
+    again only for ids
 above those claimed.";
 
 /// Tags asked for at once.
@@ -231,7 +233,9 @@ fn list(
         let more = !page["next"].is_null() || !page["next_store"].is_null();
         if left == 0 && more {
             out.flush()?;
-            eprintln!("leafctl: there are more tags; see them with a larger --limit, or --after");
+            eprintln!(
+                "leafctl: there are more tags; list them with a larger --limit, or with --after"
+            );
         }
         match (page["next"].as_str(), page["next_store"].as_str()) {
             (Some(next), _) => after = Some(next.to_owned()),

@@ -11,12 +11,15 @@ use crate::failure::Failure;
 
 /// What to wait for.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Exit status: 0 it is so, 3 the daemon doesn't answer, 4 others are still connected.
+#[command(
+    after_help = "Exit status: 0 the condition holds, 3 the daemon doesn't answer, 4 others are still connected.
 
-Examples:
-  leafctl wait answering                   before what needs ids is started
-  leafctl wait unused --within-ms 20000    before the daemon is stopped")]
+\
+    Examples:
+  leafctl wait answering                   before a program that needs ids is started
+  leafctl wait \
+    unused --within-ms 20000    before the daemon is stopped"
+)]
 pub struct WaitArgs {
     /// Until what is so
     #[arg(value_enum)]
@@ -75,7 +78,7 @@ fn may_pass(what: What, failure: &Failure) -> bool {
 fn unused(client: &Client) -> Result<(), Failure> {
     let status: Value = serde_json::from_str(&client.status_json()?)?;
     let connections = status["connections"].as_u64().ok_or_else(|| {
-        anyhow!("only administrators see who is connected: root, the daemon's own user, admin_uids and admin_gids")
+        anyhow!("only administrators may see who is connected: root, the daemon's own user, admin_uids and admin_gids")
     })?;
     // One of them is ours.
     match connections.saturating_sub(1) {

@@ -113,7 +113,7 @@ fn show(client: &Client, json: bool) -> Result<(), Failure> {
         && snowflake["worker"].is_null()
         && snowflake["worker_error"].is_null()
     {
-        line(&mut out, "worker", &json!("none; the next snowflake id claims one"))?;
+        line(&mut out, "worker", &json!("none; the next snowflake id leases one"))?;
     }
     for name in ["place", "holder", "name"] {
         line(&mut out, name, &snowflake["lease"][name])?;
@@ -131,15 +131,12 @@ fn release(client: &Client, worker: Option<u64>, json: bool) -> Result<(), Failu
     } else if answer["own"] == true {
         writeln!(
             out,
-            "worker {} is given back; the next snowflake id claims one anew",
+            "released worker {}; the next snowflake id leases one again",
             answer["worker"]
         )?;
     } else {
         let worker = &answer["worker"];
-        writeln!(
-            out,
-            "worker {worker} is taken from its host, and free when its claim has run out"
-        )?;
+        writeln!(out, "took worker {worker} from its host; it is free when its lease expires")?;
     }
     Ok(())
 }

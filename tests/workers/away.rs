@@ -33,7 +33,7 @@ fn a_registry_that_is_paused<B: Backend>() {
     past_the_lease::<B>(
         Registry::own(),
         "registry paused past the lease",
-        &["no answer", "not connected", "timed out", "lets us in"],
+        &["no answer", "not connected", "timed out", "accepts the session"],
         |registry| registry.server().pause(),
         |registry| registry.server().resume(),
     );
@@ -43,7 +43,7 @@ fn a_registry_that_crashes<B: Backend>() {
     past_the_lease::<B>(
         Registry::own(),
         "registry killed for longer than the lease",
-        &["broke", "closed", "reset", "refused", "lets us in"],
+        &["broke", "closed", "reset", "refused", "accepts the session"],
         |registry| registry.server().crash(),
         |registry| registry.server().restart(),
     );
@@ -53,7 +53,7 @@ fn a_registry_in_a_black_hole<B: Backend>() {
     past_the_lease::<B>(
         Registry::shared(),
         "black hole for longer than the lease",
-        &["no answer", "not connected", "timed out", "lets us in"],
+        &["no answer", "not connected", "timed out", "accepts the session"],
         |registry| registry.relay.swallow(),
         |registry| registry.relay.pass(),
     );
@@ -193,7 +193,7 @@ fn a_worker_is_given_back_to_a_registry_that_answers_only<B: Backend>() {
     eventually("it is given back", RESUMES_WITHIN, || release().status.success().then_some(()));
     assert_eq!(held(host).len(), 0);
     let shown = String::from_utf8(host.leafctl(&["worker", "show"]).stdout).unwrap();
-    assert!(shown.contains("none; the next snowflake id claims one"), "{shown}");
+    assert!(shown.contains("none; the next snowflake id leases one"), "{shown}");
     for of_a_claim in ["worker_error", "claim left", "renewed ago"] {
         assert!(!shown.contains(of_a_claim), "{of_a_claim} in {shown}");
     }

@@ -131,10 +131,10 @@ fn what_was_deleted_is_not_made_again() {
 fn one_path_has_one_mode() {
     let place = Place::new();
     snapshot(&mut place.leased());
-    refused(place.permanent().snapshot(0..9), "lease numbers here");
+    refused(place.permanent().snapshot(0..9), "holds leased worker numbers");
     let place = Place::new();
     snapshot(&mut place.permanent());
-    refused(place.leased().snapshot(0..9), "for good");
+    refused(place.leased().snapshot(0..9), "holds permanent worker numbers");
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn addresses_that_lead_nowhere_are_told() {
         "zkCli.sh create",
     );
     let nobody = format!("127.0.0.1:{}", free_port());
-    unavailable(LeasedRegistry::open(target(&nobody)).snapshot(0..9), "lets us in");
+    unavailable(LeasedRegistry::open(target(&nobody)).snapshot(0..9), "accepts the session");
     unavailable(LeasedRegistry::open(target("no-such-host.invalid")).snapshot(0..9), "");
     // Of several the next one is tried.
     let place = Place::new();

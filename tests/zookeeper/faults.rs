@@ -66,7 +66,7 @@ fn a_stopped_server_is_found_again() {
     server.process.kill();
     unavailable(registry.snapshot(0..9), "");
     let begun = Instant::now();
-    unavailable(registry.snapshot(0..9), "lets us in");
+    unavailable(registry.snapshot(0..9), "accepts the session");
     assert!(begun.elapsed() < LATE, "nobody listens there, which is known at once");
     // Longer than the sessions live, as far as the server knows.
     std::thread::sleep(Duration::from_secs(3));

@@ -59,7 +59,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Failure {
         LeafdStatus::Panic,
         format!(
             "a defect in libleafd: {}; please report it",
-            said.unwrap_or("a panic without words")
+            said.unwrap_or("a panic without a message")
         ),
     )
 }
@@ -92,7 +92,7 @@ pub(crate) unsafe fn outputs<'a>(ids: *mut u64, count: usize) -> Result<&'a mut 
         return if count == 0 { Ok(&mut []) } else { Err(Failure::null("ids")) };
     }
     if count > isize::MAX as usize / size_of::<u64>() {
-        return Err(Failure::invalid(format!("no memory has room for {count} ids")));
+        return Err(Failure::invalid(format!("{count} ids don't fit in memory")));
     }
     // SAFETY: as the caller says.
     Ok(unsafe { std::slice::from_raw_parts_mut(ids, count) })

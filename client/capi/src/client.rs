@@ -85,7 +85,7 @@ pub unsafe extern "C" fn leafd_new_waiting(
         let client = unsafe { output(client, "client") }?;
         if flags & !(LEAFD_DIRECT | LEAFD_NO_POLLING) != 0 {
             return Err(Failure::invalid(format!(
-                "flags are {flags:#x}; this library knows 1 and 2"
+                "flags are {flags:#x}; this library supports 1 and 2"
             )));
         }
         let mut builder = Client::builder()

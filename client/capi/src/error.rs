@@ -83,7 +83,9 @@ pub unsafe extern "C" fn leafd_next_e(
         call_told(error, || {
             let (client, tag, id) = (get(client)?, text(tag, "tag")?, output(id, "id")?);
             if flags & !LEAFD_DIRECT != 0 {
-                return Err(Failure::invalid(format!("flags are {flags:#x}; this call knows 1")));
+                return Err(Failure::invalid(format!(
+                    "flags are {flags:#x}; this call supports 1"
+                )));
             }
             *id = match (flags & LEAFD_DIRECT != 0, limit(timeout_ms)) {
                 (false, None) => client.next(tag)?,

@@ -108,7 +108,7 @@ unsafe fn refused<T: Kind>(handle: *const Cell<T>) -> Failure {
     let what = if aligned && unsafe { (*handle).mark.load(Ordering::Acquire) } == FREED {
         "has been freed"
     } else {
-        "is none that this library made"
+        "is not one that this library created"
     };
     Failure::new(LeafdStatus::Handle, format!("the pointer given as {name} {what}"))
 }

@@ -86,7 +86,7 @@ pub unsafe extern "C" fn leafd_decode(
         let layout = Layout::from(layout);
         layout
             .check()
-            .map_err(|error| Failure::invalid(format!("the layout can't be: {error}")))?;
+            .map_err(|error| Failure::invalid(format!("the layout is not valid: {error}")))?;
         let decoded = decode(id, &layout)?;
         *parts = LeafdParts {
             tick: decoded.parts.tick,

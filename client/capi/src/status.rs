@@ -128,7 +128,7 @@ const STATUSES: [Described; 33] = {
         (S::Disconnected, c"DISCONNECTED", c"the connection to the daemon broke"),
         (S::Timeout, c"TIMEOUT", c"no answer came within the timeout"),
         (S::Protocol, c"PROTOCOL", c"the peer doesn't speak leafd's protocol"),
-        (S::InvalidArgument, c"INVALID_ARGUMENT", c"an argument can't be"),
+        (S::InvalidArgument, c"INVALID_ARGUMENT", c"an argument is not valid"),
         (S::Resources, c"RESOURCES", c"a limit of the library or the system was reached"),
         (S::NullPointer, c"NULL_POINTER", c"a pointer is NULL that must not be"),
         (S::Handle, c"HANDLE", c"a pointer is no handle of its kind"),

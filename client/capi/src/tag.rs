@@ -51,7 +51,7 @@ pub unsafe extern "C" fn leafd_tag_new(
         let (client, name, tag) =
             unsafe { (client::get(client)?, text(name, "name")?, output(tag, "tag")?) };
         if flags & !LEAFD_DIRECT != 0 {
-            return Err(Failure::invalid(format!("flags are {flags:#x}; a tag knows 1")));
+            return Err(Failure::invalid(format!("flags are {flags:#x}; a tag supports 1")));
         }
         let made = client.tag(name)?;
         let made = if flags & LEAFD_DIRECT == 0 { made } else { made.direct() };

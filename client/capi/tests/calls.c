@@ -126,7 +126,7 @@ static void check_handles(const leafd_client *live)
     CHECK(leafd_tag_take(NULL) == 0);
     /* Foreign: other memory, another kind, a crooked address. */
     FAILS(leafd_next((leafd_client *)foreign, "orders", &id), HANDLE);
-    check_message("none that this library made");
+    check_message("not one that this library created");
     FAILS(leafd_free((leafd_client *)foreign), HANDLE);
     FAILS(leafd_next((leafd_client *)((char *)foreign + 1), "orders", &id), HANDLE);
     OK(leafd_tag_new(live, "orders", 0, &tag));

@@ -347,7 +347,7 @@ def test_an_answer_that_is_none_gives_no_id(path: str, body: bytes, form: str) -
 
 FRAMES = {
     "another request's": lambda opcode, request: reply(opcode, 0, request + 1, BODIES[3]),
-    "another opcode": lambda opcode, request: reply(opcode + 1, 0, request, BODIES[3]),
+    "opcode differs": lambda opcode, request: reply(opcode + 1, 0, request, BODIES[3]),
     "too long": lambda opcode, request: struct.pack("<IBBHI", 2_000_000, opcode | 128, 0, 0, request),
     "too short": lambda opcode, request: struct.pack("<IBBHI", 3, opcode | 128, 0, 0, request),
 }
@@ -398,7 +398,7 @@ def test_a_daemon_without_room_says_so_to_all(path: str) -> None:
 
 def test_versions_are_agreed_on(path: str) -> None:
     info = struct.pack("<HHIIIII", 2, 3, 65536, 10**6, 1024, 60000, 1) + struct.pack("<H5sH", 5, b"9.0.0", 0)
-    with pytest.raises(leafd.ProtocolBroken, match=r"9\.0\.0 chose version 2"):
+    with pytest.raises(leafd.ProtocolBroken, match=r"9\.0\.0 chose protocol version 2"):
         outcome_of(path, lambda opcode, request, _: reply(opcode, 0, request, info), lambda client: client.connect())
 
 

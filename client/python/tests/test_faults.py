@@ -233,7 +233,7 @@ def test_a_newer_daemon_that_dropped_the_version_is_refused_clearly(path: str) -
 def test_a_daemon_that_chooses_a_version_not_offered_is_refused_clearly(path: str) -> None:
     info = struct.pack("<HHIIIII", 2, 3, 65536, 10**6, 1024, 60000, 1) + struct.pack("<H5sH", 5, b"9.0.0", 0)
     _, client = played(path, lambda opcode, request, _: reply(opcode, 0, request, info))
-    with pytest.raises(leafd.ProtocolBroken, match=r"9\.0\.0 chose version 2"):
+    with pytest.raises(leafd.ProtocolBroken, match=r"9\.0\.0 chose protocol version 2"):
         client.connect()
 
 

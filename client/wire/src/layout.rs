@@ -160,7 +160,7 @@ impl fmt::Display for LayoutError {
             }
             LayoutError::Unit => write!(f, "a tick lasts from 1 ms to {UNIT_MS_MAX} ms"),
             LayoutError::EpochTooLate => {
-                write!(f, "the time bits reach further than instants can be told")
+                write!(f, "the time bits reach beyond the last instant that can be represented")
             }
             LayoutError::IdTooLarge => write!(f, "the id has bits above those of the layout"),
         }

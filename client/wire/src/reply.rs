@@ -132,7 +132,7 @@ impl InfoReply {
     /// daemon can say more.
     ///
     /// # Errors
-    /// A body that ends too early, or a layout that can't be.
+    /// A body that ends too early, or a layout that is not valid.
     pub fn decode(body: &[u8]) -> Result<Self, Malformed> {
         let mut fields = Fields::new(body);
         let version = fields.u16()?;
@@ -161,7 +161,7 @@ impl InfoReply {
                 },
                 epoch_ms: fields.u64()?,
             };
-            layout.check().map_err(|_| Malformed { what: "a layout that can't be" })?;
+            layout.check().map_err(|_| Malformed { what: "a layout that is not valid" })?;
             reply.layouts.push((name, layout));
         }
         Ok(reply)

@@ -128,7 +128,7 @@ impl FromStr for LeafAddress {
         });
         address.ok_or_else(|| {
             format!(
-                "a permanent worker belongs to an identity IP:PORT, and {text:?} is none: set identity to the \
+                "a permanent worker belongs to an identity IP:PORT, but the identity is {text:?}: set identity to the \
                  address of this host and a port of its own, without a - (which would break Java Leafs)"
             )
         })

@@ -18,8 +18,8 @@ pub struct StaticWorker {
 /// Why the number can't be used.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "worker {worker} can't be claimed for this host: {cause}; give each daemon its own number, or name a \
-         folder that this user may write with worker_lock_dir"
+    "worker {worker} can't be locked on this host: {cause}; give each daemon its own number, or set worker_lock_dir to \
+     a folder that this user may write"
 )]
 pub struct FixedWorkerError {
     /// The number.
@@ -60,7 +60,7 @@ impl StaticWorker {
         if let Err(error) = self.lock.note(&format!("{:020}", mark.0)) {
             tracing::warn!(
                 worker = %self.worker, %error,
-                "how far ids may have been issued can't be noted beside the worker's lock"
+                "can't record beside the worker's lock how far ids may have been issued"
             );
         }
     }

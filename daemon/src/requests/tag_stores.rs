@@ -178,7 +178,7 @@ impl TagStores {
         let firsts = self.upstreams.iter().map(|upstream| upstream.shard.first_from(1));
         match firsts.max() {
             Some(first) if ceiling < first => Err(StoreError::Refused(format!(
-                "a tag's ceiling can't be {ceiling} in {} independent primaries: the first id of the last one is {first}",
+                "a tag's ceiling can't be {ceiling} in {} independent primaries: the last of them begins at {first}",
                 self.upstreams.len()
             ))),
             _ => Ok(()),

@@ -65,7 +65,7 @@ fn rights_are_named(store: Box<dyn Store>, mut grant: impl FnMut(&str, &str)) {
     registry.register_layouts(&layouts).unwrap();
     let under = snapshot(&mut registry, 0..0).registry;
     registry.mode = Mode::Permanent;
-    refused(registry.assign(&under, 0..9, &held("a", 5)), &["given"]);
+    refused(registry.assign(&under, 0..9, &held("a", 5)), &["permanent workers also need"]);
     grant("INSERT, UPDATE", "leaf_workerid_alloc");
     let number = registry.assign(&under, 0..9, &held("a", 5)).unwrap().worker.0;
     take(&mut registry, number, Some(&held("a", 5)), &held("a", 6)).unwrap();

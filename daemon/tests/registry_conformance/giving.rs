@@ -33,7 +33,7 @@ pub fn a_number_is_given_for_good(backend: &mut dyn Backend) {
     let mut both = [given, other];
     both.sort_by_key(|entry| entry.worker);
     assert_eq!(snapshot(&mut *registry, 0..1024).entries, both);
-    refused(registry.assign(&under, 0..1024, &free(5)), &["nobody"]);
+    refused(registry.assign(&under, 0..1024, &free(5)), &["needs a holder"]);
     let unnamed = Holder { id: "a b".into(), ..holder("a") };
     let unnamed = LeaseRecord { holder: Some(unnamed), expires: UnixMs(5) };
     refused(registry.assign(&under, 0..1024, &unnamed), &["\"a b\""]);

@@ -162,6 +162,6 @@ pub fn holders_out_of_range_are_refused(backend: &mut dyn Backend) {
 pub fn numbers_are_not_given_where_they_are_leased(backend: &mut dyn Backend) {
     let mut registry = backend.connect(Mode::Leased);
     let under = snapshot(&mut *registry, 0..0).registry;
-    refused(registry.assign(&under, 0..1024, &held("a", 5)), &["leased"]);
+    refused(registry.assign(&under, 0..1024, &held("a", 5)), &["leases"]);
     assert_eq!(snapshot(&mut *registry, 0..1024).entries, []);
 }

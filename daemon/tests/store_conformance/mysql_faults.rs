@@ -75,7 +75,7 @@ fn a_dead_first_host_and_a_read_only_one_are_passed_over() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let read_only = new_server(&["--read-only=1"]);
     let only = url(&format!("127.0.0.1:{}", read_only.port));
-    unavailable(mysql::open(target_at(&only, password(PASSWORD))).identity(), "it is read-only");
+    unavailable(mysql::open(target_at(&only, password(PASSWORD))).identity(), "read-only");
     let hosts = format!("127.0.0.1:{closed},127.0.0.1:{},127.0.0.1:{port}", read_only.port);
     refused(
         mysql::open(target_at(&url(&hosts), password(PASSWORD))).identity(),
@@ -150,7 +150,7 @@ fn a_server_that_stops_taking_writes_is_left() {
     assert_eq!(plain.claim(&under, &tag("t"), WISH).unwrap().run.range(), 1..11);
     alter("read_only = 1");
     unavailable(plain.claim(&under, &tag("t"), WISH), "read-only");
-    unavailable(plain.claim(&under, &tag("t"), WISH), "it is read-only, as replicas are");
+    unavailable(plain.claim(&under, &tag("t"), WISH), "read-only, as replicas are");
     alter("read_only = 0");
     assert_eq!(plain.claim(&under, &tag("t"), WISH).unwrap().run.range(), 11..21);
 }
@@ -172,7 +172,7 @@ fn select_and_update_on_leafs_table_are_enough_to_claim() {
     user(&mut database, "leaf", &[("SELECT, UPDATE", "leaf_alloc")]);
     let mut target = database.target("leaf");
     let hidden = mysql::open(target.clone()).identity().unwrap_err().to_string();
-    for part in ["strict tags", "leafd schema apply", "leaf_only = true"] {
+    for part in ["tags are strict", "leafd schema apply", "leaf_only = true"] {
         assert!(hidden.contains(part), "{hidden}");
     }
     target.leaf_only = true;
@@ -224,7 +224,7 @@ fn missing_rights_are_named() {
     );
     let mut store = database.connect_as("reader");
     assert_eq!(store.show(&tag("t")).unwrap().max_id, 1);
-    refused(try_claim(&mut *store, &tag("t"), WISH), "claims need SELECT and UPDATE on leaf_alloc");
+    refused(try_claim(&mut *store, &tag("t"), WISH), "Claims need SELECT and UPDATE on leaf_alloc");
     user(&mut database, "reader", &[("UPDATE", "leaf_alloc"), ("INSERT, UPDATE", "leafd_tag")]);
     assert_eq!(claim(&mut *store, "t", 1).run.range(), 1..11);
 }
@@ -345,7 +345,7 @@ fn a_folding_collation_never_gives_two_names_one_row() {
         assert!(matches!(unknown, Err(StoreError::UnknownTag { .. })), "{other:?}: {unknown:?}");
         assert_eq!(generations(&mut *store, &[tag(other)]), [None]);
     }
-    refused(store.create(&new_tag("order", 1, 10)), "takes them for the same");
+    refused(store.create(&new_tag("order", 1, 10)), "treats them as equal");
     assert_eq!(claim(&mut *store, "Order", 1).run.range(), 11..21);
     pages_are_complete(&mut *store, &["bb", "\u{ffff}"]);
 }

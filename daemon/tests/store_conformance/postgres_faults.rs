@@ -180,7 +180,7 @@ fn select_and_update_on_leafs_table_are_enough_to_claim() {
     role(&mut database, "plain", "GRANT SELECT, UPDATE ON leaf_alloc TO plain");
     let mut target = database.target("plain");
     let hidden = postgres::open(target.clone()).identity().unwrap_err().to_string();
-    for part in ["strict tags", "leafd schema apply", "leaf_only = true"] {
+    for part in ["tags are strict", "leafd schema apply", "leaf_only = true"] {
         assert!(hidden.contains(part), "{hidden}");
     }
     target.leaf_only = true;
@@ -227,7 +227,7 @@ fn missing_rights_are_named() {
     );
     let mut store = database.connect_as("reader");
     assert_eq!(store.show(&tag("t")).unwrap().max_id, 1);
-    refused(try_claim(&mut *store, &tag("t"), WISH), "claims need SELECT and UPDATE on leaf_alloc");
+    refused(try_claim(&mut *store, &tag("t"), WISH), "Claims need SELECT and UPDATE on leaf_alloc");
     database.execute(
         "GRANT UPDATE ON leaf_alloc TO reader; GRANT INSERT, UPDATE ON leafd_tag TO reader",
     );
@@ -346,7 +346,7 @@ fn a_folding_collation_never_gives_two_names_one_row() {
     let other = try_claim(&mut *store, &tag("order"), WISH);
     assert!(matches!(other, Err(StoreError::UnknownTag { .. })), "{other:?}");
     assert_eq!(generations(&mut *store, &[tag("order")]), [None]);
-    refused(store.create(&new_tag("order", 1, 10)), "takes them for the same");
+    refused(store.create(&new_tag("order", 1, 10)), "treats them as equal");
     pages_are_complete(&mut *store, &["ab", "\u{10000}"]);
 }
 

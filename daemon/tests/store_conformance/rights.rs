@@ -201,6 +201,6 @@ fn a_name_that_the_tables_character_set_cant_hold_is_an_unknown_tag() {
     let raised = store.raise(&under, &[(name.clone(), 9), (tag("leaf"), 700)]).unwrap();
     assert_eq!(raised, [false, true]);
     let refused = store.create(&new_tag(name.as_str(), 1, 10)).unwrap_err().to_string();
-    assert!(refused.contains("can't hold such a name"), "{refused}");
+    assert!(refused.contains("can't store this name"), "{refused}");
     assert_eq!(claim(&mut store, "leaf", 1).run.range(), 700..800);
 }

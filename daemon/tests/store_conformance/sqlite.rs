@@ -93,13 +93,13 @@ fn tables_that_look_different_are_refused_and_left_alone() {
             "CREATE TABLE leaf_alloc (biz_tag text, max_id int, step int, description text, update_time text)",
             "not unique",
         ),
-        ("CREATE VIEW leaf_alloc AS SELECT 1", "a view called leaf_alloc"),
-        ("CREATE TABLE leafd_tag (x)", "leafd_tag that looks different"),
+        ("CREATE VIEW leaf_alloc AS SELECT 1", "a view named leaf_alloc"),
+        ("CREATE TABLE leafd_tag (x)", "leafd_tag that differs"),
         (
             "CREATE TABLE leafd_meta (name, value); INSERT INTO leafd_meta VALUES ('format', 2)",
             "newer leafd (format 2",
         ),
-        ("CREATE TABLE leafd_meta (name, value)", "without a format"),
+        ("CREATE TABLE leafd_meta (name, value)", "with a format that no leafd"),
     ];
     for (number, (sql, part)) in cases.into_iter().enumerate() {
         let place = Throwaway::new();

@@ -94,7 +94,7 @@ class AsyncClient:
         """A layout as the daemon has it; see :meth:`leafd.Client.layout`."""
         layouts = (await self._info()).layouts
         if name not in layouts:
-            raise InvalidArgument(f"leafd has no layout {name!r}; it has {', '.join(layouts)}")
+            raise InvalidArgument(f"leafd has no layout {name!r}; its layouts are {', '.join(layouts)}")
         return layouts[name]
 
     def close(self) -> None:

@@ -102,7 +102,7 @@ class Connection(asyncio.Protocol):
             # Counted anew: answers may have come since.
             self._abandoned = sum(request.future.done() for request in self.requests.values())
             if self._abandoned >= ABANDONED_MAX:
-                self.end(protocol.disconnected(self.path, "too many answers are overdue; the daemon seems to hang"))
+                self.end(protocol.disconnected(self.path, "too many answers are overdue; the daemon may be hanging"))
 
     def end(self, why: Error) -> None:
         """Ends the connection and every request on it."""
@@ -160,7 +160,7 @@ class Connection(asyncio.Protocol):
             raise protocol.broken("a reply has the id of no request")
         try:
             if opcode != asked.opcode | protocol.REPLY:
-                raise protocol.broken("a reply has another opcode than its request")
+                raise protocol.broken("a reply's opcode differs from its request's")
             asked.answer(status, body)
         except Error as error:
             if not asked.future.done():

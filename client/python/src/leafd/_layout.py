@@ -87,10 +87,10 @@ def decode(id: int, layout: Layout = LEAF) -> Decoded:
     Raises :class:`leafd.InvalidArgument` for an id or a layout that can't be.
     """
     if not isinstance(id, int) or not 0 < id < 1 << 63:
-        raise InvalidArgument(f"{id!r} is no id: ids are from 1 to 2^63-1")
+        raise InvalidArgument(f"{id!r} is not an id: ids are from 1 to 2^63-1")
     limits = (255, 255, 255, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)
     if not all(0 <= value <= limit for value, limit in zip(layout, limits)):
-        raise InvalidArgument(f"the layout can't be: {layout}")
+        raise InvalidArgument(f"the layout is not valid: {layout}")
     parts = _Parts()
     library.check(_decode(id, ctypes.byref(_Layout(*layout)), ctypes.byref(parts)))
     return Decoded(parts.tick, parts.worker, parts.sequence, parts.unix_ms)

@@ -236,9 +236,9 @@ def name_bytes(tag: str) -> bytes:
     try:
         name = tag.encode()
     except UnicodeEncodeError as error:
-        raise InvalidArgument(f"the tag {tag!r} can't be: {error}") from None
+        raise InvalidArgument(f"{tag!r} is not a valid tag: {error}") from None
     if b"\0" in name:
-        raise InvalidArgument(f"the tag {tag!r} can't be: it has a control character")
+        raise InvalidArgument(f"{tag!r} is not a valid tag: it has a control character")
     return name
 
 

@@ -72,11 +72,11 @@ def ids_of(body: bytes, count: int) -> List[range]:
     ranges = []
     for first, length, stride in _RUN.iter_unpack(body[_RUNS_HEAD.size :]):
         if not (first and length and stride) or first + (length - 1) * stride > ID_MAX:
-            raise broken("a run of a reply can't be")
+            raise broken("a run of a reply is not valid")
         ranges.append(range(first, first + length * stride, stride))
         count -= length
     if count:
-        raise broken("a reply carries another number of ids than was asked")
+        raise broken("a reply doesn't have the number of ids that was requested")
     return ranges
 
 
@@ -97,8 +97,7 @@ def info_of(body: bytes) -> Info:
         raise broken("the answer to INFO is none") from None
     if version != VERSION:
         raise broken(
-            f"leafd {release} chose version {version} of the protocol, which this client doesn't speak; "
-            f"it was offered {VERSION} alone"
+            f"leafd {release} chose protocol version {version}, but this client offered only version {VERSION}"
         )
     return Info(version, release, layouts)
 
@@ -122,7 +121,7 @@ def refusal(status: int, body: bytes) -> Error:
     kind = kind_of(status, None) if status < Status.CONNECT else InternalError
     text = f"leafd answered {kind.status.name}"
     if kind.status != status:
-        text += f" (status {status}, which this client doesn't know)"
+        text += f" (status {status}, unknown to this client)"
     message = body[4:].decode("utf-8", "replace")
     if message:
         text += f": {message}"
@@ -134,7 +133,7 @@ def refusal(status: int, body: bytes) -> Error:
 def broken(what: str) -> Error:
     """The peer is no daemon."""
     return ProtocolBroken(
-        f"the peer broke leafd's protocol: {what}; is the socket leafd's, and do client and daemon fit together?"
+        f"the peer broke leafd's protocol: {what}; check that the socket is leafd's and that client and daemon have matching versions"
     )
 
 
@@ -144,8 +143,8 @@ def unreachable(path: str, error: OSError) -> Error:
     denied = number in (numbers.EACCES, numbers.EPERM)
     if denied:
         hint = (
-            "this user may not open the socket or look into its folder: the socket's group and mode decide that, "
-            "which are those of systemd's unit leafd.socket, or the daemon's settings socket_group and socket_mode"
+            "this user may not open the socket or enter its folder. The socket's group and mode decide that; they come "
+            "from systemd's unit leafd.socket, or from the daemon's settings socket_group and socket_mode"
         )
     elif number in (numbers.ENOENT, numbers.ECONNREFUSED):
         hint = "is the daemon running, and is this its socket? (LEAFD_SOCKET names another one)"
@@ -169,6 +168,6 @@ def disconnected(path: str, why: str) -> Error:
 def timed_out(waited: float) -> Error:
     """No answer came."""
     return TimedOut(
-        f"leafd gave no answer within {waited * 1000:.0f} ms; try again, allow a longer deadline, or look at `leafctl status`",
+        f"leafd gave no answer within {waited * 1000:.0f} ms; try again, allow a longer deadline, or check `leafctl status`",
         retryable=True,
     )

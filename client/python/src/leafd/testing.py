@@ -138,7 +138,7 @@ class FakeClient:
         library.check_count(count)
         name = library.name_bytes(tag)
         if not name:
-            raise InvalidArgument(f"the tag {tag!r} can't be: it is empty")
+            raise InvalidArgument(f"{tag!r} is not a valid tag: it is empty")
         with self._lock:
             self.calls.append(Call(method, tag, count))
             if self._failures:

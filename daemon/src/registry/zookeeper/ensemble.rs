@@ -131,7 +131,7 @@ impl Place {
     /// Finds out whether a new connection leads to a registry, and makes one in an ensemble that has none.
     async fn prepare(&mut self, client: &Client) -> Result<(), Failure> {
         if client.check_stat("/").await?.is_none() {
-            let words = "that path doesn't exist; correct it, or make it with: zkCli.sh create";
+            let words = "that path doesn't exist; correct it, or create it with: zkCli.sh create";
             return Err(self.refused(words));
         }
         let (rival, words) = self.folders.rival;
@@ -193,8 +193,8 @@ impl Place {
     pub(super) fn gone(&self, path: &str) -> Failure {
         let base = &self.folders.base;
         self.refused(format!(
-            "somebody deleted {path}; put it back as it was, or stop all that use it for longer than their claims last, \
-             delete {base} with all that is in it, and it is made anew"
+            "{path} was deleted: restore it; or stop all daemons that use it for longer than their leases last and \
+             delete {base} with its contents, and leafd creates it again"
         ))
     }
 
@@ -333,8 +333,8 @@ impl Place {
                     Some(theirs) if *theirs == ours => {}
                     Some(theirs) => {
                         return Err(self.refused(format!(
-                            "the layout {name:?} is recorded there as {theirs}, but is configured as {ours}: all hosts \
-                             must mean the same; give it another name, or correct the configuration"
+                            "the layout {name:?} is recorded there as {theirs}, but is configured as {ours}. It must \
+                             be the same on all hosts: give it another name, or correct the configuration"
                         )));
                     }
                     None => {
@@ -346,7 +346,8 @@ impl Place {
             if !missing {
                 return Ok(());
             }
-            let bytes = serde_json::to_vec(&recorded).expect("it has only text and numbers");
+            let bytes = serde_json::to_vec(&recorded)
+                .expect("it serializes, because it has only text and numbers");
             match client.set_data(&path, &bytes, Some(stat.version)).await {
                 Ok(_) => return Ok(()),
                 // Somebody else recorded some meanwhile.

@@ -26,7 +26,7 @@ impl LeasedRegistry {
     pub fn open(target: Target) -> LeasedRegistry {
         let rival = (
             "/leafd/permanent",
-            "leafds have numbers for good here, which would be given away; use another path, or worker_mode = permanent",
+            "this path holds permanent worker numbers, which leased mode would reassign; use another path, or worker_mode = permanent",
         );
         let (base, kind) = ("/leafd".to_owned(), String::new());
         let folders = Folders { base, holders: "workers", shared: None, rival, kind };
@@ -57,7 +57,7 @@ impl Registry for LeasedRegistry {
                 Some(entry(worker, &bytes, &stat).unwrap_or_else(|odd| {
                     tracing::warn!(
                         %path, %odd,
-                        "what is recorded of a worker can't be read; nobody gets it until it is repaired"
+                        "the record of a worker can't be read; no host gets the worker until it is repaired"
                     );
                     for_ever(worker, &stat)
                 }))
@@ -84,9 +84,7 @@ impl Registry for LeasedRegistry {
                 let found = match client.get_data(&path).await {
                     Ok((bytes, stat)) => {
                         let entry = entry(worker, &bytes, &stat).map_err(|odd| {
-                            place.refused(format!(
-                                "{path} can't be read: {odd}; put it back as it was"
-                            ))
+                            place.refused(format!("{path} can't be read: {odd}; restore it"))
                         })?;
                         Some((entry, stat))
                     }
@@ -117,7 +115,7 @@ impl Registry for LeasedRegistry {
         _: &LeaseRecord,
     ) -> Result<Entry, RegistryError> {
         Err(RegistryError::Refused(
-            "numbers of this registry are leased: none is given for good".to_owned(),
+            "this registry leases worker numbers; it assigns none permanently".to_owned(),
         ))
     }
 }

@@ -95,8 +95,8 @@ impl Session {
                 Err(error)
             }
             Ok(Err(Failure::Ensemble(Error::NoAuth))) => Err(self.refused(
-                "this user may not do that there: log in with the USER:PASSWORD that leafd's nodes were made with, \
-                 or correct their access lists",
+                "this user may not do that there: use the USER:PASSWORD with which leafd's nodes were created, or \
+                 correct their access lists",
             )),
             Ok(Err(Failure::Ensemble(Error::Unimplemented))) => {
                 Err(self.refused("its servers are too old; leafd needs ZooKeeper 3.6 or later"))
@@ -110,7 +110,7 @@ impl Session {
     fn driving(&mut self) -> Result<Handle, RegistryError> {
         if self.driver.is_none() {
             let driver = Driver::start().map_err(|cause| {
-                self.unavailable(format!("the system gave no thread for it: {cause}"))
+                self.unavailable(format!("can't start a thread for it: {cause}"))
             })?;
             self.driver = Some(driver);
         }
@@ -134,7 +134,7 @@ impl Session {
         match connected {
             Ok(Ok(client)) => Ok(client),
             Ok(Err(Error::NoHosts | Error::ConnectionLoss)) => {
-                Err(self.unavailable("none of its servers lets us in"))
+                Err(self.unavailable("none of its servers accepts the session"))
             }
             Ok(Err(error)) => Err(self.unavailable(error)),
             Err(_) => Err(self.unavailable(format!("not connected within {bound:?}"))),

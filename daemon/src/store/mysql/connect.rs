@@ -70,13 +70,13 @@ fn within_time<T: Send + 'static>(
         // A panic in there is the backend's, like one on the store's own thread.
         .name(<dyn Store>::THREAD_NAME.to_owned())
         .spawn(move || drop(send.send(work())))
-        .map_err(|cause| format!("the system gave no thread to connect with: {cause}"))?;
+        .map_err(|cause| format!("can't start a thread to connect with: {cause}"))?;
     let bound = target.connect_timeout;
     receive.recv_timeout(bound).unwrap_or_else(|error| match error {
         mpsc::RecvTimeoutError::Timeout => {
             Err(format!("no answer within {bound:?} (store_connect_timeout)"))
         }
-        mpsc::RecvTimeoutError::Disconnected => Err("the mysql crate failed from a bug".to_owned()),
+        mpsc::RecvTimeoutError::Disconnected => Err("the mysql crate panicked".to_owned()),
     })
 }
 

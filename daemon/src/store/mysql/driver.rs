@@ -86,7 +86,7 @@ impl Driver for MysqlDriver {
             return Err(Failure::Missing(TABLES_GONE.to_owned()));
         };
         if next().is_some_and(|value| connect::is_on(&value)) {
-            let words = format!("{}: it is read-only by now (read_only is ON)", self.endpoint);
+            let words = format!("{}: it has become read-only (read_only is ON)", self.endpoint);
             return Err(Failure::ReadOnly(words));
         }
         let server = format!("{server} database={database}");

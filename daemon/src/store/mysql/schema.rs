@@ -53,7 +53,7 @@ pub fn apply(target: &Target) -> Result<Vec<&'static str>, StoreError> {
 fn make(driver: &mut MysqlDriver, target: &Target) -> Result<Vec<&'static str>, Failure> {
     let locked = driver.query(LOCK, &[])?;
     if locked.into_iter().flatten().flatten().next().as_deref() != Some("1") {
-        return Err(Failure::Busy("somebody else is making the tables; try again".to_owned()));
+        return Err(Failure::Busy("another session is creating the tables; try again".to_owned()));
     }
     let found = columns(driver)?;
     refuse_different(driver, target, &found)?;

@@ -78,7 +78,9 @@ impl Driver for PostgresDriver {
             .enable_io()
             .enable_time()
             .build()
-            .map_err(|cause| target.unavailable(format!("no runtime for it: {cause}")))?;
+            .map_err(|cause| {
+                target.unavailable(format!("can't start a runtime for it: {cause}"))
+            })?;
         let connected = runtime.block_on(connect::connect(target));
         let connected = match connected {
             Ok(connected) => connected,
@@ -115,7 +117,7 @@ impl Driver for PostgresDriver {
         };
         let mut cells = rows.into_iter().flatten();
         let mut next = || cells.next().flatten();
-        let silent = |what: &str| Failure::Missing(format!("the server doesn't say {what}"));
+        let silent = |what: &str| Failure::Missing(format!("the server doesn't report {what}"));
         let server = next().ok_or_else(|| silent("which cluster and database it is"))?;
         let table = next().ok_or_else(|| Failure::Missing(TABLES_GONE.to_owned()))?;
         let timeline = next().ok_or_else(|| silent("its timeline"))?;
@@ -191,9 +193,9 @@ fn say_without_log(endpoint: &str, words: &str) {
     SAID.call_once(|| {
         tracing::warn!(
             server = endpoint,
-            "the server doesn't tell its system identifier or timeline ({words}): they are done without, so that only \
-             tables which were filled anew show a store that was set back; on Aurora, rds.logical_replication = 1 has it \
-             tell them"
+            "the server doesn't report its system identifier or timeline ({words}), so leafd does without: only a \
+             table that was filled again shows that the store was set back. On Aurora, rds.logical_replication = 1 \
+             makes the server report them"
         );
     });
 }

@@ -67,7 +67,7 @@ impl<D: Driver> SqlStore<D> {
                 result => return result,
             }
         }
-        unreachable!("the last try is answered")
+        unreachable!("the last attempt returned")
     }
 
     pub(super) fn transact_once<T>(
@@ -188,8 +188,8 @@ impl<D: Driver> SqlStore<D> {
         if !session.side && !self.warned {
             tracing::warn!(
                 store = %self.target.store(),
-                "the store has only Leaf's table: deleted tags, ceilings and copied hosts go unnoticed, and no tag \
-                 can be created; add leafd's tables with: leafd schema apply"
+                "the store has only Leaf's table: leafd can't notice deleted tags, ceilings or copied hosts, and can't \
+                 create tags; add leafd's tables with: leafd schema apply"
             );
             self.warned = true;
         }

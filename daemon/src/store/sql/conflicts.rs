@@ -39,8 +39,8 @@ impl Conflicts {
             store,
             conflicts,
             total,
-            "claims met what other hosts wrote at the same moment, and were tried again at once ({words}); if this goes \
-             on, name the servers in the same order on all hosts"
+            "claims conflicted with writes of other hosts and were retried at once ({words}); if this continues, list \
+             the servers in the same order on all hosts"
         );
         self.unsaid = 0;
         self.said = Some(Instant::now());

@@ -282,21 +282,21 @@ impl Failure {
             | Failure::Busy(words)
             | Failure::Conflict(words) => target.unavailable(words),
             Failure::NoSuchName(words) => {
-                target.refused(format_args!("can't hold such a name in leaf_alloc.biz_tag: {words}"))
+                target.refused(format_args!("can't store this name in leaf_alloc.biz_tag: {words}"))
             }
             Failure::Duplicate(words) | Failure::Rejected(words) | Failure::Unsupported(words) => {
-                target.refused(format_args!("won't do it: {words}"))
+                target.refused(format_args!("refuses it: {words}"))
             }
             Failure::Denied(words) => target.refused(format_args!(
-                "denies it to user {:?}: {words}; claims need SELECT and UPDATE on leaf_alloc, and where leafd_meta, \
-                 leafd_tag and leafd_host exist SELECT, INSERT and UPDATE on them; creating and deleting tags needs \
-                 INSERT and DELETE on leaf_alloc too; snowflake workers need SELECT, INSERT and UPDATE on \
-                 leafd_worker and leafd_layout, and SELECT on leaf_workerid_alloc, or INSERT and UPDATE too to be given \
-                 numbers for good",
+                "denies it to user {:?}: {words}. Claims need SELECT and UPDATE on leaf_alloc and, where they exist, \
+                 SELECT, INSERT and UPDATE on leafd_meta, leafd_tag and leafd_host. Creating and deleting tags also \
+                 needs INSERT and DELETE on leaf_alloc. Snowflake workers need SELECT, INSERT and UPDATE on \
+                 leafd_worker and leafd_layout, and SELECT on leaf_workerid_alloc; permanent workers also need INSERT \
+                 and UPDATE on it",
                 target.user()
             )),
             Failure::Missing(words) => target.refused(format_args!(
-                "lacks a table or column: {words}; make what is missing with: leafd schema apply"
+                "lacks a table or column: {words}; create what is missing with: leafd schema apply"
             )),
         }
     }

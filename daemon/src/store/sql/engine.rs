@@ -95,14 +95,16 @@ impl Engine {
             | Engine::Galera
             | Engine::GroupReplication
             | Engine::AuroraMySql => Standing::Expected,
-            Engine::CockroachDb => {
-                Standing::Untested("it has no xmin, by which a table that was filled anew is known")
+            Engine::CockroachDb => Standing::Untested(
+                "it has no xmin, which leafd needs to notice a table that was filled again",
+            ),
+            Engine::YugabyteDb => Standing::Untested(
+                "it has no xmin, which leafd needs to notice a table that was filled again",
+            ),
+            Engine::TiDb => {
+                Standing::Untested("each of its servers reports an identity of its own")
             }
-            Engine::YugabyteDb => {
-                Standing::Untested("it has no xmin, by which a table that was filled anew is known")
-            }
-            Engine::TiDb => Standing::Untested("each of its servers names itself as another one"),
-            Engine::Vitess => Standing::Untested("its tablets name themselves in turn"),
+            Engine::Vitess => Standing::Untested("its tablets report different identities in turn"),
             Engine::OceanBase => Standing::Untested("its row locks differ from MySQL's"),
         }
     }
@@ -121,8 +123,8 @@ impl Engine {
     pub fn check(self, untested_engine: bool) -> Result<(), String> {
         match self.standing() {
             Standing::Untested(why) if !untested_engine => Err(format!(
-                "it is {}, on which leafd was not tested: {why}. Ids could be given twice there; if you have tested it, set \
-                 untested_engine = true",
+                "it is {}, on which leafd was not tested: {why}. Ids could be issued twice there; if you have tested \
+                 it, set untested_engine = true",
                 self.name()
             )),
             _ => Ok(()),

@@ -62,7 +62,7 @@ pub struct Target {
 }
 
 /// What is said when Leaf's table, or what tells it from others, is not there (any more).
-pub(super) const TABLES_GONE: &str = "leaf_alloc is gone, or the row without a name in leafd_tag, as happens while a backup is restored";
+pub(super) const TABLES_GONE: &str = "leaf_alloc, or the row without a name in leafd_tag, is missing, as happens while a backup is restored";
 
 /// What a connection calls itself, for whoever looks at the server's list of connections.
 pub(super) const APPLICATION_NAME: &str = "leafd";

@@ -32,9 +32,10 @@ impl Found {
         }
         let (tag, is, end) = (self.row.tag.as_str(), self.row.max_id, self.claimed_end);
         Err(Failure::Said(StoreError::Refused(format!(
-            "the row of tag {tag:?} in leaf_alloc begins at {is}, but its ids below {end} were claimed: the row was deleted and \
-             made anew, or set back. If it is a new tag, run: leafctl tag delete {tag} --yes-delete {tag}; then: leafctl tag create {tag} \
-             --start {end}. If it is the old one, run: leafctl tag raise {tag} --to {end}"
+            "the row of tag {tag:?} in leaf_alloc begins at {is}, but its ids below {end} were claimed: the row was \
+             deleted and created again, or set back. If it is a new tag, run: leafctl tag delete {tag} --yes-delete \
+             {tag}; then: leafctl tag create {tag} --start {end}. If it is the old one, run: leafctl tag raise {tag} \
+             --to {end}"
         ))))
     }
 }
@@ -70,7 +71,8 @@ pub(super) fn read(row: Cells) -> Result<Found, String> {
     let [tag, max_id, step, description, updated, generation, ceiling, highest_end, strict, right] =
         row;
     let tag = tag.unwrap_or_default();
-    let tag = Tag::parse(tag.as_bytes()).map_err(|cause| format!("{tag:?} is no tag: {cause}"))?;
+    let tag = Tag::parse(tag.as_bytes())
+        .map_err(|cause| format!("{tag:?} is not a valid tag: {cause}"))?;
     let max_id = integer("max_id", max_id, None)?;
     let step = integer("step", step, None)?;
     let generation = Generation(integer("generation", generation, Some(0))?.cast_unsigned());
@@ -104,7 +106,8 @@ pub(super) fn terms(row: &Cells) -> TagTerms {
 pub(super) fn remembered(row: Cells) -> Result<(Tag, u64), String> {
     let mut cells = row.into_iter();
     let tag = cells.next().flatten().unwrap_or_default();
-    let tag = Tag::parse(tag.as_bytes()).map_err(|cause| format!("{tag:?} is no tag: {cause}"))?;
+    let tag = Tag::parse(tag.as_bytes())
+        .map_err(|cause| format!("{tag:?} is not a valid tag: {cause}"))?;
     let end = integer("highest_end", cells.next().flatten(), Some(0))?;
     Ok((tag, u64::try_from(end).unwrap_or(0)))
 }

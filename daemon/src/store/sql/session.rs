@@ -202,14 +202,14 @@ impl<D: Driver> Session<D> {
     pub(super) fn now_ms(&mut self) -> Result<u64, Failure> {
         let now = self.driver.query(D::SQL.now_ms, &[])?.into_iter().flatten().next().flatten();
         let now = now.and_then(|now| now.parse().ok());
-        now.ok_or_else(|| Failure::Rejected("the server doesn't say what time it is".to_owned()))
+        now.ok_or_else(|| Failure::Rejected("the server doesn't report its time".to_owned()))
     }
 
     /// Checks the tables of workers, once a connection: those of tags may be there without them.
     pub(super) fn require_workers(&mut self) -> Result<(), Failure> {
         let target = &self.target;
         if !self.side {
-            return Err(needs_side_tables(target, "giving numbers to snowflake workers"));
+            return Err(needs_side_tables(target, "leasing snowflake workers"));
         }
         // Where a file is made with all of them, opening it has checked them.
         if self.workers_checked || D::WORKERS.tables.is_empty() {
@@ -221,8 +221,8 @@ impl<D: Driver> Session<D> {
         let missing: Vec<&str> = missing.collect();
         if !missing.is_empty() {
             let words = format!(
-                "lacks {}, or hides it from user {:?}, so that no snowflake worker can be had there: make it with: leafd \
-                 schema apply",
+                "lacks {}, or hides it from user {:?}, so no snowflake worker can be leased there; create it with: \
+                 leafd schema apply",
                 missing.join(" and "),
                 target.user()
             );
@@ -236,7 +236,7 @@ impl<D: Driver> Session<D> {
 
 pub(super) fn needs_side_tables(target: &impl Location, what: &str) -> Failure {
     let words = format!(
-        "has only Leaf's table, or hides leafd's own from user {:?}: {what} needs them; make them with: leafd schema apply",
+        "has only Leaf's table, or hides leafd's own tables from user {:?}: {what} needs them; create them with: leafd schema apply",
         target.user()
     );
     Failure::Said(target.refused(words))

@@ -94,7 +94,7 @@ impl<D: Driver> Store for SqlStore<D> {
             let last = rows.len() < asked;
             if let Some(name) = rows.last().and_then(name) {
                 if after.as_deref() == Some(name) {
-                    let words = "has names in leaf_alloc that are no UTF-8: repair them with SQL";
+                    let words = "has names in leaf_alloc that are not UTF-8: repair them with SQL";
                     return Err(self.target.refused(words));
                 }
                 after = Some(name.to_owned());
@@ -102,7 +102,7 @@ impl<D: Driver> Store for SqlStore<D> {
             for row in rows {
                 match rows::read(row) {
                     Ok(found) => listed.push(found.row),
-                    Err(odd) => tracing::warn!(%odd, "a row of leaf_alloc is left out of the list"),
+                    Err(odd) => tracing::warn!(%odd, "left a row of leaf_alloc out of the list"),
                 }
             }
             if last {
@@ -126,7 +126,7 @@ impl<D: Driver> Store for SqlStore<D> {
             for row in rows {
                 match rows::remembered(row) {
                     Ok(end) => ends.push(end),
-                    Err(odd) => tracing::warn!(%odd, "a row of leafd_tag is left out"),
+                    Err(odd) => tracing::warn!(%odd, "left out a row of leafd_tag"),
                 }
             }
             if last {
@@ -296,8 +296,8 @@ impl<D: Driver> Store for SqlStore<D> {
 fn taken(tag: &Tag, name: Option<&str>) -> Failure {
     match name {
         Some(other) if other != tag.as_str() => Failure::Said(StoreError::Refused(format!(
-            "tag {:?} can't be created beside {other:?}: the collation of leaf_alloc.biz_tag takes them for the same; use \
-             another name, or give the column a collation that tells them apart",
+            "tag {:?} can't be created beside {other:?}: the collation of leaf_alloc.biz_tag treats them as equal; use \
+             another name, or give the column a collation that distinguishes them",
             tag.as_str()
         ))),
         _ => Failure::Said(StoreError::TagExists { tag: tag.clone() }),

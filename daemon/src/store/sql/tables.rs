@@ -57,7 +57,7 @@ pub(super) fn check_tables<D: Driver>(driver: &mut D, target: &D::Target) -> Res
     let has = |table: &str| found.iter().any(|[of, ..]| of == table);
     if !has("leaf_alloc") {
         return Err(target
-            .refused("has no table leaf_alloc that we may read: make it with: leafd schema apply")
+            .refused("has no readable table leaf_alloc; create it with: leafd schema apply")
             .into());
     }
     refuse_different(driver, target, &found)?;
@@ -67,8 +67,9 @@ pub(super) fn check_tables<D: Driver>(driver: &mut D, target: &D::Target) -> Res
         0 if target.leaf_only() => Ok(false),
         0 => Err(target
             .refused(format_args!(
-                "has none of leafd's own tables, or hides them from user {:?}, so that strict tags can't be told from \
-                 others: make them with: leafd schema apply; or, if this database is only Leaf's, set leaf_only = true",
+                "has none of leafd's own tables, or hides them from user {:?}, so leafd can't tell which tags are \
+                 strict. Create the tables with: leafd schema apply; or, if only Leaf uses this database, set \
+                 leaf_only = true",
                 target.user()
             ))
             .into()),
@@ -77,7 +78,7 @@ pub(super) fn check_tables<D: Driver>(driver: &mut D, target: &D::Target) -> Res
             let missing: Vec<&str> = side.into_iter().filter(|table| !has(table)).collect();
             Err(target
                 .refused(format_args!(
-                    "lacks {}, or hides it from user {:?}: make it with: leafd schema apply",
+                    "lacks {}, or hides it from user {:?}; create it with: leafd schema apply",
                     missing.join(" and "),
                     target.user()
                 ))
@@ -122,7 +123,7 @@ fn refuse<D: Driver>(
     }
     Err(target
         .refused(format_args!(
-            "has tables that look different: {}; leafd leaves them as they are, so change them with SQL",
+            "has tables that differ from leafd's: {}; leafd doesn't change them, so change them with SQL",
             said.join("; ")
         ))
         .into())
@@ -139,7 +140,7 @@ fn check_meta<D: Driver>(driver: &mut D, target: &D::Target) -> Result<(), Failu
         Some(FORMAT) if value("identity").is_some() && value("role").is_some() => Ok(()),
         Some(format) if format != FORMAT => Err(target
             .refused(format_args!(
-                "was made by another leafd (format {format}; this one knows {FORMAT}): use that version"
+                "was created by another leafd (format {format}; this one supports {FORMAT}): use that version"
             ))
             .into()),
         _ => Err(meta_incomplete(target)),
@@ -168,8 +169,8 @@ pub fn refuse_lacking(target: &impl Location, lacking: &[String]) -> Result<(), 
         return Ok(());
     }
     let words = format!(
-        "lets user {:?} not make what is missing; nothing was done. It needs: {}. Grant that, or run it as the database's \
-         owner",
+        "doesn't let user {:?} create what is missing; nothing was done. The user needs: {}. Grant that, or run the \
+         command as the database's owner",
         target.user(),
         lacking.join("; ")
     );

@@ -122,7 +122,7 @@ impl<D: Driver> Session<D> {
         // A name that is no UTF-8 is read as another one, and the next page would begin anywhere.
         match rows.last().map(name) {
             Some(last) if last.is_none_or(|last| last <= after) => Err(Failure::Rejected(
-                "leafd_tag has names that are no UTF-8: repair it with SQL".to_owned(),
+                "leafd_tag has names that are not UTF-8: repair it with SQL".to_owned(),
             )),
             _ => Ok(rows),
         }
@@ -214,7 +214,7 @@ fn moved(changed: u64, wanted: usize) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Busy(format!(
-        "moving {wanted} tags changed {changed} rows of leaf_alloc; a rule or trigger of that table may be in the way"
+        "updating {wanted} tags changed {changed} rows of leaf_alloc; a rule or trigger on that table may prevent it"
     )))
 }
 
@@ -222,7 +222,7 @@ fn moved(changed: u64, wanted: usize) -> Result<(), Failure> {
 pub(super) fn kept(changed: u64) -> Result<(), Failure> {
     match changed {
         1 => Ok(()),
-        _ => Err(Failure::Conflict("the right to claim was changed at this moment".to_owned())),
+        _ => Err(Failure::Conflict("the right to claim changed at the same moment".to_owned())),
     }
 }
 

@@ -106,7 +106,7 @@ pub(super) fn open_own_unless_locked(
 ) -> Result<Option<OpenFile>, StoreError> {
     match open_any(path, fingerprint, Create::IfMissing) {
         Err(Failure::Sql(cause)) if is_busy(&cause) => {
-            tracing::warn!("{}; it is tried again", describe(path, &cause));
+            tracing::warn!("{}; retrying", describe(path, &cause));
             Ok(None)
         }
         Err(failure) => Err(named(path, failure)),
@@ -126,7 +126,8 @@ fn check_own(path: &Path, (open, meta, now): Opened) -> Result<OpenFile, StoreEr
         "it was made on another host or under another identity"
     };
     Err(StoreError::Refused(format!(
-        "the store {} is not known to be this host's own: {how}. Two daemons that use copies of one store issue the same ids. If no other copy is in use, take it over with: leafd adopt-store",
+        "the store {} may not be this host's own: {how}. Two daemons that use copies of one store issue the same ids. \
+         If no other copy is in use, adopt it with: leafd adopt-store",
         path.display()
     )))
 }
@@ -168,13 +169,13 @@ fn stat_or_create(path: &Path, create: Create) -> Result<Metadata, String> {
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
             Err(cause) if cause.kind() != ErrorKind::AlreadyExists => {
                 return Err(format!(
-                    "making the file failed: {cause}; its directory must exist and be writable for the daemon's user"
+                    "creating the file failed: {cause}; its directory must exist and be writable by the daemon's user"
                 ));
             }
             _ => {}
         }
     }
-    let meta = std::fs::metadata(path).map_err(|cause| format!("looking at it failed: {cause}"))?;
+    let meta = std::fs::metadata(path).map_err(|cause| format!("inspecting it failed: {cause}"))?;
     if !meta.is_file() {
         return Err("it is not a regular file".to_owned());
     }
@@ -197,7 +198,7 @@ fn connect(path: &Path) -> Result<Connection, Failure> {
     let encoding: String = connection.pragma_query_value(None, "encoding", |row| row.get(0))?;
     if encoding != "UTF-8" {
         return Err(
-            StoreError::Refused(format!("keeps text as {encoding}; leafd needs UTF-8")).into()
+            StoreError::Refused(format!("stores text as {encoding}; leafd needs UTF-8")).into()
         );
     }
     use_wal(&connection)?;
@@ -216,7 +217,7 @@ fn use_wal(connection: &Connection) -> Result<(), Failure> {
             Ok(mode) if mode == "wal" => return Ok(()),
             Ok(mode) => {
                 return Err(StoreError::Refused(format!(
-                    "can't have a write-ahead log where it is (SQLite offers {mode:?}): put it on a local disk"
+                    "can't have a write-ahead log there (SQLite offers {mode:?}): put it on a local disk"
                 ))
                 .into());
             }
@@ -272,16 +273,16 @@ pub(super) fn describe(path: &Path, error: &rusqlite::Error) -> StoreError {
     };
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => refused(
-            "is not a SQLite database: name another file, or move it away to start a new store",
+            "is not a SQLite database: configure another file, or move it away to start a new store",
         ),
         Some(ErrorCode::DatabaseCorrupt) => {
             refused("is damaged: stop the daemon and restore it from a backup")
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => unavailable(
             path,
-            format!("another process held it locked for {} s", BUSY_TIMEOUT.as_secs()),
+            format!("another process kept it locked for {} s", BUSY_TIMEOUT.as_secs()),
         ),
-        Some(ErrorCode::DiskFull) => unavailable(path, "its disk is full: make room"),
+        Some(ErrorCode::DiskFull) => unavailable(path, "its disk is full: free some space"),
         _ => unavailable(path, error.to_string()),
     }
 }

@@ -160,10 +160,10 @@ fn refuse_newer(connection: &Connection) -> Result<(), Failure> {
     match format {
         Some(FORMAT) => Ok(()),
         Some(newer) if newer > FORMAT => refuse(format!(
-            "was written by a newer leafd (format {newer}; this one knows {FORMAT}): use that version"
+            "was written by a newer leafd (format {newer}; this one supports {FORMAT}): use that version"
         )),
         _ => refuse(
-            "has a table leafd_meta without a format that leafd ever wrote: restore the file from a backup",
+            "has a table leafd_meta with a format that no leafd has written: restore the file from a backup",
         ),
     }
 }
@@ -174,7 +174,7 @@ fn refuse_not_a_table(connection: &Connection, name: &str) -> Result<(), Failure
         .optional()?;
     match kind.as_deref() {
         None | Some("table") => Ok(()),
-        Some(kind) => refuse(format!("has a {kind} called {name} where leafd needs a table")),
+        Some(kind) => refuse(format!("has a {kind} named {name} where leafd needs a table")),
     }
 }
 
@@ -191,7 +191,7 @@ fn check_columns(connection: &Connection, table: &str, columns: &[&str]) -> Resu
         return Ok(());
     }
     refuse(format!(
-        "has a table {table} that looks different: it lacks {}; leafd leaves it as it is, so rename it or name another file",
+        "has a table {table} that differs from leafd's: it lacks {}; leafd doesn't change it, so rename it or configure another file",
         missing.join(", ")
     ))
 }

@@ -35,7 +35,7 @@ final class Break extends Exception {
     }
 
     static Break overdue() {
-        return new Break(Kind.OVERDUE, "too many answers are overdue; the daemon seems to hang", null);
+        return new Break(Kind.OVERDUE, "too many answers are overdue; the daemon may be hanging", null);
     }
 
     /** The client was closed by its owner. */

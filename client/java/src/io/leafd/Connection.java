@@ -118,7 +118,7 @@ final class Connection {
             throw Break.protocol("a reply has the id of no request that awaits one");
         }
         if (opcode != pending.opcode + Wire.REPLY) {
-            throw Break.protocol("a reply has another opcode than its request");
+            throw Break.protocol("a reply's opcode differs from its request's");
         }
         if (pending.abandoned) {
             abandoned--;

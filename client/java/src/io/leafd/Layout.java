@@ -36,7 +36,7 @@ public record Layout(int timeBits, int workerBits, int sequenceBits, int tickMs,
         // Half the range, so that instants can be computed with.
         if (epochMs < 0 || epochMs > Long.MAX_VALUE / 2
                 || 1L << timeBits > (Long.MAX_VALUE / 2 - epochMs) / tickMs) {
-            throw new IllegalArgumentException("the time bits reach further than instants can be told");
+            throw new IllegalArgumentException("the time bits reach beyond the last instant that can be represented");
         }
     }
 
@@ -60,7 +60,7 @@ public record Layout(int timeBits, int workerBits, int sequenceBits, int tickMs,
     public Decoded decode(long id) {
         long tick = id >>> (workerBits + sequenceBits);
         if (id < 0 || tick >= 1L << timeBits) {
-            throw new IllegalArgumentException(id + " is no id of this layout: it has bits above the layout's");
+            throw new IllegalArgumentException(id + " can't be an id of this layout: it has bits above the layout's");
         }
         long worker = (id >>> sequenceBits) & ((1L << workerBits) - 1);
         long sequence = id & ((1L << sequenceBits) - 1);

@@ -157,8 +157,8 @@ public final class LeafdClient implements AutoCloseable {
     public DaemonInfo info() {
         DaemonInfo info = requests.info(Deadline.after(limit));
         if (info.version() != Wire.VERSION) {
-            throw new LeafdException.ProtocolBroken("leafd " + info.release() + " chose version " + info.version()
-                    + ", which this client doesn't speak; it was offered " + Wire.VERSION + " alone");
+            throw new LeafdException.ProtocolBroken("leafd " + info.release() + " chose protocol version "
+                    + info.version() + ", but this client offered only version " + Wire.VERSION);
         }
         return info;
     }
@@ -176,7 +176,7 @@ public final class LeafdClient implements AutoCloseable {
     public Layout.Decoded decode(String layout, long id) {
         Map<String, Layout> layouts = info().layouts();
         if (!layouts.containsKey(layout)) {
-            throw new IllegalArgumentException("leafd has no layout \"" + layout + "\"; it has " + layouts.keySet());
+            throw new IllegalArgumentException("leafd has no layout \"" + layout + "\"; its layouts are " + layouts.keySet());
         }
         return layouts.get(layout).decode(id);
     }

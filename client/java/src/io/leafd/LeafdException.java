@@ -59,7 +59,7 @@ public abstract sealed class LeafdException extends RuntimeException {
 
         private static String text(int number, long retryAfterMs, String explanation) {
             Status status = Status.of(number);
-            String unknown = Status.isKnown(number) ? "" : " (status " + number + ", which this client doesn't know)";
+            String unknown = Status.isKnown(number) ? "" : " (status " + number + ", unknown to this client)";
             String colon = explanation.isEmpty() ? "" : ": ";
             String after = retryAfterMs == 0 ? "" : " (a retry may succeed in " + retryAfterMs + " ms)";
             return "leafd answered " + status + unknown + colon + explanation + after;
@@ -129,7 +129,7 @@ public abstract sealed class LeafdException extends RuntimeException {
 
         TimedOut(long waitedMs) {
             super("leafd gave no answer within " + waitedMs
-                    + " ms; try again, allow a longer deadline, or look at `leafctl status`", null);
+                    + " ms; try again, allow a longer deadline, or check `leafctl status`", null);
         }
 
         @Override
@@ -158,7 +158,7 @@ public abstract sealed class LeafdException extends RuntimeException {
 
         ProtocolBroken(String what) {
             super("the peer broke leafd's protocol: " + what
-                    + "; is the socket leafd's, and do client and daemon fit together?", null);
+                    + "; check that the socket is leafd's and that client and daemon have matching versions", null);
         }
 
         @Override

@@ -295,8 +295,8 @@ final class Link {
         boolean denied = e instanceof BindException;
         String hint;
         if (denied) {
-            hint = "this user may not open the socket or look into its folder: the socket's group and mode decide that, which"
-                    + " are those of systemd's unit leafd.socket, or the daemon's settings socket_group and socket_mode";
+            hint = "this user may not open the socket or enter its folder. The socket's group and mode decide that; they come"
+                    + " from systemd's unit leafd.socket, or from the daemon's settings socket_group and socket_mode";
         } else if (e instanceof ConnectException || !Files.exists(path)) {
             hint = "is the daemon running, and is this its socket? (LEAFD_SOCKET names another one)";
         } else {

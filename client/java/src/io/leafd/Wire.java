@@ -113,7 +113,7 @@ final class Wire {
     }
 
     private static Break wrongCount() {
-        return Break.protocol("an answer carries another number of ids than was asked for");
+        return Break.protocol("an answer doesn't have the number of ids that was requested");
     }
 
     /** The answer to INFO. What follows the fields that are known is a later daemon's. */
@@ -151,7 +151,7 @@ final class Wire {
         try {
             return new Layout(timeBits, workerBits, sequenceBits, tickMs, epochMs);
         } catch (IllegalArgumentException e) {
-            throw Break.protocol("a layout that can't be: " + e.getMessage());
+            throw Break.protocol("a layout that is not valid: " + e.getMessage());
         }
     }
 

@@ -51,7 +51,7 @@ final class HostileTest {
         answers.put("the id 0", request -> Stranger.frame(130, 0, 0, 0, Stranger.ids(60_000, Stranger.run(5, 1, 1))));
         answers.put("a refusal of the id 0", request ->
                 Stranger.frame(130, 0, Status.OVERLOADED.number(), 0, Stranger.refusal(0, "no")));
-        answers.put("another opcode", request ->
+        answers.put("opcode differs", request ->
                 Stranger.frame(129, 0, 0, request.id(), Stranger.ids(60_000, Stranger.run(5, 1, 1))));
         answers.put("a request's opcode", request ->
                 Stranger.frame(2, 0, 0, request.id(), Stranger.ids(60_000, Stranger.run(5, 1, 1))));
@@ -117,7 +117,7 @@ final class HostileTest {
         try (Stranger stranger = new Stranger();
                 LeafdClient client = stranger.builder().build()) {
             stranger.answer = ids(Stranger.run(5, 1, 1));
-            Check.throwing(BROKEN, "another number of ids", () -> client.nextIds("orders", 3));
+            Check.throwing(BROKEN, "doesn't have the number of ids", () -> client.nextIds("orders", 3));
             Check.equal(5L, client.nextId("orders"));
         }
     }
@@ -145,7 +145,7 @@ final class HostileTest {
     static void aVersionThatWasNotOfferedIsRefused() throws Exception {
         try (Stranger stranger = new Stranger()) {
             stranger.answer = request -> Stranger.reply(request, 0, Stranger.info(2, "9.0.0"));
-            Check.throwing(BROKEN, "9.0.0 chose version 2", () -> stranger.builder().connect());
+            Check.throwing(BROKEN, "9.0.0 chose protocol version 2", () -> stranger.builder().connect());
             stranger.answer = request -> Stranger.refusal(request, Status.VERSION.number(), "this daemon speaks 2 to 3");
             LeafdException e = Check.throwing(
                     LeafdException.Refused.class, "speaks 2 to 3", () -> stranger.builder().connect());

@@ -44,7 +44,7 @@ impl PermanentRegistry {
     pub fn open(target: Target, name: &LeafName) -> PermanentRegistry {
         let rival = (
             "/leafd/registry",
-            "leafds lease numbers here, which would be given for good; use another path, or worker_mode = leased",
+            "this path holds leased worker numbers, which permanent mode would assign for ever; use another path, or worker_mode = leased",
         );
         let forever = format!("/snowflake/{name}/forever");
         let folders = Folders {
@@ -191,12 +191,12 @@ impl Forever {
             let (owner, next) =
                 (found.and_then(|entry| holder(&entry.holding)), holder(&swap.next));
             let (Some(pair), Some(owner)) = (pair, owner) else {
-                let words = format!("worker {} was given to nobody for good", swap.worker);
+                let words = format!("worker {} is not permanently assigned", swap.worker);
                 return Err(place.refused(words));
             };
             if next.is_none_or(|next| next.id != owner.id) {
                 return Err(place.refused(format!(
-                    "worker {} was given to {:?} for good; once that host is gone for good, delete {}",
+                    "worker {} is permanently assigned to {:?}; once that host no longer exists, delete {}",
                     swap.worker,
                     owner.id,
                     self.path(&pair.node.name)
@@ -254,7 +254,7 @@ impl Forever {
 /// Who `holding` belongs to.
 fn address(place: &Place, holding: &LeaseRecord) -> Result<LeafAddress, Failure> {
     let Some(holder) = &holding.holder else {
-        return Err(place.refused("a worker is given for good to somebody, not to nobody"));
+        return Err(place.refused("a permanent worker needs a holder"));
     };
     holder.id.parse().map_err(|words: String| place.refused(words))
 }

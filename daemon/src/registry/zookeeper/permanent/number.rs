@@ -160,7 +160,7 @@ impl Forever {
         });
         let named: Vec<String> = named.collect();
         let words = format!(
-            "{}; delete nodes under {} of hosts that are gone for good, or widen the worker field; those written \
+            "{}; delete the nodes under {} of hosts that no longer exist, or widen the worker field; those written \
              longest ago are {}",
             shown(pool),
             self.path("").trim_end_matches('/'),
@@ -183,8 +183,8 @@ pub(super) fn own(
     let Some(node) = node else { return Ok(None) };
     if let Some(second) = second {
         return Err(place.refused(format!(
-            "{} and {} both give this host a number, and Java Leafs take either; delete the one whose number this host \
-             has not used",
+            "{} and {} both give this host a number, and a Java Leaf may use either; delete the one whose number this \
+             host has not used",
             node.name, second.name
         )));
     }
@@ -197,7 +197,7 @@ pub(super) fn own(
     }
     if !pool.contains(&node.worker) {
         return Err(RegistryError::Exhausted(format!(
-            "{} gives this host a number that is not one of {}; delete the node and it gets another one, or widen the \
+            "{} gives this host a number that is not one of {}; delete the node to get another number, or widen the \
              worker field",
             node.name,
             shown(pool)

@@ -25,8 +25,8 @@ impl Pair {
     pub(super) fn entry(&self) -> Result<Entry, String> {
         let unreadable = |what: &str, cause: String| {
             format!(
-                "the {what} of {} can't be read: {cause}; if no host uses that address any more delete the node, else put \
-                 back what its host last wrote",
+                "the {what} of {} can't be read: {cause}; if no host uses that address any more, delete the node; \
+                 otherwise restore what its host last wrote",
                 self.node.name
             )
         };

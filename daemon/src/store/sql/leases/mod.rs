@@ -136,7 +136,7 @@ impl<D: Driver> Registry for Leases<'_, D> {
     ) -> Result<Entry, RegistryError> {
         if self.mode == Mode::Leased {
             return Err(RegistryError::Refused(
-                "numbers of this registry are leased: none is given for good".to_owned(),
+                "this registry leases worker numbers; it assigns none permanently".to_owned(),
             ));
         }
         holding.check(None)?;
@@ -166,8 +166,8 @@ fn agree<D: Driver>(session: &mut Session<D>, layouts: &[(Tag, IdLayout)]) -> Re
             Some(known) if *known == defined => {}
             Some(known) => {
                 return Err(refused(format!(
-                    "layout {:?} is recorded in the worker registry as {known}, but is configured as {defined}: all \
-                     hosts must mean the same by it; correct the configuration, or give the layout another name",
+                    "layout {:?} is recorded in the worker registry as {known}, but is configured as {defined}. It \
+                     must be the same on all hosts: correct the configuration, or give the layout another name",
                     name.as_str()
                 )));
             }
@@ -202,7 +202,7 @@ fn entries<D: Driver>(
         let worker = WorkerId(number);
         let entry = rows::recorded(mode, worker, leased, given)?;
         Some(entry.unwrap_or_else(|odd| {
-            tracing::warn!(%worker, %odd, "what is recorded of a worker can't be used; nobody gets it until it is repaired");
+            tracing::warn!(%worker, %odd, "the record of a worker can't be used; no host gets the worker until it is repaired");
             rows::for_ever(worker, None)
         }))
     });
@@ -238,11 +238,11 @@ fn exchange<D: Driver>(
         (Mode::Leased, false, _) => {}
         (Mode::Permanent, true, Some(owner)) if next.is_some_and(|next| next.id == owner.id) => {}
         (_, false, _) => {
-            return Err(refused(format!("worker {worker} was given to nobody for good")));
+            return Err(refused(format!("worker {worker} is not permanently assigned")));
         }
         (_, true, owner) => {
             return Err(refused(format!(
-                "worker {worker} was given to {:?} for good, by leaf_workerid_alloc",
+                "worker {worker} is permanently assigned to {:?}, by leaf_workerid_alloc",
                 owner.map_or("nobody".into(), |owner| owner.id)
             )));
         }
@@ -262,7 +262,7 @@ fn give<D: Driver>(
     holding: &LeaseRecord,
 ) -> Result<Entry, Failure> {
     let Some(holder) = &holding.holder else {
-        return Err(refused("a worker is given for good to somebody, not to nobody".to_owned()));
+        return Err(refused("a permanent worker needs a holder".to_owned()));
     };
     let sql = D::WORKERS;
     lock(session)?;
@@ -282,8 +282,8 @@ fn give<D: Driver>(
     let number = free.and_then(|number| i64::try_from(number).ok().zip(Some(WorkerId(number))));
     let Some((number, worker)) = number else {
         return Err(Failure::Registry(RegistryError::Exhausted(format!(
-            "of the workers {} to {}, {} were given in leaf_workerid_alloc, the highest being {}; give the numbers of \
-             hosts that are gone for good to others by changing ip_port there with SQL, or let the pool reach further",
+            "of the workers {} to {}, {} are assigned in leaf_workerid_alloc, the highest being {}. Reassign the \
+             numbers of hosts that no longer exist by changing ip_port there with SQL, or extend the pool",
             pool.start.max(1),
             pool.end.saturating_sub(1),
             given.len(),
@@ -322,7 +322,7 @@ fn theirs<D: Driver>(
     };
     if !pool.contains(&number) {
         return Err(Failure::Registry(RegistryError::Exhausted(format!(
-            "leaf_workerid_alloc gave {id:?} the number {number}, which is not one of {} to {}",
+            "leaf_workerid_alloc assigned {id:?} the number {number}, which is not one of {} to {}",
             pool.start,
             pool.end.saturating_sub(1)
         ))));
@@ -336,8 +336,8 @@ fn theirs<D: Driver>(
         && *given.identity != *id
     {
         return Err(refused(format!(
-            "leaf_workerid_alloc.ip_port takes {id:?} and {:?} for the same: give the column a collation that tells them \
-             apart, or the host another identity",
+            "leaf_workerid_alloc.ip_port treats {id:?} and {:?} as equal: give the column a collation that \
+             distinguishes them, or give the host another identity",
             given.identity
         )));
     }
@@ -345,7 +345,7 @@ fn theirs<D: Driver>(
     match entry {
         Some(Ok(entry)) => Ok(entry),
         Some(Err(odd)) => Err(refused(unusable(worker, &odd))),
-        None => Err(refused(unusable(worker, "it is gone"))),
+        None => Err(refused(unusable(worker, "it is missing"))),
     }
 }
 
@@ -399,8 +399,8 @@ fn range(pool: &Range<u64>) -> [Param<'static>; 2] {
 
 fn unusable(worker: WorkerId, odd: &str) -> String {
     format!(
-        "what is recorded of worker {worker} in leafd_worker or leaf_workerid_alloc can't be used: {odd}; repair it \
-         with SQL, above all instants that it was used at"
+        "the record of worker {worker} in leafd_worker or leaf_workerid_alloc can't be used: {odd}; repair it with \
+         SQL, with an instant above every one at which the worker was used"
     )
 }
 

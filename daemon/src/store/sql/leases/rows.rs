@@ -110,7 +110,7 @@ fn columns<const COUNT: usize>(row: Cells) -> Read<[Option<String>; COUNT]> {
 fn whole(column: &str, cell: Option<String>) -> Read<u64> {
     let cell = cell.ok_or_else(|| format!("its {column} is empty"))?;
     let number = cell.parse::<u64>().ok().filter(|number| *number <= INSTANT_MAX.0);
-    number.ok_or_else(|| format!("its {column} is {cell:?} instead of a whole number from 0 on"))
+    number.ok_or_else(|| format!("its {column} is {cell:?} instead of a whole number of 0 or more"))
 }
 
 fn text(column: &str, cell: Option<String>) -> Read<Arc<str>> {
