@@ -4,6 +4,7 @@
 #![allow(missing_docs, reason = "nothing but tests uses it, and most names say it all")]
 
 pub mod host;
+pub mod http;
 pub mod load;
 pub mod power;
 pub mod program;

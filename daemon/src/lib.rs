@@ -13,7 +13,7 @@
 //!
 //! Which ids may be issued next is decided in the crate `leafd-core`.
 //!
-//! Beside them: [`blocking`] (a thread for a backend that blocks), [`cli`] (the program's other commands), [`config`], [`systemd`], [`clock`] (the wall and boot-time
+//! Beside them: [`blocking`] (a thread for a backend that blocks), [`cli`] (the program's other commands), [`config`], `http` (metrics and health for those who watch), [`systemd`], [`clock`] (the wall and boot-time
 //! clocks), [`lock`], [`logging`], [`random`] and [`state_dir`].
 #![deny(unsafe_code)]
 
@@ -22,6 +22,8 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod engine;
+#[cfg(feature = "http")]
+pub mod http;
 pub mod journal;
 pub mod lock;
 pub mod logging;

@@ -13,13 +13,13 @@ use crate::host::{Host, die_with_parent};
 use crate::raw::Raw;
 
 /// A host whose daemon is run by a shell that sets variables: it knows its own process's number.
-fn host(variables: &str) -> Host {
+pub fn host(variables: &str) -> Host {
     let run = format!("{variables} exec \"$@\"");
     Host::new().runner(&["sh", "-c", &run, "sh"])
 }
 
 /// The daemon's command, with a descriptor as the first that is handed over.
-fn command(host: &Host, given: Option<RawFd>) -> Command {
+pub fn command(host: &Host, given: Option<RawFd>) -> Command {
     let mut command = host.command(None);
     if let Some(given) = given {
         // SAFETY: between fork and exec only two system calls are made.

@@ -14,6 +14,7 @@ mod drawing;
 mod faults;
 mod forks;
 mod hostile;
+mod http;
 mod languages;
 mod life;
 mod neighbours;

@@ -1,4 +1,4 @@
-//! The backends that a program may have been built without: features of the package.
+//! What a program may have been built without: features of the package.
 
 use super::{Config, ConfigError, StoreUrl, WorkerSpec};
 
@@ -20,6 +20,11 @@ impl NotBuilt {
         NotBuilt { what: format!("the store {url}"), feature }
     }
 
+    /// For a listener.
+    pub(crate) fn http(setting: &str) -> NotBuilt {
+        NotBuilt { what: setting.to_owned(), feature: "http" }
+    }
+
     /// For workers in ZooKeeper.
     pub(crate) fn zookeeper() -> NotBuilt {
         NotBuilt { what: "worker = \"zookeeper\"".to_owned(), feature: "zookeeper" }
@@ -39,7 +44,7 @@ impl Config {
     /// Refuses what this program was built without.
     ///
     /// # Errors
-    /// [`ConfigError::NotBuilt`] for the first such store, or for ZooKeeper.
+    /// [`ConfigError::NotBuilt`] for the first such store, for ZooKeeper, or for HTTP.
     pub(crate) fn require_built(self) -> Result<Config, ConfigError> {
         for store in self.routing.stores() {
             let (_, built) = feature_of(&store.url);
@@ -49,6 +54,11 @@ impl Config {
         }
         if matches!(self.worker, WorkerSpec::Zookeeper(_)) && !cfg!(feature = "zookeeper") {
             return Err(NotBuilt::zookeeper().into());
+        }
+        if let Some(address) = &self.http
+            && !cfg!(feature = "http")
+        {
+            return Err(NotBuilt::http(&format!("http={address}")).into());
         }
         Ok(self)
     }

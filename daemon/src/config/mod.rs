@@ -14,6 +14,7 @@
 //!   home in which store.
 //! - `workers`: where the snowflake worker comes from.
 //! - `backend`: which of these this program was built with.
+//! - `http`: where HTTP is served.
 //! - `access`, `layouts`, `pattern`, `types`: the other settings that are more than a number.
 
 mod access;
@@ -22,6 +23,7 @@ mod backend;
 mod env;
 mod error;
 mod hash;
+mod http;
 mod layouts;
 mod password;
 mod paths;
@@ -51,6 +53,7 @@ pub use args::{Args, EXAMPLES};
 pub use backend::NotBuilt;
 pub use env::Env;
 pub use error::{ConfigError, Source};
+pub use http::HttpAddress;
 pub use layouts::Layouts;
 pub use password::{StorePassword, variable_of as password_variable};
 pub use reader::Effective;
@@ -141,6 +144,8 @@ pub struct Config {
     pub log: LogFilter,
     /// How it is written.
     pub log_format: LogFormat,
+    /// Where metrics and health are served by HTTP, if they are.
+    pub http: Option<HttpAddress>,
     /// Who may draw which tags, and who may administer.
     pub access: AccessRules,
     /// Named snowflake layouts; `snowflake` is always one of them.
@@ -238,6 +243,7 @@ impl Config {
             polling: read.boolean(&settings::POLLING)?,
             log: read.value(&settings::LOG, types::log)?,
             log_format: read.value(&settings::LOG_FORMAT, types::log_format)?,
+            http: read.optional(&settings::HTTP, http::parse)?,
             access: AccessRules::compile(rules, admin_uids, admin_gids, env.uid),
             layouts,
             effective: read.finish(),

@@ -12,6 +12,7 @@ use leafd_wire::{COUNT_MAX, DEADLINE_MS_MAX, Header, IdsRequest, InfoReply, Info
 use leafd_wire::{Run, VERSION, flag, opcode};
 
 mod quotas;
+mod readiness;
 mod status;
 mod tag_stores;
 mod tags;
@@ -29,6 +30,7 @@ use leafd_core::quota::Bucket;
 use leafd_core::shares::Claimant;
 use leafd_core::{BootMs, Tag, Want};
 use quotas::Quotas;
+pub use readiness::Readiness;
 
 /// Answers requests.
 pub struct Dispatcher {

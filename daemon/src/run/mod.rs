@@ -2,6 +2,7 @@
 
 pub(crate) mod backends;
 pub(crate) mod embedded;
+mod http;
 mod layouts;
 mod lease;
 pub(crate) mod stores;
@@ -36,7 +37,7 @@ use crate::server::limits::Limits;
 use crate::server::socket::Socket;
 use crate::state_dir::StateDir;
 use crate::store::Store;
-use crate::systemd::activation::{self, HandedOver};
+use crate::systemd::activation::{self, Given, HandedOver};
 use crate::systemd::notify::Service;
 use crate::systemd::reload::Reload;
 use crate::{clock, logging};
@@ -128,7 +129,7 @@ pub fn run(config: &Config, reloads: Option<(&Args, LogHandle)>) -> Result<()> {
 
 async fn live(
     config: &Config,
-    handed_over: Option<HandedOver>,
+    handed_over: HandedOver,
     reloads: Option<(&Args, LogHandle)>,
 ) -> Result<()> {
     let started = clock::boot();
@@ -138,7 +139,8 @@ async fn live(
     let hangup = signal(SignalKind::hangup()).context("cannot wait for signals")?;
 
     let state_dir = StateDir::open(&config.state_dir)?;
-    let mut socket = open_socket(config, handed_over)?;
+    let mut socket = open_socket(config, handed_over.ids)?;
+    let http = http::bind(config, handed_over.http)?;
     let socket_path = socket.path().to_owned();
     let fixed = claim_worker(config);
     let identity = Identity::of_host(MACHINE_ID_FILE.as_ref(), config.identity.as_deref());
@@ -203,6 +205,7 @@ async fn live(
         stopping,
     );
     let serving = tokio::task::spawn_local(server.run());
+    let _http = http::serve(http, &dispatcher)?;
     let check_removed = config.removed_tag_check;
     let background = tokio::task::spawn_local({
         let dispatcher = Rc::clone(&dispatcher);
@@ -296,7 +299,7 @@ pub(crate) fn memory_file(socket: &Path) -> PathBuf {
 }
 
 /// The socket that was handed over, else the configured one.
-fn open_socket(config: &Config, handed_over: Option<HandedOver>) -> Result<Socket> {
+fn open_socket(config: &Config, handed_over: Option<Given>) -> Result<Socket> {
     let Some(given) = handed_over else {
         let group = config.socket_group.as_ref().map(|group| group.gid);
         return Ok(Socket::bind(&config.socket, config.socket_mode, group)?);

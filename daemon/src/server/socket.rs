@@ -12,7 +12,7 @@ use tracing::warn;
 
 use crate::lock::{LockError, LockFile};
 use crate::server::peer;
-use crate::systemd::activation::HandedOver;
+use crate::systemd::activation::Given;
 
 /// A listening socket. Its file, if it is our own, goes when this is dropped.
 #[derive(Debug)]
@@ -119,7 +119,7 @@ impl Socket {
 
     /// A socket that somebody else listens on for us, with the mode and group that they gave it.
     #[must_use]
-    pub fn handed_over(given: HandedOver) -> Socket {
+    pub fn handed_over(given: Given) -> Socket {
         Socket { listener: Some(given.listener), path: given.path, own: None }
     }
 
@@ -134,8 +134,15 @@ impl Socket {
     /// # Errors
     /// The runtime can't take it.
     pub fn listen(&mut self) -> io::Result<tokio::net::UnixListener> {
-        let listener = self.listener.take().ok_or_else(|| io::Error::other("already listening"))?;
-        tokio::net::UnixListener::from_std(listener)
+        tokio::net::UnixListener::from_std(self.take_listener()?)
+    }
+
+    /// The listener, once, for another thread's runtime.
+    ///
+    /// # Errors
+    /// It was taken before.
+    pub fn take_listener(&mut self) -> io::Result<UnixListener> {
+        self.listener.take().ok_or_else(|| io::Error::other("already listening"))
     }
 }
 

@@ -1,24 +1,48 @@
-//! The socket that systemd listens on for the daemon and hands over at its start. It outlives the daemon: who
-//! connects during a restart waits in its queue instead of failing.
+//! The sockets that systemd listens on for the daemon and hands over at its start. They outlive the daemon: who
+//! connects during a restart waits in their queues instead of failing.
 
 use std::io;
+use std::net::TcpListener;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
-use nix::sys::socket::{SockType, getsockopt, sockopt};
+use nix::sys::socket::{AddressFamily, SockType, SockaddrLike as _, SockaddrStorage};
+use nix::sys::socket::{getsockname, getsockopt, sockopt};
+use std::os::fd::AsRawFd as _;
 
-/// What the socket may be called: `FileDescriptorName=` in `leafd.socket`, the unit's own name, or nothing.
+/// What the socket for ids may be called: `FileDescriptorName=` in `leafd.socket`, the unit's own name, or nothing.
 const NAMES: [&str; 3] = ["leafd", "leafd.socket", "unknown"];
+
+/// What the socket for HTTP may be called, likewise.
+const HTTP_NAMES: [&str; 2] = ["leafd-http", "leafd-http.socket"];
+
+/// The sockets that were handed over.
+#[derive(Debug, Default)]
+pub struct HandedOver {
+    /// The one that ids are drawn from.
+    pub ids: Option<Given>,
+    /// The one that HTTP is served on.
+    pub http: Option<HttpListener>,
+}
 
 /// A listening socket that somebody else made, and removes.
 #[derive(Debug)]
-pub struct HandedOver {
+pub struct Given {
     /// The socket.
     pub listener: UnixListener,
     /// Where clients find it.
     pub path: PathBuf,
+}
+
+/// A listening socket for HTTP.
+#[derive(Debug)]
+pub enum HttpListener {
+    /// On an address and port.
+    Tcp(TcpListener),
+    /// On a path.
+    Unix(UnixListener),
 }
 
 /// Why a socket that was handed over can't be served.
@@ -36,46 +60,83 @@ pub enum ActivationError {
     Several(usize),
     /// It is meant for something else.
     #[error(
-        "systemd passed a socket named {0:?}, but leafd serves the one named leafd: set FileDescriptorName=leafd"
+        "systemd passed a socket named {0:?}, but leafd serves the one named leafd, and HTTP on the one named leafd-http: \
+         set FileDescriptorName="
     )]
     Name(String),
     /// It is no socket of the kind that clients connect to.
     #[error(
-        "descriptor {fd}, passed as the socket to serve, is {found}; use ListenStream= with a path"
+        "descriptor {fd}, passed as the socket to serve, is {found}; use ListenStream= with {allowed}"
     )]
     Kind {
         /// Its number.
         fd: RawFd,
         /// What it is.
         found: String,
+        /// What it may be.
+        allowed: &'static str,
     },
 }
 
-/// The socket that was handed to this process, if one was. Call it once, before anything else opens files.
+/// The sockets that were handed to this process. Call it once, before anything else opens files.
 ///
 /// # Errors
 /// See [`ActivationError`]. Variables that name another process are not meant for this one and no error.
-pub fn handed_over() -> Result<Option<HandedOver>, ActivationError> {
+pub fn handed_over() -> Result<HandedOver, ActivationError> {
+    let mut found = HandedOver::default();
     // Names for another process's sockets would be taken for ours that are missing.
     if sd_notify::listen_fds().map_err(ActivationError::Environment)?.len() == 0 {
-        return Ok(None);
+        return Ok(found);
     }
     let given = sd_notify::listen_fds_with_names().map_err(ActivationError::Environment)?;
     let given: Vec<(RawFd, String)> = given.collect();
-    match given.as_slice() {
-        [] => Ok(None),
-        [(_, name)] if !NAMES.contains(&name.as_str()) => Err(ActivationError::Name(name.clone())),
-        [(fd, _)] => verified(*fd).map(Some),
-        several => Err(ActivationError::Several(several.len())),
+    for (fd, name) in &given {
+        if HTTP_NAMES.contains(&name.as_str()) && found.http.is_none() {
+            found.http = Some(verified_http(*fd)?);
+        } else if NAMES.contains(&name.as_str()) && found.ids.is_none() {
+            found.ids = Some(verified(*fd)?);
+        } else if NAMES.contains(&name.as_str()) || HTTP_NAMES.contains(&name.as_str()) {
+            return Err(ActivationError::Several(given.len()));
+        } else {
+            return Err(ActivationError::Name(name.clone()));
+        }
+    }
+    Ok(found)
+}
+
+fn verified(fd: RawFd) -> Result<Given, ActivationError> {
+    let allowed = "a path";
+    let socket = listening(fd, allowed)?;
+    let kind = |found: &str| ActivationError::Kind { fd, found: found.to_owned(), allowed };
+    let listener = UnixListener::from(socket);
+    let address = listener.local_addr().map_err(|_| kind("not a Unix socket"))?;
+    let path = address.as_pathname().map(PathBuf::from);
+    let path = path.ok_or_else(|| kind("a Unix socket without a path"))?;
+    Ok(Given { listener, path })
+}
+
+fn verified_http(fd: RawFd) -> Result<HttpListener, ActivationError> {
+    let allowed = "ADDRESS:PORT or a path";
+    let socket = listening(fd, allowed)?;
+    let address = getsockname::<SockaddrStorage>(socket.as_raw_fd());
+    match address.ok().and_then(|address| address.family()) {
+        Some(AddressFamily::Unix) => Ok(HttpListener::Unix(socket.into())),
+        Some(AddressFamily::Inet | AddressFamily::Inet6) => Ok(HttpListener::Tcp(socket.into())),
+        _ => Err(ActivationError::Kind {
+            fd,
+            found: "neither a Unix socket nor one of TCP".to_owned(),
+            allowed,
+        }),
     }
 }
 
+/// A stream socket that listens, and does not block.
 #[expect(unsafe_code, reason = "the number of a descriptor is all that systemd tells")]
-fn verified(fd: RawFd) -> Result<HandedOver, ActivationError> {
+fn listening(fd: RawFd, allowed: &'static str) -> Result<OwnedFd, ActivationError> {
     // SAFETY: it is open, as its flags have just been set, and by the protocol of LISTEN_PID it is this process's
     // own; nothing else has been opened yet that could have got its number.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    let kind = |found: String| ActivationError::Kind { fd, found };
+    let kind = |found: String| ActivationError::Kind { fd, found, allowed };
     let asked = |cause| match cause {
         Errno::ENOTSOCK => kind("not a socket".to_owned()),
         cause => kind(format!("a socket that can't be inspected ({cause})")),
@@ -87,11 +148,8 @@ fn verified(fd: RawFd) -> Result<HandedOver, ActivationError> {
         return Err(kind("not listening".to_owned()));
     }
     let listener = UnixListener::from(socket);
-    let address = listener.local_addr().map_err(|_| kind("not a Unix socket".to_owned()))?;
-    let path = address.as_pathname().map(PathBuf::from);
-    let path = path.ok_or_else(|| kind("a Unix socket without a path".to_owned()))?;
     listener
         .set_nonblocking(true)
         .map_err(|cause| kind(format!("a socket that can't be used ({cause})")))?;
-    Ok(HandedOver { listener, path })
+    Ok(listener.into())
 }

@@ -4,6 +4,7 @@
 //! [`super::reference`].
 
 mod host;
+mod http;
 mod store;
 mod worker;
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 use super::value::show_duration;
 
 pub(in crate::config) use host::*;
+pub(in crate::config) use http::*;
 pub(in crate::config) use store::*;
 pub(in crate::config) use worker::*;
 
@@ -132,6 +134,7 @@ pub static SECTIONS: &[Section] = &[
         settings: &[&CONNECTIONS_MAX, &PEER_MEMORY_MIB, &WAITERS_MAX, &STOP_WITHIN, &POLLING],
     },
     Section { title: "Logging", intro: "", settings: &[&LOG, &LOG_FORMAT] },
+    Section { title: "Monitoring", intro: "", settings: &[&HTTP] },
     Section {
         title: "Access rules",
         intro: "The socket's mode and group decide who may connect. The kernel tells the daemon who is asking.",

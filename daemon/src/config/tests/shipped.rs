@@ -37,6 +37,7 @@ fn the_shipped_example_is_the_defaults_and_names_every_setting() {
             "stores",
             "routes",
             "identity",
+            "http",
             "worker_range",
             "zookeeper",
             "zookeeper_auth_file",

@@ -1,0 +1,123 @@
+//! Connections: how many, how long, and how large what they send may be.
+
+use std::io;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::rt::{Read, Write};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::{debug, warn};
+
+use crate::systemd::activation::HttpListener;
+
+/// What connections may take.
+#[derive(Debug)]
+pub(super) struct Limits {
+    /// So many at once; further ones wait in the listener's queue.
+    pub connections: usize,
+    /// How long the head of a request may take, and how long nothing may be asked.
+    pub head_within: Duration,
+    /// How long a connection may last.
+    pub lasts: Duration,
+}
+
+/// Most bytes of a request's head.
+const HEAD_BYTES_MAX: usize = 8 * 1024;
+
+/// Most fields of a request's head.
+const HEADERS_MAX: usize = 64;
+
+/// How long an answer under way may take when its connection has lasted long enough.
+const END_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long to wait when the system has no descriptor for another connection.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+/// Answers requests.
+pub(super) trait Service: 'static {
+    /// Answers one. `peer`: who asks, where that is an address.
+    async fn answer(&self, peer: Option<IpAddr>, request: Request<Incoming>) -> Response<String>;
+}
+
+/// Where connections come from.
+pub(super) enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    /// To be called within the runtime that serves.
+    pub(super) fn new(listener: HttpListener) -> io::Result<Listener> {
+        Ok(match listener {
+            HttpListener::Tcp(tcp) => {
+                tcp.set_nonblocking(true)?;
+                Listener::Tcp(TcpListener::from_std(tcp)?)
+            }
+            HttpListener::Unix(unix) => Listener::Unix(UnixListener::from_std(unix)?),
+        })
+    }
+}
+
+/// Serves until dropped.
+pub(super) async fn serve<S: Service>(listener: Listener, limits: &'static Limits, service: Rc<S>) {
+    let free = Arc::new(Semaphore::new(limits.connections));
+    loop {
+        let Ok(place) = Arc::clone(&free).acquire_owned().await else { return };
+        let accepted = match &listener {
+            Listener::Tcp(tcp) => tcp.accept().await.map(|(stream, peer)| {
+                // Answers are small and whole: there is nothing to gather them with.
+                let _ = stream.set_nodelay(true);
+                let peer = Some(peer.ip().to_canonical());
+                begin(TokioIo::new(stream), peer, limits, place, Rc::clone(&service));
+            }),
+            Listener::Unix(unix) => unix.accept().await.map(|(stream, _)| {
+                begin(TokioIo::new(stream), None, limits, place, Rc::clone(&service));
+            }),
+        };
+        if let Err(error) = accepted {
+            warn!("cannot accept connections for HTTP: {error}");
+            tokio::time::sleep(ACCEPT_RETRY).await;
+        }
+    }
+}
+
+fn begin<S: Service>(
+    stream: impl Read + Write + Unpin + 'static,
+    peer: Option<IpAddr>,
+    limits: &'static Limits,
+    place: OwnedSemaphorePermit,
+    service: Rc<S>,
+) {
+    tokio::task::spawn_local(async move {
+        let _place = place;
+        let answer = service_fn(move |request| {
+            let service = Rc::clone(&service);
+            async move { Ok::<_, std::convert::Infallible>(service.answer(peer, request).await) }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.head_within)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .max_headers(HEADERS_MAX)
+            .serve_connection(stream, answer);
+        let mut connection = std::pin::pin!(connection);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = tokio::time::sleep(limits.lasts) => {
+                connection.as_mut().graceful_shutdown();
+                tokio::time::timeout(END_WITHIN, connection).await.unwrap_or(Ok(()))
+            }
+        };
+        if let Err(error) = ended {
+            debug!("a connection for HTTP ended: {error}");
+        }
+    });
+}

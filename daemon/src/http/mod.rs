@@ -1,0 +1,139 @@
+//! HTTP for those who watch the daemon: `/livez` and `/readyz`.
+//!
+//! It has a thread of its own. Parsing and sending never take the thread that answers requests for ids; what that alone
+//! knows it is asked by an [`Inquiry`].
+//!
+//! - `listener`: connections and their limits.
+//! - `inquiries`: the requests' thread's side.
+//! - `routes`: the paths.
+
+mod inquiries;
+mod listener;
+mod routes;
+
+use std::io;
+use std::net::TcpListener;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::LocalSet;
+
+use crate::config::HttpAddress;
+use crate::server::socket::Socket;
+use crate::systemd::activation::HttpListener;
+pub use inquiries::{Inquiry, attend};
+use listener::Listener;
+use routes::Monitoring;
+
+/// A listening socket that nothing serves yet.
+#[derive(Debug)]
+pub struct Bound {
+    listener: HttpListener,
+    /// Its file, when it is our own.
+    file: Option<Socket>,
+    /// Whether only processes of this host can connect.
+    local: bool,
+}
+
+/// HTTP that is served until this is dropped.
+#[derive(Debug)]
+pub struct Http {
+    _stop: watch::Sender<()>,
+    _file: Option<Socket>,
+}
+
+/// What the thread is called.
+const THREAD_NAME: &str = "leafd-http";
+
+/// Inquiries that may wait for the requests' thread.
+const INQUIRIES_MAX: usize = 64;
+
+impl Bound {
+    /// Listens, on what was handed over or else on the address. A Unix socket gets this mode and group.
+    ///
+    /// # Errors
+    /// What keeps it from listening there.
+    pub fn open(
+        address: Option<&HttpAddress>,
+        given: Option<HttpListener>,
+        mode: u32,
+        group: Option<u32>,
+    ) -> anyhow::Result<Option<Bound>> {
+        let (listener, file) = match (given, address) {
+            (Some(listener), _) => (listener, None),
+            (None, None) => return Ok(None),
+            (None, Some(HttpAddress::Tcp(address))) => (HttpListener::Tcp(bind(address)?), None),
+            (None, Some(HttpAddress::Unix(path))) => {
+                let mut socket = Socket::bind(path, mode, group)?;
+                (HttpListener::Unix(socket.take_listener()?), Some(socket))
+            }
+        };
+        let local = match &listener {
+            HttpListener::Tcp(tcp) => tcp.local_addr()?.ip().is_loopback(),
+            HttpListener::Unix(_) => true,
+        };
+        Ok(Some(Bound { listener, file, local }))
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn place(&self) -> String {
+        match &self.listener {
+            HttpListener::Tcp(tcp) => {
+                tcp.local_addr().map(|address| address.to_string()).unwrap_or_default()
+            }
+            HttpListener::Unix(unix) => unix
+                .local_addr()
+                .ok()
+                .and_then(|address| address.as_pathname().map(|path| path.display().to_string()))
+                .unwrap_or_default(),
+        }
+    }
+
+    /// Serves metrics and health. The inquiries are for [`attend`], on the thread that answers requests.
+    ///
+    /// # Errors
+    /// The system gives no thread or runtime.
+    pub fn serve_monitoring(self) -> io::Result<(Http, mpsc::Receiver<Inquiry>)> {
+        let (ask, inquiries) = mpsc::channel(INQUIRIES_MAX);
+        let local = self.local;
+        let http = self.serve(THREAD_NAME, move |listener| async move {
+            listener::serve(listener, &routes::LIMITS, Monitoring::new(ask, local)).await;
+        })?;
+        Ok((http, inquiries))
+    }
+
+    fn serve<F: Future<Output = ()>>(
+        self,
+        thread: &str,
+        serve: impl FnOnce(Listener) -> F + Send + 'static,
+    ) -> io::Result<Http> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let (stop, mut stopped) = watch::channel(());
+        let listener = self.listener;
+        std::thread::Builder::new().name(thread.to_owned()).spawn(move || {
+            let serving = async {
+                match Listener::new(listener) {
+                    Ok(listener) => tokio::select! {
+                        // It fails when the other end is dropped.
+                        _ = stopped.changed() => {}
+                        () = serve(listener) => {}
+                    },
+                    Err(error) => tracing::error!("HTTP can't be served: {error}"),
+                }
+            };
+            LocalSet::new().block_on(&runtime, serving);
+        })?;
+        Ok(Http { _stop: stop, _file: self.file })
+    }
+}
+
+fn bind(address: &std::net::SocketAddr) -> anyhow::Result<TcpListener> {
+    let bound = TcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    bound.map_err(|cause| {
+        anyhow::anyhow!("cannot serve HTTP on {address}: {cause}; name another address or port")
+    })
+}

@@ -1,0 +1,168 @@
+//! The paths for those who watch the daemon.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST};
+use hyper::{Method, Request, Response, StatusCode};
+use tokio::sync::{mpsc, oneshot};
+
+use super::Inquiry;
+use super::listener::{Limits, Service};
+use crate::requests::Readiness;
+
+pub(super) static LIMITS: Limits = Limits {
+    connections: 64,
+    head_within: Duration::from_secs(10),
+    lasts: Duration::from_secs(60),
+};
+
+/// How long the thread that answers requests may take to answer an inquiry.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// What there is, for those who ask for something else.
+const PATHS: &str = "there are /livez and /readyz here\n";
+
+/// Serves metrics and health.
+pub(super) struct Monitoring {
+    ask: mpsc::Sender<Inquiry>,
+    /// Whether only processes of this host can connect.
+    local: bool,
+}
+
+impl Monitoring {
+    pub(super) fn new(ask: mpsc::Sender<Inquiry>, local: bool) -> Rc<Monitoring> {
+        Rc::new(Monitoring { ask, local })
+    }
+
+    /// Asks the thread that answers requests.
+    async fn ask<T>(&self, inquiry: impl FnOnce(oneshot::Sender<T>) -> Inquiry) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        let asked = async {
+            self.ask.send(inquiry(reply)).await.ok()?;
+            answer.await.ok()
+        };
+        tokio::time::timeout(ANSWERS_WITHIN, asked).await.ok().flatten()
+    }
+
+    async fn live(&self) -> Response<String> {
+        match self.ask(Inquiry::Alive).await {
+            Some(()) => plain(StatusCode::OK, "ok\n"),
+            None => stuck(),
+        }
+    }
+
+    async fn ready(&self, query: Option<&str>) -> Response<String> {
+        let Some(found) = self.ask(Inquiry::Ready).await else { return stuck() };
+        let Some(ready) = is_ready(&found, query) else {
+            return plain(
+                StatusCode::BAD_REQUEST,
+                "ask for /readyz, or for the kinds that are needed: /readyz?segments, /readyz?snowflake or \
+                 /readyz?segments&snowflake\n",
+            );
+        };
+        let (code, word) = if ready {
+            (StatusCode::OK, "ready")
+        } else {
+            (StatusCode::SERVICE_UNAVAILABLE, "not ready")
+        };
+        let line = |kind: &str, why: &Option<String>| match why {
+            None => format!("{kind}: ids can be had\n"),
+            Some(why) => format!("{kind}: none can be had: {why}\n"),
+        };
+        let text = line("segments", &found.segments) + &line("snowflake", &found.snowflake);
+        plain(code, format!("{word}\n{text}"))
+    }
+}
+
+impl Service for Monitoring {
+    async fn answer(&self, _: Option<IpAddr>, request: Request<Incoming>) -> Response<String> {
+        if ![Method::GET, Method::HEAD].contains(request.method()) {
+            let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "ask with GET or HEAD\n");
+            answer.headers_mut().insert(ALLOW, "GET, HEAD".parse().expect("plain text"));
+            return answer;
+        }
+        let host = request.headers().get(HOST).map(|host| host.to_str().unwrap_or("?"));
+        if self.local && !host.is_none_or(is_this_host) {
+            return plain(
+                StatusCode::FORBIDDEN,
+                "only this host is served, by its address or as localhost\n",
+            );
+        }
+        match request.uri().path() {
+            "/livez" => self.live().await,
+            "/readyz" => self.ready(request.uri().query()).await,
+            _ => plain(StatusCode::NOT_FOUND, PATHS),
+        }
+    }
+}
+
+/// Whether what is needed can be had: every kind that is named, or any; `None` for a kind that there is not.
+fn is_ready(found: &Readiness, query: Option<&str>) -> Option<bool> {
+    let (segments, snowflake) = (found.segments.is_none(), found.snowflake.is_none());
+    let Some(query) = query.filter(|query| !query.is_empty()) else {
+        return Some(segments || snowflake);
+    };
+    query.split('&').try_fold(true, |ready, kind| match kind {
+        "segments" => Some(ready && segments),
+        "snowflake" => Some(ready && snowflake),
+        _ => None,
+    })
+}
+
+/// Whether a `Host` field names this host by an address or as localhost. A page of the web that has its own name lead
+/// here is told nothing.
+fn is_this_host(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost") || name.is_empty()
+}
+
+fn stuck() -> Response<String> {
+    plain(
+        StatusCode::SERVICE_UNAVAILABLE,
+        format!(
+            "the thread that answers requests has not turned for {} s; see the log\n",
+            ANSWERS_WITHIN.as_secs()
+        ),
+    )
+}
+
+fn plain(code: StatusCode, text: impl Into<String>) -> Response<String> {
+    let mut answer = Response::new(text.into());
+    *answer.status_mut() = code;
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, PLAIN.parse().expect("plain text"));
+    headers.insert(CACHE_CONTROL, "no-store".parse().expect("plain text"));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_host_are_its_names() {
+        for own in ["localhost", "LOCALHOST:9644", "127.0.0.1:9644", "[::1]:9644", "[::1]", ""] {
+            assert!(is_this_host(own), "{own}");
+        }
+        for other in ["evil.example", "evil.example:9644", "localhost.evil.example", "[evil]:1"] {
+            assert!(!is_this_host(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn each_kind_that_is_named_has_to_be_there() {
+        let found = Readiness { segments: None, snowflake: Some("no worker".to_owned()) };
+        assert_eq!(is_ready(&found, None), Some(true));
+        assert_eq!(is_ready(&found, Some("segments")), Some(true));
+        assert_eq!(is_ready(&found, Some("segments&snowflake")), Some(false));
+        assert_eq!(is_ready(&found, Some("tea")), None);
+    }
+}
