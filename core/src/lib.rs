@@ -34,7 +34,7 @@ pub use backoff::Backoff;
 pub use leafd_wire::Run;
 pub use segment::{RateMeter, Want};
 pub use tag::{Tag, WorkerId};
-pub use time::{BootMs, UnixMs};
+pub use time::{BootMs, Now, UnixMs};
 
 /// The largest id: ids are positive signed 64-bit numbers.
 const ID_MAX: u64 = i64::MAX as u64;

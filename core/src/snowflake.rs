@@ -5,25 +5,23 @@
 //! last id, at the pace of the boot-time clock, until it is `drift_max_ms` ahead. What is issued stays
 //! below the bound: an id's whole tick lies before it.
 //!
+//! Workers come and go with their leases; the journal's bound stays above what was issued as any of them, so that ids of
+//! one host go up also over a change of worker.
+//!
 //! A start that lies ahead of the clock, because of what an earlier life may have issued, has its whole drift left: it is
 //! allowed on top of that lead, until time has caught up with the start.
 
 use leafd_wire::{Layout, Parts, Run};
 
-use crate::{BootMs, UnixMs, WorkerId};
-
-/// What the host's clocks say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Now {
-    /// The wall clock.
-    pub unix: UnixMs,
-    /// The boot-time clock.
-    pub boot: BootMs,
-}
+use crate::lease::LeaseGrant;
+pub use crate::time::Now;
+use crate::{BootMs, UnixMs};
 
 /// Why no id can be issued right now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
+    /// There is no worker.
+    NoWorker,
     /// The tick's sequence is used up; the next tick comes within `wait_ms`.
     TickUsedUp {
         /// Milliseconds, from 1.
@@ -63,18 +61,19 @@ struct Lift {
     left_ms: u64,
 }
 
-/// Issues one layout's ids for one worker.
+/// Issues one layout's ids, as long as there is a worker.
 #[derive(Debug)]
 pub struct Generator {
     layout: Layout,
-    worker: WorkerId,
     drift_max_ms: u64,
+    /// Under which worker, and between which instants.
+    grant: Option<LeaseGrant>,
+    /// There was a worker: where use ended is known exactly.
+    begun: bool,
     /// The last tick used, `None` before the first.
     last: Option<Tick>,
-    /// Ids whose tick ends at or before it may be issued.
+    /// What the journal has: ids whose tick ends at or before it may be issued.
     bound: UnixMs,
-    /// Where the claim on the worker ends: the bound never lies beyond.
-    limit: UnixMs,
     /// When its clock was first within the drift, and how far the floor lay ahead then, or what has been left of that
     /// since: a clock that steps back may put the ids so much further ahead of it.
     lift: Option<Lift>,
@@ -94,29 +93,42 @@ const BOUND_AHEAD_MS: u64 = 3_000;
 const BOUND_AHEAD_MS_MIN: u64 = 1_000;
 
 impl Generator {
-    /// A generator whose ids all lie at or above `floor`, the bound that was last recorded. Until a bound
-    /// above it is recorded, nothing is issued.
+    /// A generator without a worker. `bound` is what was recorded last: all of its ids lie at or above it, and until a
+    /// bound above it is recorded, nothing is issued. `drift_max_ms` is how far its clock may run ahead of the wall clock.
+    #[must_use]
+    pub fn new(layout: Layout, bound: UnixMs, drift_max_ms: u64) -> Self {
+        let (grant, begun, last, lift, starved, issued) = (None, false, None, None, false, 0);
+        Generator { layout, drift_max_ms, grant, begun, last, bound, lift, starved, issued }
+    }
+
+    /// Goes on under this grant; without one nothing is issued. Under another worker or a new lease it starts above the
+    /// bound.
     ///
     /// # Panics
     /// When the worker doesn't fit the layout: it would be another worker's id.
-    #[must_use]
-    pub fn new(layout: Layout, worker: WorkerId, floor: UnixMs, drift_max_ms: u64) -> Self {
-        assert!(worker.0 <= layout.worker_max(), "worker {worker} fits its field");
-        let unit_ms = u64::from(layout.unit_ms);
-        let first = floor.0.saturating_sub(layout.epoch_ms).div_ceil(unit_ms);
-        let last = first.checked_sub(1).map(|number| Tick {
-            number,
-            sequence: layout.sequence_max() + 1,
-            opened: None,
-        });
-        let limit = UnixMs(u64::MAX);
-        let (bound, lift, starved, issued) = (floor, None, false, 0);
-        Generator { layout, worker, drift_max_ms, last, bound, limit, lift, starved, issued }
+    pub fn follow(&mut self, grant: Option<LeaseGrant>) {
+        let before = std::mem::replace(&mut self.grant, grant);
+        let lease = |grant: LeaseGrant| (grant.worker, grant.start);
+        if before.map(lease) == grant.map(lease) {
+            return;
+        }
+        (self.lift, self.starved) = (None, false);
+        if let Some(grant) = grant {
+            assert!(
+                grant.worker.0 <= self.layout.worker_max(),
+                "worker {} fits its field",
+                grant.worker
+            );
+            self.begun = true;
+            self.last = self.used_up_below(self.bound.max(grant.start));
+        }
     }
 
-    /// Ids are issued, and bounds wanted, only up to here: where the claim on the worker ends.
-    pub fn set_limit(&mut self, limit: UnixMs) {
-        self.limit = limit;
+    /// Goes on above a bound that the journal turned out to have.
+    pub fn start_over(&mut self, bound: UnixMs) {
+        self.bounded(bound);
+        let grant = self.grant.take();
+        self.follow(grant);
     }
 
     /// Issues up to `count_max` ids of one tick. `random` chooses where a new tick's sequence starts.
@@ -125,12 +137,13 @@ impl Generator {
     /// See [`Refusal`].
     pub fn take(&mut self, now: Now, count_max: u32, random: u64) -> Result<Run, Refusal> {
         assert!(count_max > 0, "a request is for at least one id");
+        let grant = self.grant.ok_or(Refusal::NoWorker)?;
         let mut tick = self.tick(now, random)?;
         if tick.number > self.layout.tick_max() {
             return Err(Refusal::TimeExhausted);
         }
         let end = UnixMs(self.layout.tick_start_ms(tick.number + 1));
-        if end > self.limit {
+        if end > grant.limit {
             return Err(Refusal::ClaimEnds);
         }
         if end > self.bound {
@@ -140,7 +153,7 @@ impl Generator {
         let count = u64::from(count_max).min(left);
         let first = self.layout.compose(Parts {
             tick: tick.number,
-            worker: self.worker.0,
+            worker: grant.worker.0,
             sequence: tick.sequence,
         });
         if first == 0 {
@@ -154,11 +167,16 @@ impl Generator {
         Ok(Run { first, count, stride: 1 })
     }
 
-    /// Why the host's clock lets no id be issued now, if it doesn't: what [`Generator::take`] would say, without taking.
+    /// Why the host's clock lets no id be issued now, if it doesn't: what [`Generator::take`] would say, without
+    /// taking, as the present worker or as one that comes.
     #[must_use]
     pub fn clock_refusal(&self, now: Now) -> Option<Refusal> {
         let Some(wall) = self.layout.tick_at(now.unix.0) else { return Some(Refusal::BeforeEpoch) };
-        let last = self.last.filter(|last| wall < last.number);
+        let last = match self.grant {
+            Some(_) => self.last,
+            None => self.used_up_below(self.bound),
+        };
+        let last = last.filter(|last| wall < last.number);
         let number = last.map_or(wall, |last| last.number + u64::from(self.is_used_up(last)));
         if number > self.layout.tick_max() {
             return Some(Refusal::TimeExhausted);
@@ -173,8 +191,9 @@ impl Generator {
     /// The bound to record now, so that use doesn't reach it; `None` while the present one is far enough.
     #[must_use]
     pub fn bound_wanted(&self, now: Now) -> Option<UnixMs> {
+        let grant = self.grant?;
         let ahead_ms = (self.drift_max_ms / 2).clamp(BOUND_AHEAD_MS_MIN, BOUND_AHEAD_MS);
-        let used_ms = self.used_end().0;
+        let used_ms = self.used_end().unwrap_or_default().0;
         if self.bound.0 > now.unix.0.max(used_ms).saturating_add(ahead_ms / 2) {
             return None;
         }
@@ -188,38 +207,45 @@ impl Generator {
         if self.layout.tick_at(now.unix.0).is_none_or(|tick| tick > self.layout.tick_max()) {
             return None;
         }
-        let target = UnixMs(target).min(self.limit);
+        let target = UnixMs(target).min(grant.limit);
         (target > self.bound).then_some(target)
     }
 
     /// Reports a bound as durable.
     pub fn bounded(&mut self, bound: UnixMs) {
-        assert!(bound >= self.bound, "a bound moves up");
-        self.bound = bound;
+        self.bound = self.bound.max(bound);
     }
 
-    /// The end of the last tick used: the exact bound, for a clean stop.
+    /// The end of the last tick used, for an exact bound on a clean stop; `None` when nothing exact is known, because
+    /// there was no worker yet.
     #[must_use]
-    pub fn used_end(&self) -> UnixMs {
-        self.last.map_or(UnixMs(0), |tick| UnixMs(self.layout.tick_start_ms(tick.number + 1)))
+    pub fn used_end(&self) -> Option<UnixMs> {
+        let end = |tick: Tick| UnixMs(self.layout.tick_start_ms(tick.number + 1));
+        self.begun.then(|| self.last.map_or(UnixMs(0), end))
     }
 
-    /// The bound.
+    /// From here on no id was issued: what a lease that is let go of must cover.
+    #[must_use]
+    pub fn issued_below(&self) -> UnixMs {
+        self.used_end().unwrap_or(self.bound)
+    }
+
+    /// The bound that the journal has.
     #[must_use]
     pub fn bound(&self) -> UnixMs {
         self.bound
+    }
+
+    /// Under which worker it issues now.
+    #[must_use]
+    pub fn grant(&self) -> Option<LeaseGrant> {
+        self.grant
     }
 
     /// The layout.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
-    }
-
-    /// The worker.
-    #[must_use]
-    pub fn worker(&self) -> WorkerId {
-        self.worker
     }
 
     /// Ids issued since the generator was made.
@@ -289,6 +315,14 @@ impl Generator {
 
     fn is_used_up(&self, tick: Tick) -> bool {
         tick.sequence > self.layout.sequence_max()
+    }
+
+    /// The tick before the first one that lies at or above `floor`, as one that nothing is left of.
+    fn used_up_below(&self, floor: UnixMs) -> Option<Tick> {
+        let unit_ms = u64::from(self.layout.unit_ms);
+        let first = floor.0.saturating_sub(self.layout.epoch_ms).div_ceil(unit_ms);
+        let number = first.checked_sub(1)?;
+        Some(Tick { number, sequence: self.layout.sequence_max() + 1, opened: None })
     }
 
     fn open(&self, number: u64, now: Now, random: u64) -> Tick {

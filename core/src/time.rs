@@ -7,3 +7,12 @@ pub struct UnixMs(pub u64);
 /// Boot time: milliseconds since the host started, sleep included. It never steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BootMs(pub u64);
+
+/// What the host's clocks say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// The wall clock.
+    pub unix: UnixMs,
+    /// The boot-time clock.
+    pub boot: BootMs,
+}

@@ -6,7 +6,7 @@
 //! to the generator, which rides it out as far as the drift allows.
 
 use crate::UnixMs;
-use crate::snowflake::Now;
+use crate::time::Now;
 
 /// Judges the host's clock.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 //! [`Lease`] is the whole life of it as a state machine. Time and chance are arguments; what it wants done it says
 //! as a [`Step`], one at a time, and what came of that it is told: so the daemon can drive it and a simulator too.
 //! The order is the same everywhere: the registry first, then the journal, then use. [`Lease::standing`] says what may
-//! be issued now; an [`Issuer`] per layout follows it.
+//! be issued now; a [`Generator`](crate::snowflake::Generator) per layout follows it.
 //!
 //! - `selection`: which worker of a pool to claim.
 //! - `clock`: whether the host's clock can be believed.
@@ -11,11 +11,9 @@
 //! - `reconcile`: what a look at the registry means for what is held.
 //! - `responses`: what a write's answer means.
 //! - `release`: a clean stop, and giving a worker back.
-//! - `issuer`: one layout's generator under the claim of the moment.
 //! - `problem`: why there is no worker.
 
 mod clock;
-mod issuer;
 mod problem;
 mod reconcile;
 mod release;
@@ -36,7 +34,6 @@ use crate::{BootMs, UnixMs, WorkerId};
 pub use crate::registry::Mode;
 
 pub use clock::{Reference, Skew};
-pub use issuer::{Issuer, NotIssued};
 pub use problem::LeaseProblem;
 pub use selection::Taken;
 pub use state::Lease;

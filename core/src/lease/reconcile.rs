@@ -4,7 +4,7 @@ use super::state::{Aim, HeldLease, Plan, REFUSED_RETRY_MS};
 use super::{Lease, LeaseProblem, Mode, Record};
 use crate::UnixMs;
 use crate::registry::{Entry, LeaseRecord, Snapshot};
-use crate::snowflake::Now;
+use crate::time::Now;
 
 impl Lease {
     /// Decides what to write after a look; `None`: nothing now.

@@ -8,7 +8,7 @@ use super::state::{Aim, HeldLease, Lease, Plan};
 use super::{LeaseProblem, Mode, Record, Recorded, Step};
 use crate::UnixMs;
 use crate::registry::{Entry, LeaseRecord, RegistryError};
-use crate::snowflake::Now;
+use crate::time::Now;
 
 /// How far a claim is given back.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Leaving {
 
 impl Lease {
     /// The daemon stops, and issues nothing more: the worker is kept for a restart. `issued_below` is what
-    /// [`super::Issuer::issued_below`] says, the highest of all layouts: too high costs time, too low duplicates.
+    /// [`issued_below`](crate::snowflake::Generator::issued_below) says, the highest of all layouts: too high costs time, too low duplicates.
     pub fn stop(&mut self, issued_below: UnixMs) {
         self.leave_for(false, issued_below);
     }

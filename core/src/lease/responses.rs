@@ -4,7 +4,7 @@ use super::state::{Aim, HeldLease, Pending, Plan, REFUSED_RETRY_MS};
 use super::{Lease, LeaseProblem, Mode, Record, Recorded};
 use crate::UnixMs;
 use crate::registry::{Entry, RegistryError, Snapshot};
-use crate::snowflake::Now;
+use crate::time::Now;
 
 impl Lease {
     pub(super) fn looked(

@@ -8,7 +8,7 @@ use super::{
     LeaseGrant, LeaseProblem, Mode, Record, Recorded, Request, Response, Settings, Skew, Step,
 };
 use crate::registry::{CompareAndSet, Holder, LeaseRecord, RegistryError, RegistryId, Snapshot};
-use crate::snowflake::Now;
+use crate::time::Now;
 use crate::{BootMs, UnixMs, WorkerId};
 
 /// The life of this host's worker, from the daemon's start to its stop.

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use leafd_core::lease::LeaseGrant;
 use leafd_core::snowflake::{Generator, Now, Refusal};
 use leafd_core::{BootMs, UnixMs, WorkerId};
 use leafd_wire::Layout;
@@ -15,8 +16,15 @@ fn at(ms: u64) -> Now {
     Now { unix: UnixMs(START_MS + ms), boot: BootMs(ms) }
 }
 
+/// A generator that goes on at this bound, as a worker for ever.
+fn as_worker(worker: WorkerId, layout: Layout, bound: UnixMs) -> Generator {
+    let mut generator = Generator::new(layout, bound, DRIFT_MS);
+    generator.follow(Some(LeaseGrant::fixed(worker)));
+    generator
+}
+
 fn generator() -> Generator {
-    let mut generator = Generator::new(Layout::LEAF, WorkerId(17), UnixMs(0), DRIFT_MS);
+    let mut generator = as_worker(WorkerId(17), Layout::LEAF, UnixMs(0));
     generator.bounded(UnixMs(START_MS + 1_000_000_000));
     generator
 }
@@ -117,7 +125,7 @@ fn a_clock_beyond_the_drift_is_refused_with_the_time_to_wait() {
 #[test]
 fn nothing_is_issued_past_the_bound_however_late_it_is_checked() {
     let bound = START_MS + 10;
-    let mut generator = Generator::new(Layout::LEAF, WorkerId(1), UnixMs(0), DRIFT_MS);
+    let mut generator = as_worker(WorkerId(1), Layout::LEAF, UnixMs(0));
     generator.bounded(UnixMs(bound));
     assert!(generator.take(at(9), 1, 0).is_ok(), "the tick ends at the bound");
     assert_eq!(generator.take(at(10), 1, 0), Err(Refusal::BoundReached));
@@ -127,7 +135,7 @@ fn nothing_is_issued_past_the_bound_however_late_it_is_checked() {
 #[test]
 fn a_restart_goes_on_at_the_recorded_bound_at_once() {
     let bound = START_MS + 3_000;
-    let mut generator = Generator::new(Layout::LEAF, WorkerId(1), UnixMs(bound), DRIFT_MS);
+    let mut generator = as_worker(WorkerId(1), Layout::LEAF, UnixMs(bound));
     assert_eq!(generator.take(at(0), 1, 0), Err(Refusal::BoundReached));
     let next = generator.bound_wanted(at(0)).expect("it has none ahead");
     generator.bounded(next);
@@ -141,7 +149,7 @@ fn a_host_that_crashes_again_and_again_stays_within_the_drift() {
     let mut bound = UnixMs(0);
     for crash in 0..8 {
         let now = at(crash);
-        let mut generator = Generator::new(Layout::LEAF, WorkerId(1), bound, DRIFT_MS);
+        let mut generator = as_worker(WorkerId(1), Layout::LEAF, bound);
         bound = generator.bound_wanted(now).expect("a new life needs a new bound");
         generator.bounded(bound);
         assert!(generator.take(now, 1, 0).is_ok(), "crash {crash}, bound {bound:?}");
@@ -151,7 +159,7 @@ fn a_host_that_crashes_again_and_again_stays_within_the_drift() {
 #[test]
 fn the_time_bits_end_in_an_error_and_not_in_a_wrap() {
     let layout = Layout { time_bits: 10, epoch_ms: START_MS, ..Layout::LEAF };
-    let mut generator = Generator::new(layout, WorkerId(1), UnixMs(0), DRIFT_MS);
+    let mut generator = as_worker(WorkerId(1), layout, UnixMs(0));
     generator.bounded(UnixMs(START_MS + 1_000_000));
     assert!(generator.take(at(1_023), 1, 0).is_ok());
     assert_eq!(generator.take(at(1_024), 1, 0), Err(Refusal::TimeExhausted));
@@ -169,7 +177,7 @@ fn a_53_bit_layout_stays_within_what_javascript_holds() {
         epoch_ms: 1_735_689_600_000,
     };
     layout.check().expect("it can be");
-    let mut generator = Generator::new(layout, WorkerId(255), UnixMs(0), DRIFT_MS);
+    let mut generator = as_worker(WorkerId(255), layout, UnixMs(0));
     generator.bounded(UnixMs(u64::MAX / 4));
     let end = layout.tick_start_ms(layout.tick_max());
     let id =
@@ -188,7 +196,7 @@ fn no_id_is_issued_twice_whatever_the_clocks_do() {
         let mut last = 0;
         for _life in 0..10 {
             let layout = Layout { sequence_bits: 4, ..Layout::LEAF };
-            let mut generator = Generator::new(layout, WorkerId(3), bound, DRIFT_MS);
+            let mut generator = as_worker(WorkerId(3), layout, bound);
             let mut wanted = None;
             for _step in 0..random.usize(1..300) {
                 match random.u32(0..100) {
@@ -223,7 +231,7 @@ fn no_id_is_issued_twice_whatever_the_clocks_do() {
                 }
             }
             if random.bool() {
-                bound = generator.used_end().max(UnixMs(1));
+                bound = generator.used_end().expect("there is a worker").max(UnixMs(1));
             }
         }
     }
@@ -234,7 +242,7 @@ fn a_start_ahead_of_the_clock_has_its_whole_drift_left() {
     for back_ms in [1, 3_000, 4_990] {
         for after_ms in [0, 1, 2_000, 4_999, 6_000] {
             let floor = UnixMs(START_MS + DRIFT_MS);
-            let mut generator = Generator::new(Layout::LEAF, WorkerId(17), floor, DRIFT_MS);
+            let mut generator = as_worker(WorkerId(17), Layout::LEAF, floor);
             generator.bounded(UnixMs(START_MS + 1_000_000_000));
             let mut last = generator.take(at(0), 1, 0).expect("within the drift").first;
             last = last.max(generator.take(at(after_ms), 1, 0).expect("no step yet").first);
@@ -263,7 +271,7 @@ fn a_start_ahead_of_the_clock_has_its_whole_drift_left() {
 #[test]
 fn a_start_beyond_the_drift_waits_for_the_clock() {
     let floor = UnixMs(START_MS + DRIFT_MS + 1_000);
-    let mut generator = Generator::new(Layout::LEAF, WorkerId(17), floor, DRIFT_MS);
+    let mut generator = as_worker(WorkerId(17), Layout::LEAF, floor);
     generator.bounded(UnixMs(START_MS + 1_000_000_000));
     let refused = generator.take(at(0), 1, 0);
     assert_eq!(refused, Err(Refusal::ClockBehind { behind_ms: DRIFT_MS + 1_000, wait_ms: 1_000 }));
@@ -275,7 +283,7 @@ fn a_start_beyond_the_drift_waits_for_the_clock() {
 fn what_the_clock_refuses_is_known_before_an_id_is_asked_for() {
     for mut random in seeds(200) {
         let floor = START_MS + random.u64(..2 * DRIFT_MS);
-        let mut generator = Generator::new(Layout::LEAF, WorkerId(17), UnixMs(floor), DRIFT_MS);
+        let mut generator = as_worker(WorkerId(17), Layout::LEAF, UnixMs(floor));
         generator.bounded(UnixMs(START_MS + 1_000_000_000));
         let (mut boot, mut unix) = (0, START_MS);
         for _ in 0..300 {

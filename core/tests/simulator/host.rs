@@ -3,10 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use leafd_core::lease::{
-    FOREVER, Issuer, Lease, Record, Recorded, Request, Response, Settings, Step,
-};
-use leafd_core::snowflake::Now;
+use leafd_core::lease::{FOREVER, Lease, Record, Recorded, Request, Response, Settings, Step};
+use leafd_core::snowflake::{Generator, Now};
 use leafd_core::{BootMs, UnixMs};
 use leafd_wire::{Layout, Run};
 
@@ -57,7 +55,7 @@ pub struct Journal {
 pub struct Daemon {
     pub life: u64,
     pub lease: Lease,
-    issuers: [Issuer; LAYOUTS.len()],
+    generators: [Generator; LAYOUTS.len()],
     /// Not on the disk yet, in order, each with the true time when it will be.
     pub writes: VecDeque<(u64, Change)>,
     bound_in_flight: [bool; LAYOUTS.len()],
@@ -123,18 +121,18 @@ impl Daemon {
     ) -> Daemon {
         let drift_max_ms = settings.drift_max_ms;
         let mut lease = Lease::new(settings, journal.claim.clone(), now);
-        let issuers = std::array::from_fn(|layout| {
+        let generators = std::array::from_fn(|layout| {
             let bound = match broken {
                 Some(Break::JournalBoundForgotten) => UnixMs(0),
                 _ => journal.bounds[layout],
             };
             lease.journal_reached(bound);
-            Issuer::new(LAYOUTS[layout], bound, drift_max_ms)
+            Generator::new(LAYOUTS[layout], bound, drift_max_ms)
         });
         Daemon {
             life,
             lease,
-            issuers,
+            generators,
             writes: VecDeque::new(),
             bound_in_flight: [false; LAYOUTS.len()],
             call: None,
@@ -154,7 +152,7 @@ impl Daemon {
     }
 
     fn issued_below(&self) -> UnixMs {
-        self.issuers.iter().map(Issuer::issued_below).max().unwrap_or_default()
+        self.generators.iter().map(Generator::issued_below).max().unwrap_or_default()
     }
 
     /// Does what can be done now. `sync_ms` is how long the disk takes from now on.
@@ -192,7 +190,7 @@ impl Daemon {
         let held = self.lease.hold(now);
         for layout in 0..LAYOUTS.len() {
             if !self.bound_in_flight[layout]
-                && let Some(bound) = self.issuers[layout].bound_wanted(held)
+                && let Some(bound) = self.generators[layout].bound_wanted(held)
             {
                 self.bound_in_flight[layout] = true;
                 self.write(true_ms + sync_ms, now, Change::Bound(layout, bound), broken);
@@ -204,7 +202,7 @@ impl Daemon {
     /// Issues ids of one layout, if it can.
     pub fn draw(&mut self, layout: usize, now: Now, count: u32, random: u64) -> Option<Run> {
         let now = self.lease.hold(now);
-        self.issuers[layout].take(now, count, random).ok()
+        self.generators[layout].take(now, count, random).ok()
     }
 
     /// What the disk has once everything is on it; on a clean stop also the exact bounds.
@@ -212,8 +210,8 @@ impl Daemon {
         for (_, change) in &self.writes {
             journal.apply(change);
         }
-        for (layout, issuer) in self.issuers.iter().enumerate() {
-            if let Some(end) = issuer.used_end() {
+        for (layout, generator) in self.generators.iter().enumerate() {
+            if let Some(end) = generator.used_end() {
                 journal.bounds[layout] = end;
             }
         }
@@ -234,7 +232,7 @@ impl Daemon {
     fn follow(&mut self, now: Now, broken: Option<Break>) {
         let mut claim = self.lease.standing(now).ok();
         if claim.is_none() && broken == Some(Break::LossIgnored) {
-            claim = self.issuers[0].claim();
+            claim = self.generators[0].grant();
         }
         if let Some(claim) = &mut claim {
             match broken {
@@ -243,7 +241,7 @@ impl Daemon {
                 _ => {}
             }
         }
-        self.issuers.iter_mut().for_each(|issuer| issuer.follow(claim));
+        self.generators.iter_mut().for_each(|generator| generator.follow(claim));
     }
 
     /// Hands a change to the disk, which does one after the other.
@@ -261,7 +259,7 @@ impl Daemon {
             Change::LeaseGrant(_) => self.lease.recorded(now, Ok(())),
             Change::Bound(layout, bound) => {
                 self.bound_in_flight[layout] = false;
-                self.issuers[layout].bounded(bound);
+                self.generators[layout].bounded(bound);
                 self.lease.journal_reached(bound);
             }
         }

@@ -68,6 +68,7 @@ impl Failure {
     #[must_use]
     pub fn refusal(layout: &Tag, refusal: Refusal, now: UnixMs) -> Self {
         match refusal {
+            Refusal::NoWorker => Failure::new(Status::NoWorker, "this host has no worker"),
             Refusal::TickUsedUp { wait_ms } => Failure {
                 retry_after_ms: millis(wait_ms),
                 ..Failure::deadline(layout, "the present tick's sequence is used up")

@@ -131,7 +131,7 @@ impl Dispatcher {
             .layouts()
             .iter()
             .map(|tag| {
-                let issuer = tag.issuer.borrow();
+                let generator = tag.generator.borrow();
                 json!({
                     "name": tag.name.as_str(),
                     "time_bits": tag.layout.time_bits,
@@ -140,9 +140,9 @@ impl Dispatcher {
                     "unit_ms": tag.layout.unit_ms,
                     "epoch_ms": tag.layout.epoch_ms,
                     "time_left_ms": tag.time_left_ms(now.unix),
-                    "issued": issuer.issued(),
-                    "bound_ms": issuer.claim().map(|_| issuer.bound().0),
-                    "clock_ahead_ms": issuer.used_end().map(|used_end| {
+                    "issued": generator.issued(),
+                    "bound_ms": generator.grant().map(|_| generator.bound().0),
+                    "clock_ahead_ms": generator.used_end().map(|used_end| {
                         let unit_ms = u64::from(tag.layout.unit_ms);
                         used_end.0.saturating_sub(now.unix.0 + unit_ms)
                     }),

@@ -102,7 +102,7 @@ fn a_stop_under_a_clock_that_is_behind_gives_nothing_back_that_was_issued() {
         host.lease.want();
         host.settle(&mut world);
         host.draw(&mut world).unwrap();
-        let issued_below = host.issuer.issued_below();
+        let issued_below = host.generator.issued_below();
         host.offset_ms = -3_600_000;
         if restarted {
             host = host.restart(&mut world);

@@ -76,7 +76,7 @@ fn a_claim_is_renewed_ahead_and_outlives_an_outage_of_the_lease_and_no_more() {
     host.draw(&mut world).unwrap();
     assert!(matches!(host.lease.trouble(), Some(LeaseProblem::Away(_))));
     host.pass(&mut world, 20);
-    assert_eq!(host.draw(&mut world), Err(NotIssued::Refused(Refusal::ClaimEnds)));
+    assert_eq!(host.draw(&mut world), Err(Refusal::ClaimEnds));
     world.away = false;
     host.pass(&mut world, 2);
     host.draw(&mut world).unwrap();
@@ -130,7 +130,7 @@ fn a_restart_without_the_registry_goes_on_up_to_the_recorded_bound() {
         host.settle(&mut world);
         host.draw(&mut world).unwrap();
         host.pass(&mut world, if clean { 62 } else { 602 });
-        assert_eq!(host.draw(&mut world), Err(NotIssued::Refused(Refusal::ClaimEnds)));
+        assert_eq!(host.draw(&mut world), Err(Refusal::ClaimEnds));
     }
 }
 
@@ -161,7 +161,7 @@ fn a_host_that_lost_its_journal_is_a_new_one() {
 fn a_worker_that_is_given_back_is_free_at_once() {
     let mut world = World::new();
     let mut host = drawing(&mut world, "a", 0..1);
-    let used_end = host.issuer.issued_below();
+    let used_end = host.generator.issued_below();
     host.lease.release(used_end);
     assert_eq!(host.settle(&mut world), Step::Wait(None));
     assert!(matches!(host.lease.released(), Some(Ok(()))));
@@ -177,7 +177,7 @@ fn a_worker_that_the_registry_does_not_take_back_is_kept() {
     let mut world = World::new();
     let mut host = drawing(&mut world, "a", 0..1);
     let before = host.journal.clone();
-    host.lease.release(host.issuer.issued_below());
+    host.lease.release(host.generator.issued_below());
     assert_eq!(host.worker(&world), Err(LeaseProblem::GivingBack));
     // It may have lost what it had: this host must tell it what it holds instead.
     world.registry.history = History("2".into());
@@ -196,7 +196,7 @@ fn a_worker_that_the_registry_does_not_take_back_is_kept() {
 fn a_worker_that_is_another_s_is_not_kept_when_it_is_given_back() {
     let mut world = World::new();
     let mut host = drawing(&mut world, "a", 0..1);
-    host.lease.release(host.issuer.issued_below());
+    host.lease.release(host.generator.issued_below());
     let mut other = world.entries[&0].holding.clone();
     other.holder.as_mut().unwrap().id = "b".into();
     world.enter(WorkerId(0), other, UnixMs(START_MS));
@@ -210,7 +210,7 @@ fn a_worker_that_may_have_been_given_back_is_not_used_again() {
     for carried_out in [false, true] {
         let mut world = World::new();
         let mut host = drawing(&mut world, "a", 0..1);
-        host.lease.release(host.issuer.issued_below());
+        host.lease.release(host.generator.issued_below());
         (world.away, world.deaf) = (!carried_out, carried_out);
         host.settle(&mut world);
         assert!(matches!(host.lease.released(), Some(Err(RegistryError::Unavailable { .. }))));
@@ -252,5 +252,5 @@ fn a_full_pool_is_told_with_its_holders_and_taken_from_when_a_claim_runs_out() {
     }
     third.draw(&mut world).unwrap();
     first.settle(&mut world);
-    assert_eq!(first.draw(&mut world), Err(NotIssued::NoWorker));
+    assert_eq!(first.draw(&mut world), Err(Refusal::NoWorker));
 }

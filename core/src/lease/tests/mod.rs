@@ -12,12 +12,9 @@ use std::time::Duration;
 
 use leafd_wire::Layout;
 
-use super::{
-    Issuer, Lease, LeaseProblem, Mode, NotIssued, Record, Recorded, Request, Response, Settings,
-    Step,
-};
+use super::{Lease, LeaseProblem, Mode, Record, Recorded, Request, Response, Settings, Step};
 use crate::registry::{Entry, Holder, LeaseRecord, RegistryError, RegistryId, Snapshot};
-use crate::snowflake::{Now, Refusal};
+use crate::snowflake::{Generator, Now, Refusal};
 use crate::store::{History, StartToken, StoreId};
 use crate::{BootMs, UnixMs, WorkerId};
 
@@ -48,7 +45,7 @@ struct Host {
     layout_bound: UnixMs,
     offset_ms: i64,
     lease: Lease,
-    issuer: Issuer,
+    generator: Generator,
     last_id: u64,
 }
 
@@ -145,9 +142,9 @@ impl Host {
         settings.holder.incarnation = StartToken(format!("start-{}", world.tokens).into());
         let now = now(world, offset_ms);
         let lease = Lease::new(settings.clone(), journal.clone(), now);
-        let issuer = Issuer::new(Layout::LEAF, layout_bound, settings.drift_max_ms);
+        let generator = Generator::new(Layout::LEAF, layout_bound, settings.drift_max_ms);
         let durable = journal.as_ref().map_or(UnixMs(0), |recorded| recorded.holding.expires);
-        Host { settings, journal, durable, layout_bound, offset_ms, lease, issuer, last_id: 0 }
+        Host { settings, journal, durable, layout_bound, offset_ms, lease, generator, last_id: 0 }
     }
 
     /// The next life of the host, after a crash or a stop.
@@ -183,12 +180,12 @@ impl Host {
                     self.lease.recorded(now, Ok(()));
                 }
                 step => {
-                    self.issuer.follow(self.lease.standing(now).ok());
+                    self.generator.follow(self.lease.standing(now).ok());
                     return step;
                 }
             }
             self.journal_has_what_may_be_used(now);
-            self.issuer.follow(self.lease.standing(now).ok());
+            self.generator.follow(self.lease.standing(now).ok());
         }
         panic!("a host that takes steps for ever: {:?}", self.lease);
     }
@@ -212,14 +209,14 @@ impl Host {
     }
 
     /// Draws an id, moving the journal's bound as it wants; every id is new to the world, and above the host's last.
-    fn draw(&mut self, world: &mut World) -> Result<u64, NotIssued> {
+    fn draw(&mut self, world: &mut World) -> Result<u64, Refusal> {
         let now = self.lease.hold(self.now(world));
-        self.issuer.follow(self.lease.standing(now).ok());
-        let mut drawn = self.issuer.take(now, 1, 7);
-        if let Some(bound) = self.issuer.bound_wanted(now) {
+        self.generator.follow(self.lease.standing(now).ok());
+        let mut drawn = self.generator.take(now, 1, 7);
+        if let Some(bound) = self.generator.bound_wanted(now) {
             self.layout_bound = bound;
-            self.issuer.bounded(bound);
-            drawn = drawn.or_else(|_| self.issuer.take(now, 1, 7));
+            self.generator.bounded(bound);
+            drawn = drawn.or_else(|_| self.generator.take(now, 1, 7));
         }
         let id = drawn?.first;
         assert!(world.ids.insert(id), "id {id} was issued twice");
@@ -233,7 +230,7 @@ impl Host {
     }
 
     fn stop(&mut self, world: &mut World) {
-        let issued_below = self.issuer.issued_below();
+        let issued_below = self.generator.issued_below();
         self.lease.stop(issued_below);
         assert_eq!(self.settle(world), Step::Done);
         self.layout_bound = issued_below;

@@ -13,8 +13,7 @@ use crate::clock;
 use crate::journal::{JournalError, LayoutRecord, Write};
 use crate::reply::Failure;
 use leafd_core::UnixMs;
-use leafd_core::lease::Issuer;
-use leafd_core::snowflake::Now;
+use leafd_core::snowflake::{Generator, Now};
 
 /// How long after a layout's last use its bound is kept ahead, so that the next id need not wait for the
 /// journal, in milliseconds.
@@ -22,8 +21,13 @@ const WARM_MS: u64 = 60_000;
 
 impl Snowflakes {
     /// Has the journal move the layout's bound, ahead of use.
-    pub(super) fn keep_bound(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, issuer: &Issuer, now: Now) {
-        let Some(bound) = issuer.bound_wanted(now) else { return };
+    pub(super) fn keep_bound(
+        self: &Rc<Self>,
+        tag: &Rc<SnowflakeTag>,
+        generator: &Generator,
+        now: Now,
+    ) {
+        let Some(bound) = generator.bound_wanted(now) else { return };
         if tag.bound_in_flight.replace(true) {
             return;
         }
@@ -37,7 +41,7 @@ impl Snowflakes {
             tag.restarts.take();
             // What a static worker notes elsewhere comes before use as well.
             snowflakes.worker.journal_reached(bound);
-            tag.issuer.borrow_mut().bounded(bound);
+            tag.generator.borrow_mut().bounded(bound);
             snowflakes.serve(&tag);
         });
     }
@@ -84,7 +88,7 @@ impl Snowflakes {
             }
             let bound = found.map_or(UnixMs(0), |found| found.bound);
             self.worker.journal_reached(bound);
-            tag.issuer.borrow_mut().start_over(bound);
+            tag.generator.borrow_mut().start_over(bound);
             tag.contradicted.take();
             tag.bound_in_flight.set(false);
             return;
@@ -97,7 +101,7 @@ impl Snowflakes {
         for tag in &self.layouts {
             let warm = tag.used.get().0 > 0 && now.boot.0 - tag.used.get().0 < WARM_MS;
             if warm {
-                self.keep_bound(tag, &tag.issuer.borrow(), now);
+                self.keep_bound(tag, &tag.generator.borrow(), now);
                 tag.warn_of_the_end(now);
             }
         }
@@ -110,7 +114,7 @@ impl Snowflakes {
             .iter()
             .filter(|tag| tag.contradicted.borrow().is_none())
             .filter_map(|tag| {
-                let bound = tag.issuer.borrow().used_end()?;
+                let bound = tag.generator.borrow().used_end()?;
                 Some(Write::Bound(LayoutRecord {
                     name: tag.name.clone(),
                     layout: tag.layout,

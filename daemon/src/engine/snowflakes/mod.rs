@@ -18,9 +18,8 @@ use crate::clock;
 use crate::journal::LayoutRecord;
 use crate::reply::Failure;
 use crate::reply::outbox::ReplyTo;
-use leafd_core::lease::{Issuer, NotIssued};
 use leafd_core::lines::Lines;
-use leafd_core::snowflake::{Now, Refusal};
+use leafd_core::snowflake::{Generator, Now, Refusal};
 use leafd_core::{Backoff, BootMs, Tag, UnixMs, Want};
 
 /// Every layout.
@@ -38,7 +37,7 @@ pub struct Snowflakes {
 pub struct SnowflakeTag {
     pub(crate) name: Tag,
     pub(crate) layout: Layout,
-    pub(crate) issuer: RefCell<Issuer>,
+    pub(crate) generator: RefCell<Generator>,
     waiting: RefCell<Lines<Waiter>>,
     bound_in_flight: Cell<bool>,
     /// Why nothing is issued until the journal has told what it has of the layout: it refused a bound.
@@ -95,7 +94,7 @@ impl Snowflakes {
                 Rc::new(SnowflakeTag {
                     name,
                     layout,
-                    issuer: RefCell::new(Issuer::new(layout, bound, drift_max_ms)),
+                    generator: RefCell::new(Generator::new(layout, bound, drift_max_ms)),
                     waiting: RefCell::new(Lines::new(waiters_max as u64)),
                     bound_in_flight: Cell::new(false),
                     contradicted: RefCell::default(),
@@ -107,7 +106,7 @@ impl Snowflakes {
             })
             .collect();
         for tag in &layouts {
-            worker.journal_reached(tag.issuer.borrow().bound());
+            worker.journal_reached(tag.generator.borrow().bound());
         }
         worker.journal_reached(dropped_bound);
         let snowflakes =
@@ -120,7 +119,7 @@ impl Snowflakes {
     pub fn follow_worker(self: &Rc<Self>) {
         let claim = self.worker.claim(clock::now());
         for tag in &self.layouts {
-            tag.issuer.borrow_mut().follow(claim);
+            tag.generator.borrow_mut().follow(claim);
             self.serve(tag);
         }
     }
@@ -184,7 +183,7 @@ impl Snowflakes {
         if let Some(failure) = &*tag.contradicted.borrow() {
             return reply.failure(failure);
         }
-        if tag.issuer.borrow().claim().is_none() && !self.worker.want() {
+        if tag.generator.borrow().grant().is_none() && !self.worker.want() {
             return reply.failure(&self.worker.unavailable_reason());
         }
         let left = want.count - drawn.iter().map(|run| run.count).sum::<u32>();
@@ -209,12 +208,12 @@ impl Snowflakes {
         left: &mut u32,
         allow_partial: bool,
         runs: &mut Vec<Run>,
-    ) -> Result<(), NotIssued> {
+    ) -> Result<(), Refusal> {
         let now = self.worker.hold(now);
-        let mut issuer = tag.issuer.borrow_mut();
+        let mut generator = tag.generator.borrow_mut();
         let mut outcome = Ok(());
         while *left > 0 {
-            match issuer.take(now, *left, fastrand::u64(..)) {
+            match generator.take(now, *left, fastrand::u64(..)) {
                 Ok(run) => {
                     *left -= run.count;
                     append(runs, run);
@@ -229,7 +228,7 @@ impl Snowflakes {
             }
         }
         tag.used.set(now.boot);
-        self.keep_bound(tag, &issuer, now);
+        self.keep_bound(tag, &generator, now);
         outcome
     }
 
@@ -261,23 +260,23 @@ impl Snowflakes {
             let until_deadline_ms = waiter.deadline.0.saturating_sub(now.boot.0);
             let wait_ms = match refused {
                 // The journal's answer, or the registry's, serves again; this only sees to the deadline.
-                NotIssued::Refused(Refusal::BoundReached) => until_deadline_ms,
-                NotIssued::NoWorker | NotIssued::Refused(Refusal::ClaimEnds) => {
-                    if self.worker.want() { until_deadline_ms } else { u64::MAX }
+                Refusal::BoundReached => until_deadline_ms,
+                Refusal::NoWorker | Refusal::ClaimEnds => {
+                    if self.worker.want() {
+                        until_deadline_ms
+                    } else {
+                        u64::MAX
+                    }
                 }
-                NotIssued::Refused(
-                    Refusal::TickUsedUp { wait_ms } | Refusal::ClockBehind { wait_ms, .. },
-                ) => wait_ms,
-                NotIssued::Refused(Refusal::TimeExhausted | Refusal::BeforeEpoch) => u64::MAX,
+                Refusal::TickUsedUp { wait_ms } | Refusal::ClockBehind { wait_ms, .. } => wait_ms,
+                Refusal::TimeExhausted | Refusal::BeforeEpoch => u64::MAX,
             };
             // A wait that outlasts the deadline is told at once, with its length.
             let overdue = waiter.deadline <= now.boot;
             if overdue || now.boot.0.saturating_add(wait_ms) > waiter.deadline.0 {
                 waiter.reply.failure(&match refused {
-                    NotIssued::NoWorker | NotIssued::Refused(Refusal::ClaimEnds) => {
-                        self.worker.unavailable_reason()
-                    }
-                    NotIssued::Refused(refusal) => Failure::refusal(&tag.name, refusal, now.unix),
+                    Refusal::NoWorker | Refusal::ClaimEnds => self.worker.unavailable_reason(),
+                    refusal => Failure::refusal(&tag.name, refusal, now.unix),
                 });
                 continue;
             }
@@ -307,7 +306,7 @@ impl Snowflakes {
         let now = clock::now();
         let late = tag.waiting.borrow_mut().take_out(|waiter| waiter.deadline <= now.boot);
         for waiter in late {
-            let claim = tag.issuer.borrow().claim();
+            let claim = tag.generator.borrow().grant();
             let holds = claim.is_some_and(|claim| claim.limit > self.worker.hold(now).unix);
             waiter.reply.failure(&if holds {
                 Failure::deadline(&tag.name, "earlier requests used up the sequence of each tick")
@@ -333,14 +332,14 @@ impl Snowflakes {
     /// From here on no id was issued in any layout, configured or not any more.
     #[must_use]
     pub fn issued_below(&self) -> UnixMs {
-        let ends = self.layouts.iter().map(|tag| tag.issuer.borrow().issued_below());
+        let ends = self.layouts.iter().map(|tag| tag.generator.borrow().issued_below());
         ends.max().unwrap_or_default().max(self.dropped_bound)
     }
 
     /// Issues nothing more as the present worker.
     pub fn leave_worker(&self) {
         for tag in &self.layouts {
-            tag.issuer.borrow_mut().follow(None);
+            tag.generator.borrow_mut().follow(None);
         }
     }
 
