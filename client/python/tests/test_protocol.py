@@ -1,15 +1,18 @@
-"""The client that `protocol.md` shows, taken from the document and held against a real daemon."""
+"""The client that `protocol.md` shows, taken from the document and held against a real daemon; and its vectors."""
 
 import importlib.util
+import json
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import List
+from typing import Any, List
 
 import leafd
 import pytest
+from leafd import _protocol as protocol
 from conftest import ROOT, Host, check_unique
 from test_forks import in_child
 
@@ -97,3 +100,89 @@ def test_it_names_every_failure(host: Host, module: ModuleType) -> None:
     with pytest.raises(module.Refused, match="^NO_WORKER: "):
         client.ids("snowflake")
     check_unique(client.ids("orders", 10), 10)
+
+
+VECTORS = json.loads((ROOT / "protocol-vectors.json").read_text())
+
+
+def words(text: str) -> List[str]:
+    """The bytes of a vector: two digits each, `??` for any, and `...` at the end for any further ones."""
+    return [word for word in text.split() if word != "|"]
+
+
+def check_bytes(name: str, expect: str, reply: bytes) -> None:
+    """Fails when other bytes came than a vector expects."""
+    digits = words(expect)
+    if digits[-1] == "...":
+        digits.pop()
+        reply = reply[: len(digits)]
+    came = [f"{byte:02x}" if digit != "??" else "??" for byte, digit in zip(reply, digits)]
+    assert came == digits and len(reply) == len(digits), name
+
+
+def check_reply(name: str, said: Any, asked: Any, frame: bytes) -> None:
+    """Reads a reply as the package does."""
+    length, _, _, status, request = protocol.HEADER.unpack_from(frame)
+    body = frame[12:]
+    assert (length, request) == (len(frame) - 4, said["request_id"]), name
+    if said["kind"] == "failure":
+        refused = protocol.refusal(status, body)
+        assert refused.status.name == said["status"], name
+        assert status == said.get("number", status), name
+        assert said.get("text", "") in str(refused), name
+        assert refused.retry_after == (said.get("retry_after_ms", 0) / 1000 or refused.retry_after), name
+        return
+    if said["kind"] == "broken" and not asked["hold"]:
+        with pytest.raises(leafd.ProtocolBroken):
+            protocol.ids_of(body, asked["count"])
+        return
+    assert said["kind"] == "broken" or status == 0, name
+    if said["kind"] == "ids" and asked is not None and not asked["hold"]:
+        ids = protocol.ids_of(body, asked["count"])
+        runs = [range(run["first"], run["first"] + run["count"] * run["stride"], run["stride"]) for run in said.get("runs", [])]
+        assert runs in ([], ids) and sum(map(len, ids)) == asked["count"], name
+    elif said["kind"] == "info":
+        assert protocol.info_of(body).layouts["snowflake"] == leafd.Layout(41, 10, 12, 1, 1288834974657)
+    elif said["kind"] == "json":
+        example = json.loads(said.get("body", "{}"))
+        assert set(example) <= set(json.loads(body)), name
+
+
+def test_the_package_writes_and_reads_the_vectors() -> None:
+    written = 0
+    for vector in VECTORS["vectors"]:
+        request = vector.get("request", {})
+        if request.get("message") == "IDS":
+            tag = request["tag"].encode()
+            frame = protocol.ids_request(request["request_id"], tag, request["count"], request["deadline_ms"], request["hold"])
+            check_bytes(vector["name"], vector["send"], frame)
+            written += 1
+    assert written >= 16
+    for came in VECTORS["replies"]:
+        check_reply(came["name"], came["reply"], came.get("asked"), bytes.fromhex("".join(words(came["bytes"]))))
+
+
+def test_a_live_daemon_answers_the_vectors(host: Host) -> None:
+    def connect() -> socket.socket:
+        line = socket.socket(socket.AF_UNIX)
+        line.settimeout(30)
+        line.connect(host.socket)
+        return line
+
+    line = connect()
+    for vector in VECTORS["vectors"]:
+        line.sendall(bytes.fromhex("".join(words(vector["send"]))))
+        frame = b""
+        while len(frame) < 4 or len(frame) < 4 + int.from_bytes(frame[:4], "little"):
+            piece = line.recv(1 << 16)
+            assert piece, vector["name"]
+            frame += piece
+        check_bytes(vector["name"], vector["expect"], frame)
+        if "reply" in vector:
+            request = vector.get("request", {})
+            check_reply(vector["name"], vector["reply"], request if "count" in request else None, frame)
+        if vector.get("closes"):
+            assert line.recv(1) == b"", vector["name"]
+            line.close()
+            line = connect()
+    line.close()

@@ -7,101 +7,130 @@ import java.nio.ByteBuffer;
 import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
-import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.stream.Collectors;
 
-/** The vectors of {@code protocol.md}, parsed out of the document and held against the codec and a live daemon. */
+/** The vectors of {@code protocol-vectors.json}, held against the codec and a live daemon. */
 final class VectorsTest {
     private VectorsTest() {}
 
-    /** One exchange as the document has it, by the first words of its lines. */
-    private record Vector(String name, Map<String, String> lines) {
-        boolean closes() {
-            return name.endsWith(": closes");
+    /** An object of the file. */
+    private record Part(Map<String, Object> members) {
+        String text(String name) {
+            return (String) members.get(name);
         }
 
-        byte[] sent() {
-            List<String> words = words("send");
+        long number(String name) {
+            return (Long) members.get(name);
+        }
+
+        boolean is(String name) {
+            return Boolean.TRUE.equals(members.get(name));
+        }
+
+        boolean has(String name) {
+            return members.get(name) != null;
+        }
+
+        Part part(String name) {
+            return of(members.get(name));
+        }
+
+        List<Part> parts(String name) {
+            return ((List<?>) members.get(name)).stream().map(Part::of).toList();
+        }
+
+        /** {@code |} is for the eye; {@code ??} is any byte, and {@code ...} at the end any further ones. */
+        List<String> words(String name) {
+            return Arrays.stream(text(name).split(" +")).filter(word -> !word.equals("|")).toList();
+        }
+
+        byte[] bytes(String name) {
+            List<String> words = words(name);
             ByteBuffer bytes = ByteBuffer.allocate(words.size());
             words.forEach(word -> bytes.put((byte) Integer.parseInt(word, 16)));
             return bytes.array();
         }
 
-        /** {@code |} is for the eye; {@code ??} is any byte, and {@code ...} at the end any further ones. */
-        List<String> words(String line) {
-            return Arrays.stream(lines.get(line).split(" +")).filter(word -> !word.equals("|")).toList();
-        }
-
-        /** The words {@code key=value} of a line; the first word is under the empty key. */
-        Map<String, String> values(String line) {
-            Map<String, String> values = new HashMap<>();
-            for (String word : lines.getOrDefault(line, "").split(" +")) {
-                String[] parts = word.split("=", 2);
-                values.put(parts.length == 2 ? parts[0] : "", parts[parts.length - 1]);
-            }
-            return values;
+        @SuppressWarnings("unchecked")
+        private static Part of(Object value) {
+            return new Part((Map<String, Object>) value);
         }
     }
 
-    private static List<Vector> vectors() throws IOException {
-        List<Vector> vectors = new ArrayList<>();
-        Vector open = null;
-        for (String line : Files.readAllLines(Host.ROOT.resolve("protocol.md"))) {
-            if (line.startsWith("```vector ")) {
-                open = new Vector(line.substring(10), new HashMap<>());
-            } else if (open != null && line.equals("```")) {
-                vectors.add(open);
-                open = null;
-            } else if (open != null) {
-                String[] parts = line.split(" +", 2);
-                open.lines.put(parts[0], parts[1]);
-            }
-        }
-        Check.that(vectors.size() >= 12, "only " + vectors.size() + " vectors were found");
-        return vectors;
+    private static Part file() throws IOException {
+        return Part.of(Json.parse(Files.readString(Host.ROOT.resolve("protocol-vectors.json"))));
     }
 
     static void theCodecWritesTheVectorsRequests() throws Exception {
         int checked = 0;
-        for (Vector vector : vectors()) {
-            Map<String, String> means = vector.values("means");
-            ByteBuffer out = Stranger.buffer(1024);
-            int id = Integer.parseInt(means.getOrDefault("request_id", "0"));
-            switch (means.getOrDefault("", "")) {
+        for (Part vector : file().parts("vectors")) {
+            if (!vector.has("request")) {
+                continue;
+            }
+            Part request = vector.part("request");
+            ByteBuffer out = Stranger.buffer(2048);
+            int id = (int) request.number("request_id");
+            switch (request.text("message")) {
                 case "IDS" -> Wire.putIds(
                         out,
                         id,
-                        means.get("hold").equals("true"),
-                        Integer.parseInt(means.get("count")),
-                        Integer.parseInt(means.get("deadline_ms")),
-                        means.get("tag").getBytes(StandardCharsets.UTF_8));
+                        request.is("hold"),
+                        (int) request.number("count"),
+                        (int) request.number("deadline_ms"),
+                        request.text("tag").getBytes(StandardCharsets.UTF_8));
                 case "INFO" -> Wire.putInfo(
-                        out, id, Integer.parseInt(means.get("version_min")), Integer.parseInt(means.get("version_max")));
+                        out, id, (int) request.number("version_min"), (int) request.number("version_max"));
                 // This client has no administration, and says nothing that isn't in the document.
                 default -> {
                     continue;
                 }
             }
             byte[] written = Arrays.copyOf(out.array(), out.position());
-            Check.that(Arrays.equals(vector.sent(), written), vector.name() + ": " + Arrays.toString(written));
+            Check.that(Arrays.equals(vector.bytes("send"), written), vector.text("name") + ": " + Arrays.toString(written));
             checked++;
         }
-        Check.that(checked >= 8, "only " + checked + " were written");
+        Check.that(checked >= 18, "only " + checked + " were written");
     }
 
-    static void aLiveDaemonAnswersAsTheDocumentSaysAndTheCodecReadsIt() throws Exception {
+    static void tagsThatTheDaemonRefusesAreRefusedHereAsWell() throws Exception {
+        int refused = 0;
+        for (Part vector : file().parts("vectors")) {
+            if (vector.has("request") && vector.has("reply") && vector.part("request").text("message").equals("IDS")) {
+                String tag = vector.part("request").text("tag");
+                if ("TAG_INVALID".equals(vector.part("reply").text("status"))) {
+                    Check.throwing(IllegalArgumentException.class, "a tag has", () -> Wire.tagBytes(tag));
+                    refused++;
+                } else {
+                    Check.that(Wire.tagBytes(tag).length > 0, tag);
+                }
+            }
+        }
+        Check.that(refused >= 5, "only " + refused + " were refused");
+    }
+
+    static void theCodecReadsTheRepliesThatItMayGet() throws Exception {
+        List<Part> replies = file().parts("replies");
+        Check.that(replies.size() >= 15, "only " + replies.size() + " were found");
+        for (Part came : replies) {
+            ByteBuffer frame = Stranger.buffer(1024).put(came.bytes("bytes")).flip();
+            checkReply(came.text("name"), came.part("reply"), came.has("asked") ? came.part("asked") : null, frame);
+        }
+    }
+
+    static void aLiveDaemonAnswersAsTheFileSaysAndTheCodecReadsIt() throws Exception {
         try (Host host = Host.serving()) {
             SocketChannel channel = SocketChannel.open(UnixDomainSocketAddress.of(host.socket()));
-            for (Vector vector : vectors()) {
-                channel.write(ByteBuffer.wrap(vector.sent()));
+            for (Part vector : file().parts("vectors")) {
+                channel.write(ByteBuffer.wrap(vector.bytes("send")));
                 ByteBuffer reply = frame(channel);
                 checkBytes(vector, reply);
-                checkWords(vector, reply);
-                if (vector.closes()) {
+                Part asked = vector.has("request") && vector.part("request").has("count") ? vector.part("request") : null;
+                if (vector.has("reply")) {
+                    checkReply(vector.text("name"), vector.part("reply"), asked, reply);
+                }
+                if (vector.is("closes")) {
                     Check.equal(-1, channel.read(ByteBuffer.allocate(1)));
                     channel.close();
                     channel = SocketChannel.open(UnixDomainSocketAddress.of(host.socket()));
@@ -109,23 +138,6 @@ final class VectorsTest {
             }
             channel.close();
         }
-    }
-
-    /** The same by the client's own socket and table, where the vector's request is one that it makes. */
-    static void theClientReadsTheVectorsAnswers() throws Exception {
-        int checked = 0;
-        for (Vector vector : vectors()) {
-            Map<String, String> answers = vector.values("answers");
-            if (!answers.getOrDefault("", "").equals("ids")) {
-                continue;
-            }
-            ByteBuffer body = Stranger.buffer(1024);
-            vector.words("expect").forEach(word -> body.put((byte) (word.equals("??") ? 0 : Integer.parseInt(word, 16))));
-            body.flip().position(Wire.HEADER_BYTES);
-            checkIds(vector, answers, body);
-            checked++;
-        }
-        Check.that(checked >= 2, "only " + checked + " were read");
     }
 
     private static ByteBuffer frame(SocketChannel channel) throws IOException {
@@ -140,49 +152,66 @@ final class VectorsTest {
         return frame.flip();
     }
 
-    private static void checkBytes(Vector vector, ByteBuffer reply) {
+    private static void checkBytes(Part vector, ByteBuffer reply) {
+        String name = vector.text("name");
         List<String> expect = vector.words("expect");
         boolean more = expect.get(expect.size() - 1).equals("...");
         int known = more ? expect.size() - 1 : expect.size();
-        Check.that(more ? reply.limit() >= known : reply.limit() == known, vector.name() + ": " + reply.limit() + " bytes");
+        Check.that(more ? reply.limit() >= known : reply.limit() == known, name + ": " + reply.limit() + " bytes");
         for (int index = 0; index < known; index++) {
             String found = String.format("%02x", reply.get(index));
             boolean same = expect.get(index).equals("??") || expect.get(index).equals(found);
-            Check.that(same, vector.name() + ": byte " + index + " is " + found + ", not " + expect.get(index));
+            Check.that(same, name + ": byte " + index + " is " + found + ", not " + expect.get(index));
         }
+        Check.equal(vector.is("closes"), Status.of(Short.toUnsignedInt(reply.getShort(6))).closes());
     }
 
-    private static void checkWords(Vector vector, ByteBuffer reply) throws Break {
-        Map<String, String> answers = vector.values("answers");
-        int status = Short.toUnsignedInt(reply.getShort(6));
-        reply.position(Wire.HEADER_BYTES);
-        switch (answers.getOrDefault("", "")) {
-            case "ids" -> checkIds(vector, answers, reply);
-            case "failure" -> {
-                Check.equal(answers.get("status"), Status.of(status).name());
-                Check.equal(vector.closes(), Status.of(status).closes());
-                Wire.Refusal refusal = Wire.readRefusal(status, reply);
-                Check.that(refusal.explanation().length() > 10, vector.name() + " says why");
+    /** {@code asked}: how many ids, and whether to hold them; null: other things. */
+    private static void checkReply(String name, Part reply, Part asked, ByteBuffer frame) throws Break {
+        int number = Short.toUnsignedInt(frame.getShort(6));
+        Check.equal((int) reply.number("request_id"), frame.getInt(8));
+        frame.position(Wire.HEADER_BYTES);
+        switch (reply.text("kind")) {
+            case "ids" -> checkIds(name, reply, asked, frame);
+            case "broken" -> {
+                try {
+                    Wire.readIds(frame, (int) asked.number("count"), asked.is("hold"));
+                } catch (Break e) {
+                    return;
+                }
+                throw new AssertionError(name + ": it was read");
             }
-            default -> {
-                if (vector.values("means").getOrDefault("", "").equals("INFO")) {
-                    DaemonInfo info = Wire.readInfo(reply);
-                    Check.equal(Layout.LEAF, info.layouts().get("snowflake"));
-                    Check.that(info.segmentsReady() && info.snowflakeReady(), info.toString());
+            case "failure" -> {
+                Check.equal(reply.text("status"), Status.of(number).name());
+                Check.equal(reply.has("number") ? (int) reply.number("number") : number, number);
+                Wire.Refusal refusal = Wire.readRefusal(number, frame);
+                Check.that(refusal.explanation().length() > 10, name + " says why");
+                if (reply.has("text")) {
+                    Check.equal(reply.text("text"), refusal.explanation());
+                    Check.equal(reply.number("retry_after_ms"), refusal.retryAfterMs());
                 }
             }
+            case "info" -> {
+                DaemonInfo info = Wire.readInfo(frame);
+                Check.equal(Layout.LEAF, info.layouts().get("snowflake"));
+                Check.that(info.segmentsReady() && info.snowflakeReady(), info.toString());
+            }
+            default -> Check.equal("json", reply.text("kind"));
         }
     }
 
-    private static void checkIds(Vector vector, Map<String, String> answers, ByteBuffer body) throws Break {
-        Map<String, String> means = vector.values("means");
-        boolean hold = means.get("hold").equals("true");
-        Wire.Drawn drawn = Wire.readIds(body, Integer.parseInt(means.get("count")), hold);
-        Check.equal(answers.get("hold_ms"), String.valueOf(drawn.holdMs()));
-        String runs = Arrays.stream(drawn.runs())
-                .map(run -> run.first() + "x" + run.count())
-                .collect(Collectors.joining(","));
-        Check.equal(answers.get("runs"), runs);
+    private static void checkIds(String name, Part reply, Part asked, ByteBuffer body) throws Break {
+        long total = reply.has("runs") ? reply.parts("runs").stream().mapToLong(run -> run.number("count")).sum() : reply.number("total");
+        int count = asked == null ? (int) total : (int) asked.number("count");
+        Wire.Drawn drawn = Wire.readIds(body, count, asked != null && asked.is("hold"));
+        Check.equal(reply.number("hold_ms"), drawn.holdMs());
+        Check.equal(total, Arrays.stream(drawn.runs()).mapToLong(Run::count).sum());
+        if (reply.has("runs")) {
+            List<Run> runs = reply.parts("runs").stream()
+                    .map(run -> new Run(run.number("first"), (int) run.number("count"), run.number("stride")))
+                    .toList();
+            Check.equal(runs, List.of(drawn.runs()));
+        }
     }
 
     /** The connection of this test sends every vector's request one byte at a time. */
@@ -190,9 +219,9 @@ final class VectorsTest {
         try (Host host = Host.serving();
                 SocketChannel channel = SocketChannel.open(StandardProtocolFamily.UNIX)) {
             channel.connect(UnixDomainSocketAddress.of(host.socket()));
-            for (Vector vector : vectors()) {
-                if (!vector.closes()) {
-                    for (byte one : vector.sent()) {
+            for (Part vector : file().parts("vectors")) {
+                if (!vector.is("closes")) {
+                    for (byte one : vector.bytes("send")) {
                         channel.write(ByteBuffer.wrap(new byte[] {one}));
                     }
                     checkBytes(vector, frame(channel));

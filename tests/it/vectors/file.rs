@@ -1,0 +1,225 @@
+//! `protocol-vectors.json` as types, and how the document and the codec write what is in it.
+
+use leafd_wire::{Header, IdsRequest, InfoRequest, opcode};
+use serde::Deserialize;
+
+const VECTORS: &str =
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../protocol-vectors.json"));
+
+/// The file, whose first lines say what is what.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Vectors {
+    pub about: Vec<String>,
+    pub vectors: Vec<Vector>,
+    pub replies: Vec<Came>,
+    pub leased: Vec<Administration>,
+}
+
+/// One exchange.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Vector {
+    pub name: String,
+    pub send: String,
+    pub expect: String,
+    #[serde(default)]
+    pub closes: bool,
+    pub request: Option<Request>,
+    pub reply: Option<Reply>,
+}
+
+/// A frame that a client may get.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Came {
+    pub name: String,
+    pub bytes: String,
+    pub asked: Option<Asked>,
+    pub reply: Reply,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Asked {
+    pub count: u32,
+    pub hold: bool,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Administration {
+    pub name: String,
+    pub request: Administered,
+    pub body: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Administered {
+    pub message: String,
+    pub json: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "message", deny_unknown_fields)]
+pub enum Request {
+    #[serde(rename = "IDS")]
+    Ids { request_id: u32, hold: bool, count: u32, deadline_ms: u32, tag: String },
+    #[serde(rename = "INFO")]
+    Info { request_id: u32, version_min: u16, version_max: u16 },
+    #[serde(rename = "STATUS")]
+    Status { request_id: u32 },
+    #[serde(rename = "TAG_CREATE")]
+    Create { request_id: u32, json: String },
+    #[serde(rename = "TAG_LIST")]
+    List { request_id: u32, json: String },
+    #[serde(rename = "TAG_SHOW")]
+    Show { request_id: u32, json: String },
+    #[serde(rename = "TAG_SET")]
+    Set { request_id: u32, json: String },
+    #[serde(rename = "TAG_RAISE")]
+    Raise { request_id: u32, json: String },
+    #[serde(rename = "TAG_DELETE")]
+    Delete { request_id: u32, json: String },
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Reply {
+    Ids {
+        request_id: u32,
+        hold_ms: u32,
+        runs: Option<Vec<OneRun>>,
+        total: Option<u32>,
+    },
+    Failure {
+        request_id: u32,
+        status: String,
+        number: Option<u16>,
+        retry_after_ms: Option<u32>,
+        text: Option<String>,
+    },
+    Json {
+        request_id: u32,
+        body: Option<String>,
+    },
+    Info {
+        request_id: u32,
+    },
+    /// No answer to what was asked.
+    Broken {
+        request_id: u32,
+    },
+}
+
+#[derive(Debug, Deserialize, PartialEq)]
+pub struct OneRun {
+    pub first: u64,
+    pub count: u32,
+    pub stride: u32,
+}
+
+pub fn vectors() -> Vectors {
+    serde_json::from_str(VECTORS).unwrap()
+}
+
+/// `??` is any byte, `|` is for the eye, and `...` at the end stands for any further bytes.
+pub fn bytes(text: &str) -> (Vec<Option<u8>>, bool) {
+    let mut words: Vec<&str> = text.split_whitespace().filter(|word| *word != "|").collect();
+    let more = words.last() == Some(&"...");
+    words.truncate(words.len() - usize::from(more));
+    let byte = |word: &str| match word {
+        "??" => None,
+        hex => Some(u8::from_str_radix(hex, 16).expect("two hexadecimal digits")),
+    };
+    (words.into_iter().map(byte).collect(), more)
+}
+
+pub fn exactly(text: &str) -> Vec<u8> {
+    bytes(text).0.into_iter().map(|byte| byte.expect("no byte is left open")).collect()
+}
+
+impl Request {
+    /// As the codec writes it.
+    pub fn encoded(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self {
+            Request::Ids { request_id, hold, count, deadline_ms, tag } => {
+                let (count, deadline_ms) = (*count, *deadline_ms);
+                IdsRequest { tag: tag.as_bytes(), count, deadline_ms }.put(
+                    *hold,
+                    *request_id,
+                    &mut out,
+                );
+            }
+            Request::Info { request_id, version_min, version_max } => {
+                let (version_min, version_max) = (*version_min, *version_max);
+                InfoRequest { version_min, version_max }.put(*request_id, &mut out);
+            }
+            Request::Status { request_id } => {
+                Header::request(opcode::STATUS, 0, *request_id).put_frame(b"", &mut out);
+            }
+            Request::Create { request_id, json }
+            | Request::List { request_id, json }
+            | Request::Show { request_id, json }
+            | Request::Set { request_id, json }
+            | Request::Raise { request_id, json }
+            | Request::Delete { request_id, json } => {
+                let header = Header::request(self.opcode(), 0, *request_id);
+                header.put_frame(json.as_bytes(), &mut out);
+            }
+        }
+        out
+    }
+
+    pub fn opcode(&self) -> u8 {
+        match self {
+            Request::Ids { .. } => opcode::IDS,
+            Request::Info { .. } => opcode::INFO,
+            Request::Status { .. } => opcode::STATUS,
+            Request::Create { .. } => opcode::TAG_CREATE,
+            Request::List { .. } => opcode::TAG_LIST,
+            Request::Show { .. } => opcode::TAG_SHOW,
+            Request::Set { .. } => opcode::TAG_SET,
+            Request::Raise { .. } => opcode::TAG_RAISE,
+            Request::Delete { .. } => opcode::TAG_DELETE,
+        }
+    }
+
+    /// As the document says it.
+    pub fn words(&self) -> String {
+        match self {
+            Request::Ids { request_id, hold, count, deadline_ms, tag } => format!(
+                "IDS request_id={request_id} hold={hold} count={count} deadline_ms={deadline_ms} tag={tag}"
+            ),
+            Request::Info { request_id, version_min, version_max } => {
+                format!(
+                    "INFO request_id={request_id} version_min={version_min} version_max={version_max}"
+                )
+            }
+            Request::Status { request_id } => format!("STATUS request_id={request_id}"),
+            Request::Create { request_id, json } => {
+                format!("TAG_CREATE request_id={request_id} json={json}")
+            }
+            other => panic!("the document shows no {other:?} so far"),
+        }
+    }
+}
+
+impl Reply {
+    /// As the document says it; of some kinds it says nothing.
+    pub fn words(&self) -> Option<String> {
+        match self {
+            Reply::Ids { request_id, hold_ms, runs: Some(runs), .. } => {
+                let runs: Vec<_> =
+                    runs.iter().map(|run| format!("{}x{}", run.first, run.count)).collect();
+                Some(format!(
+                    "ids request_id={request_id} hold_ms={hold_ms} runs={}",
+                    runs.join(",")
+                ))
+            }
+            Reply::Failure { request_id, status, .. } => {
+                Some(format!("failure request_id={request_id} status={status}"))
+            }
+            _ => None,
+        }
+    }
+}
