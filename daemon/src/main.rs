@@ -28,26 +28,26 @@ Exit status:
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Start a daemon in a temporary folder, draw ids of both kinds and show how long that takes.
+    /// Start a daemon in a temporary folder, draw ids of both kinds, and show how long that takes.
     Demo(demo::DemoArgs),
-    /// Check the configuration and print every setting with its value and where that came from.
+    /// Check the configuration, and print every setting with its value and the value's source.
     CheckConfig {
-        /// Print nothing when it can be used.
+        /// Print nothing when the configuration is valid.
         #[arg(long)]
         quiet: bool,
         #[command(flatten)]
         args: Args,
     },
-    /// Accept another store than this host used before: a copied or restored embedded one, or another database
-    /// behind the URL.
+    /// Accept a store other than the one that this host used before: a copied or restored embedded store, or another
+    /// database behind the URL.
     ///
-    /// What was issued after a copy was made is not in it: raise its tags above that first. Of an embedded store
-    /// no other copy may be in use.
+    /// A copy lacks the ids issued after it was made: raise its tags above them first. No other copy of an embedded
+    /// store may be in use.
     AdoptStore {
         #[command(flatten)]
         args: Args,
     },
-    /// Show or make the tables of the configured store.
+    /// Show or create the tables of the configured stores.
     Schema {
         #[command(subcommand)]
         action: Schema,
@@ -64,17 +64,17 @@ enum Command {
 
 #[derive(Debug, clap::Subcommand)]
 enum Routes {
-    /// Have every store record its place in the configured routes, also where it has tags or another place.
+    /// Record in every store its role under the configured routes, also if it has tags or another role already.
     ///
-    /// Every store has to answer, and every tag to stay where it is. Shows what is to be changed; does it with --yes. A
-    /// change that was cut off is finished by the same command.
+    /// Every store must be reachable, and every tag must stay in its store. Shows the changes; applies them with --yes.
+    /// The same command finishes a change that was interrupted.
     Apply {
         #[command(flatten)]
         args: Args,
-        /// Configuration before the change, if it has stores that are not in the new one
+        /// The former configuration, if it has stores that the new one lacks
         #[arg(long, value_name = "FILE")]
         former: Option<PathBuf>,
-        /// Do it
+        /// Apply the changes
         #[arg(long)]
         yes: bool,
     },
@@ -82,12 +82,12 @@ enum Routes {
 
 #[derive(Debug, clap::Subcommand)]
 enum Schema {
-    /// Print the statements that make the tables.
+    /// Print the statements that create the tables.
     Print {
         #[command(flatten)]
         args: Args,
     },
-    /// Make the tables that are missing. What is there is left as it is, and refused when it looks different.
+    /// Create the missing tables. Existing tables stay unchanged, and are refused if they differ.
     Apply {
         #[command(flatten)]
         args: Args,

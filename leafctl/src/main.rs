@@ -56,7 +56,7 @@ enum Command {
     /// Create, list, show and change tags
     #[command(subcommand)]
     Tag(tag::TagCommand),
-    /// List the snowflake workers of the registry, show this daemon's, give one back
+    /// List the snowflake workers of the registry, show this daemon's, release one
     #[command(subcommand)]
     Worker(worker::WorkerCommand),
     /// Show the daemon's state

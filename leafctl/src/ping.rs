@@ -20,7 +20,7 @@ Examples:
   leafctl ping --ready segments --ready snowflake"
 )]
 pub struct PingArgs {
-    /// Also require that ids of this kind can be had
+    /// Also require that ids of this kind are available
     #[arg(long, value_enum, value_name = "KIND")]
     ready: Vec<Kind>,
     /// How long to wait for the answer, in milliseconds

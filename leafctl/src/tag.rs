@@ -21,13 +21,13 @@ Examples:
     Create {
         /// Its name: 1 to 128 characters
         tag: String,
-        /// The first number to issue, from 1 to 9223372036854775806; above what was claimed under a name before [default: 1]
+        /// The first id to issue, from 1 to 9223372036854775806; above what was claimed under a name before [default: 1]
         #[arg(long, value_name = "N")]
         start: Option<u64>,
         /// The smallest claim, and what a quiet host claims at once [default: 1000]
         #[arg(long, value_name = "N")]
         step: Option<u64>,
-        /// The largest number that may ever be issued [default: 2^63 - 1]
+        /// The largest id that may ever be issued [default: 2^63 - 1]
         #[arg(long, value_name = "N")]
         ceiling: Option<u64>,
         /// Ids increase strictly over all hosts, at the store's speed: nothing is claimed ahead
@@ -45,7 +45,7 @@ Examples:
         /// Start after this tag
         #[arg(long, value_name = "TAG")]
         after: Option<String>,
-        /// At most so many; without it all of them
+        /// List at most this many; by default all
         #[arg(long, value_name = "N")]
         limit: Option<u64>,
         /// Print JSON, one tag a line
@@ -67,7 +67,7 @@ Examples:
         /// The smallest claim from now on, and what a quiet host claims at once
         #[arg(long, value_name = "N")]
         step: Option<u64>,
-        /// The largest number that may ever be issued
+        /// The largest id that may ever be issued
         #[arg(long, value_name = "N")]
         ceiling: Option<u64>,
         /// What it is for; empty text removes it
@@ -77,20 +77,20 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// Lift a tag's next number, after a backup was restored or where other systems issued ids
+    /// Raise a tag's next id, after a backup was restored or where other systems issued ids
     ///
     /// Never lowers it. What hosts have claimed already stays in use.
     Raise {
         /// Its name
         tag: String,
-        /// The least number that may be claimed from now on
+        /// The smallest id that may be claimed from now on
         #[arg(long, value_name = "N")]
         to: u64,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Delete a tag; shows what is lost, and does it when the name is repeated
+    /// Delete a tag; shows what would be lost, and deletes only when the name is repeated
     Delete {
         /// Its name
         tag: String,

@@ -21,10 +21,10 @@ use crate::failure::Failure;
     unused --within-ms 20000    before the daemon is stopped"
 )]
 pub struct WaitArgs {
-    /// Until what is so
+    /// The state to wait for
     #[arg(value_enum)]
     what: What,
-    /// How long at most, in milliseconds
+    /// The longest wait, in milliseconds
     #[arg(long, default_value_t = 60_000, value_name = "MS")]
     within_ms: u64,
 }
@@ -32,7 +32,7 @@ pub struct WaitArgs {
 /// A state of the daemon.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum What {
-    /// It answers
+    /// The daemon answers
     Answering,
     /// No other process is connected; for administrators
     Unused,

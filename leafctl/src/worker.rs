@@ -18,19 +18,19 @@ pub enum WorkerCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show this daemon's worker, its claim and its clock
+    /// Show this daemon's worker, its lease and its clock
     Show {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// End a claim: this daemon's own, or another host's
+    /// Release a lease: this daemon's own, or another host's
     ///
-    /// This daemon's own worker is free at once; its next snowflake id claims one anew. While the registry is away the
-    /// daemon keeps its worker, and the command fails. Another host loses its worker
-    /// with its next renewal and claims another one; the number is free when what it had claimed has run out.
+    /// This daemon's own worker is free at once; its next snowflake id leases one again. While the registry is away the
+    /// daemon keeps its worker, and the command fails. Another host loses its worker with its next renewal and leases
+    /// another one; the number is free when the old lease expires.
     Release {
-        /// The number; this daemon's own without it
+        /// The worker's number; by default this daemon's own
         #[arg(long, value_name = "N")]
         worker: Option<u64>,
         /// Print JSON

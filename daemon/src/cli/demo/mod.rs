@@ -16,7 +16,7 @@ use child::ChildDaemon;
 /// How long to stay.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DemoArgs {
-    /// End when all is shown, instead of staying up until Ctrl-C
+    /// Stop when everything is shown, instead of running until Ctrl-C
     #[arg(long)]
     exit: bool,
 }
