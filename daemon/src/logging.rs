@@ -149,6 +149,13 @@ mod tests {
         handle.set(&filter("error")).unwrap();
         assert!(tracing::enabled!(tracing::Level::ERROR));
         assert!(!tracing::enabled!(tracing::Level::INFO));
+        // What ZooKeeper's client tells while there is no ensemble would fill the log.
+        let client_warns =
+            || tracing::enabled!(target: "zookeeper_client::session", tracing::Level::WARN);
+        handle.set(&filter("debug")).unwrap();
+        assert!(tracing::enabled!(tracing::Level::DEBUG) && !client_warns());
+        handle.set(&filter("info,zookeeper_client=info")).unwrap();
+        assert!(client_warns());
         assert!(init(&filter("off"), LogFormat::Json).is_err());
     }
 }

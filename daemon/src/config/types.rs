@@ -34,6 +34,10 @@ pub enum LogFormat {
 /// Most bytes of a socket's path: `sun_path` less its final NUL.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
+/// While its ensemble is away, this client says so several times a second. What it comes to is logged by whoever needs
+/// the ensemble.
+const QUIET: &str = "zookeeper_client=error";
+
 /// Longest identity.
 const IDENTITY_CHARACTERS_MAX: usize = 128;
 
@@ -116,7 +120,11 @@ impl LogFilter {
     /// The filter for `tracing-subscriber`.
     #[must_use]
     pub fn to_env_filter(&self) -> EnvFilter {
-        EnvFilter::new(&self.0)
+        match &*self.0 {
+            "off" => EnvFilter::new("off"),
+            // What is named later counts.
+            text => EnvFilter::new(format!("{QUIET},{text}")),
+        }
     }
 }
 

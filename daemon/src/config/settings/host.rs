@@ -94,7 +94,8 @@ pub(in crate::config) static LOG: Setting = Setting {
         "off, error, warn, info, debug or trace; or a list such as \"info,leafd::store=debug\"",
     ),
     default: Default::Is("info"),
-    help: "What is logged to standard error: one level for all, or a level by module.",
+    help: "What is logged to standard error: one level for all, or a level by module. The client that talks to ZooKeeper \
+           tells more than errors only where it is named (zookeeper_client=info).",
 };
 
 pub(in crate::config) static LOG_FORMAT: Setting = Setting {
