@@ -5,15 +5,21 @@ use std::time::{Duration, Instant};
 use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::{Drawn, Load};
 use leafd_tests::raw::{Raw, ids_request};
-use leafd_tests::servers::Server;
-use leafd_wire::Status;
+use leafd_tests::relay::Relay;
+use leafd_tests::servers::{DATABASE, Server};
+use leafd_wire::{Status, opcode};
+use serde_json::json;
 
 use crate::scene::{DRY, HELD, RESUMES_WITHIN, Route, Scene, create, first_of, report, store};
 
 /// `leafctl ping` says so when what it was asked for is not ready.
 const EXIT_NOT_READY: i32 = 4;
 
-on_each_server!(restarted_while_the_store_is_away, first_started_while_the_store_is_away);
+on_each_server!(
+    restarted_while_the_store_is_away,
+    first_started_while_the_store_is_away,
+    a_server_that_answers_no_more_is_left_for_the_next,
+);
 
 fn restarted_while_the_store_is_away<S: Server>() {
     let mut scene = Scene::<S>::new(Route::Direct);
@@ -83,6 +89,25 @@ fn first_started_while_the_store_is_away<S: Server>() {
     denied.add_ids("orders", &raw.draw("orders", 300));
     denied.assert_sound();
     report::<S>("first start without the store", 0, &denied, Some(recovered));
+}
+
+/// Two ways to one server, as to two nodes of a cluster that is one store.
+fn a_server_that_answers_no_more_is_left_for_the_next<S: Server>() {
+    let server = S::new();
+    let ways = [Relay::to(server.port()), Relay::to(server.port())];
+    let url = S::url_of(&ways.each_ref().map(Relay::port), DATABASE);
+    // Who waits for the first one to let him in waits for longer than the request.
+    let host = Host::on_store(&url).set("store_connect_timeout", "30s");
+    let mut host = host.set("store_statement_timeout", "1s");
+    host.start();
+    host.admin(opcode::TAG_CREATE, &json!({ "tag": "ledger", "strict": true }));
+    let mut raw = host.raw();
+    let mut ids = raw.draw("ledger", 1);
+    assert_eq!(ways[1].accepted(), 0, "the first one is preferred");
+    ways[0].swallow();
+    raw.send(&ids_request("ledger", 1, 1, 12_000));
+    ids.extend(raw.reply().ids());
+    assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
 }
 
 fn ping(host: &Host, words: &[&str]) -> Option<i32> {

@@ -26,8 +26,10 @@ pub struct NetworkUrl {
     shown: String,
     /// Who logs in.
     pub user: String,
-    /// Where servers may be, in the order in which they are tried; never empty.
+    /// Where servers may be, in the order in which they are preferred; never empty.
     pub endpoints: Vec<Endpoint>,
+    /// Which of them failed last.
+    failed: Option<usize>,
     /// The database's name.
     pub database: String,
     /// How the connection is protected; `None` for plain text.
@@ -139,7 +141,7 @@ fn network(text: &str, rest: &str, scheme: &Scheme) -> Result<NetworkUrl, String
         );
     }
     let shown = text.split_once('?').map_or(text, |(before, _)| before).to_owned();
-    Ok(NetworkUrl { shown, user, endpoints, database, tls })
+    Ok(NetworkUrl { shown, user, endpoints, failed: None, database, tls })
 }
 
 fn endpoint(text: &str, scheme: &Scheme) -> Option<Endpoint> {
@@ -222,6 +224,20 @@ impl fmt::Display for Endpoint {
     }
 }
 
+impl NetworkUrl {
+    /// The servers in the order in which they are tried: as preferred, and the one that failed last at the end. Hosts
+    /// that lose a server together meet again at the same one.
+    pub fn in_turn(&self) -> impl Iterator<Item = &Endpoint> {
+        let failed = self.failed.and_then(|index| self.endpoints.get(index));
+        self.endpoints.iter().filter(move |one| Some(*one) != failed).chain(failed)
+    }
+
+    /// Has this server, as it is displayed, be tried last from now on.
+    pub fn has_failed(&mut self, endpoint: &str) {
+        self.failed = self.endpoints.iter().position(|one| one.to_string() == endpoint);
+    }
+}
+
 impl Endpoint {
     /// The Unix socket's path, if it is one.
     #[must_use]
@@ -279,6 +295,20 @@ mod tests {
         assert_eq!(url.endpoints, [tcp("h1", 5432), tcp("h2", 6000), tcp("::1", 7), socket]);
         assert_eq!((&*url.user, &*url.database, url.tls), ("ann", "ids", None));
         assert_eq!(network_of("mysql://a@h/d").endpoints, [tcp("h", 3306)]);
+    }
+
+    #[test]
+    fn the_server_that_failed_last_is_tried_last() {
+        let mut url = network_of("mysql://a@h1,h2,h3/d");
+        let in_turn = |url: &NetworkUrl| {
+            let ports: Vec<String> = url.in_turn().map(ToString::to_string).collect();
+            ports.join(" ")
+        };
+        assert_eq!(in_turn(&url), "h1:3306 h2:3306 h3:3306");
+        url.has_failed("h1:3306");
+        assert_eq!(in_turn(&url), "h2:3306 h3:3306 h1:3306");
+        url.has_failed("h2:3306");
+        assert_eq!(in_turn(&url), "h1:3306 h3:3306 h2:3306");
         assert_eq!(network_of("mariadb://a%40b@h/d%2Fe").user, "a@b");
     }
 

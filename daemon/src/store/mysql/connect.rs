@@ -29,7 +29,7 @@ const READ_ONLY: [&str; 5] =
 /// These, and what tells the engine.
 const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN
     ('read_only', 'super_read_only', 'innodb_read_only', 'transaction_read_only', 'tx_read_only',
-     'version', 'version_comment', 'wsrep_on', 'aurora_version', 'group_replication_group_name')";
+     'version', 'version_comment', 'wsrep_on', 'wsrep_reject_queries', 'aurora_version', 'group_replication_group_name')";
 
 /// Whether a node of a Galera cluster serves, and why not.
 const NODE: &str =
@@ -46,7 +46,7 @@ pub(super) struct Connected {
 pub(super) fn connect(target: &Target) -> Result<Connected, StoreError> {
     let password = target.password.read().map_err(|cause| target.unavailable(cause))?;
     let mut causes = Vec::new();
-    for endpoint in &target.url.endpoints {
+    for endpoint in target.url.in_turn() {
         let opts = options(target, endpoint, password.as_deref());
         let (settings, untested_engine) = (settings(target), target.untested_engine);
         match within_time(target, move || one(opts, &settings, untested_engine)) {
@@ -142,6 +142,12 @@ fn one(opts: Opts, settings: &[String], untested_engine: bool) -> Result<(Conn, 
     };
     if let Some((name, value)) = variables.iter().find(is_read_only) {
         return Err(format!("it is read-only, as replicas are ({name} is {value})"));
+    }
+    let rejects = variables.iter().find(|(name, value)| {
+        name.eq_ignore_ascii_case("wsrep_reject_queries") && !value.eq_ignore_ascii_case("NONE")
+    });
+    if let Some((name, value)) = rejects {
+        return Err(format!("the node rejects queries ({name} is {value})"));
     }
     if engine == Engine::Galera {
         let node: Vec<(String, String)> = connection.query(NODE).map_err(described)?;

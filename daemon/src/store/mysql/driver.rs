@@ -60,6 +60,10 @@ impl Driver for MysqlDriver {
         Ok(MysqlDriver { connection, endpoint, engine, server: None, deadline: Instant::now() })
     }
 
+    fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
     fn standing(&mut self, side: bool) -> Result<Standing, Failure> {
         let server = match &self.server {
             Some(server) => server.clone(),

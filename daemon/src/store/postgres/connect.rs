@@ -39,7 +39,7 @@ pub(super) async fn connect(target: &Target) -> Result<Connected, StoreError> {
         config.password(password);
     }
     let mut causes = Vec::new();
-    for endpoint in &target.url.endpoints {
+    for endpoint in target.url.in_turn() {
         // Around all of it: the crate's own bound ends with the TCP connection.
         let attempt = tokio::time::timeout(target.connect_timeout, one(target, &config, endpoint));
         match attempt.await {

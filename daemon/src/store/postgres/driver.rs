@@ -101,6 +101,10 @@ impl Driver for PostgresDriver {
         })
     }
 
+    fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
     fn standing(&mut self, side: bool) -> Result<Standing, Failure> {
         let rows = match self.log_functions_fail {
             true => self

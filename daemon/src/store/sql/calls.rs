@@ -26,8 +26,8 @@ impl<D: Driver> SqlStore<D> {
     }
 
     /// A store whose connection is open already.
-    pub(in crate::store) fn over(driver: D, target: D::Target) -> Result<Self, StoreError> {
-        let session = Session::over(driver, &target)?;
+    pub(in crate::store) fn over(driver: D, mut target: D::Target) -> Result<Self, StoreError> {
+        let session = Session::over(driver, &mut target)?;
         Ok(SqlStore {
             target,
             session: Some(session),
@@ -64,6 +64,11 @@ impl<D: Driver> SqlStore<D> {
                     self.conflicts.note(&self.target.store(), &words);
                     std::thread::sleep(pause_after_conflict(tries)?);
                 }
+                // Nothing was let go of in all that time: so it is on a node that another one is copied from.
+                Err(failure @ Failure::Conflict(_)) if Instant::now() >= give_up => {
+                    self.leave();
+                    return Err(failure);
+                }
                 result => return result,
             }
         }
@@ -81,7 +86,7 @@ impl<D: Driver> SqlStore<D> {
             match begun {
                 Ok(_) => break,
                 // The server was restarted since the last call, say. Nothing was done yet.
-                Err(Failure::Lost(_)) if stale => self.session = None,
+                Err(Failure::Lost(_)) if stale => self.leave(),
                 Err(failure) => return Err(self.failed(failure)),
             }
         }
@@ -95,7 +100,12 @@ impl<D: Driver> SqlStore<D> {
         });
         let keep = match &result {
             Ok(_) => true,
-            Err(failure) if failure.ends_connection() => false,
+            Err(failure) if failure.ends_connection() => {
+                if failure.is_the_server_s() {
+                    self.target.has_failed(session.driver.endpoint());
+                }
+                false
+            }
             Err(_) => session.driver.execute("ROLLBACK", &[]).is_ok(),
         };
         self.session = keep.then_some(session);
@@ -118,13 +128,8 @@ impl<D: Driver> SqlStore<D> {
         loop {
             let stale = self.session.is_some();
             match work(self.ready()?) {
-                Err(Failure::Lost(_)) if stale => self.session = None,
-                Err(failure) => {
-                    if failure.ends_connection() {
-                        self.session = None;
-                    }
-                    return Err(failure);
-                }
+                Err(Failure::Lost(_)) if stale => self.leave(),
+                Err(failure) => return Err(self.failed(failure)),
                 done => return done,
             }
         }
@@ -143,10 +148,19 @@ impl<D: Driver> SqlStore<D> {
     }
 
     pub(super) fn failed(&mut self, failure: Failure) -> Failure {
-        if failure.ends_connection() {
+        if failure.is_the_server_s() {
+            self.leave();
+        } else if failure.ends_connection() {
             self.session = None;
         }
         failure
+    }
+
+    /// Ends the connection, and has the others of several servers be tried first.
+    fn leave(&mut self) {
+        if let Some(session) = self.session.take() {
+            self.target.has_failed(session.driver.endpoint());
+        }
     }
 
     /// The connection, opened if there is none, with the time for this call running.
@@ -184,7 +198,7 @@ impl<D: Driver> SqlStore<D> {
     }
 
     pub(super) fn connect(&mut self) -> Result<Session<D>, StoreError> {
-        let session = Session::open(&self.target)?;
+        let session = Session::over(D::connect(&self.target)?, &mut self.target)?;
         if !session.side && !self.warned {
             tracing::warn!(
                 store = %self.target.store(),

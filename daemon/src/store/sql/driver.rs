@@ -30,6 +30,11 @@ pub trait Driver: Debug + Send + Sized {
     /// Connects to the first server that takes writes.
     fn connect(target: &Self::Target) -> Result<Self, StoreError>;
 
+    /// The server that it is connected to, as the store's address names it.
+    fn endpoint(&self) -> &str {
+        ""
+    }
+
     /// Refuses tables that can't be claimed from safely; tells whether there are leafd's own.
     fn check_tables(&mut self, target: &Self::Target) -> Result<bool, Failure> {
         check_tables(self, target)
@@ -90,6 +95,9 @@ pub trait Location: Clone + Debug + Send {
 
     /// Whether it is used although leafd's tables are not to be seen there.
     fn leaf_only(&self) -> bool;
+
+    /// Has one of several servers be tried last from now on, because a call failed there.
+    fn has_failed(&mut self, _endpoint: &str) {}
 
     /// The store can't be used at present.
     fn unavailable(&self, cause: impl Into<String>) -> StoreError {
@@ -269,6 +277,11 @@ impl Failure {
                 // right file in its place must not find our log of the wrong one beside it.
                 | Failure::Said(StoreError::Changed { .. })
         )
+    }
+
+    /// Whether another server might have done it.
+    pub(super) fn is_the_server_s(&self) -> bool {
+        matches!(self, Failure::Lost(_) | Failure::TimedOut(_) | Failure::ReadOnly(_))
     }
 
     /// The answer to whoever called the store.

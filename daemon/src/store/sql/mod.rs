@@ -83,4 +83,8 @@ impl Location for Target {
     fn leaf_only(&self) -> bool {
         self.leaf_only
     }
+
+    fn has_failed(&mut self, endpoint: &str) {
+        self.url.has_failed(endpoint);
+    }
 }

@@ -30,16 +30,17 @@ const PARTS: char = '\t';
 pub(super) const IDENTITY_CELLS: usize = 3;
 
 impl<D: Driver> Session<D> {
-    pub(super) fn open(target: &D::Target) -> Result<Self, StoreError> {
-        Self::over(D::connect(target)?, target)
-    }
-
     /// A session over a connection of which nothing was asked yet.
-    pub(super) fn over(mut driver: D, target: &D::Target) -> Result<Self, StoreError> {
+    pub(super) fn over(mut driver: D, target: &mut D::Target) -> Result<Self, StoreError> {
         driver.set_deadline(Instant::now() + target.statement_timeout());
         let checked =
             driver.check_tables(target).and_then(|side| Ok((side, driver.standing(side)?.place)));
-        let (side, place) = checked.map_err(|failure| failure.answer(target))?;
+        let (side, place) = checked.map_err(|failure| {
+            if failure.is_the_server_s() {
+                target.has_failed(driver.endpoint());
+            }
+            failure.answer(target)
+        })?;
         Ok(Session {
             driver,
             side,
