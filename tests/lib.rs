@@ -1,11 +1,13 @@
-//! What the tests share: hosts with real daemons, real database servers, a relay that fails on demand, and a load
-//! whose every id is checked.
+//! What the tests share: hosts with real daemons, real database servers, a relay that fails on demand, a Leaf
+//! beside, and a load whose every id is checked.
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 #![allow(missing_docs, reason = "nothing but tests uses it, and most names say it all")]
 
 pub mod host;
 pub mod http;
+pub mod leaf;
 pub mod load;
+pub mod order;
 pub mod power;
 pub mod program;
 pub mod raw;

@@ -21,6 +21,7 @@ macro_rules! on_each_server {
 }
 
 mod away;
+mod beside_leaf;
 mod commits;
 mod crowd;
 mod failover;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use leafd_client::Client;
 use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::Drawn;
+use leafd_tests::order::{Answer, overtaken};
 use leafd_tests::raw::{Raw, ids_request};
 use leafd_tests::servers::Server;
 use leafd_wire::{IdsReply, IdsRequest, Run, Status, opcode};
@@ -33,36 +34,6 @@ on_each_server!(
     nothing_is_held,
     what_can_t_be_met_takes_nothing,
 );
-
-/// One answer, with the times on the test's one clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Answer {
-    asked: Instant,
-    answered: Instant,
-    first: u64,
-    last: u64,
-}
-
-/// Two answers of which the later one, asked for when the first had come, is not the larger.
-fn overtaken(answers: &[Answer]) -> Option<(Answer, Answer)> {
-    let mut by_asked = answers.to_vec();
-    let mut by_answered = answers.to_vec();
-    by_asked.sort_unstable_by_key(|one| one.asked);
-    by_answered.sort_unstable_by_key(|one| one.answered);
-    let mut before = by_answered.into_iter().peekable();
-    let mut largest: Option<Answer> = None;
-    for later in by_asked {
-        while let Some(earlier) = before.next_if(|one| one.answered < later.asked) {
-            if largest.is_none_or(|known| known.last < earlier.last) {
-                largest = Some(earlier);
-            }
-        }
-        if let Some(earlier) = largest.filter(|earlier| earlier.last >= later.first) {
-            return Some((earlier, later));
-        }
-    }
-    None
-}
 
 #[test]
 fn one_that_is_overtaken_is_found() {

@@ -2,6 +2,7 @@
 //! connections and the server itself fail.
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
+mod beside_leaf;
 mod daemons;
 mod ensemble;
 mod faults;

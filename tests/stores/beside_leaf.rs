@@ -1,0 +1,89 @@
+//! Two Leafs claim from their table while leafd moves in, draws, is killed and moves on: no id is in two claims, and
+//! the Leafs never notice.
+
+use std::time::Duration;
+
+use leafd_tests::host::Host;
+use leafd_tests::leaf::{Isolation, Leaf, TABLE};
+use leafd_tests::load::{Draw, Drawn, Load};
+use leafd_tests::servers::{MariaDb, Server as _, apply_schema};
+
+/// Threads of each Leaf.
+const THREADS: usize = 2;
+
+/// Claims between two changes.
+const CLAIMS: u64 = 200;
+
+/// How long all may take to draw a tag that is new, or one whose step has changed.
+const DRAWS_WITHIN: Duration = Duration::from_secs(20);
+
+fn insert(server: &MariaDb, tag: &str) {
+    server.sql(&format!(
+        "INSERT INTO leaf_alloc (biz_tag, max_id, step, description) VALUES ('{tag}', 1, 20, 'by hand')"
+    ));
+}
+
+/// Two daemons' threads on a tag, all of which have ids.
+#[track_caller]
+fn draw(hosts: &[Host], tag: &str) -> Load {
+    let load = Load::start(hosts.iter().map(|host| Draw::steady(&host.socket(), tag)).collect());
+    load.under_way();
+    load
+}
+
+#[test]
+fn leafs_never_notice_that_leafd_moves_in() {
+    let server = MariaDb::empty(&[]);
+    server.sql(TABLE);
+    insert(&server, "orders");
+    insert(&server, "users");
+    let isolations = [Isolation::RepeatableRead, Isolation::ReadCommitted];
+    let leaf = |isolation| Leaf::start(server.port(), isolation, THREADS);
+    let mut leafs: Vec<Leaf> = isolations.into_iter().map(leaf).collect();
+    let all_claim = |leafs: &[Leaf]| leafs.iter().for_each(|leaf| leaf.claims(CLAIMS));
+    all_claim(&leafs);
+
+    apply_schema(&server.url());
+    // So little ahead that daemons claim all the time.
+    let new = || Host::on_store(&server.url()).set("autonomy", "1s").set("removed_tag_check", "1s");
+    let mut hosts: Vec<Host> = (0..2).map(|_| new()).collect();
+    hosts.iter_mut().for_each(Host::start);
+    let mut drawn = Drawn::default();
+    let orders = draw(&hosts, "orders");
+    let users = draw(&hosts, "users");
+    all_claim(&leafs);
+
+    // As operators do, with SQL.
+    insert(&server, "events");
+    let events = draw(&hosts, "events");
+    leafs.iter().for_each(|leaf| leaf.knows("events", true));
+    server.sql("UPDATE leaf_alloc SET step = 70 WHERE biz_tag = 'events'");
+    all_claim(&leafs);
+    drawn.add(users.stop());
+    server.sql("DELETE FROM leaf_alloc WHERE biz_tag = 'users'");
+    leafs.iter().for_each(|leaf| leaf.knows("users", false));
+    // Again, as an upgrade does.
+    apply_schema(&server.url());
+    all_claim(&leafs);
+
+    hosts[0].kill();
+    hosts[0].start();
+    events.each_draws(DRAWS_WITHIN);
+    // A Leaf that ends takes what it had claimed with it.
+    let mut of_leafs = leafs.remove(0).stop();
+    leafs.push(leaf(isolations[0]));
+    all_claim(&leafs);
+    orders.each_draws(DRAWS_WITHIN);
+    drawn.add(orders.stop());
+    drawn.add(events.stop());
+    leafs.into_iter().for_each(|leaf| of_leafs.add(leaf.stop()));
+
+    println!("{} ids of daemons, {} of Leafs'", drawn.count(), of_leafs.count());
+    assert!(of_leafs.errors.is_empty(), "Leafs': {:?}", of_leafs.errors);
+    // The load on the daemon that was killed noticed that.
+    let killed = |text: &&String| text.contains("connection") || text.contains("no answer");
+    let others: Vec<&String> = drawn.errors.keys().filter(|text| !killed(text)).collect();
+    assert!(others.is_empty(), "{others:?}");
+    drawn.add(of_leafs);
+    drawn.assert_sound();
+}
