@@ -1,15 +1,11 @@
 //! What each call that a daemon makes takes of the server's processors, and from that what a large fleet would.
 
-use std::time::Duration;
+use anyhow::{Context as _, Result, ensure};
+use leafd::store::Store as _;
 
-use anyhow::{Context as _, Result, bail, ensure};
-use leafd::config::{StorePassword, StoreUrl};
-use leafd::store::sql::Target;
-use leafd::store::{Store as _, postgres};
-
+use super::Bench;
 use super::callers::{self, Called};
-use super::claims::{claimer, name, tag, with_tags};
-use super::{Bench, Database};
+use super::claims::{claimer, connect, name, tag, with_tags};
 use crate::report::Section;
 
 /// Connections that call at once.
@@ -91,19 +87,4 @@ fn fleet(calls: &Section) -> Result<Section> {
     }
     section.put("together", "cores", cores);
     Ok(section)
-}
-
-/// A connection to a store, as a daemon has one.
-pub(super) fn connect(database: &Database<'_>) -> Result<postgres::PostgresStore> {
-    let url = database.url().parse();
-    let Ok(StoreUrl::Postgres(url)) = url else { bail!("a server's URL is none of PostgreSQL's") };
-    let limit = Duration::from_secs(30);
-    Ok(postgres::open(Target {
-        url,
-        password: StorePassword::None,
-        connect_timeout: limit,
-        statement_timeout: limit,
-        leaf_only: false,
-        untested_engine: false,
-    }))
 }

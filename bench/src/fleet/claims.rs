@@ -1,14 +1,17 @@
 //! As many claims as one daemon, ten daemons, and a hundred connections can make: of one tag, which all of them want, and
 //! of ten thousand.
 
-use anyhow::Result;
-use leafd::store::Store as _;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use leafd::config::{StorePassword, StoreUrl};
+use leafd::store::sql::Target;
+use leafd::store::{Store as _, postgres};
 use leafd_core::Tag;
 use leafd_core::store::{ClaimWish, Identity};
 use leafd_tests::servers::Postgres;
 
 use super::callers::{self, Called};
-use super::calls::connect;
 use super::{Bench, Database, claims_of, client, counted};
 use crate::report::Section;
 
@@ -127,4 +130,19 @@ fn put(section: &mut Section, row: &str, called: &Called, claims: f64) {
     section.put(row, "p99 us", called.percentile_us(0.99));
     section.put(row, "store CPU us a claim", called.store_cpu_us(claims));
     section.put(row, "store CPU %", called.store_cpu.as_secs_f64() / called.seconds * 100.0);
+}
+
+/// A connection to a store, as a daemon has one.
+pub(super) fn connect(database: &Database<'_>) -> Result<postgres::PostgresStore> {
+    let url = database.url().parse();
+    let Ok(StoreUrl::Postgres(url)) = url else { bail!("a server's URL is none of PostgreSQL's") };
+    let limit = Duration::from_secs(30);
+    Ok(postgres::open(Target {
+        url,
+        password: StorePassword::None,
+        connect_timeout: limit,
+        statement_timeout: limit,
+        leaf_only: false,
+        untested_engine: false,
+    }))
 }
