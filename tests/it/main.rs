@@ -24,6 +24,7 @@ mod protocol;
 mod reload;
 mod restores;
 mod service;
+mod shown;
 mod starts;
 mod tidy;
 mod vectors;

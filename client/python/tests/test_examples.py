@@ -22,8 +22,9 @@ def test_defaults_of_columns_and_fields(host: Host, program: str, database: str,
     check_unique(rows, 200)
 
 
-def test_what_the_readme_shows(host: Host, tmp_path: Path) -> None:
-    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+@pytest.mark.parametrize("page", ["README.md", "docs/guide/clients.md"])
+def test_what_the_pages_of_all_languages_show(host: Host, tmp_path: Path, page: str) -> None:
+    [code] = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
     program = tmp_path / "shown.py"
     program.write_text(code + 'print(order_id, *hundred, sep="\\n")\n')
     check_unique(host.run(program), 101)

@@ -43,10 +43,10 @@ final class CodecTest {
         Layout.Decoded decoded = Layout.LEAF.decode((1000L << 22) | (17L << 12) | 5);
         Check.equal(new Layout.Decoded(Instant.ofEpochMilli(1_288_834_975_657L), 1000, 17, 5), decoded);
         Check.equal(1023L, Layout.LEAF.decode(Long.MAX_VALUE).worker());
-        Check.throwing(IllegalArgumentException.class, "no id", () -> Layout.LEAF.decode(-1));
+        Check.throwing(IllegalArgumentException.class, "an id of this layout", () -> Layout.LEAF.decode(-1));
         Layout small = new Layout(31, 10, 12, 1000, 0);
         Check.equal(Instant.ofEpochSecond(7), small.decode(7L << 22).time());
-        Check.throwing(IllegalArgumentException.class, "no id", () -> small.decode(1L << 53));
+        Check.throwing(IllegalArgumentException.class, "an id of this layout", () -> small.decode(1L << 53));
     }
 
     static void theFirstIdOfAMomentIsBelowAllOfItsIds() {

@@ -14,7 +14,7 @@ import javax.tools.JavaFileObject;
 import javax.tools.SimpleJavaFileObject;
 import javax.tools.ToolProvider;
 
-/** The Java of the README compiles as it stands. */
+/** The Java of the client's README, the project's README and the guide compiles as it stands. */
 final class ReadmeTest {
     private static final Pattern BLOCK = Pattern.compile("```java\\n(.*?)```", Pattern.DOTALL);
     private static final Pattern CLASS = Pattern.compile("^(?:public )?(?:class|@interface) (\\w+)", Pattern.MULTILINE);
@@ -34,6 +34,12 @@ final class ReadmeTest {
             sources.add(blocks.group(1));
         }
         Check.that(sources.size() >= SPRING.size() + 5, "only " + sources.size() + " sources were found");
+        for (String page : List.of("README.md", "docs/guide/clients.md")) {
+            Matcher shown = BLOCK.matcher(Files.readString(Host.ROOT.resolve(page)));
+            Check.that(shown.find(), "no Java in " + page);
+            String name = "Shown" + sources.size();
+            sources.add("import io.leafd.LeafdClient;\nclass " + name + " {\n void run() {\n" + shown.group(1) + "\n}}");
+        }
         Path classes = Files.createTempDirectory("leafd-readme-");
         JavaCompiler compiler = ToolProvider.getSystemJavaCompiler();
         StringWriter said = new StringWriter();

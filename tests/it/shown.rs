@@ -1,0 +1,79 @@
+//! The Rust programs and shell commands that the README and the guide to clients show, run as a newcomer would.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use leafd_tests::program::{leafd_binary, without_cargo_s_variables};
+
+use crate::c_library::target;
+use crate::host::{Host, die_with_parent};
+
+const README: &str = include_str!("../../README.md");
+const GUIDE: &str = include_str!("../../docs/guide/clients.md");
+
+/// The first block of a language after these words.
+fn block<'a>(page: &'a str, after: &str, language: &str) -> &'a str {
+    let (_, from) = page.split_once(after).expect("the words before it");
+    let (_, from) = from.split_once(&format!("```{language}\n")).expect("a block");
+    from.split_once("```").expect("its end").0
+}
+
+fn host() -> Host {
+    let mut host = Host::new().worker(17);
+    host.start();
+    host
+}
+
+fn printed(command: &mut Command, host: &Host) -> String {
+    command.env("LEAFD_SOCKET", host.socket());
+    let Output { status, stdout, stderr } = die_with_parent(command).output().expect("it starts");
+    assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+    String::from_utf8(stdout).expect("text")
+}
+
+#[test]
+fn the_readme_s_shell_commands_draw_ids() {
+    let host = host();
+    let programs = leafd_binary().parent().expect("a folder").display().to_string();
+    let path = format!("{programs}:{}", std::env::var("PATH").expect("a PATH"));
+    let commands = block(README, "From a shell:", "sh");
+    let ids = printed(Command::new("sh").args(["-ec", commands]).env("PATH", path), &host);
+    assert_eq!(ids.lines().rev().take(3).collect::<Vec<_>>(), ["3", "2", "1"], "{ids}");
+}
+
+#[test]
+fn the_guide_s_rust_program_builds_by_its_own_manifest_and_draws_ids() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the project's folder");
+    let place = target().join("guide");
+    fs::create_dir_all(place.join("src")).expect("a folder");
+    let named = format!("path = \"{}\"", root.join("client").display());
+    let dependencies = block(GUIDE, "## Rust", "toml").replacen("path = \"client\"", &named, 1);
+    assert!(dependencies.contains(&named), "{dependencies}");
+    let package = "[package]\nname = \"guide\"\nedition = \"2024\"\n\n[workspace]\n\n";
+    fs::write(place.join("Cargo.toml"), format!("{package}{dependencies}")).expect("a file");
+    fs::copy(root.join("Cargo.lock"), place.join("Cargo.lock")).expect("a file");
+    let program = block(GUIDE, "## Rust", "rust");
+    let (uses, calls) = program.split_once("\n\n").expect("an empty line after what it uses");
+    let main = format!(
+        "{uses}\nfn main() -> Result<(), Box<dyn std::error::Error>> {{\n{calls}\nassert_eq!(hundred.len(), 100);\n\
+         println!(\"{{order_id}} {{message_id}} {{in_order}}\");\nOk(())\n}}\n"
+    );
+    fs::write(place.join("src/main.rs"), main).expect("a file");
+
+    let host = host();
+    host.create("orders");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let ids = printed(
+        without_cargo_s_variables(&mut Command::new(cargo))
+            .args(["run", "--quiet", "--offline", "--target-dir"])
+            .arg(place.join("target"))
+            .current_dir(&place),
+        &host,
+    );
+    let ids: Vec<u64> = ids.split_whitespace().map(|id| id.parse().expect("an id")).collect();
+    assert!(
+        matches!(ids[..], [order, message, later] if order < later && message > later),
+        "{ids:?}"
+    );
+}
