@@ -53,7 +53,7 @@ fn what_is_not_the_socket_to_serve_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(folder.path().join("a.sock")).unwrap();
     let good = Some(listener.as_raw_fd());
-    refused("LISTEN_PID=$$ LISTEN_FDS=2 4>&3", good, "2 sockets are handed over");
+    refused("LISTEN_PID=$$ LISTEN_FDS=2 4>&3", good, "passed 2 sockets");
     refused("LISTEN_PID=$$ LISTEN_FDS=one", good, "invalid LISTEN_FDS");
     refused("LISTEN_PID=me LISTEN_FDS=1", good, "invalid LISTEN_PID");
     refused(&format!("{one} LISTEN_FDNAMES=metrics"), good, "\"metrics\"");

@@ -211,7 +211,7 @@ fn stores_with_tags_get_their_places() {
         .fleet(&["a", "b"], "[{ tags = ['orders'], store = 'a' }, { tags = ['*'], store = 'b' }]");
     let said = refused(&moves.apply(&["--yes"]).output().unwrap());
     assert!(said.contains("pay.in in a: the new routes send it to b"), "{said}");
-    assert!(said.contains("2 rows"), "{said}");
+    assert!(said.contains("2 tags"), "{said}");
     let stays = databases.fleet(
         &["a", "b"],
         "[{ tags = ['elsewhere'], store = 'b' }, { tags = ['*'], store = 'a' }]",

@@ -144,8 +144,8 @@ fn ranges_that_overlap() {
     }
     west.start();
     let told = refusal(&west, Duration::from_secs(10));
-    assert!(told.contains("the store east gives worker"), "{told}");
-    assert!(told.contains("worker_range 2..6"), "{told}");
+    assert!(told.contains("the store east can lease worker"), "{told}");
+    assert!(told.contains("worker_range is 2..6"), "{told}");
     right.start();
     let id = id_of(&right);
     assert!((4..8).contains(&worker_of(id)));

@@ -251,7 +251,7 @@ fn what_can_t_be_for_good_is_refused() {
     }
     refused(
         compare_and_set(&mut registry, 1, None, theirs.clone()),
-        "worker 1 was given to nobody",
+        "worker 1 is not permanently assigned",
     );
     let found = conflict(compare_and_set(&mut registry, 0, Some(theirs.clone()), theirs));
     assert_eq!(found, Some(ours.clone()));

@@ -71,7 +71,7 @@ impl Reload {
         }
         match now.as_slice() {
             [] => info!("reload: no reloadable setting has changed"),
-            now => info!("reload: now in force: {}", now.join(", ")),
+            now => info!("reload: in force now: {}", now.join(", ")),
         }
         if !later.is_empty() {
             warn!("reload: changed, but needs a restart: {}", later.join(", "));
