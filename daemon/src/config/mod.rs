@@ -152,6 +152,8 @@ pub struct Config {
     pub layouts: Layouts,
     /// Every setting as it took effect, in the order of [`SECTIONS`].
     pub effective: Vec<Effective>,
+    /// What was given and is not used, in sentences.
+    pub warnings: Vec<String>,
 }
 
 impl Config {
@@ -172,7 +174,8 @@ impl Config {
         let socket = read.computed(&settings::SOCKET, || paths::socket(env), types::socket)?;
         let state_dir =
             read.computed(&settings::STATE_DIR, || paths::state_dir(env), types::path)?;
-        let routing = read_routing(&mut read, env, &state_dir)?;
+        let mut warnings = Vec::new();
+        let routing = read_routing(&mut read, env, &state_dir, &mut warnings)?;
         let layouts = read.value(&settings::LAYOUTS, layouts::parse)?;
         let identity = read.optional(&settings::IDENTITY, types::identity)?;
         let host_name = identity.clone().unwrap_or_else(|| env.host.clone());
@@ -247,6 +250,7 @@ impl Config {
             access: AccessRules::compile(rules, admin_uids, admin_gids, env.uid),
             layouts,
             effective: read.finish(),
+            warnings,
         })
     }
 
@@ -284,7 +288,12 @@ impl Config {
 }
 
 /// Reads `store` with its password, or `stores` with `routes`.
-fn read_routing(read: &mut Reader, env: &Env, state_dir: &Path) -> Result<Routing, ConfigError> {
+fn read_routing(
+    read: &mut Reader,
+    env: &Env,
+    state_dir: &Path,
+    warnings: &mut Vec<String>,
+) -> Result<Routing, ConfigError> {
     if let Some(other) = read.source_of(&settings::STORES) {
         for sole in [&settings::STORE, &settings::STORE_PASSWORD_FILE] {
             if let Some(source_) = read.source_of(sole) {
@@ -302,14 +311,14 @@ fn read_routing(read: &mut Reader, env: &Env, state_dir: &Path) -> Result<Routin
         read.optional::<()>(&settings::ROUTES, |node| {
             Err(node.bad_for("none without stores, which defines the stores to route to"))
         })?;
-        sources::check_passwords(env, &[""])?;
+        warnings.extend(sources::check_passwords(env, &[""])?);
         let password = password::find("", file, env);
         return Ok(Routing::unrouted(vec![StoreSpec { name: "".into(), url, password }]));
     };
     read.unset(&settings::STORE);
     read.unset(&settings::STORE_PASSWORD_FILE);
     let names: Vec<&str> = named.iter().map(stores::Named::name).collect();
-    sources::check_passwords(env, &names)?;
+    warnings.extend(sources::check_passwords(env, &names)?);
     let specs: Vec<StoreSpec> = named.iter().map(|one| one.spec(env)).collect();
     let routing = read.optional(&settings::ROUTES, |node| {
         let rules = routes::parse(node, &named)?;

@@ -97,18 +97,40 @@ fn is_password(name: &str) -> bool {
     name.starts_with(password::VARIABLE) && name != settings::STORE_PASSWORD_FILE.variable()
 }
 
-/// Refuses passwords of stores that aren't there. `stores` are the names of all stores.
-pub(super) fn check_passwords(env: &Env, stores: &[&str]) -> Result<(), ConfigError> {
+/// The variables of passwords that no store takes, which may be left from before. `stores` are the names of all stores.
+/// One of the other form, of several stores where there is one or of the sole one where there are several, is nobody's
+/// mistake for long: the same environment serves both configurations while one follows the other.
+///
+/// # Errors
+/// A variable that is of neither form: it is misspelt.
+pub(super) fn check_passwords(env: &Env, stores: &[&str]) -> Result<Vec<String>, ConfigError> {
     let known: Vec<String> = stores.iter().map(|name| password::variable_of(name)).collect();
+    let is_sole = stores == [""];
     let given = env.variables.keys().filter_map(|name| name.to_str());
-    match given.filter(|name| is_password(name)).find(|name| !known.iter().any(|one| one == name)) {
-        None => Ok(()),
-        Some(name) => Err(ConfigError::UnknownKey {
-            source_: Source::Variable(name.to_owned()),
-            key: name.to_owned(),
-            allowed: format!("a store's password as {}", known.join(", ")),
-        }),
+    let mut unused = Vec::new();
+    for name in given.filter(|name| is_password(name)) {
+        if known.iter().any(|one| one == name) {
+            continue;
+        }
+        let of_a_store =
+            name.strip_prefix(password::VARIABLE).and_then(|rest| rest.strip_prefix('_'));
+        let other_form = match is_sole {
+            true => of_a_store.is_some_and(|rest| !rest.is_empty()),
+            false => name == password::VARIABLE,
+        };
+        if !other_form {
+            return Err(ConfigError::UnknownKey {
+                source_: Source::Variable(name.to_owned()),
+                key: name.to_owned(),
+                allowed: format!("a store's password as {}", known.join(", ")),
+            });
+        }
+        unused.push(format!(
+            "variable {name} is not used: a store's password is taken from {}",
+            known.join(", ")
+        ));
     }
+    Ok(unused)
 }
 
 /// Kubernetes gives every pod such variables for each Service whose name begins with `leafd`, among

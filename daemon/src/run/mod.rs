@@ -77,8 +77,10 @@ pub fn start(args: &Args) -> ExitCode {
 #[must_use]
 pub fn check_config(args: &Args, quiet: bool) -> ExitCode {
     match Config::load(args) {
-        Ok(_) if quiet => ExitCode::SUCCESS,
-        Ok(config) => output::print(&config.render()),
+        Ok(config) => {
+            config.warnings.iter().for_each(|warning| eprintln!("leafd: warning: {warning}"));
+            if quiet { ExitCode::SUCCESS } else { output::print(&config.render()) }
+        }
         Err(error) => refuse_config(&error),
     }
 }
@@ -138,6 +140,7 @@ async fn live(
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
     let hangup = signal(SignalKind::hangup()).context("cannot wait for signals")?;
 
+    config.warnings.iter().for_each(|warning| warn!("{warning}"));
     let state_dir = StateDir::open(&config.state_dir)?;
     let mut socket = open_socket(config, handed_over.ids)?;
     let http = http::bind(config, handed_over.http)?;

@@ -167,15 +167,26 @@ fn each_store_has_its_own_password() {
     assert!(!shown.contains("hunter"), "{shown}");
     assert!(shown.contains("# store b-2 is mysql://u@b/d, password in the environment"), "{shown}");
 
+    // Misspelt: of no store, and of no form.
     let refused = |args: &Args, name: &str| {
         let env = root_with(&[(name, "hunter2")]);
         let error = Config::load_from(args, &env).unwrap_err().to_string();
         assert!(error.contains(name) && !error.contains("hunter2"), "{error}");
         error
     };
-    let error = refused(&args, "LEAFD_STORE_PASSWORD");
+    let error = refused(&args, "LEAFD_STORE_PASSWORD_E");
     assert!(error.contains("LEAFD_STORE_PASSWORD_A_1, LEAFD_STORE_PASSWORD_B_2"), "{error}");
-    refused(&args, "LEAFD_STORE_PASSWORD_E");
-    refused(&Args::default(), "LEAFD_STORE_PASSWORD_E");
+    refused(&args, "LEAFD_STORE_PASSWORDS");
     refused(&Args::default(), "LEAFD_STORE_PASSWORDS");
+    refused(&Args::default(), "LEAFD_STORE_PASSWORD_");
+
+    // Of the other form, from before or for later: the environment may stay as it is while stores come and go.
+    let warned = |args: &Args, name: &str, used: &str| {
+        let config = Config::load_from(args, &root_with(&[(name, "hunter2")])).unwrap();
+        let [warning] = &*config.warnings else { panic!("{:?}", config.warnings) };
+        assert!(warning.contains(name) && warning.contains(used), "{warning}");
+        assert!(!warning.contains("hunter2"), "{warning}");
+    };
+    warned(&args, "LEAFD_STORE_PASSWORD", "LEAFD_STORE_PASSWORD_A_1, LEAFD_STORE_PASSWORD_B_2");
+    warned(&Args::default(), "LEAFD_STORE_PASSWORD_E", "taken from LEAFD_STORE_PASSWORD");
 }
