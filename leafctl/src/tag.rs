@@ -155,13 +155,35 @@ pub fn run(socket: &Path, command: &TagCommand) -> Result<(), Failure> {
 
 fn one(client: &Client, opcode: u8, body: &Value, json: bool) -> Result<(), Failure> {
     let answer = client.admin(opcode, &body.to_string())?;
+    let row: Value = serde_json::from_str(&answer)?;
     let mut out = io::stdout().lock();
     if json {
         writeln!(out, "{answer}")?;
-        return Ok(());
+    } else {
+        show(&mut out, &row)?;
     }
-    let row: Value = serde_json::from_str(&answer)?;
-    show(&mut out, &row)
+    out.flush()?;
+    tell_of_primaries(&row);
+    Ok(())
+}
+
+/// Says which independent primaries an answer lacks something of.
+fn tell_of_primaries(answer: &Value) {
+    let names = |member: &str| {
+        let names = answer[member].as_array().into_iter().flatten().map(plain);
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let (away, without) = (names("primaries_away"), names("primaries_without"));
+    if !away.is_empty() {
+        eprintln!(
+            "leafctl: no answer from primary {away}; a tag may have come further there than is shown"
+        );
+    }
+    if !without.is_empty() {
+        eprintln!(
+            "leafctl: primary {without} doesn't have the tag: its creation or deletion was interrupted; repeat that"
+        );
+    }
 }
 
 fn show(out: &mut impl Write, row: &Value) -> Result<(), Failure> {
@@ -230,6 +252,8 @@ fn list(
             }
         }
         left -= left.min(rows.len() as u64);
+        out.flush()?;
+        tell_of_primaries(&page);
         let more = !page["next"].is_null() || !page["next_store"].is_null();
         if left == 0 && more {
             out.flush()?;

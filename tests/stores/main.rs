@@ -31,6 +31,7 @@ mod other_database;
 mod other_registry;
 mod outages;
 mod primaries;
+mod primaries_tags;
 mod remade_tag;
 mod routed;
 mod routes;

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::engine::upstream::Upstream;
 use leafd_core::Tag;
@@ -13,6 +14,26 @@ pub struct TagStores {
     upstreams: Vec<Rc<Upstream>>,
 }
 
+/// A tag as its stores have it.
+#[derive(Debug)]
+pub struct Shown {
+    /// Its row; of several primaries the one that has come furthest.
+    pub row: TagRow,
+    /// Those of several primaries that didn't answer, by name, and why: it may have come further there.
+    pub away: Vec<Away>,
+    /// Those that don't have it, although another one has: its creation or deletion was interrupted.
+    pub without: Vec<Arc<str>>,
+}
+
+/// A primary that didn't answer, and what came of the call.
+pub type Away = (Arc<str>, StoreError);
+
+impl From<TagRow> for Shown {
+    fn from(row: TagRow) -> Shown {
+        Shown { row, away: Vec::new(), without: Vec::new() }
+    }
+}
+
 impl TagStores {
     /// One store, or all of a tag's primaries in their order.
     #[must_use]
@@ -20,9 +41,13 @@ impl TagStores {
         TagStores { upstreams }
     }
 
-    /// Creates the tag; of several primaries in each one that doesn't have it yet.
-    pub async fn create(&self, new: &NewTag) -> Result<TagRow, StoreError> {
-        if self.upstreams.len() > 1 && new.strict {
+    fn several(&self) -> bool {
+        self.upstreams.len() > 1
+    }
+
+    /// Creates the tag; of several primaries in each one that doesn't have it yet, and in none unless all of them would.
+    pub async fn create(&self, new: &NewTag) -> Result<Shown, StoreError> {
+        if self.several() && new.strict {
             return Err(StoreError::Refused(format!(
                 "tag {:?} lives in {} independent primaries, so it can't be strict: the primaries don't know each other's claims",
                 new.tag.as_str(),
@@ -32,36 +57,91 @@ impl TagStores {
         self.check_places().await?;
         self.check_ceiling(new.ceiling)?;
         self.check_start(new)?;
-        let mut created = None;
-        let mut exists = None;
-        for upstream in &self.upstreams {
+        let mut created: Vec<(&Rc<Upstream>, TagRow)> = Vec::new();
+        for upstream in self.lacking(new).await? {
             let created_here = async {
                 check_place(upstream).await?;
                 upstream.store.create(new.clone()).await
             };
             match created_here.await {
-                Ok(row) => created = Some(row),
-                Err(error @ StoreError::TagExists { .. }) => exists = Some(error),
-                Err(error) => return Err(self.partly(upstream, error)),
+                Ok(row) => created.push((upstream, row)),
+                // Somebody else was faster.
+                Err(StoreError::TagExists { .. }) if self.several() => {}
+                Err(error) => return Err(self.take_back(created, upstream, error).await),
             }
         }
-        match (created, exists) {
-            (Some(row), _) => Ok(row),
-            (None, Some(error)) => Err(error),
-            (None, None) => Err(nowhere()),
+        let exists = || StoreError::TagExists { tag: new.tag.clone() };
+        created.pop().map(|(_, row)| row.into()).ok_or_else(exists)
+    }
+
+    /// The stores that are to have it and don't. Of several primaries each is asked before anything is written in any: it
+    /// must be there, and the start above what was claimed under the name in every one of them.
+    async fn lacking(&self, new: &NewTag) -> Result<&[Rc<Upstream>], StoreError> {
+        if !self.several() {
+            return Ok(&self.upstreams);
+        }
+        let (mut has_all, mut end) = (true, 0);
+        for upstream in &self.upstreams {
+            let asked = async {
+                check_place(upstream).await?;
+                match upstream.store.show(&new.tag).await {
+                    Err(StoreError::UnknownTag { .. }) => {
+                        upstream.store.claimed_end(&new.tag).await.map(Some)
+                    }
+                    shown => shown.map(|_| None),
+                }
+            };
+            if let Some(claimed_end) =
+                asked.await.map_err(|error| self.not_in_all(upstream, error, "nothing was done"))?
+            {
+                has_all = false;
+                end = end.max(claimed_end);
+            }
+        }
+        if has_all {
+            return Err(StoreError::TagExists { tag: new.tag.clone() });
+        }
+        new.check_above(i64::try_from(end).unwrap_or(i64::MAX))?;
+        Ok(&self.upstreams)
+    }
+
+    /// Undoes a creation that one of several primaries has failed.
+    async fn take_back(
+        &self,
+        created: Vec<(&Rc<Upstream>, TagRow)>,
+        failed: &Upstream,
+        error: StoreError,
+    ) -> StoreError {
+        let mut left = Vec::new();
+        for (upstream, row) in created {
+            if upstream.store.delete(&row.tag, row.generation).await.is_err() {
+                left.push(format!("{:?}", &*upstream.name));
+            }
+        }
+        match left.is_empty() {
+            true => self.not_in_all(failed, error, "it was deleted in the others again"),
+            false => {
+                let words = format!("it is left in {}", left.join(", "));
+                self.not_in_all(failed, error, &words)
+            }
         }
     }
 
-    /// The tag's row; of several primaries the one that has come furthest. One that doesn't have the tag is passed over
-    /// if another one has it: a creation or a deletion was interrupted, and can be repeated.
-    pub async fn show(&self, tag: &Tag) -> Result<TagRow, StoreError> {
+    /// The tag; of several primaries the row that has come furthest. One that doesn't have it, or doesn't answer, is
+    /// passed over if another one has it, and named.
+    pub async fn show(&self, tag: &Tag) -> Result<Shown, StoreError> {
         let mut furthest: Option<TagRow> = None;
-        let mut unknown = None;
+        let (mut away, mut without, mut unknown) = (Vec::new(), Vec::new(), None);
         for upstream in &self.upstreams {
             let row = match upstream.store.show(tag).await {
                 Ok(row) => row,
                 Err(error @ StoreError::UnknownTag { .. }) => {
+                    without.push(Arc::clone(&upstream.name));
                     unknown = Some(error);
+                    continue;
+                }
+                Err(error @ StoreError::Unavailable { .. }) => {
+                    away.push((Arc::clone(&upstream.name), error));
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -73,16 +153,36 @@ impl TagStores {
                 furthest = Some(TagRow { generation, ..row });
             }
         }
-        furthest.ok_or_else(|| unknown.unwrap_or_else(nowhere))
+        match furthest {
+            Some(row) => Ok(Shown { row, away, without }),
+            // Whether one that is away has it isn't known.
+            None => Err(away.pop().map(|(_, error)| error).or(unknown).unwrap_or_else(nowhere)),
+        }
     }
 
-    /// The first rows after a name, in the first store's order; of several primaries as [`TagStores::show`] has them.
-    pub async fn list(&self, after: Option<&Tag>, limit: u32) -> Result<Vec<TagRow>, StoreError> {
+    /// The first rows after a name, in the order of the first store that answers; of several primaries as
+    /// [`TagStores::show`] has them. And those that don't answer.
+    pub async fn list(
+        &self,
+        after: Option<&Tag>,
+        limit: u32,
+    ) -> Result<(Vec<TagRow>, Vec<Away>), StoreError> {
         self.check_places().await?;
-        let Some((first, others)) = self.upstreams.split_first() else { return Err(nowhere()) };
-        let mut rows = first.store.list(after, limit).await?;
-        for upstream in others {
-            let there = upstream.store.list(after, limit).await?;
+        let (mut pages, mut away) = (Vec::new(), Vec::new());
+        for upstream in &self.upstreams {
+            match upstream.store.list(after, limit).await {
+                Ok(rows) => pages.push((upstream, rows)),
+                Err(error @ StoreError::Unavailable { .. }) => {
+                    away.push((Arc::clone(&upstream.name), error));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let mut pages = pages.into_iter();
+        let Some((_, mut rows)) = pages.next() else {
+            return Err(away.pop().map_or_else(nowhere, |(_, error)| error));
+        };
+        for (upstream, there) in pages {
             let there: HashMap<Tag, TagRow> =
                 there.into_iter().map(|row| (row.tag.clone(), row)).collect();
             for row in &mut rows {
@@ -99,11 +199,11 @@ impl TagStores {
                 }
             }
         }
-        Ok(rows)
+        Ok((rows, away))
     }
 
     /// Changes the tag's settings everywhere.
-    pub async fn set(&self, tag: &Tag, change: &TagChange) -> Result<TagRow, StoreError> {
+    pub async fn set(&self, tag: &Tag, change: &TagChange) -> Result<Shown, StoreError> {
         self.check_places().await?;
         change.ceiling.map_or(Ok(()), |ceiling| self.check_ceiling(ceiling))?;
         self.check_everywhere(tag).await?;
@@ -118,7 +218,7 @@ impl TagStores {
     }
 
     /// Lifts the tag's next number to at least `to`.
-    pub async fn raise(&self, tag: &Tag, to: u64) -> Result<TagRow, StoreError> {
+    pub async fn raise(&self, tag: &Tag, to: u64) -> Result<Shown, StoreError> {
         self.check_places().await?;
         // Where it is not, raising moves nothing: so it must be there.
         self.check_everywhere(tag).await?;
@@ -135,10 +235,13 @@ impl TagStores {
     }
 
     /// Deletes the tag if it is still the one that was shown; answers with what was deleted.
-    pub async fn delete(&self, tag: &Tag, generation: Generation) -> Result<TagRow, StoreError> {
+    pub async fn delete(&self, tag: &Tag, generation: Generation) -> Result<Shown, StoreError> {
         self.check_places().await?;
-        let shown = self.show(tag).await?;
-        if shown.generation != generation {
+        let mut shown = self.show(tag).await?;
+        if let Some((_, error)) = shown.away.pop() {
+            return Err(error);
+        }
+        if shown.row.generation != generation {
             return Err(StoreError::Refused(format!(
                 "tag {:?} was deleted and created again in the meantime: read it again",
                 tag.as_str()
@@ -152,11 +255,12 @@ impl TagStores {
             };
             match deleted.await {
                 // Deleted before, when another primary was away.
-                Err(StoreError::UnknownTag { .. }) if self.upstreams.len() > 1 => {}
+                Err(StoreError::UnknownTag { .. }) if self.several() => {}
                 Err(error) => return Err(self.partly(upstream, error)),
                 Ok(_) => {}
             }
         }
+        shown.without.clear();
         Ok(shown)
     }
 
@@ -228,14 +332,25 @@ impl TagStores {
     /// Says which of several primaries has failed, and what to do.
     fn partly(&self, upstream: &Upstream, error: StoreError) -> StoreError {
         match error {
-            StoreError::Unavailable { store, cause } if self.upstreams.len() > 1 => {
-                StoreError::Unavailable {
-                    store,
-                    cause: format!(
-                        "{cause}; the primaries before it are done: repeat this when primary {:?} is reachable again",
-                        &*upstream.name
-                    ),
-                }
+            StoreError::Unavailable { .. } => {
+                self.not_in_all(upstream, error, "the primaries before it are done")
+            }
+            other => other,
+        }
+    }
+
+    /// The same of what must be done in all or none: `so` says what came of it.
+    fn not_in_all(&self, upstream: &Upstream, error: StoreError, so: &str) -> StoreError {
+        let name = &*upstream.name;
+        match error {
+            StoreError::Unavailable { store, cause } if self.several() => StoreError::Unavailable {
+                store,
+                cause: format!(
+                    "{cause}; {so}: repeat this when primary {name:?} is reachable again"
+                ),
+            },
+            StoreError::Refused(words) if self.several() => {
+                StoreError::Refused(format!("{words}; primary {name:?} refuses it, and {so}"))
             }
             other => other,
         }

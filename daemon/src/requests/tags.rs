@@ -7,8 +7,9 @@ use leafd_wire::{Header, Status, opcode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::tag_stores::TagStores;
+use super::tag_stores::{Away, Shown, TagStores};
 use super::{Dispatcher, Session};
+use crate::engine::upstream::Upstream;
 use crate::reply::Failure;
 use leafd_core::Tag;
 use leafd_core::store::{
@@ -89,6 +90,12 @@ struct Row<'a> {
     generation: u64,
     description: Option<&'a str>,
     updated: Option<&'a str>,
+    /// Of independent primaries, those that did not answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    primaries_away: Vec<&'a str>,
+    /// And those that don't have it, although another one has.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    primaries_without: Vec<&'a str>,
 }
 
 /// A page of tags.
@@ -99,6 +106,9 @@ struct Page<'a> {
     next: Option<&'a str>,
     /// The store that comes after this one, once its last page is reached: pass it as `store`.
     next_store: Option<&'a str>,
+    /// Of independent primaries, those that did not answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    primaries_away: Vec<&'a str>,
 }
 
 /// Most bytes of a page: within a reply's limit, with room for what is around the rows.
@@ -193,10 +203,8 @@ impl Dispatcher {
     /// Where a tag lives. In a store that is refused, no other host would look for it.
     fn dwelling(&self, tag: &Tag) -> Result<TagStores, Failure> {
         let upstreams = self.segments.upstreams_of(tag)?;
-        match upstreams.iter().find_map(|upstream| upstream.admin_refusal()) {
-            Some(failure) => Err(failure),
-            None => Ok(TagStores::new(upstreams)),
-        }
+        require_usable(&upstreams)?;
+        Ok(TagStores::new(upstreams))
     }
 
     fn list(&self, session: &Session, header: &Header, list: List) -> Result<(), Failure> {
@@ -218,14 +226,14 @@ impl Dispatcher {
         })?;
         let next_store = listed.next().map(|(_, upstream)| upstream.name.clone());
         let upstreams = self.segments.upstreams_beside(index);
-        if let Some(failure) = upstreams.iter().find_map(|upstream| upstream.admin_refusal()) {
-            return Err(failure);
-        }
+        require_usable(&upstreams)?;
         let reply = session.outbox.later(*header);
         tokio::task::spawn_local(async move {
             // One more than asked for tells whether there is a next page.
             match TagStores::new(upstreams).list(after.as_ref(), limit + 1).await {
-                Ok(rows) => reply.body(&page(&rows, limit as usize, next_store.as_deref())),
+                Ok((rows, away)) => {
+                    reply.body(&page(&rows, &away, limit as usize, next_store.as_deref()));
+                }
                 Err(error) => reply.failure(&administrative(&error)),
             }
         });
@@ -237,15 +245,18 @@ impl Dispatcher {
         session: &Session,
         header: &Header,
         tag: Tag,
-        call: impl Future<Output = Result<TagRow, StoreError>> + 'static,
+        call: impl Future<Output = Result<Shown, StoreError>> + 'static,
     ) {
         let reply = session.outbox.later(*header);
         let dispatcher = Rc::clone(self);
         tokio::task::spawn_local(async move {
             match call.await {
-                Ok(row) => {
+                Ok(shown) => {
                     dispatcher.segments.changed(&tag).await;
-                    reply.body(&json(&Row::from(&row)));
+                    let mut row = Row::from(&shown.row);
+                    row.primaries_away = names(&shown.away);
+                    row.primaries_without = shown.without.iter().map(|name| &**name).collect();
+                    reply.body(&json(&row));
                 }
                 Err(error) => reply.failure(&administrative(&error)),
             }
@@ -301,11 +312,27 @@ impl<'a> From<&'a TagRow> for Row<'a> {
             generation: row.generation.0,
             description: row.description.as_deref(),
             updated: row.updated.as_deref(),
+            primaries_away: Vec::new(),
+            primaries_without: Vec::new(),
         }
     }
 }
 
-fn page(rows: &[TagRow], limit: usize, next_store: Option<&str>) -> Vec<u8> {
+/// Refuses stores that are not, or not known to be, those that are meant. One of several primaries that has not answered
+/// yet is passed over: what can be done without it is.
+fn require_usable(upstreams: &[Rc<Upstream>]) -> Result<(), Failure> {
+    let refusal = |upstream: &Rc<Upstream>| match upstreams.len() {
+        1 => upstream.admin_refusal(),
+        _ => upstream.refusal(),
+    };
+    upstreams.iter().find_map(refusal).map_or(Ok(()), Err)
+}
+
+fn names(away: &[Away]) -> Vec<&str> {
+    away.iter().map(|(name, _)| &**name).collect()
+}
+
+fn page(rows: &[TagRow], away: &[Away], limit: usize, next_store: Option<&str>) -> Vec<u8> {
     let mut bytes = 0;
     // As many as a reply can carry, at least one: names and descriptions may be long.
     let fitting = rows.iter().take_while(|row| {
@@ -316,7 +343,8 @@ fn page(rows: &[TagRow], limit: usize, next_store: Option<&str>) -> Vec<u8> {
     let next =
         if rows.len() > shown.len() { shown.last().map(|row| row.tag.as_str()) } else { None };
     let next_store = next_store.filter(|_| next.is_none());
-    json(&Page { tags: shown.iter().map(Row::from).collect(), next, next_store })
+    let tags = shown.iter().map(Row::from).collect();
+    json(&Page { tags, next, next_store, primaries_away: names(away) })
 }
 
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {

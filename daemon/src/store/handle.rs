@@ -102,6 +102,15 @@ impl StoreHandle {
         self.call(move |store| store.ends(after.as_ref(), limit)).await
     }
 
+    /// See [`Store::claimed_end`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn claimed_end(&self, tag: &Tag) -> Result<u64, StoreError> {
+        let tag = tag.clone();
+        self.call(move |store| store.claimed_end(&tag)).await
+    }
+
     /// See [`Store::create`].
     ///
     /// # Errors

@@ -116,6 +116,13 @@ pub trait Store: Send {
     /// As for every call.
     fn ends(&mut self, after: Option<&Tag>, limit: u32) -> Result<Vec<(Tag, u64)>, StoreError>;
 
+    /// The end of what is remembered to have been claimed under a name that has no row, 0 for nothing: a tag that is
+    /// created under it must begin there or above.
+    ///
+    /// # Errors
+    /// As for every call.
+    fn claimed_end(&mut self, tag: &Tag) -> Result<u64, StoreError>;
+
     /// Creates a tag, with a generation above 0 that no earlier tag of the name had.
     ///
     /// # Errors

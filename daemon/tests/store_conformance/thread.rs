@@ -65,6 +65,9 @@ impl Store for Stub {
     fn claim(&mut self, _: &Identity, _: &Tag, _: ClaimWish) -> Result<Claim, StoreError> {
         Err(StoreError::Refused("stub".to_owned()))
     }
+    fn claimed_end(&mut self, _: &Tag) -> Result<u64, StoreError> {
+        Err(StoreError::Refused("stub".to_owned()))
+    }
     fn show(&mut self, _: &Tag) -> Result<TagRow, StoreError> {
         Err(StoreError::Refused("stub".to_owned()))
     }

@@ -29,10 +29,16 @@ pub(crate) struct Sent {
 }
 
 impl Segments {
-    /// The shard to claim from next: the host's own first choice, or the next one whose store is there.
+    /// The shard to claim from next: the host's own first choice, or the next one whose store is there. None while the
+    /// journal is asked about the first choice: else whichever is looked up first would be the choice of all hosts.
     pub(crate) fn shard_to_claim(&self, tag: &SegmentTag) -> Option<(usize, Identity)> {
         let shards = tag.shards.len();
         let now = clock::boot();
+        let preferred = &tag.shards[self.first_shard % shards];
+        if preferred.state.get() == ShardState::Loading && preferred.upstream.claimable().is_some()
+        {
+            return None;
+        }
         (0..shards).map(|turn| (self.first_shard + turn) % shards).find_map(|index| {
             let shard = &tag.shards[index];
             let open = shard.is_loaded() && shard.may_have_some(now);

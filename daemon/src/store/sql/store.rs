@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::calls::SqlStore;
 use super::leases::Leases;
-use super::rows::{self, integer, name};
+use super::rows::{self, name};
 use super::session::{Session, needs_side_tables};
 use super::tag_rows::TAGS_A_STATEMENT_MAX;
 use super::{Driver, Failure, Location, Param};
@@ -136,6 +136,13 @@ impl<D: Driver> Store for SqlStore<D> {
         Ok(ends)
     }
 
+    fn claimed_end(&mut self, tag: &Tag) -> Result<u64, StoreError> {
+        self.write(|session| match session.side {
+            true => Ok(u64::try_from(session.claimed_end(tag)?).unwrap_or(0)),
+            false => Ok(0),
+        })
+    }
+
     fn create(&mut self, new: &NewTag) -> Result<TagRow, StoreError> {
         new.check()?;
         let generation = crate::random::generation()?;
@@ -148,11 +155,7 @@ impl<D: Driver> Store for SqlStore<D> {
             if let Some(row) = there.first() {
                 return Err(taken(&new.tag, rows::name(row)));
             }
-            let claimed_end = session.driver.query(D::SQL.claimed_end, &[Param::Text(name)])?;
-            let claimed_end = claimed_end.into_iter().flatten().next().flatten();
-            let claimed_end =
-                integer("highest_end", claimed_end, Some(0)).map_err(Failure::Rejected)?;
-            new.check_above(claimed_end)?;
+            new.check_above(session.claimed_end(&new.tag)?)?;
             let description = new.description.as_deref().filter(|text| !text.is_empty());
             let row = [
                 Param::Text(name),

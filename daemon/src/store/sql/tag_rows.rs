@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::rows::{Cells, Found, name, same_tag};
+use super::rows::{Cells, Found, integer, name, same_tag};
 use super::session::{IDENTITY_CELLS, Session};
 use super::tables::meta_incomplete;
 use super::{Driver, Failure, Param, TABLES_GONE};
@@ -19,6 +19,13 @@ pub(super) struct Answer {
 pub(super) const TAGS_A_STATEMENT_MAX: usize = 200;
 
 impl<D: Driver> Session<D> {
+    /// The end of what is remembered to have been claimed under a name. Keeps others from changing it.
+    pub(super) fn claimed_end(&mut self, tag: &Tag) -> Result<i64, Failure> {
+        let rows = self.driver.query(D::SQL.claimed_end, &[Param::Text(tag.as_str())])?;
+        let end = rows.into_iter().flatten().next().flatten();
+        integer("highest_end", end, Some(0)).map_err(Failure::Rejected)
+    }
+
     /// The rows of tags, with more of them where the key's collation takes other names for the same.
     pub(super) fn find_all(&mut self, tags: &[Tag], lock: bool) -> Result<Answer, Failure> {
         let list: Vec<String> = (1..=tags.len()).map(D::placeholder).collect();

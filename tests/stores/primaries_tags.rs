@@ -1,0 +1,124 @@
+//! Tags of independent primaries that are not alike, or not all there: a tag is made in all or none, and is shown and
+//! listed without one that is away.
+
+use std::time::Duration;
+
+use leafd_tests::host::{Host, eventually};
+use leafd_tests::load::Drawn;
+use leafd_tests::raw::ids_request;
+use leafd_wire::Status;
+
+use crate::primaries::{End, Primaries, WITHIN, tag};
+
+/// Daemons that have never drawn. That all of them turn to one of two primaries by chance happens once in 2,000 times.
+const FRESH: usize = 12;
+
+#[track_caller]
+fn done(host: &Host, words: &[&str]) -> String {
+    let (done, said) = tag(host, words);
+    assert!(done, "{words:?}: {said}");
+    said
+}
+
+#[track_caller]
+fn refused(host: &Host, words: &[&str]) -> String {
+    let (done, said) = tag(host, words);
+    assert!(!done, "{words:?}: {said}");
+    said
+}
+
+#[test]
+fn a_tag_is_made_in_all_primaries_or_in_none() {
+    let primaries = Primaries::new(2);
+    let mut host = primaries.host();
+    host.start();
+    let rows = || primaries.all.iter().map(|one| one.rows().len()).sum::<usize>();
+    // They remember different ends of a name: the number that is named will do for all.
+    done(&host, &["create", "events.a"]);
+    let mut drawn = Drawn::default();
+    drawn.add_ids("events.a", &host.raw().draw("events.a", 100));
+    done(&host, &["delete", "events.a", "--yes-delete", "events.a"]);
+    primaries.all[1].sql("UPDATE leafd_tag SET highest_end = 900001 WHERE tag = 'events.a'");
+    for start in ["1", "800000"] {
+        let said = refused(&host, &["create", "events.a", "--start", start]);
+        assert!(said.contains("with start 900001 or more"), "{said}");
+        assert_eq!(rows(), 0);
+    }
+    host.raw().refused(&ids_request("events.a", 1, 1, 1_000), Status::TagUnknown);
+    done(&host, &["create", "events.a", "--start", "900001"]);
+    drawn.add_ids("events.a", &host.raw().draw("events.a", 100));
+    assert_eq!(rows(), 2);
+
+    // One of them refuses at the last moment.
+    primaries.all[1].sql(
+        "CREATE TRIGGER refuse BEFORE INSERT ON leaf_alloc FOR EACH ROW SIGNAL SQLSTATE '45000' \
+         SET MESSAGE_TEXT = 'not here'",
+    );
+    let said = refused(&host, &["create", "events.b"]);
+    for part in ["not here", "primary \"b\" refuses it", "deleted in the others again"] {
+        assert!(said.contains(part), "no {part} in {said}");
+    }
+    assert_eq!(rows(), 2);
+    host.raw().refused(&ids_request("events.b", 1, 1, 1_000), Status::TagUnknown);
+    primaries.all[1].sql("DROP TRIGGER refuse");
+    done(&host, &["create", "events.b"]);
+    drawn.add_ids("events.b", &host.raw().draw("events.b", 100));
+    assert_eq!(rows(), 4);
+    drawn.backwards.clear();
+    drawn.assert_sound();
+
+    // What was interrupted all the same is said.
+    primaries.all[0].sql("DELETE FROM leaf_alloc WHERE biz_tag = 'events.b'");
+    let said = done(&host, &["show", "events.b"]);
+    assert!(said.contains("primary a doesn't have the tag"), "{said}");
+}
+
+#[test]
+fn tags_are_shown_and_listed_while_a_primary_is_away() {
+    let mut primaries = Primaries::new(2);
+    let mut host = primaries.host();
+    host.start();
+    done(&host, &["create", "events.a"]);
+    done(&host, &["create", "events.b", "--start", "1000"]);
+    assert!(!done(&host, &["list"]).contains("primary"));
+    for (away, name) in [(0, "a"), (1, "b")] {
+        primaries.all[away].away(End::Kill);
+        // Also where a daemon has never met it.
+        host.stop();
+        host.start();
+        let told = format!("leafctl: no answer from primary {name}; a tag may have come further");
+        let said = done(&host, &["show", "events.b"]);
+        assert!(said.contains(&told) && said.contains(" 1000\n"), "{said}");
+        let said = done(&host, &["list"]);
+        assert!(said.contains(&told), "{said}");
+        assert!(said.contains("events.a ") && said.contains("events.b "), "{said}");
+        assert!(refused(&host, &["show", "events.c"]).contains("refused"), "it may be there");
+        primaries.all[away].back();
+        eventually("the daemon finds it again", WITHIN, || {
+            (!tag(&host, &["list"]).1.contains("primary")).then_some(())
+        });
+    }
+}
+
+#[test]
+fn fresh_daemons_turn_to_any_of_the_primaries_first() {
+    let primaries = Primaries::new(2);
+    let mut hosts: Vec<Host> = (0..FRESH).map(|_| primaries.host()).collect();
+    let mut drawn = Drawn::default();
+    for host in &mut hosts {
+        host.start();
+        eventually("both are met", Duration::from_secs(10), || {
+            let status = host.status();
+            let stores = status["segments"]["stores"].as_array().unwrap();
+            stores.iter().all(|store| store["ready"] == true).then_some(())
+        });
+    }
+    done(&hosts[0], &["create", "events.a"]);
+    let first: Vec<u64> = hosts.iter().map(|host| host.raw().draw("events.a", 1)[0]).collect();
+    let of_b = first.iter().filter(|id| *id % 2 == 1).count();
+    println!("of {FRESH} fresh daemons, {of_b} turned to the second primary first");
+    assert!(0 < of_b && of_b < FRESH, "{first:?}");
+    drawn.add_ids("events.a", &first);
+    drawn.backwards.clear();
+    drawn.assert_sound();
+}
