@@ -23,6 +23,7 @@ macro_rules! on_each_server {
 mod away;
 mod beside_leaf;
 mod commits;
+mod conflicts;
 mod crowd;
 mod failover;
 mod fixtures;

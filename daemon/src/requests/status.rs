@@ -180,6 +180,7 @@ impl Dispatcher {
                 "ready": error.is_none(),
                 "error": error,
                 "failovers": upstream.fail_overs(),
+                "conflicts": upstream.conflicts(),
                 "settling_ms": upstream.settling_ms(now),
                 "journal_stale": upstream.stale(),
             })

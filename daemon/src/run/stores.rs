@@ -30,15 +30,18 @@ pub fn open(config: &Config, recovered: &Recovered) -> Result<Vec<Rc<Upstream>>>
     for (index, spec) in config.routing.stores().iter().enumerate() {
         let url = spec.url.to_string();
         let remembered = recovered.at(&url);
-        upstreams.push(Rc::new(Upstream::new(
+        let store = backends::open_store(config, spec)?;
+        let conflicts = store.conflicts();
+        let upstream = Upstream::new(
             spec.name.clone(),
-            url.into(),
-            open_one(config, spec)?,
+            url.as_str().into(),
+            StoreHandle::spawn(&url, store)?,
             Role(config.routing.role(index).into()),
             matches!(spec.url, StoreUrl::Sqlite(_)),
             remembered,
             failover,
-        )));
+        );
+        upstreams.push(Rc::new(upstream.counting(conflicts)));
     }
     Ok(upstreams)
 }

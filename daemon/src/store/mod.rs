@@ -19,6 +19,8 @@ pub mod postgres;
 pub mod sql;
 pub mod sqlite;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use leafd_core::Tag;
@@ -183,6 +185,9 @@ pub trait Store: Send {
         known: &[StartToken],
         next: &StartToken,
     ) -> Result<CheckIn, StoreError>;
+
+    /// Counts the transactions that met what others wrote at the same moment, and were tried again.
+    fn conflicts(&self) -> Arc<AtomicU64>;
 
     /// The store as a registry of workers, over its own connection. Its calls are refused where only Leaf's table is,
     /// and where the tables for workers are missing, which does claims no harm.

@@ -1,7 +1,8 @@
 //! A store on its own thread: calls arrive, limits hold, panics and closing are told.
 
 use std::future::Future;
-use std::sync::mpsc;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Waker};
 
 use leafd::blocking::Backend as _;
@@ -64,6 +65,9 @@ impl Store for Stub {
 
     fn claim(&mut self, _: &Identity, _: &Tag, _: ClaimWish) -> Result<Claim, StoreError> {
         Err(StoreError::Refused("stub".to_owned()))
+    }
+    fn conflicts(&self) -> Arc<AtomicU64> {
+        Arc::default()
     }
     fn claimed_end(&mut self, _: &Tag) -> Result<u64, StoreError> {
         Err(StoreError::Refused("stub".to_owned()))

@@ -5,6 +5,7 @@ mod driver;
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -39,6 +40,8 @@ pub struct Upstream {
     monitor: RefCell<Monitor>,
     /// Until when ids may be issued from what is held of it; the monitor's answer, at hand for every request.
     own_until: Cell<BootMs>,
+    /// See [`Store::conflicts`](crate::store::Store::conflicts).
+    conflicts: Arc<AtomicU64>,
     leftovers: Cell<bool>,
     stale: Cell<bool>,
     /// Something changed outside of the driver: its monitor is to be asked what to do.
@@ -95,11 +98,24 @@ impl Upstream {
             key: RefCell::new(key),
             monitor: RefCell::new(Monitor::new(settings, clock::boot())),
             own_until: Cell::new(NO_END),
+            conflicts: Arc::default(),
             leftovers: Cell::new(true),
             stale: Cell::new(false),
             woken: Notify::new(),
             visited: Notify::new(),
         }
+    }
+
+    /// With this count of its conflicts.
+    #[must_use]
+    pub fn counting(self, conflicts: Arc<AtomicU64>) -> Upstream {
+        Upstream { conflicts, ..self }
+    }
+
+    /// How many of its transactions met what others wrote at the same moment, and were tried again.
+    #[must_use]
+    pub fn conflicts(&self) -> u64 {
+        self.conflicts.load(Ordering::Relaxed)
     }
 
     /// Under which name the journal counts this store's numbers; `None` until it has ever answered.

@@ -17,7 +17,7 @@ pub struct SqlStore<D: Driver> {
     session: Option<Session<D>>,
     /// Whether it was said that there is only Leaf's table.
     warned: bool,
-    conflicts: Conflicts,
+    pub(super) conflicts: Conflicts,
 }
 
 impl<D: Driver> SqlStore<D> {

@@ -2,6 +2,8 @@
 //!
 //! In clusters whose servers all take writes a conflict is found at the commit. Nothing was done then.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Failure;
@@ -19,22 +21,23 @@ const SAID_EVERY: Duration = Duration::from_secs(60);
 /// How many there were.
 #[derive(Debug, Default)]
 pub(super) struct Conflicts {
-    /// Since this began.
-    total: u64,
+    /// Since this began; whoever asks for the daemon's state reads it.
+    total: Arc<AtomicU64>,
     /// Since something was said of them.
     unsaid: u64,
     said: Option<Instant>,
 }
 
 impl Conflicts {
+    /// How many there were, now and later.
+    pub(super) fn total(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.total)
+    }
+
     /// Counts one; `store` is what errors call the store.
     pub(super) fn note(&mut self, store: &str, words: &str) {
-        self.total += 1;
-        self.unsaid += 1;
-        if self.said.is_some_and(|said| said.elapsed() < SAID_EVERY) {
-            return;
-        }
-        let (conflicts, total) = (self.unsaid, self.total);
+        let total = self.total.fetch_add(1, Ordering::Relaxed) + 1;
+        let Some(conflicts) = self.due(Instant::now()) else { return };
         tracing::info!(
             store,
             conflicts,
@@ -42,8 +45,16 @@ impl Conflicts {
             "claims conflicted with writes of other hosts and were retried at once ({words}); if this continues, list \
              the servers in the same order on all hosts"
         );
-        self.unsaid = 0;
-        self.said = Some(Instant::now());
+    }
+
+    /// How many are to be said with the one that is counted now, if it is time.
+    fn due(&mut self, now: Instant) -> Option<u64> {
+        self.unsaid += 1;
+        if self.said.is_some_and(|said| now.saturating_duration_since(said) < SAID_EVERY) {
+            return None;
+        }
+        self.said = Some(now);
+        Some(std::mem::take(&mut self.unsaid))
     }
 }
 
@@ -52,4 +63,17 @@ pub(super) fn pause_after_conflict(tries: u32) -> Result<Duration, Failure> {
     let most_ms = (1_u64 << tries.min(10)).min(PAUSE_MAX_MS);
     let chance = crate::random::generation().map_err(StoreError::from)?;
     Ok(Duration::from_millis(chance.0 % (most_ms + 1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_are_said_once_a_minute_with_those_in_between() {
+        let (mut conflicts, begun) = (Conflicts::default(), Instant::now());
+        let at = |seconds: u64| begun + Duration::from_secs(seconds);
+        let said: Vec<_> = [0, 1, 59, 60, 61, 300].map(|second| conflicts.due(at(second))).into();
+        assert_eq!(said, [Some(1), None, None, Some(3), None, Some(2)]);
+    }
 }

@@ -1,6 +1,8 @@
 //! The calls of a [`Store`], each a transaction over a [`Driver`](super::Driver).
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use super::calls::SqlStore;
@@ -288,6 +290,10 @@ impl<D: Driver> Store for SqlStore<D> {
             }
             Ok(answer)
         })
+    }
+
+    fn conflicts(&self) -> Arc<AtomicU64> {
+        self.conflicts.total()
     }
 
     fn workers(&mut self, mode: Mode) -> Box<dyn Registry + '_> {
