@@ -28,6 +28,8 @@ mod crowd;
 mod failover;
 mod fixtures;
 mod former_routes;
+mod leaf_only;
+mod left_servers;
 mod other_database;
 mod other_registry;
 mod outages;

@@ -43,6 +43,7 @@ impl MysqlDriver {
                 "{}: no answer in time (store_statement_timeout)",
                 self.endpoint
             )),
+            Failure::ReadOnly(words) => Failure::ReadOnly(format!("{}: {words}", self.endpoint)),
             other => other,
         })
     }

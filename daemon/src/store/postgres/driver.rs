@@ -41,6 +41,9 @@ impl PostgresDriver {
         match outcome {
             Ok(result) => result.map_err(|error| match classify(&error) {
                 Failure::Lost(words) => Failure::Lost(format!("{}: {words}", self.endpoint)),
+                Failure::ReadOnly(words) => {
+                    Failure::ReadOnly(format!("{}: {words}", self.endpoint))
+                }
                 other => other,
             }),
             Err(_) => Err(Failure::TimedOut(format!(

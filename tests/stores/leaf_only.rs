@@ -1,0 +1,76 @@
+//! Daemons on Leaf's table alone: it may be altered under them, and they go over to leafd's own tables host by host.
+
+use std::time::Duration;
+
+use leafd_tests::host::{Host, eventually};
+use leafd_tests::load::{Draw, Load};
+use leafd_tests::servers::{MariaDb, Server, apply_schema};
+
+use crate::scene::{create, report, store};
+
+const LEAF_TABLE: &str = "CREATE TABLE leaf_alloc (
+    biz_tag varchar(128) NOT NULL DEFAULT '',
+    max_id bigint(20) NOT NULL DEFAULT '1',
+    step int(11) NOT NULL,
+    description varchar(256) DEFAULT NULL,
+    update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,
+    PRIMARY KEY (biz_tag)) ENGINE=InnoDB";
+
+/// Within which a daemon claims again, on a busy machine.
+const WITHIN: Duration = Duration::from_secs(20);
+
+/// Waits until each host has noticed so many changes of the store's history, and claims again.
+#[track_caller]
+fn settled(hosts: &[Host], changes: u64) {
+    for host in hosts {
+        eventually("claims after a changed history", WITHIN, || {
+            let store = store(host);
+            (store["failovers"].as_u64() >= Some(changes) && store["ready"] == true).then_some(())
+        });
+    }
+}
+
+#[test]
+fn leaf_s_table_may_be_altered_and_completed_under_daemons_that_go_on() {
+    let server = MariaDb::empty(&[]);
+    server.sql(LEAF_TABLE);
+    server.sql("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('orders', 1, 100)");
+    let host = || {
+        let host = Host::on_store(&server.url()).set("leaf_only", "true").set("worker", "none");
+        host.set("failover_settle", "1s").set("autonomy", "3s")
+    };
+    let mut hosts: Vec<Host> = (0..2).map(|_| host()).collect();
+    hosts.iter_mut().for_each(Host::start);
+    let draws = hosts.iter().map(|host| Draw::steady(&host.socket(), "orders"));
+    let load = Load::start(draws.collect());
+    load.under_way();
+    // The server tells the time at which a table was made in seconds.
+    std::thread::sleep(Duration::from_millis(1_100));
+    server.sql("ALTER TABLE leaf_alloc ADD COLUMN owner varchar(64)");
+    settled(&hosts, 1);
+    load.each_draws(WITHIN);
+    apply_schema(&server.url());
+    settled(&hosts, 2);
+    load.each_draws(WITHIN);
+    for host in &mut hosts {
+        host.stop();
+        host.unset("leaf_only");
+        host.start();
+        load.each_draws(WITHIN);
+    }
+    let issued = load.issued();
+    let mut drawn = load.stop();
+    // What leafd's own tables are for.
+    create(&hosts[0], "invoices", 10);
+    drawn.add_ids("invoices", &hosts[1].raw().draw("invoices", 20));
+    for host in &hosts {
+        assert_eq!(store(host)["ready"], true);
+        assert!(!host.log().contains("adopt-store"), "{}", host.log());
+    }
+    report::<MariaDb>("leaf_only: table altered, then completed", issued, &drawn, None);
+    drawn.assert_sound();
+    let of_a_restart = |text: &String| {
+        ["no connection", "disconnected", "SHUTTING_DOWN"].iter().any(|part| text.starts_with(part))
+    };
+    assert!(drawn.errors.keys().all(of_a_restart), "{:?}", drawn.errors);
+}
