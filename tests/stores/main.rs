@@ -28,6 +28,7 @@ mod crowd;
 mod failover;
 mod fixtures;
 mod former_routes;
+mod from_leaf;
 mod leaf_only;
 mod left_servers;
 mod other_database;
