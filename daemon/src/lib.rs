@@ -6,6 +6,7 @@
 //! - [`server`]: from the socket to requests;
 //! - [`requests`]: from a request to its answer, one closed `match`;
 //! - [`engine`]: what the tags in use need: segments, snowflake layouts, the lease, and the stores upstream;
+//! - [`health`]: whether ids can be had, and if not, why;
 //! - [`reply`]: what a request is answered, and where answers gather;
 //! - [`journal`]: what this host claimed and may have issued, on disk before use;
 //! - [`store`]: the central store, where ranges of numbers are claimed;
@@ -22,6 +23,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod engine;
+pub mod health;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod journal;

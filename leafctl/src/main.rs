@@ -10,6 +10,7 @@ mod decode;
 mod failure;
 mod next;
 mod ping;
+mod report;
 mod status;
 mod tag;
 mod wait;

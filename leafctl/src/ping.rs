@@ -5,9 +5,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use leafd_client::Client;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::report;
 
 /// What to ask.
 #[derive(Debug, clap::Args)]
@@ -20,7 +21,7 @@ Examples:
   leafctl ping --ready segments --ready snowflake"
 )]
 pub struct PingArgs {
-    /// Also require that ids of this kind are available
+    /// Also require that an id of this kind could be had now
     #[arg(long, value_enum, value_name = "KIND")]
     ready: Vec<Kind>,
     /// How long to wait for the answer, in milliseconds
@@ -73,10 +74,20 @@ pub fn run(socket: &Path, args: &PingArgs) -> Result<(), Failure> {
             Kind::Snowflake => ("snowflake", info.snowflake_ready),
         };
         if !ready {
-            return Err(Failure::NotReady(format!("{name} not ready; leafctl status says why")));
+            return Err(Failure::NotReady(not_ready(&client, name)));
         }
     }
     Ok(())
+}
+
+/// Why: the daemon's status knows, and `leafctl status` says more of it.
+fn not_ready(client: &Client, kind: &str) -> String {
+    let status = client.status_json().ok();
+    let status = status.and_then(|text| serde_json::from_str::<Value>(&text).ok());
+    match status.and_then(|status| report::reason(&status, kind)) {
+        Some(why) => format!("{kind} not ready: {why} (leafctl status says more)"),
+        None => format!("{kind} not ready; leafctl status says why"),
+    }
 }
 
 fn words(ready: bool) -> &'static str {

@@ -7,11 +7,13 @@ use leafd_client::Client;
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::report::{self, duration};
 
 /// How to show it.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Administrators see tags, rates and counters; other users see whether ids are available."
+    after_help = "The first line says whether all is well; then comes what isn't, since when, what it means for ids and what to do.\n\
+                  Administrators see tags, rates and counters; others whether ids can be had. protocol.md describes the JSON."
 )]
 pub struct StatusArgs {
     /// Print the daemon's JSON as it is
@@ -29,22 +31,21 @@ pub fn run(socket: &Path, args: &StatusArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let status: Value = serde_json::from_str(&answer)?;
+    report::write(&mut out, &status)?;
     line(&mut out, "release", &status["release"])?;
     line(&mut out, "pid", &status["pid"])?;
     writeln!(out, "{:<22} {}", "up", duration(status["uptime_ms"].as_u64().unwrap_or(0)))?;
-    for name in ["host", "socket", "state_dir", "journal_set_aside", "journal_error"] {
+    for name in ["host", "socket", "state_dir", "journal_set_aside"] {
         line(&mut out, name, &status[name])?;
     }
     let segments = &status["segments"];
     line(&mut out, "segments ready", &segments["ready"])?;
-    // Administrators are told of each store below.
-    let told = if segments["stores"].is_array() { &[][..] } else { &["store_error"][..] };
-    for name in told.iter().chain(&["claims", "tags_in_use"]) {
-        line(&mut out, name, &segments[*name])?;
+    for name in ["claims", "tags_in_use"] {
+        line(&mut out, name, &segments[name])?;
     }
     let snowflake = &status["snowflake"];
     line(&mut out, "snowflake ready", &snowflake["ready"])?;
-    for name in ["registry", "worker", "worker_error"] {
+    for name in ["registry", "worker"] {
         line(&mut out, name, &snowflake[name])?;
     }
     lease(&mut out, &snowflake["lease"])?;
@@ -52,18 +53,8 @@ pub fn run(socket: &Path, args: &StatusArgs) -> Result<(), Failure> {
         line(&mut out, name, &status[name])?;
     }
     stores(&mut out, &segments["stores"])?;
-    table(
-        &mut out,
-        &segments["tags"],
-        "TAG",
-        &["tag", "ids_per_second", "issued", "held", "waiting"],
-    )?;
-    table(
-        &mut out,
-        &snowflake["layouts"],
-        "LAYOUT",
-        &["name", "issued", "clock_ahead_ms", "bound_ms"],
-    )?;
+    tags(&mut out, &segments["tags"])?;
+    layouts(&mut out, &snowflake["layouts"])?;
     Ok(())
 }
 
@@ -76,7 +67,8 @@ fn stores(out: &mut impl Write, stores: &Value) -> io::Result<()> {
         writeln!(out, "\nSTORE {name}: {ready}")?;
         let settling_ms = store["settling_ms"].as_u64().unwrap_or(0);
         if settling_ms > 0 {
-            writeln!(out, "  {:<20} {settling_ms} ms more, after a fail-over", "claims wait")?;
+            let more = duration(settling_ms);
+            writeln!(out, "  {:<20} {more} more, after a fail-over", "claims wait")?;
         }
         if store["journal_stale"] == true {
             let words = "of an earlier start: its numbers are skipped";
@@ -117,14 +109,16 @@ pub fn lease(out: &mut impl Write, lease: &Value) -> io::Result<()> {
     }
     if let Some(ms) = lease["clock_offset_ms"].as_i64() {
         let side = if ms < 0 { "behind" } else { "ahead of" };
-        writeln!(out, "{:<22} {} ms {side} the registry's", "clock", ms.unsigned_abs())?;
+        let seconds = ms.unsigned_abs() as f64 / 1_000.0;
+        writeln!(out, "{:<22} {seconds:.3} s {side} the registry's", "clock")?;
     }
     line(out, "clock_error", &lease["clock_error"])?;
     if let Some(ms) = lease["clock_held_back_ms"].as_u64().filter(|ms| *ms > 0) {
         writeln!(
             out,
-            "{:<22} by {ms} ms, until the registry confirms the step",
-            "clock held back"
+            "{:<22} by {}, until the registry confirms the step",
+            "clock held back",
+            duration(ms)
         )?;
     }
     Ok(())
@@ -138,29 +132,66 @@ pub fn line(out: &mut impl Write, name: &str, value: &Value) -> io::Result<()> {
     writeln!(out, "{name:<22} {}", text(value))
 }
 
-fn table(out: &mut impl Write, rows: &Value, title: &str, members: &[&str]) -> io::Result<()> {
-    let Some(rows) = rows.as_array().filter(|rows| !rows.is_empty()) else { return Ok(()) };
-    write!(out, "\n{title:<32}")?;
-    for member in &members[1..] {
-        write!(out, " {:>16}", member.to_uppercase())?;
-    }
-    writeln!(out)?;
-    for row in rows {
-        write!(out, "{:<32}", row[members[0]].as_str().unwrap_or_default())?;
-        for member in &members[1..] {
-            write!(out, " {:>16}", row[*member].to_string())?;
-        }
-        writeln!(out)?;
+/// The busiest tags, with how long what is held lasts and how much of each is used up.
+fn tags(out: &mut impl Write, tags: &Value) -> io::Result<()> {
+    let Some(tags) = tags.as_array().filter(|tags| !tags.is_empty()) else { return Ok(()) };
+    writeln!(
+        out,
+        "\n{:<32} {:>12} {:>16} {:>14} {:>18} {:>8}  USED",
+        "TAG", "IDS/S", "ISSUED", "HELD", "LASTS", "WAITING"
+    )?;
+    for tag in tags {
+        let lasts = match (tag["lasts_ms"].as_u64(), tag["held"].as_u64()) {
+            (Some(ms), _) => duration(ms),
+            (None, Some(1..)) => "not drawn".to_owned(),
+            (None, _) => String::new(),
+        };
+        writeln!(
+            out,
+            "{:<32} {:>12} {:>16} {:>14} {lasts:>18} {:>8}  {}",
+            text(&tag["tag"]),
+            tag["ids_per_second"].as_f64().unwrap_or(0.0),
+            text(&tag["issued"]),
+            text(&tag["held"]),
+            text(&tag["waiting"]),
+            used(tag["ceiling_used_percent"].as_u64()),
+        )?;
     }
     Ok(())
 }
 
-pub fn duration(ms: u64) -> String {
-    let seconds = ms / 1_000;
-    match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60) {
-        (0, 0, 0, s) => format!("{s} s"),
-        (0, 0, m, s) => format!("{m} min {s} s"),
-        (0, h, m, _) => format!("{h} h {m} min"),
-        (d, h, _, _) => format!("{d} d {h} h"),
+/// How much of a tag's numbers is claimed, marked when little is left.
+pub fn used(percent: Option<u64>) -> String {
+    match percent {
+        None => String::new(),
+        Some(100..) => "100 % USED UP".to_owned(),
+        Some(percent @ NEAR_PERCENT..) => format!("{percent} % NEAR ITS CEILING"),
+        Some(percent) => format!("{percent} %"),
     }
+}
+
+/// From here on a tag is near its ceiling, in percent.
+const NEAR_PERCENT: u64 = 80;
+
+fn layouts(out: &mut impl Write, layouts: &Value) -> io::Result<()> {
+    let Some(layouts) = layouts.as_array().filter(|layouts| !layouts.is_empty()) else {
+        return Ok(());
+    };
+    writeln!(
+        out,
+        "\n{:<32} {:>16} {:>18} {:>18}",
+        "LAYOUT", "ISSUED", "AHEAD OF CLOCK", "TIME LEFT"
+    )?;
+    for layout in layouts {
+        let ahead = layout["clock_ahead_ms"].as_u64().filter(|ms| *ms > 0).map(duration);
+        writeln!(
+            out,
+            "{:<32} {:>16} {:>18} {:>18}",
+            text(&layout["name"]),
+            text(&layout["issued"]),
+            ahead.unwrap_or_default(),
+            layout["time_left_ms"].as_u64().map(duration).unwrap_or_default(),
+        )?;
+    }
+    Ok(())
 }

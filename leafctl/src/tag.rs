@@ -7,6 +7,7 @@ use leafd_client::{Client, opcode};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
+use crate::status::used;
 
 /// What to do with tags.
 #[derive(Debug, clap::Subcommand)]
@@ -110,6 +111,9 @@ const WHAT_IS_LOST: &str =
 that they hold for up to 60 s. Ids claimed and not issued are lost. The name can be used \
     again only for ids
 above those claimed.";
+
+/// The largest id.
+const ID_MAX: u64 = i64::MAX as u64;
 
 /// Tags asked for at once.
 const PAGE: u64 = 1_000;
@@ -231,22 +235,26 @@ fn list(
         if header_due {
             writeln!(
                 out,
-                "{:<32} {:>20} {:>12} {:<6}  DESCRIPTION",
-                "TAG", "MAX_ID", "STEP", "STRICT"
+                "{:<32} {:>20} {:>12} {:<6} {:>20} {:<22}  DESCRIPTION",
+                "TAG", "MAX_ID", "STEP", "STRICT", "CEILING", "USED"
             )?;
             header_due = false;
         }
         for row in rows {
+            // The largest id is a bound for every tag, and no ceiling.
+            let ceiling = row["ceiling"].as_u64().filter(|ceiling| *ceiling < ID_MAX);
             if json {
                 writeln!(out, "{row}")?;
             } else {
                 writeln!(
                     out,
-                    "{:<32} {:>20} {:>12} {:<6}  {}",
+                    "{:<32} {:>20} {:>12} {:<6} {:>20} {:<22}  {}",
                     plain(&row["tag"]),
                     plain(&row["max_id"]),
                     plain(&row["step"]),
                     if row["strict"] == true { "strict" } else { "" },
+                    ceiling.map(|ceiling| ceiling.to_string()).unwrap_or_default(),
+                    used(ceiling.map(|ceiling| percent(row["max_id"].as_u64(), ceiling))),
                     plain(&row["description"]),
                 )?;
             }
@@ -268,6 +276,12 @@ fn list(
         }
     }
     Ok(())
+}
+
+/// How much is claimed of the numbers up to a ceiling.
+fn percent(max_id: Option<u64>, ceiling: u64) -> u64 {
+    let claimed_to = max_id.unwrap_or(0).saturating_sub(1);
+    (u128::from(claimed_to) * 100 / u128::from(ceiling.max(1))) as u64
 }
 
 /// The members that are there.

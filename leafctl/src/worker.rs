@@ -7,7 +7,8 @@ use leafd_client::{Client, opcode};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::status::{duration, lease, line};
+use crate::report::duration;
+use crate::status::{lease, line};
 
 /// What to do about workers.
 #[derive(Debug, clap::Subcommand)]

@@ -137,8 +137,16 @@ fn status_tells_strangers_only_whether_ids_can_be_had() {
     let members =
         |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
     let seen = status(raw_as(&host, STRANGER, STRANGER, &[]));
-    let documented =
-        ["journal_error", "pid", "protocol", "release", "segments", "snowflake", "uptime_ms"];
+    let documented = [
+        "health",
+        "journal_error",
+        "pid",
+        "protocol",
+        "release",
+        "segments",
+        "snowflake",
+        "uptime_ms",
+    ];
     let mut names = members(&seen);
     names.sort();
     assert_eq!(names, documented);
@@ -151,6 +159,11 @@ fn status_tells_strangers_only_whether_ids_can_be_had() {
         assert_eq!(names, known, "{part}");
     }
     assert_eq!(seen["segments"]["ready"], true);
+    assert_eq!(members(&seen["health"]), ["conditions", "line", "state"]);
+    assert_eq!(
+        (&seen["health"]["line"], &seen["health"]["state"]),
+        (&Value::Null, &serde_json::json!("ok"))
+    );
     assert_eq!(seen["snowflake"]["worker"], 17);
     let full = status(host.raw());
     assert_eq!(full["segments"]["tags"][0]["tag"], "orders");

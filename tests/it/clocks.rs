@@ -108,12 +108,27 @@ fn a_clock_that_steps_back_an_hour_is_refused_until_it_is_right_again() {
         orders.draw("orders", 10);
         raw.refused(&ids_request("snowflake", 1, 1, 0), Status::ClockBehind);
     }
+    // Whoever looks is told so as well, before asking for an id.
+    let status = faked.host.status();
+    let found = &status["health"]["conditions"][0];
+    assert_eq!([&found["code"], &found["severity"]], ["clock_behind", "error"], "{status}");
+    assert!(found["message"].as_str().unwrap().contains("another 59 min"), "{found}");
+    assert_eq!(
+        (&status["snowflake"]["ready"], &status["segments"]["ready"]),
+        (&false.into(), &true.into())
+    );
+    assert!(
+        status["snowflake"]["worker_error"].as_str().unwrap().contains("max_drift"),
+        "{status}"
+    );
+    assert_eq!(faked.host.leafctl(&["ping", "--ready", "snowflake"]).status.code(), Some(4));
     faked.step(0);
     eventually("ids again", Duration::from_secs(5), || {
         raw.ask("snowflake", 1, 1);
         (raw.reply().status() == Status::Ok).then_some(())
     });
     serve(&mut snowflakes, &mut orders, Duration::from_millis(300));
+    assert_eq!(faked.host.status()["health"]["state"], "ok");
 }
 
 #[test]

@@ -19,6 +19,9 @@ const MOUNT_SMALL: &str = r#"mount -t tmpfs -o size=512k,mode=700 tmpfs "$0" && 
 const MOUNT_READ_ONLY: &str =
     r#"mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@""#;
 
+/// `leafctl ping` says so when what it was asked for is not ready.
+const EXIT_NOT_READY: i32 = 4;
+
 /// How soon after a fault is mended ids come again.
 const MENDED_WITHIN: Duration = Duration::from_secs(10);
 
@@ -71,11 +74,28 @@ fn refused_then_mended(host: &mut Host, snowflake: u64, mend: impl FnOnce(&Host)
     }
     let info = raw.info();
     assert!(!info.segments_ready && !info.snowflake_ready);
-    assert!(!host.status()["journal_error"].is_null());
+    let status = host.status();
+    assert!(!status["journal_error"].is_null());
+    let found = &status["health"]["conditions"][0];
+    assert_eq!(
+        [&found["code"], &found["kind"], &found["severity"]],
+        ["journal_failing", "all", "error"]
+    );
+    for kind in ["segments", "snowflake"] {
+        assert_eq!(host.leafctl(&["ping", "--ready", kind]).status.code(), Some(EXIT_NOT_READY));
+    }
+    let told = |host: &Host, words: &str| {
+        let log = host.log();
+        let of_journal = log.lines().filter(|line| line.contains("code=\"journal_failing\""));
+        of_journal.filter(|line| line.contains(words)).count()
+    };
+    eventually("it is told", MENDED_WITHIN, || (told(host, "ERROR") > 0).then_some(()));
     mend(host);
     assert!(raw.draw_until("orders", MENDED_WITHIN) > last);
     assert!(raw.draw_until("snowflake", MENDED_WITHIN) > snowflake);
     assert!(host.status()["journal_error"].is_null());
+    eventually("its end is told", MENDED_WITHIN, || (told(host, "over after") > 0).then_some(()));
+    assert_eq!((told(host, "ERROR"), told(host, "")), (1, 2), "{}", host.log());
     host.assert_alive();
 }
 

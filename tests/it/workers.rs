@@ -20,8 +20,9 @@ fn a_worker_is_claimed_at_the_first_snowflake_id_and_kept_over_a_stop_and_a_cras
     host.create("orders");
     let mut raw = host.raw();
     assert_eq!(raw.draw("orders", 1), [1]);
-    let status = host.status();
-    assert!(status["snowflake"]["worker"].is_null() && status["snowflake"]["ready"] == true);
+    // It has looked whether one could be had, and taken none.
+    eventually("ready", Duration::from_secs(10), || raw.info().snowflake_ready.then_some(()));
+    assert!(host.status()["snowflake"]["worker"].is_null());
     let list = host.admin(opcode::WORKER_LIST, &json!({}));
     assert_eq!((&list["workers"], &list["pool"]), (&json!([]), &json!([0, 1024])));
     let mut ids = raw.draw("snowflake", 10);

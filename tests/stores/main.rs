@@ -29,6 +29,7 @@ mod failover;
 mod fixtures;
 mod former_routes;
 mod from_leaf;
+mod health;
 mod leaf_only;
 mod left_servers;
 mod other_database;

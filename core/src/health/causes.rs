@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::BootMs;
 use crate::lease::LeaseProblem;
+use crate::store::StoreError;
 use crate::upstream;
 
 /// What is wrong. The names are for programs, and stay.
@@ -146,6 +147,8 @@ impl Code {
     pub fn of_store(condition: &upstream::Condition) -> Code {
         use upstream::Condition;
         match condition {
+            // It answered, and would not serve.
+            Condition::Away(StoreError::Refused(_)) => Code::ClaimsFailing,
             Condition::Unmet | Condition::Away(_) => Code::StoreAway,
             Condition::Settling | Condition::LostCommits => Code::StoreSettling,
             Condition::Crowded => Code::StoreCrowded,
@@ -205,11 +208,7 @@ impl Cause {
     /// For how long ids can be had, in milliseconds; `None`: no end is in sight.
     #[must_use]
     pub fn remaining_ms(&self) -> Option<u64> {
-        match self.lasts {
-            Lasts::Over => Some(0),
-            Lasts::Ms(ms) => Some(ms),
-            Lasts::NoEnd => None,
-        }
+        self.lasts.ms()
     }
 }
 
@@ -221,6 +220,16 @@ impl Lasts {
             (Lasts::Over, _) | (_, Lasts::Over) => Lasts::Over,
             (Lasts::NoEnd, lasts) | (lasts, Lasts::NoEnd) => lasts,
             (Lasts::Ms(one), Lasts::Ms(other)) => Lasts::Ms(one.min(other)),
+        }
+    }
+
+    /// In milliseconds; `None`: no end is in sight.
+    #[must_use]
+    pub fn ms(self) -> Option<u64> {
+        match self {
+            Lasts::Over => Some(0),
+            Lasts::Ms(ms) => Some(ms),
+            Lasts::NoEnd => None,
         }
     }
 

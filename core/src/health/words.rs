@@ -38,7 +38,7 @@ impl Cause {
             }
             Lasts::Ms(ms) => format!("ids come for another {}", duration(ms)),
             Lasts::NoEnd if self.kind == Kind::Segments => {
-                "ids are held, and none are drawn at present".to_owned()
+                "ids can be had, and no end is in sight as they are drawn now".to_owned()
             }
             Lasts::NoEnd => "ids come nevertheless".to_owned(),
         }
@@ -50,7 +50,9 @@ impl Cause {
             (Kind::All, _) => "no id of any kind".to_owned(),
             (_, code) if code.is_of_a_tag() => format!("no id of tag {subject:?}"),
             (_, Code::ClockBehind | Code::LayoutUsedUp) => format!("no id of layout {subject:?}"),
-            (Kind::Segments, _) => format!("no id of the tags in {subject}"),
+            (Kind::Segments, _) => {
+                format!("beyond what the journal holds no id of the tags in {subject}")
+            }
             (Kind::Snowflake, _) => "no snowflake id".to_owned(),
         }
     }
@@ -92,10 +94,16 @@ pub(super) fn headline(health: &Health, conditions: &[Condition<'_>]) -> String 
         }
         (true, false) if !ready.snowflake_meant => "issues segment ids".to_owned(),
         (true, false) => {
-            format!("issues segment ids; no snowflake ids{}", because(worst_of(Kind::Snowflake)))
+            format!(
+                "issues segment ids; snowflake ids are not ready{}",
+                because(worst_of(Kind::Snowflake))
+            )
         }
         (false, true) => {
-            format!("issues snowflake ids; no segment ids{}", because(worst_of(Kind::Segments)))
+            format!(
+                "issues snowflake ids; segment ids are not ready{}",
+                because(worst_of(Kind::Segments))
+            )
         }
     };
     // What runs out is said also while all goes well.

@@ -19,12 +19,11 @@ impl Lease {
             Some(held) => self.decide_held(held, &look, now, random),
             None => {
                 let plan = self.decide_free(&look, now, random);
-                if self.wanted || plan.is_none() {
+                if self.wanted {
                     return plan;
                 }
                 // It was looked at only whether one could be had.
-                self.could_be_had = true;
-                self.trouble = None;
+                self.peeked(now, plan.is_some());
                 None
             }
         }

@@ -232,6 +232,16 @@ impl Lease {
         Step::Request(Request::Snapshot(self.settings.pool.clone()))
     }
 
+    /// What such a look has shown.
+    pub(super) fn peeked(&mut self, now: Now, could_be_had: bool) {
+        self.could_be_had = could_be_had;
+        if could_be_had {
+            self.trouble = None;
+        } else {
+            self.look_at = BootMs(now.boot.0.saturating_add(PEEK_RETRY_MS));
+        }
+    }
+
     /// What may be issued now. To be asked again after each event.
     ///
     /// # Errors

@@ -262,6 +262,20 @@ impl<T> Allocator<T> {
         self.shards.iter().map(|shard| shard.highest_end).collect()
     }
 
+    /// The largest number that may be issued, of the shards' the smallest; `None` where ids alone bound it.
+    #[must_use]
+    pub fn ceiling(&self) -> Option<u64> {
+        let lowest = self.shards.iter().map(|shard| shard.ceiling).min();
+        lowest.filter(|ceiling| *ceiling < ID_MAX)
+    }
+
+    /// The highest number of any shard that this host has seen claimed; 0 when none.
+    #[must_use]
+    pub fn claimed_to(&self) -> u64 {
+        let ends = self.shards.iter().map(|shard| shard.highest_end);
+        ends.max().unwrap_or(0).saturating_sub(1)
+    }
+
     /// Learns that a shard's numbers below `end` were claimed by somebody: claims below it are refused from
     /// now on. What is held is not touched.
     pub fn raise_highest_end(&mut self, shard: u32, end: u64) {

@@ -84,7 +84,7 @@ fn a_cause_is_told_when_it_begins_once_a_minute_when_it_stops_service_and_when_i
     assert!(text(0).ends_with("To do: see that it runs"), "{}", text(0));
     assert!(text(1).starts_with("for 1 min now: "), "{}", text(1));
     assert!(text(1).contains("last another 30 s"), "{}", text(1));
-    assert!(text(2).contains("No id of the tags in a can be had"), "{}", text(2));
+    assert!(text(2).contains("no id of the tags in a can be had"), "{}", text(2));
     assert!(text(3).starts_with("over after 1 min 39 s: "), "{}", text(3));
 }
 
@@ -169,7 +169,9 @@ fn the_line_for_a_service_manager_says_what_is_issued_and_for_how_long() {
         line(&watch)
     );
     watch.look(away(Lasts::Over));
-    assert!(line(&watch).starts_with("issues snowflake ids; no segment ids: the store a"));
+    assert!(
+        line(&watch).starts_with("issues snowflake ids; segment ids are not ready: the store a")
+    );
     let mut broken = away(Lasts::Over);
     (broken[0].kind, broken[0].message) = (Kind::All, "the disk\nis full".to_owned());
     let findings = Findings { snowflake_meant: true, causes: broken, ..Findings::default() };

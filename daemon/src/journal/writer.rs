@@ -246,7 +246,7 @@ impl Writer {
         self.acknowledged = meta;
         self.failure.0.commits.fetch_add(1, Ordering::Relaxed);
         if self.failure.set(None) {
-            tracing::info!(path = %self.path.display(), "the journal can be written again");
+            tracing::debug!(path = %self.path.display(), "the journal can be written again");
         }
     }
 
@@ -310,7 +310,8 @@ impl Writer {
     /// Notes a fault and closes the file.
     fn fail(&mut self, fault: Fault) -> Fault {
         if !self.failure.set(Some(self.error(fault.clone()))) {
-            tracing::error!(
+            // The daemon's health tells of it as long as it lasts.
+            tracing::debug!(
                 path = %self.path.display(), %fault,
                 "the journal can't be written: only ids that it has recorded are issued"
             );

@@ -24,6 +24,7 @@ use crate::engine::lease::Worker;
 use crate::engine::segments::{self, SegmentTag, Segments};
 use crate::engine::snowflakes::{self, SnowflakeTag, Snowflakes};
 use crate::engine::writer::Writer;
+use crate::health::{Remedies, Watch};
 use crate::reply::Failure;
 use crate::reply::outbox::Outbox;
 use leafd_core::quota::Bucket;
@@ -49,6 +50,8 @@ pub struct Dispatcher {
     stopping: Cell<bool>,
     counters: Counters,
     quotas: Quotas,
+    /// Whether ids can be had, and why not.
+    pub health: Watch,
     /// The last answers to STATUS: for everybody, and for administrators.
     renderings: RefCell<[status::Rendering; 2]>,
 }
@@ -147,8 +150,11 @@ impl Dispatcher {
         writer: Rc<Writer>,
         access: AccessRules,
         about: About,
+        remedies: Remedies,
     ) -> Rc<Self> {
         let (stopping, counters) = (Cell::new(false), Counters::default());
+        let health =
+            Watch::new(Rc::clone(&segments), Rc::clone(&snowflakes), Rc::clone(&writer), remedies);
         Rc::new(Dispatcher {
             segments,
             snowflakes,
@@ -159,6 +165,7 @@ impl Dispatcher {
             stopping,
             counters,
             quotas: Quotas::default(),
+            health,
             renderings: RefCell::default(),
         })
     }
@@ -351,6 +358,7 @@ impl Dispatcher {
             loop {
                 tokio::time::sleep(KEEP_WARM).await;
                 self.snowflakes.keep_warm();
+                self.health.tell();
             }
         };
         let keeping = async {

@@ -8,9 +8,11 @@ use serde_json::{Value, json};
 
 use super::{Dispatcher, Session};
 use crate::clock;
+use crate::engine::snowflakes::SnowflakeTag;
 use crate::engine::upstream::Upstream;
 use crate::reply::Failure;
 use leafd_core::BootMs;
+use leafd_core::health::Lasts;
 
 /// For how long a rendering answers everybody who asks, in milliseconds.
 const RENDERING_LASTS_MS: u64 = 100;
@@ -30,23 +32,6 @@ pub(super) struct Rendering {
 const TAGS_MAX: usize = 100;
 
 impl Dispatcher {
-    /// How things are, in a line.
-    #[must_use]
-    pub fn condition(&self) -> String {
-        let text = if let Some(failure) = self.writer.failure() {
-            format!("issues nothing: {}", failure.message)
-        } else if let Some(failure) = self.segments.store_failure() {
-            format!("issues what is claimed already: {failure}")
-        } else if self.snowflakes.ready() {
-            "issues segment and snowflake ids".to_owned()
-        } else {
-            let why = self.snowflakes.worker.error(clock::now()).unwrap_or_default();
-            format!("issues segment ids; no snowflake ids: {why}")
-        };
-        // A line's end would end what is told of the state.
-        text.replace(['\n', '\r'], " ")
-    }
-
     pub(super) fn status(
         self: &Rc<Self>,
         session: &Session,
@@ -75,6 +60,7 @@ impl Dispatcher {
             return Rc::clone(body);
         }
         let mut status = self.summary();
+        status["health"] = self.health.status(administers);
         if administers {
             self.add_details(&mut status);
         }
@@ -98,9 +84,21 @@ impl Dispatcher {
             "snowflake": {
                 "ready": self.snowflakes.ready(),
                 "worker": self.snowflakes.worker.number(clock::now()),
-                "worker_error": self.snowflakes.worker.error(clock::now()),
+                "worker_error": self.snowflake_error(),
             },
             "journal_error": journal,
+        })
+    }
+
+    /// Why there is no worker, or no id in spite of one.
+    fn snowflake_error(&self) -> Option<String> {
+        let now = clock::now();
+        self.snowflakes.worker.error(now).or_else(|| {
+            let refused = |tag: &Rc<SnowflakeTag>| {
+                let refusal = self.snowflakes.clock_refusal(tag, now)?;
+                Some(Failure::refusal(&tag.name, refusal, now.unix).message)
+            };
+            self.snowflakes.layouts().iter().find_map(refused)
         })
     }
 
@@ -108,7 +106,9 @@ impl Dispatcher {
         let now = clock::now();
         let mut tags = Vec::new();
         self.segments.each(|tag| {
+            let lasts = tag.lasts(now.boot);
             let mut allocator = tag.allocator.borrow_mut();
+            let ceiling = allocator.ceiling();
             let ids_per_second = allocator.ids_per_second(now.boot);
             tags.push((
                 ids_per_second,
@@ -117,6 +117,9 @@ impl Dispatcher {
                     "issued": allocator.issued(),
                     "ids_per_second": ids_per_second.round(),
                     "held": allocator.unissued(),
+                    "lasts_ms": lasts.and_then(Lasts::ms),
+                    "ceiling": ceiling,
+                    "ceiling_used_percent": ceiling.map(|ceiling| percent(allocator.claimed_to(), ceiling)),
                     "waiting": allocator.waiting(),
                     "strict": allocator.is_strict(),
                     "highest_ends": allocator.highest_ends(),
@@ -169,8 +172,10 @@ impl Dispatcher {
     }
 
     fn stores(&self, now: BootMs) -> Vec<Value> {
-        let store = |upstream: &Rc<Upstream>| {
-            let error = upstream.unavailable_reason().map(|failure| failure.message);
+        let ago = |at: BootMs| now.0.saturating_sub(at.0);
+        let store = |(index, upstream): (usize, &Rc<Upstream>)| {
+            let error = self.segments.store_trouble(index, now).map(|trouble| trouble.message);
+            let claimed_at = self.segments.outcomes.borrow().succeeded_at(index);
             json!({
                 "name": &*upstream.name,
                 "url": &*upstream.url,
@@ -179,12 +184,19 @@ impl Dispatcher {
                 "history": upstream.trusted().map(|trusted| trusted.history.to_string()),
                 "ready": error.is_none(),
                 "error": error,
+                "answered_ms_ago": upstream.answered_at().map(ago),
+                "claimed_ms_ago": claimed_at.map(ago),
                 "failovers": upstream.fail_overs(),
                 "conflicts": upstream.conflicts(),
                 "settling_ms": upstream.settling_ms(now),
                 "journal_stale": upstream.stale(),
             })
         };
-        self.segments.upstreams().iter().map(store).collect()
+        self.segments.upstreams().iter().enumerate().map(store).collect()
     }
+}
+
+/// How much of a tag's numbers is claimed, in percent.
+fn percent(claimed_to: u64, ceiling: u64) -> u64 {
+    (u128::from(claimed_to) * 100 / u128::from(ceiling.max(1))) as u64
 }

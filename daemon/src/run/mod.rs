@@ -26,6 +26,7 @@ use crate::engine::lease::Worker;
 use crate::engine::segments::{SegmentSettings, Segments};
 use crate::engine::snowflakes::Snowflakes;
 use crate::engine::writer::Writer;
+use crate::health::Remedies;
 use crate::journal::{Identity, Journal, MACHINE_ID_FILE, Outside, SetAside, Write};
 use crate::logging::LogHandle;
 use crate::registry::Registry;
@@ -195,6 +196,7 @@ async fn live(
         Rc::clone(&writer),
         config.access.clone(),
         about,
+        Remedies::of_config(config),
     );
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let wakefulness = BusyPoll::new(config.polling, cores);

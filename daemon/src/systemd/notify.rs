@@ -25,6 +25,9 @@ const MANAGER: &str = "NOTIFY_SOCKET";
 /// How often the state is looked at, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// How often the registry's first answer is looked for.
+const LOOK_SOON: Duration = Duration::from_millis(5);
+
 /// Signs of life in each `WatchdogSec=`: one may be late.
 const SIGNS_OF_LIFE: u32 = 3;
 
@@ -55,8 +58,14 @@ impl Service {
             }
         };
         let _ = tokio::time::timeout(ANSWERS_WITHIN, all_tried).await;
+        let registry_looked_at = async {
+            while dispatcher.health.is_starting() {
+                tokio::time::sleep(LOOK_SOON).await;
+            }
+        };
+        let _ = tokio::time::timeout(LOOK_EVERY, registry_looked_at).await;
         self.ready.set(true);
-        *self.status.borrow_mut() = dispatcher.condition();
+        *self.status.borrow_mut() = dispatcher.health.headline();
         self.tell(&[NotifyState::Ready, NotifyState::Status(&self.status.borrow())]);
         let sign_every = sd_notify::watchdog_enabled().map(|within| within / SIGNS_OF_LIFE);
         let every = sign_every.map_or(LOOK_EVERY, |sign_every| LOOK_EVERY.min(sign_every));
@@ -68,7 +77,7 @@ impl Service {
                 self.tell(&[NotifyState::Watchdog]);
                 since_sign = Duration::ZERO;
             }
-            let status = dispatcher.condition();
+            let status = dispatcher.health.headline();
             if *self.status.borrow() != status {
                 self.tell(&[NotifyState::Status(&status)]);
                 *self.status.borrow_mut() = status;

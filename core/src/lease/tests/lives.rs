@@ -26,9 +26,10 @@ fn whether_a_worker_could_be_had_is_known_before_one_is_asked_for() {
     other.settle(&mut world);
     assert!(matches!(other.worker(&world), Err(LeaseProblem::Taken(_))), "{:?}", other.lease);
     one.stop(&mut world);
-    // The first one's lease ends with its grace, and the next look sees that.
-    world.time_ms += one.settings.restart_grace_ms + 10_000;
+    // The first one's lease ends with its grace, and the next look sees that soon.
+    world.time_ms += one.settings.restart_grace_ms - 4_000;
     other.settle(&mut world);
+    other.pass(&mut world, 12);
     assert_eq!(other.worker(&world), Err(LeaseProblem::Unused));
     world.away = true;
     other.pass(&mut world, 61);

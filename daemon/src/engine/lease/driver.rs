@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
-use tracing::{error, info, warn};
+use tracing::info;
 
 use super::{RegistryClient, passes_by_itself};
 use crate::clock;
@@ -40,10 +40,6 @@ pub struct LeaseDriver {
 #[derive(Default)]
 struct Told {
     worker: Option<WorkerId>,
-    trouble: Option<std::mem::Discriminant<LeaseProblem>>,
-    skewed: bool,
-    /// Of the warnings about a claim that runs out, how many were given.
-    warnings: usize,
 }
 
 /// What a step came to.
@@ -53,9 +49,6 @@ enum Outcome {
 }
 
 type Work = Pin<Box<dyn Future<Output = Outcome>>>;
-
-/// When this share of the lease is left and the registry has not been heard of, it is warned, in percent.
-const WARN_AT_PERCENT: [u64; 4] = [75, 50, 20, 5];
 
 /// How soon a client may try again without a worker, in milliseconds.
 const RETRY_MS: u32 = 1_000;
@@ -246,7 +239,7 @@ impl LeaseDriver {
         self.link.close().await;
     }
 
-    /// Says in the log what has changed.
+    /// Says in the log which worker it is. What is wrong is the daemon's health to tell.
     fn tell(&self) {
         let now = clock::now();
         let lease = self.lease.borrow();
@@ -259,60 +252,6 @@ impl LeaseDriver {
         {
             info!(worker = %number, registry = %place, "snowflake ids are issued as this worker");
             told.worker = worker;
-        }
-        let trouble = lease.trouble();
-        let kind = trouble.map(std::mem::discriminant);
-        if kind != told.trouble {
-            match trouble {
-                Some(trouble @ (LeaseProblem::Lost(_) | LeaseProblem::IdentityInUse { .. })) => {
-                    error!(registry = %place, "{trouble}");
-                }
-                Some(trouble) => warn!(registry = %place, "{trouble}"),
-                None => {
-                    info!(registry = %place, "the worker registry is reachable again; lease renewed")
-                }
-            }
-            told.trouble = kind;
-        }
-        let skew = lease.skew();
-        if skew.is_some() != told.skewed {
-            match skew {
-                // Said already.
-                Some(_) if matches!(trouble, Some(LeaseProblem::Clock(_))) => {}
-                Some(skew) => warn!(registry = %place, "{skew}"),
-                None => {
-                    info!(registry = %place, "the host's clock agrees with the registry's again")
-                }
-            }
-            told.skewed = skew.is_some();
-        }
-        self.warn_of_the_end(&lease, standing.ok(), &mut told, now);
-    }
-
-    /// Warns before the claim runs out, each time it has become urgent.
-    fn warn_of_the_end(&self, lease: &Lease, claim: Option<LeaseGrant>, told: &mut Told, now: Now) {
-        let Some(claim) = claim.filter(|_| lease.trouble().is_some()) else {
-            told.warnings = 0;
-            return;
-        };
-        let left_ms = claim.limit.0.saturating_sub(lease.hold(now).unix.0);
-        let lease_ms = lease.settings().lease_ms;
-        let due =
-            |percent: &&u64| left_ms.saturating_mul(100) <= lease_ms.saturating_mul(**percent);
-        let warnings = WARN_AT_PERCENT.iter().filter(due).count() + usize::from(left_ms == 0);
-        if warnings > told.warnings {
-            let worker = claim.worker;
-            let why = lease.trouble().map(LeaseProblem::to_string).unwrap_or_default();
-            match left_ms {
-                0 => error!(
-                    "the lease of worker {worker} has expired; no snowflake ids are issued: {why}"
-                ),
-                _ => warn!(
-                    "the lease of worker {worker} expires in {} s, and snowflake ids end with it: {why}",
-                    left_ms / 1_000
-                ),
-            }
-            told.warnings = warnings;
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod client;
 mod driver;
+mod outlook;
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -56,7 +56,9 @@ impl Segments {
             shard: upstream.shard,
         };
         *tag.waited_for.borrow_mut() = "the store has not answered a claim yet".to_owned();
-        match upstream.store.claim(&sent.under, &tag.tag, wish).await {
+        let outcome = upstream.store.claim(&sent.under, &tag.tag, wish).await;
+        self.note_outcome(&tag, upstream, outcome.as_ref().map(drop));
+        match outcome {
             Ok(claim) => self.claimed(&tag, claim, sent),
             Err(error) => self.claim_failed(&tag, sent.shard, &error),
         }

@@ -3,11 +3,13 @@
 //!
 //! - `claims`: what the allocator wants from the store, and what comes of it.
 //! - `restart`: what is done when the journal contradicts what is held.
+//! - `outlook`: whether ids can be had, and for how long.
 //! - `tag`: one tag, and how far it has come in each of its stores; `tags`: which tags are in use at all; `unconfirmed`:
 //!   names that nothing is known of yet.
 
 mod claims;
 mod marks;
+mod outlook;
 mod restart;
 mod tag;
 mod tags;
@@ -28,10 +30,12 @@ use crate::engine::writer::Writer;
 use crate::reply::Failure;
 use crate::reply::outbox::ReplyTo;
 use claims::{Sent, shard_number};
+use leafd_core::health::{ClaimOutcomes, Lasts};
 use leafd_core::segment::{Allocator, PrefetchPolicy};
 use leafd_core::shares::{Claimant, Shares};
 use leafd_core::store::{HostId, StoreError};
 use leafd_core::{BootMs, Tag, Want};
+pub use outlook::StoreTrouble;
 pub use tag::SegmentTag;
 use tag::{Refusal, Shard, ShardState};
 
@@ -64,6 +68,10 @@ pub struct Segments {
     retry_queue: RefCell<Vec<Rc<SegmentTag>>>,
     pub(crate) ticking: tokio::sync::Notify,
     claims: Cell<u64>,
+    /// What claims came to lately.
+    pub(crate) outcomes: RefCell<ClaimOutcomes>,
+    /// For each store, how long what is held lasts without it, as of then.
+    estimates: RefCell<Vec<(BootMs, Option<Lasts>)>>,
     /// Claims that the store or the journal has not answered.
     claiming: TaskTracker,
     /// The daemon stops: no more claims.
@@ -86,6 +94,7 @@ impl Segments {
         host: HostId,
         writer: Rc<Writer>,
     ) -> Rc<Self> {
+        let stores = upstreams.len();
         Rc::new(Segments {
             settings,
             provision: Cell::new(settings.provision),
@@ -100,6 +109,8 @@ impl Segments {
             retry_queue: RefCell::default(),
             ticking: tokio::sync::Notify::new(),
             claims: Cell::new(0),
+            outcomes: RefCell::new(ClaimOutcomes::new(stores)),
+            estimates: RefCell::new(vec![(BootMs(0), None); stores]),
             claiming: TaskTracker::new(),
             stopping: Cell::new(false),
         })
@@ -337,6 +348,12 @@ impl Segments {
         }
     }
 
+    /// The tag, if it is in use.
+    #[must_use]
+    pub fn in_use(&self, name: &Tag) -> Option<Rc<SegmentTag>> {
+        self.tags.borrow().get(name).cloned()
+    }
+
     /// Calls `see` with each tag in use.
     pub fn each(&self, mut see: impl FnMut(&SegmentTag)) {
         self.tags.borrow().values().for_each(|tag| see(tag));
@@ -369,19 +386,5 @@ impl Segments {
     #[must_use]
     pub fn upstreams(&self) -> &[Rc<Upstream>] {
         &self.upstreams
-    }
-
-    /// Whether any store can be claimed from: there are tags that ids can be had of.
-    #[must_use]
-    pub fn ready(&self) -> bool {
-        self.upstreams.iter().any(|upstream| upstream.unavailable_reason().is_none())
-    }
-
-    /// Which stores can't be claimed from, and why; `None` when all can.
-    #[must_use]
-    pub fn store_failure(&self) -> Option<String> {
-        let excuses = self.upstreams.iter().filter_map(|upstream| upstream.unavailable_reason());
-        let texts: Vec<String> = excuses.map(|failure| failure.message).collect();
-        (!texts.is_empty()).then(|| texts.join("; "))
     }
 }

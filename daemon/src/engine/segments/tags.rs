@@ -127,6 +127,7 @@ impl Segments {
             reply.failure(failure);
         }
         self.tags.borrow_mut().remove(tag.tag.as_str());
+        self.outcomes.borrow_mut().forget(&tag.tag);
         if failure.status == leafd_wire::Status::TagUnknown {
             for shard in &tag.shards {
                 if shard.generation.get().is_some() {

@@ -136,10 +136,26 @@ impl Snowflakes {
         &self.layouts
     }
 
-    /// Whether ids can be had, as far as the worker goes.
+    /// Whether ids can be had: the journal, the worker and the clock allow it.
     #[must_use]
     pub fn ready(&self) -> bool {
-        !self.writer.failed() && self.worker.ready(clock::now())
+        let now = clock::now();
+        !self.writer.failed() && self.worker.ready(now) && self.clock_allows(now)
+    }
+
+    /// A clock that is behind stops whoever draws next, of whatever layout. One layout's end is its own.
+    fn clock_allows(&self, now: Now) -> bool {
+        let refusals: Vec<_> =
+            self.layouts.iter().map(|tag| self.clock_refusal(tag, now)).collect();
+        let ended = |refusal: &Option<Refusal>| *refusal == Some(Refusal::TimeExhausted);
+        refusals.iter().all(|refusal| refusal.is_none() || ended(refusal))
+            && !refusals.iter().all(ended)
+    }
+
+    /// Why the host's clock lets no id of a layout be issued now, if it doesn't.
+    #[must_use]
+    pub fn clock_refusal(&self, tag: &SnowflakeTag, now: Now) -> Option<Refusal> {
+        tag.generator.borrow().clock_refusal(self.worker.hold(now))
     }
 
     /// Checks that one reply can carry so many ids.

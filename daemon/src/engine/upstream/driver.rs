@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::{NO_END, Upstream};
 use crate::clock;
@@ -217,8 +217,9 @@ impl<T: Tenants + 'static> Driver<T> {
         let (upstream, tenants) = (&self.upstream, &self.tenants);
         let store = &upstream.url;
         match event {
-            Event::Away(error) => warn!("{error}; issuing continues from the ids already claimed"),
-            Event::Back => info!(%store, "the store is reachable again"),
+            // The daemon's health tells of these as long as they last.
+            Event::Away(error) => debug!(%store, "{error}"),
+            Event::Back => debug!(%store, "the store answers"),
             Event::Resumed => Rc::clone(tenants).resume(upstream),
             Event::CheckedIn(key) => {
                 if upstream.key().is_some_and(|known| known != key) {
@@ -244,7 +245,7 @@ impl<T: Tenants + 'static> Driver<T> {
                 %store, tags, "pushed this daemon's high-water marks to the store; claims resume"
             ),
             Event::Refused(error) => {
-                warn!(%store, "{error}");
+                debug!(%store, "{error}");
                 Rc::clone(tenants).refused(upstream);
             }
             Event::SetAside => tenants.set_aside(upstream),

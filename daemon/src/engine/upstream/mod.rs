@@ -155,6 +155,19 @@ impl Upstream {
         self.monitor.borrow().condition().map(|condition| self.failure(&condition))
     }
 
+    /// Why it can't be claimed from, and since when if that is known; `None` when it can.
+    #[must_use]
+    pub fn condition(&self) -> Option<(Condition, Option<BootMs>)> {
+        let monitor = self.monitor.borrow();
+        Some((monitor.condition()?, monitor.away().map(|away| away.since)))
+    }
+
+    /// When it last answered its monitor.
+    #[must_use]
+    pub fn answered_at(&self) -> Option<BootMs> {
+        self.monitor.borrow().answered_at()
+    }
+
     /// Why its tags can't be administered, if they can't: it is not, or not known to be, the store that is meant.
     /// Whether it answers shows when it is asked.
     #[must_use]

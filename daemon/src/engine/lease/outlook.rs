@@ -1,0 +1,69 @@
+//! Whether snowflake ids can be had now, as far as the worker and the clock go, and for how long.
+
+use std::sync::Arc;
+
+use super::{LeaseDriver, Worker};
+use leafd_core::health::{Cause, Code, Kind, Lasts};
+use leafd_core::lease::LeaseProblem;
+use leafd_core::snowflake::Now;
+
+impl Worker {
+    /// What is wrong with the worker, or with the clock by which it is kept. What to do is for others to say.
+    #[must_use]
+    pub fn causes(&self, now: Now) -> Vec<Cause> {
+        match self {
+            Worker::None => Vec::new(),
+            Worker::Static(worker) => {
+                let why = worker.borrow().as_ref().err().cloned();
+                let cause = |why| cause(Code::WorkerRefused, "static", why, Lasts::Over);
+                why.map(cause).into_iter().collect()
+            }
+            Worker::Leased(driver) => driver.causes(now),
+        }
+    }
+}
+
+impl LeaseDriver {
+    fn causes(&self, now: Now) -> Vec<Cause> {
+        let lease = self.lease.borrow();
+        let place = &lease.settings().place;
+        let (problem, lasts) = match lease.standing(now) {
+            Err(problem) => (Some(problem), Lasts::Over),
+            Ok(grant) => {
+                let left_ms = grant.limit.0.saturating_sub(lease.hold(now).unix.0);
+                let problem = lease.trouble().cloned();
+                // A renewal that is late without trouble is about to be told of.
+                let problem = problem.or((left_ms == 0).then_some(LeaseProblem::Starting));
+                (problem, Lasts::of_ms(left_ms))
+            }
+        };
+        let mut causes = Vec::new();
+        if let Some(problem) = problem
+            && let Some(code) = Code::of_lease(&problem)
+        {
+            let (last_success, idle) = (lease.renewed(), !lease.is_used());
+            let cause = cause(code, place, problem.to_string(), lasts);
+            causes.push(Cause { last_success, idle, ..cause });
+        }
+        if let Some(skew) = lease.skew()
+            && causes.iter().all(|cause| cause.code != Code::ClockOff)
+        {
+            causes.push(cause(Code::ClockOff, place, skew.to_string(), Lasts::NoEnd));
+        }
+        causes
+    }
+}
+
+fn cause(code: Code, subject: &str, message: String, lasts: Lasts) -> Cause {
+    Cause {
+        code,
+        subject: Arc::from(subject),
+        kind: Kind::Snowflake,
+        message,
+        remedy: String::new(),
+        since: None,
+        last_success: None,
+        lasts,
+        idle: false,
+    }
+}

@@ -1,0 +1,218 @@
+//! The daemon's health: what the engine finds, gathered for the core's model, and told to whoever asks: the status, the
+//! service manager and the log.
+//!
+//! - `remedy`: what to do about each cause, on this host.
+
+mod remedy;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tracing::{error, info, warn};
+
+use crate::clock;
+use crate::engine::lease::Worker;
+use crate::engine::segments::Segments;
+use crate::engine::snowflakes::Snowflakes;
+use crate::engine::writer::Writer;
+use leafd_core::BootMs;
+use leafd_core::health::{
+    Cause, Code, Condition, Findings, Health, Kind, Lasts, Notice, Occasion, Severity,
+};
+use leafd_core::snowflake::{Now, Refusal};
+use leafd_core::store::StoreError;
+
+pub use remedy::Remedies;
+
+/// Looks after the daemon's health.
+pub struct Watch {
+    segments: Rc<Segments>,
+    snowflakes: Rc<Snowflakes>,
+    writer: Rc<Writer>,
+    remedies: Remedies,
+    health: RefCell<Health>,
+}
+
+impl Watch {
+    /// Has seen nothing yet.
+    #[must_use]
+    pub fn new(
+        segments: Rc<Segments>,
+        snowflakes: Rc<Snowflakes>,
+        writer: Rc<Writer>,
+        remedies: Remedies,
+    ) -> Watch {
+        Watch { segments, snowflakes, writer, remedies, health: RefCell::default() }
+    }
+
+    /// Looks, and passes on what there is now.
+    pub fn with<T>(&self, read: impl FnOnce(&Health, BootMs) -> T) -> T {
+        let now = clock::now();
+        let findings = self.findings(now);
+        let mut health = self.health.borrow_mut();
+        health.found(now.boot, findings);
+        read(&health, now.boot)
+    }
+
+    /// Looks, and tells the log what it should know. To be called about once a second.
+    pub fn tell(&self) {
+        self.with(|_, _| ());
+        let notices = self.health.borrow_mut().notices(clock::boot());
+        notices.iter().for_each(tell);
+    }
+
+    /// How things are, in a line.
+    #[must_use]
+    pub fn headline(&self) -> String {
+        self.with(Health::headline)
+    }
+
+    /// Whether the worker registry has not answered its first question.
+    #[must_use]
+    pub fn is_starting(&self) -> bool {
+        let causes = self.snowflakes.worker.causes(clock::now());
+        causes.iter().any(|cause| cause.code == Code::WorkerStarting)
+    }
+
+    /// For the status. What tells volumes, or where things are on the host, is for administrators.
+    #[must_use]
+    pub fn status(&self, administers: bool) -> Value {
+        self.with(|health, now| {
+            let conditions = health.conditions(now);
+            let worst = conditions.first().map(|worst| worst.cause.severity().as_str());
+            let shown = conditions
+                .iter()
+                .filter(|condition| administers || !condition.cause.code.is_of_a_tag());
+            let shown: Vec<Value> = shown.map(|condition| show(condition, administers)).collect();
+            json!({
+                "state": worst.unwrap_or("ok"),
+                "line": administers.then(|| health.headline(now)),
+                "conditions": shown,
+            })
+        })
+    }
+
+    fn findings(&self, now: Now) -> Findings {
+        let mut causes = Vec::new();
+        if let Some(failure) = self.writer.failure() {
+            causes.push(Cause {
+                kind: Kind::All,
+                ..new(Code::JournalFailing, "", failure.message, Lasts::Over)
+            });
+        }
+        self.add_stores(&mut causes, now);
+        self.add_tags(&mut causes, now);
+        causes.extend(self.snowflakes.worker.causes(now));
+        self.add_clock(&mut causes, now);
+        for cause in &mut causes {
+            cause.remedy = self.remedies.of(cause);
+        }
+        Findings {
+            segments_ready: !self.writer.failed() && self.segments.ready(),
+            snowflake_ready: self.snowflakes.ready(),
+            snowflake_meant: !matches!(self.snowflakes.worker, Worker::None),
+            causes,
+        }
+    }
+
+    fn add_stores(&self, causes: &mut Vec<Cause>, now: Now) {
+        for (index, upstream) in self.segments.upstreams().iter().enumerate() {
+            let Some(trouble) = self.segments.store_trouble(index, now.boot) else { continue };
+            let lasts = self.segments.lasts_without(index, now.boot);
+            let name = if upstream.name.is_empty() { &upstream.url } else { &upstream.name };
+            causes.push(Cause {
+                since: trouble.since,
+                last_success: trouble.last_success,
+                ..new(trouble.code, name, trouble.message, lasts)
+            });
+        }
+    }
+
+    fn add_tags(&self, causes: &mut Vec<Cause>, now: Now) {
+        let outcomes = self.segments.outcomes.borrow();
+        for (name, _, failure) in outcomes.of_tags(now.boot) {
+            let Some(tag) = self.segments.in_use(name) else { continue };
+            let used_up = matches!(failure.error, StoreError::Exhausted { .. });
+            let code = if used_up { Code::TagUsedUp } else { Code::TagClaimsFailing };
+            let lasts = tag.lasts(now.boot).unwrap_or(Lasts::Over);
+            causes.push(Cause {
+                since: Some(failure.since),
+                ..new(code, name.as_str(), failure.error.to_string(), lasts)
+            });
+        }
+    }
+
+    fn add_clock(&self, causes: &mut Vec<Cause>, now: Now) {
+        for tag in self.snowflakes.layouts() {
+            let Some(refusal) = self.snowflakes.clock_refusal(tag, now) else { continue };
+            let name = tag.name.as_str();
+            let (code, message) = match refusal {
+                Refusal::ClockBehind { behind_ms, wait_ms } => (
+                    Code::ClockBehind,
+                    format!(
+                        "the host's clock is {} behind the last {name:?} id, more than max_drift allows: ids are refused for \
+                         another {}, until it has caught up",
+                        leafd_core::health::duration(behind_ms),
+                        leafd_core::health::duration(wait_ms)
+                    ),
+                ),
+                Refusal::BeforeEpoch => (
+                    Code::ClockBehind,
+                    format!("the host's clock is before the epoch of layout {name:?}"),
+                ),
+                _ => (
+                    Code::LayoutUsedUp,
+                    format!("the time bits of layout {name:?} can't hold the present time"),
+                ),
+            };
+            let cause = new(code, name, message, Lasts::Over);
+            let idle = matches!(self.snowflakes.worker, Worker::None);
+            causes.push(Cause { kind: Kind::Snowflake, idle, ..cause });
+        }
+    }
+}
+
+fn new(code: Code, subject: &str, message: String, lasts: Lasts) -> Cause {
+    Cause {
+        code,
+        subject: Arc::from(subject),
+        kind: Kind::Segments,
+        message,
+        remedy: String::new(),
+        since: None,
+        last_success: None,
+        lasts,
+        idle: false,
+    }
+}
+
+fn show(condition: &Condition<'_>, administers: bool) -> Value {
+    let cause = condition.cause;
+    let mut shown = json!({
+        "code": cause.code.as_str(),
+        "subject": &*cause.subject,
+        "kind": cause.kind.as_str(),
+        "severity": cause.severity().as_str(),
+        "since_ms_ago": condition.since_ms_ago,
+        "message": cause.message,
+    });
+    if administers {
+        shown["last_success_ms_ago"] = json!(condition.last_success_ms_ago);
+        shown["remaining_ms"] = json!(cause.remaining_ms());
+        shown["meaning"] = json!(cause.meaning());
+        shown["remedy"] = json!(cause.remedy);
+    }
+    shown
+}
+
+fn tell(notice: &Notice) {
+    let Notice { occasion, severity, code, subject, text } = notice;
+    let code = code.as_str();
+    match (occasion, severity) {
+        (Occasion::Over, _) => info!(code, %subject, "{text}"),
+        (_, Severity::Error) => error!(code, %subject, "{text}"),
+        (_, Severity::Warning) => warn!(code, %subject, "{text}"),
+    }
+}

@@ -1,0 +1,249 @@
+//! What to do about each cause, on this host: where its password is read from, whose certificate counts, which command
+//! helps.
+
+use std::collections::BTreeMap;
+
+use crate::config::{Config, StorePassword, StoreSpec, StoreUrl, password_variable};
+use leafd_core::health::{Cause, Code};
+
+/// What the configuration says of things that may need mending.
+#[derive(Debug, Default)]
+pub struct Remedies {
+    stores: BTreeMap<String, Origins>,
+    state_dir: String,
+}
+
+/// Where what a store needs comes from.
+#[derive(Debug)]
+struct Origins {
+    embedded: bool,
+    password: String,
+    authority: String,
+}
+
+/// Databases' words for a login that they refuse.
+const LOGIN: [&str; 6] = [
+    "28P01",
+    "28000",
+    "password authentication failed",
+    "Access denied for user",
+    "password file",
+    "no password",
+];
+
+/// Words about certificates.
+const CERTIFICATE: [&str; 5] =
+    ["certificate", "UnknownIssuer", "TLS", "handshake", "root certificates"];
+
+/// Words for missing rights.
+const RIGHTS: [&str; 6] =
+    ["permission denied", "42501", "command denied", "1142", "1143", "rights"];
+
+/// Words for missing tables.
+const TABLES: [&str; 6] =
+    ["does not exist", "doesn't exist", "no such table", "42P01", "1146", "schema apply"];
+
+/// Words for a server that takes no writes.
+const READ_ONLY: [&str; 3] = ["read-only", "read only", "standby"];
+
+/// Words for an embedded store that somebody else holds.
+const LOCKED: [&str; 2] = ["locked", "busy"];
+
+impl Remedies {
+    /// Those that the configuration tells of.
+    #[must_use]
+    pub fn of_config(config: &Config) -> Remedies {
+        let stores = config.routing.stores().iter().map(|spec| {
+            let url = spec.url.to_string();
+            let name = if spec.name.is_empty() { url } else { spec.name.to_string() };
+            (name, Origins::of(spec))
+        });
+        let state_dir = config.state_dir.display().to_string();
+        Remedies { stores: stores.collect(), state_dir }
+    }
+
+    /// What to do about a cause.
+    #[must_use]
+    pub fn of(&self, cause: &Cause) -> String {
+        let of_store = || self.of_store(&cause.subject, &cause.message);
+        match cause.code {
+            Code::JournalFailing => format!(
+                "see to the state directory {} (free space, mode and owner, the kernel's log); leafd tries it again every \
+                 second and needs no restart",
+                self.state_dir
+            ),
+            Code::StoreAway | Code::StoreRefused | Code::ClaimsFailing => of_store(),
+            Code::RegistryAway | Code::WorkerRefused => self.of_registry(cause),
+            Code::StoreSettling | Code::StoreCrowded | Code::RegistrySettling => {
+                "wait: it ends by itself".to_owned()
+            }
+            Code::TagClaimsFailing => format!(
+                "look at the tag's row: leafctl tag show {:?}; leafd tries again by itself",
+                &*cause.subject
+            ),
+            Code::TagUsedUp => format!(
+                "raise its ceiling with: leafctl tag set {:?} --ceiling N, or move to a new tag",
+                &*cause.subject
+            ),
+            Code::WorkerStarting | Code::WorkerReleased => String::new(),
+            Code::RegistryReplaced => {
+                "put the first registry back, or accept this one with: leafd adopt-store".to_owned()
+            }
+            Code::WorkersTaken => {
+                "see who has them with: leafctl worker list, give one back that is not used with: leafctl worker release N, \
+                 or widen worker_range and the layouts' worker bits"
+                    .to_owned()
+            }
+            Code::WorkerLost => "wait: another one is being leased".to_owned(),
+            Code::IdentityInUse => {
+                "give each daemon an identity of its own, or stop the other one".to_owned()
+            }
+            Code::ClockOff | Code::ClockBehind => {
+                "see that the host's clock is right and kept so (timedatectl, chronyc tracking); ids follow by themselves"
+                    .to_owned()
+            }
+            Code::LayoutUsedUp => {
+                "set the host's clock if it is wrong, or move to a new layout".to_owned()
+            }
+        }
+    }
+
+    /// A registry in a store is mended as that is.
+    fn of_registry(&self, cause: &Cause) -> String {
+        if &*cause.subject == "static" {
+            return "see that no second daemon of this host uses the number, then start leafd again"
+                .to_owned();
+        }
+        if cause.subject.starts_with("zookeeper:") {
+            return "see that ZooKeeper has a quorum and that this host reaches it; leafd tries again by itself"
+                .to_owned();
+        }
+        self.of_store(&cause.subject, &cause.message)
+    }
+
+    fn of_store(&self, store: &str, message: &str) -> String {
+        let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+        let origins = self.stores.get(store);
+        let itself = "leafd tries again by itself and needs no restart";
+        if let Some(origins) = origins.filter(|origins| !origins.embedded) {
+            if says(&CERTIFICATE) {
+                return format!(
+                    "the server's certificate is checked against {}: put right whichever of the two is wrong; {itself}",
+                    origins.authority
+                );
+            }
+            if says(&LOGIN) {
+                return format!("leafd logs in with {}", origins.password);
+            }
+        }
+        if says(&RIGHTS) {
+            return format!(
+                "give leafd's user back its rights on the tables (docs/guide/many-hosts.md lists them); {itself}"
+            );
+        }
+        if says(&TABLES) {
+            return format!("restore the tables, or make them with: leafd schema apply; {itself}");
+        }
+        if says(&READ_ONLY) {
+            return format!(
+                "let it take writes again, or name the server in the URL that does; {itself}"
+            );
+        }
+        if says(&LOCKED) && origins.is_some_and(|origins| origins.embedded) {
+            return format!("end the other program that has the store's file open; {itself}");
+        }
+        format!("see that the database serves, and that this host reaches it; {itself}")
+    }
+}
+
+impl Origins {
+    fn of(spec: &StoreSpec) -> Origins {
+        let (embedded, tls) = match &spec.url {
+            StoreUrl::Sqlite(_) => (true, None),
+            StoreUrl::Postgres(url) | StoreUrl::Mysql(url) => (false, url.tls.as_ref()),
+        };
+        let roots = tls.and_then(|tls| tls.root_certificates.as_ref());
+        let authority = match roots {
+            Some(file) => format!("the authority in {} (sslrootcert)", file.display()),
+            None => "the authorities that the system trusts (sslrootcert names another)".to_owned(),
+        };
+        let password = match &spec.password {
+            StorePassword::None => format!(
+                "no password: name a file with store_password_file, or set {} and start leafd again",
+                password_variable(&spec.name)
+            ),
+            StorePassword::File(path) => format!(
+                "the password in {}, read at each connection: put the right one there; no restart is needed",
+                path.display()
+            ),
+            StorePassword::Variable(_) => format!(
+                "the password in the variable {}: set the right one and start leafd again, or keep it in a file \
+                 (store_password_file), which needs no restart",
+                password_variable(&spec.name)
+            ),
+        };
+        Origins { embedded, password, authority }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Args, Env};
+    use leafd_core::health::{Kind, Lasts};
+
+    fn remedy(settings: &[&str], code: Code, message: &str) -> String {
+        let set = settings.iter().map(|text| (*text).to_owned()).collect();
+        let config = Config::load_from(&Args { set, ..Args::default() }, &Env::default()).unwrap();
+        let store = config.routing.stores()[0].url.to_string();
+        Remedies::of_config(&config).of(&Cause {
+            code,
+            subject: store.into(),
+            kind: Kind::Segments,
+            message: message.to_owned(),
+            remedy: String::new(),
+            since: None,
+            last_success: None,
+            lasts: Lasts::Over,
+            idle: false,
+        })
+    }
+
+    #[test]
+    fn a_login_that_is_refused_leads_to_where_the_password_is_read_from() {
+        let url = "store=postgres://leafd@db/ids";
+        let refused = "password authentication failed for user \"leafd\" (SQLSTATE 28P01)";
+        let text = remedy(&[url, "store_password_file=/etc/pw"], Code::StoreAway, refused);
+        assert!(text.contains("in /etc/pw, read at each connection"), "{text}");
+        let text = remedy(&[url], Code::StoreAway, refused);
+        assert!(text.contains("no password") && text.contains("LEAFD_STORE_PASSWORD"), "{text}");
+    }
+
+    #[test]
+    fn a_certificate_that_is_refused_leads_to_the_authority() {
+        let refused = "invalid peer certificate: UnknownIssuer";
+        let url = "store=postgres://leafd@db/ids?sslrootcert=/etc/ca.pem";
+        let text = remedy(&[url], Code::StoreAway, refused);
+        assert!(text.contains("the authority in /etc/ca.pem"), "{text}");
+        let text =
+            remedy(&["store=mysql://leafd@db/ids?sslmode=verify-full"], Code::StoreAway, refused);
+        assert!(text.contains("the system trusts"), "{text}");
+    }
+
+    #[test]
+    fn rights_tables_and_locks_have_remedies_of_their_own() {
+        let url = "store=mysql://leafd@db/ids";
+        for (message, expected) in [
+            ("UPDATE command denied to user 'leafd'@'%' (1142)", "rights"),
+            ("Table 'ids.leaf_alloc' doesn't exist", "schema apply"),
+            ("it is read-only", "take writes"),
+            ("connection refused", "serves"),
+        ] {
+            let text = remedy(&[url], Code::ClaimsFailing, message);
+            assert!(text.contains(expected), "{message}: {text}");
+        }
+        let locked = "the store sqlite:/x can't be used: database is locked";
+        let text = remedy(&["store=sqlite:/x"], Code::StoreAway, locked);
+        assert!(text.contains("other program"), "{text}");
+    }
+}

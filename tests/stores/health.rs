@@ -1,0 +1,197 @@
+//! What a daemon says of its health while its store refuses, is away, or has no worker for it: in the status, by
+//! `leafctl ping --ready`, and in the log, once and not every second.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use leafd_tests::host::{Host, eventually};
+use leafd_tests::raw::{Raw, ids_request};
+use leafd_tests::servers::Server;
+use leafd_wire::Status;
+use serde_json::Value;
+
+use crate::scene::{RESUMES_WITHIN, create};
+
+/// `leafctl ping` says so when what it was asked for is not ready.
+const EXIT_NOT_READY: i32 = 4;
+
+/// The log has what the status has within this.
+const TOLD_WITHIN: Duration = Duration::from_secs(15);
+
+on_each_server!(faults_of_the_store, a_full_pool_of_workers);
+
+fn faults_of_the_store<S: Server>() {
+    let mut server = S::new();
+    let mut host = Host::on_store(&server.url()).set("failover_settle", "1s").set("max_step", "30");
+    host.start();
+    create(&host, "orders", 10);
+    let mut seen = HashSet::new();
+    draw_some(&host, &mut seen);
+    assert_well(&host);
+
+    // The server answers, and every claim is refused.
+    let refused = ["claims_failing", "store_refused"];
+    may_update(&server, false);
+    let before = host.log().len();
+    in_trouble(&host, &mut seen, &refused, "rights");
+    may_update(&server, true);
+    well_again(&host, &mut seen, &refused, before);
+
+    server.sql("ALTER TABLE leaf_alloc RENAME TO leaf_gone");
+    let before = host.log().len();
+    in_trouble(&host, &mut seen, &refused, "schema apply");
+    server.sql("ALTER TABLE leaf_gone RENAME TO leaf_alloc");
+    well_again(&host, &mut seen, &refused, before);
+
+    let before = host.log().len();
+    server.kill();
+    in_trouble(&host, &mut seen, &["store_away"], "serves");
+    server.start();
+    well_again(&host, &mut seen, &["store_away"], before);
+    host.stop();
+}
+
+/// Grants or takes the right to claim. Sessions that are open are ended, as MariaDB checks rights when they begin.
+fn may_update<S: Server>(server: &S, may: bool) {
+    let (on, whom) = match S::NAME {
+        "MariaDB" => ("`ids%`.*", "leafd@'%'"),
+        _ => ("leaf_alloc", "leafd"),
+    };
+    let statement = if may {
+        format!("GRANT UPDATE ON {on} TO {whom}")
+    } else {
+        format!("REVOKE UPDATE ON {on} FROM {whom}")
+    };
+    server.sql(&statement);
+    S::end_sessions(&mut server.connection().unwrap());
+}
+
+fn draw_some(host: &Host, seen: &mut HashSet<u64>) {
+    for id in host.raw().draw("orders", 5) {
+        assert!(seen.insert(id), "id {id} came twice");
+    }
+}
+
+fn conditions(status: &Value) -> Vec<Value> {
+    status["health"]["conditions"].as_array().unwrap().clone()
+}
+
+/// Draws what is held. Tells the refusal.
+fn draw_dry(raw: &mut Raw, seen: &mut HashSet<u64>) -> Status {
+    loop {
+        raw.send(&ids_request("orders", 1, 1, 200));
+        let reply = raw.reply();
+        if reply.status() != Status::Ok {
+            return reply.status();
+        }
+        for id in reply.ids() {
+            assert!(seen.insert(id), "id {id} came twice");
+        }
+    }
+}
+
+fn in_trouble(host: &Host, seen: &mut HashSet<u64>, codes: &[&str], remedy: &str) {
+    let mut raw = host.raw();
+    draw_dry(&mut raw, seen);
+    let begun = Instant::now();
+    let condition = eventually("the fault shows", 2 * RESUMES_WITHIN, || {
+        draw_dry(&mut raw, seen);
+        let status = host.status();
+        assert!(begun.elapsed() < RESUMES_WITHIN, "{codes:?} in {status:#}");
+        let found = conditions(&status).into_iter().next()?;
+        let is_meant = codes.contains(&found["code"].as_str().unwrap());
+        (is_meant && found["severity"] == "error").then_some(found)
+    });
+    assert_eq!((&condition["kind"], &condition["remaining_ms"]), (&"segments".into(), &0.into()));
+    assert!(condition["last_success_ms_ago"].is_u64(), "{condition}");
+    let said = condition["remedy"].as_str().unwrap();
+    assert!(said.contains(remedy), "{condition}");
+    let status = host.status();
+    assert_eq!(status["segments"]["ready"], false, "{status}");
+    assert_eq!(status["health"]["state"], "error", "{status}");
+    assert!(!raw.info().segments_ready);
+    let ping = host.leafctl(&["ping", "--ready", "segments"]);
+    assert_eq!(ping.status.code(), Some(EXIT_NOT_READY), "{ping:?}");
+    let shown = String::from_utf8(host.leafctl(&["status"]).stdout).unwrap();
+    assert!(shown.starts_with("TROUBLE: segment "), "{shown}");
+    assert!(shown.contains(said), "{shown}");
+    // It lasts, and is asked again and again.
+    for _ in 0..10 {
+        draw_dry(&mut raw, seen);
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// It is mended: that shows, and the log has had each part of it once.
+fn well_again(host: &Host, seen: &mut HashSet<u64>, codes: &[&str], from: usize) {
+    let first = host.raw().draw_until("orders", RESUMES_WITHIN);
+    assert!(seen.insert(first), "id {first} came twice");
+    eventually("it shows", RESUMES_WITHIN, || conditions(&host.status()).is_empty().then_some(()));
+    assert_well(host);
+    draw_some(host, seen);
+    let of_codes = || -> Vec<String> {
+        let log = host.log().split_off(from);
+        let told = |line: &&str| codes.iter().any(|code| line.contains(&format!("code={code:?}")));
+        log.lines().filter(told).map(str::to_owned).collect()
+    };
+    let lines = eventually("its end is told", TOLD_WITHIN, || {
+        let lines = of_codes();
+        lines.iter().any(|line| line.contains("over after")).then_some(lines)
+    });
+    let errors = lines.iter().filter(|line| line.contains("ERROR")).count();
+    assert!((1..=codes.len() + 1).contains(&errors), "{lines:#?}");
+    assert!(lines.len() <= 4 * codes.len(), "begun, worse, over: {lines:#?}");
+}
+
+fn assert_well(host: &Host) {
+    let status = host.status();
+    assert_eq!(
+        (&status["health"]["state"], &status["segments"]["ready"]),
+        (&"ok".into(), &true.into()),
+        "{status}"
+    );
+    assert_eq!(host.leafctl(&["ping", "--ready", "segments"]).status.code(), Some(0));
+    let shown = String::from_utf8(host.leafctl(&["status"]).stdout).unwrap();
+    assert!(shown.starts_with("all is well: "), "{shown}");
+}
+
+/// A host that has asked for no snowflake id yet knows whether it could have one.
+fn a_full_pool_of_workers<S: Server>() {
+    let mut server = S::new();
+    let host = || Host::on_store(&server.url()).set("worker_range", "0..1").set("lease", "30s");
+    let (mut first, mut second) = (host(), host());
+    first.start();
+    let mut ids: HashSet<u64> = first.raw().draw("snowflake", 10).into_iter().collect();
+    second.start();
+    let of_workers = |host: &Host, code: &str| {
+        let found = conditions(&host.status());
+        found.into_iter().find(|condition| condition["code"] == code)
+    };
+    let taken = eventually("the pool is seen to be full", RESUMES_WITHIN, || {
+        of_workers(&second, "workers_taken")
+    });
+    assert_eq!((&taken["kind"], &taken["severity"]), (&"snowflake".into(), &"warning".into()));
+    assert!(taken["remedy"].as_str().unwrap().contains("leafctl worker list"), "{taken}");
+    assert!(!second.raw().info().snowflake_ready && second.raw().info().segments_ready);
+    let ping = || second.leafctl(&["ping", "--ready", "snowflake"]);
+    assert_eq!(ping().status.code(), Some(EXIT_NOT_READY));
+    assert!(String::from_utf8(ping().stderr).unwrap().contains("worker"), "{:?}", ping());
+    // Once the first one has given its worker back, it could be had.
+    let released = first.leafctl(&["worker", "release"]);
+    assert!(released.status.success(), "{released:?}");
+    eventually("a worker could be had", TOLD_WITHIN, || {
+        second.raw().info().snowflake_ready.then_some(())
+    });
+    assert_eq!(ping().status.code(), Some(0));
+    let more = second.raw().draw("snowflake", 10);
+    assert!(more.iter().all(|id| ids.insert(*id)), "none comes twice");
+    // Where it starts while the database is away, no worker could be had.
+    second.stop();
+    server.kill();
+    let mut third = Host::on_store(&server.url());
+    third.start();
+    assert!(!third.raw().info().snowflake_ready);
+    eventually("why shows", RESUMES_WITHIN, || of_workers(&third, "registry_away"));
+    server.start();
+    eventually("it is back", TOLD_WITHIN, || third.raw().info().snowflake_ready.then_some(()));
+}
