@@ -165,10 +165,18 @@ impl fmt::Display for Error {
             }
             Error::Connect { path, source } => {
                 write!(f, "can't connect to leafd at {}: {source}; ", path.display())?;
+                let named = if is_from_environment(path) {
+                    "has named this path"
+                } else {
+                    "can name another path"
+                };
                 f.write_str(match source.kind() {
                     io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                        "is the daemon running, and is this its socket? \
-                         (LEAFD_SOCKET names another one)"
+                        return write!(
+                            f,
+                            "is the daemon running, and is this its socket? `systemctl status leafd` says how the \
+                             system's is; LEAFD_SOCKET {named}"
+                        );
                     }
                     io::ErrorKind::PermissionDenied => {
                         "this user may not open the socket or enter its folder. The socket's group and mode decide \
@@ -186,7 +194,8 @@ impl fmt::Display for Error {
             ),
             Error::Timeout { waited } => write!(
                 f,
-                "leafd gave no answer within {} ms; try again, allow a longer deadline, or check `leafctl status`",
+                "leafd gave no answer within {} ms; try again, allow a longer deadline, or look at \
+                 `systemctl status leafd`",
                 waited.as_millis()
             ),
             Error::Interrupted => f.write_str("a signal ended the call"),
@@ -212,6 +221,11 @@ impl std::error::Error for Error {
             _ => None,
         }
     }
+}
+
+/// Whether the environment named the path, perhaps long ago and for another daemon.
+fn is_from_environment(path: &Path) -> bool {
+    std::env::var_os("LEAFD_SOCKET").is_some_and(|named| Path::new(&named) == path)
 }
 
 // === impl Break ===

@@ -285,7 +285,7 @@ fn a_damaged_journal_is_refused_with_what_to_do() {
     let refusal = host.try_start().unwrap_err();
     assert_eq!(refusal.code, Some(1), "{refusal:?}");
     assert!(
-        refusal.said.contains("damaged") && refusal.said.contains("Move journal.db"),
+        refusal.said.contains("damaged") && refusal.said.contains("move journal.db"),
         "{refusal:?}"
     );
     for (contents, words) in [(&b"no database"[..], "not a journal"), (b"", "not a journal")] {

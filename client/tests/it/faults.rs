@@ -19,6 +19,7 @@ fn a_daemon_that_never_was_is_a_clear_error_at_once() {
     let text = error.to_string();
     assert!(text.contains("/nonexistent/leafd.sock"), "{text}");
     assert!(text.contains("is the daemon running"), "{text}");
+    assert!(text.contains("systemctl status leafd") && text.contains("LEAFD_SOCKET can"), "{text}");
     let lazy = Client::builder().socket("/nonexistent/leafd.sock").build().unwrap();
     assert!(matches!(lazy.next("orders"), Err(Error::Connect { .. })));
     let long = Client::connect("/x".repeat(100)).unwrap_err();

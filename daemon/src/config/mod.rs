@@ -272,6 +272,12 @@ impl Config {
         }
     }
 
+    /// Where a setting's value came from.
+    #[must_use]
+    pub fn source_of(&self, key: &str) -> Option<&Source> {
+        self.effective.iter().find(|setting| setting.key == key).map(|setting| &setting.source)
+    }
+
     /// Every setting with its value and where that came from, as lines of a TOML file; behind them, as remarks,
     /// what several stores record about themselves.
     #[must_use]

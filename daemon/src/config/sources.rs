@@ -216,6 +216,12 @@ fn untyped(setting: &Setting, value: &OsStr, source: &Source) -> Result<Node, Co
     match setting.kind {
         Kind::Toml(_) => parse_value(text)
             .map_err(|cause| refused("read as TOML", format!("{} ({cause})", setting.kind))),
-        _ => Ok(Node::bare(text)),
+        // In a file and in messages text stands between quotes: they are no part of it here either.
+        _ => Ok(Node::bare(unquoted(text))),
     }
+}
+
+fn unquoted(text: &str) -> &str {
+    let inside = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    inside.filter(|inside| !inside.contains('"')).unwrap_or(text)
 }

@@ -21,7 +21,7 @@ use tracing::{error, info, warn};
 
 use crate::blocking::Backend as _;
 use crate::cli::output;
-use crate::config::{Args, Config, ConfigError, WorkerSpec};
+use crate::config::{Args, Config, ConfigError, Source, WorkerSpec};
 use crate::engine::lease::Worker;
 use crate::engine::segments::{SegmentSettings, Segments};
 use crate::engine::snowflakes::Snowflakes;
@@ -415,7 +415,10 @@ fn announce(config: &Config, socket: &Path, segments: &Segments) {
         Some(why) => format!("started, but not ready for every tag: {why}"),
     };
     let (state_dir, worker) = (config.state_dir.display(), worker_text(config));
-    let (socket_path, pid) = (socket.display(), std::process::id());
+    // Exported for clients, it moves the daemon as well.
+    let variable = config.source_of("socket").filter(|from| matches!(from, Source::Variable(_)));
+    let from = variable.map_or(String::new(), |from| format!(" ({from})"));
+    let (socket_path, pid) = (format!("{}{from}", socket.display()), std::process::id());
     match &away {
         None => info!(socket = %socket_path, %state_dir, stores, worker, pid, "{ready}"),
         Some(_) => warn!(socket = %socket_path, %state_dir, stores, worker, pid, "{ready}"),
@@ -427,7 +430,7 @@ fn announce(config: &Config, socket: &Path, segments: &Segments) {
     let text = format!(
         "leafd {} is {ready}\n  socket  {}\n  state   {}\n  store   {stores}\n  worker  {}\n",
         env!("CARGO_PKG_VERSION"),
-        socket.display(),
+        socket_path,
         config.state_dir.display(),
         worker_text(config),
     );

@@ -147,7 +147,11 @@ def unreachable(path: str, error: OSError) -> Error:
             "from systemd's unit leafd.socket, or from the daemon's settings socket_group and socket_mode"
         )
     elif number in (numbers.ENOENT, numbers.ECONNREFUSED):
-        hint = "is the daemon running, and is this its socket? (LEAFD_SOCKET names another one)"
+        named = "has named this path" if os.environ.get("LEAFD_SOCKET") == path else "can name another path"
+        hint = (
+            "is the daemon running, and is this its socket? `systemctl status leafd` says how the system's is; "
+            f"LEAFD_SOCKET {named}"
+        )
     else:
         hint = "check the daemon's log"
     said = f"{os.strerror(number)} (os error {number})" if number else str(error)
@@ -168,6 +172,6 @@ def disconnected(path: str, why: str) -> Error:
 def timed_out(waited: float) -> Error:
     """No answer came."""
     return TimedOut(
-        f"leafd gave no answer within {waited * 1000:.0f} ms; try again, allow a longer deadline, or check `leafctl status`",
+        f"leafd gave no answer within {waited * 1000:.0f} ms; try again, allow a longer deadline, or look at `systemctl status leafd`",
         retryable=True,
     )

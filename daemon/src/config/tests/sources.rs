@@ -27,6 +27,19 @@ fn argument_beats_environment_beats_file_beats_default() {
 }
 
 #[test]
+fn quotes_as_in_a_file_are_taken_off_outside_of_one() {
+    let args = Args { set: vec!["worker=\"static:5\"".to_owned()], ..Args::default() };
+    let quoted = Config::load_from(&args, &root_with(&[("LEAFD_AUTONOMY", "\"2m\"")])).unwrap();
+    let args = Args { set: vec!["worker=static:5".to_owned()], ..Args::default() };
+    let bare = Config::load_from(&args, &root_with(&[("LEAFD_AUTONOMY", "2m")])).unwrap();
+    assert_eq!((quoted.worker, quoted.autonomy), (bare.worker, bare.autonomy));
+    for odd in ["\"2m", "\"", "\"2\"m\""] {
+        let odd = root_with(&[("LEAFD_AUTONOMY", odd)]);
+        Config::load_from(&Args::default(), &odd).unwrap_err();
+    }
+}
+
+#[test]
 fn paths_follow_systemd_then_the_user() {
     let paths = |env: &Env| {
         let config = Config::load_from(&Args::default(), env).unwrap();

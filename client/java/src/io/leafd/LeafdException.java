@@ -129,7 +129,7 @@ public abstract sealed class LeafdException extends RuntimeException {
 
         TimedOut(long waitedMs) {
             super("leafd gave no answer within " + waitedMs
-                    + " ms; try again, allow a longer deadline, or check `leafctl status`", null);
+                    + " ms; try again, allow a longer deadline, or look at `systemctl status leafd` and the daemon's log", null);
         }
 
         @Override
