@@ -195,7 +195,7 @@ def test_arguments_that_can_not_be_are_told_in_words(host: Host) -> None:
             client.next_id_direct("orders", timeout=timeout)  # type: ignore[arg-type]
         with pytest.raises(leafd.InvalidArgument, match="a wait is a number of seconds"):
             leafd.Client(wait=timeout)  # type: ignore[arg-type]
-    with pytest.raises(leafd.InvalidArgument, match="can't be an id"):
+    with pytest.raises(leafd.InvalidArgument, match="is not an id"):
         leafd.decode("5")  # type: ignore[arg-type]
 
 
