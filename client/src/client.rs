@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::ids::Ids;
 use crate::names::Node;
 use crate::pipeline::Pipeline;
+use crate::public_ids::PublicIds;
 use crate::tag::Tag;
 
 /// A connection to the host's leafd, for all threads of a process and, each on its own, for its
@@ -162,6 +163,12 @@ impl Client {
         Tag::new(self, tag)
     }
 
+    /// The public ids of a tag's dense ones, and back.
+    #[must_use]
+    pub fn public_ids<'a>(&'a self, tag: &'a str) -> PublicIds<'a> {
+        PublicIds::new(&self.core, tag)
+    }
+
     /// A queue of requests that are sent before their answers are read.
     #[must_use]
     pub fn pipeline(&self) -> Pipeline<'_> {
@@ -176,7 +183,7 @@ impl Client {
     pub fn info(&self) -> Result<InfoReply> {
         // The lowest and the highest version that is spoken.
         let body = [leafd_wire::VERSION.to_le_bytes(); 2].concat();
-        let reply = self.core.ask(opcode::INFO, &body, true, self.core.deadline(None))?;
+        let reply = self.core.ask(opcode::INFO, 0, &body, true, self.core.deadline(None))?;
         let info = InfoReply::decode(&reply)
             .map_err(|error| Error::Protocol { what: error.to_string() })?;
         if info.version != leafd_wire::VERSION {
@@ -213,7 +220,7 @@ impl Client {
     /// # Errors
     /// Whatever kept the daemon from answering.
     pub fn status_json(&self) -> Result<String> {
-        text(self.core.ask(opcode::STATUS, &[], true, self.core.deadline(None))?)
+        text(self.core.ask(opcode::STATUS, 0, &[], true, self.core.deadline(None))?)
     }
 
     /// Makes an administrative request ([`leafd_wire::opcode`]; JSON in, JSON out) and never
@@ -243,7 +250,7 @@ impl Client {
                 json.len()
             )));
         }
-        text(self.core.ask(opcode, json.as_bytes(), false, deadline)?)
+        text(self.core.ask(opcode, 0, json.as_bytes(), false, deadline)?)
     }
 
     /// The path of the daemon's socket.

@@ -162,6 +162,7 @@ impl Core {
     pub(crate) fn ask(
         &self,
         opcode: u8,
+        flags: u8,
         body: &[u8],
         repeatable: bool,
         mut deadline: Deadline,
@@ -173,7 +174,7 @@ impl Core {
         }
         let asked = Asked::Body { opcode };
         let outcome = self.exchange(asked, attempts, &mut deadline, |_, id, out| {
-            Header::request(opcode, 0, id).put_frame(body, out);
+            Header::request(opcode, flags, id).put_frame(body, out);
         })?;
         match outcome {
             Outcome::Body(body) => Ok(body),

@@ -22,6 +22,7 @@
 //! The way of a request, from the caller to the socket:
 //!
 //! - `client`, `tag`, `pipeline`: what can be asked; `event_loop`: what is held for whoever asks by itself;
+//! - `public_ids`: what outsiders are shown instead of ids;
 //! - `names`, `slot`, `supply`, `sizing`: the held runs, and where the next one comes from;
 //! - `core`, `arena`, `atfork`, `inherited`: what clones share, what a fork wipes, and what it leaves;
 //! - `state`, `link`, `requests`, `reader`, `polling`: the one connection that threads share;
@@ -44,6 +45,7 @@ mod names;
 mod paths;
 mod pipeline;
 mod polling;
+mod public_ids;
 mod reader;
 mod requests;
 mod sizing;
@@ -64,5 +66,6 @@ pub use leafd_wire::{COUNT_MAX, Layout, Parts, Run, Status, opcode};
 pub use names::TAGS_MAX;
 pub use paths::default_socket_path;
 pub use pipeline::{Answer, Pipeline};
+pub use public_ids::PublicIds;
 pub use requests::IN_FLIGHT_MAX;
 pub use tag::Tag;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use leafd::cli::{adopt, demo, man, routes, schema};
+use leafd::cli::{adopt, demo, man, mask_key, routes, schema};
 use leafd::config::{Args, EXAMPLES, settings_help};
 use leafd::run;
 
@@ -57,6 +57,11 @@ enum Command {
         #[command(subcommand)]
         action: Routes,
     },
+    /// Make keys for public ids.
+    MaskKey {
+        #[command(subcommand)]
+        action: MaskKey,
+    },
     /// Write manual pages into a folder.
     #[command(hide = true)]
     Man(leafd_man::ManArgs),
@@ -94,6 +99,21 @@ enum Schema {
     },
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum MaskKey {
+    /// Write a new random key to a file that only its owner can read.
+    ///
+    /// The file is for the setting mask_key_file of every host, or for the systemd credential mask_key.
+    New {
+        /// The file, which must not be there yet
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Add the key behind those that the file has; the first one is in use
+        #[arg(long)]
+        add: bool,
+    },
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match cli.command {
@@ -105,6 +125,7 @@ fn main() -> ExitCode {
         Some(Command::Routes { action: Routes::Apply { args, former, yes } }) => {
             routes::apply(&args, former, yes)
         }
+        Some(Command::MaskKey { action: MaskKey::New { file, add } }) => mask_key::new(&file, add),
         Some(Command::Man(args)) => {
             // The settings have a page of their own.
             let more =

@@ -8,6 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 mod decode;
 mod failure;
+mod mask;
 mod next;
 mod ping;
 mod report;
@@ -54,6 +55,10 @@ enum Command {
     Next(next::NextArgs),
     /// Take a snowflake id apart
     Decode(decode::DecodeArgs),
+    /// Show ids as the world is to see them, so that they can't be counted
+    Mask(mask::MaskArgs),
+    /// Tell which ids such public ones stand for
+    Unmask(mask::MaskArgs),
     /// Create, list, show and change tags
     #[command(subcommand)]
     Tag(tag::TagCommand),
@@ -82,6 +87,8 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Next(args) => next::run(&socket, &args),
         Command::Decode(args) => decode::run(&socket, &args),
+        Command::Mask(args) => mask::mask(&socket, &args),
+        Command::Unmask(args) => mask::unmask(&socket, &args),
         Command::Tag(command) => tag::run(&socket, &command),
         Command::Worker(command) => worker::run(&socket, &command),
         Command::Status(args) => status::run(&socket, &args),

@@ -21,6 +21,7 @@ mod neighbours;
 mod other_languages;
 mod power_failure;
 mod protocol;
+mod public_ids;
 mod reload;
 mod restores;
 mod service;

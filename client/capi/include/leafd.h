@@ -179,6 +179,10 @@ typedef enum leafd_status {
      */
     LEAFD_STATUS_STORE_REFUSED = 22,
     /**
+     * The daemon lacks the key for masking, or has another one than the store knows.
+     */
+    LEAFD_STATUS_MASK_KEY = 23,
+    /**
      * No connection could be made: nobody listens, or this user may not open the socket.
      */
     LEAFD_STATUS_CONNECT = 1000,

@@ -58,6 +58,8 @@ pub enum LeafdStatus {
     ConnectionLimit = 21,
     /// The store answered with something that can't be used safely.
     StoreRefused = 22,
+    /// The daemon lacks the key for masking, or has another one than the store knows.
+    MaskKey = 23,
 
     /// No connection could be made: nobody listens, or this user may not open the socket.
     Connect = 1000,
@@ -94,7 +96,7 @@ pub(crate) struct Failure {
 type Described = (LeafdStatus, &'static CStr, &'static CStr);
 
 /// Every status with its name and a sentence.
-const STATUSES: [Described; 33] = {
+const STATUSES: [Described; 34] = {
     use LeafdStatus as S;
     [
         (S::Ok, c"OK", c"done"),
@@ -124,6 +126,7 @@ const STATUSES: [Described; 33] = {
         (S::Internal, c"INTERNAL", c"a defect in the daemon"),
         (S::ConnectionLimit, c"CONNECTION_LIMIT", c"the daemon has no room for a connection"),
         (S::StoreRefused, c"STORE_REFUSED", c"the store holds something that can't be used safely"),
+        (S::MaskKey, c"MASK_KEY", c"the daemon lacks the key for masking, or has a wrong one"),
         (S::Connect, c"CONNECT", c"no connection to the daemon could be made"),
         (S::Disconnected, c"DISCONNECTED", c"the connection to the daemon broke"),
         (S::Timeout, c"TIMEOUT", c"no answer came within the timeout"),

@@ -65,6 +65,11 @@ impl<'a> Fields<'a> {
     /// A `u16` length and that many bytes.
     pub(crate) fn short_bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let length = usize::from(self.u16()?);
+        self.bytes(length)
+    }
+
+    /// So many bytes.
+    pub(crate) fn bytes(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
         if length > self.rest.len() {
             return Err(Malformed { what: "a length points past the end of the body" });
         }

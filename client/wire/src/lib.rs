@@ -5,6 +5,7 @@
 //! - [`frame`]: the header that every frame starts with, and where a frame ends;
 //! - [`request`]: what a client sends;
 //! - [`reply`]: what the daemon answers;
+//! - [`mask`]: dense ids as public ones;
 //! - [`run`]: ids that follow one another;
 //! - [`status`]: the numbered outcomes, each with what a client may do next;
 //! - [`layout`]: how a snowflake id is put together and taken apart;
@@ -16,6 +17,7 @@
 pub mod bytes;
 pub mod frame;
 pub mod layout;
+pub mod mask;
 pub mod reply;
 pub mod request;
 pub mod run;
@@ -25,6 +27,7 @@ pub mod tag;
 pub use bytes::{Malformed, Sink};
 pub use frame::{FrameError, HEADER_BYTES, Header};
 pub use layout::{Layout, LayoutError, Parts};
+pub use mask::{MaskForm, MaskReply, MaskRequest, UnmaskRequest};
 pub use reply::{ErrorReply, IdsReply, InfoReply};
 pub use request::{IdsRequest, InfoRequest};
 pub use run::Run;
@@ -58,6 +61,10 @@ pub mod opcode {
     pub const IDS: u8 = 2;
     /// The daemon's state as JSON.
     pub const STATUS: u8 = 3;
+    /// The public ids of dense ones.
+    pub const MASK: u8 = 4;
+    /// The dense ids of public ones.
+    pub const UNMASK: u8 = 5;
     /// Create a tag (administrative, JSON).
     pub const TAG_CREATE: u8 = 16;
     /// List tags in pages (administrative, JSON).
@@ -83,6 +90,8 @@ pub mod flag {
     /// On an IDS request: the ids go to a run that the process holds, so that the daemon may give
     /// fewer than asked for (at least one) rather than let the client wait.
     pub const HOLD: u8 = 1;
+    /// On a MASK or UNMASK request: public ids are text.
+    pub const TEXT: u8 = 2;
     /// On a reply: the daemon stays awake for a moment, so a client that is about to send the next
     /// request does better to poll for its answer than to sleep.
     pub const AWAKE: u8 = 1;

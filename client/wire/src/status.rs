@@ -91,6 +91,8 @@ statuses! {
     ConnectionLimit = 21, "CONNECTION_LIMIT", true, true;
     /// The store answered with something that can't be used safely.
     StoreRefused = 22, "STORE_REFUSED", false, false;
+    /// The daemon lacks the key for masking, or has another one than the store knows.
+    MaskKey = 23, "MASK_KEY", false, false;
 }
 
 impl fmt::Display for Status {

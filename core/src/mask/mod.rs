@@ -3,7 +3,7 @@
 //!
 //! - `ff1`: the permutation, FF1 of NIST SP 800-38G with radix 2 over AES-128.
 //! - `keys`: the keys, by number, as their file has them.
-//! - `text`: the public form as text, such as `ord_1r5kq0wxy2m8t4v`.
+//! - `text`: the public form as text, such as `ord_16dsky4r4xzza8d`.
 //!
 //! The tweak is the tag's name: two tags are two permutations, and any other FF1 finds the same ids from the key, the
 //! width and the name. It holds nothing of the tag's generation or store: the numbers of a tag never come back under

@@ -14,7 +14,7 @@ const PREFIX_CHARACTERS_MAX: usize = 32;
 
 /// What a kind of public ids begins with, `_` left out: nothing, or a letter and up to 31 further `a` to `z`, `0` to `9`
 /// or `_`, the last one not `_`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prefix<'a>(&'a str);
 
 /// A public id and the key that it was made with: what a text holds.

@@ -4,12 +4,14 @@
 //! - [`adopt`]: accepts another store than before.
 //! - [`schema`]: shows or makes the tables of the stores.
 //! - [`routes`]: changes the routes that several stores record.
+//! - [`mask_key`]: makes a key for public ids.
 //! - [`man`]: the manual page of the settings.
 //! - [`output`]: what they print.
 
 pub mod adopt;
 pub mod demo;
 pub mod man;
+pub mod mask_key;
 pub mod output;
 pub mod routes;
 pub mod schema;

@@ -29,6 +29,8 @@ struct Compiled {
     prefixes: Vec<(String, usize)>,
     /// Whom each rule reserves its tags for; `None` in one that is only a quota.
     members: Vec<Option<Members>>,
+    /// Who else may mask and unmask the ids of each rule's tags.
+    unmaskers: Vec<Members>,
     /// What each rule lets each of those users draw of each tag.
     quotas: Vec<Option<Quota>>,
     admins: Members,
@@ -45,10 +47,11 @@ struct Members {
 pub(super) struct Rule {
     patterns: Vec<Pattern>,
     members: Option<Members>,
+    unmaskers: Members,
     quota: Option<Quota>,
 }
 
-const RULE_KEYS: &str = "tags, uids, gids, ids_per_second, burst";
+const RULE_KEYS: &str = "tags, uids, gids, ids_per_second, burst, unmask_uids, unmask_gids";
 
 /// The most ids a second, and in a burst, that a quota can allow.
 const QUOTA_MAX: u64 = 1_000_000_000_000;
@@ -70,12 +73,14 @@ impl AccessRules {
             exact: HashMap::new(),
             prefixes: Vec::new(),
             members: Vec::new(),
+            unmaskers: Vec::new(),
             quotas: Vec::new(),
             admins,
             own_uid,
         };
         for (index, rule) in rules.into_iter().enumerate() {
             compiled.members.push(rule.members);
+            compiled.unmaskers.push(rule.unmaskers);
             compiled.quotas.push(rule.quota);
             for pattern in rule.patterns {
                 match pattern {
@@ -113,6 +118,15 @@ impl AccessRules {
         let applies =
             |rule: &usize| rules.members[*rule].as_ref().is_none_or(|members| members.name(peer));
         rules.matching(tag).filter(applies).find_map(|rule| rules.quotas[rule])
+    }
+
+    /// Whether this peer may mask and unmask ids of this tag: when a matching rule names it for that, and administrators.
+    /// To draw ids is another matter.
+    #[must_use]
+    pub fn may_unmask(&self, tag: &str, peer: &Peer) -> bool {
+        let rules = &*self.0;
+        self.may_administer(peer)
+            || rules.matching(tag).any(|rule| rules.unmaskers[rule].name(peer))
     }
 
     /// Whether this peer may create and change tags: root, the daemon's own user, and those whom
@@ -165,15 +179,17 @@ pub(super) fn parse_rules(node: &Node) -> Result<Vec<Rule>, InvalidValue> {
 
 fn parse_rule(node: &Node) -> Result<Rule, InvalidValue> {
     let mut patterns = None;
-    let mut members = Members::default();
+    let (mut members, mut unmaskers) = (Members::default(), Members::default());
     let (mut ids_per_second, mut burst) = (None, None);
-    let mut names_somebody = false;
+    let (mut names_somebody, mut names_unmaskers) = (false, false);
     for (key, value) in node.table()? {
         let here = |bad: InvalidValue| bad.within(format!(".{key}"));
         match key.as_str() {
             "tags" => patterns = Some(pattern::parse_list(value).map_err(here)?),
             "uids" => members.uids.extend(parse_member_ids(value).map_err(here)?),
             "gids" => members.gids.extend(parse_member_ids(value).map_err(here)?),
+            "unmask_uids" => unmaskers.uids.extend(parse_member_ids(value).map_err(here)?),
+            "unmask_gids" => unmaskers.gids.extend(parse_member_ids(value).map_err(here)?),
             "ids_per_second" => {
                 ids_per_second = Some(value.integer(1, QUOTA_MAX).map_err(here)?);
             }
@@ -181,6 +197,7 @@ fn parse_rule(node: &Node) -> Result<Rule, InvalidValue> {
             _ => return Err(here(value.bad_for(format!("only the keys {RULE_KEYS}")))),
         }
         names_somebody |= ["uids", "gids"].contains(&key.as_str());
+        names_unmaskers |= ["unmask_uids", "unmask_gids"].contains(&key.as_str());
     }
     let quota = match (ids_per_second, burst) {
         (Some(ids_per_second), burst) => {
@@ -191,9 +208,9 @@ fn parse_rule(node: &Node) -> Result<Rule, InvalidValue> {
             return Err(node.bad_for("burst together with ids_per_second".to_owned()));
         }
     };
-    let says_something = names_somebody || quota.is_some();
+    let says_something = names_somebody || names_unmaskers || quota.is_some();
     let Some(patterns) = patterns.filter(|_| says_something) else { return Err(node.bad()) };
-    Ok(Rule { patterns, members: names_somebody.then_some(members), quota })
+    Ok(Rule { patterns, members: names_somebody.then_some(members), unmaskers, quota })
 }
 
 fn parse_member_ids(node: &Node) -> Result<Vec<u32>, InvalidValue> {

@@ -15,6 +15,7 @@
 //! - `workers`: where the snowflake worker comes from.
 //! - `backend`: which of these this program was built with.
 //! - `http`: where HTTP is served.
+//! - `mask_keys`: the keys of public ids.
 //! - `access`, `layouts`, `pattern`, `types`: the other settings that are more than a number.
 
 mod access;
@@ -25,6 +26,7 @@ mod error;
 mod hash;
 mod http;
 mod layouts;
+mod mask_keys;
 mod password;
 mod paths;
 mod pattern;
@@ -55,6 +57,7 @@ pub use env::Env;
 pub use error::{ConfigError, Source};
 pub use http::HttpAddress;
 pub use layouts::Layouts;
+pub use mask_keys::read_mask_keys;
 pub use password::{StorePassword, variable_of as password_variable};
 pub use reader::Effective;
 pub use reference::{INTRODUCTION, settings_file, settings_help, settings_markdown};
@@ -140,6 +143,8 @@ pub struct Config {
     pub stop_within: Duration,
     /// Whether to poll for a moment before sleeping, while requests are coming.
     pub polling: bool,
+    /// Where the keys of public ids are, if there are any.
+    pub mask_key_file: Option<PathBuf>,
     /// What is logged.
     pub log: LogFilter,
     /// How it is written.
@@ -205,6 +210,7 @@ impl Config {
         let worker_range = read
             .computed(&settings::WORKER_RANGE, all, |node| workers::parse_range(node, &layouts))?;
         let auth = read.optional(&settings::ZOOKEEPER_AUTH_FILE, types::path)?;
+        let mask_key_file = read.optional(&settings::MASK_KEY_FILE, types::path)?;
         let admin_uids = read.value(&settings::ADMIN_UIDS, access::parse_ids)?;
         let admin_gids = read.value(&settings::ADMIN_GIDS, access::parse_ids)?;
         let rules = read.value(&settings::ACCESS, access::parse_rules)?;
@@ -244,6 +250,7 @@ impl Config {
             waiters_max: read.count(&settings::WAITERS_MAX)?,
             stop_within: read.duration(&settings::STOP_WITHIN)?,
             polling: read.boolean(&settings::POLLING)?,
+            mask_key_file: mask_keys::find(mask_key_file, env),
             log: read.value(&settings::LOG, types::log)?,
             log_format: read.value(&settings::LOG_FORMAT, types::log_format)?,
             http: read.optional(&settings::HTTP, http::parse)?,

@@ -10,6 +10,7 @@
 //! - [`writer`]: changes of the journal, and what follows from them.
 
 pub mod lease;
+pub mod masks;
 pub mod segments;
 pub mod snowflakes;
 pub mod upstream;

@@ -11,6 +11,7 @@ use leafd_wire::tag::check_tag;
 use leafd_wire::{COUNT_MAX, DEADLINE_MS_MAX, Header, IdsRequest, InfoReply, InfoRequest, Status};
 use leafd_wire::{Run, VERSION, flag, opcode};
 
+mod masks;
 mod quotas;
 mod readiness;
 mod status;
@@ -21,6 +22,7 @@ mod workers;
 use crate::clock;
 use crate::config::{AccessRules, Peer};
 use crate::engine::lease::Worker;
+use crate::engine::masks::Masks;
 use crate::engine::segments::{self, SegmentTag, Segments};
 use crate::engine::snowflakes::{self, SnowflakeTag, Snowflakes};
 use crate::engine::writer::Writer;
@@ -39,6 +41,8 @@ pub struct Dispatcher {
     pub segments: Rc<Segments>,
     /// Snowflake layouts.
     pub snowflakes: Rc<Snowflakes>,
+    /// The keys of public ids.
+    pub masks: Rc<Masks>,
     /// The journal's writer.
     pub writer: Rc<Writer>,
     /// Who may do what.
@@ -147,6 +151,7 @@ impl Dispatcher {
     pub fn new(
         segments: Rc<Segments>,
         snowflakes: Rc<Snowflakes>,
+        masks: Rc<Masks>,
         writer: Rc<Writer>,
         access: AccessRules,
         about: About,
@@ -158,6 +163,7 @@ impl Dispatcher {
         Rc::new(Dispatcher {
             segments,
             snowflakes,
+            masks,
             writer,
             access: RefCell::new(access),
             access_edition: Cell::new(0),
@@ -193,6 +199,7 @@ impl Dispatcher {
                 opcode::IDS => self.ids(session, header, body),
                 opcode::INFO => self.info(session, header, body),
                 opcode::STATUS => self.status(session, header, body),
+                opcode::MASK | opcode::UNMASK => self.mask(session, header, body),
                 opcode::TAG_CREATE
                 | opcode::TAG_LIST
                 | opcode::TAG_SHOW
@@ -374,7 +381,7 @@ impl Dispatcher {
                 }
             }
         };
-        tokio::join!(writing, warming, keeping, checking, self.segments.run());
+        tokio::join!(writing, warming, keeping, checking, self.segments.run(), self.masks.run());
     }
 
     /// Issues nothing more: requests that wait and those still to come are told that the daemon stops.

@@ -23,6 +23,7 @@ use crate::blocking::Backend as _;
 use crate::cli::output;
 use crate::config::{Args, Config, ConfigError, Source, WorkerSpec};
 use crate::engine::lease::Worker;
+use crate::engine::masks::Masks;
 use crate::engine::segments::{SegmentSettings, Segments};
 use crate::engine::snowflakes::Snowflakes;
 use crate::engine::writer::Writer;
@@ -182,6 +183,10 @@ async fn live(
         config.waiters_max,
         Rc::clone(&writer),
     );
+    let masks = Masks::new(
+        Rc::clone(&segments.upstreams()[0]),
+        config.mask_keys().map_err(anyhow::Error::msg)?,
+    );
     let about = About {
         started,
         socket: socket_path.display().to_string(),
@@ -193,6 +198,7 @@ async fn live(
     let dispatcher = Dispatcher::new(
         Rc::clone(&segments),
         snowflakes,
+        masks,
         Rc::clone(&writer),
         config.access.clone(),
         about,

@@ -9,6 +9,7 @@ use super::{
 use crate::blocking::{Backend, Handle};
 use crate::registry::Registry;
 use leafd_core::Tag;
+use leafd_core::mask::KeyNumber;
 use leafd_core::registry::{Mode, RegistryError};
 
 /// Calls a store that runs on its thread. What a call claimed whose future was dropped is lost.
@@ -166,6 +167,20 @@ impl StoreHandle {
     pub async fn declare_loss(&self, under: &Identity) -> Result<bool, StoreError> {
         let under = under.clone();
         self.call(move |store| store.declare_loss(&under)).await
+    }
+
+    /// See [`Store::note_mask_key`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn note_mask_key(
+        &self,
+        under: &Identity,
+        key: KeyNumber,
+        check_value: u64,
+    ) -> Result<u64, StoreError> {
+        let under = under.clone();
+        self.call(move |store| store.note_mask_key(&under, key, check_value)).await
     }
 
     /// See [`Store::raise`].

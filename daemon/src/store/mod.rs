@@ -24,6 +24,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use leafd_core::Tag;
+use leafd_core::mask::KeyNumber;
 use leafd_core::registry::Mode;
 use leafd_core::store::{
     CheckIn, Claim, ClaimWish, Generation, HostId, Identity, NewTag, Role, StartToken, StoreError,
@@ -188,6 +189,18 @@ pub trait Store: Send {
 
     /// Counts the transactions that met what others wrote at the same moment, and were tried again.
     fn conflicts(&self) -> Arc<AtomicU64>;
+
+    /// Enters by which check value hosts know the mask key of a number, if none is entered yet, and tells the one that
+    /// is: a host whose key has another value has another key than the host that came first.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`]; [`StoreError::Refused`] where only Leaf's table is; others as for every call.
+    fn note_mask_key(
+        &mut self,
+        under: &Identity,
+        key: KeyNumber,
+        check_value: u64,
+    ) -> Result<u64, StoreError>;
 
     /// The store as a registry of workers, over its own connection. Its calls are refused where only Leaf's table is,
     /// and where the tables for workers are missing, which does claims no harm.

@@ -27,6 +27,8 @@ enum ReloadError {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Log(#[from] LogError),
+    #[error("{0}")]
+    MaskKeys(String),
     #[error("it could not be read: {0}")]
     Interrupted(#[from] tokio::task::JoinError),
 }
@@ -53,15 +55,23 @@ impl Reload {
     async fn apply(&mut self) -> Result<(), ReloadError> {
         let args = self.args.clone();
         // A group's name may have to be asked for elsewhere.
-        let new = tokio::task::spawn_blocking(move || Config::load(&args)).await??;
+        let read = tokio::task::spawn_blocking(move || {
+            let new = Config::load(&args)?;
+            // The file may hold others under the same name.
+            let keys = new.mask_keys().map_err(ReloadError::MaskKeys)?;
+            Ok::<_, ReloadError>((new, keys))
+        });
+        let (new, keys) = read.await??;
         let changed = changed(&self.config, &new);
         let (now, later): (Vec<_>, Vec<_>) =
             changed.into_iter().partition(|key| RELOADED.contains(key));
         self.log.set(&new.log)?;
         self.dispatcher.set_access(new.access.clone());
+        self.dispatcher.masks.renew(keys);
         self.dispatcher.segments.set_provision(new.provision());
         let known = &mut self.config;
         (known.log, known.access) = (new.log, new.access);
+        known.mask_key_file = new.mask_key_file;
         (known.autonomy, known.max_step, known.mark_ahead) =
             (new.autonomy, new.max_step, new.mark_ahead);
         for (known, new) in known.effective.iter_mut().zip(new.effective) {

@@ -1,6 +1,7 @@
 //! Starts of hosts, and the store's own name.
 
-use leafd_core::store::{CheckIn, HostId, StartToken};
+use leafd_core::mask::KeyNumber;
+use leafd_core::store::{CheckIn, HostId, Identity, StartToken, StoreError, StoreId};
 
 use crate::{Backend, check_in};
 
@@ -53,4 +54,20 @@ pub fn identity_stays(backend: &mut dyn Backend) {
     assert_eq!(backend.connect().identity().unwrap(), first);
     drop(store);
     assert_eq!(backend.connect().identity().unwrap(), first);
+}
+
+pub fn the_first_host_s_mask_key_counts(backend: &mut dyn Backend) {
+    let (mut store, mut other) = (backend.connect(), backend.connect());
+    let under = store.identity().unwrap();
+    let second = KeyNumber::new(2).unwrap();
+    assert_eq!(store.note_mask_key(&under, KeyNumber::FIRST, 1 << 63).unwrap(), 1 << 63);
+    assert_eq!(other.note_mask_key(&under, KeyNumber::FIRST, 17).unwrap(), 1 << 63);
+    assert_eq!(other.note_mask_key(&under, second, 0).unwrap(), 0);
+    assert_eq!(store.note_mask_key(&under, second, 5).unwrap(), 0);
+    let stranger = Identity { id: StoreId("another".into()), ..under.clone() };
+    let error = store.note_mask_key(&stranger, KeyNumber::new(3).unwrap(), 5).unwrap_err();
+    assert!(matches!(error, StoreError::Changed { .. }), "{error:?}");
+    backend.execute("UPDATE leafd_meta SET value = 'mine' WHERE name = 'mask_key_1'");
+    let error = store.note_mask_key(&under, KeyNumber::FIRST, 17).unwrap_err();
+    assert!(error.to_string().contains("mask_key_1"), "{error}");
 }

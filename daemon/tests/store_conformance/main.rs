@@ -119,6 +119,7 @@ macro_rules! conformance {
             hosts::a_stale_journal_is_told,
             hosts::a_repeated_check_in_is_current,
             hosts::identity_stays,
+            hosts::the_first_host_s_mask_key_counts,
             odd_rows::max_id_below_1_is_claimed_from_1,
             odd_rows::max_id_near_the_end_never_wraps,
             odd_rows::odd_steps_count_as_1,

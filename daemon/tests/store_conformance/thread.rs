@@ -9,6 +9,7 @@ use leafd::blocking::Backend as _;
 use leafd::registry::Registry;
 use leafd::store::*;
 use leafd_core::Tag;
+use leafd_core::mask::KeyNumber;
 use leafd_core::registry::Mode;
 use leafd_core::store::*;
 
@@ -105,6 +106,9 @@ impl Store for Stub {
     ) -> Result<CheckIn, StoreError> {
         Ok(CheckIn::New)
     }
+    fn note_mask_key(&mut self, _: &Identity, _: KeyNumber, _: u64) -> Result<u64, StoreError> {
+        unreachable!("not asked here")
+    }
     fn workers(&mut self, _: Mode) -> Box<dyn Registry + '_> {
         unreachable!("not asked here")
     }
@@ -132,6 +136,7 @@ fn every_call_reaches_the_store() {
         assert_eq!(handle.delete(&tag("t"), row.generation).await.unwrap().max_id, 50);
         let (host, start) = (HostId("h".into()), StartToken("s".into()));
         assert_eq!(handle.check_in(&direct, &host, vec![], &start).await.unwrap(), CheckIn::New);
+        assert_eq!(handle.note_mask_key(&direct, KeyNumber::FIRST, 7).await.unwrap(), 7);
         handle.take_role(&direct, &Role("1 of 2".into())).await.unwrap();
         let now = handle.identity().await.unwrap();
         handle.replace_role(&now, &direct.role).await.unwrap();

@@ -1,6 +1,9 @@
 //! `protocol-vectors.json` as types, and how the document and the codec write what is in it.
 
-use leafd_wire::{Header, IdsRequest, InfoRequest, opcode};
+use leafd_wire::mask::PublicIds;
+use leafd_wire::{
+    Header, IdsRequest, InfoRequest, MaskForm, MaskReply, MaskRequest, UnmaskRequest, opcode,
+};
 use serde::Deserialize;
 
 const VECTORS: &str =
@@ -14,6 +17,44 @@ pub struct Vectors {
     pub vectors: Vec<Vector>,
     pub replies: Vec<Came>,
     pub leased: Vec<Administration>,
+    pub masked: Vec<Masking>,
+}
+
+/// An exchange about public ids.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Masking {
+    pub name: String,
+    pub send: String,
+    pub expect: String,
+    pub request: MaskWords,
+    pub reply: MaskAnswer,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MaskWords {
+    pub message: String,
+    pub request_id: u32,
+    pub bits: u8,
+    pub key: u8,
+    pub tag: String,
+    pub prefix: Option<String>,
+    #[serde(default)]
+    pub ids: Vec<u64>,
+    #[serde(default)]
+    pub texts: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MaskAnswer {
+    pub kind: String,
+    pub request_id: u32,
+    #[serde(default)]
+    pub ids: Vec<u64>,
+    #[serde(default)]
+    pub texts: Vec<String>,
 }
 
 /// One exchange.
@@ -135,6 +176,68 @@ pub fn bytes(text: &str) -> (Vec<Option<u8>>, bool) {
 
 pub fn exactly(text: &str) -> Vec<u8> {
     bytes(text).0.into_iter().map(|byte| byte.expect("no byte is left open")).collect()
+}
+
+impl MaskWords {
+    pub fn form(&self) -> MaskForm<'_> {
+        MaskForm {
+            tag: self.tag.as_bytes(),
+            bits: self.bits,
+            key: self.key,
+            prefix: self.prefix.as_deref().map(str::as_bytes),
+        }
+    }
+
+    /// As the codec writes it.
+    pub fn encoded(&self) -> Vec<u8> {
+        let (form, texts) = (self.form(), self.texts.iter().map(String::as_bytes));
+        let texts: Vec<&[u8]> = texts.collect();
+        let (opcode, body) = match (self.message.as_str(), self.prefix.is_some()) {
+            ("MASK", _) => (opcode::MASK, MaskRequest::body(&form, &self.ids)),
+            ("UNMASK", true) => {
+                (opcode::UNMASK, UnmaskRequest::body(&form, PublicIds::Texts(&texts)))
+            }
+            ("UNMASK", false) => {
+                (opcode::UNMASK, UnmaskRequest::body(&form, PublicIds::Numbers(&self.ids)))
+            }
+            (other, _) => panic!("what is {other}?"),
+        };
+        let mut out = Vec::new();
+        Header::request(opcode, form.flags(), self.request_id).put_frame(&body, &mut out);
+        out
+    }
+
+    /// As the document says it.
+    pub fn words(&self) -> String {
+        let MaskWords { message, request_id, bits, key, tag, .. } = self;
+        let prefix = self.prefix.as_ref().map_or(String::new(), |text| format!(" prefix={text}"));
+        let items = items(&self.ids, &self.texts);
+        format!("{message} request_id={request_id} bits={bits} key={key} tag={tag}{prefix} {items}")
+    }
+}
+
+impl MaskAnswer {
+    /// As the document says it.
+    pub fn words(&self) -> String {
+        let MaskAnswer { kind, request_id, ids, texts } = self;
+        format!("{kind} request_id={request_id} {}", items(ids, texts))
+    }
+
+    /// As the codec writes it.
+    pub fn body(&self) -> Vec<u8> {
+        match self.kind.as_str() {
+            "numbers" => MaskReply::of_numbers(&self.ids),
+            "texts" => MaskReply::of_texts(&self.texts),
+            other => panic!("what is {other}?"),
+        }
+    }
+}
+
+fn items(ids: &[u64], texts: &[String]) -> String {
+    match texts {
+        [] => format!("ids={}", ids.iter().map(u64::to_string).collect::<Vec<_>>().join(",")),
+        texts => format!("texts={}", texts.join(",")),
+    }
 }
 
 impl Request {

@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use leafd_wire::frame::Frame;
 use leafd_wire::{
-    ErrorReply, Header, IdsReply, IdsRequest, InfoReply, InfoRequest, Layout, REPLY_LENGTH_MAX,
-    REQUEST_LENGTH_MAX, Run, Status, flag, opcode,
+    ErrorReply, Header, IdsReply, IdsRequest, InfoReply, InfoRequest, Layout, MaskReply,
+    MaskRequest, REPLY_LENGTH_MAX, REQUEST_LENGTH_MAX, Run, Status, UnmaskRequest, flag, opcode,
 };
 use serde_json::Value;
 
 use self::file::{
-    Administration, Asked, Came, OneRun, Reply, Request, Vector, Vectors, bytes, exactly, vectors,
+    Administration, Asked, Came, Masking, OneRun, Reply, Request, Vector, Vectors, bytes, exactly,
+    vectors,
 };
 use crate::host::Host;
+use crate::public_ids::host_of_vectors;
 use crate::raw::Raw;
 
 pub const DOCUMENT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../protocol.md"));
@@ -106,12 +108,24 @@ fn check_shape(name: &str, example: &Value, came: &Value) {
 
 #[test]
 fn the_document_shows_vectors_of_the_file() {
-    let Vectors { about, vectors, leased, .. } = vectors();
+    let Vectors { about, vectors, leased, masked, .. } = vectors();
     assert!(!about.is_empty());
     let mut shown = 0;
     for (at, _) in DOCUMENT.match_indices("```vector ") {
         let block = DOCUMENT[at..].split("\n```").next().unwrap();
         let name = block.lines().next().unwrap().trim_start_matches("```vector ");
+        if let Some(vector) = masked.iter().find(|vector| vector.name == name) {
+            let lines = [
+                format!("```vector {name}"),
+                format!("send    {}", vector.send),
+                format!("means   {}", vector.request.words()),
+                format!("expect  {}", vector.expect),
+                format!("answers {}", vector.reply.words()),
+            ];
+            assert_eq!(block, lines.join("\n"));
+            shown += 1;
+            continue;
+        }
         let vector = vectors.iter().find(|vector| vector.name == name);
         let vector = vector.unwrap_or_else(|| panic!("{name:?} is not in the file"));
         let mut lines = vec![format!("```vector {name}"), format!("send    {}", vector.send)];
@@ -266,5 +280,49 @@ fn a_daemon_that_leases_its_worker_answers_as_the_file_says() {
         raw.request(opcode, 1, request.json.as_bytes());
         let came: Value = serde_json::from_slice(&raw.reply().body).unwrap();
         check_shape(&name, &serde_json::from_str(&body).unwrap(), &came);
+    }
+}
+
+#[test]
+fn a_daemon_with_that_key_masks_as_the_file_says() {
+    let mut host = host_of_vectors();
+    host.start();
+    let mut raw = host.raw();
+    let masked = vectors().masked;
+    assert!(masked.len() >= 3, "only {} were found", masked.len());
+    for Masking { name, send, expect, request, reply } in masked {
+        let send = exactly(&send);
+        assert_eq!(request.encoded(), send, "{name}");
+        let (frame, _) = Frame::first(&send, REQUEST_LENGTH_MAX).unwrap().expect("it is whole");
+        if request.message == "MASK" {
+            let decoded = MaskRequest::decode(&frame.header, frame.body).unwrap();
+            assert_eq!(
+                (decoded.form, decoded.ids().collect()),
+                (request.form(), request.ids.clone()),
+                "{name}"
+            );
+        } else {
+            let decoded = UnmaskRequest::decode(&frame.header, frame.body).unwrap();
+            assert_eq!(decoded.form, request.form(), "{name}");
+            assert_eq!(decoded.numbers().collect::<Vec<_>>(), request.ids, "{name}");
+            let texts: Vec<&[u8]> = request.texts.iter().map(String::as_bytes).collect();
+            assert_eq!(decoded.texts().collect::<Vec<_>>(), texts, "{name}");
+        }
+        raw.send(&send);
+        let came = raw.reply();
+        assert_eq!((came.header.request_id, came.header.status), (reply.request_id, 0), "{name}");
+        assert_eq!(came.body, reply.body(), "{name}");
+        let mut bytes_came = Vec::new();
+        came.header.put_frame(&came.body, &mut bytes_came);
+        let (expect, _) = bytes(&expect);
+        assert_eq!(expect.len(), bytes_came.len(), "{name}");
+        let same = expect.iter().zip(&bytes_came).all(|(e, byte)| e.is_none_or(|e| e == *byte));
+        assert!(same, "{name}: {bytes_came:02x?}");
+        let decoded = MaskReply::decode(&came.body).unwrap();
+        if reply.texts.is_empty() {
+            assert_eq!(decoded.numbers().unwrap().collect::<Vec<_>>(), reply.ids, "{name}");
+        } else {
+            assert_eq!(decoded.texts().unwrap().collect::<Vec<_>>(), reply.texts, "{name}");
+        }
     }
 }

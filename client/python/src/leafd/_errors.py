@@ -33,6 +33,7 @@ class Status(enum.IntEnum):
     INTERNAL = 20
     CONNECTION_LIMIT = 21
     STORE_REFUSED = 22
+    MASK_KEY = 23
     CONNECT = 1000
     DISCONNECTED = 1001
     TIMEOUT = 1002
@@ -228,6 +229,12 @@ class StoreRefused(Error):
     """The store answered with something that can't be used safely."""
 
     status = Status.STORE_REFUSED
+
+
+class MaskKeyError(Error):
+    """The daemon lacks the key for masking, or has another one than the store knows."""
+
+    status = Status.MASK_KEY
 
 
 class ConnectFailed(Error, ConnectionError):

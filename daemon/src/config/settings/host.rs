@@ -88,6 +88,14 @@ pub(in crate::config) static POLLING: Setting = Setting {
     help: "Poll for some microseconds before sleeping while requests keep coming. It lowers latency and costs some CPU.",
 };
 
+pub(in crate::config) static MASK_KEY_FILE: Setting = Setting {
+    key: "mask_key_file",
+    kind: Kind::Text("the path of a file that `leafd mask-key new` wrote, UTF-8"),
+    default: Default::Unset { example: "mask_key_file = \"/etc/leafd/mask_keys\"" },
+    help: "The file of the keys that public ids are made with, the same on all hosts; users without a right to it must not be able to \
+           read it. Without this setting the systemd credential `mask_key` is used, if there is one. A reload reads the file again.",
+};
+
 pub(in crate::config) static LOG: Setting = Setting {
     key: "log",
     kind: Kind::Text(
@@ -123,7 +131,7 @@ pub(in crate::config) static ADMIN_GIDS: Setting = Setting {
 pub(in crate::config) static ACCESS: Setting = Setting {
     key: "access",
     kind: Kind::Toml(
-        "a list of tables {tags = [\"orders\", \"pay.*\"], uids = [..], gids = [..], ids_per_second = 1000, burst = 5000}, with tags and at least one of uids, gids and ids_per_second",
+        "a list of tables {tags = [\"orders\", \"pay.*\"], uids = [..], gids = [..], ids_per_second = 1000, burst = 5000, unmask_uids = [..], unmask_gids = [..]}, with tags and at least one of uids, gids, ids_per_second, unmask_uids and unmask_gids",
     ),
     default: Default::Empty {
         value: "[]",
@@ -133,5 +141,6 @@ pub(in crate::config) static ACCESS: Setting = Setting {
         root and for the daemon's own user. A tag that no rule names is open to everyone who can connect. A `*` at the \
         end of a name stands for any ending. `ids_per_second` is a quota: each of the rule's users may draw this many \
         ids of each tag, and `burst` at once (by default the same number). A rule with a quota and without users is a \
-        quota for everyone.",
+        quota for everyone. `unmask_uids` and `unmask_gids` name those who may mask and unmask ids of the tags, besides \
+        administrators; that neither allows nor reserves drawing them.",
 };

@@ -133,6 +133,7 @@ pub static SECTIONS: &[Section] = &[
         intro: "",
         settings: &[&CONNECTIONS_MAX, &PEER_MEMORY_MIB, &WAITERS_MAX, &STOP_WITHIN, &POLLING],
     },
+    Section { title: "Public ids", intro: "", settings: &[&MASK_KEY_FILE] },
     Section { title: "Logging", intro: "", settings: &[&LOG, &LOG_FORMAT] },
     Section { title: "Monitoring", intro: "", settings: &[&HTTP] },
     Section {
@@ -149,8 +150,16 @@ pub static SECTIONS: &[Section] = &[
 ];
 
 /// The settings that a reload (SIGHUP) puts in force. The others need a restart.
-pub const RELOADED: [&str; 7] =
-    ["log", "admin_uids", "admin_gids", "access", "autonomy", "max_step", "mark_ahead"];
+pub const RELOADED: [&str; 8] = [
+    "log",
+    "admin_uids",
+    "admin_gids",
+    "access",
+    "mask_key_file",
+    "autonomy",
+    "max_step",
+    "mark_ahead",
+];
 
 /// Every setting, in the order of [`SECTIONS`].
 pub fn settings() -> impl Iterator<Item = &'static Setting> {

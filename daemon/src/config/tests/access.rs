@@ -34,6 +34,31 @@ fn access_rules_decide() {
 }
 
 #[test]
+fn unmasking_is_apart_from_drawing() {
+    let config = from_text(
+        "admin_uids = [7]\n\
+         [[access]]\ntags = ['orders', 'pay.*']\nunmask_uids = [33]\nunmask_gids = [34]\n\
+         [[access]]\ntags = ['orders']\nuids = [1000]\n",
+    )
+    .unwrap();
+    let peer = |uid: u32, gids: &[u32]| Peer { uid, gids: gids.to_vec() };
+    let access = &config.access;
+    for (tag, peer, may) in [
+        ("orders", peer(33, &[]), true),
+        ("pay.eu", peer(5, &[34]), true),
+        ("orders", peer(1000, &[]), false),
+        ("free", peer(33, &[34]), false),
+        ("free", peer(7, &[]), true),
+        ("free", peer(0, &[]), true),
+    ] {
+        assert_eq!(access.may_unmask(tag, &peer), may, "{tag} by {peer:?}");
+    }
+    assert!(!access.may_draw("orders", &peer(33, &[])), "it is reserved by the other rule");
+    assert!(access.may_draw("pay.eu", &peer(5, &[])), "no rule reserves it");
+    check("[[access]]\ntags = ['a']\nunmask_uids = 1", &["access[0].unmask_uids"]);
+}
+
+#[test]
 fn the_daemons_own_user_is_trusted() {
     let env = Env { uid: 42, ..root_with(&[("HOME", "/h")]) };
     let args = set(&["access=[{tags = ['*'], uids = []}]"]);
@@ -47,10 +72,7 @@ fn the_daemons_own_user_is_trusted() {
 fn bad_access_rules_are_refused() {
     check("access = 1", &["access can't be 1"]);
     check("[[access]]\nuids = [1]", &["access[0]", "with tags"]);
-    check(
-        "[[access]]\ntags = ['a']",
-        &["access[0]", "at least one of uids, gids and ids_per_second"],
-    );
+    check("[[access]]\ntags = ['a']", &["access[0]", "at least one of uids, gids, ids_per_second"]);
     check("[[access]]\ntags = []\nuids = []", &["access[0].tags can't be []", "line 2"]);
     check("[[access]]\ntags = ['a', 'b*c']\nuids = []", &["access[0].tags[1] can't be \"b*c\""]);
     check("[[access]]\ntags = ['']\nuids = []", &["access[0].tags[0]"]);

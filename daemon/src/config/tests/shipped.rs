@@ -34,6 +34,7 @@ fn the_shipped_example_is_the_defaults_and_names_every_setting() {
         let examples = [
             "socket_group",
             "store_password_file",
+            "mask_key_file",
             "stores",
             "routes",
             "identity",

@@ -196,6 +196,7 @@ pub(super) const STATEMENTS: Statements = Statements {
     note: "INSERT INTO leafd_meta (name, value) VALUES ('noticed', $1)
         ON CONFLICT (name) DO UPDATE SET value = excluded.value",
     now_ms: "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint::text",
+    enter_meta: "INSERT INTO leafd_meta (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
     meta: "SELECT name, value FROM leafd_meta",
 };
 

@@ -248,6 +248,8 @@ pub struct Statements {
     pub note: &'static str,
     /// The server's clock, in milliseconds of Unix time.
     pub now_ms: &'static str,
+    /// (name, value): enters a row of `leafd_meta`, if there is none of the name.
+    pub enter_meta: &'static str,
     /// Name and value of all there is in `leafd_meta`.
     pub meta: &'static str,
 }

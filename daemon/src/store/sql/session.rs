@@ -187,9 +187,7 @@ impl<D: Driver> Session<D> {
     }
 
     fn noted(&mut self, history: &History) -> Result<Option<Duration>, Failure> {
-        let meta = self.driver.query(D::SQL.meta, &[])?;
-        let noted = meta.into_iter().find(|row| name(row) == Some("noticed"));
-        let noted = noted.and_then(|row| row.into_iter().nth(1).flatten());
+        let noted = self.meta("noticed")?;
         if let Some((ms, of)) = noted.as_deref().and_then(|noted| noted.split_once(' '))
             && *of == *history.0
             && let Ok(ms) = ms.parse::<u64>()
@@ -197,6 +195,13 @@ impl<D: Driver> Session<D> {
             return Ok(Some(Duration::from_millis(self.now_ms()?.saturating_sub(ms))));
         }
         Ok(None)
+    }
+
+    /// What `leafd_meta` holds under a name.
+    pub(super) fn meta(&mut self, entry: &str) -> Result<Option<String>, Failure> {
+        let meta = self.driver.query(D::SQL.meta, &[])?;
+        let found = meta.into_iter().find(|row| name(row) == Some(entry));
+        Ok(found.and_then(|row| row.into_iter().nth(1).flatten()))
     }
 
     /// The server's clock, now.

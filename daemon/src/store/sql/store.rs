@@ -14,6 +14,7 @@ use super::{Driver, Failure, Location, Param};
 use crate::registry::Registry;
 use crate::store::Store;
 use leafd_core::Tag;
+use leafd_core::mask::KeyNumber;
 use leafd_core::registry::Mode;
 use leafd_core::store::{
     CheckIn, Claim, ClaimWish, Generation, HostId, Identity, NewTag, Role, StartToken, StoreError,
@@ -296,9 +297,41 @@ impl<D: Driver> Store for SqlStore<D> {
         self.conflicts.total()
     }
 
+    fn note_mask_key(
+        &mut self,
+        under: &Identity,
+        key: KeyNumber,
+        check_value: u64,
+    ) -> Result<u64, StoreError> {
+        self.write(|session| {
+            session.check(under)?;
+            if !session.side {
+                return Err(needs_side_tables(&session.target, "masking ids"));
+            }
+            let entry = format!("mask_key_{key}");
+            if let Some(known) = session.meta(&entry)? {
+                return parse_check_value(&entry, &known);
+            }
+            let value = format!("{check_value:016x}");
+            let params = [Param::Text(&entry), Param::Text(&value)];
+            session.driver.execute(D::SQL.enter_meta, &params)?;
+            // Somebody else may have been faster.
+            let known = session.meta(&entry)?.unwrap_or_default();
+            parse_check_value(&entry, &known)
+        })
+    }
+
     fn workers(&mut self, mode: Mode) -> Box<dyn Registry + '_> {
         Box::new(Leases { store: self, mode })
     }
+}
+
+fn parse_check_value(entry: &str, text: &str) -> Result<u64, Failure> {
+    u64::from_str_radix(text, 16).map_err(|_| {
+        Failure::Said(StoreError::Refused(format!(
+            "{entry} in leafd_meta is {text:?} and no check value: repair it from a backup"
+        )))
+    })
 }
 
 /// Why a tag can't be created where its key finds this row.

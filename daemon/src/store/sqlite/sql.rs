@@ -93,6 +93,7 @@ pub(super) const STATEMENTS: Statements = Statements {
     note: "",
     // It keeps days with milliseconds.
     now_ms: "SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer)",
+    enter_meta: "INSERT INTO leafd_meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING",
     meta: "SELECT name, CAST(value AS text) FROM leafd_meta",
 };
 

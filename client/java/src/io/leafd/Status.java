@@ -50,7 +50,9 @@ public enum Status {
     /** The daemon has as many connections as it may have. */
     CONNECTION_LIMIT(true, true),
     /** The store holds something for this tag that can't be used safely. */
-    STORE_REFUSED(false, false);
+    STORE_REFUSED(false, false),
+    /** The daemon lacks the key for masking, or has another one than the store knows. */
+    MASK_KEY(false, false);
 
     // Numbers go up from 0 without a gap, so that the place in this list is the number.
     private static final Status[] ALL = values();

@@ -1,0 +1,164 @@
+//! Public ids: what outsiders are shown instead of dense ones.
+
+use leafd_wire::mask::{MASKS_MAX, PublicIds as Items};
+use leafd_wire::{Malformed, MaskForm, MaskReply, MaskRequest, UnmaskRequest, opcode};
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+
+/// The public ids of one tag, in one form: numbers of some bits, or text that the same number is written as.
+///
+/// A public id tells nothing of how many ids there are, nor of their order; only daemons with the key make one of a dense
+/// id, or the other way round. The form must be the same in both directions.
+///
+/// ```no_run
+/// # fn main() -> Result<(), leafd_client::Error> {
+/// # let client = leafd_client::Client::connect(leafd_client::default_socket_path())?;
+/// let orders = client.public_ids("orders").prefix("ord");
+/// let shown = orders.mask_text(&[17, 18])?; // such as ord_16dsky4r4xzza8d
+/// assert_eq!(orders.unmask_text(&shown)?, [17, 18]);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy)]
+pub struct PublicIds<'a> {
+    core: &'a Core,
+    tag: &'a str,
+    prefix: &'a str,
+    bits: u8,
+    key: u8,
+}
+
+impl<'a> PublicIds<'a> {
+    pub(crate) fn new(core: &'a Core, tag: &'a str) -> Self {
+        PublicIds { core, tag, prefix: "", bits: 63, key: 0 }
+    }
+
+    /// How many bits the ids have, dense and public ones: 63 unless given, 53 for JavaScript's numbers.
+    #[must_use]
+    pub fn bits(self, bits: u8) -> Self {
+        PublicIds { bits, ..self }
+    }
+
+    /// What texts begin with, before a `_`: a letter and further `a` to `z`, `0` to `9` or `_`. None unless given.
+    #[must_use]
+    pub fn prefix(self, prefix: &'a str) -> Self {
+        PublicIds { prefix, ..self }
+    }
+
+    /// The number of the key: the daemon's current one unless given. Texts carry theirs.
+    #[must_use]
+    pub fn key(self, key: u8) -> Self {
+        PublicIds { key, ..self }
+    }
+
+    /// The public ids of dense ones, as numbers. They don't say which key made them: after a new key is in use they are
+    /// read wrongly, unless its number is kept.
+    ///
+    /// # Errors
+    /// [`Error::Service`] of [`leafd_wire::Status::ValueRefused`] for an id that is outside of the bits, of
+    /// [`leafd_wire::Status::MaskKey`] where the daemon has no key or a wrong one, of [`leafd_wire::Status::Denied`]
+    /// where the user may not unmask; else whatever kept the daemon from answering.
+    pub fn mask(&self, ids: &[u64]) -> Result<Vec<u64>> {
+        let form = self.form(false);
+        in_batches(ids, |ids| {
+            self.ask(opcode::MASK, &form, &MaskRequest::body(&form, ids), numbers)
+        })
+    }
+
+    /// The dense ids of public ones.
+    ///
+    /// # Errors
+    /// As for [`PublicIds::mask`].
+    pub fn unmask(&self, ids: &[u64]) -> Result<Vec<u64>> {
+        let form = self.form(false);
+        in_batches(ids, |ids| {
+            let body = UnmaskRequest::body(&form, Items::Numbers(ids));
+            self.ask(opcode::UNMASK, &form, &body, numbers)
+        })
+    }
+
+    /// The public ids of dense ones, as text.
+    ///
+    /// # Errors
+    /// As for [`PublicIds::mask`].
+    pub fn mask_text(&self, ids: &[u64]) -> Result<Vec<String>> {
+        let form = self.form(true);
+        in_batches(ids, |ids| {
+            let body = MaskRequest::body(&form, ids);
+            self.ask(opcode::MASK, &form, &body, |reply| {
+                Ok(reply.texts()?.map(str::to_owned).collect())
+            })
+        })
+    }
+
+    /// The dense ids of public ones, which text stands for.
+    ///
+    /// # Errors
+    /// As for [`PublicIds::mask`]; [`leafd_wire::Status::ValueRefused`] also for text that is no public id of this form,
+    /// because it was mistyped or made up.
+    pub fn unmask_text<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<u64>> {
+        let form = self.form(true);
+        let texts: Vec<&[u8]> = texts.iter().map(|text| text.as_ref().as_bytes()).collect();
+        in_batches(&texts, |texts| {
+            let body = UnmaskRequest::body(&form, Items::Texts(texts));
+            self.ask(opcode::UNMASK, &form, &body, numbers)
+        })
+    }
+
+    fn form(&self, is_text: bool) -> MaskForm<'a> {
+        MaskForm {
+            tag: self.tag.as_bytes(),
+            bits: self.bits,
+            key: self.key,
+            prefix: is_text.then_some(self.prefix.as_bytes()),
+        }
+    }
+
+    fn ask<T>(
+        &self,
+        opcode: u8,
+        form: &MaskForm<'_>,
+        body: &[u8],
+        read: impl FnOnce(MaskReply<'_>) -> std::result::Result<Vec<T>, Malformed>,
+    ) -> Result<Vec<T>> {
+        for (what, length) in [("tag", self.tag.len()), ("prefix", self.prefix.len())] {
+            if length > LENGTH_MAX {
+                return Err(Error::invalid(format!("a {what} of {length} bytes")));
+            }
+        }
+        let reply = self.core.ask(opcode, form.flags(), body, true, self.core.deadline(None))?;
+        MaskReply::decode(&reply)
+            .and_then(read)
+            .map_err(|error| Error::Protocol { what: error.to_string() })
+    }
+}
+
+/// Longer than any tag and prefix, and within a frame beside the largest batch.
+const LENGTH_MAX: usize = 1024;
+
+fn numbers(reply: MaskReply<'_>) -> std::result::Result<Vec<u64>, Malformed> {
+    Ok(reply.numbers()?.collect())
+}
+
+/// Asks for so many at a time as a request may have. An answer has as many items as were asked about.
+fn in_batches<T, U>(items: &[T], mut ask: impl FnMut(&[T]) -> Result<Vec<U>>) -> Result<Vec<U>> {
+    let mut all = Vec::with_capacity(items.len());
+    for some in items.chunks(BATCH) {
+        let answer = ask(some)?;
+        if answer.len() != some.len() {
+            let what = format!("{} ids in answer to {}", answer.len(), some.len());
+            return Err(Error::Protocol { what });
+        }
+        all.extend(answer);
+    }
+    Ok(all)
+}
+
+/// A text has up to 256 bytes in a request, so that fewer than the most ids are sure to fit a frame.
+const BATCH: usize = if MASKS_MAX < 240 { MASKS_MAX } else { 240 };
+
+impl std::fmt::Debug for PublicIds<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PublicIds").field("tag", &self.tag).field("bits", &self.bits).finish()
+    }
+}

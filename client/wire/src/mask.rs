@@ -1,0 +1,266 @@
+//! MASK and UNMASK: dense ids to public ones and back, many at once.
+
+use crate::bytes::{Fields, short_length};
+use crate::{Header, Malformed, flag};
+
+/// Most ids of one request.
+pub const MASKS_MAX: usize = 1_000;
+
+/// Longest prefix of a public id's text.
+pub const PREFIX_BYTES_MAX: usize = 32;
+
+/// Which permutation is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaskForm<'a> {
+    /// The tag's bytes, not yet checked.
+    pub tag: &'a [u8],
+    /// How many bits the ids have, not yet checked.
+    pub bits: u8,
+    /// The number of the key; 0: the daemon's current one.
+    pub key: u8,
+    /// Text with this prefix rather than a number; an empty one is text without a prefix.
+    pub prefix: Option<&'a [u8]>,
+}
+
+/// MASK: the public ids of dense ones.
+///
+/// Body: `u8` bits, `u8` key, `u16` count, `u16` tag length, `u16` prefix length, tag, prefix, then for each `u64` id. The
+/// header's [`flag::TEXT`] asks for text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaskRequest<'a> {
+    /// Of which permutation.
+    pub form: MaskForm<'a>,
+    ids: &'a [u8],
+}
+
+/// UNMASK: the dense ids of public ones.
+///
+/// Body: as MASK's; with [`flag::TEXT`] each item is a `u8` length and text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnmaskRequest<'a> {
+    /// Of which permutation.
+    pub form: MaskForm<'a>,
+    count: usize,
+    items: &'a [u8],
+}
+
+/// What UNMASK is asked.
+#[derive(Clone, Copy, Debug)]
+pub enum PublicIds<'a> {
+    /// Numbers.
+    Numbers(&'a [u64]),
+    /// Texts; of one that is longer than 255 bytes, which none is, only so much is sent.
+    Texts(&'a [&'a [u8]]),
+}
+
+/// The answer to either.
+///
+/// Body: `u16` count, `u16` length of each item, then the items: `u64` ids, or text where MASK was asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaskReply<'a> {
+    item_length: usize,
+    items: &'a [u8],
+}
+
+const ID_BYTES: usize = 8;
+
+fn count_of(count: usize) -> Result<usize, Malformed> {
+    match count {
+        1..=MASKS_MAX => Ok(count),
+        _ => Err(Malformed { what: "a request is for 1 to 1,000 ids" }),
+    }
+}
+
+// === impl MaskForm ===
+
+impl<'a> MaskForm<'a> {
+    fn decode(header: &Header, fields: &mut Fields<'a>) -> Result<(Self, usize), Malformed> {
+        let (bits, key) = (fields.u8()?, fields.u8()?);
+        let count = count_of(usize::from(fields.u16()?))?;
+        let (tag_length, prefix_length) = (fields.u16()?, fields.u16()?);
+        let tag = fields.bytes(usize::from(tag_length))?;
+        let prefix = fields.bytes(usize::from(prefix_length))?;
+        let is_text = header.flags & flag::TEXT != 0;
+        if !is_text && !prefix.is_empty() {
+            return Err(Malformed { what: "a prefix, but no text is asked for" });
+        }
+        Ok((MaskForm { tag, bits, key, prefix: is_text.then_some(prefix) }, count))
+    }
+
+    /// The flags of its request's header.
+    #[must_use]
+    pub fn flags(&self) -> u8 {
+        if self.prefix.is_some() { flag::TEXT } else { 0 }
+    }
+
+    fn body(&self, count: usize, items: &[u8]) -> Vec<u8> {
+        let prefix = self.prefix.unwrap_or_default();
+        let mut body = Vec::with_capacity(ID_BYTES + self.tag.len() + prefix.len() + items.len());
+        body.extend([self.bits, self.key]);
+        for length in [count, self.tag.len(), prefix.len()] {
+            body.extend(short_length(length));
+        }
+        body.extend(self.tag);
+        body.extend(prefix);
+        body.extend(items);
+        body
+    }
+}
+
+// === impl MaskRequest ===
+
+impl<'a> MaskRequest<'a> {
+    /// Takes a frame apart. Tag, bits, key and prefix are the caller's to check.
+    ///
+    /// # Errors
+    /// A body of another form, or one of too many ids.
+    pub fn decode(header: &Header, body: &'a [u8]) -> Result<Self, Malformed> {
+        let mut fields = Fields::new(body);
+        let (form, count) = MaskForm::decode(header, &mut fields)?;
+        let ids = fields.bytes(count * ID_BYTES)?;
+        fields.end()?;
+        Ok(MaskRequest { form, ids })
+    }
+
+    /// The ids.
+    pub fn ids(&self) -> impl Iterator<Item = u64> + use<'a> {
+        numbers(self.ids)
+    }
+
+    /// The body of a request for 1 to [`MASKS_MAX`] ids.
+    #[must_use]
+    pub fn body(form: &MaskForm<'_>, ids: &[u64]) -> Vec<u8> {
+        let items: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+        form.body(ids.len(), &items)
+    }
+}
+
+// === impl UnmaskRequest ===
+
+impl<'a> UnmaskRequest<'a> {
+    /// Takes a frame apart. Tag, bits, key and prefix are the caller's to check.
+    ///
+    /// # Errors
+    /// A body of another form, or one of too many ids.
+    pub fn decode(header: &Header, body: &'a [u8]) -> Result<Self, Malformed> {
+        let mut fields = Fields::new(body);
+        let (form, count) = MaskForm::decode(header, &mut fields)?;
+        let items = fields.rest();
+        let mut end = Fields::new(items);
+        for _ in 0..count {
+            let length = if form.prefix.is_some() { usize::from(end.u8()?) } else { ID_BYTES };
+            end.bytes(length)?;
+        }
+        end.end()?;
+        Ok(UnmaskRequest { form, count, items })
+    }
+
+    /// The numbers; none where texts are asked about.
+    pub fn numbers(&self) -> impl Iterator<Item = u64> + use<'a> {
+        numbers(if self.form.prefix.is_some() { &[] } else { self.items })
+    }
+
+    /// The texts; none where numbers are asked about.
+    pub fn texts(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let mut fields = Fields::new(self.items);
+        let count = if self.form.prefix.is_some() { self.count } else { 0 };
+        (0..count).map_while(move |_| {
+            let length = usize::from(fields.u8().ok()?);
+            fields.bytes(length).ok()
+        })
+    }
+
+    /// The body of a request for 1 to [`MASKS_MAX`] ids. Texts go with a form that has a prefix, numbers with one that has
+    /// none.
+    #[must_use]
+    pub fn body(form: &MaskForm<'_>, ids: PublicIds<'_>) -> Vec<u8> {
+        let (count, items): (usize, Vec<u8>) = match ids {
+            PublicIds::Numbers(ids) => {
+                (ids.len(), ids.iter().flat_map(|id| id.to_le_bytes()).collect())
+            }
+            PublicIds::Texts(texts) => {
+                let mut items = Vec::new();
+                for text in texts {
+                    let length = u8::try_from(text.len()).unwrap_or(u8::MAX);
+                    items.push(length);
+                    items.extend(&text[..usize::from(length)]);
+                }
+                (texts.len(), items)
+            }
+        };
+        form.body(count, &items)
+    }
+}
+
+// === impl MaskReply ===
+
+impl<'a> MaskReply<'a> {
+    /// Takes the body apart.
+    ///
+    /// # Errors
+    /// A body of another form.
+    pub fn decode(body: &'a [u8]) -> Result<Self, Malformed> {
+        let mut fields = Fields::new(body);
+        let count = usize::from(fields.u16()?);
+        let item_length = usize::from(fields.u16()?);
+        let items = fields.bytes(count * item_length)?;
+        fields.end()?;
+        if item_length == 0 {
+            return Err(Malformed { what: "items without a length" });
+        }
+        Ok(MaskReply { item_length, items })
+    }
+
+    /// The items as numbers.
+    ///
+    /// # Errors
+    /// They are no numbers.
+    pub fn numbers(&self) -> Result<impl Iterator<Item = u64> + use<'a>, Malformed> {
+        match self.item_length {
+            ID_BYTES => Ok(numbers(self.items)),
+            _ => Err(Malformed { what: "items that are no ids" }),
+        }
+    }
+
+    /// The items as texts.
+    ///
+    /// # Errors
+    /// They are no texts.
+    pub fn texts(&self) -> Result<impl Iterator<Item = &'a str> + use<'a>, Malformed> {
+        let length = self.item_length;
+        match std::str::from_utf8(self.items) {
+            Ok(text) if text.is_ascii() => {
+                Ok((0..text.len() / length).map(move |item| &text[item * length..][..length]))
+            }
+            _ => Err(Malformed { what: "items that are no text" }),
+        }
+    }
+
+    /// The body of an answer with numbers.
+    #[must_use]
+    pub fn of_numbers(ids: &[u64]) -> Vec<u8> {
+        let mut body = Self::head(ids.len(), ID_BYTES);
+        body.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
+        body
+    }
+
+    /// The body of an answer with texts of one length.
+    #[must_use]
+    pub fn of_texts(texts: &[String]) -> Vec<u8> {
+        let length = texts.first().map_or(0, String::len);
+        let mut body = Self::head(texts.len(), length);
+        for text in texts {
+            debug_assert_eq!(text.len(), length, "ids of one width are as long as each other");
+            body.extend(text.as_bytes());
+        }
+        body
+    }
+
+    fn head(count: usize, item_length: usize) -> Vec<u8> {
+        [short_length(count), short_length(item_length)].concat()
+    }
+}
+
+fn numbers(bytes: &[u8]) -> impl Iterator<Item = u64> + use<'_> {
+    bytes.as_chunks::<ID_BYTES>().0.iter().map(|bytes| u64::from_le_bytes(*bytes))
+}

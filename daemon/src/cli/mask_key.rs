@@ -1,0 +1,87 @@
+//! `leafd mask-key new`: makes a key for public ids, and writes it where nobody but its owner reads it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use leafd_core::mask::{KeyNumber, MaskKeys};
+
+use crate::cli::output;
+use crate::config::read_mask_keys;
+use crate::random;
+
+/// Writes a new key to a file that is not there yet, or with `add` behind the keys of one that is.
+#[must_use]
+pub fn new(path: &Path, add: bool) -> ExitCode {
+    let made = if add { add_to(path) } else { begin(path) };
+    match made {
+        Ok(said) => output::print(&said),
+        Err(error) => {
+            eprintln!("leafd: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn begin(path: &Path) -> Result<String> {
+    let line = line(KeyNumber::FIRST)?;
+    let written = create(path).and_then(|file| write(file, &line));
+    if let Err(cause) = written {
+        if cause.kind() == std::io::ErrorKind::AlreadyExists {
+            bail!(
+                "{} is there already, and its keys may be in use; add a key to it with --add",
+                path.display()
+            );
+        }
+        return Err(cause).with_context(|| format!("cannot write {}", path.display()));
+    }
+    Ok(format!(
+        "key 1 is in {0}; give every host a copy, and name it with mask_key_file = \"{0}\"\n",
+        path.display()
+    ))
+}
+
+/// Others may read the file meanwhile, so it is replaced at once.
+fn add_to(path: &Path) -> Result<String> {
+    let keys = read_mask_keys(path).map_err(anyhow::Error::msg)?;
+    let next = next_number(&keys)?;
+    let mut text = fs::read_to_string(path).context("cannot read it again")?;
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str(&line(next)?);
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = Path::new(&beside);
+    let written =
+        create(beside).and_then(|file| write(file, &text)).and_then(|()| fs::rename(beside, path));
+    written.with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(format!(
+        "key {next} is in {0}, not in use yet. Give every host a copy and reload leafd there; then move its line to the \
+         top, and give every host a copy again\n",
+        path.display()
+    ))
+}
+
+fn next_number(keys: &MaskKeys) -> Result<KeyNumber> {
+    let last = keys.iter().map(|key| key.number().get()).max().unwrap_or(0);
+    KeyNumber::new(last + 1).context("key 31 is the last one that there can be")
+}
+
+fn create(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+fn write(mut file: File, text: &str) -> std::io::Result<()> {
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+/// A file's line of a new key.
+fn line(number: KeyNumber) -> Result<String> {
+    // 32 hexadecimal digits, as a key has.
+    Ok(format!("{number} {}\n", random::token()?))
+}

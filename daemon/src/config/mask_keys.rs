@@ -1,0 +1,63 @@
+//! Where the keys of public ids are: in a file or a systemd credential, never in an argument or a variable.
+
+use std::fmt::Display;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use leafd_core::mask::MaskKeys;
+
+use super::Config;
+use super::env::Env;
+
+/// The name of the systemd credential.
+const CREDENTIAL: &str = "mask_key";
+
+/// Longer than all keys with remarks between them; a larger file is something else.
+const FILE_BYTES_MAX: u64 = 16 * 1024;
+
+/// Permission bits that let others than the owner and the group in.
+const OTHERS: u32 = 0o007;
+
+/// The file of the keys: the one that the setting names, else the credential.
+pub(super) fn find(file: Option<PathBuf>, env: &Env) -> Option<PathBuf> {
+    file.or_else(|| {
+        let dir = PathBuf::from(env.variable("CREDENTIALS_DIRECTORY")?);
+        Some(dir.join(CREDENTIAL)).filter(|file| file.exists())
+    })
+}
+
+impl Config {
+    /// The keys of public ids, if there is a file of them. One that can't be used keeps the daemon from starting: it would
+    /// fail when the keys are needed.
+    ///
+    /// # Errors
+    /// As those of [`read_mask_keys`].
+    pub fn mask_keys(&self) -> Result<Option<MaskKeys>, String> {
+        self.mask_key_file.as_deref().map(read_mask_keys).transpose()
+    }
+}
+
+/// Reads a file of keys.
+///
+/// # Errors
+/// Why it can't be used, without what it holds.
+pub fn read_mask_keys(path: &Path) -> Result<MaskKeys, String> {
+    let failed =
+        |cause: &dyn Display| format!("the mask keys in {} can't be used: {cause}", path.display());
+    let file = std::fs::File::open(path).map_err(|cause| failed(&cause))?;
+    let mode = file.metadata().map_err(|cause| failed(&cause))?.mode();
+    if mode & OTHERS != 0 {
+        let mode = mode & 0o777;
+        return Err(failed(&format!(
+            "every user of this host can read them (mode {mode:04o}); make the file 0600, owned by leafd's user, and \
+             think of the keys as known"
+        )));
+    }
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(|cause| failed(&cause))?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(failed(&format!("it is larger than {FILE_BYTES_MAX} bytes")));
+    }
+    MaskKeys::parse(&text).map_err(|cause| failed(&cause))
+}

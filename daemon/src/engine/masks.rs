@@ -1,0 +1,168 @@
+//! The keys of public ids: which this host has, and whether they are the ones that all hosts have. No id is masked before
+//! the first store has confirmed that: two keys of one number would make two ids of one, and one of two.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use leafd_wire::Status;
+use tokio::sync::{Mutex, Notify};
+use tracing::{error, info};
+
+use super::upstream::Upstream;
+use crate::clock;
+use crate::reply::Failure;
+use leafd_core::BootMs;
+use leafd_core::mask::{MaskKey, MaskKeys};
+use leafd_core::store::StoreError;
+
+/// The keys of this host.
+pub struct Masks {
+    upstream: Rc<Upstream>,
+    keys: RefCell<Option<Rc<MaskKeys>>>,
+    confirmed: Cell<bool>,
+    /// What the last attempt to have them confirmed came to, and until when to believe it.
+    refusal: RefCell<Option<(Failure, BootMs)>>,
+    /// One attempt at a time.
+    confirming: Mutex<()>,
+    renewed: Notify,
+}
+
+/// How long a failure is believed.
+const REFUSED_MS: u64 = 1_000;
+
+/// How often keys that could not be confirmed are tried again without being asked for.
+const RETRY: Duration = Duration::from_secs(10);
+
+impl Masks {
+    /// Keys that are not confirmed yet, if there are any.
+    #[must_use]
+    pub fn new(upstream: Rc<Upstream>, keys: Option<MaskKeys>) -> Rc<Masks> {
+        Rc::new(Masks {
+            upstream,
+            keys: RefCell::new(keys.map(Rc::new)),
+            confirmed: Cell::new(false),
+            refusal: RefCell::default(),
+            confirming: Mutex::new(()),
+            renewed: Notify::new(),
+        })
+    }
+
+    /// Goes by other keys from now on.
+    pub fn renew(&self, keys: Option<MaskKeys>) {
+        *self.keys.borrow_mut() = keys.map(Rc::new);
+        self.confirmed.set(false);
+        *self.refusal.borrow_mut() = None;
+        self.renewed.notify_one();
+    }
+
+    /// The keys, whether they are confirmed or not.
+    ///
+    /// # Errors
+    /// There are none.
+    pub fn keys(&self) -> Result<Rc<MaskKeys>, Failure> {
+        self.keys.borrow().clone().ok_or_else(|| {
+            mask_key(
+                "this daemon has no mask key: make one with leafd mask-key new, give every host a copy and name it in \
+                 mask_key_file",
+            )
+        })
+    }
+
+    /// The keys, if they are confirmed.
+    #[must_use]
+    pub fn confirmed(&self) -> Option<Rc<MaskKeys>> {
+        self.keys.borrow().clone().filter(|_| self.confirmed.get())
+    }
+
+    /// Has the store confirm that the keys are those of all hosts, if it has not yet.
+    ///
+    /// # Errors
+    /// There are none, a key is another one, or the store is away.
+    pub async fn confirm(&self) -> Result<Rc<MaskKeys>, Failure> {
+        let _one = self.confirming.lock().await;
+        let keys = self.keys()?;
+        if self.confirmed.get() {
+            return Ok(keys);
+        }
+        if let Some((failure, until)) = &*self.refusal.borrow()
+            && clock::boot() < *until
+        {
+            return Err(failure.clone());
+        }
+        let outcome = self.ask(&keys).await;
+        // They may have been renewed meanwhile.
+        let same = self.keys.borrow().as_ref().is_some_and(|now| Rc::ptr_eq(now, &keys));
+        match outcome {
+            Ok(()) => {
+                self.confirmed.set(same);
+                Ok(keys)
+            }
+            Err(failure) => {
+                let until = BootMs(clock::boot().0 + REFUSED_MS);
+                *self.refusal.borrow_mut() = same.then_some((failure.clone(), until));
+                Err(failure)
+            }
+        }
+    }
+
+    async fn ask(&self, keys: &MaskKeys) -> Result<(), Failure> {
+        self.upstream.reachable().await.map_err(|error| Failure::from(&error))?;
+        let Some(under) = self.upstream.present() else {
+            let reason = self.upstream.unavailable_reason();
+            return Err(reason.unwrap_or_else(|| Failure::store_away("the store is not known yet")));
+        };
+        for key in keys.iter() {
+            let (number, own) = (key.number(), key.check_value());
+            let known = self.upstream.store.note_mask_key(&under, number, own).await;
+            match known {
+                Ok(known) if known == own => {}
+                Ok(_) => return Err(self.another(key)),
+                Err(StoreError::Refused(words)) => return Err(mask_key(words)),
+                Err(error) => return Err(Failure::from(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn another(&self, key: &MaskKey) -> Failure {
+        let (number, url) = (key.number(), &self.upstream.url);
+        mask_key(format!(
+            "mask key {number} of this host is not the one that the store {url} knows by this number: nothing is masked until \
+             mask_key_file is a copy of the other hosts' one. If no id was ever masked with that key, delete the row \
+             mask_key_{number} of leafd_meta"
+        ))
+    }
+
+    /// Has the keys confirmed before anybody needs them, and says in the log what is wrong with them, until dropped.
+    pub async fn run(&self) {
+        loop {
+            let mut told = None;
+            while self.keys.borrow().is_some() && !self.confirmed.get() {
+                match self.confirm().await {
+                    Ok(keys) => {
+                        info!(current = %keys.current().number(), "the mask keys are those of all hosts")
+                    }
+                    Err(failure) => {
+                        if failure.status == Status::MaskKey
+                            && told.as_ref() != Some(&failure.message)
+                        {
+                            error!("{}", failure.message);
+                            told = Some(failure.message);
+                        }
+                        tokio::select! {
+                            () = tokio::time::sleep(RETRY) => {}
+                            () = self.renewed.notified() => {}
+                        }
+                    }
+                }
+            }
+            self.renewed.notified().await;
+        }
+    }
+}
+
+/// Without the right key nothing helps but a person.
+pub fn mask_key(message: impl Into<String>) -> Failure {
+    Failure::new(Status::MaskKey, message)
+}

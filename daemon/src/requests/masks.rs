@@ -1,0 +1,160 @@
+//! MASK and UNMASK: dense ids to public ones and back.
+
+use std::rc::Rc;
+
+use leafd_wire::tag::check_tag;
+use leafd_wire::{Header, MaskForm, MaskReply, MaskRequest, Status, UnmaskRequest, opcode};
+
+use super::tags::refused;
+use super::{Dispatcher, Session};
+use crate::engine::masks::mask_key;
+use crate::reply::Failure;
+use leafd_core::Tag;
+use leafd_core::mask::{KeyNumber, Mask, MaskBits, MaskKey, MaskKeys, Prefix, PublicText};
+
+/// A request that is checked, but for its ids, and outlives its frame.
+struct Work {
+    tag: Tag,
+    bits: MaskBits,
+    /// `None`: the current one.
+    key: Option<KeyNumber>,
+    prefix: Option<String>,
+    what: What,
+}
+
+enum What {
+    Mask(Vec<u64>),
+    Unmask(Vec<u64>),
+    UnmaskTexts(Vec<Vec<u8>>),
+}
+
+impl Dispatcher {
+    /// Answers at once if the store has confirmed the keys, else when it has.
+    pub(super) fn mask(
+        self: &Rc<Self>,
+        session: &Session,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<(), Failure> {
+        let work = Work::parse(header, body)?;
+        if !self.access.borrow().may_unmask(work.tag.as_str(), &session.peer) {
+            return Err(Failure::new(
+                Status::Denied,
+                format!(
+                    "uid {} may neither mask nor unmask ids of tag {:?}: only root, the daemon's own user, administrators and \
+                     those whom unmask_uids or unmask_gids of an access rule name may",
+                    session.peer.uid, work.tag
+                ),
+            ));
+        }
+        if let Some(keys) = self.masks.confirmed() {
+            session.outbox.body(header, &work.run(&keys)?);
+            return Ok(());
+        }
+        self.masks.keys()?;
+        let reply = session.outbox.later(*header);
+        let dispatcher = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            match dispatcher.masks.confirm().await.and_then(|keys| work.run(&keys)) {
+                Ok(body) => reply.body(&body),
+                Err(failure) => reply.failure(&failure),
+            }
+        });
+        Ok(())
+    }
+}
+
+impl Work {
+    fn parse(header: &Header, body: &[u8]) -> Result<Work, Failure> {
+        let (form, what) = if header.opcode == opcode::MASK {
+            let request = MaskRequest::decode(header, body)?;
+            (request.form, What::Mask(request.ids().collect()))
+        } else {
+            let request = UnmaskRequest::decode(header, body)?;
+            let what = match request.form.prefix {
+                None => What::Unmask(request.numbers().collect()),
+                Some(_) => What::UnmaskTexts(request.texts().map(<[u8]>::to_vec).collect()),
+            };
+            (request.form, what)
+        };
+        let MaskForm { tag, bits, key, prefix } = form;
+        check_tag(tag)?;
+        let bits = MaskBits::new(bits).ok_or_else(|| {
+            refused(format!(
+                "public ids have {} to {} bits, not {bits}",
+                MaskBits::MIN,
+                MaskBits::MAX
+            ))
+        })?;
+        let key = match key {
+            0 => None,
+            number => Some(KeyNumber::new(number).ok_or_else(|| {
+                refused(format!("mask keys are numbered from 1 to 31; there is no key {number}"))
+            })?),
+        };
+        let prefix = prefix.map(|prefix| match std::str::from_utf8(prefix) {
+            Ok(text) if Prefix::new(text).is_some() => Ok(text.to_owned()),
+            _ => Err(refused(format!(
+                "{:?} is no prefix: it has up to 32 of a to z, 0 to 9 and _, begins with a letter and doesn't end with _",
+                String::from_utf8_lossy(prefix)
+            ))),
+        });
+        Ok(Work { tag: Tag::parse(tag)?, bits, key, prefix: prefix.transpose()?, what })
+    }
+
+    /// The answer's body.
+    fn run(&self, keys: &MaskKeys) -> Result<Vec<u8>, Failure> {
+        match &self.what {
+            What::Mask(ids) => {
+                let key = self.key(keys)?;
+                let mut ids = ids.clone();
+                self.of(key).mask_all(&mut ids).map_err(|error| refused(error.to_string()))?;
+                let Some(prefix) = self.prefix() else { return Ok(MaskReply::of_numbers(&ids)) };
+                let text = |id| PublicText { key: key.number(), id }.encode(prefix, self.bits);
+                Ok(MaskReply::of_texts(&ids.into_iter().map(text).collect::<Vec<_>>()))
+            }
+            What::Unmask(ids) => {
+                let mut ids = ids.clone();
+                let mask = self.of(self.key(keys)?);
+                mask.unmask_all(&mut ids).map_err(|error| refused(error.to_string()))?;
+                Ok(MaskReply::of_numbers(&ids))
+            }
+            What::UnmaskTexts(texts) => {
+                let ids: Result<Vec<u64>, Failure> =
+                    texts.iter().map(|text| self.unmask_text(keys, text)).collect();
+                Ok(MaskReply::of_numbers(&ids?))
+            }
+        }
+    }
+
+    fn unmask_text(&self, keys: &MaskKeys, text: &[u8]) -> Result<u64, Failure> {
+        let wrong = |cause: &dyn std::fmt::Display| {
+            let shown = String::from_utf8_lossy(text);
+            refused(format!("{shown:?} is no public id of tag {:?}: {cause}", self.tag))
+        };
+        let prefix = self.prefix().unwrap_or_default();
+        let found = PublicText::decode(text, prefix, self.bits).map_err(|cause| wrong(&cause))?;
+        // A made-up text may name any key: to its reader it is a wrong one, not a fault of the host's.
+        let key = keys.get(found.key).ok_or_else(|| {
+            wrong(&format_args!("it names mask key {}, which this daemon doesn't have", found.key))
+        })?;
+        self.of(key).unmask(found.id).map_err(|cause| wrong(&cause))
+    }
+
+    fn key<'a>(&self, keys: &'a MaskKeys) -> Result<&'a MaskKey, Failure> {
+        match self.key {
+            None => Ok(keys.current()),
+            Some(number) => keys
+                .get(number)
+                .ok_or_else(|| mask_key(format!("this daemon has no mask key {number}"))),
+        }
+    }
+
+    fn of(&self, key: &MaskKey) -> Mask {
+        Mask::new(key, &self.tag, self.bits)
+    }
+
+    fn prefix(&self) -> Option<Prefix<'_>> {
+        Prefix::new(self.prefix.as_deref()?)
+    }
+}

@@ -1,0 +1,87 @@
+//! `leafctl mask` and `leafctl unmask`: dense ids to public ones and back.
+
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use leafd_client::{Client, PublicIds};
+
+use crate::failure::Failure;
+
+/// Which ids, and how they are shown.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  leafctl mask orders 17                     16dsky4r4xzza8d
+  leafctl mask orders 17 --prefix ord        ord_16dsky4r4xzza8d
+  leafctl mask orders 17 --number --bits 53  a number that JavaScript holds
+  leafctl unmask orders ord_16dsky4r4xzza8d --prefix ord
+
+Unmask with the prefix, the bits and --number that the ids were masked with.")]
+pub struct MaskArgs {
+    /// A segment tag
+    tag: String,
+    /// The ids
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+    /// What public ids begin with, before a _
+    #[arg(
+        long,
+        default_value = "",
+        hide_default_value = true,
+        value_name = "TEXT",
+        conflicts_with = "number"
+    )]
+    prefix: String,
+    /// How many bits the ids have, from 20 to 63
+    #[arg(long, default_value_t = 63, value_name = "N")]
+    bits: u8,
+    /// Public ids are numbers rather than text
+    #[arg(long)]
+    number: bool,
+    /// The number of the key that numbers are masked with [default: the one in use]
+    #[arg(long, value_name = "N", requires = "number", value_parser = clap::value_parser!(u8).range(1..=31))]
+    key: Option<u8>,
+}
+
+/// Prints the public ids of dense ones, one a line.
+pub fn mask(socket: &Path, args: &MaskArgs) -> Result<(), Failure> {
+    let client = Client::builder().socket(socket).build()?;
+    let (public, ids) = (args.public(&client), args.numbers()?);
+    if args.number { lines(public.mask(&ids)?) } else { lines(public.mask_text(&ids)?) }
+}
+
+/// Prints the dense ids of public ones, one a line.
+pub fn unmask(socket: &Path, args: &MaskArgs) -> Result<(), Failure> {
+    let client = Client::builder().socket(socket).build()?;
+    let public = args.public(&client);
+    lines(match args.number {
+        true => public.unmask(&args.numbers()?)?,
+        false => public.unmask_text(&args.ids)?,
+    })
+}
+
+impl MaskArgs {
+    fn public<'a>(&'a self, client: &'a Client) -> PublicIds<'a> {
+        let public = client.public_ids(&self.tag).prefix(&self.prefix).bits(self.bits);
+        public.key(self.key.unwrap_or(0))
+    }
+
+    fn numbers(&self) -> Result<Vec<u64>, Failure> {
+        let parsed = self.ids.iter().map(|id| {
+            id.parse().map_err(|_| {
+                let why = if self.number { "is no number" } else { "is no id of the tag" };
+                Failure::Other(anyhow::anyhow!("{id:?} {why}"))
+            })
+        });
+        parsed.collect()
+    }
+}
+
+fn lines(items: Vec<impl std::fmt::Display>) -> Result<(), Failure> {
+    let mut out = BufWriter::new(io::stdout());
+    for item in items {
+        writeln!(out, "{item}")?;
+    }
+    out.flush()?;
+    Ok(())
+}

@@ -1,0 +1,266 @@
+//! Public ids: dense ones masked and read again, by those who may, under a key that all hosts have.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use leafd_client::{Error, opcode};
+use leafd_core::Tag;
+use leafd_core::mask::{Mask, MaskBits, MaskKeys};
+use leafd_wire::{Header, MaskForm, MaskReply, MaskRequest, Status};
+use nix::sys::signal::Signal;
+
+use crate::access::{STRANGER, raw_as};
+use crate::host::{Host, eventually};
+use crate::raw::Raw;
+
+const WITHIN: Duration = Duration::from_secs(20);
+
+const KEY: &str = "000102030405060708090a0b0c0d0e0f";
+const OTHER_KEY: &str = "f0e0d0c0b0a090807060504030201000";
+
+/// A host that has these keys, and their file.
+pub fn host_with_keys(keys: &str) -> (Host, PathBuf) {
+    let host = Host::new().worker(17);
+    let file = host.path("mask_keys");
+    write_keys(&file, keys);
+    (host.set("mask_key_file", file.to_str().unwrap()), file)
+}
+
+/// The keys that the vectors of the protocol are made with.
+pub fn host_of_vectors() -> Host {
+    host_with_keys(&format!("1 {KEY}\n")).0
+}
+
+fn write_keys(file: &Path, keys: &str) {
+    fs::write(file, keys).unwrap();
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+fn status_of(result: Result<Vec<u64>, Error>) -> (Status, String) {
+    match result {
+        Err(Error::Service { status, message, .. }) => (status, message),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Asks for the public id of 17, as a peer that is no client of ours.
+fn ask(raw: &mut Raw, tag: &str) -> crate::raw::Reply {
+    let form = MaskForm { tag: tag.as_bytes(), bits: 53, key: 0, prefix: None };
+    let mut bytes = Vec::new();
+    Header::request(opcode::MASK, 0, 5).put_frame(&MaskRequest::body(&form, &[17]), &mut bytes);
+    raw.send(&bytes);
+    raw.reply()
+}
+
+#[test]
+fn ids_are_masked_and_come_back() {
+    let (mut host, _) = host_with_keys(&format!("1 {KEY}\n"));
+    host.start();
+    let client = host.client();
+    let orders = client.public_ids("orders").prefix("ord");
+    let ids: Vec<u64> = (1..=500).chain([i64::MAX as u64]).collect();
+    let public = orders.mask(&ids).unwrap();
+    let keys = MaskKeys::parse(&format!("1 {KEY}")).unwrap();
+    let mask = Mask::new(keys.current(), &Tag::parse(b"orders").unwrap(), MaskBits::MAX);
+    for (id, public) in ids.iter().zip(&public) {
+        assert_eq!(mask.mask(*id).unwrap(), *public);
+    }
+    assert_eq!(orders.unmask(&public).unwrap(), ids);
+    let texts = orders.mask_text(&ids).unwrap();
+    assert!(texts.iter().all(|text| text.starts_with("ord_1") && text.len() == 19), "{texts:?}");
+    assert_eq!(orders.unmask_text(&texts).unwrap(), ids);
+    // Another tag's and another width's are others.
+    assert_ne!(client.public_ids("order").mask(&[17]).unwrap(), orders.mask(&[17]).unwrap());
+    assert_ne!(orders.bits(53).mask(&[17]).unwrap(), orders.mask(&[17]).unwrap());
+    assert!(orders.mask(&[]).unwrap().is_empty());
+    host.stop();
+}
+
+#[test]
+fn what_is_no_id_is_refused_in_words() {
+    let (mut host, _) = host_with_keys(&format!("1 {KEY}\n"));
+    host.start();
+    let client = host.client();
+    let orders = client.public_ids("orders").prefix("ord").bits(53);
+    let (status, words) = status_of(orders.mask(&[1, 1 << 53]));
+    assert!(status == Status::ValueRefused && words.contains("9007199254740992"), "{words}");
+    assert_eq!(status_of(orders.unmask(&[0])).0, Status::ValueRefused);
+    let good = orders.mask_text(&[17]).unwrap().remove(0);
+    let mistyped = good.replace(&good[10..11], if &good[10..11] == "7" { "8" } else { "7" });
+    for (text, part) in
+        [(&*mistyped, "mistyped"), ("cus_1", "prefix"), ("ord_", "long"), ("", "prefix")]
+    {
+        let (status, words) = status_of(orders.unmask_text(&[&good, text]));
+        assert!(status == Status::ValueRefused && words.contains(part), "{text}: {words}");
+    }
+    assert_eq!(status_of(orders.prefix("9").unmask_text(&[&good])).0, Status::ValueRefused);
+    assert_eq!(status_of(orders.bits(19).mask(&[1])).0, Status::ValueRefused);
+    assert_eq!(status_of(orders.key(32).mask(&[1])).0, Status::ValueRefused);
+    assert_eq!(status_of(orders.key(2).mask(&[1])).0, Status::MaskKey);
+    let mut raw = host.raw();
+    for body in [&b""[..], &[63, 0, 0, 0, 1, 0, 0, 0, b't'], &[63, 0, 1, 0, 255, 255, 0, 0]] {
+        raw.request(opcode::MASK, 1, body);
+        raw.reply().refused(Status::Malformed);
+        raw.request(opcode::UNMASK, 1, body);
+        raw.reply().refused(Status::Malformed);
+    }
+}
+
+#[test]
+fn to_unmask_is_a_right_of_its_own() {
+    let (host, _) = host_with_keys(&format!("1 {KEY}\n"));
+    let mut host = host
+        .set("socket_mode", "0666")
+        .set("admin_gids", "[4002]")
+        .set("access", "[{tags = [\"orders\"], unmask_uids = [4003], unmask_gids = [4004]}]");
+    host.start();
+    host.create("orders");
+    let mut stranger = raw_as(&host, STRANGER, STRANGER, &[]);
+    let words = ask(&mut stranger, "orders").refused(Status::Denied);
+    assert!(words.contains("unmask_uids"), "{words}");
+    // Such a rule does not reserve the tag.
+    assert_eq!(stranger.draw("orders", 1), [1]);
+    for (uid, gid, may) in
+        [(4_003, 9, true), (9, 4_004, true), (9, 4_002, true), (4_004, 4_003, false)]
+    {
+        let mut raw = raw_as(&host, uid, gid, &[]);
+        assert_eq!(ask(&mut raw, "orders").status() == Status::Ok, may, "{uid} {gid}");
+        let may_elsewhere = may && gid == 4_002;
+        assert_eq!(ask(&mut raw, "bills").status() == Status::Ok, may_elsewhere, "{uid} {gid}");
+    }
+}
+
+#[test]
+fn a_wrong_key_masks_nothing() {
+    let (mut host, file) = host_with_keys(&format!("1 {KEY}\n"));
+    host.start();
+    let before = host.client().public_ids("orders").mask(&[17]).unwrap();
+    host.stop();
+    write_keys(&file, &format!("2 {KEY}\n1 {OTHER_KEY}\n"));
+    host.start();
+    let (status, words) = status_of(host.client().public_ids("orders").mask(&[17]));
+    assert!(status == Status::MaskKey && words.contains("mask key 1"), "{words}");
+    eventually("the log says so", WITHIN, || {
+        host.log().contains("mask key 1 of this").then_some(())
+    });
+    // The right one mends it, without a restart.
+    write_keys(&file, &format!("1 {KEY}\n"));
+    host.signal(Signal::SIGHUP);
+    let client = host.client();
+    let after = eventually("the right key is read", WITHIN, || {
+        client.public_ids("orders").mask(&[17]).ok()
+    });
+    assert_eq!(after, before);
+    assert!(!host.log().contains(KEY) && !host.log().contains(OTHER_KEY));
+    host.stop();
+}
+
+#[test]
+fn a_host_without_keys_says_what_to_do() {
+    let mut host = Host::new().worker(17);
+    host.start();
+    let (status, words) = status_of(host.client().public_ids("orders").mask(&[17]));
+    assert!(status == Status::MaskKey && words.contains("leafd mask-key new"), "{words}");
+}
+
+#[test]
+fn texts_outlive_a_new_key() {
+    let (mut host, file) = host_with_keys(&format!("1 {KEY}\n"));
+    host.start();
+    let client = host.client();
+    let orders = client.public_ids("orders");
+    let (old_text, old_number) = (orders.mask_text(&[17]).unwrap(), orders.mask(&[17]).unwrap());
+    write_keys(&file, &format!("2 {OTHER_KEY}\n1 {KEY}\n"));
+    host.signal(Signal::SIGHUP);
+    let new_text = eventually("the new key is in use", WITHIN, || {
+        orders.mask_text(&[17]).ok().filter(|text| *text != old_text)
+    });
+    assert!(old_text[0].starts_with('1') && new_text[0].starts_with('2'), "{new_text:?}");
+    assert_eq!(orders.unmask_text(&[&old_text[0], &new_text[0]]).unwrap(), [17, 17]);
+    assert_ne!(orders.unmask(&old_number).unwrap(), [17]);
+    assert_eq!(orders.key(1).unmask(&old_number).unwrap(), [17]);
+    // A text whose key is gone is told apart from one that was mistyped.
+    write_keys(&file, &format!("2 {OTHER_KEY}\n"));
+    host.signal(Signal::SIGHUP);
+    let words = eventually("the old key is gone", WITHIN, || match orders.unmask_text(&old_text) {
+        Err(Error::Service { status: Status::ValueRefused, message, .. }) => Some(message),
+        _ => None,
+    });
+    assert!(words.contains("mask key 1"), "{words}");
+}
+
+#[test]
+fn keys_are_made_for_their_owner_alone() {
+    let (host, _) = host_with_keys("");
+    let file = host.path("new_keys");
+    let make = |more: &[&str]| {
+        let mut command = std::process::Command::new(crate::host::leafd_binary());
+        command.args(["mask-key", "new"]).arg(&file).args(more).output().unwrap()
+    };
+    assert!(make(&[]).status.success());
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let first = fs::read_to_string(&file).unwrap();
+    MaskKeys::parse(&first).unwrap();
+    let again = make(&[]);
+    assert!(!again.status.success() && String::from_utf8_lossy(&again.stderr).contains("--add"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), first);
+    let added = make(&["--add"]);
+    assert!(added.status.success());
+    let both = fs::read_to_string(&file).unwrap();
+    assert!(both.starts_with(&first), "the first key stays in use");
+    assert_eq!(MaskKeys::parse(&both).unwrap().iter().count(), 2);
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    for line in both.lines() {
+        let (_, secret) = line.split_once(' ').unwrap();
+        assert!(!String::from_utf8_lossy(&added.stdout).contains(secret));
+    }
+
+    let mut host = host.set("mask_key_file", file.to_str().unwrap());
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let refusal = host.try_start().unwrap_err();
+    assert!(refusal.said.contains("0600"), "{refusal:?}");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    host.start();
+    let shown = host.command(Some("check-config")).output().unwrap().stdout;
+    assert!(String::from_utf8_lossy(&shown).contains("new_keys"));
+    assert_eq!(
+        MaskReply::decode(&ask(&mut host.raw(), "orders").body).unwrap().numbers().unwrap().count(),
+        1
+    );
+    host.stop();
+    fs::write(&file, "1 nonsense\n").unwrap();
+    let refusal = host.try_start().unwrap_err();
+    assert!(refusal.said.contains("line 1") && !refusal.said.contains("nonsense"), "{refusal:?}");
+}
+
+#[test]
+fn a_credential_serves_as_the_file() {
+    let mut host = Host::new().worker(17);
+    let folder = host.path("credentials");
+    fs::create_dir(&folder).unwrap();
+    write_keys(&folder.join("mask_key"), &format!("1 {KEY}\n"));
+    host = host.variable("CREDENTIALS_DIRECTORY", &folder);
+    host.start();
+    assert_eq!(host.client().public_ids("orders").mask(&[17]).unwrap().len(), 1);
+}
+
+#[test]
+fn leafctl_masks_and_unmasks() {
+    let (mut host, _) = host_with_keys(&format!("1 {KEY}\n"));
+    host.start();
+    let said = |args: &[&str]| {
+        let output = host.leafctl(args);
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = said(&["mask", "orders", "17", "18", "--prefix", "ord"]);
+    let texts: Vec<&str> = text.lines().collect();
+    assert_eq!(said(&["unmask", "orders", texts[1], texts[0], "--prefix", "ord"]), "18\n17\n");
+    let number = said(&["mask", "orders", "17", "--number", "--bits", "53"]);
+    assert!(number.trim().parse::<u64>().unwrap() < 1 << 53);
+    assert_eq!(said(&["unmask", "orders", number.trim(), "--number", "--bits", "53"]), "17\n");
+    assert!(!host.leafctl(&["unmask", "orders", "ord_17"]).status.success());
+    assert!(!host.leafctl(&["mask", "orders", "seventeen"]).status.success());
+}
