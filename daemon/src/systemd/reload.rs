@@ -84,7 +84,7 @@ impl Reload {
             now => info!("reload: in force now: {}", now.join(", ")),
         }
         if !later.is_empty() {
-            warn!("reload: changed, but needs a restart: {}", later.join(", "));
+            warn!("reload: changed, but only a restart puts it in force: {}", later.join(", "));
         }
         Ok(())
     }
