@@ -266,7 +266,7 @@ static void check_loop(const leafd_client *live)
     OK(leafd_loop_hold(tag, reply, sizeof reply, 4, UINT64_MAX, &id));
     CHECK(id == 0);
     CHECK(leafd_loop_advance(tag) == 5 && leafd_loop_take(tag) == 6);
-    CHECK(leafd_loop_take(tag) == (7 | LEAFD_LOOP_REFILL) && leafd_loop_take(tag) == 8 && leafd_loop_take(tag) == 0);
+    CHECK(leafd_loop_take(tag) == 7 && leafd_loop_take(tag) == (8 | LEAFD_LOOP_REFILL) && leafd_loop_take(tag) == 0);
     OK(leafd_tag_free(tag));
     CHECK(leafd_loop_take(tag) == 0 && leafd_loop_advance(tag) == 0 && leafd_loop_wish(tag, 3) == 1);
     FAILS(leafd_loop_hold(tag, reply, sizeof reply, 4, 0, &id), HANDLE);
