@@ -106,7 +106,7 @@ impl Draw {
 }
 
 /// An error as it is counted: without what differs from one time to the next.
-fn text(error: &Error) -> String {
+pub fn text(error: &Error) -> String {
     match error {
         Error::Service { status, message, .. } => format!("{status}: {message}"),
         Error::Connect { source, .. } => format!("no connection: {source}"),

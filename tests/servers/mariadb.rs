@@ -61,7 +61,7 @@ fn is_up(process: &Process) -> bool {
     client(process, "mysql").is_ok()
 }
 
-fn rows(client: &mut Conn, sql: &str) -> Vec<Vec<String>> {
+pub(super) fn rows(client: &mut Conn, sql: &str) -> Vec<Vec<String>> {
     let cell = |value: Value| match value {
         Value::NULL => String::new(),
         Value::Bytes(bytes) => String::from_utf8(bytes).unwrap(),

@@ -9,7 +9,11 @@
 //! pair.lose_from_now(); pair.primary.kill(); pair.standby.promote();
 //! ```
 
+pub mod galera;
+pub mod haproxy;
+mod health;
 mod mariadb;
+pub mod patroni;
 mod postgres;
 pub mod process;
 pub mod zookeeper;

@@ -13,12 +13,16 @@ pub struct Postgres {
     process: Process,
 }
 
-/// One of its programs, of the newest version that is installed.
-fn program(name: &str) -> String {
+/// Where its programs are, of the newest version that is installed.
+pub(super) fn bin_dir() -> PathBuf {
     let versions = std::fs::read_dir("/usr/lib/postgresql").expect("PostgreSQL is installed");
     let mut found: Vec<_> = versions.map(|one| one.unwrap().path()).collect();
     found.sort();
-    found.last().unwrap().join("bin").join(name).display().to_string()
+    found.last().unwrap().join("bin")
+}
+
+fn program(name: &str) -> String {
+    bin_dir().join(name).display().to_string()
 }
 
 /// A folder and port for a server; what is in the folder comes after.
@@ -59,7 +63,7 @@ fn is_up(process: &Process) -> bool {
     client(process, "postgres").is_ok()
 }
 
-fn rows(client: &mut Client, sql: &str) -> Vec<Vec<String>> {
+pub(super) fn rows(client: &mut Client, sql: &str) -> Vec<Vec<String>> {
     let messages = client.simple_query(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
     let mut rows = Vec::new();
     for message in messages {

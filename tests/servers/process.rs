@@ -145,7 +145,7 @@ impl Server {
 }
 
 /// Whether a process has ended, reaped or not.
-fn gone(pid: &str) -> bool {
+pub(super) fn gone(pid: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
     status.map_or(true, |status| status.contains("\nState:\tZ") || status.contains("\nState:\tX"))
 }

@@ -40,8 +40,8 @@ fn program(dir: &Path, port: u16, together: &str) -> Vec<String> {
 }
 
 /// What it says of itself.
-fn standing(process: &Server) -> Option<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", process.port)).ok()?;
+fn standing(port: u16) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
     stream.write_all(b"srvr").ok()?;
     let mut answer = String::new();
@@ -51,7 +51,11 @@ fn standing(process: &Server) -> Option<String> {
 
 /// Whether it serves.
 fn is_up(process: &Server) -> bool {
-    standing(process).is_some_and(|answer| answer.contains("Mode:"))
+    serves(process.port)
+}
+
+fn serves(port: u16) -> bool {
+    standing(port).is_some_and(|answer| answer.contains("Mode:"))
 }
 
 impl ZooKeeper {
@@ -91,7 +95,13 @@ impl ZooKeeper {
 
     /// Whether it leads its ensemble.
     pub fn leads(&self) -> bool {
-        standing(&self.process).is_some_and(|answer| answer.contains("Mode: leader"))
+        standing(self.process.port).is_some_and(|answer| answer.contains("Mode: leader"))
+    }
+
+    /// What tells whether it serves, for a thread of its own.
+    pub fn probe(&self) -> Box<dyn Fn() -> bool + Send> {
+        let port = self.process.port;
+        Box::new(move || serves(port))
     }
 
     /// Starts it again, with what it had.

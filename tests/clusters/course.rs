@@ -1,0 +1,236 @@
+//! A course of faults: hosts under a load of every kind, the steps that the cluster goes through meanwhile, and what
+//! each step did to those who draw. It is judged at the end, when every id is compared with every other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use leafd_client::Client;
+use leafd_tests::host::{Host, eventually};
+use leafd_tests::load;
+use leafd_tests::order::Answer;
+use leafd_wire::opcode;
+use serde_json::json;
+
+use crate::report::{Log, Report};
+
+/// The plain tag, and the strict one.
+pub const PLAIN: &str = "orders";
+pub const STRICT: &str = "ledger";
+
+/// The layout that every daemon has.
+pub const SNOWFLAKE: &str = "snowflake";
+
+/// How long a request waits. In a shorter time a plain id has to come whatever happens.
+const DEADLINE: Duration = Duration::from_secs(4);
+
+/// A thread's rest after an answer, and after an error.
+const REST: Duration = Duration::from_millis(10);
+
+/// The rest between two questions whether a server serves.
+const PROBE_REST: Duration = Duration::from_millis(100);
+
+/// How long all may take to draw again once a step's fault is over. It is promised in less; a busy machine gets the
+/// rest.
+const BACK_WITHIN: Duration = Duration::from_secs(60);
+
+/// How long answers may still come that were under way when a fault began.
+const UNDER_WAY: Duration = Duration::from_secs(1);
+
+/// How long a step lasts beyond that.
+const OBSERVED: Duration = Duration::from_secs(2);
+
+/// What a thread draws, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Ids of a plain tag, each asked of the daemon.
+    Direct,
+    /// The same out of runs that the process holds.
+    Held,
+    /// Ids of the strict tag.
+    Strict,
+    /// Snowflake ids, each asked of the daemon.
+    Snowflake,
+}
+
+/// What a store serves.
+pub const STORE: &[Kind] = &[Kind::Direct, Kind::Held, Kind::Strict, Kind::Snowflake];
+
+/// What a registry of workers serves.
+pub const REGISTRY: &[Kind] = &[Kind::Snowflake];
+
+/// What those who draw plain or snowflake ids are promised during a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promised {
+    /// That they have ids, all the time.
+    Ids,
+    /// Nothing: what was claimed ahead does not last as long.
+    Nothing,
+}
+
+/// Tells whether a server of the cluster serves.
+pub type Probe = Box<dyn Fn() -> bool + Send>;
+
+/// A step, and when it was.
+pub struct Step {
+    pub name: String,
+    pub promised: Promised,
+    pub begun: Instant,
+    pub ended: Instant,
+}
+
+/// A course that is under way.
+pub struct Course {
+    pub hosts: Vec<Host>,
+    title: String,
+    stop: Arc<AtomicBool>,
+    threads: Vec<Drawing>,
+    probes: Vec<JoinHandle<Vec<Instant>>>,
+    steps: Vec<Step>,
+}
+
+/// A thread that draws.
+struct Drawing {
+    host: usize,
+    kind: Kind,
+    issued: Arc<AtomicU64>,
+    thread: JoinHandle<Log>,
+}
+
+impl Kind {
+    pub fn tag(self) -> &'static str {
+        match self {
+            Kind::Direct | Kind::Held => PLAIN,
+            Kind::Strict => STRICT,
+            Kind::Snowflake => SNOWFLAKE,
+        }
+    }
+
+    fn draw(self, client: &Client) -> Result<u64, leafd_client::Error> {
+        match self {
+            Kind::Held => client.next(self.tag()),
+            Kind::Direct | Kind::Strict | Kind::Snowflake => client.next_direct(self.tag()),
+        }
+    }
+}
+
+/// Makes the tags that a store's course draws.
+pub fn create_tags(host: &Host) {
+    host.create(PLAIN);
+    host.admin(opcode::TAG_CREATE, &json!({ "tag": STRICT, "strict": true }));
+}
+
+impl Course {
+    /// Starts the load on these hosts, which run, and waits until all have ids.
+    #[track_caller]
+    pub fn begin(title: &str, kinds: &[Kind], hosts: Vec<Host>, probes: Vec<Probe>) -> Course {
+        let stop = Arc::new(AtomicBool::new(false));
+        let probes = probes.into_iter().map(|probe| {
+            let stop = Arc::clone(&stop);
+            std::thread::spawn(move || probed(&probe, &stop))
+        });
+        let probes = probes.collect();
+        let mut threads = Vec::new();
+        for (index, host) in hosts.iter().enumerate() {
+            for &kind in kinds {
+                threads.push(Drawing::start(index, kind, host, &stop));
+            }
+        }
+        let course =
+            Course { hosts, title: title.to_owned(), stop, threads, probes, steps: Vec::new() };
+        course.each_draws();
+        course
+    }
+
+    /// A step: the fault, and its end. Afterwards everybody has to draw again.
+    #[track_caller]
+    pub fn step(&mut self, name: &str, promised: Promised, work: impl FnOnce(&Course)) {
+        let begun = Instant::now();
+        work(self);
+        println!("{}: {name}: the fault is over after {:.1?}", self.title, begun.elapsed());
+        self.each_draws();
+        std::thread::sleep(OBSERVED);
+        self.hosts.iter_mut().for_each(Host::assert_alive);
+        self.steps.push(Step { name: name.to_owned(), promised, begun, ended: Instant::now() });
+    }
+
+    /// Waits until every thread has ids although the fault lasts: not those that were under way when it began.
+    #[track_caller]
+    pub fn goes_on(&self) {
+        std::thread::sleep(UNDER_WAY);
+        self.each_draws();
+    }
+
+    /// Waits until every thread has an id that it has not now.
+    #[track_caller]
+    pub fn each_draws(&self) {
+        let count = |one: &Drawing| one.issued.load(Ordering::Relaxed);
+        let now: Vec<u64> = self.threads.iter().map(count).collect();
+        let end = Instant::now() + BACK_WITHIN;
+        for (one, before) in self.threads.iter().zip(now) {
+            let what = format!("{}: {:?} of host {} comes back", self.title, one.kind, one.host);
+            let left = end.saturating_duration_since(Instant::now());
+            eventually(&what, left, || (count(one) > before).then_some(()));
+        }
+    }
+
+    /// Ends the load: what there is to judge.
+    #[track_caller]
+    pub fn finish(mut self) -> Report {
+        self.stop.store(true, Ordering::Relaxed);
+        let threads = std::mem::take(&mut self.threads).into_iter();
+        let logs = threads.map(|one| one.thread.join().expect("a drawing thread does not panic"));
+        let logs = logs.collect();
+        let probes = std::mem::take(&mut self.probes).into_iter();
+        let mut served: Vec<Instant> =
+            probes.flat_map(|one| one.join().expect("a probe does not panic")).collect();
+        served.sort_unstable();
+        let (title, steps) = (std::mem::take(&mut self.title), std::mem::take(&mut self.steps));
+        Report { title, steps, logs, served }
+    }
+}
+
+impl Drop for Course {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drawing {
+    fn start(host: usize, kind: Kind, daemon: &Host, stop: &Arc<AtomicBool>) -> Drawing {
+        let client = Client::builder().socket(daemon.socket()).deadline(DEADLINE).build().unwrap();
+        let (stop, issued) = (Arc::clone(stop), Arc::<AtomicU64>::default());
+        let count = Arc::clone(&issued);
+        let thread = std::thread::spawn(move || {
+            let mut log = Log { host, kind, answers: Vec::new(), errors: Vec::new() };
+            while !stop.load(Ordering::Relaxed) {
+                let asked = Instant::now();
+                let outcome = kind.draw(&client);
+                let answered = Instant::now();
+                match outcome {
+                    Ok(id) => {
+                        log.answers.push(Answer { asked, answered, first: id, last: id });
+                        count.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Err(error) => log.errors.push((answered, load::text(&error))),
+                }
+                std::thread::sleep(REST);
+            }
+            log
+        });
+        Drawing { host, kind, issued, thread }
+    }
+}
+
+/// When the server served.
+fn probed(probe: &Probe, stop: &AtomicBool) -> Vec<Instant> {
+    let mut served = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        if probe() {
+            served.push(Instant::now());
+        }
+        std::thread::sleep(PROBE_REST);
+    }
+    served
+}

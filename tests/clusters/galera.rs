@@ -1,0 +1,92 @@
+//! Three nodes of Galera, with daemons that prefer the same node and daemons that prefer different ones.
+
+use std::time::{Duration, Instant};
+
+use leafd_tests::host::Host;
+use leafd_tests::servers::galera::Galera;
+
+use crate::course::{Course, Promised, SNOWFLAKE, STORE, create_tags};
+
+/// What a strict id is promised to take at most once the cluster serves.
+pub const STRICT_LATE: Duration = Duration::from_secs(3);
+
+/// Within which three new hosts are promised to have their workers, and what a busy machine gets.
+const WORKERS_WITHIN: Duration = Duration::from_secs(15);
+const WORKERS_ASSERTED: Duration = Duration::from_secs(60);
+
+/// How long nothing serves, and how long nothing goes wrong.
+const LASTS: Duration = Duration::from_secs(5);
+
+#[test]
+fn daemons_that_prefer_the_same_node() {
+    through_everything("Galera, daemons with the same order of nodes", [0, 0, 0]);
+}
+
+#[test]
+fn daemons_that_prefer_different_nodes() {
+    through_everything("Galera, daemons with different first nodes", [0, 1, 2]);
+}
+
+fn through_everything(title: &str, first_nodes: [usize; 3]) {
+    let mut cluster = Galera::new();
+    let new = |first: usize| Host::on_store(&cluster.url_from(first));
+    let mut hosts: Vec<Host> = first_nodes.into_iter().map(new).collect();
+    let begun = Instant::now();
+    hosts.iter_mut().for_each(Host::start);
+    for host in &hosts {
+        host.raw().draw_until(SNOWFLAKE, WORKERS_ASSERTED);
+    }
+    let took = begun.elapsed();
+    println!("{title}: three new hosts had their workers after {took:.2?} of {WORKERS_WITHIN:?}");
+    assert!(took < WORKERS_ASSERTED, "{took:?}");
+    create_tags(&hosts[0]);
+    let mut course = Course::begin(title, STORE, hosts, cluster.probes());
+    course.step("no fault", Promised::Ids, |_| std::thread::sleep(LASTS));
+    course.step("node in use killed", Promised::Ids, |course| {
+        let node = &mut cluster.nodes[cluster.in_use()];
+        node.kill();
+        course.goes_on();
+        node.start();
+        cluster.is_whole();
+    });
+    course.step("node in use stopped (SIGSTOP)", Promised::Ids, |course| {
+        let node = &cluster.nodes[cluster.in_use()];
+        node.freeze();
+        course.goes_on();
+        node.thaw();
+        cluster.is_whole();
+    });
+    course.step("node in use isolated", Promised::Ids, |course| {
+        let node = &cluster.nodes[cluster.in_use()];
+        node.isolate(true);
+        course.goes_on();
+        node.isolate(false);
+        cluster.is_whole();
+    });
+    course.step("node in use rejects queries", Promised::Ids, |course| {
+        let node = &cluster.nodes[cluster.in_use()];
+        node.reject(true);
+        course.goes_on();
+        node.reject(false);
+    });
+    course.step("node in use wiped, rebuilt by state transfer", Promised::Ids, |course| {
+        let node = &mut cluster.nodes[cluster.in_use()];
+        node.kill();
+        node.wipe();
+        course.goes_on();
+        node.start();
+        cluster.is_whole();
+    });
+    course.step("two of three killed", Promised::Ids, |_| {
+        cluster.nodes[0].kill();
+        cluster.nodes[1].kill();
+        std::thread::sleep(LASTS);
+        let [first, second, _] = &mut cluster.nodes;
+        std::thread::scope(|scope| {
+            scope.spawn(|| first.start());
+            second.start();
+        });
+        cluster.is_whole();
+    });
+    course.finish().judge(STRICT_LATE);
+}

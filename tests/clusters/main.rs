@@ -1,0 +1,13 @@
+//! The real daemons on real clusters, through what clusters go through: nodes killed, stopped, cut off, rebuilt, and
+//! leaders changed, with a load of every kind running and every id checked. Each test prints what it measured, which
+//! docs/operate/clusters.md shows.
+//!
+//! They take minutes: `./tests/run clusters` runs them all, `./tests/run` one of them.
+#![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
+
+mod course;
+mod galera;
+mod haproxy;
+mod patroni;
+mod report;
+mod zookeeper;

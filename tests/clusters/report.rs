@@ -1,0 +1,190 @@
+//! What a course came to: a line for each of its steps, and the verdict on all ids.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use leafd_tests::order::{Answer, overtaken};
+
+use crate::course::{Kind, Promised, Step};
+
+/// How long those who draw plain or snowflake ids are promised to be without at most, and what is asserted: time is not
+/// measured on a machine that is busy with other things.
+const GAP: Duration = Duration::from_secs(1);
+const GAP_ASSERTED: Duration = Duration::from_secs(10);
+
+/// How much longer than promised a strict id may take there.
+const STRICT_GRACE: Duration = Duration::from_secs(30);
+
+/// A cluster of which no server answers for this long doesn't serve.
+const SILENCE: Duration = Duration::from_millis(700);
+
+/// What one thread drew.
+pub struct Log {
+    pub host: usize,
+    pub kind: Kind,
+    pub answers: Vec<Answer>,
+    pub errors: Vec<(Instant, String)>,
+}
+
+/// All that a course came to.
+pub struct Report {
+    pub title: String,
+    pub steps: Vec<Step>,
+    pub logs: Vec<Log>,
+    /// When any server served, ascending.
+    pub served: Vec<Instant>,
+}
+
+/// What a step did to those who draw in some ways.
+#[derive(Default)]
+struct Effect {
+    ids: usize,
+    errors: BTreeMap<String, usize>,
+    gap: Duration,
+    /// As much of a gap as came after the cluster had served again.
+    late: Duration,
+}
+
+impl Report {
+    /// Prints the course, and fails if an id came twice or out of order, or if one that was promised failed or came much
+    /// too late. `strict_late` is how long a strict id may take once the cluster serves.
+    #[track_caller]
+    pub fn judge(&self, strict_late: Duration) {
+        let mut faults = Vec::new();
+        let kinds: BTreeSet<&str> = self.logs.iter().map(|log| log.kind.tag()).collect();
+        let twice = self.twice();
+        println!("\n### {}\n", self.title);
+        println!("| step | cluster silent | ids | twice | errors | longest gap |");
+        println!("|---|---|---|---|---|---|");
+        for (step, twice) in self.steps.iter().zip(&twice) {
+            let (mut ids, mut errors, mut gaps) = (0, Vec::new(), Vec::new());
+            for tag in &kinds {
+                let effect = self.effect(step, tag);
+                let is_strict = *tag == Kind::Strict.tag();
+                ids += effect.ids;
+                let count: usize = effect.errors.values().sum();
+                if count > 0 {
+                    errors.push(format!("{tag} {count}"));
+                    println!("<!-- {}: {tag}: {:?} -->", step.name, effect.errors);
+                }
+                gaps.push(match is_strict {
+                    true => format!("{tag} {} ({})", seconds(effect.gap), seconds(effect.late)),
+                    false => format!("{tag} {}", seconds(effect.gap)),
+                });
+                if is_strict && effect.late > strict_late + STRICT_GRACE {
+                    faults.push(format!("{}: {tag}: {:?} too late", step.name, effect.late));
+                }
+                if !is_strict && step.promised == Promised::Ids {
+                    if count > 0 {
+                        faults.push(format!("{}: {tag}: {:?}", step.name, effect.errors));
+                    }
+                    if effect.gap > GAP_ASSERTED {
+                        faults.push(format!("{}: {tag}: {:?} without", step.name, effect.gap));
+                    }
+                }
+            }
+            let errors = if errors.is_empty() { "none".to_owned() } else { errors.join(", ") };
+            let (name, silent, gaps) = (&step.name, self.silent(step), gaps.join(", "));
+            println!("| {name} | {silent} | {ids} | {twice} | {errors} | {gaps} |");
+        }
+        println!(
+            "\nPromised: no error and no gap above {GAP:?} for plain and snowflake ids; none above {strict_late:?} for strict ids \
+             once the cluster serves.\n"
+        );
+        let ids: usize = self.logs.iter().map(|log| log.answers.len()).sum();
+        println!("{ids} ids compared.");
+        let all_twice: usize = twice.iter().sum();
+        if all_twice > 0 {
+            faults.push(format!("{all_twice} ids came twice"));
+        }
+        faults.extend(self.out_of_order());
+        assert!(faults.is_empty(), "{}: {faults:#?}", self.title);
+    }
+
+    /// For each step, how many of its ids had come before, whatever thread drew them. What came after the last step is
+    /// the last step's.
+    fn twice(&self) -> Vec<usize> {
+        let drawn = |log: &Log| {
+            let tag = log.kind.tag();
+            log.answers.iter().map(move |one| (one.answered, tag, one.first)).collect::<Vec<_>>()
+        };
+        let mut all: Vec<(Instant, &str, u64)> = self.logs.iter().flat_map(drawn).collect();
+        all.sort_unstable();
+        let mut known = BTreeSet::new();
+        let mut twice = vec![0; self.steps.len()];
+        for (at, tag, id) in all {
+            if !known.insert((tag, id)) {
+                let step = self.steps.iter().position(|step| at < step.ended);
+                twice[step.unwrap_or(self.steps.len() - 1)] += 1;
+            }
+        }
+        twice
+    }
+
+    /// Ids that went back: strict ones on any hosts, and on one host all that were asked of the daemon.
+    fn out_of_order(&self) -> Vec<String> {
+        let mut series: BTreeMap<(&str, Option<usize>), Vec<Answer>> = BTreeMap::new();
+        for log in self.logs.iter().filter(|log| log.kind != Kind::Held) {
+            let host = (log.kind != Kind::Strict).then_some(log.host);
+            series.entry((log.kind.tag(), host)).or_default().extend(&log.answers);
+        }
+        let found = series.iter().filter_map(|((tag, host), answers)| {
+            let (earlier, later) = overtaken(answers)?;
+            Some(format!("{tag} of host {host:?}: {earlier:?} and then {later:?}"))
+        });
+        found.collect()
+    }
+
+    /// The longest time in which no server served, if it is worth mentioning.
+    fn silent(&self, step: &Step) -> String {
+        let ended = |pair: &&[Instant]| step.begun <= pair[1] && pair[1] < step.ended;
+        let gaps = self.served.windows(2).filter(ended).map(|pair| pair[1] - pair[0]);
+        gaps.filter(|gap| *gap > SILENCE).max().map_or("-".to_owned(), seconds)
+    }
+
+    fn effect(&self, step: &Step, tag: &str) -> Effect {
+        let mut effect = Effect::default();
+        let within = |at: Instant| step.begun <= at && at < step.ended;
+        for log in self.logs.iter().filter(|log| log.kind.tag() == tag) {
+            effect.ids += log.answers.iter().filter(|one| within(one.answered)).count();
+            for (_, text) in log.errors.iter().filter(|(at, _)| within(*at)) {
+                *effect.errors.entry(text.clone()).or_default() += 1;
+            }
+            let times: Vec<Instant> = log.answers.iter().map(|one| one.answered).collect();
+            for gap in times.windows(2).filter(|gap| within(gap[1])) {
+                effect.gap = effect.gap.max(gap[1] - gap[0]);
+                effect.late = effect.late.max(late(&self.served, gap[0], gap[1]));
+            }
+        }
+        effect
+    }
+}
+
+/// As much of a time without ids as came after the cluster had served again.
+fn late(served: &[Instant], last: Instant, next: Instant) -> Duration {
+    let mut since = last;
+    for pair in served.windows(2).filter(|pair| pair[1] - pair[0] > SILENCE) {
+        // It was silent from the one until the other.
+        if pair[0] < next && pair[1] > since {
+            since = pair[1].min(next);
+        }
+    }
+    next - since
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.2} s", time.as_secs_f64())
+}
+
+#[test]
+fn only_what_comes_after_the_cluster_serves_is_late() {
+    let base = Instant::now();
+    let at = |ms| base + Duration::from_millis(ms);
+    let served = [0, 100, 200, 5_200, 5_300, 5_400].map(at);
+    let late = |last, next| late(&served, at(last), at(next)).as_millis();
+    assert_eq!(late(150, 190), 40);
+    assert_eq!(late(190, 5_250), 50);
+    assert_eq!(late(190, 5_000), 0);
+    assert_eq!(late(5_310, 5_390), 80);
+    assert_eq!(late(190, 9_000), 3_800);
+}

@@ -1,0 +1,96 @@
+//! An ensemble of three ZooKeeper servers that gives hosts their workers: for a time, or for good.
+
+use std::time::Duration;
+
+use leafd_tests::host::Host;
+use leafd_tests::servers::zookeeper::ZooKeeper;
+use zookeeper_client::{Acls, Client, CreateMode};
+
+use crate::course::{Course, Promised, REGISTRY};
+
+/// No strict ids are drawn here.
+const STRICT_LATE: Duration = Duration::ZERO;
+
+/// How long a worker is leased for, and a longer time.
+const LEASE: Duration = Duration::from_secs(8);
+const LONGER: Duration = Duration::from_secs(14);
+
+/// How long a fault lasts that the ensemble overcomes by itself.
+const LASTS: Duration = Duration::from_secs(4);
+
+/// The Leaf service whose nodes give workers for good.
+const SERVICE: &str = "acme";
+
+#[test]
+fn workers_for_a_time() {
+    let settings = |host: Host, _| host.set("lease", &format!("{LEASE:?}"));
+    through_everything("ZooKeeper, leased workers", settings, Promised::Nothing);
+}
+
+#[test]
+fn workers_for_good() {
+    let settings = |host: Host, number| {
+        host.set("worker_mode", "permanent")
+            .set("leaf_name", SERVICE)
+            .set("identity", &format!("10.0.0.{number}:8080"))
+    };
+    through_everything("ZooKeeper, permanent workers", settings, Promised::Ids);
+}
+
+/// A daemon that logged every attempt would write more in an outage than anybody reads.
+fn lines_of_client(host: &Host) -> usize {
+    host.log().lines().filter(|line| line.contains("zookeeper_client")).count()
+}
+
+fn through_everything(title: &str, set: impl Fn(Host, usize) -> Host, without: Promised) {
+    let mut servers = ZooKeeper::three();
+    make(&servers[0], "/ids");
+    let all = servers.each_ref().map(ZooKeeper::address).join(",");
+    let new = |number| {
+        let host = Host::new().set("worker", "zookeeper").set("zookeeper", &format!("{all}/ids"));
+        set(host, number)
+    };
+    let mut hosts: Vec<Host> = (1..=3).map(new).collect();
+    hosts.iter_mut().for_each(Host::start);
+    let probes = servers.iter().map(ZooKeeper::probe).collect();
+    let mut course = Course::begin(title, REGISTRY, hosts, probes);
+    course.step("no fault", Promised::Ids, |_| std::thread::sleep(LASTS));
+    course.step("leader killed", Promised::Ids, |_| {
+        let leader = servers.iter_mut().find(|server| server.leads()).expect("one leads");
+        leader.process.kill();
+        std::thread::sleep(LASTS);
+        leader.start();
+    });
+    course.step("rolling restart", Promised::Ids, |_| {
+        for server in &mut servers {
+            server.process.stop();
+            server.start();
+            std::thread::sleep(LASTS / 4);
+        }
+    });
+    let before: Vec<usize> = course.hosts.iter().map(lines_of_client).collect();
+    course.step(&format!("no quorum for {LONGER:?}"), without, |_| {
+        let [first, second, _] = &mut servers;
+        first.process.kill();
+        second.process.kill();
+        std::thread::sleep(LONGER);
+        std::thread::scope(|scope| {
+            scope.spawn(|| first.start());
+            second.start();
+        });
+    });
+    for (host, before) in course.hosts.iter().zip(before) {
+        let lines = lines_of_client(host) - before;
+        assert!(lines <= 2, "ZooKeeper's client logged {lines} lines in an outage of {LONGER:?}");
+    }
+    course.finish().judge(STRICT_LATE);
+}
+
+fn make(server: &ZooKeeper, path: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::connect(&server.address()).await.unwrap();
+        let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        client.create(path, b"", &open).await.unwrap();
+    });
+}

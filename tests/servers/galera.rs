@@ -1,0 +1,253 @@
+//! A Galera cluster of three MariaDB nodes, from Debian's packages: one store that any of them serves.
+
+use std::path::Path;
+use std::time::Duration;
+
+use mysql::prelude::Queryable as _;
+use mysql::{Conn, OptsBuilder};
+use nix::sys::signal::{Signal, kill};
+
+use super::haproxy::Behind;
+use super::health;
+use super::mariadb::rows;
+use super::process::{Server as Process, free_port};
+use super::{DATABASE, MariaDb, PASSWORD, Server as _, USER, apply_schema};
+use crate::host::eventually;
+
+/// How long a node may take for an answer to the test itself.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long a node may take to join the others again.
+const WHOLE_WITHIN: Duration = Duration::from_secs(60);
+
+/// A node, on one port of the loopback interface as long as it lives.
+pub struct Node {
+    pub process: Process,
+}
+
+/// Three nodes.
+pub struct Galera {
+    pub nodes: [Node; 3],
+}
+
+/// Where a node talks to the others.
+struct Ports {
+    group: u16,
+    transfer: u16,
+    incremental: u16,
+}
+
+/// A node that finds `bootstrap` in its folder begins a cluster of its own, once.
+const PROGRAM: &str = r#"
+[ ! -e bootstrap ] || { rm bootstrap; set -- --wsrep-new-cluster; }
+exec /usr/sbin/mariadbd --defaults-file="$PWD/my.cnf" "$@""#;
+
+fn settings(dir: &Path, port: u16, own: &Ports, all: &[Ports]) -> String {
+    let dir = dir.display();
+    let Ports { group, transfer, incremental } = own;
+    let members: Vec<String> = all.iter().map(|one| format!("127.0.0.1:{}", one.group)).collect();
+    format!(
+        "[mariadbd]
+datadir={dir}/data
+tmpdir={dir}
+socket={dir}/socket
+pid-file={dir}/pid
+port={port}
+server-id={port}
+bind-address=127.0.0.1
+skip-name-resolve
+innodb-buffer-pool-size=32M
+innodb-flush-log-at-trx-commit=1
+innodb-autoinc-lock-mode=2
+binlog-format=ROW
+wsrep-on=ON
+wsrep-provider=/usr/lib/galera/libgalera_smm.so
+wsrep-cluster-name=leafd
+wsrep-cluster-address=gcomm://{}
+wsrep-node-name=node{port}
+wsrep-node-address=127.0.0.1
+wsrep-node-incoming-address=127.0.0.1:{port}
+wsrep-sst-method=rsync
+wsrep-sst-receive-address=127.0.0.1:{transfer}
+wsrep-provider-options=\"base_port={group};gmcast.listen_addr=tcp://127.0.0.1:{group};\
+ist.recv_addr=127.0.0.1:{incremental};gcache.size=16M\"
+",
+        members.join(",")
+    )
+}
+
+// === impl Node ===
+
+impl Node {
+    fn connection(&self) -> Result<Conn, mysql::Error> {
+        connect(&self.process.dir)
+    }
+
+    /// Runs statements as an administrator.
+    #[track_caller]
+    pub fn sql(&self, sql: &str) -> Vec<Vec<String>> {
+        rows(&mut self.connection().unwrap(), sql)
+    }
+
+    /// Starts it again with what it had, and waits until it serves.
+    pub fn start(&mut self) {
+        self.process.start(is_ready);
+    }
+
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// SIGSTOP: the others hear nothing of it, and its connections stay.
+    pub fn freeze(&self) {
+        kill(self.process.pid(), Signal::SIGSTOP).unwrap();
+    }
+
+    pub fn thaw(&self) {
+        kill(self.process.pid(), Signal::SIGCONT).unwrap();
+    }
+
+    /// Cuts it off from the other nodes, not from its clients; or joins it again.
+    pub fn isolate(&self, on: bool) {
+        let value = i32::from(on);
+        self.sql(&format!("SET GLOBAL wsrep_provider_options = 'gmcast.isolate={value}'"));
+    }
+
+    /// Has it answer every client's query with an error; or as before.
+    pub fn reject(&self, on: bool) {
+        self.sql(&format!("SET GLOBAL wsrep_reject_queries = {}", if on { "ALL" } else { "NONE" }));
+    }
+
+    /// Deletes all that it has, when it doesn't run: another node gives it all of it at its next start.
+    pub fn wipe(&self) {
+        let data = self.process.dir.join("data");
+        std::fs::remove_dir_all(&data).unwrap();
+        self.process.run(&["/bin/mkdir", data.to_str().unwrap()]);
+    }
+
+    /// What tells whether a write can be committed here, for a thread of its own.
+    pub fn probe(&self) -> impl Fn() -> bool + Send + 'static {
+        let (dir, port) = (self.process.dir.clone(), self.process.port);
+        move || {
+            let statement = format!("REPLACE INTO probes.probe VALUES ({port}, NOW(6))");
+            connect(&dir).is_ok_and(|mut node| node.query_drop(statement).is_ok())
+        }
+    }
+}
+
+fn connect(dir: &Path) -> Result<Conn, mysql::Error> {
+    let options = OptsBuilder::new().socket(dir.join("socket").to_str()).user(Some("root"));
+    let bound = Some(ANSWERS_WITHIN);
+    Conn::new(options.read_timeout(bound).write_timeout(bound))
+}
+
+/// One line of what a node says of itself.
+fn status(dir: &Path, name: &str) -> Option<String> {
+    let line: Option<(String, String)> =
+        connect(dir).ok()?.query_first(format!("SHOW GLOBAL STATUS LIKE '{name}'")).ok()?;
+    line.map(|(_, value)| value)
+}
+
+fn is_ready(process: &Process) -> bool {
+    status(&process.dir, "wsrep_ready").is_some_and(|ready| ready == "ON")
+}
+
+/// As checks of nodes do: one that is behind the others, or gives another one all that it has, is left alone.
+fn is_well(dir: &Path) -> bool {
+    let rejects = || -> Option<String> {
+        connect(dir).ok()?.query_first("SELECT @@GLOBAL.wsrep_reject_queries").ok()?
+    };
+    status(dir, "wsrep_local_state").is_some_and(|state| state == "4")
+        && rejects().is_some_and(|rejects| rejects == "NONE")
+}
+
+// === impl Galera ===
+
+impl Galera {
+    /// A running cluster with leafd's tables.
+    pub fn new() -> Galera {
+        let all = [(); 3].map(|()| Ports {
+            group: free_port(),
+            transfer: free_port(),
+            incremental: free_port(),
+        });
+        let mut nodes = [0, 1, 2].map(|index: usize| {
+            let process = Process::new("mysql", "TERM", |dir, port| {
+                let text = settings(dir, port, &all[index], &all);
+                std::fs::write(dir.join("my.cnf"), text).unwrap();
+                ["/bin/sh", "-c", PROGRAM, "sh"].map(str::to_owned).into()
+            });
+            process.run(&["/bin/mkdir", process.dir.join("data").to_str().unwrap()]);
+            Node { process }
+        });
+        let first = &nodes[0].process;
+        first.run(&[
+            "/usr/bin/mariadb-install-db",
+            &format!("--defaults-file={}/my.cnf", first.dir.display()),
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+        ]);
+        std::fs::write(first.dir.join("bootstrap"), "").unwrap();
+        nodes.iter_mut().for_each(Node::start);
+        let cluster = Galera { nodes };
+        cluster.is_whole();
+        cluster.nodes[0].sql(&format!(
+            "CREATE USER {USER}@'%' IDENTIFIED BY '{PASSWORD}';
+             CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4;
+             GRANT ALL ON {DATABASE}.* TO {USER}@'%';
+             CREATE DATABASE probes;
+             CREATE TABLE probes.probe (node INT PRIMARY KEY, at DATETIME(6)) ENGINE = InnoDB"
+        ));
+        apply_schema(&cluster.url_from(0));
+        cluster
+    }
+
+    /// A store's URL with all nodes, from this one on.
+    pub fn url_from(&self, first: usize) -> String {
+        let mut ports = self.nodes.each_ref().map(|node| node.process.port);
+        ports.rotate_left(first);
+        MariaDb::url_of(&ports, DATABASE)
+    }
+
+    /// Waits until all nodes serve and see each other. One that was stopped or cut off notices it late.
+    #[track_caller]
+    pub fn is_whole(&self) {
+        let sees_all = |node: &Node| {
+            let size = status(&node.process.dir, "wsrep_cluster_size");
+            size.is_some_and(|size| size == "3") && is_ready(&node.process)
+        };
+        let whole = || self.nodes.iter().all(sees_all).then_some(());
+        eventually("the cluster is whole", WHOLE_WITHIN, whole);
+    }
+
+    /// The node that most daemons are connected to.
+    pub fn in_use(&self) -> usize {
+        let sessions = |node: &Node| {
+            let of_daemons = "FROM information_schema.processlist WHERE user = 'leafd'";
+            node.sql(&format!("SELECT count(*) {of_daemons}"))[0][0].parse::<u32>().unwrap()
+        };
+        let counts = self.nodes.each_ref().map(sessions);
+        (0..counts.len()).rev().max_by_key(|index| counts[*index]).expect("there are nodes")
+    }
+
+    /// The nodes for a proxy: what says whether each is well looks at the node's own state.
+    pub fn behind(&self) -> [Behind; 3] {
+        self.nodes.each_ref().map(|node| {
+            let dir = node.process.dir.clone();
+            let health = health::answer(move || is_well(&dir));
+            Behind { port: node.process.port, health, path: "/" }
+        })
+    }
+
+    /// What tells whether each node serves.
+    pub fn probes(&self) -> Vec<Box<dyn Fn() -> bool + Send>> {
+        let boxed = |node: &Node| Box::new(node.probe()) as Box<dyn Fn() -> bool + Send>;
+        self.nodes.iter().map(boxed).collect()
+    }
+}
+
+impl Default for Galera {
+    fn default() -> Galera {
+        Galera::new()
+    }
+}
