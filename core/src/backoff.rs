@@ -17,11 +17,16 @@ impl Backoff {
         self.failures > 0
     }
 
+    /// Something has failed that is tried again at once.
+    pub fn note_failure(&mut self) {
+        self.failures = self.failures.saturating_add(1);
+    }
+
     /// The next wait, in milliseconds: between half of the present step and the whole of it. `random` is drawn anew for
     /// each call.
     pub fn next_ms(&mut self, random: u64) -> u64 {
         let step_ms = (FIRST_MS << self.failures.min(10)).min(LONGEST_MS);
-        self.failures = self.failures.saturating_add(1);
+        self.note_failure();
         step_ms / 2 + random % (step_ms / 2 + 1)
     }
 }

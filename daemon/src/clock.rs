@@ -1,5 +1,7 @@
 //! The host's clocks, read in one place and handed to the core as arguments.
 
+use std::time::Duration;
+
 use nix::time::{ClockId, clock_gettime};
 
 use leafd_core::snowflake::Now;
@@ -21,6 +23,12 @@ pub fn boot() -> BootMs {
 #[must_use]
 pub fn monotonic_us() -> u64 {
     read_us(ClockId::CLOCK_MONOTONIC)
+}
+
+/// A span of time in whole milliseconds.
+#[must_use]
+pub fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn read_us(clock: ClockId) -> u64 {

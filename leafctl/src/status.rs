@@ -76,7 +76,7 @@ fn stores(out: &mut impl Write, stores: &Value) -> io::Result<()> {
         }
         let shown = [
             ("error", "error"),
-            ("place", "place"),
+            ("role", "role"),
             ("fail-overs", "failovers"),
             ("store_id", "store_id"),
             ("history", "history"),

@@ -2,9 +2,9 @@
 
 use super::state::{Aim, HeldLease, Plan, REFUSED_RETRY_MS};
 use super::{Lease, LeaseProblem, Mode, Record};
-use crate::UnixMs;
 use crate::registry::{Entry, LeaseRecord, Snapshot};
 use crate::time::Now;
+use crate::{Backoff, UnixMs};
 
 impl Lease {
     /// Decides what to write after a look; `None`: nothing now.
@@ -258,7 +258,7 @@ impl Lease {
         self.blocked = false;
         self.held = Some(held);
         self.trouble = None;
-        self.failures = 0;
+        self.backoff = Backoff::default();
     }
 
     /// The worker is another's: nothing more is issued with it, and the journal must not offer it again.

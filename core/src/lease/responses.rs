@@ -113,8 +113,8 @@ impl Lease {
                 }
             }
             // Others must not claim before it is told what is held: at once, the first time.
-            RegistryError::Changed { .. } if self.failures == 0 => {
-                self.failures = 1;
+            RegistryError::Changed { .. } if !self.backoff.failing() => {
+                self.backoff.note_failure();
                 self.retry_in(now, 0);
             }
             RegistryError::Changed { .. } => self.back_off(now, random),

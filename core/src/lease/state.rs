@@ -9,7 +9,7 @@ use super::{
 };
 use crate::registry::{CompareAndSet, Holder, LeaseRecord, RegistryError, RegistryId, Snapshot};
 use crate::time::Now;
-use crate::{BootMs, UnixMs, WorkerId};
+use crate::{Backoff, BootMs, UnixMs, WorkerId};
 
 /// The life of this host's worker, from the daemon's start to its stop.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct Lease {
     pub(super) look_at: BootMs,
     pub(super) renew_at: BootMs,
     pub(super) retry_at: BootMs,
-    pub(super) failures: u32,
+    pub(super) backoff: Backoff,
     /// What the journal had may be used from here on, also while the registry has said nothing.
     head_start_until: BootMs,
     /// The registry was asked in vain since the start.
@@ -103,9 +103,8 @@ const LOOK_EVERY_MS: u64 = 60_000;
 /// How soon that is tried again where nobody has asked for an id and the look failed, in milliseconds.
 const PEEK_RETRY_MS: u64 = 2_000;
 
-/// First and longest pause after a call that failed, in milliseconds.
-const RETRY_MS_MIN: u64 = 50;
-const RETRY_MS_MAX: u64 = 1_000;
+/// How soon a pool that is used up is looked at again at the earliest, in milliseconds.
+const TAKEN_RETRY_MS: u64 = 1_000;
 
 /// How soon what somebody must mend is tried again, in milliseconds.
 pub(super) const REFUSED_RETRY_MS: u64 = 2_000;
@@ -154,7 +153,7 @@ impl Lease {
             look_at: now.boot,
             renew_at: now.boot,
             retry_at: now.boot,
-            failures: 0,
+            backoff: Backoff::default(),
             head_start_until: BootMs(now.boot.0.saturating_add(HEAD_START_MS)),
             away: false,
             blocked: false,
@@ -169,7 +168,7 @@ impl Lease {
         let first = !std::mem::replace(&mut self.wanted, true);
         if first && self.held.is_none() && self.leaving.is_none() {
             // What a look has found so far may have been mended: it is tried at once.
-            (self.trouble, self.failures) = (None, 0);
+            (self.trouble, self.backoff) = (None, Backoff::default());
             (self.retry_at, self.look_at) = (BootMs(0), BootMs(0));
         }
         first
@@ -356,7 +355,7 @@ impl Lease {
             Err(taken) => {
                 let wait_ms = taken.next_ms.unwrap_or(REFUSED_RETRY_MS);
                 self.troubled(LeaseProblem::Taken(Box::new(taken)));
-                self.retry_in(now, wait_ms.clamp(RETRY_MS_MAX, REFUSED_RETRY_MS));
+                self.retry_in(now, wait_ms.clamp(TAKEN_RETRY_MS, REFUSED_RETRY_MS));
                 None
             }
         }
@@ -399,15 +398,14 @@ impl Lease {
 
     /// Tries again soon, each time later, never all hosts at once.
     pub(super) fn back_off(&mut self, now: Now, random: u64) {
-        let step_ms = (RETRY_MS_MIN << self.failures.min(10)).min(RETRY_MS_MAX);
-        self.failures = self.failures.saturating_add(1);
-        self.retry_in(now, step_ms / 2 + random % (step_ms / 2 + 1));
+        let wait_ms = self.backoff.next_ms(random);
+        self.retry_in(now, wait_ms);
     }
 
     /// All is well: the next renewal and the next look are due in their time.
     pub(super) fn confirmed(&mut self, now: Now) {
         self.trouble = None;
-        self.failures = 0;
+        self.backoff = Backoff::default();
         self.look_next = false;
         self.retry_at = now.boot;
         self.renewed = Some(now.boot);

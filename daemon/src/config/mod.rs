@@ -271,7 +271,7 @@ impl Config {
     /// How far ahead segments are claimed and marked.
     #[must_use]
     pub fn provision(&self) -> PrefetchPolicy {
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let millis = crate::clock::millis;
         PrefetchPolicy {
             autonomy_ms: millis(self.autonomy),
             step_max: self.max_step,

@@ -15,3 +15,8 @@ pub mod segments;
 pub mod snowflakes;
 pub mod upstream;
 pub mod writer;
+
+use std::time::Duration;
+
+/// How often tags with waiting requests are looked at.
+pub(crate) const TICK: Duration = Duration::from_millis(10);

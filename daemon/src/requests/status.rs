@@ -180,7 +180,7 @@ impl Dispatcher {
                 "name": &*upstream.name,
                 "url": &*upstream.url,
                 "store_id": upstream.key().map(|key| key.to_string()),
-                "place": &*upstream.role.0,
+                "role": &*upstream.role.0,
                 "history": upstream.trusted().map(|trusted| trusted.history.to_string()),
                 "ready": error.is_none(),
                 "error": error,

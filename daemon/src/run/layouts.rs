@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::millis;
 use crate::clock;
 use crate::config::Config;
 use crate::journal::{Journal, LayoutRecord, Recovered, Write};
@@ -44,7 +43,7 @@ pub async fn record_floors(
     max_drift: Duration,
 ) -> Result<()> {
     let Some(Ok(fixed)) = fixed else { return Ok(()) };
-    let floor = UnixMs(clock::now().unix.0.saturating_add(millis(max_drift)));
+    let floor = UnixMs(clock::now().unix.0.saturating_add(clock::millis(max_drift)));
     // Beyond its drift an earlier life may have gone only for a while after such a start as this, and noted it.
     let floor = floor.max(fixed.issued_below().unwrap_or_default());
     let unknown = layouts.iter_mut().filter(|record| doubtful || record.bound == UnixMs(0));

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tracing::info;
@@ -104,11 +103,11 @@ fn settings(
         named: config.identity.is_some(),
         place: place.into(),
         embedded,
-        lease_ms: millis(config.lease),
-        restart_grace_ms: millis(config.restart_grace),
-        clock_threshold_ms: millis(config.clock_threshold),
-        drift_max_ms: millis(config.max_drift),
-        settle_ms: loses.then(|| millis(config.failover_settle)),
+        lease_ms: clock::millis(config.lease),
+        restart_grace_ms: clock::millis(config.restart_grace),
+        clock_threshold_ms: clock::millis(config.clock_threshold),
+        drift_max_ms: clock::millis(config.max_drift),
+        settle_ms: loses.then(|| clock::millis(config.failover_settle)),
     })
 }
 
@@ -118,8 +117,4 @@ fn printable(name: &str) -> String {
     let shown =
         |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") };
     name.bytes().map(shown).collect()
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

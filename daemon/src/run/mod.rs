@@ -179,7 +179,7 @@ async fn live(
         layouts,
         &recovered.layouts,
         worker,
-        millis(config.max_drift),
+        clock::millis(config.max_drift),
         config.waiters_max,
         Rc::clone(&writer),
     );
@@ -443,8 +443,4 @@ fn announce(config: &Config, socket: &Path, segments: &Segments) {
     // Nobody may be reading.
     let _ = std::io::stdout().write_all(text.as_bytes());
     let _ = std::io::stdout().flush();
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

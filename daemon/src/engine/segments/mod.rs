@@ -18,13 +18,13 @@ mod unconfirmed;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::time::Duration;
 
 use leafd_wire::{Run, Status};
 use tokio_util::task::TaskTracker;
 
 use crate::clock;
 use crate::config::{Placement, Routing};
+use crate::engine::TICK;
 use crate::engine::upstream::Upstream;
 use crate::engine::writer::Writer;
 use crate::reply::Failure;
@@ -80,9 +80,6 @@ pub struct Segments {
 
 /// How long ids of a segment tag may be held by a process.
 pub const HOLD_MS: u32 = 60_000;
-
-/// How often tags with waiting requests are looked at.
-pub const TICK: Duration = Duration::from_millis(10);
 
 impl Segments {
     /// No tag is in use yet.

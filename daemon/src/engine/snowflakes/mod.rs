@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use leafd_wire::{Layout, Run, Status};
 
+use super::TICK;
 use super::lease::Worker;
-use super::segments::TICK;
 use super::writer::Writer;
 use crate::clock;
 use crate::journal::LayoutRecord;

@@ -137,7 +137,7 @@ impl<T: Tenants + 'static> Driver<T> {
             }
             Request::NoteHistory(under) => {
                 let noted = store.note_history(&under).await;
-                Response::NoteHistory(noted.map(|ago| ago.map(super::millis)))
+                Response::NoteHistory(noted.map(|ago| ago.map(clock::millis)))
             }
             Request::DeclareLoss(under) => Response::DeclareLoss(store.declare_loss(&under).await),
             Request::PushHighWater(under) => {

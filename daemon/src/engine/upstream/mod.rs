@@ -84,8 +84,8 @@ impl Upstream {
             embedded,
             remembered: remembered
                 .map(|record| (record.store.clone(), History(Arc::clone(&record.history)))),
-            settle_ms: if embedded { 0 } else { millis(failover.settle) },
-            probe_ms: millis(failover.probe_every),
+            settle_ms: if embedded { 0 } else { clock::millis(failover.settle) },
+            probe_ms: clock::millis(failover.probe_every),
         };
         let key = remembered.map(|record| record.store.clone());
         Upstream {
@@ -266,8 +266,4 @@ impl Upstream {
         self.monitor.borrow_mut().call_failed(clock::boot(), error);
         self.woken.notify_one();
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
