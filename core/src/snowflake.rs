@@ -3,9 +3,9 @@
 //!
 //! The logical clock is `max(last, now)`. When the wall clock steps back, the logical one goes on from the
 //! last id, at the pace of the boot-time clock, until it is `drift_max_ms` ahead. What is issued stays
-//! below the bound: an id's whole tick lies before it.
+//! below the mark: an id's whole tick lies before it.
 //!
-//! Workers come and go with their leases; the journal's bound stays above what was issued as any of them, so that ids of
+//! Workers come and go with their leases; the journal's mark stays above what was issued as any of them, so that ids of
 //! one host go up also over a change of worker.
 //!
 //! A start that lies ahead of the clock, because of what an earlier life may have issued, has its whole drift left: it is
@@ -27,8 +27,8 @@ pub enum Refusal {
         /// Milliseconds, from 1.
         wait_ms: u64,
     },
-    /// The bound must be moved first.
-    BoundReached,
+    /// The mark must be moved first.
+    MarkReached,
     /// The claim on the worker ends before the id's tick does.
     ClaimEnds,
     /// The wall clock is behind the last id by more than the drift allows.
@@ -73,7 +73,7 @@ pub struct Generator {
     /// The last tick used, `None` before the first.
     last: Option<Tick>,
     /// What the journal has: ids whose tick ends at or before it may be issued.
-    bound: UnixMs,
+    mark: UnixMs,
     /// When its clock was first within the drift, and how far the floor lay ahead then, or what has been left of that
     /// since: a clock that steps back may put the ids so much further ahead of it.
     lift: Option<Lift>,
@@ -86,23 +86,23 @@ pub struct Generator {
 /// late; without this the ticks slept through would be lost, and with them the layout's full rate.
 const CATCH_UP_MS: u64 = 4;
 
-/// How far the bound moves ahead of the clock, in milliseconds, if the drift allows.
-const BOUND_AHEAD_MS: u64 = 3_000;
+/// How far the mark moves ahead of the clock, in milliseconds, if the drift allows.
+const MARK_AHEAD_MS: u64 = 3_000;
 
 /// How far it moves at least.
-const BOUND_AHEAD_MS_MIN: u64 = 1_000;
+const MARK_AHEAD_MS_MIN: u64 = 1_000;
 
 impl Generator {
-    /// A generator without a worker. `bound` is what was recorded last: all of its ids lie at or above it, and until a
-    /// bound above it is recorded, nothing is issued. `drift_max_ms` is how far its clock may run ahead of the wall clock.
+    /// A generator without a worker. `mark` is what was recorded last: all of its ids lie at or above it, and until a
+    /// mark above it is recorded, nothing is issued. `drift_max_ms` is how far its clock may run ahead of the wall clock.
     #[must_use]
-    pub fn new(layout: Layout, bound: UnixMs, drift_max_ms: u64) -> Self {
+    pub fn new(layout: Layout, mark: UnixMs, drift_max_ms: u64) -> Self {
         let (grant, begun, last, lift, starved, issued) = (None, false, None, None, false, 0);
-        Generator { layout, drift_max_ms, grant, begun, last, bound, lift, starved, issued }
+        Generator { layout, drift_max_ms, grant, begun, last, mark, lift, starved, issued }
     }
 
     /// Goes on under this grant; without one nothing is issued. Under another worker or a new lease it starts above the
-    /// bound.
+    /// mark.
     ///
     /// # Panics
     /// When the worker doesn't fit the layout: it would be another worker's id.
@@ -120,13 +120,13 @@ impl Generator {
                 grant.worker
             );
             self.begun = true;
-            self.last = self.used_up_below(self.bound.max(grant.start));
+            self.last = self.used_up_below(self.mark.max(grant.start));
         }
     }
 
-    /// Goes on above a bound that the journal turned out to have.
-    pub fn start_over(&mut self, bound: UnixMs) {
-        self.bounded(bound);
+    /// Goes on above a mark that the journal turned out to have.
+    pub fn start_over(&mut self, mark: UnixMs) {
+        self.marked(mark);
         let grant = self.grant.take();
         self.follow(grant);
     }
@@ -146,8 +146,8 @@ impl Generator {
         if end > grant.limit {
             return Err(Refusal::ClaimEnds);
         }
-        if end > self.bound {
-            return Err(Refusal::BoundReached);
+        if end > self.mark {
+            return Err(Refusal::MarkReached);
         }
         let left = self.layout.sequence_max() + 1 - tick.sequence;
         let count = u64::from(count_max).min(left);
@@ -174,7 +174,7 @@ impl Generator {
         let Some(wall) = self.layout.tick_at(now.unix.0) else { return Some(Refusal::BeforeEpoch) };
         let last = match self.grant {
             Some(_) => self.last,
-            None => self.used_up_below(self.bound),
+            None => self.used_up_below(self.mark),
         };
         let last = last.filter(|last| wall < last.number);
         let number = last.map_or(wall, |last| last.number + u64::from(self.is_used_up(last)));
@@ -188,17 +188,17 @@ impl Generator {
         (wait_ms > 0).then_some(Refusal::ClockBehind { behind_ms: ahead_ms, wait_ms })
     }
 
-    /// The bound to record now, so that use doesn't reach it; `None` while the present one is far enough.
+    /// The mark to record now, so that use doesn't reach it; `None` while the present one is far enough.
     #[must_use]
-    pub fn bound_wanted(&self, now: Now) -> Option<UnixMs> {
+    pub fn mark_wanted(&self, now: Now) -> Option<UnixMs> {
         let grant = self.grant?;
-        let ahead_ms = (self.drift_max_ms / 2).clamp(BOUND_AHEAD_MS_MIN, BOUND_AHEAD_MS);
+        let ahead_ms = (self.drift_max_ms / 2).clamp(MARK_AHEAD_MS_MIN, MARK_AHEAD_MS);
         let used_ms = self.used_end().unwrap_or_default().0;
-        if self.bound.0 > now.unix.0.max(used_ms).saturating_add(ahead_ms / 2) {
+        if self.mark.0 > now.unix.0.max(used_ms).saturating_add(ahead_ms / 2) {
             return None;
         }
         // An eighth above what is used when that is ahead of the clock: a host that crashes again and
-        // again must not drive its own bound beyond the drift.
+        // again must not drive its own mark beyond the drift.
         let target = now.unix.0.saturating_add(ahead_ms).max(used_ms.saturating_add(ahead_ms / 8));
         // A whole tick must fit below it.
         let tick_ms = 2 * u64::from(self.layout.unit_ms);
@@ -208,15 +208,15 @@ impl Generator {
             return None;
         }
         let target = UnixMs(target).min(grant.limit);
-        (target > self.bound).then_some(target)
+        (target > self.mark).then_some(target)
     }
 
-    /// Reports a bound as durable.
-    pub fn bounded(&mut self, bound: UnixMs) {
-        self.bound = self.bound.max(bound);
+    /// Reports a mark as durable.
+    pub fn marked(&mut self, mark: UnixMs) {
+        self.mark = self.mark.max(mark);
     }
 
-    /// The end of the last tick used, for an exact bound on a clean stop; `None` when nothing exact is known, because
+    /// The end of the last tick used, for an exact mark on a clean stop; `None` when nothing exact is known, because
     /// there was no worker yet.
     #[must_use]
     pub fn used_end(&self) -> Option<UnixMs> {
@@ -227,13 +227,13 @@ impl Generator {
     /// From here on no id was issued: what a lease that is let go of must cover.
     #[must_use]
     pub fn issued_below(&self) -> UnixMs {
-        self.used_end().unwrap_or(self.bound)
+        self.used_end().unwrap_or(self.mark)
     }
 
-    /// The bound that the journal has.
+    /// The mark that the journal has.
     #[must_use]
-    pub fn bound(&self) -> UnixMs {
-        self.bound
+    pub fn mark(&self) -> UnixMs {
+        self.mark
     }
 
     /// Under which worker it issues now.

@@ -55,7 +55,7 @@ async fn write_for_ever(dir: &Path) {
     let name = |text: &str| Tag::parse(text.as_bytes()).unwrap();
     let store = StoreId("store".into());
 
-    let mut bound = recovered.layouts.first().map_or(0, |layout| layout.bound.0);
+    let mut bound = recovered.layouts.first().map_or(0, |layout| layout.mark.0);
     say("found", &[("snowflake", bound)]);
     // By tag: the next number, and the end of its segment.
     let mut marks = Vec::new();
@@ -86,8 +86,8 @@ async fn write_for_ever(dir: &Path) {
         }
         bound += 1;
         let record =
-            LayoutRecord { name: name("snowflake"), layout: Layout::LEAF, bound: UnixMs(bound) };
-        batch.push(Write::Bound(record));
+            LayoutRecord { name: name("snowflake"), layout: Layout::LEAF, mark: UnixMs(bound) };
+        batch.push(Write::LayoutMark(record));
         // A disk that fails for a while: the same again, until it is acknowledged.
         while let Err(e) = journal.commit(batch.clone()).await {
             assert!(journal.failure().is_some(), "{e}");

@@ -16,16 +16,16 @@ fn at(ms: u64) -> Now {
     Now { unix: UnixMs(START_MS + ms), boot: BootMs(ms) }
 }
 
-/// A generator that goes on at this bound, as a worker for ever.
-fn as_worker(worker: WorkerId, layout: Layout, bound: UnixMs) -> Generator {
-    let mut generator = Generator::new(layout, bound, DRIFT_MS);
+/// A generator that goes on at this mark, as a worker for ever.
+fn as_worker(worker: WorkerId, layout: Layout, mark: UnixMs) -> Generator {
+    let mut generator = Generator::new(layout, mark, DRIFT_MS);
     generator.follow(Some(LeaseGrant::fixed(worker)));
     generator
 }
 
 fn generator() -> Generator {
     let mut generator = as_worker(WorkerId(17), Layout::LEAF, UnixMs(0));
-    generator.bounded(UnixMs(START_MS + 1_000_000_000));
+    generator.marked(UnixMs(START_MS + 1_000_000_000));
     generator
 }
 
@@ -123,36 +123,36 @@ fn a_clock_beyond_the_drift_is_refused_with_the_time_to_wait() {
 }
 
 #[test]
-fn nothing_is_issued_past_the_bound_however_late_it_is_checked() {
-    let bound = START_MS + 10;
+fn nothing_is_issued_past_the_mark_however_late_it_is_checked() {
+    let mark = START_MS + 10;
     let mut generator = as_worker(WorkerId(1), Layout::LEAF, UnixMs(0));
-    generator.bounded(UnixMs(bound));
-    assert!(generator.take(at(9), 1, 0).is_ok(), "the tick ends at the bound");
-    assert_eq!(generator.take(at(10), 1, 0), Err(Refusal::BoundReached));
-    assert_eq!(generator.take(at(1_000_000), 1, 0), Err(Refusal::BoundReached));
+    generator.marked(UnixMs(mark));
+    assert!(generator.take(at(9), 1, 0).is_ok(), "the tick ends at the mark");
+    assert_eq!(generator.take(at(10), 1, 0), Err(Refusal::MarkReached));
+    assert_eq!(generator.take(at(1_000_000), 1, 0), Err(Refusal::MarkReached));
 }
 
 #[test]
-fn a_restart_goes_on_at_the_recorded_bound_at_once() {
-    let bound = START_MS + 3_000;
-    let mut generator = as_worker(WorkerId(1), Layout::LEAF, UnixMs(bound));
-    assert_eq!(generator.take(at(0), 1, 0), Err(Refusal::BoundReached));
-    let next = generator.bound_wanted(at(0)).expect("it has none ahead");
-    generator.bounded(next);
+fn a_restart_goes_on_at_the_recorded_mark_at_once() {
+    let mark = START_MS + 3_000;
+    let mut generator = as_worker(WorkerId(1), Layout::LEAF, UnixMs(mark));
+    assert_eq!(generator.take(at(0), 1, 0), Err(Refusal::MarkReached));
+    let next = generator.mark_wanted(at(0)).expect("it has none ahead");
+    generator.marked(next);
     let run = generator.take(at(0), 1, 0).expect("3 s ahead is within the drift");
     let parts = Layout::LEAF.decompose(run.first).expect("ours");
-    assert_eq!(Layout::LEAF.tick_start_ms(parts.tick), bound);
+    assert_eq!(Layout::LEAF.tick_start_ms(parts.tick), mark);
 }
 
 #[test]
 fn a_host_that_crashes_again_and_again_stays_within_the_drift() {
-    let mut bound = UnixMs(0);
+    let mut mark = UnixMs(0);
     for crash in 0..8 {
         let now = at(crash);
-        let mut generator = as_worker(WorkerId(1), Layout::LEAF, bound);
-        bound = generator.bound_wanted(now).expect("a new life needs a new bound");
-        generator.bounded(bound);
-        assert!(generator.take(now, 1, 0).is_ok(), "crash {crash}, bound {bound:?}");
+        let mut generator = as_worker(WorkerId(1), Layout::LEAF, mark);
+        mark = generator.mark_wanted(now).expect("a new life needs a new mark");
+        generator.marked(mark);
+        assert!(generator.take(now, 1, 0).is_ok(), "crash {crash}, mark {mark:?}");
     }
 }
 
@@ -160,7 +160,7 @@ fn a_host_that_crashes_again_and_again_stays_within_the_drift() {
 fn the_time_bits_end_in_an_error_and_not_in_a_wrap() {
     let layout = Layout { time_bits: 10, epoch_ms: START_MS, ..Layout::LEAF };
     let mut generator = as_worker(WorkerId(1), layout, UnixMs(0));
-    generator.bounded(UnixMs(START_MS + 1_000_000));
+    generator.marked(UnixMs(START_MS + 1_000_000));
     assert!(generator.take(at(1_023), 1, 0).is_ok());
     assert_eq!(generator.take(at(1_024), 1, 0), Err(Refusal::TimeExhausted));
     let before = Now { unix: UnixMs(START_MS - 1), boot: BootMs(0) };
@@ -178,25 +178,25 @@ fn a_53_bit_layout_stays_within_what_javascript_holds() {
     };
     layout.check().expect("it can be");
     let mut generator = as_worker(WorkerId(255), layout, UnixMs(0));
-    generator.bounded(UnixMs(u64::MAX / 4));
+    generator.marked(UnixMs(u64::MAX / 4));
     let end = layout.tick_start_ms(layout.tick_max());
     let id =
         generator.take(Now { unix: UnixMs(end), boot: BootMs(0) }, 256, 0).expect("the last tick");
     assert!(id.last().is_some_and(|last| last < 1 << 53));
 }
 
-/// Clocks that step both ways, crashes, clean stops, late bounds: ids of all lives are unique, and those of the
+/// Clocks that step both ways, crashes, clean stops, late marks: ids of all lives are unique, and those of the
 /// host ascend.
 #[test]
 fn no_id_is_issued_twice_whatever_the_clocks_do() {
     for mut random in seeds(200) {
-        let mut bound = UnixMs(0);
+        let mut mark = UnixMs(0);
         let (mut wall, mut boot) = (START_MS, 0);
         let mut issued = HashSet::new();
         let mut last = 0;
         for _life in 0..10 {
             let layout = Layout { sequence_bits: 4, ..Layout::LEAF };
-            let mut generator = as_worker(WorkerId(3), layout, bound);
+            let mut generator = as_worker(WorkerId(3), layout, mark);
             let mut wanted = None;
             for _step in 0..random.usize(1..300) {
                 match random.u32(0..100) {
@@ -210,11 +210,11 @@ fn no_id_is_issued_twice_whatever_the_clocks_do() {
                 }
                 let now = Now { unix: UnixMs(wall), boot: BootMs(boot) };
                 match random.u32(0..4) {
-                    0 if wanted.is_none() => wanted = generator.bound_wanted(now),
+                    0 if wanted.is_none() => wanted = generator.mark_wanted(now),
                     1 => {
                         if let Some(moved) = wanted.take() {
-                            bound = moved;
-                            generator.bounded(moved);
+                            mark = moved;
+                            generator.marked(moved);
                         }
                     }
                     _ => {
@@ -224,14 +224,14 @@ fn no_id_is_issued_twice_whatever_the_clocks_do() {
                                 assert!(id > last, "{id} follows {last}");
                                 last = id;
                                 let tick = layout.decompose(id).expect("ours").tick;
-                                assert!(layout.tick_start_ms(tick + 1) <= bound.0);
+                                assert!(layout.tick_start_ms(tick + 1) <= mark.0);
                             }
                         }
                     }
                 }
             }
             if random.bool() {
-                bound = generator.used_end().expect("there is a worker").max(UnixMs(1));
+                mark = generator.used_end().expect("there is a worker").max(UnixMs(1));
             }
         }
     }
@@ -243,7 +243,7 @@ fn a_start_ahead_of_the_clock_has_its_whole_drift_left() {
         for after_ms in [0, 1, 2_000, 4_999, 6_000] {
             let floor = UnixMs(START_MS + DRIFT_MS);
             let mut generator = as_worker(WorkerId(17), Layout::LEAF, floor);
-            generator.bounded(UnixMs(START_MS + 1_000_000_000));
+            generator.marked(UnixMs(START_MS + 1_000_000_000));
             let mut last = generator.take(at(0), 1, 0).expect("within the drift").first;
             last = last.max(generator.take(at(after_ms), 1, 0).expect("no step yet").first);
             for passed_ms in 0..100 {
@@ -272,7 +272,7 @@ fn a_start_ahead_of_the_clock_has_its_whole_drift_left() {
 fn a_start_beyond_the_drift_waits_for_the_clock() {
     let floor = UnixMs(START_MS + DRIFT_MS + 1_000);
     let mut generator = as_worker(WorkerId(17), Layout::LEAF, floor);
-    generator.bounded(UnixMs(START_MS + 1_000_000_000));
+    generator.marked(UnixMs(START_MS + 1_000_000_000));
     let refused = generator.take(at(0), 1, 0);
     assert_eq!(refused, Err(Refusal::ClockBehind { behind_ms: DRIFT_MS + 1_000, wait_ms: 1_000 }));
     assert!(generator.take(at(999), 1, 0).is_err());
@@ -284,7 +284,7 @@ fn what_the_clock_refuses_is_known_before_an_id_is_asked_for() {
     for mut random in seeds(200) {
         let floor = START_MS + random.u64(..2 * DRIFT_MS);
         let mut generator = as_worker(WorkerId(17), Layout::LEAF, UnixMs(floor));
-        generator.bounded(UnixMs(START_MS + 1_000_000_000));
+        generator.marked(UnixMs(START_MS + 1_000_000_000));
         let (mut boot, mut unix) = (0, START_MS);
         for _ in 0..300 {
             boot += random.u64(..3_000);
@@ -300,7 +300,7 @@ fn what_the_clock_refuses_is_known_before_an_id_is_asked_for() {
             let expected = generator.clock_refusal(now);
             let taken = generator.take(now, random.u32(1..6_000), random.u64(..));
             match taken {
-                Ok(_) | Err(Refusal::TickUsedUp { .. } | Refusal::BoundReached) => {
+                Ok(_) | Err(Refusal::TickUsedUp { .. } | Refusal::MarkReached) => {
                     assert_eq!(expected, None, "{now:?}: {taken:?}");
                 }
                 Err(refusal) => assert_eq!(expected, Some(refusal), "{now:?}"),

@@ -190,7 +190,7 @@ impl Daemon {
         let held = self.lease.hold(now);
         for layout in 0..LAYOUTS.len() {
             if !self.bound_in_flight[layout]
-                && let Some(bound) = self.generators[layout].bound_wanted(held)
+                && let Some(bound) = self.generators[layout].mark_wanted(held)
             {
                 self.bound_in_flight[layout] = true;
                 self.write(true_ms + sync_ms, now, Change::Bound(layout, bound), broken);
@@ -259,7 +259,7 @@ impl Daemon {
             Change::LeaseGrant(_) => self.lease.recorded(now, Ok(())),
             Change::Bound(layout, bound) => {
                 self.bound_in_flight[layout] = false;
-                self.generators[layout].bounded(bound);
+                self.generators[layout].marked(bound);
                 self.lease.journal_reached(bound);
             }
         }

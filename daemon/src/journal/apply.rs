@@ -21,7 +21,7 @@ pub(super) enum Problem {
 
 /// Enters a batch; on an error the caller takes back what was entered of it.
 pub(super) fn batch(conn: &Connection, writes: &[Write]) -> Result<(), Problem> {
-    // Only where nothing is issued any more may a bound, or a mark by itself, go back to what was really used.
+    // Only where nothing is issued any more may a mark by itself go back to what was really used.
     let stopping = writes.contains(&Write::StoppedCleanly);
     writes.iter().try_for_each(|write| apply(conn, write, stopping))
 }
@@ -38,7 +38,7 @@ fn apply(conn: &Connection, write: &Write, stopping: bool) -> Result<(), Problem
             move_mark(conn, (store, tag), number(*end)?, number(*mark)?, stopping)
         }
         Write::Forget { store, tag } => forget(conn, (store, tag)),
-        Write::Bound(record) => enter_bound(conn, record, stopping),
+        Write::LayoutMark(record) => enter_layout_mark(conn, record, stopping),
         Write::ForgetAll { store } => {
             conn.execute("DELETE FROM segments WHERE store = ?1", [&*store.0])?;
             Ok(())
@@ -150,11 +150,11 @@ fn forget(conn: &Connection, key: (&StoreId, &Tag)) -> Result<(), Problem> {
     Ok(())
 }
 
-fn enter_bound(conn: &Connection, new: &LayoutRecord, stopping: bool) -> Result<(), Problem> {
+fn enter_layout_mark(conn: &Connection, new: &LayoutRecord, stopping: bool) -> Result<(), Problem> {
     if let Err(e) = new.layout.check() {
         return refuse(&new.name, format!("the layout is not valid: {e}"));
     }
-    number(new.bound.0)?;
+    number(new.mark.0)?;
     number(new.layout.epoch_ms)?;
     let known = rows::read_layouts(conn)?.into_iter().find(|known| known.name == new.name);
     if let Some(known) = known {
@@ -167,8 +167,8 @@ fn enter_bound(conn: &Connection, new: &LayoutRecord, stopping: bool) -> Result<
                 ),
             );
         }
-        if new.bound < known.bound && !stopping {
-            let (from, to) = (known.bound.0, new.bound.0);
+        if new.mark < known.mark && !stopping {
+            let (from, to) = (known.mark.0, new.mark.0);
             return refuse(&new.name, format!("its mark can't move back from {from} to {to}"));
         }
     }

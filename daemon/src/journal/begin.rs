@@ -39,7 +39,7 @@ pub(super) fn first(dir: &StateDir, identity: &Identity) -> Result<(), Fault> {
 }
 
 /// Puts a fresh journal in the place of one that is not this host's, or not its last one. What limits ids from below is
-/// carried over: bounds and highest ends can only be too careful. So is where each store was and with which
+/// carried over: marks and highest ends can only be too careful. So is where each store was and with which
 /// history, so that a change of it is noticed. Numbers in stock are not, nor what stores confirmed.
 /// `kind` goes into the name that the old one is kept by.
 pub(super) fn instead_of(

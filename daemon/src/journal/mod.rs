@@ -6,10 +6,10 @@
 //!
 //! A journal belongs to one host ([`Identity`]). One that is found to be a copy is set aside and a new
 //! one is begun, which makes this a new host: of the copy only what limits ids from below is carried over,
-//! bounds of layouts and highest ends of tags, because a limit that is too high never lets an id out
+//! marks of layouts and highest ends of tags, because a limit that is too high never lets an id out
 //! twice. It may be too low, though: a restored copy is as old as its backup, and a state directory
-//! that was lost leaves no bound at all. So whoever issues under a worker number that outlives the journal
-//! (`static:N`) must start a layout that the journal has no bound of, or an old one, above everything that
+//! that was lost leaves no mark at all. So whoever issues under a worker number that outlives the journal
+//! (`static:N`) must start a layout that the journal has no mark of, or an old one, above everything that
 //! an earlier life may have issued: the present time and its clock's drift.
 //!
 //! # Stores

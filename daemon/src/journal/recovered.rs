@@ -23,7 +23,7 @@ pub struct Recovered {
     /// Nothing tells whether this is the journal that was last written, because there was a crash and no memory of it:
     /// the numbers held are forgotten.
     pub unvouched: bool,
-    /// Each layout with the bound below which ids may have been issued; carried over from a journal
+    /// Each layout with the mark below which ids may have been issued; carried over from a journal
     /// that was set aside.
     pub layouts: Vec<LayoutRecord>,
     /// The claim on a snowflake worker, if there is one. That of a journal which was set aside is not carried over: it

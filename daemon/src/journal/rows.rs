@@ -22,7 +22,7 @@ pub(super) struct Meta {
     pub fingerprint: String,
     /// Counts commits, so that a journal that has lost one is known.
     pub commits: i64,
-    /// How many layouts are recorded: a bound must not get lost with its row.
+    /// How many layouts are recorded: a mark must not get lost with its row.
     pub layouts: i64,
     /// How many stores are recorded: a history must not get lost with its row.
     pub stores: i64,
@@ -137,19 +137,19 @@ fn layout_sum(name: &str, values: [i64; 6]) -> i64 {
 
 /// The caller has checked that the numbers fit.
 pub(super) fn write_layout(conn: &Connection, record: &LayoutRecord) -> rusqlite::Result<()> {
-    let LayoutRecord { name, layout, bound } = record;
+    let LayoutRecord { name, layout, mark } = record;
     let values = [
         i64::from(layout.time_bits),
         i64::from(layout.worker_bits),
         i64::from(layout.sequence_bits),
         i64::from(layout.unit_ms),
         layout.epoch_ms.cast_signed(),
-        bound.0.cast_signed(),
+        mark.0.cast_signed(),
     ];
     let sum = layout_sum(name.as_str(), values);
-    let [time, worker, sequence, unit, epoch, bound] = values;
+    let [time, worker, sequence, unit, epoch, mark] = values;
     conn.prepare_cached("INSERT OR REPLACE INTO layouts VALUES (?1,?2,?3,?4,?5,?6,?7,?8)")?
-        .execute((name.as_str(), time, worker, sequence, unit, epoch, bound, sum))?;
+        .execute((name.as_str(), time, worker, sequence, unit, epoch, mark, sum))?;
     Ok(())
 }
 
@@ -173,7 +173,7 @@ fn read_layout(row: &Row<'_>) -> Result<LayoutRecord, Fault> {
     if get::<i64>(row, 7)? != layout_sum(&name, values) {
         return Err(bad());
     }
-    let [time_bits, worker_bits, sequence_bits, unit_ms, epoch_ms, bound_ms] = values;
+    let [time_bits, worker_bits, sequence_bits, unit_ms, epoch_ms, mark_ms] = values;
     let layout = Layout {
         time_bits: time_bits.try_into().map_err(|_| bad())?,
         worker_bits: worker_bits.try_into().map_err(|_| bad())?,
@@ -182,8 +182,8 @@ fn read_layout(row: &Row<'_>) -> Result<LayoutRecord, Fault> {
         epoch_ms: epoch_ms.try_into().map_err(|_| bad())?,
     };
     layout.check().map_err(|_| bad())?;
-    let bound = UnixMs(bound_ms.try_into().map_err(|_| bad())?);
-    Ok(LayoutRecord { name: Tag::parse(name.as_bytes()).map_err(|_| bad())?, layout, bound })
+    let mark = UnixMs(mark_ms.try_into().map_err(|_| bad())?);
+    Ok(LayoutRecord { name: Tag::parse(name.as_bytes()).map_err(|_| bad())?, layout, mark })
 }
 
 // === impl TagState ===

@@ -16,7 +16,7 @@ pub struct LayoutRecord {
     /// Its definition; another one under the same name is refused.
     pub layout: Layout,
     /// Ids whose tick ends at or before this instant may have been issued; later ones have not.
-    pub bound: UnixMs,
+    pub mark: UnixMs,
 }
 
 /// What the journal has of a tag.
@@ -89,8 +89,8 @@ pub enum Write {
         /// Where they were claimed.
         store: StoreId,
     },
-    /// Records a layout or moves its bound (down only on a clean stop).
-    Bound(LayoutRecord),
+    /// Records a layout or moves its mark (down only on a clean stop).
+    LayoutMark(LayoutRecord),
     /// A store has taken this start's token: of earlier ones it can have none any more. Records where it was
     /// found; the URL leads to no other store from now on. Refused when a text is too long.
     CheckedIn {
@@ -121,7 +121,7 @@ pub enum Write {
         /// The new host.
         host: HostId,
     },
-    /// Every mark and bound in this batch is exact, and nothing is issued any more: the journal refuses
+    /// Every mark in this batch is exact, and nothing is issued any more: the journal refuses
     /// every later batch but another of this kind, whether or not this one came through.
     StoppedCleanly,
 }

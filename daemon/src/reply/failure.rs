@@ -73,7 +73,7 @@ impl Failure {
                 retry_after_ms: millis(wait_ms),
                 ..Failure::deadline(layout, "the present tick's sequence is used up")
             },
-            Refusal::BoundReached => Failure::deadline(layout, "the journal is moving its bound"),
+            Refusal::MarkReached => Failure::deadline(layout, "the journal is moving its mark"),
             Refusal::ClaimEnds => Failure {
                 retry_after_ms: RETRY_MS,
                 ..Failure::new(Status::NoWorker, "this host's claim on its worker has run out")

@@ -144,7 +144,7 @@ impl Dispatcher {
                     "epoch_ms": tag.layout.epoch_ms,
                     "time_left_ms": tag.time_left_ms(now.unix),
                     "issued": generator.issued(),
-                    "bound_ms": generator.grant().map(|_| generator.bound().0),
+                    "mark_ms": generator.grant().map(|_| generator.mark().0),
                     "clock_ahead_ms": generator.used_end().map(|used_end| {
                         let unit_ms = u64::from(tag.layout.unit_ms);
                         used_end.0.saturating_sub(now.unix.0 + unit_ms)

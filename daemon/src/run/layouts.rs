@@ -1,4 +1,4 @@
-//! The configured layouts, each with the bound below which ids may have been issued.
+//! The configured layouts, each with the mark below which ids may have been issued.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::journal::{Journal, LayoutRecord, Recovered, Write};
 use crate::registry::static_worker::StaticWorker;
 use leafd_core::UnixMs;
 
-/// Each configured layout with its recorded bound, 0 where none is recorded.
+/// Each configured layout with its recorded mark, 0 where none is recorded.
 pub fn recorded(config: &Config, recovered: &Recovered) -> Result<Vec<LayoutRecord>> {
     let mut records = Vec::new();
     for (name, layout) in config.layouts.iter() {
@@ -25,13 +25,13 @@ pub fn recorded(config: &Config, recovered: &Recovered) -> Result<Vec<LayoutReco
                 recorded.layout
             );
         }
-        let bound = recorded.map_or(UnixMs(0), |record| record.bound);
-        records.push(LayoutRecord { name: name.clone(), layout: *layout, bound });
+        let mark = recorded.map_or(UnixMs(0), |record| record.mark);
+        records.push(LayoutRecord { name: name.clone(), layout: *layout, mark });
     }
     Ok(records)
 }
 
-/// Lifts bounds that are not known (all of them if `doubtful`) above everything that an earlier life with the
+/// Lifts marks that are not known (all of them if `doubtful`) above everything that an earlier life with the
 /// same worker number may have issued: as far ahead of the clock as ids may run. Durable when this returns. Only for a
 /// number that outlives the journal: a registry knows where each claim starts, and a clock that is years ahead must
 /// not burn the journal.
@@ -46,11 +46,11 @@ pub async fn record_floors(
     let floor = UnixMs(clock::now().unix.0.saturating_add(clock::millis(max_drift)));
     // Beyond its drift an earlier life may have gone only for a while after such a start as this, and noted it.
     let floor = floor.max(fixed.issued_below().unwrap_or_default());
-    let unknown = layouts.iter_mut().filter(|record| doubtful || record.bound == UnixMs(0));
+    let unknown = layouts.iter_mut().filter(|record| doubtful || record.mark == UnixMs(0));
     let mut writes = Vec::new();
     for record in unknown {
-        record.bound = record.bound.max(floor);
-        writes.push(Write::Bound(record.clone()));
+        record.mark = record.mark.max(floor);
+        writes.push(Write::LayoutMark(record.clone()));
     }
     if !writes.is_empty() {
         journal.commit(writes).await?;

@@ -261,7 +261,7 @@ async fn live(
         }
         // Then what is on its way to the journal; then nothing more may be, and every mark is made exact.
         dispatcher.writer.drained().await;
-        let exact_bounds = dispatcher.snowflakes.exact_bounds();
+        let exact_layout_marks = dispatcher.snowflakes.exact_marks();
         if let Worker::Leased(keeper) = &dispatcher.snowflakes.worker {
             keeper.stop(dispatcher.snowflakes.issued_below());
             if tokio::time::timeout(left / LEFT_SHARES, keeper.ended()).await.is_err() {
@@ -270,7 +270,7 @@ async fn live(
         }
         background.abort();
         drop(watching);
-        write_exact(&dispatcher, exact_bounds, &journal).await?;
+        write_exact(&dispatcher, exact_layout_marks, &journal).await?;
         if let Some(stop) = journal.stopped() {
             let told = embedded::tell_stop(&segments, &recovered, &stop);
             let _ = tokio::time::timeout(left / LEFT_SHARES, told).await;
@@ -325,14 +325,14 @@ fn open_socket(config: &Config, handed_over: Option<Given>) -> Result<Socket> {
     Ok(Socket::handed_over(given))
 }
 
-/// Makes every mark and bound exact.
+/// Makes every mark exact.
 async fn write_exact(
     dispatcher: &Rc<Dispatcher>,
-    exact_bounds: Vec<Write>,
+    exact_layout_marks: Vec<Write>,
     journal: &Journal,
 ) -> Result<()> {
     let mut writes = dispatcher.segments.exact_marks();
-    writes.extend(exact_bounds);
+    writes.extend(exact_layout_marks);
     writes.push(Write::StoppedCleanly);
     journal.commit(writes).await?;
     Ok(())

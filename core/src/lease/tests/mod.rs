@@ -213,9 +213,9 @@ impl Host {
         let now = self.lease.hold(self.now(world));
         self.generator.follow(self.lease.standing(now).ok());
         let mut drawn = self.generator.take(now, 1, 7);
-        if let Some(bound) = self.generator.bound_wanted(now) {
+        if let Some(bound) = self.generator.mark_wanted(now) {
             self.layout_bound = bound;
-            self.generator.bounded(bound);
+            self.generator.marked(bound);
             drawn = drawn.or_else(|_| self.generator.take(now, 1, 7));
         }
         let id = drawn?.first;

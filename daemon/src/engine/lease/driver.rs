@@ -143,8 +143,8 @@ impl LeaseDriver {
         lease.trouble().is_none_or(passes_by_itself)
     }
 
-    pub(crate) fn journal_reached(&self, bound: UnixMs) {
-        self.lease.borrow_mut().journal_reached(bound);
+    pub(crate) fn journal_reached(&self, mark: UnixMs) {
+        self.lease.borrow_mut().journal_reached(mark);
     }
 
     pub(crate) fn ready(&self, now: Now) -> bool {

@@ -80,13 +80,13 @@ impl Worker {
         }
     }
 
-    /// The journal has this bound of a layout.
-    pub fn journal_reached(&self, bound: UnixMs) {
+    /// The journal has this mark of a layout.
+    pub fn journal_reached(&self, mark: UnixMs) {
         match self {
-            Worker::Leased(keeper) => keeper.journal_reached(bound),
+            Worker::Leased(keeper) => keeper.journal_reached(mark),
             Worker::Static(worker) => {
                 if let Ok(worker) = &*worker.borrow() {
-                    worker.note(bound);
+                    worker.note(mark);
                 }
             }
             Worker::None => {}

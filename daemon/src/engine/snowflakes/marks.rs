@@ -1,6 +1,6 @@
-//! The bound that the journal keeps above a layout's ids: moved ahead of use, made exact at a stop.
+//! The mark that the journal keeps above a layout's ids: moved ahead of use, made exact at a stop.
 //!
-//! When the journal refuses a bound it has a higher one, or another layout under this name. Nothing is issued of the
+//! When the journal refuses a mark it has a higher one, or another layout under this name. Nothing is issued of the
 //! layout then until the journal has told which; ids go on above what it has.
 
 use std::rc::Rc;
@@ -15,38 +15,38 @@ use crate::reply::Failure;
 use leafd_core::UnixMs;
 use leafd_core::snowflake::{Generator, Now};
 
-/// How long after a layout's last use its bound is kept ahead, so that the next id need not wait for the
+/// How long after a layout's last use its mark is kept ahead, so that the next id need not wait for the
 /// journal, in milliseconds.
 const WARM_MS: u64 = 60_000;
 
 impl Snowflakes {
-    /// Has the journal move the layout's bound, ahead of use.
-    pub(super) fn keep_bound(
+    /// Has the journal move the layout's mark, ahead of use.
+    pub(super) fn keep_mark(
         self: &Rc<Self>,
         tag: &Rc<SnowflakeTag>,
         generator: &Generator,
         now: Now,
     ) {
-        let Some(bound) = generator.bound_wanted(now) else { return };
-        if tag.bound_in_flight.replace(true) {
+        let Some(mark) = generator.mark_wanted(now) else { return };
+        if tag.mark_in_flight.replace(true) {
             return;
         }
-        let record = LayoutRecord { name: tag.name.clone(), layout: tag.layout, bound };
+        let record = LayoutRecord { name: tag.name.clone(), layout: tag.layout, mark };
         let (snowflakes, tag) = (Rc::clone(self), Rc::clone(tag));
-        self.writer.write(vec![Write::Bound(record)], move |outcome| {
+        self.writer.write(vec![Write::LayoutMark(record)], move |outcome| {
             if let Err(refused) = outcome {
                 return snowflakes.contradicted(&tag, &refused);
             }
-            tag.bound_in_flight.set(false);
+            tag.mark_in_flight.set(false);
             tag.restarts.take();
             // What a static worker notes elsewhere comes before use as well.
-            snowflakes.worker.journal_reached(bound);
-            tag.generator.borrow_mut().bounded(bound);
+            snowflakes.worker.journal_reached(mark);
+            tag.generator.borrow_mut().marked(mark);
             snowflakes.serve(&tag);
         });
     }
 
-    /// The journal has refused a bound: it has a higher one, or another layout under this name. Nothing is issued until it
+    /// The journal has refused a mark: it has a higher one, or another layout under this name. Nothing is issued until it
     /// has told which.
     fn contradicted(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, refused: &JournalError) {
         if !tag.restarts.borrow().failing() {
@@ -86,39 +86,39 @@ impl Snowflakes {
                 );
                 continue;
             }
-            let bound = found.map_or(UnixMs(0), |found| found.bound);
-            self.worker.journal_reached(bound);
-            tag.generator.borrow_mut().start_over(bound);
+            let mark = found.map_or(UnixMs(0), |found| found.mark);
+            self.worker.journal_reached(mark);
+            tag.generator.borrow_mut().start_over(mark);
             tag.contradicted.take();
-            tag.bound_in_flight.set(false);
+            tag.mark_in_flight.set(false);
             return;
         }
     }
 
-    /// Keeps the bounds of layouts in use ahead of the clock; to be called about once a second.
+    /// Keeps the marks of layouts in use ahead of the clock; to be called about once a second.
     pub fn keep_warm(self: &Rc<Self>) {
         let now = self.worker.hold(clock::now());
         for tag in &self.layouts {
             let warm = tag.used.get().0 > 0 && now.boot.0 - tag.used.get().0 < WARM_MS;
             if warm {
-                self.keep_bound(tag, &tag.generator.borrow(), now);
+                self.keep_mark(tag, &tag.generator.borrow(), now);
                 tag.warn_of_the_end(now);
             }
         }
     }
 
-    /// The exact bounds, for a clean stop: the end of the last tick used, as low as that may be.
+    /// The exact marks, for a clean stop: the end of the last tick used, as low as that may be.
     #[must_use]
-    pub fn exact_bounds(&self) -> Vec<Write> {
+    pub fn exact_marks(&self) -> Vec<Write> {
         self.layouts
             .iter()
             .filter(|tag| tag.contradicted.borrow().is_none())
             .filter_map(|tag| {
-                let bound = tag.generator.borrow().used_end()?;
-                Some(Write::Bound(LayoutRecord {
+                let mark = tag.generator.borrow().used_end()?;
+                Some(Write::LayoutMark(LayoutRecord {
                     name: tag.name.clone(),
                     layout: tag.layout,
-                    bound,
+                    mark,
                 }))
             })
             .collect()

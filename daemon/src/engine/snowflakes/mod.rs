@@ -1,7 +1,7 @@
-//! Snowflake layouts: from a request to the layout's generator, and the bound that the journal keeps above
+//! Snowflake layouts: from a request to the layout's generator, and the mark that the journal keeps above
 //! what is issued.
 //!
-//! - `marks`: that bound, also when the journal contradicts it.
+//! - `marks`: that mark, also when the journal contradicts it.
 
 mod marks;
 
@@ -28,7 +28,7 @@ pub struct Snowflakes {
     /// Whom they are issued as.
     pub worker: Worker,
     /// Below it ids may have been issued in layouts that are not configured any more.
-    dropped_bound: UnixMs,
+    dropped_mark: UnixMs,
     writer: Rc<Writer>,
     waiters_max: usize,
 }
@@ -39,8 +39,8 @@ pub struct SnowflakeTag {
     pub(crate) layout: Layout,
     pub(crate) generator: RefCell<Generator>,
     waiting: RefCell<Lines<Waiter>>,
-    bound_in_flight: Cell<bool>,
-    /// Why nothing is issued until the journal has told what it has of the layout: it refused a bound.
+    mark_in_flight: Cell<bool>,
+    /// Why nothing is issued until the journal has told what it has of the layout: it refused a mark.
     contradicted: RefCell<Option<Failure>>,
     /// Counts how often that happened in a row.
     restarts: RefCell<Backoff>,
@@ -65,7 +65,7 @@ const TURN_IDS: u32 = 1_024;
 /// How long a process may hold snowflake ids, in milliseconds: their time must stay that of their use.
 pub const HOLD_MS: u32 = 8;
 
-/// The most ticks that one request may take ids from: it bounds the runs of a reply.
+/// The most ticks that one request may take ids from: it marks the runs of a reply.
 const REQUEST_TICKS_MAX: u64 = 2_048;
 
 /// Before the time bits of a layout end, it is warned for so long, in milliseconds, and so often.
@@ -73,7 +73,7 @@ const END_WARNED_MS: u64 = 365 * 86_400_000;
 const END_WARNED_EVERY_MS: u64 = 86_400_000;
 
 impl Snowflakes {
-    /// The layouts, each with the bound below which ids may have been issued. `recorded` are all that the journal knows,
+    /// The layouts, each with the mark below which ids may have been issued. `recorded` are all that the journal knows,
     /// also those that earlier starts were configured with.
     #[must_use]
     pub fn new(
@@ -87,16 +87,16 @@ impl Snowflakes {
         let dropped = recorded
             .iter()
             .filter(|record| layouts.iter().all(|layout| layout.name != record.name));
-        let dropped_bound = dropped.map(|record| record.bound).max().unwrap_or_default();
+        let dropped_mark = dropped.map(|record| record.mark).max().unwrap_or_default();
         let layouts: Vec<Rc<SnowflakeTag>> = layouts
             .into_iter()
-            .map(|LayoutRecord { name, layout, bound }| {
+            .map(|LayoutRecord { name, layout, mark }| {
                 Rc::new(SnowflakeTag {
                     name,
                     layout,
-                    generator: RefCell::new(Generator::new(layout, bound, drift_max_ms)),
+                    generator: RefCell::new(Generator::new(layout, mark, drift_max_ms)),
                     waiting: RefCell::new(Lines::new(waiters_max as u64)),
-                    bound_in_flight: Cell::new(false),
+                    mark_in_flight: Cell::new(false),
                     contradicted: RefCell::default(),
                     restarts: RefCell::default(),
                     timer_set: Cell::new(false),
@@ -106,11 +106,10 @@ impl Snowflakes {
             })
             .collect();
         for tag in &layouts {
-            worker.journal_reached(tag.generator.borrow().bound());
+            worker.journal_reached(tag.generator.borrow().mark());
         }
-        worker.journal_reached(dropped_bound);
-        let snowflakes =
-            Rc::new(Snowflakes { layouts, worker, dropped_bound, writer, waiters_max });
+        worker.journal_reached(dropped_mark);
+        let snowflakes = Rc::new(Snowflakes { layouts, worker, dropped_mark, writer, waiters_max });
         snowflakes.follow_worker();
         snowflakes
     }
@@ -244,7 +243,7 @@ impl Snowflakes {
             }
         }
         tag.used.set(now.boot);
-        self.keep_bound(tag, &generator, now);
+        self.keep_mark(tag, &generator, now);
         outcome
     }
 
@@ -276,7 +275,7 @@ impl Snowflakes {
             let until_deadline_ms = waiter.deadline.0.saturating_sub(now.boot.0);
             let wait_ms = match refused {
                 // The journal's answer, or the registry's, serves again; this only sees to the deadline.
-                Refusal::BoundReached => until_deadline_ms,
+                Refusal::MarkReached => until_deadline_ms,
                 Refusal::NoWorker | Refusal::ClaimEnds => {
                     if self.worker.want() {
                         until_deadline_ms
@@ -349,7 +348,7 @@ impl Snowflakes {
     #[must_use]
     pub fn issued_below(&self) -> UnixMs {
         let ends = self.layouts.iter().map(|tag| tag.generator.borrow().issued_below());
-        ends.max().unwrap_or_default().max(self.dropped_bound)
+        ends.max().unwrap_or_default().max(self.dropped_mark)
     }
 
     /// Issues nothing more as the present worker.

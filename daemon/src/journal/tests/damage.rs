@@ -14,7 +14,7 @@ async fn write_some(journal: &Journal) {
         journal.commit(vec![segment(&name, 1..100_001, 1)]).await.unwrap();
         journal.commit(vec![mark(&name, 100_001, 1000 + i)]).await.unwrap();
     }
-    journal.commit(vec![Write::Bound(layout("snowflake", BOUND))]).await.unwrap();
+    journal.commit(vec![Write::LayoutMark(layout("snowflake", BOUND))]).await.unwrap();
     let history = "timeline 1".into();
     let met = Write::CheckedIn { url: "url".into(), store: store(), history };
     journal.commit(vec![met]).await.unwrap();

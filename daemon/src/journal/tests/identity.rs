@@ -8,7 +8,7 @@ use super::*;
 /// A journal with leftovers, closed.
 async fn write_some(dir: &Path) -> Recovered {
     let (journal, first) = open(dir);
-    let batch = vec![segment("a", 1..1001, 10), Write::Bound(layout("snowflake", 5_000))];
+    let batch = vec![segment("a", 1..1001, 10), Write::LayoutMark(layout("snowflake", 5_000))];
     journal.commit(batch).await.unwrap();
     journal.close().await;
     first
@@ -57,7 +57,7 @@ fn a_copy_taken_while_in_use_is_set_aside_with_its_log() {
     let (original, copy) = (place.path().join("original"), place.path().join("copy"));
     run(async {
         let (journal, was) = open(&original);
-        let batch = vec![segment("a", 1..1001, 10), Write::Bound(layout("snowflake", 5_000))];
+        let batch = vec![segment("a", 1..1001, 10), Write::LayoutMark(layout("snowflake", 5_000))];
         journal.commit(batch).await.unwrap();
         assert!(fs::metadata(original.join("journal.db-wal")).unwrap().len() > 0);
         let status = Command::new("cp").arg("-a").args([&original, &copy]).status().unwrap();

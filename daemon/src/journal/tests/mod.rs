@@ -103,7 +103,7 @@ fn mark(name: &str, end: u64, mark: u64) -> Write {
 }
 
 fn layout(name: &str, bound: u64) -> LayoutRecord {
-    LayoutRecord { name: tag(name), layout: Layout::LEAF, bound: UnixMs(bound) }
+    LayoutRecord { name: tag(name), layout: Layout::LEAF, mark: UnixMs(bound) }
 }
 
 async fn tag_of(journal: &Journal, name: &str) -> Option<TagRecord> {

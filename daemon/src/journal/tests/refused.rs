@@ -56,7 +56,7 @@ fn rows_that_leafd_did_not_write_are_refused() {
         "UPDATE tags SET highest_end = highest_end - 1",
         "UPDATE tags SET tag = 'b'",
         "DELETE FROM tags",
-        "UPDATE layouts SET bound_ms = bound_ms - 1",
+        "UPDATE layouts SET mark_ms = mark_ms - 1",
         "DELETE FROM layouts",
         "UPDATE tokens SET token = ''",
         "DELETE FROM tokens",
@@ -83,7 +83,7 @@ fn rows_that_leafd_did_not_write_are_refused() {
             let batch = vec![
                 Write::CheckedIn { url: "url".into(), store: store(), history },
                 segment("a", 1..1001, 10),
-                Write::Bound(layout("snowflake", 5_000)),
+                Write::LayoutMark(layout("snowflake", 5_000)),
             ];
             journal.commit(batch).await.unwrap();
             journal.close().await;

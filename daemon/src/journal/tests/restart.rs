@@ -13,7 +13,7 @@ fn marks_bounds_and_highest_ends_survive() {
             segment("a", 1..1001, 100),
             segment("a", 2001..3001, 2001),
             segment("b", 1..11, 1),
-            Write::Bound(layout("snowflake", 5_000)),
+            Write::LayoutMark(layout("snowflake", 5_000)),
         ];
         journal.commit(batch).await.unwrap();
         journal.commit(vec![mark("a", 1001, 500), mark("b", 11, 11)]).await.unwrap();
@@ -60,13 +60,13 @@ fn a_clean_stop_may_lower_marks_and_ends_everything() {
     let dir = place();
     run(async {
         let (journal, _) = open(dir.path());
-        let batch = vec![segment("a", 1..1001, 500), Write::Bound(layout("snowflake", 9_000))];
+        let batch = vec![segment("a", 1..1001, 500), Write::LayoutMark(layout("snowflake", 9_000))];
         journal.commit(batch).await.unwrap();
         journal.commit(vec![segment("b", 1..11, 11)]).await.unwrap();
         let exact = vec![
             mark("a", 1001, 3),
             segment("b", 1..11, 7),
-            Write::Bound(layout("snowflake", 8_000)),
+            Write::LayoutMark(layout("snowflake", 8_000)),
             Write::StoppedCleanly,
         ];
         journal.commit(exact).await.unwrap();
@@ -166,7 +166,7 @@ fn contradictions_are_refused_alone_and_whole() {
         let batch = vec![
             segment("a", 1..1001, 100),
             strided("c", 10, 3, 4, 14),
-            Write::Bound(layout("snowflake", 5_000)),
+            Write::LayoutMark(layout("snowflake", 5_000)),
         ];
         journal.commit(batch).await.unwrap();
         let mut other = layout("snowflake", 6_000);
@@ -190,9 +190,9 @@ fn contradictions_are_refused_alone_and_whole() {
             strided("b", 10, 3, 0, 10),
             mark("c", 19, 15),
             segment_of("b", too_large, 10..20, 10),
-            Write::Bound(layout("snowflake", 4_999)),
-            Write::Bound(other),
-            Write::Bound(layout("late", too_large)),
+            Write::LayoutMark(layout("snowflake", 4_999)),
+            Write::LayoutMark(other),
+            Write::LayoutMark(layout("late", too_large)),
         ];
         for bad in bad {
             let batch = vec![segment("innocent", 1..11, 1), bad.clone()];
