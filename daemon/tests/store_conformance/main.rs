@@ -2,14 +2,15 @@
 //! [`Backend`] and one line of `conformance!`.
 #![allow(clippy::unwrap_used, reason = "the lint's exception for tests misses their helpers")]
 
+mod aurora;
 mod claims;
+mod engines;
+mod faults;
 mod hosts;
 mod identity;
 mod mysql;
-mod mysql_faults;
 mod odd_rows;
 mod postgres;
-mod postgres_faults;
 mod raising;
 mod rights;
 #[path = "../../../tests/servers/process.rs"]

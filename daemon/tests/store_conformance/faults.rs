@@ -1,32 +1,55 @@
-//! MariaDB servers that are not as they should be, tables that others made, and rights that are missing.
+//! Servers that are not as they should be, tables that others made, and rights that are missing: one suite for every
+//! engine.
 
 use std::time::{Duration, Instant};
 
-use ::mysql::prelude::Queryable as _;
 use leafd::config::StorePassword;
-use leafd::store::{Store, mysql};
 use leafd_core::store::{
     CheckIn, ClaimWish, Generation, History, HostId, Identity, Role, StartToken, StoreError,
     TagChange,
 };
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
 
+use crate::engines::{Engine, processes};
 use crate::identity::changed;
-use crate::mysql::{Database, PASSWORD, client, is_up, new_server, shared, target, target_at};
 use crate::tags::pages_are_complete;
-use crate::{Backend, check_in, claim, generations, new_tag, raise, tag, try_claim};
-
-/// Leaf's own, to the letter, in a database whose default collation folds case and trailing spaces.
-const LEAF_TABLE: &str = "CREATE TABLE `leaf_alloc` (
-    `biz_tag` varchar(128) NOT NULL DEFAULT '',
-    `max_id` bigint(20) NOT NULL DEFAULT '1',
-    `step` int(11) NOT NULL,
-    `description` varchar(256) DEFAULT NULL,
-    `update_time` timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,
-    PRIMARY KEY (`biz_tag`)
-    ) ENGINE=InnoDB";
+use crate::{check_in, claim, generations, new_tag, raise, tag, try_claim};
 
 const WISH: ClaimWish = ClaimWish::new(1, 1000);
+
+/// Makes a test of each check for each engine.
+macro_rules! on_each_engine {
+    ($($check:ident),+ $(,)?) => {
+        mod on_mariadb {
+            $(#[test]
+            fn $check() {
+                super::$check::<crate::mysql::Database>();
+            })+
+        }
+        mod on_postgres {
+            $(#[test]
+            fn $check() {
+                super::$check::<crate::postgres::Database>();
+            })+
+        }
+    };
+}
+
+on_each_engine!(
+    a_wrong_password_is_told_and_not_shown,
+    a_dead_first_host_and_a_read_only_one_are_passed_over,
+    a_frozen_server_holds_a_call_no_longer_than_its_bound,
+    a_restarted_server_is_used_by_the_next_call,
+    a_server_that_stops_taking_writes_is_left,
+    select_and_update_on_leafs_table_are_enough_to_claim,
+    missing_rights_are_named,
+    applying_twice_changes_nothing_and_other_tables_are_refused,
+    a_table_made_anew_has_another_history,
+    with_only_leafs_table_one_made_anew_has_another_history,
+    a_copied_database_is_the_same_store_with_another_history,
+    a_folding_collation_never_gives_two_names_one_row,
+    a_role_is_replaced_after_the_claim_that_is_under_way,
+);
 
 #[track_caller]
 fn unavailable(result: Result<impl std::fmt::Debug, StoreError>, part: &str) {
@@ -44,58 +67,49 @@ fn refused(result: Result<impl std::fmt::Debug, StoreError>, part: &str) {
     }
 }
 
-fn url(hosts: &str) -> String {
-    format!("mysql://remote@{hosts}/ids")
-}
-
 fn password(text: &str) -> StorePassword {
     StorePassword::Variable(text.to_owned())
 }
 
-#[test]
-fn a_wrong_password_is_told_and_not_shown() {
-    let host = format!("127.0.0.1:{}", shared().port);
-    let result = mysql::open(target_at(&url(&host), password("hunter2"))).identity();
+fn a_wrong_password_is_told_and_not_shown<E: Engine>() {
+    let host = format!("127.0.0.1:{}", E::shared().port);
+    let [wrong, none] = E::DENIES;
+    let result = E::open(E::target_at(&E::url(&host), password("hunter2"))).identity();
     let shown = format!("{result:?}");
-    unavailable(result, "Access denied");
+    unavailable(result, wrong);
     assert!(!shown.contains("hunter2"), "{shown}");
-    unavailable(
-        mysql::open(target_at(&url(&host), StorePassword::None)).identity(),
-        "Access denied",
-    );
+    unavailable(E::open(E::target_at(&E::url(&host), StorePassword::None)).identity(), none);
     refused(
-        mysql::open(target_at(&url(&host), password(PASSWORD))).identity(),
+        E::open(E::target_at(&E::url(&host), password(E::REMOTE.1))).identity(),
         "leafd schema apply",
     );
 }
 
-#[test]
-fn a_dead_first_host_and_a_read_only_one_are_passed_over() {
-    let port = shared().port;
+fn a_dead_first_host_and_a_read_only_one_are_passed_over<E: Engine>() {
+    let port = E::shared().port;
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let read_only = new_server(&["--read-only=1"]);
-    let only = url(&format!("127.0.0.1:{}", read_only.port));
-    unavailable(mysql::open(target_at(&only, password(PASSWORD))).identity(), "read-only");
+    let read_only = E::new_server(&[E::READ_ONLY]);
+    let only = E::url(&format!("127.0.0.1:{}", read_only.port));
+    unavailable(E::open(E::target_at(&only, password(E::REMOTE.1))).identity(), "read-only");
     let hosts = format!("127.0.0.1:{closed},127.0.0.1:{},127.0.0.1:{port}", read_only.port);
     refused(
-        mysql::open(target_at(&url(&hosts), password(PASSWORD))).identity(),
+        E::open(E::target_at(&E::url(&hosts), password(E::REMOTE.1))).identity(),
         "leafd schema apply",
     );
-    let none = url(&format!("127.0.0.1:{closed}"));
-    unavailable(mysql::open(target_at(&none, password(PASSWORD))).identity(), "refused");
+    let none = E::url(&format!("127.0.0.1:{closed}"));
+    unavailable(E::open(E::target_at(&none, password(E::REMOTE.1))).identity(), "refused");
 }
 
-#[test]
-fn a_frozen_server_holds_a_call_no_longer_than_its_bound() {
-    let server = new_server(&[]);
-    let mut target = target(&server, "root", "ids");
-    mysql::apply(&target).unwrap();
+fn a_frozen_server_holds_a_call_no_longer_than_its_bound<E: Engine>() {
+    let server = E::new_server(&[]);
+    let mut target = E::target_of(&server);
+    E::apply(&target).unwrap();
     target.connect_timeout = Duration::from_millis(700);
     target.statement_timeout = Duration::from_millis(900);
-    let mut store = mysql::open(target.clone());
+    let mut store = E::open(target.clone());
     store.create(&new_tag("t", 1, 10)).unwrap();
     let under = store.identity().unwrap();
-    nix::sys::signal::kill(server.pid(), Signal::SIGSTOP).unwrap();
+    processes(&server).into_iter().for_each(|process| kill(process, Signal::SIGSTOP).unwrap());
     let mut bounded = |bound_ms: u64| {
         let begun = Instant::now();
         unavailable(store.claim(&under, &tag("t"), WISH), "no answer");
@@ -105,79 +119,61 @@ fn a_frozen_server_holds_a_call_no_longer_than_its_bound() {
     // In a statement; then, with the connection given up, while logging in.
     bounded(900);
     bounded(700);
-    nix::sys::signal::kill(server.pid(), Signal::SIGCONT).unwrap();
-    assert!(claim(&mut store, "t", 1).run.first >= 1);
+    processes(&server).into_iter().for_each(|process| kill(process, Signal::SIGCONT).unwrap());
+    assert!(claim(&mut *store, "t", 1).run.first >= 1);
 }
 
-#[test]
-fn a_restarted_server_is_used_by_the_next_call() {
-    let mut server = new_server(&[]);
-    let target = target(&server, "root", "ids");
-    mysql::apply(&target).unwrap();
-    let mut store = mysql::open(target);
+fn a_restarted_server_is_used_by_the_next_call<E: Engine>() {
+    let mut server = E::new_server(&[]);
+    let target = E::target_of(&server);
+    E::apply(&target).unwrap();
+    let mut store = E::open(target);
     store.create(&new_tag("t", 1, 10)).unwrap();
     let under = store.identity().unwrap();
     server.kill();
-    unavailable(store.claim(&under, &tag("t"), WISH), "socket");
-    server.start(is_up);
+    // What was said depends on how much of it was gone by then.
+    unavailable(store.claim(&under, &tag("t"), WISH), "");
+    server.start(E::is_up);
     assert_eq!(store.claim(&under, &tag("t"), WISH).unwrap().run.range(), 1..11);
     // The connection breaks between two calls: the next one doesn't notice.
     server.stop();
-    server.start(is_up);
+    server.start(E::is_up);
     assert_eq!(store.claim(&under, &tag("t"), WISH).unwrap().run.range(), 11..21);
     server.stop();
-    server.start(is_up);
+    server.start(E::is_up);
     assert_eq!(store.show(&tag("t")).unwrap().max_id, 21);
     assert_eq!(store.identity().unwrap(), under);
 }
 
-#[test]
-fn a_server_that_stops_taking_writes_is_left() {
-    let server = new_server(&[]);
-    let target = target(&server, "root", "ids");
-    mysql::apply(&target).unwrap();
-    mysql::open(target).create(&new_tag("t", 1, 10)).unwrap();
-    let alter = |setting: &str| {
-        client(&server, "ids").unwrap().query_drop(format!("SET GLOBAL {setting}")).unwrap();
-    };
-    // As on a primary that becomes a replica; our user has no right to write there all the same.
-    client(&server, "ids")
-        .unwrap()
-        .query_drop("GRANT SELECT, INSERT, UPDATE ON ids.* TO plain@localhost IDENTIFIED BY ''")
-        .unwrap();
-    let mut plain = mysql::open(crate::mysql::target(&server, "plain", "ids"));
-    let under = plain.identity().unwrap();
-    assert_eq!(plain.claim(&under, &tag("t"), WISH).unwrap().run.range(), 1..11);
-    alter("read_only = 1");
-    unavailable(plain.claim(&under, &tag("t"), WISH), "read-only");
-    unavailable(plain.claim(&under, &tag("t"), WISH), "read-only, as replicas are");
-    alter("read_only = 0");
-    assert_eq!(plain.claim(&under, &tag("t"), WISH).unwrap().run.range(), 11..21);
-}
-
-/// A user with nothing but these rights, which end with what they are on.
-fn user(database: &mut Database, name: &str, grants: &[(&str, &str)]) {
-    database.execute(&format!("CREATE USER IF NOT EXISTS {name}@localhost"));
-    for (rights, table) in grants {
-        database
-            .execute(&format!("GRANT {rights} ON {}.{table} TO {name}@localhost", database.name()));
+fn a_server_that_stops_taking_writes_is_left<E: Engine>() {
+    let server = E::new_server(&[]);
+    let target = E::target_of(&server);
+    E::apply(&target).unwrap();
+    E::open(target).create(&new_tag("t", 1, 10)).unwrap();
+    let mut store = E::open(E::target(&server, E::writer(&server), E::REMOTE.2));
+    let under = store.identity().unwrap();
+    assert_eq!(store.claim(&under, &tag("t"), WISH).unwrap().run.range(), 1..11);
+    E::set_writes(&server, false);
+    // In the connection that there was, where it stays open, and in a new one.
+    for _ in 0..2 {
+        unavailable(store.claim(&under, &tag("t"), WISH), "read-only");
     }
+    E::set_writes(&server, true);
+    assert_eq!(store.claim(&under, &tag("t"), WISH).unwrap().run.range(), 11..21);
 }
 
-#[test]
-fn select_and_update_on_leafs_table_are_enough_to_claim() {
-    let mut database = Database::without_tables();
-    database.execute(LEAF_TABLE);
+fn select_and_update_on_leafs_table_are_enough_to_claim<E: Engine>() {
+    let mut database = E::without_tables();
+    database.execute(E::LEAF_TABLE);
     database.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('orders', 1, 100)");
-    user(&mut database, "leaf", &[("SELECT, UPDATE", "leaf_alloc")]);
-    let mut target = database.target("leaf");
-    let hidden = mysql::open(target.clone()).identity().unwrap_err().to_string();
+    database.grant("leaf", &[("SELECT, UPDATE", "leaf_alloc")]);
+    let mut target = database.own_target("leaf");
+    let hidden = E::open(target.clone()).identity().unwrap_err().to_string();
     for part in ["tags are strict", "leafd schema apply", "leaf_only = true"] {
         assert!(hidden.contains(part), "{hidden}");
     }
     target.leaf_only = true;
-    let mut store = mysql::open(target);
-    let store: &mut dyn Store = &mut store;
+    let mut store = E::open(target);
     assert_eq!(claim(&mut *store, "orders", 1).run.range(), 1..101);
     raise(&mut *store, "orders", 500);
     let again = claim(&mut *store, "orders", 1);
@@ -208,12 +204,10 @@ fn select_and_update_on_leafs_table_are_enough_to_claim() {
     assert_eq!(store.set(&tag("orders"), &change).unwrap().step, 7);
 }
 
-#[test]
-fn missing_rights_are_named() {
-    let mut database = Database::new();
+fn missing_rights_are_named<E: Engine>() {
+    let mut database = E::new();
     database.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 10)");
-    user(
-        &mut database,
+    database.grant(
         "reader",
         &[
             ("SELECT", "leaf_alloc"),
@@ -222,55 +216,34 @@ fn missing_rights_are_named() {
             ("SELECT", "leafd_host"),
         ],
     );
-    let mut store = database.connect_as("reader");
+    let mut store = E::open(database.own_target("reader"));
     assert_eq!(store.show(&tag("t")).unwrap().max_id, 1);
     refused(try_claim(&mut *store, &tag("t"), WISH), "Claims need SELECT and UPDATE on leaf_alloc");
-    user(&mut database, "reader", &[("UPDATE", "leaf_alloc"), ("INSERT, UPDATE", "leafd_tag")]);
+    database.grant("reader", &[("UPDATE", "leaf_alloc"), ("INSERT, UPDATE", "leafd_tag")]);
     assert_eq!(claim(&mut *store, "t", 1).run.range(), 1..11);
 }
 
-#[test]
-fn applying_twice_changes_nothing_and_other_tables_are_refused() {
-    let mut database = Database::without_tables();
-    let target = database.target("root");
-    // Seven tables and the mark.
-    assert_eq!(mysql::apply(&target).unwrap().len(), 8);
+fn applying_twice_changes_nothing_and_other_tables_are_refused<E: Engine>() {
+    let mut database = E::without_tables();
+    assert_eq!(database.apply_here().unwrap().len(), E::MADE);
     let name = database.connect().identity().unwrap();
-    assert_eq!(mysql::apply(&target).unwrap(), Vec::<&str>::new());
+    assert_eq!(database.apply_here().unwrap(), Vec::<&str>::new());
     assert_eq!(database.connect().identity().unwrap(), name);
-    let cases = [
-        (
-            "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id int)",
-            "leaf_alloc.max_id is int(11) instead of bigint; leaf_alloc lacks the column step",
-        ),
-        (
-            "CREATE TABLE leaf_alloc (biz_tag varchar(128), max_id bigint, step int, description text, update_time timestamp)",
-            "not unique",
-        ),
-        (
-            "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint, step int, description text,
-             update_time timestamp) ENGINE = Aria",
-            "has the engine Aria instead of InnoDB",
-        ),
-        ("CREATE VIEW leaf_alloc AS SELECT 'x' AS biz_tag", "of a view"),
-        ("CREATE TABLE leafd_tag (x int)", "leafd_tag lacks the column tag"),
-    ];
-    for (sql, part) in cases {
-        let mut database = Database::without_tables();
+    for (sql, part) in E::ODD_TABLES {
+        let mut database = E::without_tables();
         database.execute(sql);
-        refused(mysql::apply(&database.target("root")), part);
+        refused(database.apply_here(), part);
     }
 }
 
-#[test]
-fn a_table_made_anew_has_another_history() {
-    let mut database = Database::new();
+fn a_table_made_anew_has_another_history<E: Engine>() {
+    let mut database = E::new();
     let mut store = database.connect();
     store.create(&new_tag("t", 1, 10)).unwrap();
     let was = store.identity().unwrap();
     assert_eq!(store.claim(&was, &tag("t"), WISH).unwrap().run.range(), 1..11);
     database.execute("DROP TABLE leaf_alloc");
-    mysql::apply(&database.target("root")).unwrap();
+    database.apply_here().unwrap();
     let is = database.connect().identity().unwrap();
     assert_eq!(is.id, was.id);
     assert_ne!(is.history, was.history);
@@ -287,20 +260,18 @@ fn a_table_made_anew_has_another_history() {
 }
 
 /// It may also be the same one, altered: whoever has seen more of it then says so, and goes on.
-#[test]
-fn with_only_leafs_table_one_made_anew_has_another_history() {
-    let mut database = Database::without_tables();
-    let mut target = database.target("root");
+fn with_only_leafs_table_one_made_anew_has_another_history<E: Engine>() {
+    let mut database = E::without_tables();
+    let mut target = database.own_target(E::ADMINISTRATOR);
     target.leaf_only = true;
-    let mut store = mysql::open(target);
-    database.execute(LEAF_TABLE);
+    let mut store = E::open(target);
+    database.execute(E::LEAF_TABLE);
     database.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 10)");
     let was = store.identity().unwrap();
     assert_eq!(store.claim(&was, &tag("t"), WISH).unwrap().run.range(), 1..11);
-    // The server tells the time at which a table was made in seconds.
-    std::thread::sleep(Duration::from_millis(1100));
+    std::thread::sleep(E::TABLES_TIME);
     database.execute("DROP TABLE leaf_alloc");
-    database.execute(LEAF_TABLE);
+    database.execute(E::LEAF_TABLE);
     database.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 10)");
     let again = store.claim(&was, &tag("t"), WISH);
     let is = store.identity().unwrap();
@@ -310,11 +281,10 @@ fn with_only_leafs_table_one_made_anew_has_another_history() {
 }
 
 /// The name goes with leafd's tables; the rest tells that it is not where it was.
-#[test]
-fn a_copied_database_is_the_same_store_with_another_history() {
-    let mut original = Database::new();
+fn a_copied_database_is_the_same_store_with_another_history<E: Engine>() {
+    let mut original = E::new();
     let was = original.connect().identity().unwrap();
-    let mut copy = Database::new();
+    let mut copy = E::new();
     let mut store = copy.connect();
     store.create(&new_tag("t", 1, 10)).unwrap();
     let other = store.identity().unwrap();
@@ -327,52 +297,46 @@ fn a_copied_database_is_the_same_store_with_another_history() {
     changed(store.claim(&other, &tag("t"), WISH), &other, &is);
     copy.execute("DELETE FROM leafd_meta WHERE name = 'role'");
     refused(store.claim(&is, &tag("t"), WISH), "complete it with: leafd schema apply");
-    mysql::apply(&copy.target("root")).unwrap();
+    copy.apply_here().unwrap();
     assert_eq!(store.claim(&is, &tag("t"), WISH).unwrap().run.range(), 1..11);
 }
 
-#[test]
-fn a_folding_collation_never_gives_two_names_one_row() {
-    let mut database = Database::without_tables();
+fn a_folding_collation_never_gives_two_names_one_row<E: Engine>() {
+    let mut database = E::without_tables();
     // As Leaf's table is on a server with the usual defaults.
-    database.execute(LEAF_TABLE);
+    database.execute(E::FOLDING_TABLE);
     database.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('Order', 1, 10)");
-    mysql::apply(&database.target("root")).unwrap();
+    database.apply_here().unwrap();
     let mut store = database.connect();
     assert_eq!(claim(&mut *store, "Order", 1).run.range(), 1..11);
-    for other in ["order", "Order ", "Orde\u{301}r", "\u{d6}rder"] {
+    for other in E::LOOKALIKES {
         let unknown = try_claim(&mut *store, &tag(other), WISH);
         assert!(matches!(unknown, Err(StoreError::UnknownTag { .. })), "{other:?}: {unknown:?}");
         assert_eq!(generations(&mut *store, &[tag(other)]), [None]);
     }
     refused(store.create(&new_tag("order", 1, 10)), "treats them as equal");
     assert_eq!(claim(&mut *store, "Order", 1).run.range(), 11..21);
-    pages_are_complete(&mut *store, &["bb", "\u{ffff}"]);
+    pages_are_complete(&mut *store, &E::AROUND);
 }
 
 /// What the operator is then told holds for good.
-#[test]
-fn a_role_is_replaced_after_the_claim_that_is_under_way() {
-    let mut database = Database::new();
-    let target = database.target("root");
-    let (mut store, mut operator) = (database.connect(), mysql::open(target));
+fn a_role_is_replaced_after_the_claim_that_is_under_way<E: Engine>() {
+    let mut database = E::new();
+    let target = database.own_target(E::ADMINISTRATOR);
+    let (mut store, mut operator) = (database.connect(), E::open(target));
     store.create(&new_tag("t", 1, 10)).unwrap();
     let under = store.identity().unwrap();
     let next = Identity { role: Role("1 of 2".into()), ..under.clone() };
     operator.identity().unwrap();
-    let mut other = client(shared(), database.name()).unwrap();
-    other.query_drop("START TRANSACTION").unwrap();
-    other.query_drop("SELECT * FROM leafd_tag WHERE tag = 't' FOR UPDATE").unwrap();
-    let mut observer = client(shared(), database.name()).unwrap();
-    let waiting = "SELECT COUNT(*) FROM information_schema.INNODB_TRX AS t
-        JOIN information_schema.PROCESSLIST AS p ON p.ID = t.trx_mysql_thread_id
-        WHERE t.trx_state = 'LOCK WAIT' AND p.DB = DATABASE()";
+    let mut other = E::session(E::shared(), &database.name());
+    E::run(&mut other, "BEGIN");
+    E::run(&mut other, "SELECT * FROM leafd_tag WHERE tag = 't' FOR UPDATE");
+    let mut observer = E::session(E::shared(), &database.name());
     let mut until_waiting = |count: i64| {
         let begun = Instant::now();
-        while observer.query_first::<i64, _>(waiting).unwrap() < Some(count) {
+        while E::number(&mut observer, E::WAITING) < count {
             assert!(begun.elapsed() < Duration::from_secs(4), "fewer than {count} wait");
-            // Asked more often than every 100 ms, the server repeats what it said.
-            std::thread::sleep(Duration::from_millis(150));
+            std::thread::sleep(E::ASKED_EVERY);
         }
     };
     let under = &under;
@@ -384,7 +348,7 @@ fn a_role_is_replaced_after_the_claim_that_is_under_way() {
             operator.look_up(&next, &[tag("t")]).unwrap()[0].unwrap().end
         });
         until_waiting(2);
-        other.query_drop("ROLLBACK").unwrap();
+        E::run(&mut other, "ROLLBACK");
         (claiming.join().unwrap().unwrap(), replacing.join().unwrap())
     });
     assert_eq!((claimed.run.range(), told), (1..11, 11));
