@@ -1,13 +1,18 @@
-//! A hundred daemons whose server comes back: all resume, and they don't storm it.
+//! Many daemons and one server: it comes back, and they don't storm it; they start at once, and each has what it was asked
+//! for; it is away, and each knocks once for all that live in it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use leafd_tests::host::Host;
-use leafd_tests::load::{Draw, Load};
+use leafd_tests::load::{Draw, Drawn, Load};
 use leafd_tests::raw::{Raw, ids_request};
-use leafd_tests::servers::{Postgres, Server};
+use leafd_tests::servers::{DATABASE, Postgres, Server};
+use leafd_wire::{Layout, Status};
 
 use crate::scene::{DRY, HELD, create, report};
 
@@ -45,8 +50,16 @@ fn peak(attempts: &[(u64, String)], within_ms: u64) -> usize {
     slides.max().unwrap_or(0)
 }
 
+/// So many daemons at once leave no room for others.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn a_hundred_daemons_resume_without_a_stampede() {
+    let _alone = alone();
     let mut server =
         Postgres::with(&["log_connections=on", "log_line_prefix=%n ", "max_connections=150"]);
     server.without_passwords();
@@ -108,4 +121,91 @@ fn a_hundred_daemons_resume_without_a_stampede() {
         "a stampede: {in_second} attempts in a second"
     );
     assert!(recovered < RESUMES_WITHIN, "the last ids came after {recovered:?}");
+}
+
+/// Daemons that start at once, and the tags that each is asked for.
+const STARTING: usize = 80;
+const TAGS: usize = 5;
+
+/// So long a request waits there; a client's own deadline is 5 s, for an idle machine.
+const STARTED_WITHIN: Duration = Duration::from_secs(30);
+
+#[test]
+fn eighty_daemons_that_start_at_once_have_ids_and_workers() {
+    let _alone = alone();
+    let server = Postgres::with(&["max_connections=150"]);
+    server.without_passwords();
+    let mut maker = Host::on_store(&server.url());
+    maker.start();
+    let tags: Vec<String> = (0..TAGS).map(|number| format!("t{number}")).collect();
+    tags.iter().for_each(|tag| create(&maker, tag, 100));
+    let mut hosts: Vec<Host> = (0..STARTING).map(|_| Host::on_store(&server.url())).collect();
+    let began: Vec<usize> = hosts.iter_mut().map(Host::begin).collect();
+    for (host, said_from) in hosts.iter_mut().zip(began) {
+        host.answering(said_from).unwrap();
+    }
+    let begun = Instant::now();
+    let wait_ms = u32::try_from(STARTED_WITHIN.as_millis()).unwrap();
+    let asked: Vec<&str> = tags.iter().map(String::as_str).chain(["snowflake"]).collect();
+    let mut raws: Vec<Raw> = hosts.iter().map(Host::raw).collect();
+    for raw in &mut raws {
+        raw.stream.set_read_timeout(Some(STARTED_WITHIN * 2)).unwrap();
+        for (number, tag) in (0..).zip(&asked) {
+            raw.send(&ids_request(tag, 1, number, wait_ms));
+        }
+    }
+    let mut drawn = Drawn::default();
+    for raw in &mut raws {
+        for _ in &asked {
+            let reply = raw.reply();
+            let tag = asked[reply.header.request_id as usize];
+            assert_eq!(reply.status(), Status::Ok, "{tag}: {}", reply.text());
+            drawn.add_ids(tag, &reply.ids());
+        }
+    }
+    let took = begun.elapsed();
+    println!(
+        "{STARTING} daemons started at once, {TAGS} tags and a worker each: all had them after {took:.2?}"
+    );
+    drawn.backwards.clear();
+    drawn.assert_sound();
+    let workers: HashSet<u64> = drawn.ids["snowflake"]
+        .iter()
+        .map(|id| Layout::LEAF.decompose(*id).unwrap().worker)
+        .collect();
+    assert_eq!(workers.len(), STARTING, "each has a worker of its own");
+}
+
+/// How long attempts are counted.
+const COUNTED: Duration = Duration::from_secs(10);
+
+#[test]
+fn a_daemon_knocks_once_for_segments_and_worker() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&attempts);
+    std::thread::spawn(move || {
+        // Each is let in and cut off at once.
+        listener.incoming().for_each(|_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+    });
+    let mut host = Host::on_store(&Postgres::url_of(&[port], DATABASE));
+    host.start();
+    let mut raw = host.raw();
+    for (number, tag) in [(1, "orders"), (2, "snowflake"), (3, "invoices")] {
+        raw.send(&ids_request(tag, 1, number, 60_000));
+    }
+    // Its back-off has grown to its longest step by then.
+    std::thread::sleep(Duration::from_secs(5));
+    let before = attempts.load(Ordering::Relaxed);
+    std::thread::sleep(COUNTED);
+    let attempts = attempts.load(Ordering::Relaxed) - before;
+    let seconds = usize::try_from(COUNTED.as_secs()).unwrap();
+    println!(
+        "{attempts} connection attempts of a daemon in {COUNTED:?}, segments and worker wanted"
+    );
+    assert!((1..=2 * seconds).contains(&attempts), "{attempts}");
+    host.assert_alive();
 }
