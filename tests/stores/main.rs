@@ -38,6 +38,7 @@ mod outages;
 mod primaries;
 mod primaries_tags;
 mod remade_tag;
+mod restore;
 mod routed;
 mod routes;
 mod routes_deleted;

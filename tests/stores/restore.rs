@@ -1,0 +1,123 @@
+//! The page on restoring a backup, tried literally on each kind of server: every statement and command in its order, while
+//! daemons run. Only the server's address and folders are other ones.
+
+use std::os::unix::fs::symlink;
+use std::process::Command;
+use std::time::Duration;
+
+use leafd_tests::host::{Host, eventually, leafd_binary};
+use leafd_tests::load::Drawn;
+use leafd_tests::raw::ids_request;
+use leafd_tests::servers::{DATABASE, Server};
+use leafd_wire::Status;
+
+use crate::scene::create;
+
+const PAGE: &str = include_str!("../../docs/operate/restore.md");
+
+/// Within which daemons have ids again, on a busy machine.
+const WITHIN: Duration = Duration::from_secs(20);
+
+on_each_server!(the_page_on_restoring_a_backup_does_what_it_says);
+
+/// What is to be run, in its order: the language, and the text without the list's indentation.
+fn blocks() -> Vec<(&'static str, String)> {
+    let parts = PAGE.split("```").skip(1).step_by(2);
+    let dedent = |text: &str| text.lines().map(str::trim_start).collect::<Vec<_>>().join("\n");
+    parts
+        .map(|part| part.split_once('\n').expect("a language"))
+        .map(|(language, text)| (language, dedent(text)))
+        .collect()
+}
+
+/// Runs the commands of a block; programs are those that were built, folders below a temporary one.
+#[track_caller]
+fn run(script: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    for program in ["leafd", "leafctl"] {
+        symlink(leafd_binary().with_file_name(program), folder.path().join(program)).unwrap();
+    }
+    let path = folder.path().to_str().unwrap();
+    // A daemon that outlived a command which failed would keep the output open.
+    let script =
+        format!("trap 'kill $! 2> /dev/null || :' EXIT\n{}", script.replace("/var/tmp", path));
+    let output = Command::new("/bin/sh")
+        .args(["-eux", "-c", &script])
+        .env_clear()
+        .env("PATH", format!("{path}:/usr/bin:/bin"))
+        .output()
+        .unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
+}
+
+fn the_page_on_restoring_a_backup_does_what_it_says<S: Server>() {
+    let server = S::new();
+    let host = || Host::on_store(&server.url()).set("failover_settle", "1s").set("worker", "none");
+    let mut hosts = [host(), host()];
+    hosts.iter_mut().for_each(Host::start);
+    let [a, b] = &hosts;
+    let mut drawn = Drawn::default();
+    let mut draw = |host: &Host, tag: &str, count: u32| {
+        drawn.add_ids(tag, &host.raw().draw(tag, count));
+    };
+    for tag in ["orders", "dry", "coupons"] {
+        create(a, tag, 100);
+        draw(a, tag, 50);
+    }
+    let backup = server.dump(DATABASE);
+    // What the backup doesn't have: ids, a tag, and a deletion.
+    draw(a, "orders", 3_000);
+    draw(b, "orders", 3_000);
+    draw(b, "dry", 500);
+    create(b, "invoices", 1_000);
+    draw(a, "invoices", 100);
+    let deleted = a.leafctl(&["tag", "delete", "coupons", "--yes-delete", "coupons"]);
+    assert!(deleted.status.success(), "{deleted:?}");
+
+    let own = format!("sql {}", S::NAME.to_lowercase().replace("postgresql", "postgres"));
+    let raised = server.url().replace("leafd@", "leafd_raise@");
+    let mut restored = false;
+    let mut done = 0;
+    for (language, text) in blocks() {
+        if text.contains("leafd_raise") && language == own && !restored {
+            // The daemons are kept out by now, and issue what they hold.
+            let mut raw = b.raw();
+            eventually("what it holds is used up", WITHIN, || {
+                raw.send(&ids_request("dry", 100, 1, 500));
+                let reply = raw.reply();
+                let has_some = reply.status() == Status::Ok;
+                if has_some {
+                    drawn.add_ids("dry", &reply.ids());
+                }
+                (!has_some).then_some(())
+            });
+            server.restore(DATABASE, &backup);
+            restored = true;
+        }
+        match language {
+            "sh" => run(&text.replace("postgres://leafd_raise@db1/ids", &raised)),
+            language if language == own || language == "sql" => drop(server.sql(&text)),
+            language => {
+                assert!(language.starts_with("sql "), "a block of {language}: {text}");
+                continue;
+            }
+        }
+        done += 1;
+    }
+    assert_eq!(done, 5, "statements and commands");
+    for tag in ["orders", "dry", "invoices"] {
+        for host in &hosts {
+            let id = eventually("ids after the restore", WITHIN, || {
+                let mut raw = host.raw();
+                raw.send(&ids_request(tag, 200, 1, 2_000));
+                let reply = raw.reply();
+                (reply.status() == Status::Ok).then(|| reply.ids())
+            });
+            drawn.add_ids(tag, &id);
+        }
+    }
+    hosts[1].raw().refused(&ids_request("coupons", 1, 1, 2_000), Status::TagUnknown);
+    drawn.backwards.clear();
+    drawn.assert_sound();
+}
