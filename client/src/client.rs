@@ -59,6 +59,15 @@ pub fn decode(id: u64, layout: &Layout) -> Result<Decoded> {
 
 // === impl Client ===
 
+/// The form of [`Client::metrics_text`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricsFormat {
+    /// Prometheus' text, version 0.0.4.
+    Prometheus = 0,
+    /// OpenMetrics' text, version 1.0.0.
+    OpenMetrics = 1,
+}
+
 impl Client {
     /// Connects to the daemon at `path` and agrees on a protocol version, now.
     ///
@@ -221,6 +230,15 @@ impl Client {
     /// Whatever kept the daemon from answering.
     pub fn status_json(&self) -> Result<String> {
         text(self.core.ask(opcode::STATUS, 0, &[], true, self.core.deadline(None))?)
+    }
+
+    /// The daemon's metrics as text, for administrators.
+    ///
+    /// # Errors
+    /// [`Error::Service`] when this user is none, or the daemon knows no metrics; see [`Error`].
+    pub fn metrics_text(&self, format: MetricsFormat) -> Result<String> {
+        let format = [format as u8];
+        text(self.core.ask(opcode::METRICS, 0, &format, true, self.core.deadline(None))?)
     }
 
     /// Makes an administrative request ([`leafd_wire::opcode`]; JSON in, JSON out) and never

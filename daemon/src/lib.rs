@@ -14,7 +14,7 @@
 //!
 //! Which ids may be issued next is decided in the crate `leafd-core`.
 //!
-//! Beside them: [`blocking`] (a thread for a backend that blocks), [`cli`] (the program's other commands), [`config`], `http` (metrics and health for those who watch), [`systemd`], [`clock`] (the wall and boot-time
+//! Beside them: [`blocking`] (a thread for a backend that blocks), [`cli`] (the program's other commands), [`config`], `http` and [`metrics`] (for those who watch), [`systemd`], [`clock`] (the wall and boot-time
 //! clocks), [`lock`], [`logging`], [`random`] and [`state_dir`].
 #![deny(unsafe_code)]
 
@@ -29,6 +29,7 @@ pub mod http;
 pub mod journal;
 pub mod lock;
 pub mod logging;
+pub mod metrics;
 pub mod random;
 pub mod registry;
 pub mod reply;

@@ -9,6 +9,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 mod decode;
 mod failure;
 mod mask;
+mod metrics;
 mod next;
 mod ping;
 mod report;
@@ -67,6 +68,8 @@ enum Command {
     Worker(worker::WorkerCommand),
     /// Show the daemon's state
     Status(status::StatusArgs),
+    /// Print the daemon's metrics, or write them for node_exporter
+    Metrics(metrics::MetricsArgs),
     /// Ask whether the daemon answers; for probes
     Ping(ping::PingArgs),
     /// Wait until the daemon answers, or until nobody uses it; for scripts and hooks
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         Command::Tag(command) => tag::run(&socket, &command),
         Command::Worker(command) => worker::run(&socket, &command),
         Command::Status(args) => status::run(&socket, &args),
+        Command::Metrics(args) => metrics::run(&socket, &args),
         Command::Ping(args) => ping::run(&socket, &args),
         Command::Wait(args) => wait::run(&socket, &args),
         Command::Man(args) => return leafd_man::run(Cli::command(), "1", &args, |_| Ok(())),

@@ -17,6 +17,7 @@ mod hostile;
 mod http;
 mod languages;
 mod life;
+mod metrics;
 mod neighbours;
 mod other_languages;
 mod power_failure;

@@ -65,6 +65,8 @@ pub mod opcode {
     pub const MASK: u8 = 4;
     /// The dense ids of public ones.
     pub const UNMASK: u8 = 5;
+    /// The daemon's metrics as text (administrative).
+    pub const METRICS: u8 = 6;
     /// Create a tag (administrative, JSON).
     pub const TAG_CREATE: u8 = 16;
     /// List tags in pages (administrative, JSON).

@@ -283,6 +283,16 @@ impl<T> Allocator<T> {
         known.highest_end = known.highest_end.max(end);
     }
 
+    /// How much of the numbers that a shard may issue was seen claimed, from 0 to 1: that of the shard that has come
+    /// furthest.
+    #[must_use]
+    pub fn ceiling_used(&self) -> f64 {
+        let used = |shard: &Shard| {
+            shard.highest_end.saturating_sub(1) as f64 / shard.ceiling.max(1) as f64
+        };
+        self.shards.iter().map(used).fold(0.0, f64::max)
+    }
+
     /// Ids issued since the allocator was made.
     #[must_use]
     pub fn issued(&self) -> u64 {

@@ -149,6 +149,8 @@ pub struct Config {
     pub log: LogFilter,
     /// How it is written.
     pub log_format: LogFormat,
+    /// How many tags the metrics tell one by one.
+    pub metrics_tags: usize,
     /// Where metrics and health are served by HTTP, if they are.
     pub http: Option<HttpAddress>,
     /// Who may draw which tags, and who may administer.
@@ -253,6 +255,7 @@ impl Config {
             mask_key_file: mask_keys::find(mask_key_file, env),
             log: read.value(&settings::LOG, types::log)?,
             log_format: read.value(&settings::LOG_FORMAT, types::log_format)?,
+            metrics_tags: read.count(&settings::METRICS_TAGS)?,
             http: read.optional(&settings::HTTP, http::parse)?,
             access: AccessRules::compile(rules, admin_uids, admin_gids, env.uid),
             layouts,

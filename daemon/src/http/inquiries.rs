@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use tokio::sync::{mpsc, oneshot};
 
+use crate::metrics::Form;
 use crate::requests::{Dispatcher, Readiness};
 
 /// A question, and where its answer goes.
@@ -13,6 +14,8 @@ pub enum Inquiry {
     Alive(oneshot::Sender<()>),
     /// Which ids can be had.
     Ready(oneshot::Sender<Readiness>),
+    /// All metrics.
+    Metrics(Form, oneshot::Sender<String>),
 }
 
 /// Answers, until nobody can ask any more. To be run by the thread that answers requests.
@@ -22,6 +25,10 @@ pub async fn attend(dispatcher: Rc<Dispatcher>, mut inquiries: mpsc::Receiver<In
         match inquiry {
             Inquiry::Alive(reply) => drop(reply.send(())),
             Inquiry::Ready(reply) => drop(reply.send(dispatcher.readiness())),
+            Inquiry::Metrics(form, reply) => {
+                let told = move |text: &str| drop(reply.send(text.to_owned()));
+                dispatcher.scrape(form, Box::new(told));
+            }
         }
     }
 }

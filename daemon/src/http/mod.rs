@@ -1,4 +1,4 @@
-//! HTTP for those who watch the daemon: `/livez` and `/readyz`.
+//! HTTP for those who watch the daemon: `/metrics`, `/livez` and `/readyz`.
 //!
 //! It has a thread of its own. Parsing and sending never take the thread that answers requests for ids; what that alone
 //! knows it is asked by an [`Inquiry`].

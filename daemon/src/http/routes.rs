@@ -5,12 +5,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST};
+use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::{mpsc, oneshot};
 
 use super::Inquiry;
 use super::listener::{Limits, Service};
+use crate::metrics::{Form, Format};
 use crate::requests::Readiness;
 
 pub(super) static LIMITS: Limits = Limits {
@@ -25,7 +26,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// What there is, for those who ask for something else.
-const PATHS: &str = "there are /livez and /readyz here\n";
+const PATHS: &str = "there are /metrics, /livez and /readyz here\n";
 
 /// Serves metrics and health.
 pub(super) struct Monitoring {
@@ -47,6 +48,21 @@ impl Monitoring {
             answer.await.ok()
         };
         tokio::time::timeout(ANSWERS_WITHIN, asked).await.ok().flatten()
+    }
+
+    async fn metrics(&self, accept: Option<&HeaderValue>) -> Response<String> {
+        let format = accepted(accept.and_then(|accept| accept.to_str().ok()).unwrap_or_default());
+        let form = Form { format, process: true };
+        let Some(text) = self.ask(|reply| Inquiry::Metrics(form, reply)).await else {
+            return stuck();
+        };
+        let mut answer = plain(StatusCode::OK, text);
+        let kind = match format {
+            Format::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        };
+        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        answer
     }
 
     async fn live(&self) -> Response<String> {
@@ -94,6 +110,7 @@ impl Service for Monitoring {
             );
         }
         match request.uri().path() {
+            "/metrics" => self.metrics(request.headers().get(ACCEPT)).await,
             "/livez" => self.live().await,
             "/readyz" => self.ready(request.uri().query()).await,
             _ => plain(StatusCode::NOT_FOUND, PATHS),
@@ -112,6 +129,35 @@ fn is_ready(found: &Readiness, query: Option<&str>) -> Option<bool> {
         "snowflake" => Some(ready && snowflake),
         _ => None,
     })
+}
+
+/// The form that an `Accept` field likes best: of OpenMetrics only the version that is written here; Prometheus' text
+/// for whoever names neither.
+fn accepted(accept: &str) -> Format {
+    let weight_of = |kind: &str| {
+        let entries = accept.split(',').filter_map(|entry| {
+            let mut words = entry.split(';').map(str::trim);
+            if !words.next()?.eq_ignore_ascii_case(kind) {
+                return None;
+            }
+            let mut weight = 1.0;
+            for word in words {
+                match word.split_once('=')? {
+                    ("q", text) => weight = text.parse().ok()?,
+                    ("version", "1.0.0" | "0.0.4") | ("charset" | "escaping", _) => {}
+                    _ => return None,
+                }
+            }
+            Some(weight)
+        });
+        entries.fold(0.0_f64, f64::max)
+    };
+    let open = weight_of("application/openmetrics-text");
+    if open > 0.0 && open >= weight_of("text/plain") {
+        Format::OpenMetrics
+    } else {
+        Format::Prometheus
+    }
 }
 
 /// Whether a `Host` field names this host by an address or as localhost. A page of the web that has its own name lead
@@ -154,6 +200,27 @@ mod tests {
         }
         for other in ["evil.example", "evil.example:9644", "localhost.evil.example", "[evil]:1"] {
             assert!(!is_this_host(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_form_is_the_one_that_is_liked_best() {
+        let prometheus = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
+                          text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        assert_eq!(accepted(prometheus), Format::OpenMetrics);
+        assert_eq!(
+            accepted("application/openmetrics-text; version=1.0.0; charset=utf-8"),
+            Format::OpenMetrics
+        );
+        let older =
+            "application/openmetrics-text;version=0.0.1;q=0.9,text/plain;version=0.0.4;q=0.5";
+        assert_eq!(accepted(older), Format::Prometheus);
+        assert_eq!(
+            accepted("text/plain;q=0.9, application/openmetrics-text;q=0.2"),
+            Format::Prometheus
+        );
+        for any in ["", "*/*", "text/html", "application/openmetrics-text;q=0", ";;,=;"] {
+            assert_eq!(accepted(any), Format::Prometheus, "{any}");
         }
     }
 

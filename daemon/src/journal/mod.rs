@@ -69,6 +69,7 @@ use self::witness::{Memory, Verdict, Witnesses};
 pub use self::witness::{Outside, SetAside};
 pub use self::write::{LayoutRecord, TagRecord, Write};
 use self::writer::{Command, Failure, Link, Page, Pending, Writer};
+use crate::metrics::histogram::Counted;
 use crate::state_dir::{StateDir, explain};
 use leafd_core::Tag;
 use leafd_core::store::{StartToken, StoreId};
@@ -302,6 +303,18 @@ impl Journal {
     #[must_use]
     pub fn commits(&self) -> u64 {
         self.failure.commits()
+    }
+
+    /// Times that the file could not be used.
+    #[must_use]
+    pub fn errors(&self) -> u64 {
+        self.failure.errors()
+    }
+
+    /// How long transactions took.
+    #[must_use]
+    pub fn commit_times(&self) -> Counted {
+        self.failure.commit_times()
     }
 
     /// The token of the clean stop that was entered, for the stores to know as a start's.

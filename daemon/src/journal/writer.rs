@@ -19,6 +19,7 @@ use super::identity::Identity;
 use super::rows::Meta;
 use super::witness::Memory;
 use super::{JournalError, LayoutRecord, TagRecord, Write};
+use crate::metrics::histogram::{Counted, Histogram};
 use crate::state_dir::{StateDir, explain};
 use leafd_core::Tag;
 use leafd_core::store::{StartToken, StoreId};
@@ -68,6 +69,10 @@ struct Standing {
     changed: Notify,
     /// Transactions committed.
     commits: AtomicU64,
+    /// Times that the file could not be used.
+    errors: AtomicU64,
+    /// How long transactions took.
+    commit_times: Histogram,
 }
 
 #[derive(Debug)]
@@ -119,6 +124,16 @@ impl Failure {
     /// Transactions committed.
     pub fn commits(&self) -> u64 {
         self.0.commits.load(Ordering::Relaxed)
+    }
+
+    /// Times that the file could not be used.
+    pub fn errors(&self) -> u64 {
+        self.0.errors.load(Ordering::Relaxed)
+    }
+
+    /// How long transactions took.
+    pub fn commit_times(&self) -> Counted {
+        self.0.commit_times.counted()
     }
 
     /// Returns whether a fault stood before.
@@ -211,12 +226,14 @@ impl Writer {
         loop {
             let rest = pending.split_off(pending.len().min(GROUP_BATCHES_MAX));
             let batches: Vec<&[Write]> = pending.iter().map(|pending| &*pending.writes).collect();
+            let begun = Instant::now();
             let outcome = self.on_db(|db| {
                 let outcome = db.commit(&batches)?;
                 Ok((outcome, db.meta.clone(), db.stopped_as.clone()))
             });
             match outcome {
                 Ok((outcome, meta, stopped)) => {
+                    self.failure.0.commit_times.observe(begun.elapsed());
                     self.committed(meta, stopped);
                     for (pending, outcome) in pending.into_iter().zip(outcome) {
                         let outcome = outcome.map_err(|why| {
@@ -309,6 +326,7 @@ impl Writer {
 
     /// Notes a fault and closes the file.
     fn fail(&mut self, fault: Fault) -> Fault {
+        self.failure.0.errors.fetch_add(1, Ordering::Relaxed);
         if !self.failure.set(Some(self.error(fault.clone()))) {
             // The daemon's health tells of it as long as it lasts.
             tracing::debug!(

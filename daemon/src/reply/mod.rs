@@ -5,5 +5,6 @@
 
 pub mod failure;
 pub mod outbox;
+pub mod tally;
 
 pub use failure::Failure;

@@ -7,15 +7,18 @@ use std::task::Waker;
 use bytes::BytesMut;
 use leafd_core::shares::{Claimant, Shares};
 use leafd_wire::reply::reply_header;
-use leafd_wire::{ErrorReply, Header, IdsReply, InfoReply, Run, Sink, Status, flag};
+use leafd_wire::{ErrorReply, Header, IdsReply, InfoReply, Run, Sink, Status, flag, opcode};
 
 use super::Failure;
+use super::tally::Tally;
+use crate::clock::monotonic_us;
 
 /// Answers that the connection has yet to write.
 #[derive(Debug)]
 pub struct Outbox {
     /// Whose connection it is.
     claimant: Claimant,
+    tally: Rc<Tally>,
     bytes: RefCell<BytesMut>,
     /// Requests that wait for their answer.
     awaiting: Cell<u32>,
@@ -34,6 +37,7 @@ pub struct Outbox {
 pub struct ReplyTo {
     outbox: Rc<Outbox>,
     header: Header,
+    came_us: u64,
     /// Where it holds one of the places for waiting requests.
     place: Option<Rc<RefCell<Shares>>>,
 }
@@ -51,9 +55,10 @@ impl Sink for Out<'_> {
 impl Outbox {
     /// An empty one, for a connection of this user.
     #[must_use]
-    pub fn new(claimant: Claimant) -> Rc<Outbox> {
+    pub fn new(claimant: Claimant, tally: Rc<Tally>) -> Rc<Outbox> {
         Rc::new(Outbox {
             claimant,
+            tally,
             bytes: RefCell::default(),
             awaiting: Cell::new(0),
             waker: RefCell::default(),
@@ -71,6 +76,7 @@ impl Outbox {
 
     /// Answers with ids.
     pub fn ids(&self, request: &Header, hold_ms: u32, runs: &[Run]) {
+        self.tally.drawn(request.flags, runs);
         let header = reply_header(request, Status::Ok, self.flags());
         IdsReply::put(&header, hold_ms, runs, &mut Out(&mut self.bytes.borrow_mut()));
     }
@@ -89,6 +95,7 @@ impl Outbox {
 
     /// Answers that the request failed.
     pub fn failure(&self, request: &Header, failure: &Failure) {
+        self.tally.refused(failure.status);
         if failure.status.closes() {
             self.closing.set(true);
         }
@@ -102,7 +109,7 @@ impl Outbox {
     #[must_use]
     pub fn later(self: &Rc<Self>, request: Header) -> ReplyTo {
         self.awaiting.set(self.awaiting.get() + 1);
-        ReplyTo { outbox: Rc::clone(self), header: request, place: None }
+        ReplyTo { outbox: Rc::clone(self), header: request, came_us: monotonic_us(), place: None }
     }
 
     /// Requests that wait for their answer.
@@ -198,6 +205,9 @@ impl ReplyTo {
 
     fn answer(self, write: impl FnOnce(&Outbox, &Header)) {
         if !self.outbox.closed.get() {
+            if self.header.opcode == opcode::IDS {
+                self.outbox.tally.waited(self.came_us);
+            }
             write(&self.outbox, &self.header);
         }
     }

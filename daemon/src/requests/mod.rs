@@ -11,7 +11,10 @@ use leafd_wire::tag::check_tag;
 use leafd_wire::{COUNT_MAX, DEADLINE_MS_MAX, Header, IdsRequest, InfoReply, InfoRequest, Status};
 use leafd_wire::{Run, VERSION, flag, opcode};
 
+mod counters;
+mod figures;
 mod masks;
+mod metrics;
 mod quotas;
 mod readiness;
 mod status;
@@ -27,8 +30,11 @@ use crate::engine::segments::{self, SegmentTag, Segments};
 use crate::engine::snowflakes::{self, SnowflakeTag, Snowflakes};
 use crate::engine::writer::Writer;
 use crate::health::{Remedies, Watch};
+use crate::metrics::Scrapes;
 use crate::reply::Failure;
 use crate::reply::outbox::Outbox;
+use crate::reply::tally::Tally;
+pub use counters::Counters;
 use leafd_core::quota::Bucket;
 use leafd_core::shares::Claimant;
 use leafd_core::{BootMs, Tag, Want};
@@ -53,6 +59,9 @@ pub struct Dispatcher {
     pub about: About,
     stopping: Cell<bool>,
     counters: Counters,
+    /// What answers add up to.
+    pub(crate) tally: Rc<Tally>,
+    pub(crate) scrapes: Scrapes,
     quotas: Quotas,
     /// Whether ids can be had, and why not.
     pub health: Watch,
@@ -73,21 +82,10 @@ pub struct About {
     pub worker: String,
     /// The host's identity.
     pub host: String,
+    /// How many tags the metrics tell one by one.
+    pub metrics_tags: usize,
     /// Where a journal of another host went.
     pub set_aside: Option<String>,
-}
-
-/// What has happened since the start.
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Requests of every kind.
-    pub requests: Cell<u64>,
-    /// Requests answered with a failure at once.
-    pub refused: Cell<u64>,
-    /// Connections open now.
-    pub connections: Cell<u64>,
-    /// Connections ever accepted.
-    pub accepted: Cell<u64>,
 }
 
 /// One connection, as far as answering it needs to know.
@@ -126,10 +124,10 @@ const KEEP_WARM: Duration = Duration::from_secs(1);
 impl Session {
     /// A new connection's.
     #[must_use]
-    pub fn new(peer: Peer, claimant: Claimant) -> Self {
+    pub fn new(peer: Peer, claimant: Claimant, tally: Rc<Tally>) -> Self {
         Session {
             peer,
-            outbox: Outbox::new(claimant),
+            outbox: Outbox::new(claimant, tally),
             last: RefCell::default(),
             runs: RefCell::default(),
             waited_for: RefCell::default(),
@@ -158,6 +156,7 @@ impl Dispatcher {
         remedies: Remedies,
     ) -> Rc<Self> {
         let (stopping, counters) = (Cell::new(false), Counters::default());
+        counters.configured_at.set(clock::now().unix);
         let health =
             Watch::new(Rc::clone(&segments), Rc::clone(&snowflakes), Rc::clone(&writer), remedies);
         Rc::new(Dispatcher {
@@ -167,9 +166,11 @@ impl Dispatcher {
             writer,
             access: RefCell::new(access),
             access_edition: Cell::new(0),
+            scrapes: Scrapes::new(about.metrics_tags),
             about,
             stopping,
             counters,
+            tally: Rc::default(),
             quotas: Quotas::default(),
             health,
             renderings: RefCell::default(),
@@ -200,6 +201,7 @@ impl Dispatcher {
                 opcode::INFO => self.info(session, header, body),
                 opcode::STATUS => self.status(session, header, body),
                 opcode::MASK | opcode::UNMASK => self.mask(session, header, body),
+                opcode::METRICS => self.metrics(session, header, body),
                 opcode::TAG_CREATE
                 | opcode::TAG_LIST
                 | opcode::TAG_SHOW
@@ -216,7 +218,6 @@ impl Dispatcher {
             }
         };
         if let Err(failure) = answered {
-            self.counters.refused.set(self.counters.refused.get() + 1);
             session.outbox.failure(header, &failure);
         }
     }

@@ -1,7 +1,7 @@
 //! Whether an id could be had now, for whoever routes traffic by it.
 
 use super::Dispatcher;
-use crate::clock;
+use leafd_core::health::Kind;
 
 /// Why ids of each kind can't be had; `None`: they can.
 #[derive(Clone, Debug)]
@@ -24,12 +24,21 @@ impl Dispatcher {
         if let Some(why) = neither {
             return Readiness { segments: Some(why.clone()), snowflake: Some(why) };
         }
-        let segments = (!self.segments.ready()).then(|| self.segments.store_failure());
-        let now = clock::now();
-        let snowflake = (!self.snowflakes.ready()).then(|| {
-            let why = self.snowflakes.worker.error(now);
-            why.unwrap_or_else(|| self.snowflakes.worker.unavailable_reason().message)
-        });
-        Readiness { segments: segments.flatten(), snowflake }
+        self.health.with(|health, now| {
+            let why = |kind: Kind| {
+                let conditions = health.conditions(now);
+                let causes = conditions.iter().map(|condition| condition.cause);
+                let these = causes.filter(|cause| [Kind::All, kind].contains(&cause.kind));
+                let messages: Vec<&str> = these.map(|cause| &*cause.message).collect();
+                messages.join("; ")
+            };
+            Readiness {
+                segments: (!health.segments_ready()).then(|| why(Kind::Segments)),
+                snowflake: (!health.snowflake_ready()).then(|| match why(Kind::Snowflake) {
+                    why if why.is_empty() => self.snowflakes.worker.unavailable_reason().message,
+                    why => why,
+                }),
+            }
+        })
     }
 }

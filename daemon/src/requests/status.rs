@@ -9,9 +9,7 @@ use serde_json::{Value, json};
 use super::{Dispatcher, Session};
 use crate::clock;
 use crate::engine::snowflakes::SnowflakeTag;
-use crate::engine::upstream::Upstream;
 use crate::reply::Failure;
-use leafd_core::BootMs;
 use leafd_core::health::Lasts;
 
 /// For how long a rendering answers everybody who asks, in milliseconds.
@@ -70,7 +68,7 @@ impl Dispatcher {
         body
     }
 
-    fn summary(&self) -> Value {
+    pub(super) fn summary(&self) -> Value {
         let journal = self.writer.failure().map(|failure| failure.message);
         json!({
             "release": env!("CARGO_PKG_VERSION"),
@@ -129,70 +127,19 @@ impl Dispatcher {
         let in_use = tags.len();
         tags.sort_by(|(left, _), (right, _)| right.total_cmp(left));
         let tags: Vec<Value> = tags.into_iter().take(TAGS_MAX).map(|(_, tag)| tag).collect();
-        let layouts: Vec<Value> = self
-            .snowflakes
-            .layouts()
-            .iter()
-            .map(|tag| {
-                let generator = tag.generator.borrow();
-                json!({
-                    "name": tag.name.as_str(),
-                    "time_bits": tag.layout.time_bits,
-                    "worker_bits": tag.layout.worker_bits,
-                    "sequence_bits": tag.layout.sequence_bits,
-                    "unit_ms": tag.layout.unit_ms,
-                    "epoch_ms": tag.layout.epoch_ms,
-                    "time_left_ms": tag.time_left_ms(now.unix),
-                    "issued": generator.issued(),
-                    "mark_ms": generator.grant().map(|_| generator.mark().0),
-                    "clock_ahead_ms": generator.used_end().map(|used_end| {
-                        let unit_ms = u64::from(tag.layout.unit_ms);
-                        used_end.0.saturating_sub(now.unix.0 + unit_ms)
-                    }),
-                })
-            })
-            .collect();
-        let counters = self.counters();
+        self.add_figures(status, now);
+        if let Some(refusals) = status["refusals"].as_object_mut() {
+            refusals.retain(|_, count| *count != 0);
+        }
         status["host"] = json!(self.about.host);
         status["socket"] = json!(self.about.socket);
         status["state_dir"] = json!(self.about.state_dir);
         status["journal_set_aside"] = json!(self.about.set_aside);
-        status["journal_commits"] = json!(self.writer.journal().commits());
-        status["requests"] = json!(counters.requests.get());
-        status["requests_refused"] = json!(counters.refused.get());
-        status["connections"] = json!(counters.connections.get());
-        status["connections_accepted"] = json!(counters.accepted.get());
-        status["segments"]["stores"] = json!(self.stores(now.boot));
-        status["segments"]["claims"] = json!(self.segments.claims());
+        let refused: u64 = self.tally.refusals().map(|(_, count)| count).sum();
+        status["requests_refused"] = json!(refused);
         status["segments"]["tags_in_use"] = json!(in_use);
         status["segments"]["tags"] = json!(tags);
         status["snowflake"]["registry"] = json!(self.about.worker);
-        status["snowflake"]["lease"] = self.snowflakes.worker.details(now);
-        status["snowflake"]["layouts"] = json!(layouts);
-    }
-
-    fn stores(&self, now: BootMs) -> Vec<Value> {
-        let ago = |at: BootMs| now.0.saturating_sub(at.0);
-        let store = |(index, upstream): (usize, &Rc<Upstream>)| {
-            let error = self.segments.store_trouble(index, now).map(|trouble| trouble.message);
-            let claimed_at = self.segments.outcomes.borrow().succeeded_at(index);
-            json!({
-                "name": &*upstream.name,
-                "url": &*upstream.url,
-                "store_id": upstream.key().map(|key| key.to_string()),
-                "role": &*upstream.role.0,
-                "history": upstream.trusted().map(|trusted| trusted.history.to_string()),
-                "ready": error.is_none(),
-                "error": error,
-                "answered_ms_ago": upstream.answered_at().map(ago),
-                "claimed_ms_ago": claimed_at.map(ago),
-                "failovers": upstream.fail_overs(),
-                "conflicts": upstream.conflicts(),
-                "settling_ms": upstream.settling_ms(now),
-                "journal_stale": upstream.stale(),
-            })
-        };
-        self.segments.upstreams().iter().enumerate().map(store).collect()
     }
 }
 

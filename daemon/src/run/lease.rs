@@ -118,3 +118,16 @@ fn printable(name: &str) -> String {
         |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") };
     name.bytes().map(shown).collect()
 }
+
+/// Where the worker comes from, for the status.
+pub(super) fn worker_text(config: &Config) -> String {
+    match &config.worker {
+        WorkerSpec::None => "none".to_owned(),
+        WorkerSpec::Static(worker) => format!("static:{worker}"),
+        WorkerSpec::Store(index) => {
+            let name = &config.routing.stores()[*index].name;
+            if name.is_empty() { "store".to_owned() } else { format!("store:{name}") }
+        }
+        WorkerSpec::Zookeeper(servers) => format!("zookeeper at {servers}"),
+    }
+}

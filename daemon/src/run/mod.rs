@@ -191,8 +191,9 @@ async fn live(
         started,
         socket: socket_path.display().to_string(),
         state_dir: state_dir.path().display().to_string(),
-        worker: worker_text(config),
+        worker: lease::worker_text(config),
         host: recovered.host.to_string(),
+        metrics_tags: config.metrics_tags,
         set_aside: recovered.set_aside.as_ref().map(|path| path.display().to_string()),
     };
     let dispatcher = Dispatcher::new(
@@ -371,18 +372,6 @@ async fn guard_worker(
     ));
 }
 
-fn worker_text(config: &Config) -> String {
-    match &config.worker {
-        WorkerSpec::None => "none".to_owned(),
-        WorkerSpec::Static(worker) => format!("static:{worker}"),
-        WorkerSpec::Store(index) => {
-            let name = &config.routing.stores()[*index].name;
-            if name.is_empty() { "store".to_owned() } else { format!("store:{name}") }
-        }
-        WorkerSpec::Zookeeper(servers) => format!("zookeeper at {servers}"),
-    }
-}
-
 fn segment_settings(config: &Config) -> SegmentSettings {
     SegmentSettings { provision: config.provision(), waiters_max: config.waiters_max }
 }
@@ -420,7 +409,7 @@ fn announce(config: &Config, socket: &Path, segments: &Segments) {
         None => "ready".to_owned(),
         Some(why) => format!("started, but not ready for every tag: {why}"),
     };
-    let (state_dir, worker) = (config.state_dir.display(), worker_text(config));
+    let (state_dir, worker) = (config.state_dir.display(), lease::worker_text(config));
     // Exported for clients, it moves the daemon as well.
     let variable = config.source_of("socket").filter(|from| matches!(from, Source::Variable(_)));
     let from = variable.map_or(String::new(), |from| format!(" ({from})"));
@@ -438,7 +427,7 @@ fn announce(config: &Config, socket: &Path, segments: &Segments) {
         env!("CARGO_PKG_VERSION"),
         socket_path,
         config.state_dir.display(),
-        worker_text(config),
+        lease::worker_text(config),
     );
     // Nobody may be reading.
     let _ = std::io::stdout().write_all(text.as_bytes());

@@ -49,6 +49,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 /// Counts a connection while it lasts.
 struct Counted {
     dispatcher: Rc<Dispatcher>,
+    administrator: bool,
     left: Rc<Notify>,
 }
 
@@ -124,10 +125,14 @@ impl Server {
         };
         counters.accepted.set(counters.accepted.get() + 1);
         counters.connections.set(counters.connections.get() + 1);
-        let counted =
-            Counted { dispatcher: Rc::clone(&self.dispatcher), left: Rc::clone(&self.left) };
+        counters.administrators.set(counters.administrators.get() + u64::from(trusted));
+        let counted = Counted {
+            dispatcher: Rc::clone(&self.dispatcher),
+            administrator: trusted,
+            left: Rc::clone(&self.left),
+        };
         let pace = self.wakefulness.pace();
-        let session = Session::new(peer, claimant);
+        let session = Session::new(peer, claimant, Rc::clone(&self.dispatcher.tally));
         let (dispatcher, turns) = (Rc::clone(&self.dispatcher), Rc::clone(&self.turns));
         let connection = Connection::new(stream, session, dispatcher, pace, part, turns);
         let stopping = self.closing.subscribe();
@@ -139,6 +144,8 @@ impl Server {
 
     /// Says why, as far as the socket takes it at once, and closes.
     fn refuse(&self, stream: &UnixStream, peer: &Peer) {
+        let turned_away = &self.dispatcher.counters().turned_away;
+        turned_away.set(turned_away.get() + 1);
         let (own, limit) = self.limits.connections_of(peer.uid);
         let message = format!(
             "uid {} has {own} of at most {limit} connections (connections_max), its share: one user may have as many as are \
@@ -164,8 +171,10 @@ impl Server {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let connections = &self.dispatcher.counters().connections;
-        connections.set(connections.get() - 1);
+        let counters = self.dispatcher.counters();
+        counters.connections.set(counters.connections.get() - 1);
+        let administrators = &counters.administrators;
+        administrators.set(administrators.get() - u64::from(self.administrator));
         self.left.notify_one();
     }
 }

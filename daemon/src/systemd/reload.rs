@@ -45,7 +45,9 @@ impl Reload {
     pub async fn run(mut self, mut hangup: Signal, service: Rc<Service>) {
         while hangup.recv().await.is_some() {
             service.reloading();
-            if let Err(cause) = self.apply().await {
+            let outcome = self.apply().await;
+            self.dispatcher.counters().reloaded(outcome.is_ok());
+            if let Err(cause) = outcome {
                 error!("reload: changed nothing: {cause}");
             }
             service.reloaded();

@@ -108,6 +108,8 @@ pub enum Request {
     Info { request_id: u32, version_min: u16, version_max: u16 },
     #[serde(rename = "STATUS")]
     Status { request_id: u32 },
+    #[serde(rename = "METRICS")]
+    Metrics { request_id: u32, format: u8 },
     #[serde(rename = "TAG_CREATE")]
     Create { request_id: u32, json: String },
     #[serde(rename = "TAG_LIST")]
@@ -260,6 +262,9 @@ impl Request {
             Request::Status { request_id } => {
                 Header::request(opcode::STATUS, 0, *request_id).put_frame(b"", &mut out);
             }
+            Request::Metrics { request_id, format } => {
+                Header::request(opcode::METRICS, 0, *request_id).put_frame(&[*format], &mut out);
+            }
             Request::Create { request_id, json }
             | Request::List { request_id, json }
             | Request::Show { request_id, json }
@@ -278,6 +283,7 @@ impl Request {
             Request::Ids { .. } => opcode::IDS,
             Request::Info { .. } => opcode::INFO,
             Request::Status { .. } => opcode::STATUS,
+            Request::Metrics { .. } => opcode::METRICS,
             Request::Create { .. } => opcode::TAG_CREATE,
             Request::List { .. } => opcode::TAG_LIST,
             Request::Show { .. } => opcode::TAG_SHOW,
@@ -299,6 +305,9 @@ impl Request {
                 )
             }
             Request::Status { request_id } => format!("STATUS request_id={request_id}"),
+            Request::Metrics { request_id, format } => {
+                format!("METRICS request_id={request_id} format={format}")
+            }
             Request::Create { request_id, json } => {
                 format!("TAG_CREATE request_id={request_id} json={json}")
             }

@@ -135,7 +135,7 @@ pub static SECTIONS: &[Section] = &[
     },
     Section { title: "Public ids", intro: "", settings: &[&MASK_KEY_FILE] },
     Section { title: "Logging", intro: "", settings: &[&LOG, &LOG_FORMAT] },
-    Section { title: "Monitoring", intro: "", settings: &[&HTTP] },
+    Section { title: "Monitoring", intro: "", settings: &[&HTTP, &METRICS_TAGS] },
     Section {
         title: "Access rules",
         intro: "The socket's mode and group decide who may connect. The kernel tells the daemon who is asking.",

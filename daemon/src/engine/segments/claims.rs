@@ -1,11 +1,12 @@
 //! Claims: what the allocator wants from the store, and what comes of it.
 
 use std::rc::Rc;
+use std::time::Instant;
 
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::error;
 
-use super::{Refusal, SegmentTag, Segments, Shard, ShardState};
+use super::{Cause, Refusal, SegmentTag, Segments, Shard, ShardState};
 use crate::clock;
 use crate::journal::Write;
 use crate::reply::Failure;
@@ -56,7 +57,9 @@ impl Segments {
             shard: upstream.shard,
         };
         *tag.waited_for.borrow_mut() = "the store has not answered a claim yet".to_owned();
+        let sent_at = Instant::now();
         let outcome = upstream.store.claim(&sent.under, &tag.tag, wish).await;
+        upstream.claims.answered(&outcome, sent_at.elapsed());
         self.note_outcome(&tag, upstream, outcome.as_ref().map(drop));
         match outcome {
             Ok(claim) => self.claimed(&tag, claim, sent),
@@ -68,6 +71,7 @@ impl Segments {
         self.claims.set(self.claims.get() + 1);
         if tag.evicted.get() {
             // Removed meanwhile: nobody may use the numbers.
+            self.skipped.add(Cause::Removed, u64::from(claim.run.count));
             return;
         }
         let shard = &tag.shards[sent.shard];
@@ -84,6 +88,7 @@ impl Segments {
         }
         if shard.upstream.present().as_ref() != Some(&sent.under) {
             // The store has failed over since: what it gave may be given again before it is told.
+            self.skipped.add(Cause::Store, u64::from(claim.run.count));
             let error = StoreError::Unavailable {
                 store: shard.upstream.url.to_string(),
                 cause: "it failed over while a claim was in flight".to_owned(),
@@ -145,6 +150,7 @@ impl Segments {
         let shared = tag.allocator.borrow_mut().share(claim.run);
         match shared {
             Ok(shared) => {
+                self.skipped.add(Cause::Surplus, shared.dropped);
                 for (reply, run) in shared.served {
                     reply.ids(0, &[run]);
                 }

@@ -11,6 +11,7 @@ mod claims;
 mod marks;
 mod outlook;
 mod restart;
+mod skipped;
 mod tag;
 mod tags;
 mod unconfirmed;
@@ -36,6 +37,7 @@ use leafd_core::shares::{Claimant, Shares};
 use leafd_core::store::{HostId, StoreError};
 use leafd_core::{BootMs, Tag, Want};
 pub use outlook::StoreTrouble;
+use skipped::{Cause, Skipped};
 pub use tag::SegmentTag;
 use tag::{Refusal, Shard, ShardState};
 
@@ -72,6 +74,10 @@ pub struct Segments {
     pub(crate) outcomes: RefCell<ClaimOutcomes>,
     /// For each store, how long what is held lasts without it, as of then.
     estimates: RefCell<Vec<(BootMs, Option<Lasts>)>>,
+    /// Claimed ids that nobody gets.
+    pub(crate) skipped: Skipped,
+    /// Ids issued of tags that are no longer in use.
+    issued_before: Cell<u64>,
     /// Claims that the store or the journal has not answered.
     claiming: TaskTracker,
     /// The daemon stops: no more claims.
@@ -108,6 +114,8 @@ impl Segments {
             claims: Cell::new(0),
             outcomes: RefCell::new(ClaimOutcomes::new(stores)),
             estimates: RefCell::new(vec![(BootMs(0), None); stores]),
+            skipped: Skipped::default(),
+            issued_before: Cell::new(0),
             claiming: TaskTracker::new(),
             stopping: Cell::new(false),
         })
@@ -371,6 +379,26 @@ impl Segments {
     pub async fn claims_ended(&self) {
         self.claiming.close();
         self.claiming.wait().await;
+    }
+
+    /// The tags in use.
+    #[must_use]
+    pub fn all_in_use(&self) -> Vec<Rc<SegmentTag>> {
+        self.tags.borrow().values().cloned().collect()
+    }
+
+    /// How many tags are in use.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.tags.borrow().len()
+    }
+
+    /// Ids issued since the start.
+    #[must_use]
+    pub fn issued(&self) -> u64 {
+        let mut issued = self.issued_before.get();
+        self.each(|tag| issued += tag.allocator.borrow().issued());
+        issued
     }
 
     /// Claims made since the start.

@@ -47,6 +47,7 @@ impl Segments {
             );
         }
         let wait = Duration::from_millis(restarts.next_ms(fastrand::u64(..)));
+        self.leave(tag);
         let (seen, waiting) = {
             let mut allocator = tag.allocator.borrow_mut();
             allocator.forget();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use super::claims::shard_number;
-use super::{SegmentTag, Segments, Shard, ShardState};
+use super::{Cause, SegmentTag, Segments, Shard, ShardState};
 use crate::clock;
 use crate::engine::upstream::{Tenants, Upstream};
 use crate::journal::{TagRecord, Write};
@@ -85,6 +85,8 @@ impl Segments {
         } else if !record.unissued.is_empty() {
             warn!(tag = %tag.tag, "discarding unissued ids from the journal: the tag was recreated, or the store may have reassigned them");
             self.forget(tag, shard);
+            let ids = record.unissued.iter().map(|run| u64::from(run.count)).sum();
+            self.skipped.add(Cause::Journal, ids);
         }
         let unissued = if usable { record.unissued } else { Vec::new() };
         let number = shard_number(index);
@@ -119,6 +121,7 @@ impl Segments {
             return;
         }
         let waiting = {
+            self.leave(tag);
             let mut allocator = tag.allocator.borrow_mut();
             allocator.forget();
             allocator.abandon()
@@ -209,6 +212,7 @@ impl Segments {
             allocator.set_ceiling(shard_number(index), terms.ceiling)
         };
         if cut.lost > 0 {
+            self.skipped.add(Cause::Ceiling, cut.lost);
             warn!(
                 tag = %tag.tag, ceiling = terms.ceiling, numbers = cut.lost,
                 "dropped the held ids above the tag's new ceiling"
@@ -219,8 +223,23 @@ impl Segments {
 
     pub(crate) fn made_anew(&self, tag: &SegmentTag, index: usize) {
         warn!(tag = %tag.tag, "the tag was deleted and created again; dropped the ids held of the old one");
-        tag.allocator.borrow_mut().forget_shard(shard_number(index));
+        self.forget_shard(tag, index, Cause::Removed);
         self.forget(tag, &tag.shards[index]);
+    }
+
+    /// Counts what a tag has issued, and what is held of it: it goes out of use.
+    pub(super) fn leave(&self, tag: &SegmentTag) {
+        let allocator = tag.allocator.borrow();
+        self.issued_before.set(self.issued_before.get() + allocator.issued());
+        self.skipped.add(Cause::Removed, allocator.unissued());
+    }
+
+    /// Drops what is held of one shard.
+    fn forget_shard(&self, tag: &SegmentTag, index: usize, cause: Cause) {
+        let mut allocator = tag.allocator.borrow_mut();
+        let held = allocator.unissued();
+        allocator.forget_shard(shard_number(index));
+        self.skipped.add(cause, held - allocator.unissued());
     }
 }
 
@@ -236,7 +255,7 @@ impl Tenants for Segments {
     fn set_aside(&self, upstream: &Rc<Upstream>) {
         upstream.distrust_leftovers();
         for (tag, index) in self.loaded_in(upstream) {
-            tag.allocator.borrow_mut().forget_shard(shard_number(index));
+            self.forget_shard(&tag, index, Cause::Store);
         }
     }
 

@@ -1,6 +1,7 @@
 //! One of the daemon's stores, as it is known at present: which one it is, whether it may be claimed from,
 //! and if not, why. The core's [`Monitor`] knows it; `driver` drives that.
 
+mod claims;
 mod driver;
 
 use std::cell::{Cell, RefCell};
@@ -19,6 +20,7 @@ use leafd_core::BootMs;
 use leafd_core::store::{History, Identity, Role, Shard, StoreError, StoreId};
 use leafd_core::upstream::{Condition, Monitor, Settings};
 
+pub use claims::ClaimCounts;
 pub use driver::{Driver, Tenants};
 
 /// A store that tags live in.
@@ -35,6 +37,8 @@ pub struct Upstream {
     pub embedded: bool,
     /// Which ids of its tags are its to give.
     pub shard: Shard,
+    /// What claims came to.
+    pub claims: ClaimCounts,
     /// Under which name the journal counts its numbers. Known from the journal before it has answered.
     key: RefCell<Option<StoreId>>,
     monitor: RefCell<Monitor>,
@@ -95,6 +99,7 @@ impl Upstream {
             role,
             embedded,
             shard,
+            claims: ClaimCounts::default(),
             key: RefCell::new(key),
             monitor: RefCell::new(Monitor::new(settings, clock::boot())),
             own_until: Cell::new(NO_END),

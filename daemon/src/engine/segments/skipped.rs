@@ -1,0 +1,46 @@
+//! Claimed ids that nobody gets, by cause.
+
+use std::cell::Cell;
+
+/// Why nobody gets them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// A strict tag's claim had more than those who waited took.
+    Surplus,
+    /// They lie above a ceiling that was lowered.
+    Ceiling,
+    /// The tag was deleted, or the journal contradicted what was held of it.
+    Removed,
+    /// Their store failed over or is another one, so that somebody else may have them.
+    Store,
+    /// What the journal had left at the start was in doubt.
+    Journal,
+}
+
+/// How many.
+#[derive(Debug, Default)]
+pub struct Skipped([Cell<u64>; Cause::ALL.len()]);
+
+impl Cause {
+    /// All of them, with their names.
+    pub const ALL: [(Cause, &'static str); 5] = [
+        (Cause::Surplus, "surplus"),
+        (Cause::Ceiling, "ceiling"),
+        (Cause::Removed, "removed"),
+        (Cause::Store, "store"),
+        (Cause::Journal, "journal"),
+    ];
+}
+
+impl Skipped {
+    /// Counts some.
+    pub(super) fn add(&self, cause: Cause, ids: u64) {
+        let count = &self.0[cause as usize];
+        count.set(count.get().saturating_add(ids));
+    }
+
+    /// How many, by the cause's name.
+    pub fn by_cause(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Cause::ALL.iter().zip(&self.0).map(|((_, name), count)| (*name, count.get()))
+    }
+}

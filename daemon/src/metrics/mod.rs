@@ -1,0 +1,136 @@
+//! The daemon's numbers as Prometheus and others read them.
+//!
+//! Nothing is counted twice: what STATUS tells as JSON is what the metrics are made of, by one table. What is gathered on
+//! the thread that answers requests takes turns with requests, and a thread of its own writes the text.
+//!
+//! - `table`: which member of the status is which metric.
+//! - `paths`: finds the members.
+//! - `tags`: the busiest tags one by one, the others together.
+//! - `text`: the two formats.
+//! - `process`: what the kernel counts for this process.
+//! - `histogram`: counts of times.
+
+pub mod histogram;
+mod paths;
+mod process;
+mod table;
+mod tags;
+mod text;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use serde_json::Value;
+
+use crate::requests::Dispatcher;
+use histogram::Counted;
+pub(crate) use table::{CLAIMS, COMMITS, WAITS};
+use tags::{Gathered, TagFigures};
+
+/// In which form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Prometheus' text, version 0.0.4.
+    Prometheus,
+    /// OpenMetrics' text, version 1.0.0.
+    OpenMetrics,
+}
+
+/// For whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// In which form.
+    pub format: Format,
+    /// With what the kernel counts for this process. A collector that reads files has metrics of these names itself.
+    pub process: bool,
+}
+
+/// Who is told the text.
+pub type Told = Box<dyn FnOnce(&str)>;
+
+/// Scrapes that are asked for, one at a time: whoever asks while one is gathered shares the next.
+#[derive(Default)]
+pub struct Scrapes {
+    /// Tags that are told one by one.
+    tags_max: usize,
+    asked: RefCell<Vec<(Form, Told)>>,
+    running: Cell<bool>,
+}
+
+/// Times that were counted, under the name of their metric and of their store.
+pub(crate) type Times = Vec<(&'static str, Option<String>, Counted)>;
+
+/// All that is told at one time.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    /// As in the status, without its tags.
+    pub status: Value,
+    pub times: Times,
+    pub tags: Gathered,
+}
+
+/// Larger texts are told with fewer tags one by one: a reply takes no more.
+const TEXT_BYTES_MAX: usize = leafd_wire::REPLY_LENGTH_MAX as usize - 64;
+
+impl Scrapes {
+    /// Tells so many tags one by one.
+    #[must_use]
+    pub fn new(tags_max: usize) -> Scrapes {
+        Scrapes { tags_max, ..Scrapes::default() }
+    }
+}
+
+impl Dispatcher {
+    /// Tells all metrics, in a while.
+    pub fn scrape(self: &Rc<Self>, form: Form, told: Told) {
+        self.scrapes.asked.borrow_mut().push((form, told));
+        if !self.scrapes.running.replace(true) {
+            let dispatcher = Rc::clone(self);
+            tokio::task::spawn_local(async move { dispatcher.scrape_all().await });
+        }
+    }
+
+    async fn scrape_all(&self) {
+        let scrapes = &self.scrapes;
+        loop {
+            let mut asked = scrapes.asked.take();
+            if asked.is_empty() {
+                scrapes.running.set(false);
+                return;
+            }
+            let tags = tags::gather(&self.segments, scrapes.tags_max).await;
+            let (status, times) = self.figures();
+            let snapshot = std::sync::Arc::new(Snapshot { status, times, tags });
+            while let Some((form, _)) = asked.first() {
+                let form = *form;
+                let (these, others): (Vec<_>, Vec<_>) =
+                    asked.into_iter().partition(|(asked, _)| *asked == form);
+                asked = others;
+                let snapshot = std::sync::Arc::clone(&snapshot);
+                let written = tokio::task::spawn_blocking(move || write(&snapshot, form)).await;
+                // It fails when the daemon ends: nobody is there to be told.
+                let Ok(written) = written else { return };
+                these.into_iter().for_each(|(_, told)| told(&written));
+            }
+        }
+    }
+}
+
+fn write(snapshot: &Snapshot, form: Form) -> String {
+    let mut tags = snapshot.tags.clone();
+    loop {
+        let text = text::write(&snapshot.status, &snapshot.times, &tags, form);
+        if text.len() <= TEXT_BYTES_MAX || tags.named.is_empty() {
+            return text;
+        }
+        tags.keep(tags.named.len() / 2);
+    }
+}
+
+impl TagFigures {
+    /// How long what is held lasts at the measured rate.
+    fn lasts_seconds(&self) -> Option<f64> {
+        let lasts = self.held as f64 / self.ids_per_second;
+        (self.ids_per_second > 0.0 && !self.strict).then_some(lasts)
+    }
+}

@@ -1,0 +1,74 @@
+//! What answers add up to, over all connections.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use leafd_wire::{Run, Status, flag};
+
+use crate::clock::monotonic_us;
+use crate::metrics::histogram::Histogram;
+
+/// Counts answers.
+#[derive(Debug)]
+pub struct Tally {
+    /// By the status's place in [`Status::ALL`].
+    refusals: Box<[Cell<u64>]>,
+    /// How long requests waited that could not be answered at once.
+    pub waits: Histogram,
+    held_runs: Cell<u64>,
+    in_held_runs: Cell<u64>,
+    direct: Cell<u64>,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Tally {
+            refusals: Status::ALL.iter().map(|_| Cell::default()).collect(),
+            waits: Histogram::default(),
+            held_runs: Cell::default(),
+            in_held_runs: Cell::default(),
+            direct: Cell::default(),
+        }
+    }
+}
+
+fn add(counter: &Cell<u64>, more: u64) {
+    counter.set(counter.get().wrapping_add(more));
+}
+
+impl Tally {
+    /// A request was answered with a failure.
+    pub(super) fn refused(&self, status: Status) {
+        if let Some(place) = Status::ALL.iter().position(|known| *known == status) {
+            add(&self.refusals[place], 1);
+        }
+    }
+
+    /// A request with these flags was answered with ids.
+    pub(super) fn drawn(&self, flags: u8, runs: &[Run]) {
+        let ids = runs.iter().map(|run| u64::from(run.count)).sum();
+        if flags & flag::HOLD == 0 {
+            add(&self.direct, ids);
+        } else {
+            add(&self.held_runs, 1);
+            add(&self.in_held_runs, ids);
+        }
+    }
+
+    /// A request was answered that came at `came_us`.
+    pub(super) fn waited(&self, came_us: u64) {
+        self.waits.observe(Duration::from_micros(monotonic_us().saturating_sub(came_us)));
+    }
+
+    /// Failures by status; all that there are.
+    pub fn refusals(&self) -> impl Iterator<Item = (Status, u64)> {
+        let counted = Status::ALL.iter().copied().zip(self.refusals.iter().map(Cell::get));
+        counted.filter(|(status, _)| *status != Status::Ok)
+    }
+
+    /// Runs given to processes to hold, the ids in them, and ids drawn directly.
+    #[must_use]
+    pub fn ids(&self) -> [u64; 3] {
+        [self.held_runs.get(), self.in_held_runs.get(), self.direct.get()]
+    }
+}

@@ -1,0 +1,38 @@
+//! METRICS: all that the daemon counts, as text for whoever collects it.
+
+use std::rc::Rc;
+
+use leafd_wire::{Header, Malformed, Status};
+
+use super::{Dispatcher, Session};
+use crate::metrics::{Form, Format};
+use crate::reply::Failure;
+
+impl Dispatcher {
+    pub(super) fn metrics(
+        self: &Rc<Self>,
+        session: &Session,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<(), Failure> {
+        let format = match body {
+            [0] => Format::Prometheus,
+            [1] => Format::OpenMetrics,
+            _ => return Err(Malformed { what: "the format is one byte, 0 or 1" }.into()),
+        };
+        if !self.access().may_administer(&session.peer) {
+            return Err(Failure::new(
+                Status::Denied,
+                format!(
+                    "uid {} may not read the metrics, which tell tags and volumes: add it to admin_uids, or serve them by \
+                     HTTP with the setting http",
+                    session.peer.uid
+                ),
+            ));
+        }
+        let reply = session.outbox.later(*header);
+        let form = Form { format, process: false };
+        self.scrape(form, Box::new(move |text| reply.body(text.as_bytes())));
+        Ok(())
+    }
+}

@@ -1,0 +1,58 @@
+//! `leafctl metrics`: for collectors that read files, such as node_exporter's textfile collector.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use leafd_client::{Client, MetricsFormat};
+
+use crate::failure::Failure;
+
+/// What to write, and where.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+For administrators of the daemon (setting admin_uids).
+
+Examples:
+  leafctl metrics
+  leafctl metrics --output /var/lib/prometheus/node-exporter/leafd.prom")]
+pub struct MetricsArgs {
+    /// OpenMetrics instead of Prometheus' text
+    #[arg(long)]
+    openmetrics: bool,
+    /// Write this file, whole or not at all, instead of printing; a daemon that doesn't answer leaves none
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Asks and writes.
+pub fn run(socket: &Path, args: &MetricsArgs) -> Result<(), Failure> {
+    let format =
+        if args.openmetrics { MetricsFormat::OpenMetrics } else { MetricsFormat::Prometheus };
+    let asked =
+        Client::builder().socket(socket).build().and_then(|client| client.metrics_text(format));
+    let Some(file) = &args.output else {
+        let mut out = io::stdout().lock();
+        out.write_all(asked?.as_bytes())?;
+        return Ok(out.flush()?);
+    };
+    match asked {
+        Ok(text) => Ok(replace(file, &text)?),
+        Err(error) => {
+            // Numbers of a daemon that is gone would pass for present ones.
+            let _ = fs::remove_file(file);
+            Err(error.into())
+        }
+    }
+}
+
+/// Under another name first: a collector that reads meanwhile reads all of the old one.
+fn replace(file: &Path, text: &str) -> io::Result<()> {
+    let mut fresh = file.as_os_str().to_owned();
+    fresh.push(".new");
+    let written = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, file));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&fresh);
+        io::Error::new(error.kind(), format!("cannot write {}: {error}", file.display()))
+    })
+}
