@@ -21,6 +21,7 @@ mod metrics;
 mod neighbours;
 mod other_languages;
 mod power_failure;
+mod prometheus;
 mod protocol;
 mod public_ids;
 mod reload;
