@@ -3,7 +3,10 @@
 use std::time::{Duration, Instant};
 
 use leafd_tests::host::Host;
+use leafd_tests::load::{Draw, Load};
 use leafd_tests::servers::galera::Galera;
+use leafd_wire::opcode;
+use serde_json::json;
 
 use crate::course::{Course, Promised, SNOWFLAKE, STORE, create_tags};
 
@@ -13,6 +16,9 @@ pub const STRICT_LATE: Duration = Duration::from_secs(3);
 /// Within which three new hosts are promised to have their workers, and what a busy machine gets.
 const WORKERS_WITHIN: Duration = Duration::from_secs(15);
 const WORKERS_ASSERTED: Duration = Duration::from_secs(60);
+
+/// How many tags are made under load.
+const NEW_TAGS: usize = 3;
 
 /// How long nothing serves, and how long nothing goes wrong.
 const LASTS: Duration = Duration::from_secs(5);
@@ -25,6 +31,24 @@ fn daemons_that_prefer_the_same_node() {
 #[test]
 fn daemons_that_prefer_different_nodes() {
     through_everything("Galera, daemons with different first nodes", [0, 1, 2]);
+}
+
+/// All begin with the smallest claims, of the same rows at the same moment, and go up from there.
+#[track_caller]
+fn draw_new_tags(hosts: &[Host]) {
+    let mut draws = Vec::new();
+    for number in 0..NEW_TAGS {
+        let tag = format!("new{number}");
+        hosts[0].admin(opcode::TAG_CREATE, &json!({ "tag": tag, "step": 10 }));
+        draws.extend(hosts.iter().map(|host| Draw::steady(&host.socket(), &tag)));
+    }
+    let load = Load::start(draws);
+    load.under_way();
+    std::thread::sleep(LASTS);
+    let drawn = load.stop();
+    drawn.assert_sound();
+    assert!(drawn.errors.is_empty(), "{:?}", drawn.errors);
+    println!("{} ids of {NEW_TAGS} new tags", drawn.count());
 }
 
 fn through_everything(title: &str, first_nodes: [usize; 3]) {
@@ -42,6 +66,9 @@ fn through_everything(title: &str, first_nodes: [usize; 3]) {
     create_tags(&hosts[0]);
     let mut course = Course::begin(title, STORE, hosts, cluster.probes());
     course.step("no fault", Promised::Ids, |_| std::thread::sleep(LASTS));
+    course.step("new tags, drawn by all at once", Promised::Ids, |course| {
+        draw_new_tags(&course.hosts);
+    });
     course.step("node in use killed", Promised::Ids, |course| {
         let node = &mut cluster.nodes[cluster.in_use()];
         node.kill();
