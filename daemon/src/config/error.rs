@@ -45,12 +45,14 @@ pub enum ConfigError {
         cause: String,
     },
     /// No setting has this name.
-    #[error("{source_}: there is no setting {key:?}; allowed: {allowed}")]
+    #[error("{source_}: there is no setting {key:?};{} allowed: {allowed}", question(meant.as_deref()))]
     UnknownKey {
         /// Where it was given.
         source_: Source,
         /// The name.
         key: String,
+        /// What was perhaps meant.
+        meant: Option<String>,
         /// The names that there are.
         allowed: String,
     },
@@ -105,6 +107,23 @@ pub enum ConfigError {
         /// What is missing.
         cause: String,
     },
+}
+
+/// The name that is most like a misspelt one, if any is like it.
+pub(super) fn most_like<'a>(
+    misspelt: &str,
+    names: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
+    /// From 0, nothing in common, to 1, equal. What clap asks of arguments.
+    const LIKENESS_MIN: f64 = 0.7;
+    let misspelt = misspelt.to_ascii_lowercase().replace('-', "_");
+    let likeness = names.map(|name| (strsim::jaro(&misspelt, &name.to_ascii_lowercase()), name));
+    let like = likeness.filter(|(likeness, _)| *likeness > LIKENESS_MIN);
+    like.max_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, name)| name)
+}
+
+fn question(meant: Option<&str>) -> String {
+    meant.map_or(String::new(), |meant| format!(" did you mean {meant}?"))
 }
 
 impl Source {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::args::Args;
 use super::env::Env;
-use super::error::{ConfigError, Source};
+use super::error::{ConfigError, Source, most_like};
 use super::password;
 use super::settings::{self, Kind, Setting};
 use super::value::{Node, parse_document, parse_value};
@@ -119,9 +119,11 @@ pub(super) fn check_passwords(env: &Env, stores: &[&str]) -> Result<Vec<String>,
             false => name == password::VARIABLE,
         };
         if !other_form {
+            let like = most_like(name, known.iter().map(String::as_str));
             return Err(ConfigError::UnknownKey {
                 source_: Source::Variable(name.to_owned()),
                 key: name.to_owned(),
+                meant: like.map(str::to_owned),
                 allowed: format!("a store's password as {}", known.join(", ")),
             });
         }
@@ -190,6 +192,16 @@ fn known(key: &str, source: &Source) -> Result<&'static Setting, ConfigError> {
 }
 
 fn unknown(name: &str, source: &Source) -> ConfigError {
+    let bare = match source {
+        Source::Variable(_) => name.strip_prefix(PREFIX).unwrap_or(name),
+        _ => name,
+    };
+    let like = most_like(bare, settings::settings().map(|setting| setting.key));
+    let like = like.and_then(settings::by_key);
+    let meant = like.map(|setting| match source {
+        Source::Variable(_) => setting.variable(),
+        _ => setting.key.to_owned(),
+    });
     let allowed = match source {
         Source::Variable(_) => {
             format!(
@@ -199,7 +211,7 @@ fn unknown(name: &str, source: &Source) -> ConfigError {
         }
         _ => settings::keys(),
     };
-    ConfigError::UnknownKey { source_: source.clone(), key: name.to_owned(), allowed }
+    ConfigError::UnknownKey { source_: source.clone(), key: name.to_owned(), meant, allowed }
 }
 
 /// A value from outside a file: TOML for lists and tables, else bare text.

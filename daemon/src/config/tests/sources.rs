@@ -115,6 +115,31 @@ fn arguments_by_key() {
 }
 
 #[test]
+fn a_misspelt_setting_is_answered_by_the_one_that_was_meant() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("leafd.toml");
+    let error = |args: &Args, env: &[(&str, &str)]| {
+        Config::load_from(args, &root_with(env)).unwrap_err().to_string()
+    };
+    for (misspelt, meant) in
+        [("autonmy", "autonomy"), ("max-step", "max_step"), ("Store", "store"), ("stor", "store")]
+    {
+        let expected = format!("there is no setting {misspelt:?}; did you mean {meant}? allowed: ");
+        let said = error(&set(&[&format!("{misspelt}=1")]), &[]);
+        assert!(said.contains(&expected), "{said}");
+        std::fs::write(&file, format!("{misspelt} = 1\n")).unwrap();
+        let said = error(&Args { config: Some(file.clone()), ..Args::default() }, &[]);
+        assert!(said.contains(&expected), "{said}");
+    }
+    let said = error(&Args::default(), &[("LEAFD_SOKCET", "/x")]);
+    assert!(said.contains("did you mean LEAFD_SOCKET?"), "{said}");
+    let said = error(&Args::default(), &[("LEAFD_STORE_PASSWORDS", "x")]);
+    assert!(said.contains("did you mean LEAFD_STORE_PASSWORD?"), "{said}");
+    let said = error(&set(&["colour=1"]), &[]);
+    assert!(said.contains("there is no setting \"colour\"; allowed: "), "{said}");
+}
+
+#[test]
 fn files_that_are_not_files_are_refused() {
     for path in ["/nonexistent/leafd.toml", "/dev/zero", "/"] {
         let args = Args { config: Some(path.into()), ..Args::default() };
