@@ -86,7 +86,7 @@ impl<D: Driver> SqlStore<D> {
             match begun {
                 Ok(_) => break,
                 // The server was restarted since the last call, say. Nothing was done yet.
-                Err(Failure::Lost(_)) if stale => self.leave(),
+                Err(Failure::Lost(_)) if stale => self.session = None,
                 Err(failure) => return Err(self.failed(failure)),
             }
         }
@@ -101,7 +101,7 @@ impl<D: Driver> SqlStore<D> {
         let keep = match &result {
             Ok(_) => true,
             Err(failure) if failure.ends_connection() => {
-                if failure.is_the_server_s() {
+                if matches!(failure, Failure::TimedOut(_)) {
                     self.target.has_failed(session.driver.endpoint());
                 }
                 false
@@ -128,7 +128,7 @@ impl<D: Driver> SqlStore<D> {
         loop {
             let stale = self.session.is_some();
             match work(self.ready()?) {
-                Err(Failure::Lost(_)) if stale => self.leave(),
+                Err(Failure::Lost(_)) if stale => self.session = None,
                 Err(failure) => return Err(self.failed(failure)),
                 done => return done,
             }
@@ -148,15 +148,16 @@ impl<D: Driver> SqlStore<D> {
     }
 
     pub(super) fn failed(&mut self, failure: Failure) -> Failure {
-        if failure.is_the_server_s() {
-            self.leave();
-        } else if failure.ends_connection() {
-            self.session = None;
+        match failure {
+            Failure::TimedOut(_) => self.leave(),
+            _ if failure.ends_connection() => self.session = None,
+            _ => {}
         }
         failure
     }
 
-    /// Ends the connection, and has the others of several servers be tried first.
+    /// Ends the connection, and has the others of several servers be tried first: this one may let us in, and do nothing.
+    /// One that ends connections either lets nobody in or is well, and hosts that prefer the same one meet fewer conflicts.
     fn leave(&mut self) {
         if let Some(session) = self.session.take() {
             self.target.has_failed(session.driver.endpoint());

@@ -281,11 +281,6 @@ impl Failure {
         )
     }
 
-    /// Whether another server might have done it.
-    pub(super) fn is_the_server_s(&self) -> bool {
-        matches!(self, Failure::Lost(_) | Failure::TimedOut(_) | Failure::ReadOnly(_))
-    }
-
     /// The answer to whoever called the store.
     pub fn answer(self, target: &impl Location) -> StoreError {
         match self {

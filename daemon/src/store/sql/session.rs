@@ -36,7 +36,8 @@ impl<D: Driver> Session<D> {
         let checked =
             driver.check_tables(target).and_then(|side| Ok((side, driver.standing(side)?.place)));
         let (side, place) = checked.map_err(|failure| {
-            if failure.is_the_server_s() {
+            // It let us in and doesn't serve.
+            if matches!(failure, Failure::Lost(_) | Failure::TimedOut(_) | Failure::ReadOnly(_)) {
                 target.has_failed(driver.endpoint());
             }
             failure.answer(target)
