@@ -48,8 +48,11 @@ fn a_leaf_keeps_its_worker_beside_daemons() {
         of_leafs.extend(leaf.stop());
     }
     println!("{} ids of daemons, {} of Leafs'", drawn.count(), of_leafs.len());
-    let killed = |text: &&String| text.contains("connection") || text.contains("no answer");
-    let others: Vec<&String> = drawn.errors.keys().filter(|text| !killed(text)).collect();
+    let of_a_kill = |text: &&String| {
+        ["no connection", "disconnected"].iter().any(|part| text.starts_with(part))
+            || text.contains("no answer")
+    };
+    let others: Vec<&String> = drawn.errors.keys().filter(|text| !of_a_kill(text)).collect();
     assert!(others.is_empty(), "{others:?}");
     drawn.add_ids(TAG, &of_leafs);
     drawn.assert_sound();
