@@ -6,7 +6,7 @@
 use std::process::{Command, Output};
 
 /// Settings, the feature that they need, and whether this program was built with it.
-const NEED: [(&[&str], &str, bool); 5] = [
+const NEED: [(&[&str], &str, bool); 6] = [
     (&["--store", "postgres://leafd@db/ids"], "postgres", cfg!(feature = "postgres")),
     (&["--store", "mysql://leafd@db/ids"], "mysql", cfg!(feature = "mysql")),
     (&["--store", "mariadb://leafd@db/ids"], "mysql", cfg!(feature = "mysql")),
@@ -16,6 +16,7 @@ const NEED: [(&[&str], &str, bool); 5] = [
         cfg!(feature = "zookeeper"),
     ),
     (&["--set", "http=127.0.0.1:9644"], "http", cfg!(feature = "http")),
+    (&["--set", "leaf_http=127.0.0.1:8080"], "http", cfg!(feature = "http")),
 ];
 
 fn leafd(words: &[&str]) -> Output {

@@ -16,6 +16,7 @@ mod forks;
 mod hostile;
 mod http;
 mod languages;
+mod leaf_http;
 mod life;
 mod metrics;
 mod neighbours;

@@ -60,6 +60,11 @@ impl Config {
         {
             return Err(NotBuilt::http(&format!("http={address}")).into());
         }
+        if let Some(address) = &self.leaf_http
+            && !cfg!(feature = "http")
+        {
+            return Err(NotBuilt::http(&format!("leaf_http={address}")).into());
+        }
         Ok(self)
     }
 }

@@ -46,6 +46,7 @@ pub mod zookeeper;
 #[cfg(test)]
 mod tests;
 
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -55,7 +56,7 @@ pub use args::{Args, EXAMPLES};
 pub use backend::NotBuilt;
 pub use env::Env;
 pub use error::{ConfigError, Source};
-pub use http::HttpAddress;
+pub use http::{HttpAddress, LeafHttp, Network};
 pub use layouts::Layouts;
 pub use mask_keys::read_mask_keys;
 pub use password::{StorePassword, variable_of as password_variable};
@@ -149,6 +150,12 @@ pub struct Config {
     pub log: LogFilter,
     /// How it is written.
     pub log_format: LogFormat,
+    /// Where Leaf's own paths are served by HTTP, if they are.
+    pub leaf_http: Option<SocketAddr>,
+    /// Who may ask there, and how often.
+    pub leaf_http_callers: LeafHttp,
+    /// Where the token is that they have to send.
+    pub leaf_http_token_file: Option<PathBuf>,
     /// How many tags the metrics tell one by one.
     pub metrics_tags: usize,
     /// Where metrics and health are served by HTTP, if they are.
@@ -255,6 +262,15 @@ impl Config {
             mask_key_file: mask_keys::find(mask_key_file, env),
             log: read.value(&settings::LOG, types::log)?,
             log_format: read.value(&settings::LOG_FORMAT, types::log_format)?,
+            leaf_http: read.optional(&settings::LEAF_HTTP, http::parse_tcp)?,
+            leaf_http_callers: LeafHttp {
+                allow: read.value(&settings::LEAF_HTTP_ALLOW, http::parse_networks)?,
+                requests_per_second: read
+                    .optional(&settings::LEAF_HTTP_REQUESTS_PER_SECOND, |node| {
+                        node.integer(1, 10_000_000)
+                    })?,
+            },
+            leaf_http_token_file: read.optional(&settings::LEAF_HTTP_TOKEN_FILE, types::path)?,
             metrics_tags: read.count(&settings::METRICS_TAGS)?,
             http: read.optional(&settings::HTTP, http::parse)?,
             access: AccessRules::compile(rules, admin_uids, admin_gids, env.uid),

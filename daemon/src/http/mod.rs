@@ -3,24 +3,31 @@
 //! It has a thread of its own. Parsing and sending never take the thread that answers requests for ids; what that alone
 //! knows it is asked by an [`Inquiry`].
 //!
+//! Beside it [`leaf`], Leaf's own paths, on another listener and thread.
+//!
 //! - `listener`: connections and their limits.
 //! - `inquiries`: the requests' thread's side.
 //! - `routes`: the paths.
+//! - `link`: a connection to the daemon's own socket.
 
 mod inquiries;
+mod leaf;
+mod link;
 mod listener;
 mod routes;
 
 use std::io;
 use std::net::TcpListener;
+use std::path::PathBuf;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 
-use crate::config::HttpAddress;
+use crate::config::{HttpAddress, LeafHttp};
 use crate::server::socket::Socket;
 use crate::systemd::activation::HttpListener;
 pub use inquiries::{Inquiry, attend};
+use leaf::Leaf;
 use listener::Listener;
 use routes::Monitoring;
 
@@ -43,6 +50,9 @@ pub struct Http {
 
 /// What the thread is called.
 const THREAD_NAME: &str = "leafd-http";
+
+/// What the thread of Leaf's paths is called.
+const LEAF_THREAD_NAME: &str = "leafd-leaf";
 
 /// Inquiries that may wait for the requests' thread.
 const INQUIRIES_MAX: usize = 64;
@@ -100,6 +110,23 @@ impl Bound {
             listener::serve(listener, &routes::LIMITS, Monitoring::new(ask, local)).await;
         })?;
         Ok((http, inquiries))
+    }
+
+    /// Serves Leaf's paths, with ids out of the daemon's own socket. `layouts`: what is no segment tag.
+    ///
+    /// # Errors
+    /// The system gives no thread or runtime.
+    pub fn serve_leaf(
+        self,
+        settings: LeafHttp,
+        token: Option<String>,
+        layouts: Vec<String>,
+        socket: PathBuf,
+    ) -> io::Result<Http> {
+        self.serve(LEAF_THREAD_NAME, move |listener| async move {
+            let leaf = Leaf::new(settings, token, layouts, socket);
+            listener::serve(listener, &leaf::LIMITS, leaf).await;
+        })
     }
 
     fn serve<F: Future<Output = ()>>(

@@ -1,6 +1,7 @@
 //! HTTP in a daemon's life: bound at the start, served once requests are answered. A program that was built without it
 //! refuses a socket for it.
 
+use std::path::Path;
 use std::rc::Rc;
 
 use anyhow::Result;
@@ -9,54 +10,96 @@ use crate::config::Config;
 use crate::requests::Dispatcher;
 use crate::systemd::activation::HttpListener;
 
+/// What is bound and not served yet.
 #[cfg(feature = "http")]
-pub(super) use crate::http::{Bound, Http};
+pub(super) struct Listeners {
+    monitoring: Option<crate::http::Bound>,
+    /// With the token that callers have to send.
+    leaf: Option<(crate::http::Bound, Option<String>)>,
+}
 
 /// Nothing can be bound.
 #[cfg(not(feature = "http"))]
-pub(super) enum Bound {}
-
-/// Nothing can be served.
-#[cfg(not(feature = "http"))]
-pub(super) enum Http {}
+pub(super) struct Listeners;
 
 /// Listens where the configuration says, or on what was handed over.
 #[cfg(feature = "http")]
-pub(super) fn bind(config: &Config, given: Option<HttpListener>) -> Result<Option<Bound>> {
+pub(super) fn bind(config: &Config, given: Option<HttpListener>) -> Result<Listeners> {
+    use crate::config::HttpAddress;
+    use crate::http::Bound;
     let group = config.socket_group.as_ref().map(|group| group.gid);
     let handed_over = given.is_some();
-    let bound = Bound::open(config.http.as_ref(), given, config.socket_mode, group)?;
-    if let (Some(bound), true, Some(address)) = (&bound, handed_over, &config.http) {
+    let monitoring = Bound::open(config.http.as_ref(), given, config.socket_mode, group)?;
+    if let (Some(bound), true, Some(address)) = (&monitoring, handed_over, &config.http) {
         tracing::info!(
             "HTTP is served on {}, the socket that systemd passed; the setting http, {address}, is not used",
             bound.place()
         );
     }
-    Ok(bound)
+    let address = config.leaf_http.map(HttpAddress::Tcp);
+    let token = config.leaf_http_token_file.as_deref().filter(|_| address.is_some());
+    let token = token.map(read_token).transpose()?;
+    let leaf = Bound::open(address.as_ref(), None, config.socket_mode, group)?;
+    Ok(Listeners { monitoring, leaf: leaf.map(|bound| (bound, token)) })
+}
+
+#[cfg(feature = "http")]
+fn read_token(file: &Path) -> Result<String> {
+    use anyhow::{Context as _, ensure};
+    let name = file.display();
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("cannot read {name}, the file of leaf_http_token_file"))?;
+    let token = text.trim();
+    let plain = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+    ensure!(
+        plain,
+        "{name} must hold one token of visible ASCII characters, for leaf_http_token_file"
+    );
+    Ok(token.to_owned())
 }
 
 /// Refuses what can't be served.
 #[cfg(not(feature = "http"))]
-pub(super) fn bind(_: &Config, given: Option<HttpListener>) -> Result<Option<Bound>> {
+pub(super) fn bind(_: &Config, given: Option<HttpListener>) -> Result<Listeners> {
     match given {
-        None => Ok(None),
+        None => Ok(Listeners),
         Some(_) => Err(crate::config::NotBuilt::http("the socket called leafd-http").into()),
     }
 }
 
-/// Serves until the answer is dropped.
+/// Serves until the answer is dropped. `socket`: the daemon's own.
 #[cfg(feature = "http")]
-pub(super) fn serve(bound: Option<Bound>, dispatcher: &Rc<Dispatcher>) -> Result<Option<Http>> {
+pub(super) fn serve(
+    listeners: Listeners,
+    config: &Config,
+    socket: &Path,
+    dispatcher: &Rc<Dispatcher>,
+) -> Result<Vec<crate::http::Http>> {
     use anyhow::Context as _;
-    let Some(bound) = bound else { return Ok(None) };
-    let place = bound.place();
-    let (http, inquiries) = bound.serve_monitoring().context("cannot serve HTTP")?;
-    tokio::task::spawn_local(crate::http::attend(Rc::clone(dispatcher), inquiries));
-    tracing::info!("metrics and health are served by HTTP on {place}");
-    Ok(Some(http))
+    let mut served = Vec::new();
+    if let Some(bound) = listeners.monitoring {
+        let place = bound.place();
+        let (http, inquiries) = bound.serve_monitoring().context("cannot serve HTTP")?;
+        tokio::task::spawn_local(crate::http::attend(Rc::clone(dispatcher), inquiries));
+        tracing::info!("metrics and health are served by HTTP on {place}");
+        served.push(http);
+    }
+    if let Some((bound, token)) = listeners.leaf {
+        let place = bound.place();
+        let layouts = dispatcher.snowflakes.layouts().iter();
+        let layouts = layouts.map(|layout| layout.name.as_str().to_owned()).collect();
+        let callers = config.leaf_http_callers.clone();
+        served.push(
+            bound
+                .serve_leaf(callers, token, layouts, socket.to_owned())
+                .context("cannot serve Leaf's paths by HTTP")?,
+        );
+        tracing::info!("Leaf's paths are open to HTTP on {place}");
+    }
+    Ok(served)
 }
 
 #[cfg(not(feature = "http"))]
-pub(super) fn serve(bound: Option<Bound>, _: &Rc<Dispatcher>) -> Result<Option<Http>> {
-    Ok(bound.map(|never| match never {}))
+pub(super) fn serve(_: Listeners, _: &Config, _: &Path, _: &Rc<Dispatcher>) -> Result<()> {
+    Ok(())
 }

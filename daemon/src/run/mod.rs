@@ -217,7 +217,7 @@ async fn live(
         stopping,
     );
     let serving = tokio::task::spawn_local(server.run());
-    let _http = http::serve(http, &dispatcher)?;
+    let _http = http::serve(http, config, &socket_path, &dispatcher)?;
     let check_removed = config.removed_tag_check;
     let background = tokio::task::spawn_local({
         let dispatcher = Rc::clone(&dispatcher);

@@ -137,6 +137,16 @@ pub static SECTIONS: &[Section] = &[
     Section { title: "Logging", intro: "", settings: &[&LOG, &LOG_FORMAT] },
     Section { title: "Monitoring", intro: "", settings: &[&HTTP, &METRICS_TAGS] },
     Section {
+        title: "Leaf's HTTP",
+        intro: "",
+        settings: &[
+            &LEAF_HTTP,
+            &LEAF_HTTP_ALLOW,
+            &LEAF_HTTP_TOKEN_FILE,
+            &LEAF_HTTP_REQUESTS_PER_SECOND,
+        ],
+    },
+    Section {
         title: "Access rules",
         intro: "The socket's mode and group decide who may connect. The kernel tells the daemon who is asking.",
         settings: &[&ADMIN_UIDS, &ADMIN_GIDS, &ACCESS],

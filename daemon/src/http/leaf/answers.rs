@@ -1,0 +1,179 @@
+//! What Leaf's server answers, byte for byte where programs read it.
+
+use std::fmt::Write as _;
+
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Response, StatusCode};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use leafd_wire::Status;
+use serde_json::{Value, json};
+
+use super::super::link::Refused;
+use crate::clock;
+
+/// The name of the field that tells leafd's own status, which Leaf's three numbers don't.
+const STATUS_FIELD: &str = "leafd-status";
+
+const SERVER_EXCEPTION: &str = "com.sankuai.inf.leaf.server.exception.LeafServerException";
+
+/// An id.
+pub(super) fn id(id: u64) -> Response<String> {
+    with(StatusCode::OK, "text/plain;charset=UTF-8", id.to_string())
+}
+
+/// No id: Leaf's number for it, in the form of Spring's errors.
+pub(super) fn no_id(path: &str, refused: &Refused) -> Response<String> {
+    let number = match refused.status {
+        Status::TagUnknown | Status::TagInvalid => -2,
+        Status::NoWorker | Status::ClockBehind | Status::TimeExhausted => -1,
+        _ => -3,
+    };
+    let message = format!("Result{{id={number}, status=EXCEPTION}}");
+    let code = StatusCode::INTERNAL_SERVER_ERROR;
+    let mut answer = error(code, path, Some(SERVER_EXCEPTION), &message);
+    let status = HeaderValue::from_static(refused.status.name());
+    answer.headers_mut().insert(STATUS_FIELD, status);
+    answer
+}
+
+/// An error as Spring Boot 1.5 tells it.
+pub(super) fn error(
+    code: StatusCode,
+    path: &str,
+    exception: Option<&str>,
+    message: &str,
+) -> Response<String> {
+    let mut text = format!(
+        "{{\"timestamp\":{},\"status\":{},\"error\":{}",
+        clock::now().unix.0,
+        code.as_u16(),
+        json!(code.canonical_reason().unwrap_or_default())
+    );
+    if let Some(exception) = exception {
+        let _ = write!(text, ",\"exception\":{}", json!(exception));
+    }
+    let _ = write!(text, ",\"message\":{},\"path\":{}}}", json!(message), json!(path));
+    with(code, "application/json;charset=UTF-8", text)
+}
+
+/// A snowflake id of Leaf's layout taken apart: texts, in the order in which Java's map has them.
+pub(super) fn decoded(id: &str) -> Response<String> {
+    /// Leaf's epoch, in milliseconds of Unix time.
+    const EPOCH_MS: i64 = 1_288_834_974_657;
+    let text = match id.parse::<i64>() {
+        Err(_) => r#"{"errorMsg":"snowflake Id反解析发生异常!"}"#.to_owned(),
+        Ok(id) => {
+            let unix_ms = (id >> 22) + EPOCH_MS;
+            let time = Timestamp::from_millisecond(unix_ms).unwrap_or_default();
+            let local = time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S%.3f");
+            let (worker, sequence) = ((id >> 12) & 0x3ff, id & 0xfff);
+            format!(
+                "{{\"workerId\":\"{worker}\",\"sequenceId\":\"{sequence}\",\"timestamp\":\"{unix_ms}({local})\"}}"
+            )
+        }
+    };
+    with(StatusCode::OK, "application/json;charset=UTF-8", text)
+}
+
+/// Leaf's page of its buffers, from the status. leafd has no pair of buffers: what is held is shown as the first.
+pub(super) fn cache(status: &Value) -> Response<String> {
+    let columns =
+        ["name", "init", "next", "pos", "value0", "max0", "step0", "value1", "max1", "step1"];
+    let tags = status["segments"]["tags"].as_array().into_iter().flatten().map(|tag| {
+        let held = tag["held"].as_u64().unwrap_or(0);
+        let end = tag["highest_ends"][0].as_u64().unwrap_or(0);
+        let name = tag["tag"].as_str().unwrap_or_default().to_owned();
+        let mut row = vec![name, (end > 0).to_string(), "false".to_owned(), "0".to_owned()];
+        row.extend([end.saturating_sub(held), end, held, 0, 0, 0].map(|number| number.to_string()));
+        row
+    });
+    page(&columns, tags)
+}
+
+/// Leaf's page of the table's rows.
+pub(super) fn rows(tags: &[Value]) -> Response<String> {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let row = |tag: &Value| {
+        ["tag", "max_id", "step", "updated"].map(|member| match &tag[member] {
+            Value::Null => String::new(),
+            value => text(value),
+        })
+    };
+    page(&["tag", "max", "step", "update"], tags.iter().map(|tag| row(tag).to_vec()))
+}
+
+fn page(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Response<String> {
+    let mut text = String::from(
+        "<!DOCTYPE html>\n<html>\n<head><meta charset=\"UTF-8\"><title>Leaf</title></head>\n<body>\n<table>\n<tr>",
+    );
+    columns.iter().for_each(|column| {
+        let _ = write!(text, "<th>{column}</th>");
+    });
+    text.push_str("</tr>\n");
+    for row in rows {
+        text.push_str("<tr>");
+        for cell in row {
+            let _ = write!(text, "<td>{}</td>", escaped(&cell));
+        }
+        text.push_str("</tr>\n");
+    }
+    text.push_str("</table>\n</body>\n</html>\n");
+    with(StatusCode::OK, "text/html;charset=UTF-8", text)
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+pub(super) fn with(code: StatusCode, kind: &'static str, text: String) -> Response<String> {
+    let mut answer = Response::new(text);
+    *answer.status_mut() = code;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_taken_apart_as_leaf_does() {
+        let known = decoded("1169459143108571512").into_body();
+        assert!(known.starts_with("{\"workerId\":\""), "{known}");
+        let parts: Value = serde_json::from_str(&known).expect("JSON");
+        let id: i64 = 1_169_459_143_108_571_512;
+        assert_eq!(parts["workerId"], ((id >> 12) ^ (id >> 22 << 10)).to_string());
+        assert_eq!(parts["sequenceId"], (id ^ (id >> 12 << 12)).to_string());
+        let time = parts["timestamp"].as_str().expect("text");
+        assert!(time.starts_with(&format!("{}(20", (id >> 22) + 1_288_834_974_657)), "{time}");
+        for odd in ["", "x", "1.0", "9223372036854775808"] {
+            assert_eq!(decoded(odd).into_body(), r#"{"errorMsg":"snowflake Id反解析发生异常!"}"#);
+        }
+        assert!(decoded("-1").into_body().contains("\"sequenceId\":\"4095\""));
+    }
+
+    #[test]
+    fn an_error_is_spring_s() {
+        let refused = Refused { status: Status::TagUnknown, message: String::new() };
+        let answer = no_id("/api/segment/get/\"x\"", &refused);
+        assert_eq!(answer.status(), 500);
+        assert_eq!(answer.headers()[STATUS_FIELD], "TAG_UNKNOWN");
+        let body = answer.into_body();
+        let rest = body.trim_start_matches("{\"timestamp\":").trim_start_matches(char::is_numeric);
+        assert_eq!(
+            rest,
+            r#","status":500,"error":"Internal Server Error","exception":"com.sankuai.inf.leaf.server.exception.LeafServerException","message":"Result{id=-2, status=EXCEPTION}","path":"/api/segment/get/\"x\""}"#
+        );
+    }
+
+    #[test]
+    fn names_are_shown_as_they_are() {
+        let status =
+            json!({"segments": {"tags": [{"tag": "<b>&", "held": 5, "highest_ends": [11]}]}});
+        let page = cache(&status).into_body();
+        assert!(page.contains(
+            "<td>&lt;b&gt;&amp;</td><td>true</td><td>false</td><td>0</td><td>6</td><td>11</td>"
+        ));
+    }
+}

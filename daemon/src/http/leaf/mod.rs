@@ -1,0 +1,207 @@
+//! Leaf's own HTTP: `/api/segment/get/{key}`, `/api/snowflake/get/{key}`, `/cache`, `/db` and `/decodeSnowflakeId`, so that
+//! a caller of Leaf changes only the address.
+//!
+//! - `gate`: who may ask.
+//! - `taps`: ids at hand.
+//! - `answers`: what Leaf answers.
+
+mod answers;
+mod gate;
+mod taps;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::{Request, Response, StatusCode};
+use leafd_wire::{Status, opcode};
+use serde_json::{Value, json};
+
+use super::link::{Link, Refused};
+use super::listener::{Limits, Service};
+use crate::config::LeafHttp;
+use gate::{Closed, Gate};
+use taps::Taps;
+
+pub(super) static LIMITS: Limits = Limits {
+    connections: 1_024,
+    head_within: Duration::from_secs(30),
+    lasts: Duration::from_secs(3_600),
+};
+
+/// The layout whose ids Leaf's snowflake path gives, whatever key is asked for.
+const SNOWFLAKE: &str = "snowflake";
+
+/// Most rows that `/db` shows.
+const ROWS_MAX: usize = 10_000;
+
+/// Serves Leaf's paths.
+pub(super) struct Leaf {
+    gate: Gate,
+    link: Rc<Link>,
+    taps: Taps,
+    /// Names of layouts: no segment tags.
+    layouts: Vec<String>,
+}
+
+impl Leaf {
+    pub(super) fn new(
+        settings: LeafHttp,
+        token: Option<String>,
+        layouts: Vec<String>,
+        socket: PathBuf,
+    ) -> Rc<Leaf> {
+        let link = Rc::new(Link::new(socket));
+        let taps = Taps::new(Rc::clone(&link));
+        Rc::new(Leaf { gate: Gate::new(settings, token), link, taps, layouts })
+    }
+
+    async fn segment(&self, path: &str, key: &str) -> Response<String> {
+        let key = decoded_key(key);
+        let known = key.as_deref().filter(|key| !self.layouts.iter().any(|layout| layout == key));
+        let outcome = match known {
+            Some(key) => self.taps.next(key).await,
+            None => Err(Refused { status: Status::TagUnknown, message: String::new() }),
+        };
+        answered(path, outcome)
+    }
+
+    async fn cache(&self, path: &str) -> Response<String> {
+        match self.link.ask(opcode::STATUS, 0, b"").await {
+            Ok(body) => answers::cache(&serde_json::from_slice(&body).unwrap_or_default()),
+            Err(refused) => answers::no_id(path, &refused),
+        }
+    }
+
+    async fn rows(&self, path: &str) -> Response<String> {
+        let mut rows = Vec::new();
+        let mut page = json!({"limit": 1_000});
+        while rows.len() < ROWS_MAX {
+            let asked = self.link.ask(opcode::TAG_LIST, 0, page.to_string().as_bytes()).await;
+            let found: Value = match asked {
+                Ok(body) => serde_json::from_slice(&body).unwrap_or_default(),
+                Err(refused) => return answers::no_id(path, &refused),
+            };
+            rows.extend(found["tags"].as_array().cloned().unwrap_or_default());
+            page = match (&found["next"], &found["next_store"]) {
+                (Value::String(next), _) => {
+                    let store = page["store"].clone();
+                    let mut page = json!({"limit": 1_000, "after": next});
+                    if store.is_string() {
+                        page["store"] = store;
+                    }
+                    page
+                }
+                (_, Value::String(store)) => json!({"limit": 1_000, "store": store}),
+                _ => break,
+            };
+        }
+        answers::rows(&rows)
+    }
+}
+
+impl Service for Leaf {
+    async fn answer(&self, peer: Option<IpAddr>, request: Request<Incoming>) -> Response<String> {
+        let path = request.uri().path();
+        let peer = peer.unwrap_or(IpAddr::from([127, 0, 0, 1]));
+        if let Err(closed) = self.gate.enter(peer, request.headers()) {
+            return turned_away(path, peer, closed);
+        }
+        // Leaf takes a path with a slash at its end for the same.
+        let bare = path.strip_suffix('/').unwrap_or(path);
+        let key = |prefix: &str| {
+            bare.strip_prefix(prefix).filter(|key| !key.is_empty() && !key.contains('/'))
+        };
+        if let Some(key) = key("/api/segment/get/") {
+            return self.segment(path, key).await;
+        }
+        if key("/api/snowflake/get/").is_some() {
+            return answered(path, self.taps.next(SNOWFLAKE).await);
+        }
+        match bare {
+            "/cache" => self.cache(path).await,
+            "/db" => self.rows(path).await,
+            "/decodeSnowflakeId" => decode(path, request.uri().query().unwrap_or_default()),
+            _ => answers::error(StatusCode::NOT_FOUND, path, None, "No message available"),
+        }
+    }
+}
+
+fn answered(path: &str, outcome: Result<u64, Refused>) -> Response<String> {
+    match outcome {
+        Ok(id) => answers::id(id),
+        Err(refused) => {
+            tracing::debug!(path, status = refused.status.name(), "{}", refused.message);
+            answers::no_id(path, &refused)
+        }
+    }
+}
+
+fn decode(path: &str, query: &str) -> Response<String> {
+    let values = query.split('&').filter_map(|pair| pair.strip_prefix("snowflakeId="));
+    match values.into_iter().next() {
+        Some(id) => answers::decoded(&decoded_key(id).unwrap_or_default()),
+        None => answers::error(
+            StatusCode::BAD_REQUEST,
+            path,
+            Some("org.springframework.web.bind.MissingServletRequestParameterException"),
+            "Required String parameter 'snowflakeId' is not present",
+        ),
+    }
+}
+
+fn turned_away(path: &str, peer: IpAddr, closed: Closed) -> Response<String> {
+    match closed {
+        Closed::Address => answers::error(
+            StatusCode::FORBIDDEN,
+            path,
+            None,
+            &format!("{peer} may not ask leafd: no network of leaf_http_allow has it"),
+        ),
+        Closed::Token => {
+            let why = "send the token of leaf_http_token_file as Authorization: Bearer TOKEN";
+            let mut answer = answers::error(StatusCode::UNAUTHORIZED, path, None, why);
+            answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            answer
+        }
+        Closed::TooOften(wait_ms) => {
+            let why = format!("{peer} asks more often than leaf_http_requests_per_second allows");
+            let mut answer = answers::error(StatusCode::TOO_MANY_REQUESTS, path, None, &why);
+            answer.headers_mut().insert(RETRY_AFTER, wait_ms.div_ceil(1_000).into());
+            answer
+        }
+    }
+}
+
+/// A key as it was before it became part of an address; `None` for what is no text.
+fn decoded_key(encoded: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(encoded.len());
+    let mut rest = encoded.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || char::from(rest.next()?).to_digit(16);
+        let (high, low) = (digit()?, digit()?);
+        bytes.push(u8::try_from(high * 16 + low).ok()?);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_text_in_utf_8() {
+        assert_eq!(decoded_key("orders").as_deref(), Some("orders"));
+        assert_eq!(decoded_key("a%20b%E2%82%AC").as_deref(), Some("a b€"));
+        for odd in ["%", "%2", "%zz", "%ff"] {
+            assert_eq!(decoded_key(odd), None, "{odd}");
+        }
+    }
+}

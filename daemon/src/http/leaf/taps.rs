@@ -1,0 +1,190 @@
+//! Ids at hand for each tag: a run that is held, as any client's process holds one, and who waits for the next.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+use leafd_wire::{IdsReply, Run, Status, flag, opcode};
+use tokio::sync::oneshot;
+
+use super::super::link::{Link, Refused};
+use crate::clock;
+use leafd_core::BootMs;
+
+/// How long a request may wait in the daemon, in milliseconds.
+const DEADLINE_MS: u32 = 1_000;
+
+/// A run is as large as what is drawn in this time, in milliseconds, or in half of the time that it may be held.
+const RUN_LASTS_MS: u64 = 100;
+
+/// Most ids of a run: what is lost of it when the daemon ends.
+const RUN_MAX: u32 = 4_096;
+
+/// Tags whose runs are held. Beyond these, those that hold nothing are forgotten.
+const TAGS_MAX: usize = 1_024;
+
+/// Requests that may wait for one tag.
+const WAITING_MAX: usize = 4_096;
+
+/// Draws ids.
+pub(super) struct Taps {
+    link: Rc<Link>,
+    tags: RefCell<HashMap<Box<str>, Rc<Tap>>>,
+}
+
+/// One tag's.
+#[derive(Default)]
+struct Tap(RefCell<Held>);
+
+#[derive(Default)]
+struct Held {
+    runs: VecDeque<Run>,
+    /// What is held is used before this.
+    until: BootMs,
+    /// When the daemon gave it.
+    since: BootMs,
+    waiting: VecDeque<oneshot::Sender<Result<u64, Refused>>>,
+    asking: bool,
+    size: u32,
+}
+
+impl Taps {
+    pub(super) fn new(link: Rc<Link>) -> Taps {
+        Taps { link, tags: RefCell::default() }
+    }
+
+    /// The next id of a tag.
+    pub(super) async fn next(&self, tag: &str) -> Result<u64, Refused> {
+        let tap = self.tap(tag);
+        let answer = {
+            let mut held = tap.0.borrow_mut();
+            if let Some(id) = held.take(clock::boot()) {
+                return Ok(id);
+            }
+            if held.waiting.len() >= WAITING_MAX {
+                let message = format!("{WAITING_MAX} requests by HTTP wait for tag {tag:?}");
+                return Err(Refused { status: Status::Overloaded, message });
+            }
+            let (reply, answer) = oneshot::channel();
+            held.waiting.push_back(reply);
+            if !std::mem::replace(&mut held.asking, true) {
+                let (link, tap, tag) = (Rc::clone(&self.link), Rc::clone(&tap), tag.to_owned());
+                tokio::task::spawn_local(async move { tap.fill(&link, &tag).await });
+            }
+            answer
+        };
+        let outcome = answer.await.unwrap_or_else(|_| {
+            Err(Refused { status: Status::Internal, message: "nobody answered".to_owned() })
+        });
+        if matches!(&outcome, Err(refused) if refused.status == Status::TagUnknown) {
+            // Whoever asks for names that there are not makes nothing grow.
+            self.tags.borrow_mut().remove(tag);
+        }
+        outcome
+    }
+
+    fn tap(&self, tag: &str) -> Rc<Tap> {
+        let mut tags = self.tags.borrow_mut();
+        if let Some(tap) = tags.get(tag) {
+            return Rc::clone(tap);
+        }
+        if tags.len() >= TAGS_MAX {
+            let now = clock::boot();
+            tags.retain(|_, tap| tap.0.borrow().in_use(now));
+        }
+        let tap = Rc::new(Tap::default());
+        tags.insert(tag.into(), Rc::clone(&tap));
+        tap
+    }
+}
+
+impl Tap {
+    /// Asks until nobody waits any more.
+    async fn fill(&self, link: &Link, tag: &str) {
+        loop {
+            let count = {
+                let mut held = self.0.borrow_mut();
+                held.waiting.retain(|waiting| !waiting.is_closed());
+                let Ok(waiting @ 1..) = u32::try_from(held.waiting.len()) else {
+                    held.asking = false;
+                    return;
+                };
+                held.size.clamp(1, RUN_MAX).max(waiting)
+            };
+            let asked = clock::boot();
+            let mut body = Vec::with_capacity(10 + tag.len());
+            body.extend_from_slice(&count.to_le_bytes());
+            body.extend_from_slice(&DEADLINE_MS.to_le_bytes());
+            let length = u16::try_from(tag.len()).unwrap_or(u16::MAX);
+            body.extend_from_slice(&length.to_le_bytes());
+            body.extend_from_slice(tag.as_bytes());
+            let answer = link.ask(opcode::IDS, flag::HOLD, &body).await;
+            let drawn = answer.and_then(|body| {
+                let reply = IdsReply::decode(&body).map_err(|malformed| Refused {
+                    status: Status::Internal,
+                    message: format!("the daemon's answer can't be read: {malformed}"),
+                })?;
+                Ok((u64::from(reply.hold_ms), reply.runs().collect::<Vec<Run>>()))
+            });
+            let mut held = self.0.borrow_mut();
+            match drawn {
+                Ok((hold_ms, runs)) => held.give(runs, hold_ms, asked),
+                Err(refused) => {
+                    for waiting in held.waiting.drain(..) {
+                        let _ = waiting.send(Err(refused.clone()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Held {
+    fn in_use(&self, now: BootMs) -> bool {
+        self.asking || !self.runs.is_empty() && now < self.until
+    }
+
+    fn take(&mut self, now: BootMs) -> Option<u64> {
+        // Who came first is served first.
+        if !self.waiting.is_empty() || now >= self.until {
+            return None;
+        }
+        self.first()
+    }
+
+    fn first(&mut self) -> Option<u64> {
+        let run = self.runs.front_mut()?;
+        let id = run.first;
+        match run.without_first(1) {
+            Some(rest) => *run = rest,
+            None => drop(self.runs.pop_front()),
+        }
+        Some(id)
+    }
+
+    /// Takes up a run that was asked for at `asked`. What may not be held goes to those who waited, and no further.
+    fn give(&mut self, runs: Vec<Run>, hold_ms: u64, asked: BootMs) {
+        let lasted_ms = asked.0.saturating_sub(self.since.0);
+        let aim_ms = RUN_LASTS_MS.min(hold_ms / 2);
+        self.size = match (self.runs.is_empty(), lasted_ms) {
+            (true, ..) if lasted_ms < aim_ms => self.size.max(1).saturating_mul(2).min(RUN_MAX),
+            (true, _) if lasted_ms < aim_ms * 4 => self.size,
+            _ => self.size / 2,
+        };
+        self.runs = runs.into();
+        (self.since, self.until) = (asked, BootMs(asked.0.saturating_add(hold_ms)));
+        while let Some(waiting) = self.waiting.pop_front() {
+            if waiting.is_closed() {
+                continue;
+            }
+            let Some(id) = self.first() else {
+                self.waiting.push_front(waiting);
+                break;
+            };
+            let _ = waiting.send(Ok(id));
+        }
+        if hold_ms == 0 {
+            self.runs.clear();
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Leaf's own paths on the real daemon, asked for by programs as Leaf's callers are: what they parse is what Leaf answers.
+
+use std::collections::HashSet;
+use std::fs;
+use std::process::Command;
+
+use leafd_tests::http::{Answer, get, get_with};
+use leafd_wire::opcode;
+use serde_json::{Value, json};
+
+use crate::host::Host;
+
+fn host(settings: &[(&str, &str)]) -> (Host, String) {
+    let mut host = Host::new().worker(17).set("leaf_http", "127.0.0.1:0");
+    settings.iter().for_each(|(key, value)| host.change(key, value));
+    host.start();
+    let address = host.http("Leaf's paths are open");
+    (host, address)
+}
+
+#[track_caller]
+fn id(answer: &Answer) -> u64 {
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(answer.field("content-type"), Some("text/plain;charset=UTF-8"));
+    answer.body.parse().unwrap()
+}
+
+#[track_caller]
+fn refused(answer: &Answer, code: u16, message: &str) -> Value {
+    assert_eq!(answer.status, code, "{answer:?}");
+    assert_eq!(answer.field("content-type"), Some("application/json;charset=UTF-8"));
+    let body: Value = serde_json::from_str(&answer.body).unwrap();
+    assert_eq!(body["message"], message, "{answer:?}");
+    assert!(body["timestamp"].as_u64().unwrap() > 1_600_000_000_000, "{answer:?}");
+    body
+}
+
+#[test]
+fn ids_are_plain_text_in_order_and_errors_are_spring_s() {
+    let (host, address) = host(&[]);
+    host.create("orders");
+    host.create("a b/c");
+    assert_eq!(id(&get(&address, "/api/segment/get/orders")), 1);
+    assert_eq!(id(&get(&address, "/api/segment/get/orders/")), 2);
+    assert_eq!(id(&get(&address, "/api/segment/get/a%20b%2Fc")), 1);
+    // Any key will do, as in Leaf.
+    let one = id(&get(&address, "/api/snowflake/get/whatever"));
+    assert!(id(&get(&address, "/api/snowflake/get/test")) > one);
+
+    let unknown = get(&address, "/api/segment/get/nosuch");
+    let body = refused(&unknown, 500, "Result{id=-2, status=EXCEPTION}");
+    assert_eq!(body["exception"], "com.sankuai.inf.leaf.server.exception.LeafServerException");
+    assert_eq!(
+        (&body["error"], &body["path"]),
+        (&json!("Internal Server Error"), &json!("/api/segment/get/nosuch"))
+    );
+    assert_eq!(unknown.field("leafd-status"), Some("TAG_UNKNOWN"));
+    // A layout is no segment tag.
+    let layout = get(&address, "/api/segment/get/snowflake");
+    refused(&layout, 500, "Result{id=-2, status=EXCEPTION}");
+    refused(&get(&address, "/api/segment/get/"), 404, "No message available");
+    refused(&get(&address, "/"), 404, "No message available");
+}
+
+#[test]
+fn a_disabled_kind_is_an_error_and_no_zero() {
+    let (_host, address) = host(&[("worker", "none")]);
+    let answer = get(&address, "/api/snowflake/get/test");
+    refused(&answer, 500, "Result{id=-1, status=EXCEPTION}");
+    assert_eq!(answer.field("leafd-status"), Some("NO_WORKER"));
+}
+
+#[test]
+fn the_pages_tell_what_leaf_s_do() {
+    let (host, address) = host(&[]);
+    host.create("<b>");
+    assert_eq!(id(&get(&address, "/api/segment/get/%3Cb%3E")), 1);
+    let snowflake = id(&get(&address, "/api/snowflake/get/x"));
+    let decoded = get(&address, &format!("/decodeSnowflakeId?snowflakeId={snowflake}"));
+    let parts: Value = serde_json::from_str(&decoded.body).unwrap();
+    assert_eq!((&parts["workerId"], parts.as_object().unwrap().len()), (&json!("17"), 3));
+    let order = ["workerId", "sequenceId", "timestamp"].map(|member| decoded.body.find(member));
+    assert!(order.is_sorted() && order[0].is_some(), "{decoded:?}");
+    let odd = get(&address, "/decodeSnowflakeId?snowflakeId=x");
+    assert_eq!(odd.body, r#"{"errorMsg":"snowflake Id反解析发生异常!"}"#);
+    assert_eq!(get(&address, "/decodeSnowflakeId").status, 400);
+
+    let rows = get(&address, "/db");
+    assert_eq!(rows.field("content-type"), Some("text/html;charset=UTF-8"));
+    assert!(rows.body.contains("<th>tag</th><th>max</th><th>step</th><th>update</th>"), "{rows:?}");
+    assert!(rows.body.contains("<td>&lt;b&gt;</td>"), "{rows:?}");
+    let cache = get(&address, "/cache");
+    assert!(cache.body.contains("<td>&lt;b&gt;</td><td>true</td>"), "{cache:?}");
+}
+
+/// Several processes with a connection each, by an HTTP client that was not made for this.
+#[test]
+fn callers_of_leaf_get_unique_ids() {
+    const CALLER: &str = "
+import http.client, sys
+connection = http.client.HTTPConnection(sys.argv[1], timeout=30)
+last = 0
+for _ in range(500):
+    for path in sys.argv[2:]:
+        connection.request('GET', path)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        assert answer.status == 200, text
+        print(path, int(text))
+";
+    let (host, address) = host(&[]);
+    host.create("orders");
+    host.admin(opcode::TAG_CREATE, &json!({"tag": "strict", "strict": true}));
+    let paths = ["/api/segment/get/orders", "/api/segment/get/strict", "/api/snowflake/get/x"];
+    let callers: Vec<_> = (0..4)
+        .map(|_| {
+            let mut command = Command::new("python3");
+            command.args(["-c", CALLER, &address]).args(paths);
+            std::thread::spawn(move || command.output().unwrap())
+        })
+        .collect();
+    let mut seen = HashSet::new();
+    for caller in callers {
+        let output = caller.join().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let said = String::from_utf8(output.stdout).unwrap();
+        for path in paths {
+            let ids = said.lines().filter_map(|line| line.strip_prefix(path)?.trim().parse().ok());
+            let ids: Vec<u64> = ids.collect();
+            assert_eq!(ids.len(), 500);
+            // To one who asks for one after another they ascend.
+            assert!(ids.is_sorted(), "{path}");
+        }
+        for line in said.lines() {
+            assert!(seen.insert(line.to_owned()), "twice: {line}");
+        }
+    }
+    assert_eq!(seen.len(), 4 * 500 * paths.len());
+    // Drawn by others meanwhile none is given again.
+    let own = host.raw().draw("orders", 100);
+    assert!(own.iter().all(|id| !seen.contains(&format!("{} {id}", paths[0]))));
+}
+
+#[test]
+fn only_those_who_may_are_answered() {
+    let mut plain = Host::new().worker(17).set("leaf_http", "127.0.0.1:0");
+    let file = plain.path("token");
+    fs::write(&file, "s3cret\n").unwrap();
+    plain.change("leaf_http_token_file", file.to_str().unwrap());
+    plain.change("leaf_http_requests_per_second", "3");
+    plain.start();
+    let address = plain.http("Leaf's paths are open");
+    let path = "/api/snowflake/get/x";
+    assert_eq!(get(&address, path).status, 401);
+    assert_eq!(get_with(&address, path, "Authorization: Bearer wrong\r\n").status, 401);
+    let known = || get_with(&address, path, "Authorization: Bearer s3cret\r\n");
+    assert!(id(&known()) > 0);
+    let pressed = (0..10).map(|_| known()).find(|answer| answer.status == 429);
+    assert_eq!(pressed.unwrap().field("retry-after"), Some("1"));
+
+    let (_host, address) = host(&[("leaf_http_allow", "[\"10.0.0.0/8\"]")]);
+    let answer = get(&address, path);
+    let why = "127.0.0.1 may not ask leafd: no network of leaf_http_allow has it";
+    refused(&answer, 403, why);
+
+    plain.stop();
+    fs::write(&file, "two words").unwrap();
+    let refusal = plain.try_start().unwrap_err();
+    assert!(refusal.said.contains("must hold one token"), "{refusal:?}");
+}
