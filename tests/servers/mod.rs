@@ -201,7 +201,9 @@ pub struct Pair<S> {
 }
 
 fn children(of: Pid) -> Vec<Pid> {
-    let listed = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap();
+    // One that has ended has none.
+    let listed = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children"));
+    let listed = listed.unwrap_or_default();
     listed.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap())).collect()
 }
 

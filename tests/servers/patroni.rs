@@ -126,9 +126,14 @@ impl Node {
         kill_all(&all);
     }
 
+    /// The server, as soon as there is one: Patroni stops it to wind it back.
+    #[track_caller]
     fn server(&self) -> Pid {
-        let text = std::fs::read_to_string(self.process.dir.join("data/postmaster.pid")).unwrap();
-        Pid::from_raw(text.lines().next().unwrap().parse().unwrap())
+        let path = self.process.dir.join("data/postmaster.pid");
+        eventually("a server runs", LEADS_WITHIN, || {
+            let pid = std::fs::read_to_string(&path).ok()?.lines().next()?.parse().ok()?;
+            Some(Pid::from_raw(pid))
+        })
     }
 
     /// The process by which a follower gets what the leader commits.
@@ -142,10 +147,10 @@ impl Node {
         })
     }
 
-    /// Whether its files were ever wound back to follow another leader.
-    pub fn was_rewound(&self) -> bool {
+    /// How often its files were wound back to follow another leader.
+    pub fn rewinds(&self) -> usize {
         let log = std::fs::read_to_string(self.process.dir.join("log")).unwrap();
-        log.contains("running pg_rewind")
+        log.matches("running pg_rewind from").count()
     }
 
     /// What tells whether a write can be committed here, for a thread of its own.
