@@ -35,7 +35,7 @@ pub struct NextArgs {
 }
 
 /// Ids in one request: enough to make requests cheap, few enough that none takes long.
-const BATCH: u64 = 100_000;
+const BATCH: u64 = 10_000;
 
 /// Buffered output, in bytes.
 const OUTPUT_BYTES: usize = 1 << 18;

@@ -18,7 +18,8 @@ Examples:
   leafctl tag create orders
   leafctl tag create invoices --start 500000 --step 100 --description 'invoice numbers'
   leafctl tag create legacy --ceiling 2147483647       for a 32-bit column
-  leafctl tag create ledger --strict                   increasing over all hosts")]
+  leafctl tag create ledger --strict                   increasing over all hosts
+  leafctl tag create tickets --masked 53               ids that nobody can count")]
     Create {
         /// Its name: 1 to 128 characters
         tag: String,
@@ -34,6 +35,9 @@ Examples:
         /// Ids increase strictly over all hosts, at the store's speed: nothing is claimed ahead
         #[arg(long)]
         strict: bool,
+        /// Ids are masked in so many bits, from 20 to 63: nobody can count them, and they come in no order
+        #[arg(long, value_name = "BITS", conflicts_with = "strict", value_parser = clap::value_parser!(u8).range(20..=63))]
+        masked: Option<u8>,
         /// What it is for
         #[arg(long, value_name = "TEXT")]
         description: Option<String>,
@@ -115,6 +119,9 @@ above those claimed.";
 /// The largest id.
 const ID_MAX: u64 = i64::MAX as u64;
 
+/// Masked ids of fewer bits are found by whoever may try many.
+const FEW_BITS: u8 = 48;
+
 /// Tags asked for at once.
 const PAGE: u64 = 1_000;
 
@@ -122,16 +129,24 @@ const PAGE: u64 = 1_000;
 pub fn run(socket: &Path, command: &TagCommand) -> Result<(), Failure> {
     let client = Client::builder().socket(socket).build()?;
     match command {
-        TagCommand::Create { tag, start, step, ceiling, strict, description, json } => {
+        TagCommand::Create { tag, start, step, ceiling, strict, masked, description, json } => {
             let body = object(&[
                 ("tag", Some(json!(tag))),
                 ("start", start.map(Value::from)),
                 ("step", step.map(Value::from)),
                 ("ceiling", ceiling.map(Value::from)),
                 ("strict", strict.then(|| json!(true))),
+                ("masked", masked.map(Value::from)),
                 ("description", description.clone().map(Value::from)),
             ]);
-            one(&client, opcode::TAG_CREATE, &body, *json)
+            one(&client, opcode::TAG_CREATE, &body, *json)?;
+            if let Some(bits) = masked.filter(|bits| *bits < FEW_BITS) {
+                eprintln!(
+                    "leafctl: ids of {bits} bits can be found by trying: with a million issued, one in {} is one of them",
+                    (1_u64 << bits) / 1_000_000
+                );
+            }
+            Ok(())
         }
         TagCommand::Show { tag, json } => {
             one(&client, opcode::TAG_SHOW, &object(&[("tag", Some(json!(tag)))]), *json)
@@ -191,8 +206,17 @@ fn tell_of_primaries(answer: &Value) {
 }
 
 fn show(out: &mut impl Write, row: &Value) -> Result<(), Failure> {
-    let members =
-        ["tag", "max_id", "step", "ceiling", "strict", "generation", "description", "updated"];
+    let members = [
+        "tag",
+        "max_id",
+        "step",
+        "ceiling",
+        "strict",
+        "masked",
+        "generation",
+        "description",
+        "updated",
+    ];
     for member in members {
         writeln!(out, "{member:<12} {}", plain(&row[member]))?;
     }
@@ -252,7 +276,11 @@ fn list(
                     plain(&row["tag"]),
                     plain(&row["max_id"]),
                     plain(&row["step"]),
-                    if row["strict"] == true { "strict" } else { "" },
+                    match (&row["strict"], &row["masked"]) {
+                        (Value::Bool(true), _) => "strict",
+                        (_, Value::Number(_)) => "masked",
+                        _ => "",
+                    },
                     ceiling.map(|ceiling| ceiling.to_string()).unwrap_or_default(),
                     used(ceiling.map(|ceiling| percent(row["max_id"].as_u64(), ceiling))),
                     plain(&row["description"]),

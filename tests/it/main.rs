@@ -18,6 +18,7 @@ mod http;
 mod languages;
 mod leaf_http;
 mod life;
+mod masked_tags;
 mod metrics;
 mod neighbours;
 mod other_languages;

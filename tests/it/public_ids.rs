@@ -15,7 +15,7 @@ use crate::access::{STRANGER, raw_as};
 use crate::host::{Host, eventually};
 use crate::raw::Raw;
 
-const WITHIN: Duration = Duration::from_secs(20);
+pub const WITHIN: Duration = Duration::from_secs(20);
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 const OTHER_KEY: &str = "f0e0d0c0b0a090807060504030201000";
@@ -33,7 +33,7 @@ pub fn host_of_vectors() -> Host {
     host_with_keys(&format!("1 {KEY}\n")).0
 }
 
-fn write_keys(file: &Path, keys: &str) {
+pub fn write_keys(file: &Path, keys: &str) {
     fs::write(file, keys).unwrap();
     fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
 }

@@ -32,6 +32,7 @@ mod from_leaf;
 mod health;
 mod leaf_only;
 mod left_servers;
+mod masked;
 mod other_database;
 mod other_registry;
 mod outages;

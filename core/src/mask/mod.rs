@@ -3,6 +3,7 @@
 //!
 //! - `ff1`: the permutation, FF1 of NIST SP 800-38G with radix 2 over AES-128.
 //! - `keys`: the keys, by number, as their file has them.
+//! - `masking`: what of it a masked tag records.
 //! - `text`: the public form as text, such as `ord_16dsky4r4xzza8d`.
 //!
 //! The tweak is the tag's name: two tags are two permutations, and any other FF1 finds the same ids from the key, the
@@ -11,6 +12,7 @@
 
 mod ff1;
 mod keys;
+mod masking;
 mod text;
 
 use std::fmt;
@@ -18,6 +20,7 @@ use std::fmt;
 use crate::{ID_MAX, Tag};
 
 pub use keys::{KeyNumber, MaskKey, MaskKeys, MaskKeysError, SECRET_BYTES};
+pub use masking::{Masking, NoSuchKey};
 pub use text::{Prefix, PublicText, TextError};
 
 /// How many bits a mask permutes: from 20, because FF1 is not to be used on fewer than a million numbers, to 63.

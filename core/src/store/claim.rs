@@ -3,6 +3,8 @@
 
 use leafd_wire::Run;
 
+use crate::mask::Masking;
+
 use super::{
     CEILING_MAX, CheckIn, ClaimWish, DESCRIPTION_CHARACTERS_MAX, Generation, NewTag, START_MAX,
     STEP_MAX, StartToken, StoreError, TagChange, TagRow,
@@ -89,6 +91,28 @@ impl NewTag {
         }
     }
 
+    /// Checks that its ids are masked as those were that had its name before, as the store recorded it. Otherwise an id of
+    /// the one could be an id of the other.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`].
+    pub fn check_mask(&self, former: Option<&str>) -> Result<(), StoreError> {
+        let new = self.masked.map(|masking| masking.to_string());
+        if new.as_deref() == former {
+            return Ok(());
+        }
+        let were = match former.map(Masking::parse) {
+            None => "not masked".to_owned(),
+            Some(None) => "masked otherwise".to_owned(),
+            Some(Some(Masking { bits, key, .. })) => format!("masked in {bits} bits by key {key}"),
+        };
+        Err(StoreError::Refused(format!(
+            "tag {:?} existed before and its ids were {were}: ids that are masked differently could be the same ones, so use another \
+             name",
+            self.tag.as_str()
+        )))
+    }
+
     /// Checks the values against their documented ranges.
     ///
     /// # Errors
@@ -97,6 +121,15 @@ impl NewTag {
         check_step(self.step)?;
         check_ceiling(self.ceiling)?;
         check_description(self.description.as_deref())?;
+        if let Some(masking) = self.masked {
+            if self.strict {
+                return Err(StoreError::Refused(format!(
+                    "tag {:?} can't be both strict and masked: masked ids are in no order",
+                    self.tag.as_str()
+                )));
+            }
+            masking.check_ceiling(self.ceiling)?;
+        }
         let most = self.ceiling.min(START_MAX);
         if self.start < 1 || self.start > most {
             return Err(refused("start", self.start, format!("1 to {most}")));
@@ -105,7 +138,28 @@ impl NewTag {
     }
 }
 
+impl Masking {
+    fn check_ceiling(self, ceiling: u64) -> Result<(), StoreError> {
+        if ceiling <= self.bits.largest() {
+            return Ok(());
+        }
+        Err(refused(
+            "ceiling",
+            ceiling,
+            format!("1 to {}, as the tag is masked in {} bits", self.bits.largest(), self.bits),
+        ))
+    }
+}
+
 impl TagRow {
+    /// Checks that its ceiling fits its mask.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`].
+    pub fn check_masked(&self) -> Result<(), StoreError> {
+        self.masked.map_or(Ok(()), |masking| masking.check_ceiling(self.ceiling))
+    }
+
     /// Checks that it is still the tag that was looked at.
     ///
     /// # Errors
@@ -188,6 +242,7 @@ mod tests {
             ceiling,
             generation: Generation(0),
             strict: false,
+            masked: None,
             description: None,
             updated: None,
         }

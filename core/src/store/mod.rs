@@ -13,6 +13,7 @@ mod shard;
 use leafd_wire::Run;
 
 use crate::Tag;
+use crate::mask::Masking;
 
 pub use claim::{ClaimPlan, judge_start, next_start, plan_claim, step_of};
 pub use error::StoreError;
@@ -49,6 +50,8 @@ pub struct Claim {
     pub generation: Generation,
     /// Whether the tag is strict: its ids are to be used at once and in order, and none kept.
     pub strict: bool,
+    /// How its numbers become ids, if they are masked.
+    pub masked: Option<Masking>,
 }
 
 impl ClaimWish {
@@ -89,6 +92,8 @@ pub struct TagRow {
     pub generation: Generation,
     /// Whether it is strict.
     pub strict: bool,
+    /// How its numbers become ids, if they are masked.
+    pub masked: Option<Masking>,
     /// What it is for.
     pub description: Option<String>,
     /// When the row last changed, as `YYYY-MM-DDTHH:MM:SSZ`; `None` when the store doesn't say.
@@ -108,6 +113,9 @@ pub struct NewTag {
     pub ceiling: u64,
     /// Whether its numbers are to increase strictly across all hosts. It can't be changed later.
     pub strict: bool,
+    /// How its numbers become ids, if they are to be masked; never of a strict one, and the ceiling fits the bits. It can't be
+    /// changed later.
+    pub masked: Option<Masking>,
     /// What it is for; at most [`DESCRIPTION_CHARACTERS_MAX`] characters, no control characters.
     pub description: Option<String>,
 }

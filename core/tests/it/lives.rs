@@ -101,6 +101,7 @@ impl Life {
             ceiling: disk.ceiling,
             generation: Generation(0),
             strict: false,
+            masked: None,
             description: None,
             updated: None,
         };

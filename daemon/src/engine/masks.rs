@@ -69,6 +69,12 @@ impl Masks {
         })
     }
 
+    /// The keys, if there are any, for who knows by itself which key it needs.
+    #[must_use]
+    pub fn any(&self) -> Option<Rc<MaskKeys>> {
+        self.keys.borrow().clone()
+    }
+
     /// The keys, if they are confirmed.
     #[must_use]
     pub fn confirmed(&self) -> Option<Rc<MaskKeys>> {

@@ -26,7 +26,7 @@ use crate::clock;
 use crate::config::{AccessRules, Peer};
 use crate::engine::lease::Worker;
 use crate::engine::masks::Masks;
-use crate::engine::segments::{self, SegmentTag, Segments};
+use crate::engine::segments::{SegmentTag, Segments};
 use crate::engine::snowflakes::{self, SnowflakeTag, Snowflakes};
 use crate::engine::writer::Writer;
 use crate::health::{Remedies, Watch};
@@ -240,6 +240,11 @@ impl Dispatcher {
         }
         let source = self.source(session, request.tag)?;
         let mut want = Want { count: request.count, allow_partial: header.flags & flag::HOLD != 0 };
+        if let Source::Segment(tag) = &source
+            && tag.is_masked()
+        {
+            want = tag.limit(want)?;
+        }
         let quota = session.last.borrow().as_ref().and_then(|last| last.quota.clone());
         if let Some(bucket) = quota {
             quotas::charge(&mut bucket.borrow_mut(), &mut want, session.peer.uid, request.tag)?;
@@ -253,7 +258,7 @@ impl Dispatcher {
         match source {
             Source::Segment(tag) => {
                 if self.segments.take(&tag, want, &mut runs) {
-                    session.outbox.ids(header, segments::HOLD_MS, &runs);
+                    session.outbox.ids(header, tag.publish(&mut runs)?, &runs);
                 } else {
                     let reply = session.outbox.later(*header);
                     session.waits_for(Source::Segment(Rc::clone(&tag)));

@@ -54,6 +54,13 @@ impl TagStores {
                 self.upstreams.len()
             )));
         }
+        if self.several() && new.masked.is_some() {
+            return Err(StoreError::Refused(format!(
+                "tag {:?} lives in {} independent primaries, so it can't be masked",
+                new.tag.as_str(),
+                self.upstreams.len()
+            )));
+        }
         self.check_places().await?;
         self.check_ceiling(new.ceiling)?;
         self.check_start(new)?;

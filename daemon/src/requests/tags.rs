@@ -12,6 +12,7 @@ use super::{Dispatcher, Session};
 use crate::engine::upstream::Upstream;
 use crate::reply::Failure;
 use leafd_core::Tag;
+use leafd_core::mask::{MaskBits, Masking};
 use leafd_core::store::{
     CEILING_MAX, DESCRIPTION_CHARACTERS_MAX, Generation, NewTag, START_MAX, STEP_MAX, StoreError,
     TagChange, TagRow,
@@ -26,10 +27,11 @@ struct Create {
     start: u64,
     #[serde(default = "default_step")]
     step: u64,
-    #[serde(default = "largest_id")]
-    ceiling: u64,
+    ceiling: Option<u64>,
     #[serde(default)]
     strict: bool,
+    /// How many bits its ids have, if they are to be masked.
+    masked: Option<u8>,
     description: Option<String>,
 }
 
@@ -87,6 +89,8 @@ struct Row<'a> {
     step: i64,
     ceiling: u64,
     strict: bool,
+    masked: Option<u8>,
+    mask_key: Option<u8>,
     generation: u64,
     description: Option<&'a str>,
     updated: Option<&'a str>,
@@ -128,10 +132,6 @@ fn default_step() -> u64 {
     1_000
 }
 
-fn largest_id() -> u64 {
-    CEILING_MAX
-}
-
 fn default_page() -> u32 {
     100
 }
@@ -155,9 +155,15 @@ impl Dispatcher {
         }
         match header.opcode {
             opcode::TAG_CREATE => {
-                let new = self.checked_create(parse(body)?)?;
+                let (mut new, masked) = self.checked_create(parse(body)?)?;
                 let dwelling = self.dwelling(&new.tag)?;
+                let masks = Rc::clone(&self.masks);
                 self.answer_row(session, header, new.tag.clone(), async move {
+                    if let Some(bits) = masked {
+                        // By a key that is not that of all hosts, no other host could make its ids.
+                        let keys = masks.confirm().await.map_err(unconfirmed)?;
+                        new.masked = Some(Masking::new(keys.current(), bits));
+                    }
                     dwelling.create(&new).await
                 });
             }
@@ -263,14 +269,31 @@ impl Dispatcher {
         });
     }
 
-    fn checked_create(&self, create: Create) -> Result<NewTag, Failure> {
+    /// The tag, and how many bits its ids have if they are to be masked.
+    fn checked_create(&self, create: Create) -> Result<(NewTag, Option<MaskBits>), Failure> {
         let tag = self.segment_tag(&create.tag)?;
-        range("ceiling", create.ceiling, 1, CEILING_MAX)?;
-        range("start", create.start, 1, create.ceiling.min(START_MAX))?;
+        let masked = match create.masked {
+            None => None,
+            Some(bits) => {
+                self.masks.keys()?;
+                let (least, most) = (MaskBits::MIN.get(), MaskBits::MAX.get());
+                range("masked", bits.into(), least.into(), most.into())?;
+                MaskBits::new(bits)
+            }
+        };
+        if create.strict && masked.is_some() {
+            return Err(refused(format!(
+                "tag {tag:?} can't be both strict and masked: masked ids are in no order"
+            )));
+        }
+        let largest = masked.map_or(CEILING_MAX, MaskBits::largest);
+        let ceiling = create.ceiling.unwrap_or(largest);
+        range("ceiling", ceiling, 1, largest)?;
+        range("start", create.start, 1, ceiling.min(START_MAX))?;
         range("step", create.step, 1, STEP_MAX)?;
         check_description(create.description.as_deref())?;
-        let Create { start, step, ceiling, strict, description, .. } = create;
-        Ok(NewTag { tag, start, step, ceiling, strict, description })
+        let Create { start, step, strict, description, .. } = create;
+        Ok((NewTag { tag, start, step, ceiling, strict, masked: None, description }, masked))
     }
 
     fn checked_set(&self, set: Set) -> Result<(Tag, TagChange), Failure> {
@@ -309,6 +332,8 @@ impl<'a> From<&'a TagRow> for Row<'a> {
             step: row.step,
             ceiling: row.ceiling,
             strict: row.strict,
+            masked: row.masked.map(|masking| masking.bits.get()),
+            mask_key: row.masked.map(|masking| masking.key.get()),
             generation: row.generation.0,
             description: row.description.as_deref(),
             updated: row.updated.as_deref(),
@@ -330,6 +355,15 @@ fn require_usable(upstreams: &[Rc<Upstream>]) -> Result<(), Failure> {
 
 fn names(away: &[Away]) -> Vec<&str> {
     away.iter().map(|(name, _)| &**name).collect()
+}
+
+fn unconfirmed(failure: Failure) -> StoreError {
+    match failure.status {
+        Status::StoreUnavailable => {
+            StoreError::Unavailable { store: "the mask keys".to_owned(), cause: failure.message }
+        }
+        _ => StoreError::Refused(failure.message),
+    }
 }
 
 fn page(rows: &[TagRow], away: &[Away], limit: usize, next_store: Option<&str>) -> Vec<u8> {

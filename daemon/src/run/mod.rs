@@ -163,12 +163,15 @@ async fn live(
 
     let worker = lease::open(config, fixed.as_ref(), &upstreams, &journal, &recovered).await?;
     let writer = Rc::new(Writer::new(journal.clone()));
+    let mask_keys = config.mask_keys().map_err(anyhow::Error::msg)?;
+    let masks = Masks::new(Rc::clone(&upstreams[0]), mask_keys);
     let segments = Segments::new(
         segment_settings(config),
         upstreams,
         config.routing.clone(),
         recovered.host.clone(),
         Rc::clone(&writer),
+        Rc::clone(&masks),
     );
     let watching = stores::watch(&segments, &journal, recovered.clone()).await;
     if segments.upstreams().iter().any(|upstream| upstream.stale()) {
@@ -182,10 +185,6 @@ async fn live(
         clock::millis(config.max_drift),
         config.waiters_max,
         Rc::clone(&writer),
-    );
-    let masks = Masks::new(
-        Rc::clone(&segments.upstreams()[0]),
-        config.mask_keys().map_err(anyhow::Error::msg)?,
     );
     let about = About {
         started,

@@ -23,7 +23,15 @@ fn leased(store: Box<dyn Store>) -> AsRegistry {
 
 fn new_tag(name: &str) -> NewTag {
     let tag = Tag::parse(name.as_bytes()).unwrap();
-    NewTag { tag, start: 1, step: 10, ceiling: CEILING_MAX, strict: false, description: None }
+    NewTag {
+        tag,
+        start: 1,
+        step: 10,
+        ceiling: CEILING_MAX,
+        strict: false,
+        masked: None,
+        description: None,
+    }
 }
 
 /// Tags are claimed from as if nothing was missing.

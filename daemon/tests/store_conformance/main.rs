@@ -97,6 +97,7 @@ macro_rules! conformance {
             raising::look_up_knows_where_the_next_claim_starts,
             strict::a_strict_tag_gives_what_is_wanted,
             strict::a_strict_tag_is_told_from_others,
+            strict::a_masked_tag_tells_its_mask_with_each_claim,
             identity::under_another_identity_nothing_is_done,
             identity::a_role_is_taken_once,
             identity::one_of_many_roles_is_taken,
@@ -148,7 +149,15 @@ fn tag(name: &str) -> Tag {
 }
 
 fn new_tag(name: &str, start: u64, step: u64) -> NewTag {
-    NewTag { tag: tag(name), start, step, ceiling: CEILING_MAX, strict: false, description: None }
+    NewTag {
+        tag: tag(name),
+        start,
+        step,
+        ceiling: CEILING_MAX,
+        strict: false,
+        masked: None,
+        description: None,
+    }
 }
 
 /// Claims `want` numbers, with the tag's step counting up to 1,000.

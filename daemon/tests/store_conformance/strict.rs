@@ -1,8 +1,9 @@
-//! Strict tags: a claim is what is wanted and no more, and everybody is told.
+//! Strict tags: a claim is what is wanted and no more, and everybody is told. Masked tags: everybody is told by which mask.
 
-use leafd_core::store::{ClaimWish, NewTag, StoreError};
+use leafd_core::mask::Masking;
+use leafd_core::store::{ClaimWish, NewTag, StoreError, TagChange};
 
-use crate::{Backend, look_up, new_tag, tag, try_claim};
+use crate::{Backend, look_up, new_tag, refused_in_words, tag, try_claim};
 
 pub fn a_strict_tag_gives_what_is_wanted(backend: &mut dyn Backend) {
     let mut store = backend.connect();
@@ -38,4 +39,49 @@ pub fn a_strict_tag_is_told_from_others(backend: &mut dyn Backend) {
     // Strictness goes with the tag.
     store.delete(&tag("s"), strict.generation).unwrap();
     assert!(!store.create(&new_tag("s", 1, 10)).unwrap().strict);
+}
+
+pub fn a_masked_tag_tells_its_mask_with_each_claim(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    let masked = Masking::parse("53 31 00000000000000ff");
+    assert!(masked.is_some());
+    let ceiling = (1 << 53) - 1;
+    let new = NewTag { masked, ceiling, ..new_tag("m", 1, 10) };
+    let row = store.create(&new).unwrap();
+    store.create(&new_tag("plain", 1, 10)).unwrap();
+    assert_eq!((row.masked, row.ceiling), (masked, ceiling));
+    assert_eq!(store.show(&tag("m")).unwrap().masked, masked);
+    let listed: Vec<_> = store.list(None, 10).unwrap().iter().map(|row| row.masked).collect();
+    assert_eq!(listed, [masked, None]);
+    let mut claim = |name| try_claim(&mut *store, &tag(name), ClaimWish::new(1, 10)).unwrap();
+    assert_eq!((claim("m").masked, claim("plain").masked), (masked, None));
+
+    // Whatever doesn't fit is refused and leaves the tag as it is.
+    for bad in
+        [NewTag { strict: true, ..new.clone() }, NewTag { ceiling: ceiling + 1, ..new.clone() }]
+    {
+        let other = NewTag { tag: tag("other"), ..bad };
+        assert!(matches!(store.create(&other), Err(StoreError::Refused(_))));
+    }
+    let too_high = TagChange { ceiling: Some(ceiling + 1), ..TagChange::default() };
+    assert!(matches!(store.set(&tag("m"), &too_high), Err(StoreError::Refused(_))));
+    assert_eq!(store.show(&tag("m")).unwrap().ceiling, ceiling);
+    backend.execute("UPDATE leafd_tag SET masked = '53 31 ff' WHERE tag = 'm'");
+    refused_in_words(&mut *store, "m", &["masked", "53 31 ff"]);
+    backend.execute("UPDATE leafd_tag SET masked = '53 31 00000000000000ff' WHERE tag = 'm'");
+
+    // A tag of the same name could otherwise give ids that the former one gave.
+    let plain = store.show(&tag("plain")).unwrap();
+    store.delete(&tag("plain"), plain.generation).unwrap();
+    store.delete(&tag("m"), row.generation).unwrap();
+    let other = Masking::parse("53 30 00000000000000ff");
+    for bad in [
+        NewTag { masked: None, start: 11, ..new.clone() },
+        NewTag { masked: other, start: 11, ..new.clone() },
+        NewTag { tag: tag("plain"), start: 11, ..new.clone() },
+    ] {
+        let words = store.create(&bad).unwrap_err().to_string();
+        assert!(words.contains("another name"), "{words}");
+    }
+    assert_eq!(store.create(&NewTag { start: 11, ..new }).unwrap().masked, masked);
 }

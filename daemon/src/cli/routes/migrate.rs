@@ -68,6 +68,7 @@ async fn create(member: &Member, tag: &Tag, known: &Known) -> Result<()> {
         step: u64::try_from(row.step).unwrap_or(1).clamp(1, STEP_MAX),
         ceiling: row.ceiling.max(known.end),
         strict: false,
+        masked: None,
         description: row.description.clone(),
     };
     let used_up = row.ceiling < new.start;

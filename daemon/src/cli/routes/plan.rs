@@ -158,7 +158,7 @@ pub(super) async fn survey(members: &[Member], routing: &Routing) -> Result<Surv
         member
             .each_row(|row, end| {
                 rows += 1;
-                if let Some(why) = offence(member, routing, &row.tag, row.strict) {
+                if let Some(why) = offence(member, routing, &row) {
                     survey.offend(format!("{} in {}: {why}", row.tag.as_str(), member.name));
                 }
                 if let Some(known) = survey.known(members, routing, at, &row.tag) {
@@ -199,7 +199,8 @@ fn needed_in(members: &[Member], routing: &Routing, at: usize, tag: &Tag) -> Vec
 }
 
 /// Why a row keeps the change from being made.
-fn offence(member: &Member, routing: &Routing, tag: &Tag, strict: bool) -> Option<String> {
+fn offence(member: &Member, routing: &Routing, row: &TagRow) -> Option<String> {
+    let tag = &row.tag;
     let Some(index) = member.index else {
         // A former primary's ids are counted in where its tags live from now on.
         let primary = member.primary().is_some();
@@ -212,8 +213,14 @@ fn offence(member: &Member, routing: &Routing, tag: &Tag, strict: bool) -> Optio
             None => "no rule of the new routes matches it".to_owned(),
         });
     }
-    (strict && routing.is_primary(index))
-        .then(|| "it is strict, but tags in independent primaries can't be".to_owned())
+    let kind = match row {
+        TagRow { strict: true, .. } => "strict",
+        TagRow { masked: Some(_), .. } => "masked",
+        _ => return None,
+    };
+    routing
+        .is_primary(index)
+        .then(|| format!("it is {kind}, but tags in independent primaries can't be"))
 }
 
 impl Survey {

@@ -95,6 +95,11 @@ impl Segments {
             };
             return self.retry_claim(tag, Failure::from(&error));
         }
+        if let Err(failure) = self.note_form(tag, claim.masked) {
+            // What was claimed is lost; nothing more is claimed before the key is there.
+            self.abandon(tag, &failure);
+            return self.retry_claim(tag, failure);
+        }
         warn_of_ceiling(tag, shard, &claim);
         if claim.strict {
             return self.distribute(tag, shard, &claim, sent.shard);
@@ -111,17 +116,18 @@ impl Segments {
         match marked {
             Ok(moved) => {
                 let Some(store) = shard.upstream.key() else { return };
+                let mark = if tag.is_masked() { claim.run.end() } else { moved.mark };
                 let write = Write::Segment {
                     store,
                     tag: tag.tag.clone(),
                     generation: claim.generation,
                     run: claim.run,
-                    mark: moved.mark,
+                    mark,
                 };
                 let (segments, held_tag) = (Rc::clone(self), Rc::clone(tag));
                 self.write_journal(tag, shard, vec![write], move || {
                     let number = shard_number(sent.shard);
-                    let cut = held_tag.allocator.borrow_mut().hold(number, claim.run, moved.mark);
+                    let cut = held_tag.allocator.borrow_mut().hold(number, claim.run, mark);
                     segments.journal_cut(&held_tag, sent.shard, cut);
                     held_tag.restarts.take();
                     drop(sent);

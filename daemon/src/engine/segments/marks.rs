@@ -38,6 +38,10 @@ impl Segments {
         cut: Truncation,
     ) {
         let shard = &tag.shards[index];
+        if tag.is_masked() {
+            // To the journal it is all used up.
+            return;
+        }
         let Some(store) = shard.upstream.key() else { return };
         let name = &tag.tag;
         let closed = cut.closed.iter().map(|closed| {
@@ -66,7 +70,7 @@ impl Segments {
     /// Has the journal draw marks back that lie further ahead of use than they need to by now.
     fn draw_marks_back(self: &Rc<Self>) {
         let now = clock::boot();
-        for tag in self.tags.borrow().values() {
+        for tag in self.tags.borrow().values().filter(|tag| !tag.is_masked()) {
             for (number, run, mark) in tag.allocator.borrow_mut().draw_marks_back(now) {
                 let shard = &tag.shards[number as usize];
                 let (Some(store), Some(generation)) =
@@ -84,7 +88,7 @@ impl Segments {
     #[must_use]
     pub fn exact_marks(&self) -> Vec<Write> {
         let mut writes = Vec::new();
-        for tag in self.tags.borrow().values() {
+        for tag in self.tags.borrow().values().filter(|tag| !tag.is_masked()) {
             let allocator = tag.allocator.borrow();
             // A segment and not just a mark: one that was marked to its end is forgotten by now.
             writes.extend(allocator.exact_marks().filter_map(|(shard, run, mark)| {

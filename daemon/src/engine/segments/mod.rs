@@ -4,11 +4,13 @@
 //! - `claims`: what the allocator wants from the store, and what comes of it.
 //! - `restart`: what is done when the journal contradicts what is held.
 //! - `outlook`: whether ids can be had, and for how long.
+//! - `masked`: tags whose numbers are not their ids.
 //! - `tag`: one tag, and how far it has come in each of its stores; `tags`: which tags are in use at all; `unconfirmed`:
 //!   names that nothing is known of yet.
 
 mod claims;
 mod marks;
+mod masked;
 mod outlook;
 mod restart;
 mod skipped;
@@ -26,6 +28,7 @@ use tokio_util::task::TaskTracker;
 use crate::clock;
 use crate::config::{Placement, Routing};
 use crate::engine::TICK;
+use crate::engine::masks::Masks;
 use crate::engine::upstream::Upstream;
 use crate::engine::writer::Writer;
 use crate::reply::Failure;
@@ -62,6 +65,8 @@ pub struct Segments {
     /// Who this host is to its stores: what the journal said at the start, unless a store knew better.
     pub(crate) host: RefCell<HostId>,
     pub(crate) writer: Rc<Writer>,
+    /// The keys of masked tags.
+    masks: Rc<Masks>,
     tags: RefCell<HashMap<Tag, Rc<SegmentTag>>>,
     /// Tags that the store lately didn't have, and until when to believe it.
     unknown: RefCell<HashMap<Tag, BootMs>>,
@@ -96,6 +101,7 @@ impl Segments {
         routing: Routing,
         host: HostId,
         writer: Rc<Writer>,
+        masks: Rc<Masks>,
     ) -> Rc<Self> {
         let stores = upstreams.len();
         Rc::new(Segments {
@@ -106,6 +112,7 @@ impl Segments {
             first_shard: usize::from(fastrand::u8(..)),
             host: RefCell::new(host),
             writer,
+            masks,
             tags: RefCell::default(),
             unknown: RefCell::default(),
             unconfirmed: unconfirmed::Names::default(),
@@ -159,6 +166,7 @@ impl Segments {
             unconfirmed: RefCell::new(unconfirmed),
             evicted: Cell::new(false),
             in_retry_queue: Cell::new(false),
+            form: RefCell::default(),
             places: Rc::new(RefCell::new(Shares::new(self.settings.waiters_max as u64))),
             backoff: RefCell::default(),
             restarts: RefCell::default(),
@@ -258,6 +266,9 @@ impl Segments {
         if !moves.is_empty() {
             self.move_marks(tag, moves);
         }
+        if let Some(failure) = self.lacks_key(tag) {
+            return self.abandon(tag, &failure);
+        }
         // While no store can be claimed from nothing is asked; whatever waits goes on when one can.
         let Some((shard, under)) = self.shard_to_claim(tag) else { return };
         let order = {
@@ -281,7 +292,7 @@ impl Segments {
             // Dropping an answer wakes its connection and no more, so the borrow may last.
             allocator.drop_head_while(ReplyTo::gone);
             let Some(reply) = allocator.serve_next(&mut runs) else { return };
-            reply.ids(HOLD_MS, &runs);
+            self.answer(tag, reply, &mut runs);
             runs.clear();
         }
     }
@@ -331,10 +342,12 @@ impl Segments {
 
     /// Answers every waiting request with a failure.
     pub fn abandon_all(&self, failure: &Failure) {
-        for tag in self.tags.borrow().values() {
-            for reply in tag.allocator.borrow_mut().abandon() {
-                reply.failure(failure);
-            }
+        self.tags.borrow().values().for_each(|tag| self.abandon(tag, failure));
+    }
+
+    fn abandon(&self, tag: &SegmentTag, failure: &Failure) {
+        for reply in tag.allocator.borrow_mut().abandon() {
+            reply.failure(failure);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use super::masked::Form;
 use super::unconfirmed::Place;
 use crate::engine::upstream::Upstream;
 use crate::reply::Failure;
@@ -23,6 +24,8 @@ pub struct SegmentTag {
     /// The place of a name that nothing is known of yet.
     pub(super) unconfirmed: RefCell<Option<Place>>,
     pub(super) in_retry_queue: Cell<bool>,
+    /// How its numbers become ids.
+    pub(super) form: RefCell<Form>,
     /// Places for waiting requests, shared out by user.
     pub(super) places: Rc<RefCell<Shares>>,
     pub(super) backoff: RefCell<Backoff>,

@@ -224,6 +224,7 @@ impl Segments {
     pub(crate) fn made_anew(&self, tag: &SegmentTag, index: usize) {
         warn!(tag = %tag.tag, "the tag was deleted and created again; dropped the ids held of the old one");
         self.forget_shard(tag, index, Cause::Removed);
+        tag.form.take();
         self.forget(tag, &tag.shards[index]);
     }
 

@@ -22,6 +22,7 @@ pub(super) static TABLES: &[Layout] = &[
             ("generation", &["bigint"]),
             ("ceiling", &["bigint"]),
             ("strict", &["int"]),
+            ("masked", &["varbinary"]),
             ("highest_end", &["bigint"]),
             ("role_version", &["bigint"]),
         ],
@@ -113,11 +114,11 @@ macro_rules! row {
     (side) => {
         "a.biz_tag, a.max_id, a.step, a.description, DATE_FORMAT(a.update_time, '%Y-%m-%dT%H:%i:%sZ'),
          t.generation, t.ceiling, t.highest_end, t.strict,
-         t.role_version"
+         t.role_version, t.masked"
     };
     (plain) => {
         "a.biz_tag, a.max_id, a.step, a.description, DATE_FORMAT(a.update_time, '%Y-%m-%dT%H:%i:%sZ'),
-         NULL, NULL, NULL, NULL, NULL"
+         NULL, NULL, NULL, NULL, NULL, NULL"
     };
 }
 
@@ -157,7 +158,7 @@ pub(super) const STATEMENTS: Statements = Statements {
     set_description: "UPDATE leaf_alloc SET description = :p2 WHERE biz_tag = :p1",
     insert_row: "INSERT INTO leaf_alloc (biz_tag, max_id, step, description)
         VALUES (:p1, :p2, :p3, :p4)",
-    claimed_end: "SELECT highest_end FROM leafd_tag WHERE tag = CAST(:p1 AS BINARY) FOR UPDATE",
+    claimed_end: "SELECT highest_end, masked FROM leafd_tag WHERE tag = CAST(:p1 AS BINARY) FOR UPDATE",
     ends: "SELECT tag, highest_end FROM leafd_tag WHERE tag > CAST(:p1 AS BINARY) ORDER BY tag LIMIT :p2",
     record_claim: "UPDATE leafd_tag SET highest_end = :p2, role_version = :p3
         WHERE tag = CAST(:p1 AS BINARY) AND role_version = :p4",
@@ -167,8 +168,9 @@ pub(super) const STATEMENTS: Statements = Statements {
     move_rights: "UPDATE leafd_tag SET role_version = :p1 WHERE role_version = :p2",
     remember_ends: "INSERT INTO leafd_tag (tag, highest_end) VALUES",
     remembering: "ON DUPLICATE KEY UPDATE highest_end = GREATEST(highest_end, VALUES(highest_end))",
-    enter_tag: "INSERT INTO leafd_tag (tag, generation, ceiling, strict) VALUES (:p1, :p2, :p3, :p4)
-        ON DUPLICATE KEY UPDATE generation = VALUES(generation), ceiling = VALUES(ceiling), strict = VALUES(strict)",
+    enter_tag: "INSERT INTO leafd_tag (tag, generation, ceiling, strict, masked) VALUES (:p1, :p2, :p3, :p4, :p5)
+        ON DUPLICATE KEY UPDATE generation = VALUES(generation), ceiling = VALUES(ceiling), strict = VALUES(strict),
+        masked = VALUES(masked)",
     delete_row: "DELETE FROM leaf_alloc WHERE biz_tag = :p1",
     leave_tombstone: "INSERT INTO leafd_tag (tag, generation, highest_end) VALUES (:p1, :p2, :p3)
         ON DUPLICATE KEY UPDATE generation = VALUES(generation), ceiling = NULL, strict = 0,
@@ -228,6 +230,7 @@ pub(super) const SIDE_TABLES: [&str; 3] = [
     generation   bigint NOT NULL DEFAULT 0 /*M!100303 WITHOUT SYSTEM VERSIONING */,
     ceiling      bigint DEFAULT NULL /*M!100303 WITHOUT SYSTEM VERSIONING */,
     strict       int NOT NULL DEFAULT 0 /*M!100303 WITHOUT SYSTEM VERSIONING */,
+    masked       varbinary(64) DEFAULT NULL /*M!100303 WITHOUT SYSTEM VERSIONING */,
     highest_end  bigint NOT NULL DEFAULT 0 /*M!100303 WITHOUT SYSTEM VERSIONING */,
     role_version bigint NOT NULL DEFAULT -1 /*M!100303 WITHOUT SYSTEM VERSIONING */
     /*!80000 , row_start datetime(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) */

@@ -22,6 +22,7 @@ pub(super) static TABLES: &[Layout] = &[
             ("generation", &["bigint"]),
             ("ceiling", &["bigint"]),
             ("strict", &["integer"]),
+            ("masked", &["text"]),
             ("highest_end", &["bigint"]),
             ("role_version", &["bigint"]),
         ],
@@ -106,12 +107,12 @@ macro_rules! row {
         "a.biz_tag::text, a.max_id::text, a.step::text, a.description::text,
          to_char(a.update_time, 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'),
          t.generation::text, t.ceiling::text, t.highest_end::text, t.strict::text,
-         t.role_version::text"
+         t.role_version::text, t.masked"
     };
     (plain) => {
         "a.biz_tag::text, a.max_id::text, a.step::text, a.description::text,
          to_char(a.update_time, 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'), NULL::text, NULL::text, NULL::text, NULL::text,
-         NULL::text"
+         NULL::text, NULL::text"
     };
 }
 
@@ -152,7 +153,7 @@ pub(super) const STATEMENTS: Statements = Statements {
     set_step: "UPDATE leaf_alloc SET step = $2, update_time = now() WHERE biz_tag = $1",
     set_description: "UPDATE leaf_alloc SET description = $2, update_time = now() WHERE biz_tag = $1",
     insert_row: "INSERT INTO leaf_alloc (biz_tag, max_id, step, description) VALUES ($1, $2, $3, $4)",
-    claimed_end: "SELECT highest_end::text FROM leafd_tag WHERE tag = $1 FOR UPDATE",
+    claimed_end: "SELECT highest_end::text, masked FROM leafd_tag WHERE tag = $1 FOR UPDATE",
     ends: "SELECT tag, highest_end::text FROM leafd_tag WHERE tag > $1 ORDER BY tag LIMIT $2",
     record_claim: "UPDATE leafd_tag SET highest_end = $2, role_version = $3 WHERE tag = $1 AND role_version = $4",
     enter_claim: "INSERT INTO leafd_tag (tag, highest_end, role_version) VALUES ($1, $2, $3)",
@@ -161,9 +162,10 @@ pub(super) const STATEMENTS: Statements = Statements {
     move_rights: "UPDATE leafd_tag SET role_version = $1 WHERE role_version = $2",
     remember_ends: "INSERT INTO leafd_tag (tag, highest_end) VALUES",
     remembering: "ON CONFLICT (tag) DO UPDATE SET highest_end = greatest(leafd_tag.highest_end, excluded.highest_end)",
-    enter_tag: "INSERT INTO leafd_tag (tag, generation, ceiling, strict) VALUES ($1, $2, $3, $4)
+    enter_tag: "INSERT INTO leafd_tag (tag, generation, ceiling, strict, masked) VALUES ($1, $2, $3, $4, $5)
         ON CONFLICT (tag) DO UPDATE
-        SET generation = excluded.generation, ceiling = excluded.ceiling, strict = excluded.strict",
+        SET generation = excluded.generation, ceiling = excluded.ceiling, strict = excluded.strict,
+        masked = excluded.masked",
     delete_row: "DELETE FROM leaf_alloc WHERE biz_tag = $1",
     leave_tombstone: "INSERT INTO leafd_tag (tag, generation, highest_end) VALUES ($1, $2, $3)
         ON CONFLICT (tag) DO UPDATE SET generation = excluded.generation, ceiling = NULL, strict = 0,
@@ -222,6 +224,7 @@ CREATE TABLE IF NOT EXISTS leafd_tag (
     generation  bigint NOT NULL DEFAULT 0,
     ceiling     bigint,
     strict      int NOT NULL DEFAULT 0,
+    masked      text,
     highest_end bigint NOT NULL DEFAULT 0,
     role_version bigint NOT NULL DEFAULT -1
 );

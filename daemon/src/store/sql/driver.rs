@@ -180,7 +180,7 @@ pub enum Failure {
 #[derive(Debug)]
 pub struct Statements {
     pub begin: &'static str,
-    /// Up to a list of tags in parentheses: the store's name, its role and its tables, and then the ten columns that
+    /// Up to a list of tags in parentheses: the store's name, its role and its tables, and then the eleven columns that
     /// `rows` reads. A row for each tag, and one without a tag if there is none of them.
     pub find: &'static str,
     /// Like `find`, from Leaf's table alone.
@@ -193,7 +193,7 @@ pub struct Statements {
     /// Keeps others from changing the role, or what is noted of the history. Empty, as the lock above, where every
     /// transaction that writes is alone.
     pub lock_role: &'static str,
-    /// The ten columns, up to the conditions.
+    /// The eleven columns, up to the conditions.
     pub list: &'static str,
     /// Like `list`, from Leaf's table alone.
     pub list_plain: &'static str,
@@ -207,7 +207,7 @@ pub struct Statements {
     pub set_description: &'static str,
     /// (tag, start, step, description)
     pub insert_row: &'static str,
-    /// (tag): the end of what was ever claimed under a name.
+    /// (tag): the end of what was ever claimed under a name, and how that was masked.
     pub claimed_end: &'static str,
     /// (name, limit): names and the ends remembered of them, those after that name in the order of their bytes.
     pub ends: &'static str,
@@ -226,7 +226,7 @@ pub struct Statements {
     pub remember_ends: &'static str,
     /// Follows that list.
     pub remembering: &'static str,
-    /// (tag, generation, ceiling, strict)
+    /// (tag, generation, ceiling, strict, masked)
     pub enter_tag: &'static str,
     /// (tag)
     pub delete_row: &'static str,

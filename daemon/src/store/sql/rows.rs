@@ -3,6 +3,7 @@
 
 use super::Failure;
 use leafd_core::Tag;
+use leafd_core::mask::Masking;
 use leafd_core::store::{CEILING_MAX, Generation, StoreError, TagRow, TagTerms};
 use leafd_core::store::{next_start, step_of};
 
@@ -41,8 +42,8 @@ impl Found {
 }
 
 /// The columns, in the order of the queries: tag, `max_id`, step, description, time of the last change,
-/// generation, ceiling, highest end, strict, version of the right to claim.
-const COLUMNS: usize = 10;
+/// generation, ceiling, highest end, strict, version of the right to claim, masked.
+const COLUMNS: usize = 11;
 
 /// The row of a tag, out of what a look-up by the column's own collation found: the same byte for byte, or
 /// none.
@@ -64,12 +65,23 @@ pub(super) fn name(row: &Cells) -> Option<&str> {
     row.first().and_then(Option::as_deref)
 }
 
-/// A row of a query with the ten columns, or what is odd about it.
+/// A row of a query with the eleven columns, or what is odd about it.
 pub(super) fn read(row: Cells) -> Result<Found, String> {
     let row: [Option<String>; COLUMNS] =
         row.try_into().map_err(|row: Vec<_>| format!("it has {} columns", row.len()))?;
-    let [tag, max_id, step, description, updated, generation, ceiling, highest_end, strict, right] =
-        row;
+    let [
+        tag,
+        max_id,
+        step,
+        description,
+        updated,
+        generation,
+        ceiling,
+        highest_end,
+        strict,
+        right,
+        masked,
+    ] = row;
     let tag = tag.unwrap_or_default();
     let tag = Tag::parse(tag.as_bytes())
         .map_err(|cause| format!("{tag:?} is not a valid tag: {cause}"))?;
@@ -81,11 +93,17 @@ pub(super) fn read(row: Cells) -> Result<Found, String> {
     let claimed_end = integer("highest_end", highest_end, Some(0))?;
     let strict = integer("strict", strict, Some(0))? != 0;
     let right = right.map(|right| integer("role_version", Some(right), None)).transpose()?;
-    let row = TagRow { tag, max_id, step, ceiling, generation, strict, description, updated };
+    let masked = masked
+        .map(|text| {
+            Masking::parse(&text).ok_or_else(|| format!("its masked in leafd_tag is {text:?}"))
+        })
+        .transpose()?;
+    let row =
+        TagRow { tag, max_id, step, ceiling, generation, strict, masked, description, updated };
     Ok(Found { row, claimed_end, right })
 }
 
-/// What a row of a query with the ten columns offers, as far as it makes sense: the claim says what doesn't.
+/// What a row of a query with the eleven columns offers, as far as it makes sense: the claim says what doesn't.
 pub(super) fn terms(row: &Cells) -> TagTerms {
     let number = |column: usize| row.get(column)?.as_ref()?.parse::<i64>().ok();
     let (max_id, claimed_end) = (number(1).unwrap_or(0), number(7).unwrap_or(0));

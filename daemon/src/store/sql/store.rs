@@ -73,6 +73,7 @@ impl<D: Driver> Store for SqlStore<D> {
                 ceiling: found.row.ceiling,
                 generation: found.row.generation,
                 strict: found.row.strict,
+                masked: found.row.masked,
             })
         });
         if let Err(Failure::NoSuchName(_)) = claimed {
@@ -149,6 +150,7 @@ impl<D: Driver> Store for SqlStore<D> {
     fn create(&mut self, new: &NewTag) -> Result<TagRow, StoreError> {
         new.check()?;
         let generation = crate::random::generation()?;
+        let masked = new.masked.map(|masking| masking.to_string());
         let outcome = self.write(|session| {
             if !session.side {
                 return Err(needs_side_tables(&session.target, "creating a tag"));
@@ -158,7 +160,11 @@ impl<D: Driver> Store for SqlStore<D> {
             if let Some(row) = there.first() {
                 return Err(taken(&new.tag, rows::name(row)));
             }
-            new.check_above(session.claimed_end(&new.tag)?)?;
+            let (claimed_end, former_mask) = session.former(&new.tag)?;
+            new.check_above(claimed_end)?;
+            if claimed_end > 0 {
+                new.check_mask(former_mask.as_deref())?;
+            }
             let description = new.description.as_deref().filter(|text| !text.is_empty());
             let row = [
                 Param::Text(name),
@@ -178,6 +184,7 @@ impl<D: Driver> Store for SqlStore<D> {
                 Param::Integer(generation.0.cast_signed()),
                 Param::Integer(new.ceiling.cast_signed()),
                 Param::Integer(i64::from(new.strict)),
+                Param::OptionalText(masked.as_deref()),
             ];
             session.driver.execute(D::SQL.enter_tag, &side)?;
             Ok(session.require(&new.tag, false)?.row)
@@ -210,7 +217,9 @@ impl<D: Driver> Store for SqlStore<D> {
                 let params = [name, Param::Integer(ceiling.cast_signed())];
                 session.driver.execute(D::SQL.set_ceiling, &params)?;
             }
-            Ok(session.require(tag, false)?.row)
+            let row = session.require(tag, false)?.row;
+            row.check_masked()?;
+            Ok(row)
         })
     }
 

@@ -21,9 +21,15 @@ pub(super) const TAGS_A_STATEMENT_MAX: usize = 200;
 impl<D: Driver> Session<D> {
     /// The end of what is remembered to have been claimed under a name. Keeps others from changing it.
     pub(super) fn claimed_end(&mut self, tag: &Tag) -> Result<i64, Failure> {
+        Ok(self.former(tag)?.0)
+    }
+
+    /// The same, and how its ids were masked.
+    pub(super) fn former(&mut self, tag: &Tag) -> Result<(i64, Option<String>), Failure> {
         let rows = self.driver.query(D::SQL.claimed_end, &[Param::Text(tag.as_str())])?;
-        let end = rows.into_iter().flatten().next().flatten();
-        integer("highest_end", end, Some(0)).map_err(Failure::Rejected)
+        let mut cells = rows.into_iter().flatten();
+        let (end, masked) = (cells.next().flatten(), cells.next().flatten());
+        Ok((integer("highest_end", end, Some(0)).map_err(Failure::Rejected)?, masked))
     }
 
     /// The rows of tags, with more of them where the key's collation takes other names for the same.

@@ -36,6 +36,7 @@ CREATE TABLE IF NOT EXISTS leafd_tag (
     generation  integer NOT NULL DEFAULT 0,
     ceiling     integer,
     strict      integer NOT NULL DEFAULT 0,
+    masked      text,
     highest_end integer NOT NULL DEFAULT 0,
     role_version integer NOT NULL DEFAULT -1
 ) WITHOUT ROWID;
@@ -75,7 +76,10 @@ DROP TRIGGER IF EXISTS leafd_row_renamed;";
 const TABLES: [(&str, &[&str]); 7] = [
     ("leaf_alloc", &["biz_tag", "max_id", "step", "description", "update_time"]),
     ("leafd_meta", &["name", "value"]),
-    ("leafd_tag", &["tag", "generation", "ceiling", "strict", "highest_end", "role_version"]),
+    (
+        "leafd_tag",
+        &["tag", "generation", "ceiling", "strict", "masked", "highest_end", "role_version"],
+    ),
     ("leafd_host", &["host", "start_token", "started"]),
     ("leafd_worker", &["worker", "holder", "name", "incarnation", "bound", "seen", "written"]),
     ("leafd_layout", &["name", "definition"]),

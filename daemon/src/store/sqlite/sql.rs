@@ -14,7 +14,7 @@ pub(super) const STANDING: &str =
 
 /// What `sql::rows` reads of a row.
 macro_rules! row {
-    ($generation:literal, $ceiling:literal, $highest_end:literal, $strict:literal, $right:literal) => {
+    ($generation:literal, $ceiling:literal, $highest_end:literal, $strict:literal, $right:literal, $masked:literal) => {
         concat!(
             "a.biz_tag, a.max_id, a.step, CASE typeof(a.description) WHEN 'text' THEN a.description END,
              CASE typeof(a.update_time) WHEN 'text' THEN strftime('%Y-%m-%dT%H:%M:%SZ', a.update_time) END, ",
@@ -26,7 +26,9 @@ macro_rules! row {
             ", ",
             $strict,
             ", ",
-            $right
+            $right,
+            ", ",
+            $masked
         )
     };
 }
@@ -42,7 +44,8 @@ pub(super) const STATEMENTS: Statements = Statements {
             "(SELECT ceiling FROM leafd_tag AS t WHERE t.tag = a.biz_tag)",
             "(SELECT highest_end FROM leafd_tag AS t WHERE t.tag = a.biz_tag)",
             "(SELECT strict FROM leafd_tag AS t WHERE t.tag = a.biz_tag)",
-            "(SELECT role_version FROM leafd_tag AS t WHERE t.tag = a.biz_tag)"
+            "(SELECT role_version FROM leafd_tag AS t WHERE t.tag = a.biz_tag)",
+            "(SELECT masked FROM leafd_tag AS t WHERE t.tag = a.biz_tag)"
         ),
         " FROM leafd_meta AS i JOIN leafd_meta AS r ON i.name = 'identity' AND r.name = 'role'
           LEFT JOIN leaf_alloc AS a ON a.biz_tag COLLATE BINARY IN"
@@ -54,7 +57,7 @@ pub(super) const STATEMENTS: Statements = Statements {
     lock_role: "",
     list: concat!(
         "SELECT ",
-        row!("t.generation", "t.ceiling", "t.highest_end", "t.strict", "t.role_version"),
+        row!("t.generation", "t.ceiling", "t.highest_end", "t.strict", "t.role_version", "t.masked"),
         " FROM (SELECT * FROM leaf_alloc WHERE typeof(biz_tag) = 'text') AS a
           LEFT JOIN leafd_tag AS t ON t.tag = a.biz_tag"
     ),
@@ -66,7 +69,7 @@ pub(super) const STATEMENTS: Statements = Statements {
     set_description: "UPDATE leaf_alloc SET description = ?2, update_time = CURRENT_TIMESTAMP
         WHERE biz_tag = ?1 COLLATE BINARY",
     insert_row: "INSERT INTO leaf_alloc (biz_tag, max_id, step, description) VALUES (?1, ?2, ?3, ?4)",
-    claimed_end: "SELECT highest_end FROM leafd_tag WHERE tag = ?1",
+    claimed_end: "SELECT highest_end, masked FROM leafd_tag WHERE tag = ?1",
     ends: "SELECT tag, highest_end FROM leafd_tag WHERE tag > ?1 ORDER BY tag LIMIT ?2",
     record_claim: "UPDATE leafd_tag SET highest_end = ?2, role_version = ?3 WHERE tag = ?1 AND role_version = ?4",
     enter_claim: "INSERT INTO leafd_tag (tag, highest_end, role_version) VALUES (?1, ?2, ?3)",
@@ -75,9 +78,10 @@ pub(super) const STATEMENTS: Statements = Statements {
     move_rights: "UPDATE leafd_tag SET role_version = ?1 WHERE role_version = ?2",
     remember_ends: "INSERT INTO leafd_tag (tag, highest_end) VALUES",
     remembering: "ON CONFLICT (tag) DO UPDATE SET highest_end = max(highest_end, excluded.highest_end)",
-    enter_tag: "INSERT INTO leafd_tag (tag, generation, ceiling, strict) VALUES (?1, ?2, ?3, ?4)
+    enter_tag: "INSERT INTO leafd_tag (tag, generation, ceiling, strict, masked) VALUES (?1, ?2, ?3, ?4, ?5)
         ON CONFLICT (tag) DO UPDATE
-        SET generation = excluded.generation, ceiling = excluded.ceiling, strict = excluded.strict",
+        SET generation = excluded.generation, ceiling = excluded.ceiling, strict = excluded.strict,
+        masked = excluded.masked",
     delete_row: "DELETE FROM leaf_alloc WHERE biz_tag = ?1 COLLATE BINARY",
     leave_tombstone: "INSERT INTO leafd_tag (tag, generation, highest_end) VALUES (?1, ?2, ?3)
         ON CONFLICT (tag) DO UPDATE SET generation = excluded.generation, ceiling = NULL, strict = 0,

@@ -1,0 +1,73 @@
+//! How a masked tag's numbers become ids. It is fixed when the tag is created and recorded with it, so that every host
+//! masks as the others do, or not at all.
+
+use std::fmt;
+
+use super::{KeyNumber, Mask, MaskBits, MaskKey, MaskKeys};
+use crate::Tag;
+
+/// Which mask a masked tag's ids are made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Masking {
+    /// How many bits its numbers and its ids have.
+    pub bits: MaskBits,
+    /// The number of the key.
+    pub key: KeyNumber,
+    /// What tells that key from another one of its number.
+    pub check_value: u64,
+}
+
+/// Why a host can't mask a tag's ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoSuchKey {
+    /// It has no key of the number.
+    #[error(
+        "this host has no mask key {0}, which makes the tag's ids; name a copy of the other hosts' keys in mask_key_file"
+    )]
+    Missing(KeyNumber),
+    /// It has another one.
+    #[error(
+        "mask key {0} of this host is not the one that makes the tag's ids; name a copy of the other hosts' keys in mask_key_file"
+    )]
+    Another(KeyNumber),
+}
+
+impl Masking {
+    /// For a new tag, with this key.
+    #[must_use]
+    pub fn new(key: &MaskKey, bits: MaskBits) -> Masking {
+        Masking { bits, key: key.number(), check_value: key.check_value() }
+    }
+
+    /// Reads what [`Masking`]'s `Display` writes.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Masking> {
+        let mut words = text.split(' ');
+        let masking = Masking {
+            bits: MaskBits::new(words.next()?.parse().ok()?)?,
+            key: KeyNumber::new(words.next()?.parse().ok()?)?,
+            check_value: u64::from_str_radix(words.next()?, 16).ok()?,
+        };
+        // Written otherwise, it was written by somebody else.
+        (masking.to_string() == text).then_some(masking)
+    }
+
+    /// The mask, by the keys of a host.
+    ///
+    /// # Errors
+    /// [`NoSuchKey`]
+    pub fn mask(&self, tag: &Tag, keys: Option<&MaskKeys>) -> Result<Mask, NoSuchKey> {
+        let key = keys.and_then(|keys| keys.get(self.key)).ok_or(NoSuchKey::Missing(self.key))?;
+        if key.check_value() != self.check_value {
+            return Err(NoSuchKey::Another(self.key));
+        }
+        Ok(Mask::new(key, tag, self.bits))
+    }
+}
+
+/// As the store records it: bits, key and check value.
+impl fmt::Display for Masking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {:016x}", self.bits, self.key, self.check_value)
+    }
+}

@@ -1,0 +1,144 @@
+//! Masked tags: what leaves the daemon is not the number that was claimed, but what a mask makes of it.
+//!
+//! That a tag is masked is learnt with its first claim, before any number of it is held. The journal has its segments as
+//! used up from the beginning: so a start never finds numbers of a tag of which it doesn't know that they are masked.
+
+use std::rc::Rc;
+
+use leafd_wire::{Run, Status};
+
+use super::{HOLD_MS, SegmentTag, Segments};
+use crate::engine::masks::mask_key;
+use crate::reply::Failure;
+use crate::reply::outbox::ReplyTo;
+use leafd_core::Want;
+use leafd_core::mask::{Mask, Masking};
+
+/// Most ids of a masked tag in one request: each takes a run of its own in the reply.
+pub const MASKED_COUNT_MAX: u32 = 10_000;
+
+/// What is known of how a tag's numbers become ids.
+#[derive(Debug, Default)]
+pub(super) enum Form {
+    /// They are ids, or nothing is held of it so far.
+    #[default]
+    Plain,
+    /// By this mask.
+    Masked(Masking, Rc<Mask>),
+    /// By a mask whose key this host lacks.
+    Unmaskable(Masking),
+}
+
+impl Segments {
+    /// Takes note of how a claim's numbers become ids.
+    ///
+    /// # Errors
+    /// This host can't make ids of them.
+    pub(super) fn note_form(
+        &self,
+        tag: &SegmentTag,
+        masked: Option<Masking>,
+    ) -> Result<(), Failure> {
+        let Some(masking) = masked else {
+            *tag.form.borrow_mut() = Form::Plain;
+            return Ok(());
+        };
+        if let Form::Masked(known, _) = &*tag.form.borrow()
+            && *known == masking
+        {
+            return Ok(());
+        }
+        if tag.shards.len() > 1 {
+            return Err(Failure::new(
+                Status::StoreRefused,
+                format!(
+                    "tag {:?} is masked, but tags in independent primaries can't be",
+                    tag.tag.as_str()
+                ),
+            ));
+        }
+        *tag.form.borrow_mut() = Form::Unmaskable(masking);
+        let mask = masking
+            .mask(&tag.tag, self.masks.any().as_deref())
+            .map_err(|cause| mask_key(format!("tag {:?}: {cause}", tag.tag.as_str())))?;
+        *tag.form.borrow_mut() = Form::Masked(masking, Rc::new(mask));
+        Ok(())
+    }
+
+    /// Why nothing is claimed of a tag, if its key is still lacking.
+    pub(super) fn lacks_key(&self, tag: &SegmentTag) -> Option<Failure> {
+        let lacking = match &*tag.form.borrow() {
+            Form::Unmaskable(masking) => *masking,
+            _ => return None,
+        };
+        self.note_form(tag, Some(lacking)).err()
+    }
+
+    /// Answers a request that waited.
+    pub(super) fn answer(&self, tag: &SegmentTag, reply: ReplyTo, runs: &mut Vec<Run>) {
+        match tag.publish(runs) {
+            Ok(hold_ms) => reply.ids(hold_ms, runs),
+            Err(failure) => reply.failure(&failure),
+        }
+    }
+}
+
+impl SegmentTag {
+    /// Whether its numbers are masked, as far as is known.
+    #[must_use]
+    pub fn is_masked(&self) -> bool {
+        matches!(&*self.form.borrow(), Form::Masked(..))
+    }
+
+    /// What a request for a masked tag's ids is to be given: one id where a process would hold them, because each is
+    /// sent by itself anyway.
+    ///
+    /// # Errors
+    /// It is for more than fit a reply.
+    pub fn limit(&self, want: Want) -> Result<Want, Failure> {
+        match want {
+            Want { allow_partial: true, .. } => Ok(Want { count: 1, allow_partial: true }),
+            Want { count, .. } if count > MASKED_COUNT_MAX => Err(too_many(count.into())),
+            want => Ok(want),
+        }
+    }
+
+    /// Turns numbers that were issued into ids, in their order. Tells how long a process may hold them.
+    ///
+    /// # Errors
+    /// They can't be told; they are lost.
+    pub fn publish(&self, runs: &mut Vec<Run>) -> Result<u32, Failure> {
+        let form = self.form.borrow();
+        let mask = match &*form {
+            Form::Plain => return Ok(HOLD_MS),
+            Form::Masked(_, mask) => mask,
+            Form::Unmaskable(masking) => {
+                return Err(mask_key(format!(
+                    "tag {:?} is masked with key {}, which this host lacks",
+                    self.tag.as_str(),
+                    masking.key
+                )));
+            }
+        };
+        let count: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
+        if count > u64::from(MASKED_COUNT_MAX) {
+            return Err(too_many(count));
+        }
+        let mut ids: Vec<u64> = runs.iter().flat_map(|run| run.ids()).collect();
+        mask.mask_all(&mut ids).map_err(|cause| {
+            Failure::new(Status::StoreRefused, format!("tag {:?}: {cause}", self.tag.as_str()))
+        })?;
+        runs.clear();
+        runs.extend(ids.into_iter().map(|id| Run { first: id, count: 1, stride: 1 }));
+        Ok(0)
+    }
+}
+
+fn too_many(count: u64) -> Failure {
+    Failure::new(
+        Status::CountInvalid,
+        format!(
+            "a request for ids of a masked tag is for at most {MASKED_COUNT_MAX} ids, not for {count}"
+        ),
+    )
+}
