@@ -60,6 +60,16 @@ impl Layout {
         epoch_ms: 1_288_834_974_657,
     };
 
+    /// For the numbers of JavaScript, which hold 53 bits exactly: 37 bits of 10 ms since 2025-01-01T00:00:00Z, so until
+    /// 2068, 8 of worker, 8 of sequence.
+    pub const JS53: Layout = Layout {
+        time_bits: 37,
+        worker_bits: 8,
+        sequence_bits: 8,
+        unit_ms: 10,
+        epoch_ms: 1_735_689_600_000,
+    };
+
     /// Checks that the layout's ids are positive and its instants can be computed with.
     ///
     /// # Errors

@@ -15,6 +15,9 @@ pub struct Layouts(BTreeMap<Tag, Layout>);
 /// The name of the layout that is always there.
 const LEAF_NAME: &str = "snowflake";
 
+/// Layouts that are there when they are switched on.
+const SHIPPED: [(&str, Layout); 1] = [("js53", Layout::JS53)];
+
 const LAYOUT_KEYS: &str = "time_bits, worker_bits, sequence_bits, unit, epoch";
 
 impl Layouts {
@@ -46,9 +49,24 @@ pub(super) fn parse(node: &Node) -> Result<Layouts, InvalidValue> {
         let here = |bad: InvalidValue| bad.within(format!(".{name}"));
         let tag = Tag::parse(name.as_bytes())
             .map_err(|cause| here(value.bad_for(format!("a valid tag as its name: {cause}"))))?;
-        layouts.insert(tag, parse_layout(value).map_err(here)?);
+        let layout = match value.value {
+            Value::Boolean(true) => shipped(name, value).map_err(here)?,
+            _ => parse_layout(value).map_err(here)?,
+        };
+        layouts.insert(tag, layout);
     }
     Ok(Layouts(layouts))
+}
+
+/// The shipped layout of a name.
+fn shipped(name: &str, node: &Node) -> Result<Layout, InvalidValue> {
+    let known = SHIPPED.iter().find(|(known, _)| *known == name);
+    known.map(|(_, layout)| *layout).ok_or_else(|| {
+        let names = SHIPPED.map(|(name, _)| name).join(", ");
+        node.bad_for(format!(
+            "true for a layout that leafd ships ({names}), or a table with the keys {LAYOUT_KEYS}"
+        ))
+    })
 }
 
 fn parse_layout(node: &Node) -> Result<Layout, InvalidValue> {

@@ -116,19 +116,12 @@ pub(in crate::config) static WORKER_LOCK_DIR: Setting = Setting {
 pub(in crate::config) static LAYOUTS: Setting = Setting {
     key: "layouts",
     kind: Kind::Toml(
-        "tables {time_bits, worker_bits, sequence_bits, unit = \"1ms\", epoch} by name",
+        "by name, tables {time_bits, worker_bits, sequence_bits, unit = \"1ms\", epoch}, or true for js53",
     ),
-    default: Default::Empty {
-        value: "{}",
-        example: "[layouts.js53]\n\
-                  time_bits = 37\n\
-                  worker_bits = 8\n\
-                  sequence_bits = 8\n\
-                  unit = \"10ms\"\n\
-                  epoch = \"2025-01-01T00:00:00Z\"",
-    },
+    default: Default::Empty { value: "{}", example: "[layouts]\njs53 = true" },
     help: "Snowflake layouts by name; a client draws ids of a layout by its name. `snowflake` is Leaf's own layout and \
         exists unless it is redefined: 41 bits of milliseconds since 2010-11-04T01:42:54.657Z, 10 of worker, 12 of \
-        sequence. The worker number must fit every layout. A layout can't change once it is in use. The example `js53` \
-        in leafd.toml fits the numbers of JavaScript: 256 workers, each with 25,600 ids a second until 2068.",
+        sequence. The worker number must fit every layout. A layout can't change once it is in use. `js53 = true` \
+        switches on a layout that fits the numbers of JavaScript: 37 bits of 10 ms since 2025-01-01T00:00:00Z, 8 of \
+        worker, 8 of sequence; so 256 workers, each with 25,600 ids a second until 2068.",
 };

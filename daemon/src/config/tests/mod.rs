@@ -174,6 +174,8 @@ fn bad_layouts_are_refused() {
     check(&sized(300, 10, 12), &["layouts.x.time_bits can't be 300", "0 to 63"]);
     check("[layouts.'']\n", &["at least one character"]);
     check("layouts = 5", &["layouts can't be 5"]);
+    check("[layouts]\nx = true", &["layouts.x can't be true", "(js53)"]);
+    check("[layouts]\njs53 = false", &["layouts.js53 can't be false"]);
     check("[layouts]\nx = 5", &["layouts.x can't be 5"]);
     check(&format!("worker = 'static:8'\n{}", sized(41, 3, 12)), &["static:7", "\"x\""]);
     let dated = layout("epoch = 2025-01-01T00:00:00Z");

@@ -62,6 +62,7 @@ fn the_shipped_example_is_the_defaults_and_names_every_setting() {
         );
     }
     let js53 = config.layouts.get("js53").unwrap();
+    assert_eq!(*js53, leafd_wire::Layout::JS53);
     let largest = leafd_wire::Parts {
         tick: js53.tick_max(),
         worker: js53.worker_max(),
