@@ -90,7 +90,15 @@ pub(super) fn headline(health: &Health, conditions: &[Condition<'_>]) -> String 
     let text = match (ready.segments, ready.snowflake) {
         (true, true) => "issues segment and snowflake ids".to_owned(),
         (false, false) => {
-            format!("issues nothing{}", because(conditions.first().map(|first| first.cause)))
+            let first = conditions.first().map(|first| first.cause);
+            // What an earlier start left is not known before its tag is drawn from.
+            let issues = match first {
+                Some(cause) if cause.kind == Kind::Segments => {
+                    "issues no more than this host holds"
+                }
+                _ => "issues nothing",
+            };
+            format!("{issues}{}", because(first))
         }
         (true, false) if !ready.snowflake_meant => "issues segment ids".to_owned(),
         (true, false) => {

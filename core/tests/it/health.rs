@@ -177,6 +177,10 @@ fn the_line_for_a_service_manager_says_what_is_issued_and_for_how_long() {
     let findings = Findings { snowflake_meant: true, causes: broken, ..Findings::default() };
     watch.health.found(BootMs(watch.now), findings);
     assert_eq!(line(&watch), "issues nothing: the disk is full");
+    let causes = away(Lasts::Over);
+    let findings = Findings { snowflake_meant: true, causes, ..Findings::default() };
+    watch.health.found(BootMs(watch.now), findings);
+    assert!(line(&watch).starts_with("issues no more than this host holds: the store a"));
     watch.health.found(BootMs(watch.now), Findings { segments_ready: true, ..Findings::default() });
     assert_eq!(line(&watch), "issues segment ids");
 }
