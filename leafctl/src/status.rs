@@ -71,7 +71,7 @@ fn stores(out: &mut impl Write, stores: &Value) -> io::Result<()> {
             writeln!(out, "  {:<20} {more} more, after a fail-over", "claims wait")?;
         }
         if store["journal_stale"] == true {
-            let words = "of an earlier start: its numbers are skipped";
+            let words = "an old copy: the ids left in it are skipped";
             writeln!(out, "  {:<20} {words}", "journal")?;
         }
         let shown = [

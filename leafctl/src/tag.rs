@@ -194,13 +194,11 @@ fn tell_of_primaries(answer: &Value) {
     };
     let (away, without) = (names("primaries_away"), names("primaries_without"));
     if !away.is_empty() {
-        eprintln!(
-            "leafctl: no answer from primary {away}; a tag may have come further there than is shown"
-        );
+        eprintln!("leafctl: no answer from primary {away}; max_id there may be higher than shown");
     }
     if !without.is_empty() {
         eprintln!(
-            "leafctl: primary {without} doesn't have the tag: its creation or deletion was interrupted; repeat that"
+            "leafctl: primary {without} doesn't have the tag: its creation or deletion was interrupted; run the same command again"
         );
     }
 }

@@ -95,7 +95,7 @@ fn a_store_that_hangs_leaves_a_stop_the_time_for_exact_marks() {
     host.raw().info();
     host.stop();
     let log = host.log();
-    for said in ["store has not answered", "registry has not answered", "marks are exact"] {
+    for said in ["store has not answered", "registry has not answered", "stopped cleanly"] {
         assert!(log.contains(said), "{said}: {log}");
     }
     drop(lock);
@@ -129,7 +129,7 @@ fn a_stop_does_not_wait_for_those_who_never_read() {
             last = reply.ids()[0];
         }
     }
-    assert!(host.log().contains("marks are exact"), "{}", host.log());
+    assert!(host.log().contains("stopped cleanly"), "{}", host.log());
     host.start();
     assert!(host.raw().draw("orders", 1)[0] > last);
 }

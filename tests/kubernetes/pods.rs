@@ -135,7 +135,7 @@ impl Pod {
             assert_eq!(code, "0", "{container}: {}", self.engine.log(container));
         }
         let log = self.engine.log(LEAFD);
-        assert!(log.contains("marks are exact"), "{log}");
+        assert!(log.contains("stopped cleanly"), "{log}");
         self.seen()
     }
 

@@ -17,7 +17,7 @@ fn the_socket_outlives_the_daemon_and_starts_it() {
     assert_eq!(machine.ok("leafctl next orders"), "1\n");
     machine.ok("systemctl stop leafd.service");
     assert_eq!(machine.unit("ActiveState"), "inactive");
-    machine.logged("stopped; the journal's marks are exact");
+    machine.logged("stopped cleanly: the next start");
     // The first that comes starts it, and is answered.
     assert_eq!(machine.client().next("orders").unwrap(), 2);
     assert_eq!(machine.unit("ActiveState"), "active");

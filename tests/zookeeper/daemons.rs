@@ -130,7 +130,7 @@ fn a_java_leaf_that_writes_the_node_of_a_live_leafd_stops_it_and_is_named() {
     let last = now();
     raw.set(&node, java(last).as_bytes());
     let log = host.log();
-    assert!(log.contains("somebody else wrote the node") && log.contains(&node), "{log}");
+    assert!(log.contains("wrote this host's ZooKeeper node") && log.contains(&node), "{log}");
     assert!(log.contains("timestamp"), "{log}");
     // Once that one is gone, it takes over, above whatever it may have issued.
     let id = eventually("it is leafd's again", Duration::from_secs(30), || {

@@ -129,3 +129,27 @@ pub(crate) fn fill(tag: &Tag, timeout_ms: u32, places: &mut [u64]) -> Result<(),
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::last::leafd_error_message;
+
+    #[test]
+    fn a_panic_becomes_a_status_with_its_words() {
+        let told = |status: LeafdStatus| {
+            let mut why = [0_u8; 512];
+            // SAFETY: the buffer is as long as is said.
+            unsafe { leafd_error_message(why.as_mut_ptr().cast(), why.len()) };
+            let why = CStr::from_bytes_until_nul(&why).unwrap().to_str().unwrap().to_owned();
+            (status, why)
+        };
+        let (status, why) = told(call(|| panic!("a slot went {}", "missing")));
+        assert_eq!(status, LeafdStatus::Panic);
+        assert!(why.contains("a defect in libleafd: a slot went missing"), "{why}");
+        // SAFETY: null is allowed.
+        let (status, why) = told(unsafe { call_told(std::ptr::null_mut(), || panic!("again")) });
+        assert_eq!(status, LeafdStatus::Panic);
+        assert!(why.contains("again"), "{why}");
+    }
+}

@@ -1,4 +1,4 @@
-//! The header that every frame starts with.
+//! The header that every frame starts with, and how long a frame may be.
 //!
 //! ```text
 //! offset  size  field
@@ -16,6 +16,12 @@ use crate::Sink;
 
 /// Bytes of a header, its length field included.
 pub const HEADER_BYTES: usize = 12;
+
+/// Largest value of a request's length field (bytes after the field itself).
+pub const REQUEST_LENGTH_MAX: u32 = 64 * 1024;
+
+/// Largest value of a reply's length field (bytes after the field itself).
+pub const REPLY_LENGTH_MAX: u32 = 1024 * 1024;
 
 /// The header's bytes that the length field counts.
 const COUNTED_HEADER_BYTES: u32 = 8;

@@ -2,7 +2,7 @@
 //!
 //! Both ends use this crate, so that a frame is described once:
 //!
-//! - [`frame`]: the header that every frame starts with, and where a frame ends;
+//! - [`frame`]: the header that every frame starts with, where a frame ends, and how long it may be;
 //! - [`request`]: what a client sends;
 //! - [`reply`]: what the daemon answers;
 //! - [`mask`]: dense ids as public ones;
@@ -25,7 +25,7 @@ pub mod status;
 pub mod tag;
 
 pub use bytes::{Malformed, Sink};
-pub use frame::{FrameError, HEADER_BYTES, Header};
+pub use frame::{FrameError, HEADER_BYTES, Header, REPLY_LENGTH_MAX, REQUEST_LENGTH_MAX};
 pub use layout::{Layout, LayoutError, Parts};
 pub use mask::{MaskForm, MaskReply, MaskRequest, UnmaskRequest};
 pub use reply::{ErrorReply, IdsReply, InfoReply};
@@ -36,12 +36,6 @@ pub use tag::TagError;
 
 /// The one protocol version that this crate speaks.
 pub const VERSION: u16 = 1;
-
-/// Largest value of a request's length field (bytes after the field itself).
-pub const REQUEST_LENGTH_MAX: u32 = 64 * 1024;
-
-/// Largest value of a reply's length field (bytes after the field itself).
-pub const REPLY_LENGTH_MAX: u32 = 1024 * 1024;
 
 /// Most ids that one request may ask for.
 pub const COUNT_MAX: u32 = 1_000_000;

@@ -51,7 +51,7 @@ impl Cause {
             (_, code) if code.is_of_a_tag() => format!("no id of tag {subject:?}"),
             (_, Code::ClockBehind | Code::LayoutUsedUp) => format!("no id of layout {subject:?}"),
             (Kind::Segments, _) => {
-                format!("beyond what the journal holds no id of the tags in {subject}")
+                format!("of the tags in {subject} only ids that this host holds already")
             }
             (Kind::Snowflake, _) => "no snowflake id".to_owned(),
         }

@@ -78,8 +78,7 @@ impl fmt::Display for LeaseProblem {
                 write!(
                     f,
                     "the worker registry is now {found}, but this host's lease is from {expected}: put the first one \
-                     back, or accept this one with: leafd adopt-store (for ZooKeeper: start leafd once with --worker \
-                     none)"
+                     back"
                 )
             }
             LeaseProblem::GivingBack => f.write_str("the worker is being released"),

@@ -87,12 +87,18 @@ impl Identity {
             return Ok(true);
         }
         Err(StoreError::Refused(format!(
-            "the store {store} records the role {:?}, but is configured as {:?}: correct the configuration, or change \
-             the recorded role",
+            "the store {store} is not where this host's routes have it: its {RECORDED_ROUTES} are {:?}, and this host's \
+             configuration has it for {:?}. Correct the configuration, or change the recorded routes with: leafd routes apply",
             is.0, role.0
         )))
     }
 }
+
+/// The words for a database that is not the one that was used before; what to do about it goes by them.
+pub const ANOTHER_DATABASE: &str = "is another database than";
+
+/// The words for the place among several stores that a store records; what to do about it goes by them.
+pub const RECORDED_ROUTES: &str = "recorded routes";
 
 impl History {
     /// A history, and how many losses of commits were declared in it.

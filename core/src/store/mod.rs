@@ -17,7 +17,10 @@ use crate::mask::Masking;
 
 pub use claim::{ClaimPlan, judge_start, next_start, plan_claim, step_of};
 pub use error::StoreError;
-pub use identity::{History, HostId, Identity, ROLE_BYTES_MAX, Role, StartToken, StoreId};
+pub use identity::{
+    ANOTHER_DATABASE, History, HostId, Identity, RECORDED_ROUTES, ROLE_BYTES_MAX, Role, StartToken,
+    StoreId,
+};
 pub use shard::Shard;
 
 /// Tells a tag from one of the same name that was there before it; 0 where only Leaf's table is.

@@ -3,7 +3,7 @@
 use super::state::{Monitor, Next, Standing};
 use super::{Event, Record, Request};
 use crate::BootMs;
-use crate::store::{History, Identity, Role, StoreError};
+use crate::store::{ANOTHER_DATABASE, History, Identity, RECORDED_ROUTES, Role, StoreError};
 
 /// A first meeting that is under way.
 #[derive(Clone, Debug)]
@@ -13,6 +13,10 @@ pub(super) struct CheckingIn {
     history: Option<History>,
     begun: BootMs,
 }
+
+/// A database that was changed on purpose may give the former one's ids again.
+const PUT_BACK: &str = "Put the first one back. Only if the change is meant, follow docs/operate/another-database.md (stop \
+     all hosts, raise the tags, then run leafd adopt-store)";
 
 /// A store whose answer took no longer than this is not crowded, in milliseconds.
 const CROWDED_FROM_MS: u64 = 25;
@@ -29,17 +33,16 @@ impl Monitor {
         let Some(trusted) = &self.trusted else { return self.meet(asked, found) };
         if trusted.id != found.id {
             return self.refuse(StoreError::Refused(format!(
-                "the store {} is another database than the one in use: it was {trusted}, and now it is {found}; \
-                 nothing is claimed from it. Put the first one back, or stop leafd and accept this one with: leafd \
-                 adopt-store",
+                "the store {} {ANOTHER_DATABASE} the one in use: it was {trusted}, and now it is {found}; \
+                 nothing is claimed from it. {PUT_BACK}",
                 self.settings.url
             )));
         }
         if trusted.role != found.role {
             let same_history = trusted.history == found.history;
             self.refuse(StoreError::Refused(format!(
-                "the role of the store {} has changed: it was {:?}, and now it is {:?}; nothing is claimed from it. \
-                 Restart leafd with the routes of the other hosts",
+                "the {RECORDED_ROUTES} of the store {} have changed: they were {:?}, and now they are {:?}; nothing is \
+                 claimed from it. Restart leafd with the routes of the other hosts",
                 self.settings.url, &*trusted.role.0, &*found.role.0
             )));
             self.in_another_role = same_history.then_some(found);
@@ -71,8 +74,8 @@ impl Monitor {
             let same = remembered
                 .is_some_and(|(id, history)| (id, history) == (&found.id, &found.history));
             self.refuse(StoreError::Refused(format!(
-                "the store {} records the role {:?}, but is configured {}: use the routes of the other hosts, or \
-                 change the routes with: leafd routes apply",
+                "the store {} is not where this host's routes have it: its {RECORDED_ROUTES} are {:?}, and this host's \
+                 configuration has it {}. Use the routes of the other hosts, or change the routes with: leafd routes apply",
                 self.settings.url,
                 &*found.role.0,
                 expected.configured()
@@ -105,9 +108,8 @@ impl Monitor {
                 self.next = Some(Next::Request(take));
             }
             Ok(true) => self.refuse(StoreError::Refused(format!(
-                "the store {} has or had tags, but records no role among several stores yet; it is configured as {:?}. \
-                 These routes might send its tags to another store. Check that and record the role with: leafd routes \
-                 apply",
+                "the store {} has or had tags, but no {RECORDED_ROUTES}; this host's configuration has it for {:?}. That might \
+                 send its tags to another store. Check that, and record the routes with: leafd routes apply",
                 self.settings.url, &*role.0
             ))),
             Err(error) => self.refused_or(error)?,
@@ -145,8 +147,8 @@ impl Monitor {
             && !self.settings.embedded
         {
             let error = StoreError::Refused(format!(
-                "the store {} is another database than this host used before ({known}, now {}): put the first one \
-                 back, or accept this one with: leafd adopt-store",
+                "the store {} {ANOTHER_DATABASE} this host used before ({known}, now {}); nothing is claimed \
+                 from it. {PUT_BACK}",
                 self.settings.url, found.id
             ));
             self.events.push_back(Event::SetAside);

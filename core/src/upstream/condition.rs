@@ -228,12 +228,13 @@ impl Condition {
             }
             Condition::Away(error) | Condition::Refused(error) => error.to_string(),
             Condition::Settling => format!(
-                "the store {url} may have lost its last commits in a fail-over: claims pause until every daemon has \
-                 pushed its high-water marks (failover_settle)"
+                "the store {url} has failed over or was restored, and may have lost its last commits: nothing new is claimed \
+                 until failover_settle has passed, so that all hosts can report the ids that they have seen"
             ),
             Condition::LostCommits => {
                 format!(
-                    "the store {url} lost acknowledged claims; every daemon is pushing its high-water marks"
+                    "the store {url} forgot claims that it had confirmed: every host reports the highest ids that it has \
+                     seen, and drops those that others may be given. Check its replication and backups"
                 )
             }
             Condition::Crowded => {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::config::{Config, StorePassword, StoreSpec, StoreUrl, password_variable};
 use leafd_core::health::{Cause, Code};
+use leafd_core::store::{ANOTHER_DATABASE, RECORDED_ROUTES};
 
 /// What the configuration says of things that may need mending.
 #[derive(Debug, Default)]
@@ -49,6 +50,14 @@ const READ_ONLY: [&str; 3] = ["read-only", "read only", "standby"];
 /// Words for an embedded store that somebody else holds.
 const LOCKED: [&str; 2] = ["locked", "busy"];
 
+/// A new database knows nothing of the ids that the former one gave, so adopting it is no quick remedy.
+const PUT_BACK: &str = "put the first database back; leafd goes on by itself. Only if the change is meant: stop leafd on \
+     all hosts, raise the tags in the new one, and run leafd adopt-store on each host (docs/operate/another-database.md)";
+
+fn is_zookeeper(cause: &Cause) -> bool {
+    cause.subject.starts_with("zookeeper:")
+}
+
 impl Remedies {
     /// Those that the configuration tells of.
     #[must_use]
@@ -86,12 +95,15 @@ impl Remedies {
                 &*cause.subject
             ),
             Code::WorkerStarting | Code::WorkerReleased => String::new(),
-            Code::RegistryReplaced => {
-                "put the first registry back, or accept this one with: leafd adopt-store".to_owned()
+            Code::RegistryReplaced if is_zookeeper(cause) => {
+                "put the first ensemble back. Only if the change is meant: start leafd once with --worker none, and then \
+                 as before"
+                    .to_owned()
             }
+            Code::RegistryReplaced => PUT_BACK.to_owned(),
             Code::WorkersTaken => {
-                "see who has them with: leafctl worker list, give one back that is not used with: leafctl worker release N, \
-                 or widen worker_range and the layouts' worker bits"
+                "see who has them with: leafctl worker list; free one that no host uses with: leafctl worker release \
+                 --worker N; or widen worker_range and the layouts' worker bits"
                     .to_owned()
             }
             Code::WorkerLost => "wait: another one is being leased".to_owned(),
@@ -114,7 +126,11 @@ impl Remedies {
             return "see that no second daemon of this host uses the number, then start leafd again"
                 .to_owned();
         }
-        if cause.subject.starts_with("zookeeper:") {
+        if is_zookeeper(cause) && cause.code == Code::WorkerRefused {
+            return "ZooKeeper answered and refused: mend what the message names; leafd tries again by itself"
+                .to_owned();
+        }
+        if is_zookeeper(cause) {
             return "see that ZooKeeper has a quorum and that this host reaches it; leafd tries again by itself"
                 .to_owned();
         }
@@ -125,6 +141,18 @@ impl Remedies {
         let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
         let origins = self.stores.get(store);
         let itself = "leafd tries again by itself and needs no restart";
+        if says(&[ANOTHER_DATABASE]) {
+            return PUT_BACK.to_owned();
+        }
+        if says(&[&format!("no {RECORDED_ROUTES}")]) {
+            return "check that this host's routes send the store's tags to it, and record them with: leafd routes apply"
+                .to_owned();
+        }
+        if says(&[RECORDED_ROUTES]) {
+            return "give this host the routes of the others and restart leafd, or record new ones with: leafd routes apply \
+                    (docs/operate/several-stores.md)"
+                .to_owned();
+        }
         if let Some(origins) = origins.filter(|origins| !origins.embedded) {
             if says(&CERTIFICATE) {
                 return format!(
@@ -196,9 +224,13 @@ mod tests {
         let set = settings.iter().map(|text| (*text).to_owned()).collect();
         let config = Config::load_from(&Args { set, ..Args::default() }, &Env::default()).unwrap();
         let store = config.routing.stores()[0].url.to_string();
-        Remedies::of_config(&config).of(&Cause {
+        Remedies::of_config(&config).of(&cause(code, &store, message))
+    }
+
+    fn cause(code: Code, subject: &str, message: &str) -> Cause {
+        Cause {
             code,
-            subject: store.into(),
+            subject: subject.into(),
             kind: Kind::Segments,
             message: message.to_owned(),
             remedy: String::new(),
@@ -206,7 +238,52 @@ mod tests {
             last_success: None,
             lasts: Lasts::Over,
             idle: false,
-        })
+        }
+    }
+
+    #[test]
+    fn another_database_is_put_back_or_adopted_on_all_hosts_at_once() {
+        let message =
+            format!("the store postgres://leafd@db/ids {ANOTHER_DATABASE} the one in use");
+        let url = "store=postgres://leafd@db/ids";
+        for (code, message) in [
+            (Code::StoreRefused, &*message),
+            (Code::WorkerRefused, &*message),
+            (
+                Code::RegistryReplaced,
+                "the worker registry is now b, but this host's lease is from a",
+            ),
+        ] {
+            let text = remedy(&[url], code, message);
+            assert!(text.starts_with("put the first database back"), "{text}");
+            assert!(text.contains("stop leafd on all hosts, raise the tags"), "{text}");
+            assert!(!text.contains("serves"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_store_in_another_place_is_about_routes() {
+        let url = "store=postgres://leafd@db/ids";
+        let elsewhere = format!("its {RECORDED_ROUTES} are \"a\", and this host's say \"b\"");
+        let text = remedy(&[url], Code::StoreRefused, &elsewhere);
+        assert!(text.contains("the routes of the others and restart leafd"), "{text}");
+        let unplaced = format!("it has or had tags, but no {RECORDED_ROUTES}");
+        let text = remedy(&[url], Code::StoreRefused, &unplaced);
+        assert!(text.contains("record them with: leafd routes apply"), "{text}");
+    }
+
+    #[test]
+    fn zookeeper_is_mended_by_what_is_wrong_with_it() {
+        let of = |code| Remedies::default().of(&cause(code, "zookeeper:zk1:2181", "why"));
+        assert!(of(Code::RegistryAway).contains("quorum"));
+        assert!(of(Code::WorkerRefused).contains("mend what the message names"));
+        assert!(of(Code::RegistryReplaced).contains("--worker none"));
+    }
+
+    #[test]
+    fn workers_are_freed_with_a_command_as_it_is() {
+        let text = Remedies::default().of(&cause(Code::WorkersTaken, "", "all are taken"));
+        assert!(text.contains("leafctl worker release --worker N;"), "{text}");
     }
 
     #[test]

@@ -32,9 +32,9 @@
 //! tokens beyond the last thousand starts.
 //!
 //! In the order of a start: `begin` makes a journal, `db` opens one, by `schema` (what file is it?), `wal`
-//! (is its log whole?) and `verify` (is every row what was written?); `writer` is the thread, `write` what it is given; `apply`
-//! checks and enters changes; `rows` knows the tables' rows, `stores` those about stores and starts, and `claim` that
-//! about the worker.
+//! (is its log whole?) and `verify` (is every row what was written?), and commits what is entered; `writer` is the thread,
+//! `write` what it is given; `apply` checks and enters changes; `rows` knows the tables' rows, `stores` those about stores
+//! and starts, and `lease` that about the worker.
 
 mod apply;
 mod begin;
@@ -160,10 +160,12 @@ impl Journal {
             let old = witnesses.set_aside(&db, restored, why.clone()).map_err(failed)?;
             (outside.may_begin_anew)(&old).map_err(|why| failed(fault::Fault(why)))?;
             let kept = begin::instead_of(db, dir, identity, kind).map_err(failed)?;
-            let is = if restored { "an old one, restored" } else { "a copy of another one" };
+            let is =
+                if restored { "an old one, restored" } else { "a copy from another host or disk" };
             tracing::error!(
                 journal = %path.display(), why, kept = %kept.display(),
-                "the journal is {is}: it was set aside, this host starts with a new one, and the ids that it held are skipped"
+                "the journal in the state directory is {is}: it was moved aside, and this host starts afresh. Ids that it \
+                 held are skipped; none repeats"
             );
             set_aside = Some(kept);
             db = db::Db::open(dir).map_err(failed)?;
@@ -174,8 +176,8 @@ impl Journal {
         if started.forgotten > 0 {
             tracing::warn!(
                 segments = started.forgotten,
-                "the last daemon did not stop cleanly, and nothing outside the state directory shows whether this is \
-                 its latest journal: the ids that it held are skipped"
+                "leafd did not stop cleanly and can't prove that this journal is its newest, as after the host was \
+                 started again: held ids are skipped, and service goes on"
             );
         }
         let recovered = Recovered {

@@ -60,7 +60,8 @@ impl StaticWorker {
         if let Err(error) = self.lock.note(&format!("{:020}", mark.0)) {
             tracing::warn!(
                 worker = %self.worker, %error,
-                "can't record beside the worker's lock how far ids may have been issued"
+                "can't write the note in worker_lock_dir that says up to when ids may have been issued: check its \
+                 permissions and space"
             );
         }
     }

@@ -57,10 +57,13 @@ impl Failure {
 
     /// Too much waits already.
     #[must_use]
-    pub fn overloaded(what: &str, limit: usize) -> Self {
+    pub fn overloaded(what: &str, setting: &str, limit: usize) -> Self {
         Failure {
             retry_after_ms: RETRY_MS,
-            ..Failure::new(Status::Overloaded, format!("{what} ({limit}) is reached; retry later"))
+            ..Failure::new(
+                Status::Overloaded,
+                format!("{what} (a share of {setting} = {limit}); retry later"),
+            )
         }
     }
 
@@ -73,10 +76,12 @@ impl Failure {
                 retry_after_ms: millis(wait_ms),
                 ..Failure::deadline(layout, "the present tick's sequence is used up")
             },
-            Refusal::MarkReached => Failure::deadline(layout, "the journal is moving its mark"),
+            Refusal::MarkReached => {
+                Failure::deadline(layout, "the journal's disk write is still under way")
+            }
             Refusal::ClaimEnds => Failure {
                 retry_after_ms: RETRY_MS,
-                ..Failure::new(Status::NoWorker, "this host's claim on its worker has run out")
+                ..Failure::new(Status::NoWorker, "this host's worker lease has expired")
             },
             Refusal::ClockBehind { behind_ms, wait_ms } => Failure {
                 retry_after_ms: millis(wait_ms),

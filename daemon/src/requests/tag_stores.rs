@@ -375,8 +375,8 @@ async fn check_place(upstream: &Upstream) -> Result<(), StoreError> {
         return Ok(());
     }
     Err(StoreError::Refused(format!(
-        "the store {} now records the role {:?}, but this daemon is configured {}: restart it with the routes of the \
-         other hosts",
+        "the store {} is not where this daemon's routes have it: its recorded routes are {:?}, and this daemon's configuration has it \
+         {}. Restart it with the routes of the other hosts",
         upstream.url,
         &*found.role.0,
         upstream.role.configured()

@@ -105,6 +105,10 @@ fn end_on_panic() {
     }));
 }
 
+/// A stop that could not write exact marks.
+const STOPPED_INEXACTLY: &str = "stopped, but the journal could not be brought up to date: the next start skips some ids \
+     (no id repeats)";
+
 pub(crate) fn refuse_config(error: &ConfigError) -> ExitCode {
     eprintln!("{}leafd: {error}", logging::error_prefix());
     ExitCode::from(EXIT_CONFIG)
@@ -290,15 +294,11 @@ async fn live(
             if let Worker::Leased(keeper) = &dispatcher.snowflakes.worker {
                 let _ = tokio::time::timeout(left, keeper.close()).await;
             }
-            info!("stopped; the journal's marks are exact");
+            info!("stopped cleanly: the next start goes on at the next id");
             Ok(())
         }
-        Ok(Err(error)) => {
-            Err(error).context("stopped without exact marks: the next start skips some ids")
-        }
-        Err(_) => bail!(
-            "stopped without exact marks, because the journal did not answer within {left:?}: the next start skips some ids"
-        ),
+        Ok(Err(error)) => Err(error).context(STOPPED_INEXACTLY),
+        Err(_) => bail!("{STOPPED_INEXACTLY}: the journal did not answer within {left:?}"),
     }
 }
 

@@ -186,7 +186,7 @@ impl Segments {
         let lost = StoreError::Unavailable {
             store: shard.upstream.url.to_string(),
             cause: format!(
-                "it lost claims of tag {:?}; this daemon is pushing its high-water marks",
+                "it forgot claims of tag {:?} that it had confirmed; this host is telling it the highest ids seen",
                 tag.tag.as_str()
             ),
         };

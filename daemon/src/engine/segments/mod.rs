@@ -236,7 +236,8 @@ impl Segments {
         }
         if !reply.take_place(&tag.places) {
             return reply.failure(&Failure::overloaded(
-                "this user's share of waiters_max, the limit of requests that wait for a tag,",
+                "too many requests of this user wait for the tag",
+                "waiters_max",
                 self.settings.waiters_max,
             ));
         }

@@ -42,7 +42,8 @@ impl Segments {
         if !restarts.failing() {
             error!(
                 tag = %tag.tag, store, %refused,
-                "the journal contradicts what is held of a tag: the ids held are dropped, and the tag is loaded anew. \
+                "the state directory and the running daemon disagree about this tag: its held ids are dropped, and it is \
+                 read again. \
                  Only leafd may write to the state directory: if something else did, stop that and restart leafd"
             );
         }
@@ -54,7 +55,7 @@ impl Segments {
             (allocator.highest_ends(), allocator.abandon())
         };
         let failure = Failure::journal_contradicts(format!(
-            "the journal contradicts what was held of tag {:?}, which is being loaded anew; ask again",
+            "the state directory and the running daemon disagree about tag {:?}, which is being read again; ask again",
             tag.tag.as_str()
         ));
         for reply in waiting {

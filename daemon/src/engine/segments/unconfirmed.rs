@@ -39,7 +39,11 @@ impl Names {
             return Ok(Place { names: self.clone(), claimant });
         }
         let limit = usize::try_from(UNCONFIRMED_MAX).unwrap_or(usize::MAX);
-        Err(Failure::overloaded("this user's share of tags looked up at once, the limit", limit))
+        Err(Failure::overloaded(
+            "too many tags of this user are looked up at once",
+            "the limit",
+            limit,
+        ))
     }
 }
 

@@ -52,7 +52,8 @@ impl Snowflakes {
         if !tag.restarts.borrow().failing() {
             error!(
                 layout = %tag.name, %refused,
-                "the journal contradicts what was issued of a layout: its ids go on above what is recorded. Only leafd may \
+                "the state directory and the running daemon disagree about this layout: its ids go on above what is \
+                 recorded. Only leafd may \
                  write to the state directory: if something else did, stop that and restart leafd"
             );
         }

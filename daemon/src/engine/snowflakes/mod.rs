@@ -208,7 +208,8 @@ impl Snowflakes {
         let refused = tag.waiting.borrow_mut().push(claimant, waiter).err();
         if let Some(waiter) = refused {
             return waiter.reply.failure(&Failure::overloaded(
-                "this user's share of waiters_max, the limit of requests that wait for a layout,",
+                "too many requests of this user wait for the layout",
+                "waiters_max",
                 self.waiters_max,
             ));
         }

@@ -229,20 +229,21 @@ impl<T: Tenants + 'static> Driver<T> {
             }
             Event::FailedOver { to, noted_ms, left_ms } => error!(
                 %store, history = %to, noticed_before_ms = noted_ms, settle_ms = left_ms,
-                "the store's history has changed, so it may have lost commits; claims pause until every daemon has \
-                 pushed its high-water marks"
+                "the store has failed over or was restored (its history has changed), and may have lost its last commits: \
+                 nothing new is claimed for settle_ms (failover_settle), so that all hosts can report the ids that they \
+                 have seen"
             ),
             Event::WentBack(history) => error!(
                 %store, %history,
-                "the store is back at a former history and has lost the claims made since; every daemon will push its \
-                 high-water marks"
+                "the store is back in an older state (the old primary, or a backup): claims made since are lost. Every \
+                 host reports the highest ids that it has seen, and drops those that others may be given"
             ),
             Event::Distrusted => {
                 warn!(%store, "discarding unissued ids: the store lost commits, and may have reassigned them");
                 tenants.drop_held(upstream);
             }
             Event::Settled(tags) => info!(
-                %store, tags, "pushed this daemon's high-water marks to the store; claims resume"
+                %store, tags, "told the store the highest ids that this host has seen; claims resume"
             ),
             Event::Refused(error) => {
                 debug!(%store, "{error}");
@@ -263,7 +264,8 @@ impl Upstream {
         }
         error!(
             store = %self.url, %tag, seen,
-            "the store lost acknowledged claims; every daemon will push its high-water marks"
+            "the store forgot claims that it had confirmed: every host reports the highest ids that it has seen, and \
+             drops those that others may be given. Check the store's replication and backups"
         );
         if !self.embedded {
             // The driver is told as well, but not before whoever draws next.

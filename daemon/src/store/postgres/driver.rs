@@ -200,8 +200,8 @@ fn say_without_log(endpoint: &str, words: &str) {
     SAID.call_once(|| {
         tracing::warn!(
             server = endpoint,
-            "the server doesn't report its system identifier or timeline ({words}), so leafd does without: only a \
-             table that was filled again shows that the store was set back. On Aurora, rds.logical_replication = 1 \
+            "leafd can't see fail-overs or restores on this server, only a table that was filled again, because it doesn't \
+             report its system identifier or timeline ({words}). On Aurora, rds.logical_replication = 1 \
              makes the server report them"
         );
     });
