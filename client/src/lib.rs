@@ -6,7 +6,7 @@
 //!
 //! let client = Client::connect(leafd_client::default_socket_path())?;
 //! let order_id = client.next("orders")?;
-//! let event_ids: Vec<u64> = client.next_batch("events", 100)?.collect();
+//! let hundred: Vec<u64> = client.next_batch("orders", 100)?.collect();
 //! # Ok(()) }
 //! ```
 //!
