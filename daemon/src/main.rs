@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use leafd::cli::{adopt, demo, man, mask_key, routes, schema};
+use leafd::cli::{adopt, demo, doctor, man, mask_key, routes, schema};
 use leafd::config::{Args, EXAMPLES, settings_help};
 use leafd::run;
 
@@ -30,6 +30,8 @@ Exit status:
 enum Command {
     /// Start a daemon in a temporary folder, draw ids of both kinds, and show how long that takes.
     Demo(demo::DemoArgs),
+    /// Look at everything that ids depend on, and say what is wrong and what to do about it.
+    Doctor(doctor::DoctorArgs),
     /// Check the configuration, and print every setting with its value and the value's source.
     CheckConfig {
         /// Print nothing when the configuration is valid.
@@ -118,6 +120,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     match cli.command {
         Some(Command::Demo(args)) => demo::run(&args),
+        Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::CheckConfig { quiet, args }) => run::check_config(&args, quiet),
         Some(Command::AdoptStore { args }) => adopt::adopt_store(&args),
         Some(Command::Schema { action: Schema::Print { args } }) => schema::print(&args),

@@ -11,6 +11,9 @@ pub enum Failure {
     /// The daemon answers, but isn't ready.
     #[error("{0}")]
     NotReady(String),
+    /// The doctor has said what is wrong.
+    #[error("something failed")]
+    Unwell,
     /// Whoever reads our output has stopped reading: nothing to complain about.
     #[error("nobody reads any more")]
     Quiet,
@@ -28,7 +31,7 @@ impl Failure {
             Failure::Client(
                 Error::Connect { .. } | Error::Disconnected { .. } | Error::Timeout { .. },
             ) => 3,
-            Failure::Client(_) | Failure::Other(_) => 1,
+            Failure::Client(_) | Failure::Unwell | Failure::Other(_) => 1,
             Failure::NotReady(_) => 4,
             Failure::Quiet => 0,
         }

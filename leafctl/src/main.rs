@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 mod decode;
+mod doctor;
 mod failure;
 mod mask;
 mod metrics;
@@ -70,6 +71,8 @@ enum Command {
     Status(status::StatusArgs),
     /// Print the daemon's metrics, or write them for node_exporter
     Metrics(metrics::MetricsArgs),
+    /// Look at socket, daemon and health, and say what is wrong and what to do about it
+    Doctor(doctor::DoctorArgs),
     /// Ask whether the daemon answers; for probes
     Ping(ping::PingArgs),
     /// Wait until the daemon answers, or until nobody uses it; for scripts and hooks
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
         Command::Worker(command) => worker::run(&socket, &command),
         Command::Status(args) => status::run(&socket, &args),
         Command::Metrics(args) => metrics::run(&socket, &args),
+        Command::Doctor(args) => doctor::run(&socket, &args),
         Command::Ping(args) => ping::run(&socket, &args),
         Command::Wait(args) => wait::run(&socket, &args),
         Command::Man(args) => return leafd_man::run(Cli::command(), "1", &args, |_| Ok(())),
@@ -104,6 +108,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Quiet) => ExitCode::SUCCESS,
+        Err(failure @ Failure::Unwell) => ExitCode::from(failure.exit_status()),
         Err(failure) => {
             eprintln!("leafctl: {failure}");
             ExitCode::from(failure.exit_status())

@@ -9,6 +9,7 @@ mod copies;
 mod crash;
 mod crowds;
 mod demo;
+mod doctor;
 mod documents;
 mod drawing;
 mod faults;

@@ -25,6 +25,7 @@ mod beside_leaf;
 mod commits;
 mod conflicts;
 mod crowd;
+mod doctor;
 mod failover;
 mod fixtures;
 mod former_routes;

@@ -1,6 +1,7 @@
 //! The program's commands beside running the daemon.
 //!
 //! - [`demo`]: shows it all in a temporary folder.
+//! - [`doctor`]: says what is wrong, and what to do about it.
 //! - [`adopt`]: accepts another store than before.
 //! - [`schema`]: shows or makes the tables of the stores.
 //! - [`routes`]: changes the routes that several stores record.
@@ -10,6 +11,7 @@
 
 pub mod adopt;
 pub mod demo;
+pub mod doctor;
 pub mod man;
 pub mod mask_key;
 pub mod output;

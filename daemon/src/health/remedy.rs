@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::config::{Config, StorePassword, StoreSpec, StoreUrl, password_variable};
 use leafd_core::health::{Cause, Code};
-use leafd_core::store::{ANOTHER_DATABASE, RECORDED_ROUTES};
+use leafd_core::store::{ANOTHER_DATABASE, RECORDED_ROUTES, StoreError};
 
 /// What the configuration says of things that may need mending.
 #[derive(Debug, Default)]
@@ -62,11 +62,7 @@ impl Remedies {
     /// Those that the configuration tells of.
     #[must_use]
     pub fn of_config(config: &Config) -> Remedies {
-        let stores = config.routing.stores().iter().map(|spec| {
-            let url = spec.url.to_string();
-            let name = if spec.name.is_empty() { url } else { spec.name.to_string() };
-            (name, Origins::of(spec))
-        });
+        let stores = config.routing.stores().iter().map(|spec| (subject(spec), Origins::of(spec)));
         let state_dir = config.state_dir.display().to_string();
         Remedies { stores: stores.collect(), state_dir }
     }
@@ -118,6 +114,18 @@ impl Remedies {
                 "set the host's clock if it is wrong, or move to a new layout".to_owned()
             }
         }
+    }
+
+    /// What to do about a store's error, found by somebody else than a daemon.
+    #[must_use]
+    pub fn of_store_error(&self, spec: &StoreSpec, error: &StoreError) -> String {
+        self.of_store(&subject(spec), &error.to_string())
+    }
+
+    /// Against whom a store's certificate is checked.
+    #[must_use]
+    pub fn authority_of(&self, spec: &StoreSpec) -> String {
+        self.stores.get(&subject(spec)).map_or(String::new(), |origins| origins.authority.clone())
     }
 
     /// A registry in a store is mended as that is.
@@ -182,6 +190,11 @@ impl Remedies {
         }
         format!("see that the database serves, and that this host reaches it; {itself}")
     }
+}
+
+/// What causes call a store.
+fn subject(spec: &StoreSpec) -> String {
+    if spec.name.is_empty() { spec.url.to_string() } else { spec.name.to_string() }
 }
 
 impl Origins {

@@ -22,7 +22,7 @@ use leafd_core::lease::Recorded;
 use leafd_core::store::{Generation, StoreId};
 
 /// The journal's file in the state directory.
-const FILE: &str = "journal.db";
+pub(super) const FILE: &str = "journal.db";
 
 /// How long to wait for another program that looks into the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);

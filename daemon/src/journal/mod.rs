@@ -42,6 +42,7 @@ mod db;
 mod fault;
 mod identity;
 mod lease;
+mod look;
 mod recovered;
 mod rows;
 mod schema;
@@ -64,6 +65,8 @@ use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
 pub use self::identity::{Identity, MACHINE_ID_FILE};
+pub(crate) use self::look::immutable;
+pub use self::look::{Seen, look};
 pub use self::recovered::{Recovered, StoreRecord};
 use self::witness::{Memory, Verdict, Witnesses};
 pub use self::witness::{Outside, SetAside};

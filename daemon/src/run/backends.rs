@@ -5,7 +5,9 @@ use anyhow::Result;
 
 use crate::config::{Config, NotBuilt, Servers, StoreSpec, StoreUrl};
 use crate::registry::Registry;
+use crate::store::sql::{self, Examination, WorkersWish};
 use crate::store::{Store, sqlite};
+use leafd_core::store::StoreError;
 
 /// Opens a store. One behind a network connects with its first call.
 ///
@@ -62,6 +64,27 @@ pub fn make_tables(config: &Config, spec: &StoreSpec) -> Result<Vec<&'static str
         #[cfg(not(all(feature = "mysql", feature = "postgres")))]
         url => return Err(NotBuilt::store(url).into()),
     })
+}
+
+/// Looks at a store behind a network, and changes nothing; `None` for the embedded one.
+pub fn examine(
+    config: &Config,
+    spec: &StoreSpec,
+    workers: Option<WorkersWish>,
+) -> Option<Result<Examination, StoreError>> {
+    match &spec.url {
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(url) => {
+            let target = target(config, spec, url);
+            Some(sql::examine::<crate::store::postgres::PostgresDriver>(&target, workers))
+        }
+        #[cfg(feature = "mysql")]
+        StoreUrl::Mysql(url) => {
+            let target = target(config, spec, url);
+            Some(sql::examine::<crate::store::mysql::MysqlDriver>(&target, workers))
+        }
+        _ => None,
+    }
 }
 
 /// A network store's place and bounds, as configured.

@@ -23,6 +23,19 @@ enum Verdict {
 
 /// Refuses or warns.
 pub(super) fn check(dir: &Path) -> Result<(), String> {
+    if let Some(name) = look(dir)? {
+        tracing::warn!(
+            dir = %dir.display(),
+            file_system = name,
+            "the state directory is on a file system that is lost with the machine or container: this host then \
+             becomes a new one, and an embedded store in it would issue its ids again; mount a disk there"
+        );
+    }
+    Ok(())
+}
+
+/// Refuses, or tells which file system it is that will not last.
+pub(super) fn look(dir: &Path) -> Result<Option<&'static str>, String> {
     let found = statfs(dir).map_err(|e| {
         super::explain("finding out the directory's file system", &std::io::Error::from(e))
     })?;
@@ -33,16 +46,8 @@ pub(super) fn check(dir: &Path) -> Result<(), String> {
         other => other,
     };
     match verdict {
-        Verdict::Fine | Verdict::Fuse => Ok(()),
-        Verdict::Forgets(name) => {
-            tracing::warn!(
-                dir = %dir.display(),
-                file_system = name,
-                "the state directory is on a file system that is lost with the machine or container: this host then \
-                 becomes a new one, and an embedded store in it would issue its ids again; mount a disk there"
-            );
-            Ok(())
-        }
+        Verdict::Fine | Verdict::Fuse => Ok(None),
+        Verdict::Forgets(name) => Ok(Some(name)),
         Verdict::Refused(name) => Err(format!(
             "it is on {name}, which other machines may have mounted too, and where locks and synced writes can't be \
              relied on; configure a directory on a local disk"

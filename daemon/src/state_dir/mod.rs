@@ -5,6 +5,7 @@
 //! for the error that a second daemon prints; the pid itself decides nothing.
 
 mod filesystem;
+mod look;
 mod owners;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+pub use look::{Lasting, check_owners, lasting, locked_by};
 
 use crate::lock::{LockError, LockFile, holder};
 

@@ -20,6 +20,7 @@ use super::sql::{SqlStore, Target};
 
 pub use driver::PostgresDriver;
 pub use schema::{apply, print};
+pub(crate) use tls::trusted_roots;
 
 /// A store on PostgreSQL.
 pub type PostgresStore = SqlStore<PostgresDriver>;

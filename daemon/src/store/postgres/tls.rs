@@ -16,6 +16,26 @@ use crate::config::Tls;
 /// # Errors
 /// Which file can't be used, and why.
 pub fn client_config(tls: &Tls) -> Result<ClientConfig, String> {
+    let roots = trusted_roots(tls)?;
+    // Named, because using none in particular panics where a program has none or two.
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|cause| format!("TLS can't be used: {cause}"))?
+        .with_root_certificates(roots);
+    let Some((certificate, key)) = &tls.client else {
+        return Ok(builder.with_no_client_auth());
+    };
+    let key_read = PrivateKeyDer::from_pem_file(key).map_err(|cause| unusable(key, &cause))?;
+    builder
+        .with_client_auth_cert(certificates(certificate)?, key_read)
+        .map_err(|cause| unusable(certificate, &cause))
+}
+
+/// Who may sign a server's certificate.
+///
+/// # Errors
+/// Which file can't be used, and why.
+pub fn trusted_roots(tls: &Tls) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     match &tls.root_certificates {
         Some(path) => {
@@ -35,18 +55,7 @@ pub fn client_config(tls: &Tls) -> Result<ClientConfig, String> {
             }
         }
     }
-    // Named, because using none in particular panics where a program has none or two.
-    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|cause| format!("TLS can't be used: {cause}"))?
-        .with_root_certificates(roots);
-    let Some((certificate, key)) = &tls.client else {
-        return Ok(builder.with_no_client_auth());
-    };
-    let key_read = PrivateKeyDer::from_pem_file(key).map_err(|cause| unusable(key, &cause))?;
-    builder
-        .with_client_auth_cert(certificates(certificate)?, key_read)
-        .map_err(|cause| unusable(certificate, &cause))
+    Ok(roots)
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {

@@ -15,6 +15,7 @@
 //! - `tables`: which tables there are, and how they differ from what they should be.
 //! - `engine`: what answers, and what that means.
 //! - `leases`: the store as a registry of snowflake workers.
+//! - `examine`: what `leafd doctor` looks at.
 #![cfg_attr(
     not(all(feature = "mysql", feature = "postgres")),
     allow(dead_code, unused_imports, reason = "some of it only the stores behind a network share")
@@ -24,6 +25,7 @@ mod calls;
 mod conflicts;
 mod driver;
 pub(super) mod engine;
+mod examine;
 mod leases;
 mod rows;
 mod session;
@@ -38,6 +40,7 @@ use crate::config::{NetworkUrl, StorePassword};
 pub use calls::SqlStore;
 pub use driver::Location;
 pub(super) use driver::{Call, Driver, Failure, Param, Place, Standing, Statements};
+pub use examine::{Examination, MissingRight, Purpose, WorkersWish, examine};
 pub(super) use leases::Statements as LeaseStatements;
 pub(super) use tables::{
     Layout, META_TABLE, columns, has_first_rows, name_of_leafs, refuse_different,

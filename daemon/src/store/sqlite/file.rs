@@ -115,12 +115,38 @@ pub(super) fn open_own_unless_locked(
 }
 
 fn check_own(path: &Path, (open, meta, now): Opened) -> Result<OpenFile, StoreError> {
-    if meta.fingerprint == now.fingerprint {
-        return Ok(open);
+    judge(path, &meta.fingerprint, &now.fingerprint).map(|()| open)
+}
+
+/// Looks whose a store is that no daemon has open, and leaves it as it is. That has been in the file since its tables were
+/// made, so its log, which is read by nobody who doesn't write, is not needed.
+///
+/// # Errors
+/// See [`super::open`].
+pub fn look(path: &Path, fingerprint: &str) -> Result<(), StoreError> {
+    let meta = std::fs::metadata(path)
+        .map_err(|cause| unavailable(path, format!("inspecting it failed: {cause}")))?;
+    let now = format!("{fingerprint} file={}", file_marks(&meta));
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_URI
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let read = Connection::open_with_flags(crate::journal::immutable(path), flags)
+        .and_then(|connection| schema::fingerprint(&connection));
+    match read {
+        Ok(Some(found)) => judge(path, &found, &now),
+        // Somebody has begun to make it.
+        Ok(None) => Ok(()),
+        Err(cause) => Err(describe(path, &cause)),
+    }
+}
+
+fn judge(path: &Path, found: &str, now: &str) -> Result<(), StoreError> {
+    if found == now {
+        return Ok(());
     }
     let host_of =
         |fingerprint: &str| fingerprint.rsplit_once(" file=").map(|(host, _)| host.to_owned());
-    let how = if host_of(&meta.fingerprint) == host_of(&now.fingerprint) {
+    let how = if host_of(found) == host_of(now) {
         "the file was copied or restored"
     } else {
         "it was made on another host or under another identity"

@@ -21,7 +21,7 @@ use super::sql::SqlStore;
 use leafd_core::store::StoreError;
 
 pub use self::driver::{SqliteDriver, Target};
-pub use self::file::{adopt, adopt_anew, host_fingerprint};
+pub use self::file::{adopt, adopt_anew, host_fingerprint, look};
 pub use self::schema::print_schema;
 pub use self::starts::start_tokens;
 

@@ -215,6 +215,16 @@ fn check_unique(connection: &Connection) -> Result<(), Failure> {
     refuse("has a table leaf_alloc whose biz_tag is not unique: make it the primary key")
 }
 
+/// Whose a file says it is, if it is a store already.
+pub(super) fn fingerprint(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    let known = "SELECT count(*) FROM sqlite_schema WHERE name = 'leafd_meta' AND type = 'table'";
+    if connection.query_row(known, [], |row| row.get::<_, i64>(0))? == 0 {
+        return Ok(None);
+    }
+    let sql = "SELECT CAST(value AS text) FROM leafd_meta WHERE name = 'fingerprint'";
+    connection.query_row(sql, [], |row| row.get(0)).optional()
+}
+
 fn get(connection: &Connection, name: &str) -> Result<Option<String>, Failure> {
     let sql = "SELECT CAST(value AS text) FROM leafd_meta WHERE name = ?1";
     Ok(connection.query_row(sql, [name], |row| row.get(0)).optional()?)

@@ -147,6 +147,21 @@ impl<D: Driver> Registry for Leases<'_, D> {
     }
 }
 
+impl<D: Driver> SqlStore<D> {
+    /// The registry's clock and what is recorded of the workers of a pool. Unlike a snapshot, it enters nothing.
+    pub(super) fn look_at_workers(
+        &mut self,
+        mode: Mode,
+        pool: &Range<u64>,
+    ) -> Result<(UnixMs, Vec<Entry>), RegistryError> {
+        let found = self.read(|session| {
+            session.require_workers()?;
+            Ok((clock(session)?, entries(session, mode, pool)?))
+        });
+        found.map_err(RegistryError::from)
+    }
+}
+
 fn agree<D: Driver>(session: &mut Session<D>, layouts: &[(Tag, IdLayout)]) -> Result<(), Failure> {
     let sql = D::WORKERS;
     lock(session)?;

@@ -1,0 +1,204 @@
+//! The socket, and what the daemon behind it says of itself.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::Path;
+use std::time::Duration;
+
+use leafd_client::{Client, Error};
+use serde_json::Value;
+
+use crate::{Report, Verdict};
+
+/// What the socket and the daemon are to be like.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected<'a> {
+    /// The release of the program that asks.
+    pub release: &'a str,
+    /// Whether a daemon has to be there.
+    pub running: bool,
+    /// The socket's permission bits, if they are known.
+    pub mode: Option<u32>,
+    /// The socket's group, if it is known.
+    pub gid: Option<u32>,
+}
+
+/// How long the daemon may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+
+/// From here on a tag is near its ceiling, in percent.
+const NEAR_PERCENT: u64 = 80;
+
+/// Looks at the socket and asks the daemon. Tells the daemon's status if it answers.
+pub fn check_daemon(report: &mut Report, socket: &Path, expected: Expected<'_>) -> Option<Value> {
+    if !check_socket(report, socket, expected) {
+        return None;
+    }
+    let client = Client::builder().socket(socket).deadline(ANSWER_WITHIN).build();
+    let answer = client.and_then(|client| Ok((client.info()?, client.status_json()?)));
+    let (info, status) = match answer {
+        Ok(answer) => answer,
+        Err(error) => {
+            no_answer(report, &error, expected);
+            return None;
+        }
+    };
+    let running = format!("release {} runs as process {}", info.release, info.pid);
+    if info.release == expected.release {
+        report.ok("release", running);
+    } else {
+        let text = format!("{running}, and this program is of release {}", expected.release);
+        report.warning(
+            "release",
+            text,
+            "start leafd again: then the release that is installed runs",
+        );
+    }
+    let status: Value = match serde_json::from_str(&status) {
+        Ok(status) => status,
+        Err(error) => {
+            let text = format!("its status can't be read: {error}");
+            report.failed("daemon", text, "install programs of one release");
+            return None;
+        }
+    };
+    check_health(report, &status);
+    check_ceilings(report, &status);
+    Some(status)
+}
+
+/// Whether there is a socket to connect to.
+fn check_socket(report: &mut Report, socket: &Path, expected: Expected<'_>) -> bool {
+    let shown = socket.display();
+    let found = match fs::symlink_metadata(socket) {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::NotFound && !expected.running => {
+            report.ok("daemon", format!("none runs: there is no socket {shown}"));
+            return false;
+        }
+        Err(error) => {
+            let remedy = "start leafd (systemctl start leafd), or say with --socket or LEAFD_SOCKET where it listens";
+            report.failed("socket", format!("{shown}: {error}"), remedy);
+            return false;
+        }
+    };
+    if !found.file_type().is_socket() {
+        let text = format!("{shown} is something else than a socket");
+        report.failed("socket", text, "move it away, or configure another path");
+        return false;
+    }
+    let mode = found.mode() & 0o777;
+    let text =
+        format!("{shown} has mode {mode:o}, owner {}, group {}", found.uid(), group(found.gid()));
+    let wanted = [
+        expected.mode.filter(|wanted| *wanted != mode).map(|wanted| format!("mode {wanted:o}")),
+        expected
+            .gid
+            .filter(|wanted| *wanted != found.gid())
+            .map(|gid| format!("group {}", group(gid))),
+    ];
+    let wanted: Vec<String> = wanted.into_iter().flatten().collect();
+    if wanted.is_empty() {
+        report.ok("socket", text);
+    } else {
+        let text = format!("{text}; configured is {}", wanted.join(", "));
+        let remedy = "start leafd again, which makes the socket anew; where systemd makes it, set SocketMode= and \
+                      SocketGroup= of leafd.socket";
+        report.warning("socket", text, remedy);
+    }
+    true
+}
+
+/// A group's number, with the name that the host's own file has for it.
+fn group(gid: u32) -> String {
+    let groups = fs::read_to_string("/etc/group").unwrap_or_default();
+    let name = groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(gid)).then_some(name)
+    });
+    name.map_or(gid.to_string(), |name| format!("{gid} ({name})"))
+}
+
+fn no_answer(report: &mut Report, error: &Error, expected: Expected<'_>) {
+    let remedy = match error {
+        Error::Connect { source, .. } if source.kind() == ErrorKind::ConnectionRefused => {
+            if !expected.running {
+                report.ok("daemon", "none runs: nobody listens on the socket");
+                return;
+            }
+            "start leafd (systemctl start leafd); if it ends again, its log says why"
+        }
+        Error::Connect { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+            "become a member of the socket's group and log in again, or ask as root"
+        }
+        _ => "see leafd's log; if it answers nobody, start it again",
+    };
+    report.failed("daemon", error.to_string(), remedy);
+}
+
+/// What the daemon finds wrong. Strangers are told neither remedies nor tags.
+fn check_health(report: &mut Report, status: &Value) {
+    let conditions = status["health"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+    for condition in conditions {
+        let text = |member: &str| condition[member].as_str().unwrap_or_default();
+        let is_error = condition["severity"] == "error";
+        let verdict = if is_error { Verdict::Failed } else { Verdict::Warning };
+        let remedy = condition["remedy"].as_str();
+        let remedy = remedy
+            .unwrap_or("ask as root or as an administrator of leafd: they are told what to do");
+        let meaning = match text("meaning") {
+            "" => String::new(),
+            meaning => format!("; for ids: {meaning}"),
+        };
+        report.add(verdict, "health", format!("{}{meaning}", text("message")), remedy);
+    }
+    let kinds = [("segments", "segment ids"), ("snowflake", "snowflake ids")];
+    for (kind, words) in kinds {
+        if status[kind]["ready"] == true {
+            report.ok("ids", format!("{words} can be had"));
+        }
+    }
+    if let Some(kept) = status["journal_set_aside"].as_str() {
+        let text = format!(
+            "at its start leafd found the journal of another host, or an old one, and set it aside as {kept}: what that \
+             held is skipped"
+        );
+        let remedy =
+            "give each host a state directory of its own; remove the file when nobody needs it";
+        report.warning("journal", text, remedy);
+    }
+}
+
+fn check_ceilings(report: &mut Report, status: &Value) {
+    let Some(tags) = status["segments"]["tags"].as_array().filter(|tags| !tags.is_empty()) else {
+        return;
+    };
+    let near = tags.iter().filter(|tag| {
+        let name = tag["tag"].as_str().unwrap_or_default();
+        near_ceiling(report, name, tag["ceiling_used_percent"].as_u64().unwrap_or(0))
+    });
+    if near.count() == 0 {
+        let text = format!("none of the {} busiest tags is near its ceiling", tags.len());
+        report.ok("ceilings", text);
+    }
+}
+
+/// Whether a tag is near its ceiling, which is reported then. Its ids up to `claimed_to` are claimed.
+pub fn check_ceiling(report: &mut Report, tag: &str, claimed_to: u64, ceiling: u64) -> bool {
+    let percent = u128::from(claimed_to) * 100 / u128::from(ceiling.max(1));
+    near_ceiling(report, tag, u64::try_from(percent).unwrap_or(u64::MAX))
+}
+
+fn near_ceiling(report: &mut Report, tag: &str, percent: u64) -> bool {
+    if percent < NEAR_PERCENT {
+        return false;
+    }
+    let verdict = if percent >= 100 { Verdict::Failed } else { Verdict::Warning };
+    let text = format!("tag {tag:?} has used {percent} % of the ids up to its ceiling");
+    let remedy =
+        format!("raise it with: leafctl tag set {tag:?} --ceiling N, or move to a new tag");
+    report.add(verdict, "ceilings", text, remedy);
+    true
+}

@@ -1,0 +1,166 @@
+//! What `leafd doctor` and `leafctl doctor` share: a report of checks, and the checks that any client of the daemon can
+//! make.
+//!
+//! - `daemon`: the socket, and what the daemon behind it says of itself.
+
+mod daemon;
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+pub use daemon::{Expected, check_ceiling, check_daemon};
+
+/// What came of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// As it should be.
+    Ok,
+    /// It works, and somebody should know.
+    Warning,
+    /// Ids can't be had because of it, or are at risk.
+    Failed,
+}
+
+/// What a check found.
+#[derive(Clone, Debug)]
+struct Finding {
+    verdict: Verdict,
+    /// What was looked at.
+    subject: &'static str,
+    text: String,
+    /// What to do about it; empty where nothing is to be done.
+    remedy: String,
+}
+
+/// What all checks found, in their order.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    findings: Vec<Finding>,
+}
+
+/// The line under a finding begins where its text does.
+const TEXT_COLUMN: usize = 27;
+
+impl Verdict {
+    fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::Warning => "warning",
+            Verdict::Failed => "failed",
+        }
+    }
+}
+
+impl Report {
+    /// Adds what is as it should be.
+    pub fn ok(&mut self, subject: &'static str, text: impl Into<String>) {
+        self.add(Verdict::Ok, subject, text, "");
+    }
+
+    /// Adds what somebody should know, and what to do about it.
+    pub fn warning(
+        &mut self,
+        subject: &'static str,
+        text: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        self.add(Verdict::Warning, subject, text, remedy);
+    }
+
+    /// Adds what keeps ids from being had, and what to do about it.
+    pub fn failed(
+        &mut self,
+        subject: &'static str,
+        text: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        self.add(Verdict::Failed, subject, text, remedy);
+    }
+
+    /// Adds a finding.
+    pub fn add(
+        &mut self,
+        verdict: Verdict,
+        subject: &'static str,
+        text: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        let (text, remedy) = (in_a_line(&text.into()), in_a_line(&remedy.into()));
+        self.findings.push(Finding { verdict, subject, text, remedy });
+    }
+
+    /// Whether something failed.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.count(Verdict::Failed) > 0
+    }
+
+    /// For people: a line a finding, with the remedy below it, and a summary.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        for Finding { verdict, subject, text, remedy } in &self.findings {
+            let _ = writeln!(out, "{:<8} {subject:<17} {text}", verdict.as_str());
+            if !remedy.is_empty() {
+                let _ = writeln!(out, "{:TEXT_COLUMN$}to do: {remedy}", "");
+            }
+        }
+        let [failed, warnings, ok] =
+            [Verdict::Failed, Verdict::Warning, Verdict::Ok].map(|verdict| self.count(verdict));
+        let _ = writeln!(out, "\n{failed} failed, {warnings} with a warning, {ok} ok");
+        out
+    }
+
+    /// For programs.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let finding = |finding: &Finding| {
+            json!({
+                "verdict": finding.verdict.as_str(),
+                "subject": finding.subject,
+                "text": finding.text,
+                "remedy": finding.remedy,
+            })
+        };
+        json!({
+            "failed": self.has_failed(),
+            "findings": self.findings.iter().map(finding).collect::<Vec<Value>>(),
+        })
+    }
+
+    fn count(&self, verdict: Verdict) -> usize {
+        self.findings.iter().filter(|finding| finding.verdict == verdict).count()
+    }
+}
+
+/// What others wrote may hold line ends, which would end the finding.
+fn in_a_line(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_has_a_line_a_finding_and_its_remedy_below() {
+        let mut report = Report::default();
+        report.ok("clock", "2 ms off");
+        report.warning("socket", "mode 666\nfor everybody", "");
+        assert!(!report.has_failed());
+        report.failed("port", "refused", "start it");
+        assert_eq!(
+            report.text(),
+            "ok       clock             2 ms off\n\
+             warning  socket            mode 666 for everybody\n\
+             failed   port              refused\n                           to do: start it\n\n\
+             1 failed, 1 with a warning, 1 ok\n"
+        );
+        let json = report.json();
+        assert_eq!(
+            (&json["failed"], &json["findings"][2]["remedy"]),
+            (&true.into(), &"start it".into())
+        );
+    }
+}

@@ -1,0 +1,121 @@
+//! `leafd doctor`: looks at everything that ids depend on, and says what is wrong and what to do about it. It writes
+//! nothing, and runs beside a running daemon.
+//!
+//! - `state`: the state directory, the journal and the embedded store.
+//! - `store`, `reach`, `tls`: a database, the way there, and its certificate.
+//! - `workers`: the pool of snowflake workers.
+//! - `unit`: the service's unit.
+
+mod reach;
+mod state;
+mod store;
+#[cfg(feature = "postgres")]
+mod tls;
+mod unit;
+mod workers;
+
+use std::process::ExitCode;
+
+use leafd_checkup::{Expected, Report, check_daemon};
+use leafd_core::registry::Mode;
+
+use self::workers::Ourselves;
+use crate::cli::output;
+use crate::config::{Args, Config, WorkerSpec};
+use crate::health::Remedies;
+use crate::run::refuse_config;
+use crate::store::sql::WorkersWish;
+
+/// What to look at, and how to say it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Each line is ok, a warning or failed; what to do about it stands below. Nothing is written, and a daemon that runs is
+asked as well. Run it as the daemon's user and with its configuration:
+  runuser -u leafd -- leafd doctor --config /etc/leafd/leafd.toml
+
+Exit status: 0 nothing failed, 1 something failed, 64 a configuration that can't be used.")]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    args: Args,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Looks, and prints what it found.
+#[must_use]
+pub fn run(args: &DoctorArgs) -> ExitCode {
+    let config = match Config::load(&args.args) {
+        Ok(config) => config,
+        Err(error) => return refuse_config(&error),
+    };
+    let report = examine(&config);
+    let text = if args.json { format!("{}\n", report.json()) } else { report.text() };
+    let printed = output::print(&text);
+    if report.has_failed() { ExitCode::FAILURE } else { printed }
+}
+
+fn examine(config: &Config) -> Report {
+    let mut report = Report::default();
+    check_config(&mut report, config);
+    let state = state::check(&mut report, config);
+    let status = check_daemon(
+        &mut report,
+        &config.socket,
+        Expected {
+            release: env!("CARGO_PKG_VERSION"),
+            running: state.daemon.is_some(),
+            mode: Some(config.socket_mode),
+            gid: config.socket_group.as_ref().map(|group| group.gid),
+        },
+    );
+    unit::check(&mut report, config);
+    let asked = status.as_ref().and_then(|status| status["host"].as_str());
+    let ourselves = Ourselves { host: asked.or(state.host.as_deref()), status: status.as_ref() };
+    let remedies = Remedies::of_config(config);
+    for (index, spec) in config.routing.stores().iter().enumerate() {
+        let role = config.routing.role(index);
+        let wish = workers_wish(config, index);
+        let found = store::check(&mut report, config, spec, &role, &remedies, wish);
+        if let Some(found) = found.and_then(|found| found.workers) {
+            workers::check(&mut report, config, &found, ourselves);
+        }
+    }
+    if let WorkerSpec::Zookeeper(servers) = &config.worker {
+        for (host, port) in &servers.hosts {
+            reach::check_tcp(&mut report, host, *port, config.store_connect_timeout);
+        }
+    }
+    report
+}
+
+fn check_config(report: &mut Report, config: &Config) {
+    for warning in &config.warnings {
+        report.warning("configuration", warning, "take it away, or correct its name");
+    }
+    match config.mask_keys() {
+        Ok(_) => report.ok("configuration", "it can be used; leafd check-config shows all of it"),
+        Err(words) => report.failed(
+            "configuration",
+            words,
+            "put the file with the keys there that all hosts have",
+        ),
+    }
+}
+
+/// Which workers a store is asked for: those of the pool, and where the number is the operator's to give, all that others
+/// may have leased in the first store.
+fn workers_wish(config: &Config, store: usize) -> Option<WorkersWish> {
+    match &config.worker {
+        WorkerSpec::Store(index) if *index == store => Some(WorkersWish {
+            mode: config.worker_mode,
+            pool: config.worker_range.clone(),
+            is_registry: true,
+        }),
+        WorkerSpec::Static(worker) if store == 0 => {
+            let pool = worker.0..worker.0.saturating_add(1);
+            Some(WorkersWish { mode: Mode::Leased, pool, is_registry: false })
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,181 @@
+//! A database as this host finds it: its password, its name, its port, its certificate, and once logged in what the user
+//! may do there.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use leafd_checkup::{Report, check_ceiling};
+use leafd_core::store::{StoreError, TagRow};
+
+use super::reach;
+use crate::config::{Config, NetworkUrl, StorePassword, StoreSpec, StoreUrl};
+use crate::health::Remedies;
+use crate::run::backends;
+use crate::store::sql::{Examination, Purpose, WorkersWish};
+
+/// A clock that is off by more is worth a word, in milliseconds.
+const CLOCK_OFF_MS: u64 = 1_000;
+
+/// Looks at a database. Tells what it is like, if it lets us in.
+pub fn check(
+    report: &mut Report,
+    config: &Config,
+    spec: &StoreSpec,
+    role: &str,
+    remedies: &Remedies,
+    wish: Option<WorkersWish>,
+) -> Option<Examination> {
+    let (StoreUrl::Postgres(url) | StoreUrl::Mysql(url)) = &spec.url else { return None };
+    let is_registry = wish.as_ref().is_some_and(|wish| wish.is_registry);
+    if !check_password(report, spec) || !reach::check(report, config, spec, url, remedies) {
+        return None;
+    }
+    let found = match backends::examine(config, spec, wish)? {
+        Ok(found) => found,
+        Err(error) => {
+            report.failed("login", error.to_string(), remedies.of_store_error(spec, &error));
+            return None;
+        }
+    };
+    let version = found.version.lines().next().unwrap_or_default();
+    report.ok("login", format!("{} lets user {:?} in; it is {version}", found.endpoint, url.user));
+    check_clock(report, config, spec, &found, is_registry);
+    check_rights(report, url, spec, &found, is_registry);
+    check_tables(report, spec, role, remedies, &found);
+    Some(found)
+}
+
+/// Whether there is something to log in with, or nothing is meant to be.
+fn check_password(report: &mut Report, spec: &StoreSpec) -> bool {
+    let text = format!("{}: {}", spec.url, spec.password);
+    if let Err(words) = spec.password.read() {
+        let remedy = "write the password there, readable by leafd's user alone; it is read at each connection";
+        report.failed("password", words, remedy);
+        return false;
+    }
+    let mode = match &spec.password {
+        StorePassword::File(path) => fs::metadata(path).map(|found| found.permissions().mode()),
+        _ => Ok(0),
+    };
+    match mode.unwrap_or(0) & 0o7777 {
+        mode if mode & 0o007 != 0 => report.warning(
+            "password",
+            format!("{text}, which everybody may read (mode {mode:o})"),
+            "let nobody but leafd's user read it: chmod 600",
+        ),
+        _ => report.ok("password", text),
+    }
+    true
+}
+
+fn check_clock(
+    report: &mut Report,
+    config: &Config,
+    spec: &StoreSpec,
+    found: &Examination,
+    is_registry: bool,
+) {
+    let off_ms = found.clock_ahead_ms.unsigned_abs();
+    let side = if found.clock_ahead_ms < 0 { "behind" } else { "ahead of" };
+    let off = match off_ms {
+        0..10_000 => format!("{off_ms} ms"),
+        _ => leafd_core::health::duration(off_ms.saturating_add(500)),
+    };
+    let text = format!("that of {} is {off} {side} this host's", spec.url);
+    let remedy = "set right the one that is wrong, and keep it so (timedatectl, chronyc tracking)";
+    let threshold_ms = crate::clock::millis(config.clock_threshold);
+    if off_ms <= CLOCK_OFF_MS.min(threshold_ms) {
+        report.ok("clock", text);
+    } else if off_ms > threshold_ms && is_registry {
+        let text = format!(
+            "{text}, more than clock_threshold allows: no worker is leased, and no snowflake id issued"
+        );
+        report.failed("clock", text, remedy);
+    } else {
+        report.warning("clock", text, remedy);
+    }
+}
+
+fn check_rights(
+    report: &mut Report,
+    url: &NetworkUrl,
+    spec: &StoreSpec,
+    found: &Examination,
+    is_registry: bool,
+) {
+    let user = &url.user;
+    let mut all = true;
+    let purposes = [
+        (Purpose::Claims, "no id can be claimed"),
+        (Purpose::Workers, "no worker can be leased"),
+        (Purpose::Tags, "leafctl can't create and delete tags"),
+    ];
+    for (purpose, meaning) in purposes {
+        if purpose == Purpose::Workers && !is_registry {
+            continue;
+        }
+        let missing: Vec<String> = found
+            .missing_rights
+            .iter()
+            .filter(|right| right.purpose == purpose)
+            .map(|right| format!("{} on {}", right.right, right.table))
+            .collect();
+        if missing.is_empty() {
+            continue;
+        }
+        all = false;
+        let lacks = missing.join(", ");
+        let text = format!("user {user:?} lacks {lacks} in {}: {meaning}", spec.url);
+        let remedy =
+            format!("as the owner of the tables: GRANT {lacks} TO {user}; leafd needs no restart");
+        match purpose {
+            Purpose::Tags => report.warning("rights", text, remedy),
+            _ => report.failed("rights", text, remedy),
+        }
+    }
+    if all {
+        report.ok("rights", format!("user {user:?} has all that leafd uses in {}", spec.url));
+    }
+}
+
+fn check_tables(
+    report: &mut Report,
+    spec: &StoreSpec,
+    role: &str,
+    remedies: &Remedies,
+    found: &Examination,
+) {
+    let mut failed = |error: &StoreError| {
+        report.failed("tables", error.to_string(), remedies.of_store_error(spec, error));
+    };
+    let (identity, (tags, more)) = match (&found.identity, &found.tags) {
+        (Ok(identity), Ok((tags, more))) => (identity, (tags, *more)),
+        (Err(error), _) | (_, Err(error)) => return failed(error),
+    };
+    let recorded = &*identity.role.0;
+    if !recorded.is_empty() && recorded != role {
+        report.failed(
+            "tables",
+            format!("{} records the role {recorded:?}, and configured is {role:?}", spec.url),
+            "configure the same routes on every host; to change them: leafd routes apply",
+        );
+    } else {
+        report.ok("tables", format!("{} is the store {}", spec.url, identity.id));
+    }
+    check_ceilings(report, spec, tags, more);
+}
+
+fn check_ceilings(report: &mut Report, spec: &StoreSpec, tags: &[TagRow], more: bool) {
+    let near = tags.iter().filter(|row| {
+        let claimed_to = u64::try_from(row.max_id).unwrap_or(0).saturating_sub(1);
+        check_ceiling(report, row.tag.as_str(), claimed_to, row.ceiling)
+    });
+    let near = near.count();
+    let which = if more { "first " } else { "" };
+    if near == 0 {
+        report.ok(
+            "ceilings",
+            format!("none of the {which}{} tags in {} is near its ceiling", tags.len(), spec.url),
+        );
+    }
+}

@@ -1,0 +1,123 @@
+//! The service's unit, where systemd runs: whether it is as it was written, and whether its sandbox is on.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use leafd_checkup::Report;
+
+use crate::config::Config;
+
+const UNIT: &str = "leafd.service";
+
+/// How long systemd may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// What is asked, and what each has to be in a sandbox.
+const SANDBOX: [(&str, &str); 5] = [
+    ("NoNewPrivileges", "yes"),
+    ("ProtectSystem", "strict"),
+    ("PrivateDevices", "yes"),
+    ("ProtectKernelModules", "yes"),
+    ("MemoryDenyWriteExecute", "yes"),
+];
+
+/// Asks systemd, if it runs this machine.
+pub fn check(report: &mut Report, config: &Config) {
+    if !Path::new("/run/systemd/system").is_dir() {
+        return;
+    }
+    let said = match ask() {
+        Ok(said) => said,
+        Err(words) => {
+            let remedy = "see whether systemctl answers";
+            return report.warning(
+                "unit",
+                format!("systemd doesn't tell of {UNIT}: {words}"),
+                remedy,
+            );
+        }
+    };
+    let value = |name: &str| said.get(name).map_or("", String::as_str);
+    if value("LoadState") != "loaded" {
+        return report.ok("unit", format!("systemd has no {UNIT}"));
+    }
+    if value("NeedDaemonReload") == "yes" {
+        let text = format!("{UNIT} has changed on disk since systemd read it");
+        report.warning("unit", text, "systemctl daemon-reload, then systemctl restart leafd");
+    }
+    let state = value("ActiveState");
+    match state {
+        "failed" => {
+            let remedy = "systemctl status leafd says why; mend it, then systemctl restart leafd";
+            report.failed("unit", format!("{UNIT} has failed ({})", value("Result")), remedy);
+        }
+        _ => report.ok("unit", format!("{UNIT} is {state}")),
+    }
+    let off = SANDBOX.iter().filter(|(name, wanted)| value(name) != *wanted);
+    let off: Vec<String> = off.map(|(name, wanted)| format!("{name}={wanted}")).collect();
+    if off.is_empty() {
+        report.ok("sandbox", "on");
+    } else {
+        let text = format!("{UNIT} lacks {}", off.join(", "));
+        report.warning(
+            "sandbox",
+            text,
+            "take them over from the unit that leafd brings (systemctl edit leafd)",
+        );
+    }
+    check_writable(
+        report,
+        config,
+        value("ProtectSystem"),
+        value("StateDirectory"),
+        value("ReadWritePaths"),
+    );
+}
+
+/// A directory elsewhere has to be let into the sandbox.
+fn check_writable(report: &mut Report, config: &Config, protect: &str, state: &str, paths: &str) {
+    let state = state.split_whitespace().map(|name| Path::new("/var/lib").join(name));
+    let others =
+        paths.split_whitespace().map(|path| PathBuf::from(path.trim_start_matches(['-', '+'])));
+    let may_write = state.chain(others).any(|allowed| config.state_dir.starts_with(&allowed));
+    if protect == "strict" && !may_write {
+        let dir = config.state_dir.display();
+        report.failed(
+            "sandbox",
+            format!("{UNIT} may not write to the state directory {dir}"),
+            format!("systemctl edit leafd: ReadWritePaths={dir}; or start this doctor with the unit's --config"),
+        );
+    }
+}
+
+/// What systemd says, within a bound.
+fn ask() -> Result<BTreeMap<String, String>, String> {
+    let names: Vec<&str> = SANDBOX.iter().map(|(name, _)| *name).collect();
+    let properties = format!(
+        "LoadState,ActiveState,Result,NeedDaemonReload,StateDirectory,ReadWritePaths,{}",
+        names.join(",")
+    );
+    let mut child = Command::new("systemctl")
+        .args(["show", UNIT, "--property", &properties])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| error.to_string())?;
+    let give_up = Instant::now() + ANSWER_WITHIN;
+    // What it prints fits into a pipe, so that it ends without a reader.
+    while child.try_wait().map_err(|error| error.to_string())?.is_none() {
+        if Instant::now() >= give_up {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(format!("no answer within {ANSWER_WITHIN:?}"));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let output = child.wait_with_output().map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let pairs = text.lines().filter_map(|line| line.split_once('='));
+    Ok(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+}

@@ -1,0 +1,109 @@
+//! The pool of snowflake workers: whether one is left for this host, and whether this host's is another's as well.
+
+use leafd_checkup::Report;
+use leafd_core::UnixMs;
+use leafd_core::registry::{Entry, Mode, RegistryError};
+use serde_json::Value;
+
+use crate::config::{Config, WorkerSpec};
+
+/// What the registry of workers says.
+pub type Workers = Result<(UnixMs, Vec<Entry>), RegistryError>;
+
+const SUBJECT: &str = "workers";
+
+/// Fewer free numbers than one of so many are few.
+const FEW_FREE: u64 = 10;
+
+/// Whom this host is, as registries call it.
+#[derive(Clone, Copy, Debug)]
+pub struct Ourselves<'a> {
+    /// What the journal or the running daemon says, if one of them can be asked.
+    pub host: Option<&'a str>,
+    /// What the running daemon says of itself.
+    pub status: Option<&'a Value>,
+}
+
+/// Looks at what the registry has.
+pub fn check(report: &mut Report, config: &Config, found: &Workers, ourselves: Ourselves<'_>) {
+    let (now, entries) = match found {
+        Ok(found) => found,
+        Err(error) => {
+            // Where the numbers come from elsewhere, nothing is lost.
+            if matches!(config.worker, WorkerSpec::Store(_)) {
+                let remedy = "leafd schema apply makes the tables that are missing";
+                report.failed(SUBJECT, error.to_string(), remedy);
+            }
+            return;
+        }
+    };
+    let is_held = |entry: &&Entry| {
+        let permanent = config.worker_mode == Mode::Permanent;
+        entry.holding.holder.is_some() && (permanent || entry.holding.expires > *now)
+    };
+    let held: Vec<&Entry> = entries.iter().filter(is_held).collect();
+    let mut is_well = check_double(report, config, &held, ourselves);
+    if !matches!(config.worker, WorkerSpec::Store(_)) {
+        return;
+    }
+    let is_ours = |entry: &Entry| {
+        let id = entry.holding.holder.as_ref().map(|holder| &*holder.id);
+        let name = config.worker_mode == Mode::Permanent && id == Some(config.host_name.as_str());
+        name || id.is_some() && id == ourselves.host
+    };
+    let ours = held.iter().find(|entry| is_ours(entry));
+    let pool = config.worker_range.end.saturating_sub(config.worker_range.start);
+    let free = pool.saturating_sub(held.len() as u64);
+    let text = format!("{} of {pool} numbers are held", held.len());
+    let remedy = "see who has them with: leafctl worker list; free one that no host uses with: leafctl worker release \
+                  --worker N; or widen worker_range and the layouts' worker bits";
+    if free == 0 && ours.is_none() {
+        report.failed(
+            SUBJECT,
+            format!("{text}, none by this host: it gets no snowflake id"),
+            remedy,
+        );
+        is_well = false;
+    } else if free < pool.div_ceil(FEW_FREE) {
+        report.warning(SUBJECT, format!("{text}: few are left for further hosts"), remedy);
+        is_well = false;
+    }
+    if is_well {
+        let ours = ours.map_or(String::new(), |ours| format!(", {} by this host", ours.worker));
+        report.ok(SUBJECT, format!("{text}{ours}"));
+    }
+}
+
+/// Whether nobody else has this host's number.
+fn check_double(
+    report: &mut Report,
+    config: &Config,
+    held: &[&Entry],
+    ourselves: Ourselves<'_>,
+) -> bool {
+    let number = match &config.worker {
+        WorkerSpec::Static(worker) => Some(worker.0),
+        WorkerSpec::Store(_) => {
+            ourselves.status.and_then(|status| status["snowflake"]["worker"].as_u64())
+        }
+        _ => None,
+    };
+    let Some(number) = number else { return true };
+    let Some(entry) = held.iter().find(|entry| entry.worker.0 == number) else { return true };
+    let Some(holder) = &entry.holding.holder else { return true };
+    if Some(&*holder.id) == ourselves.host
+        || *holder.name == *config.host_name && config.worker_mode == Mode::Permanent
+    {
+        return true;
+    }
+    report.failed(
+        SUBJECT,
+        format!(
+            "this host issues as worker {number}, which the registry has given to {} ({}): two hosts with one worker issue \
+             the same ids",
+            holder.name, holder.id
+        ),
+        "stop one of the two daemons; have every host lease its worker (worker = store), or give each a number of its own",
+    );
+    false
+}

@@ -1,0 +1,179 @@
+//! Looks at a database for `leafd doctor`: who answers there, what time it is, which rights are missing, what the tables
+//! hold. Nothing is written, and nothing is locked but by the statements themselves.
+
+use std::ops::Range;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use super::{Driver, Failure, Layout, Location, SqlStore};
+use crate::store::Store as _;
+use leafd_core::registry::{Entry, Mode, RegistryError};
+use leafd_core::store::{Identity, StoreError, TagRow};
+use leafd_core::{Tag, UnixMs};
+
+/// What a database is like.
+#[derive(Debug)]
+pub struct Examination {
+    /// The server that was asked, as the URL names it.
+    pub endpoint: String,
+    /// What it calls itself.
+    pub version: String,
+    /// How far its clock is ahead of this host's, in milliseconds.
+    pub clock_ahead_ms: i64,
+    /// The rights that leafd uses and doesn't have.
+    pub missing_rights: Vec<MissingRight>,
+    /// Who the store is, or why it can't be claimed from.
+    pub identity: Result<Identity, StoreError>,
+    /// The registry's clock and the workers that ever had a holder, if it was asked for them.
+    pub workers: Option<Result<(UnixMs, Vec<Entry>), RegistryError>>,
+    /// Its tags, and whether there are more.
+    pub tags: Result<(Vec<TagRow>, bool), StoreError>,
+}
+
+/// The workers that a store is asked for.
+#[derive(Clone, Debug)]
+pub struct WorkersWish {
+    /// How they are held.
+    pub mode: Mode,
+    /// Which.
+    pub pool: Range<u64>,
+    /// Whether the store has to have them, being the registry.
+    pub is_registry: bool,
+}
+
+/// A right that leafd uses and doesn't have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingRight {
+    /// As in a GRANT.
+    pub right: &'static str,
+    /// On which table.
+    pub table: &'static str,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// What the server says.
+    pub words: String,
+}
+
+/// What a right is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To claim ids.
+    Claims,
+    /// To lease workers.
+    Workers,
+    /// To create and delete tags, which a database's owner may do instead.
+    Tags,
+}
+
+/// Tags that are looked at are no more than this: with a million it would be the store that needs a doctor.
+const TAGS_MAX: usize = 20_000;
+
+/// Tags asked for at once.
+const PAGE: u32 = 1_000;
+
+/// The rights that leafd uses on a table.
+fn used_rights(table: &str, permanent: bool) -> &'static [(&'static str, Purpose)] {
+    use Purpose::{Claims, Tags, Workers};
+    match table {
+        "leaf_alloc" => {
+            &[("SELECT", Claims), ("UPDATE", Claims), ("INSERT", Tags), ("DELETE", Tags)]
+        }
+        "leafd_worker" | "leafd_layout" => {
+            &[("SELECT", Workers), ("INSERT", Workers), ("UPDATE", Workers)]
+        }
+        "leaf_workerid_alloc" if permanent => {
+            &[("SELECT", Workers), ("INSERT", Workers), ("UPDATE", Workers)]
+        }
+        "leaf_workerid_alloc" => &[("SELECT", Workers)],
+        _ => &[("SELECT", Claims), ("INSERT", Claims), ("UPDATE", Claims)],
+    }
+}
+
+/// Looks.
+///
+/// # Errors
+/// [`StoreError`] when nobody lets us in, or doesn't answer.
+pub fn examine<D: Driver>(
+    target: &D::Target,
+    workers: Option<WorkersWish>,
+) -> Result<Examination, StoreError> {
+    let mut driver = D::connect(target)?;
+    let mut first = |sql: &str| {
+        driver.set_deadline(Instant::now() + target.statement_timeout());
+        let rows = driver.query(sql, &[]).map_err(|failure| failure.answer(target))?;
+        Ok::<_, StoreError>(rows.into_iter().flatten().next().flatten().unwrap_or_default())
+    };
+    let version = first("SELECT version()")?;
+    let asked = unix_ms();
+    let clock = first(D::SQL.now_ms)?;
+    let here = i64::midpoint(asked, unix_ms());
+    let clock_ahead_ms = clock.parse::<i64>().map_or(0, |there| there - here);
+    let registry = workers.as_ref().filter(|wish| wish.is_registry).map(|wish| wish.mode);
+    let missing_rights = missing_rights(&mut driver, target, registry)?;
+    let endpoint = driver.endpoint().to_owned();
+    drop(driver);
+
+    let mut store = SqlStore::<D>::new(target.clone());
+    let identity = store.identity();
+    let workers = workers.map(|wish| store.look_at_workers(wish.mode, &wish.pool));
+    let tags = tags(&mut store);
+    Ok(Examination { endpoint, version, clock_ahead_ms, missing_rights, identity, workers, tags })
+}
+
+fn unix_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Has the server explain a statement for each right: it checks the right, and does nothing.
+fn missing_rights<D: Driver>(
+    driver: &mut D,
+    target: &D::Target,
+    registry: Option<Mode>,
+) -> Result<Vec<MissingRight>, StoreError> {
+    let of_workers = if registry.is_some() { D::WORKERS.tables } else { &[] };
+    let permanent = registry == Some(Mode::Permanent);
+    let mut missing = Vec::new();
+    for layout in D::TABLES.iter().chain(of_workers) {
+        for (right, purpose) in used_rights(layout.table, permanent) {
+            driver.set_deadline(Instant::now() + target.statement_timeout());
+            match driver.query(&probe(layout, right), &[]) {
+                Err(Failure::Denied(words)) => {
+                    let (table, purpose) = (layout.table, *purpose);
+                    missing.push(MissingRight { right, table, purpose, words });
+                }
+                // A table that is missing is told by who checks the tables.
+                Ok(_) | Err(Failure::Missing(_) | Failure::Rejected(_)) => {}
+                Err(failure) => return Err(failure.answer(target)),
+            }
+        }
+    }
+    Ok(missing)
+}
+
+fn probe(layout: &Layout, right: &str) -> String {
+    let (table, columns) = (layout.table, layout.columns);
+    // A right may be granted on this column alone.
+    let column = match table {
+        "leaf_alloc" => "max_id",
+        _ => columns.last().map_or("", |(name, _)| *name),
+    };
+    match right {
+        "UPDATE" => format!("EXPLAIN UPDATE {table} SET {column} = {column} WHERE 1 = 0"),
+        "INSERT" => format!("EXPLAIN INSERT INTO {table} SELECT * FROM {table} WHERE 1 = 0"),
+        "DELETE" => format!("EXPLAIN DELETE FROM {table} WHERE 1 = 0"),
+        _ => format!("EXPLAIN SELECT * FROM {table} WHERE 1 = 0"),
+    }
+}
+
+fn tags<D: Driver>(store: &mut SqlStore<D>) -> Result<(Vec<TagRow>, bool), StoreError> {
+    let mut found: Vec<TagRow> = Vec::new();
+    loop {
+        let after: Option<Tag> = found.last().map(|row| row.tag.clone());
+        let page = store.list(after.as_ref(), PAGE)?;
+        let is_last = page.is_empty();
+        found.extend(page);
+        if is_last || found.len() >= TAGS_MAX {
+            return Ok((found, !is_last));
+        }
+    }
+}

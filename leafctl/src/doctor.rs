@@ -1,0 +1,41 @@
+//! `leafctl doctor`: what a client can see of the daemon's health.
+
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use leafd_checkup::{Expected, Report, check_daemon};
+
+use crate::failure::Failure;
+
+/// How to say it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Each line is ok, a warning or failed; what to do about it stands below. Stores, their certificates and rights, the clock
+and the state directory are what leafd doctor looks at, also where no daemon runs.
+
+Exit status: 0 nothing failed, 1 something failed.")]
+pub struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Looks, and prints what it found.
+pub fn run(socket: &Path, args: &DoctorArgs) -> Result<(), Failure> {
+    let mut report = Report::default();
+    let expected =
+        Expected { release: env!("CARGO_PKG_VERSION"), running: true, mode: None, gid: None };
+    check_daemon(&mut report, socket, expected);
+    let mut out = io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", report.json())?;
+    } else {
+        write!(out, "{}", report.text())?;
+        writeln!(
+            out,
+            "leafd doctor, run as the daemon's user with its configuration, looks at stores, clock and state directory."
+        )?;
+    }
+    out.flush()?;
+    if report.has_failed() { Err(Failure::Unwell) } else { Ok(()) }
+}

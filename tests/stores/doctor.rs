@@ -1,0 +1,262 @@
+//! `leafd doctor` on real servers: each trouble is made, and what it says is compared.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use leafd_tests::host::{Host, eventually};
+use leafd_tests::servers::{PASSWORD, Server};
+use leafd_tests::wall_clock::WallClock;
+use serde_json::Value;
+use tempfile::TempDir;
+
+on_each_server!(troubles_of_a_store, troubles_of_a_certificate);
+
+/// What the doctor finds on a host, and how it exits.
+fn findings(host: &Host) -> (Option<i32>, Vec<Value>) {
+    let output = host.command(Some("doctor")).arg("--json").output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    (output.status.code(), report["findings"].as_array().unwrap().clone())
+}
+
+fn failed(findings: &[Value]) -> Vec<&Value> {
+    findings.iter().filter(|one| one["verdict"] == "failed").collect()
+}
+
+/// Nothing failed; what each check says of it is given back.
+#[track_caller]
+fn is_well(host: &Host) -> Vec<Value> {
+    let (code, findings) = findings(host);
+    assert_eq!((code, failed(&findings)), (Some(0), vec![]));
+    findings
+}
+
+/// One check fails, and says and advises this.
+#[track_caller]
+fn one_fails(host: &Host, subject: &str, says: &str, advises: &str) {
+    let (code, findings) = findings(host);
+    let failed = failed(&findings);
+    assert_eq!((code, failed.len()), (Some(1), 1), "{findings:#?}");
+    check(failed[0], subject, says, advises);
+}
+
+/// A check warns, and says and advises this; none fails.
+#[track_caller]
+fn one_warns(host: &Host, subject: &str, says: &str, advises: &str) {
+    let findings = is_well(host);
+    let found =
+        findings.iter().find(|one| one["verdict"] == "warning" && one["subject"] == subject);
+    check(found.unwrap_or_else(|| panic!("{findings:#?}")), subject, says, advises);
+}
+
+#[track_caller]
+fn check(finding: &Value, subject: &str, says: &str, advises: &str) {
+    assert_eq!(finding["subject"], subject, "{finding}");
+    assert!(finding["text"].as_str().unwrap().contains(says), "{finding}");
+    assert!(finding["remedy"].as_str().unwrap().contains(advises), "{finding}");
+}
+
+/// All rows of all tables, to see that nothing was written.
+fn rows<S: Server>(server: &S) -> Vec<Vec<Vec<String>>> {
+    let tables =
+        ["leaf_alloc", "leafd_meta", "leafd_tag", "leafd_host", "leafd_worker", "leafd_layout"];
+    tables.map(|table| server.sql(&format!("SELECT * FROM {table} ORDER BY 1"))).to_vec()
+}
+
+fn troubles_of_a_store<S: Server>() {
+    let mut server = S::new();
+    let on_server = |worker: &str| Host::on_store(&server.url()).set("worker", worker);
+    // Before anything was started, and beside a daemon: it changes nothing.
+    let fresh = Host::on_store(&server.url());
+    let before = rows(&server);
+    let found = is_well(&fresh);
+    let subjects: Vec<&str> = found.iter().filter_map(|one| one["subject"].as_str()).collect();
+    let all = ["configuration", "state directory", "daemon", "password", "port", "login", "clock"];
+    for subject in all.iter().chain(&["rights", "tables", "ceilings", "workers"]) {
+        assert!(subjects.contains(subject), "{subject} in {subjects:?}");
+    }
+    assert_eq!(rows(&server), before, "the doctor has written to the store");
+    assert!(!fresh.state_dir().exists(), "the doctor has made a directory");
+
+    // One number, which the first host has: its own doctor is content, the second one's is not.
+    let on_pool = || Host::on_store(&server.url()).set("worker_range", "0..1");
+    let mut first = on_pool();
+    first.start();
+    first.create("orders");
+    first.raw().draw("orders", 1);
+    first.raw().draw("snowflake", 1);
+    one_warns(&first, "workers", "1 of 1 numbers are held", "leafctl worker list");
+    let second = on_pool();
+    one_fails(&second, "workers", "none by this host", "leafctl worker release");
+    one_fails(
+        &on_server("static:0"),
+        "workers",
+        "two hosts with one worker",
+        "stop one of the two",
+    );
+    is_well(&on_server("static:1"));
+
+    server.sql("UPDATE leafd_tag SET ceiling = 100000 WHERE tag = 'orders'");
+    server.sql("UPDATE leaf_alloc SET max_id = 90001 WHERE biz_tag = 'orders'");
+    one_warns(
+        &fresh,
+        "ceilings",
+        "\"orders\" has used 90 %",
+        "leafctl tag set \"orders\" --ceiling",
+    );
+    server.sql("UPDATE leaf_alloc SET max_id = 100001 WHERE biz_tag = 'orders'");
+    one_fails(
+        &fresh,
+        "ceilings",
+        "\"orders\" has used 100 %",
+        "leafctl tag set \"orders\" --ceiling",
+    );
+    server.sql("UPDATE leafd_tag SET ceiling = 9223372036854775807 WHERE tag = 'orders'");
+
+    let (ahead, clock) = WallClock::of(Host::on_store(&server.url()));
+    is_well(&ahead);
+    clock.step(3_600);
+    one_fails(&ahead, "clock", "1 h behind this host's", "timedatectl");
+    clock.step(-3_600);
+    one_fails(&ahead, "clock", "1 h ahead of this host's", "timedatectl");
+
+    first.stop();
+    let copied =
+        Command::new("cp").arg("-a").args([first.state_dir(), first.path("copy")]).status();
+    assert!(copied.unwrap().success());
+    std::fs::rename(first.path("state"), first.path("original")).unwrap();
+    std::fs::rename(first.path("copy"), first.path("state")).unwrap();
+    let first = first.set("worker_range", "0..9");
+    one_warns(&first, "journal", "it is a copy", "a state directory of its own");
+
+    // MariaDB's rights are the database's, PostgreSQL's those of the table.
+    let (on, whom) = match S::NAME {
+        "MariaDB" => ("`ids%`.*", "leafd@'%'"),
+        _ => ("leaf_alloc", "leafd"),
+    };
+    if S::NAME == "PostgreSQL" {
+        // An owner's rights can be given back only by the owner, or by whoever is above all of them.
+        server.sql("REVOKE DELETE ON leaf_alloc FROM leafd");
+        one_warns(
+            &fresh,
+            "rights",
+            "lacks DELETE on leaf_alloc",
+            "GRANT DELETE on leaf_alloc TO leafd",
+        );
+        server.sql("GRANT DELETE ON leaf_alloc TO leafd");
+    }
+    server.sql(&format!("REVOKE UPDATE ON {on} FROM {whom}"));
+    one_fails_first(&fresh, "rights", "UPDATE on leaf_alloc", "GRANT UPDATE on leaf_alloc");
+    server.sql(&format!("GRANT UPDATE ON {on} TO {whom}"));
+
+    let mut wrong = Host::on_store(&server.url());
+    wrong.change_variable("LEAFD_STORE_PASSWORD", "former");
+    server.set_password("rotated");
+    for host in [&wrong, &fresh] {
+        one_fails(host, "login", "leafd", "LEAFD_STORE_PASSWORD");
+    }
+    server.set_password(PASSWORD);
+    is_well(&fresh);
+
+    // A port that nobody listens on, as it was just given back.
+    let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let elsewhere = Host::on_store(&S::url_of(&[unused], "ids"));
+    one_fails(&elsewhere, "port", "refused", "that the port is the right one");
+    let unnamed = server.url().replace("127.0.0.1", "no-such-host.invalid");
+    one_fails(&Host::on_store(&unnamed), "name", "no-such-host.invalid", "/etc/hosts");
+    server.kill();
+    one_fails(&fresh, "port", "refused", "see that the server runs");
+}
+
+/// Some checks fail, and the first says and advises this.
+#[track_caller]
+fn one_fails_first(host: &Host, subject: &str, says: &str, advises: &str) {
+    let (code, findings) = findings(host);
+    assert_eq!(code, Some(1), "{findings:#?}");
+    check(failed(&findings)[0], subject, says, advises);
+}
+
+/// An authority, another one, and certificates for `localhost` that a server's user can read.
+struct Certificates {
+    dir: TempDir,
+}
+
+impl Certificates {
+    fn new(user: &str) -> Certificates {
+        let made = Certificates { dir: tempfile::tempdir().unwrap() };
+        let script = "
+            for ca in ca other; do
+                openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 300 -subj /CN=$ca \
+                    -keyout $ca.key -out $ca.pem
+            done
+            openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=server \
+                -keyout server.key -out server.csr
+            echo subjectAltName=DNS:localhost >names
+            sign='openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -extfile names'
+            $sign -days 200 -out good.pem
+            $sign -days 2 -out soon.pem
+            faketime -f -10d $sign -days 5 -out expired.pem
+            cp good.pem server.pem
+            chmod 755 .
+            chmod 644 *.pem";
+        let made_by =
+            Command::new("sh").args(["-ec", script]).current_dir(made.dir.path()).output();
+        let output = made_by.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        if nix::unistd::geteuid().is_root() {
+            let user = nix::unistd::User::from_name(user).unwrap().unwrap();
+            std::os::unix::fs::chown(made.path("server.key"), Some(user.uid.into()), None).unwrap();
+        }
+        made
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}
+
+fn troubles_of_a_certificate<S: Server>() {
+    let (user, words, reload) = match S::NAME {
+        "MariaDB" => ("mysql", ["--ssl=on", "--ssl-cert=", "--ssl-key="], "FLUSH SSL"),
+        _ => ("postgres", ["ssl=on", "ssl_cert_file=", "ssl_key_file="], "SELECT pg_reload_conf()"),
+    };
+    let certificates = Certificates::new(user);
+    let with = |word: &str, name: &str| format!("{word}{}", certificates.path(name).display());
+    let settings =
+        [words[0].to_owned(), with(words[1], "server.pem"), with(words[2], "server.key")];
+    let server = S::with(&settings.each_ref().map(String::as_str));
+    let host = |name: &str, authority: &Path| {
+        let url = server.url().replace("127.0.0.1", name);
+        Host::on_store(&format!("{url}?sslrootcert={}", authority.display()))
+    };
+    let (ours, other) = (certificates.path("ca.pem"), certificates.path("other.pem"));
+    let sound = host("localhost", &ours);
+    let found = is_well(&sound);
+    let certificate = found.iter().find(|one| one["subject"] == "certificate").unwrap();
+    check(certificate, "certificate", "for localhost, and holds for another 199 d", "");
+    assert_eq!(certificate["verdict"], "ok");
+    one_fails(&host("localhost", &other), "certificate", "isn't from the authority", "sslrootcert");
+    one_fails(
+        &host("127.0.0.1", &ours),
+        "certificate",
+        "isn't for the name \"127.0.0.1\"",
+        "a name in the URL",
+    );
+    let replace = |name: &str| {
+        std::fs::copy(certificates.path(name), certificates.path("server.pem")).unwrap();
+        server.sql(reload);
+    };
+    replace("soon.pem");
+    eventually("the server has its new certificate", Duration::from_secs(10), || {
+        let findings = is_well(&sound);
+        let soon = |one: &Value| one["subject"] == "certificate" && one["verdict"] == "warning";
+        findings.iter().any(soon).then_some(())
+    });
+    one_warns(&sound, "certificate", "for another 1 d", "before it expires");
+    replace("expired.pem");
+    eventually("the server has its new certificate", Duration::from_secs(10), || {
+        (findings(&sound).0 == Some(1)).then_some(())
+    });
+    one_fails(&sound, "certificate", "has expired", "a new certificate");
+}
