@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+mod complete;
 mod decode;
 mod doctor;
 mod failure;
@@ -88,6 +89,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    complete::answer(public_command);
     let cli = Cli::parse();
     let socket = cli.socket.unwrap_or_else(leafd_client::default_socket_path);
     let outcome = match cli.command {
@@ -116,10 +118,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints a shell's completions, whole or not at all: what generates them panics where it can't write.
+/// Prints a shell's completions, whole or not at all.
 fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut public_command(), "leafctl", &mut script);
+    let script = complete::script(&shell.to_string())?;
     let mut out = std::io::stdout().lock();
     out.write_all(&script)?;
     out.flush()?;

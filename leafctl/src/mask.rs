@@ -3,8 +3,10 @@
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use clap_complete::engine::ArgValueCompleter;
 use leafd_client::{Client, PublicIds};
 
+use crate::complete;
 use crate::failure::Failure;
 
 /// Which ids, and how they are shown.
@@ -19,6 +21,7 @@ Examples:
 Unmask with the prefix, the bits and --number that the ids were masked with.")]
 pub struct MaskArgs {
     /// A segment tag
+    #[arg(add = ArgValueCompleter::new(complete::tags))]
     tag: String,
     /// The ids
     #[arg(required = true, value_name = "ID")]

@@ -4,8 +4,10 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
+use clap_complete::engine::ArgValueCompleter;
 use leafd_client::{Client, Ids};
 
+use crate::complete;
 use crate::failure::Failure;
 
 /// What to draw.
@@ -19,6 +21,7 @@ Examples:
   leafctl next orders -n 3 --json              [1,2,3]")]
 pub struct NextArgs {
     /// A segment tag, or a snowflake layout's name
+    #[arg(add = ArgValueCompleter::new(complete::tags))]
     tag: String,
     /// How many ids
     #[arg(short = 'n', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

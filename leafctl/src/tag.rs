@@ -3,9 +3,11 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use clap_complete::engine::ArgValueCompleter;
 use leafd_client::{Client, opcode};
 use serde_json::{Map, Value, json};
 
+use crate::complete;
 use crate::failure::Failure;
 use crate::status::used;
 
@@ -48,8 +50,11 @@ Examples:
     /// List tags, store by store in each one's order of names
     List {
         /// Start after this tag
-        #[arg(long, value_name = "TAG")]
+        #[arg(long, value_name = "TAG", add = ArgValueCompleter::new(complete::tags))]
         after: Option<String>,
+        /// Only those of this store
+        #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::stores))]
+        store: Option<String>,
         /// List at most this many; by default all
         #[arg(long, value_name = "N")]
         limit: Option<u64>,
@@ -60,6 +65,7 @@ Examples:
     /// Show one tag
     Show {
         /// Its name
+        #[arg(add = ArgValueCompleter::new(complete::tags))]
         tag: String,
         /// Print JSON
         #[arg(long)]
@@ -68,6 +74,7 @@ Examples:
     /// Change a tag's step, ceiling or description
     Set {
         /// Its name
+        #[arg(add = ArgValueCompleter::new(complete::tags))]
         tag: String,
         /// The smallest claim from now on, and what a quiet host claims at once
         #[arg(long, value_name = "N")]
@@ -87,6 +94,7 @@ Examples:
     /// Never lowers it. What hosts have claimed already stays in use.
     Raise {
         /// Its name
+        #[arg(add = ArgValueCompleter::new(complete::tags))]
         tag: String,
         /// The smallest id that may be claimed from now on
         #[arg(long, value_name = "N")]
@@ -98,9 +106,10 @@ Examples:
     /// Delete a tag; shows what would be lost, and deletes only when the name is repeated
     Delete {
         /// Its name
+        #[arg(add = ArgValueCompleter::new(complete::tags))]
         tag: String,
         /// The name once more: yes, delete it
-        #[arg(long, value_name = "TAG")]
+        #[arg(long, value_name = "TAG", add = ArgValueCompleter::new(complete::tags))]
         yes_delete: Option<String>,
         /// Print JSON
         #[arg(long)]
@@ -166,8 +175,8 @@ pub fn run(socket: &Path, command: &TagCommand) -> Result<(), Failure> {
         TagCommand::Delete { tag, yes_delete, json } => {
             delete(&client, tag, yes_delete.as_deref(), *json)
         }
-        TagCommand::List { after, limit, json } => {
-            list(&client, after.clone(), limit.unwrap_or(u64::MAX), *json)
+        TagCommand::List { after, store, limit, json } => {
+            list(&client, after.clone(), store.as_deref(), limit.unwrap_or(u64::MAX), *json)
         }
     }
 }
@@ -238,13 +247,14 @@ fn delete(client: &Client, tag: &str, confirmed: Option<&str>, json: bool) -> Re
 fn list(
     client: &Client,
     mut after: Option<String>,
+    only: Option<&str>,
     mut left: u64,
     json: bool,
 ) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     // After the first page only: above an error it would look like an empty list.
     let mut header_due = !json;
-    let mut store: Option<String> = None;
+    let mut store = only.map(str::to_owned);
     while left > 0 {
         let body = object(&[
             ("after", after.take().map(Value::from)),
@@ -288,7 +298,7 @@ fn list(
         left -= left.min(rows.len() as u64);
         out.flush()?;
         tell_of_primaries(&page);
-        let more = !page["next"].is_null() || !page["next_store"].is_null();
+        let more = !page["next"].is_null() || only.is_none() && !page["next_store"].is_null();
         if left == 0 && more {
             out.flush()?;
             eprintln!(
@@ -297,8 +307,8 @@ fn list(
         }
         match (page["next"].as_str(), page["next_store"].as_str()) {
             (Some(next), _) => after = Some(next.to_owned()),
-            (None, Some(next)) => store = Some(next.to_owned()),
-            (None, None) => break,
+            (None, Some(next)) if only.is_none() => store = Some(next.to_owned()),
+            _ => break,
         }
     }
     Ok(())

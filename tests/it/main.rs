@@ -5,6 +5,7 @@ mod access;
 mod activation;
 mod c_library;
 mod clocks;
+mod completions;
 mod copies;
 mod crash;
 mod crowds;

@@ -1,0 +1,116 @@
+//! Completions of a shell's command lines: the words that there are, and the tags that the daemon knows.
+
+use std::ffi::OsStr;
+use std::time::Duration;
+
+use clap_complete::engine::CompletionCandidate;
+use clap_complete::env::{CompleteEnv, Shells};
+use leafd_client::{Client, opcode};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+
+/// A shell that asks for completions sets it.
+const VARIABLE: &str = "LEAFCTL_COMPLETE";
+
+/// Somebody waits with a finger on the key.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+
+/// More than this nobody reads.
+const TAGS_MAX: usize = 200;
+
+/// Stores are asked one after the other.
+const STORES_MAX: usize = 8;
+
+/// Answers a shell that asks, and ends then.
+pub fn answer(command: fn() -> clap::Command) {
+    CompleteEnv::with_factory(command).var(VARIABLE).complete();
+}
+
+/// A shell's script that asks this program at each key.
+pub fn script(shell: &str) -> Result<Vec<u8>, Failure> {
+    let shells = Shells::builtins();
+    let Some(shell) = shells.completer(shell) else {
+        let known: Vec<&str> = shells.names().collect();
+        return Err(Failure::Other(anyhow::anyhow!(
+            "there are no completions for {shell}; there are for {}",
+            known.join(", ")
+        )));
+    };
+    let mut script = Vec::new();
+    shell.write_registration(VARIABLE, "leafctl", "leafctl", "leafctl", &mut script)?;
+    Ok(script)
+}
+
+/// The tags that begin so. Who may not list them, or has no daemon, is offered none.
+pub fn tags(begun: &OsStr) -> Vec<CompletionCandidate> {
+    offered(begun, |client, begun| {
+        let mut found = Vec::new();
+        for store in names_of_stores(client)?.iter().take(STORES_MAX) {
+            found.extend(tags_of(client, store, begun)?);
+        }
+        Ok(found)
+    })
+}
+
+/// The stores that begin so.
+pub fn stores(begun: &OsStr) -> Vec<CompletionCandidate> {
+    offered(begun, |client, _| names_of_stores(client))
+}
+
+/// Those names that can be offered.
+fn offered(
+    begun: &OsStr,
+    ask: impl FnOnce(&Client, &str) -> Result<Vec<String>, Failure>,
+) -> Vec<CompletionCandidate> {
+    let Some(begun) = begun.to_str() else { return Vec::new() };
+    let socket = leafd_client::default_socket_path();
+    let client = Client::builder().socket(socket).deadline(ANSWER_WITHIN).build();
+    let names = client.map_err(Failure::from).and_then(|client| ask(&client, begun));
+    let mut names = names.unwrap_or_default();
+    names.retain(|name| !name.is_empty() && name.starts_with(begun) && is_plain(name));
+    names.truncate(TAGS_MAX);
+    names.into_iter().map(CompletionCandidate::new).collect()
+}
+
+/// The only store has no name.
+fn names_of_stores(client: &Client) -> Result<Vec<String>, Failure> {
+    let status: Value = serde_json::from_str(&client.status_json()?)?;
+    let stores = status["segments"]["stores"].as_array().map_or(&[][..], Vec::as_slice);
+    Ok(stores.iter().filter_map(|store| store["name"].as_str()).map(str::to_owned).collect())
+}
+
+/// Names come in order, so those that begin so are next to what was begun.
+fn tags_of(client: &Client, store: &str, begun: &str) -> Result<Vec<String>, Failure> {
+    let mut place = json!({ "limit": TAGS_MAX });
+    for (member, text) in [("store", store), ("after", begun)] {
+        if !text.is_empty() {
+            place[member] = json!(text);
+        }
+    }
+    let page: Value = serde_json::from_str(&client.admin(opcode::TAG_LIST, &place.to_string())?)?;
+    let rows = page["tags"].as_array().map_or(&[][..], Vec::as_slice);
+    Ok(rows.iter().filter_map(|row| row["tag"].as_str()).map(str::to_owned).collect())
+}
+
+/// Whether a shell takes a name as it is: others would be run as part of a command.
+fn is_plain(name: &str) -> bool {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "._-/:@%+".contains(letter);
+    name.chars().all(is_plain) && !name.starts_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_a_shell_would_run_are_not_offered() {
+        for plain in ["orders", "eu/orders.2", "größe", "a-b_c:d"] {
+            assert!(is_plain(plain), "{plain}");
+        }
+        for odd in ["a b", "$(reboot)", "a;b", "`x`", "-n", "a'b", "a\"b", "a&b", "a|b", "*", "~/x"]
+        {
+            assert!(!is_plain(odd), "{odd}");
+        }
+    }
+}
