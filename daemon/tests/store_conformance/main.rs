@@ -16,6 +16,7 @@ mod rights;
 #[path = "../../../tests/servers/process.rs"]
 mod server;
 mod sqlite;
+mod standbys;
 mod strict;
 mod tags;
 mod thread;

@@ -1,8 +1,13 @@
 //! Finds the server that takes writes among those that the URL names, and agrees on how to talk to it.
 
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use postgres::NoTls;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
-use tokio_postgres::{Client, Config};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::driver::{classify, describe};
@@ -17,7 +22,22 @@ pub(super) struct Connected {
     pub(super) client: Client,
     pub(super) mover: JoinHandle<()>,
     pub(super) endpoint: String,
+    pub(super) unconfirmed: Unconfirmed,
 }
+
+/// Whether the server answered a commit without its synchronous standby.
+///
+/// It waits for the standby after it has committed. When somebody cancels that wait, it answers with success all the
+/// same, and with a warning.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unconfirmed(Arc<AtomicBool>);
+
+/// Where the server's source gives that warning. Its text depends on the server's language.
+const WARNED_BY: &str = "SyncRepWaitForLSN";
+
+/// What is said then.
+pub(super) const UNCONFIRMED: &str = "it committed, but its synchronous standby did not confirm that, so a fail-over could lose it: bring the standby \
+     back, or take it out of synchronous_standby_names";
 
 /// Whether the server is a standby, and whether it refuses writes for whatever reason.
 const STANDING: &str =
@@ -60,28 +80,51 @@ async fn one(target: &Target, config: &Config, endpoint: &Endpoint) -> Result<Co
         Endpoint::Tcp(host, port) => config.host(host).port(*port),
         Endpoint::Unix(directory, port) => config.host_path(directory).port(*port),
     };
+    let unconfirmed = Unconfirmed::default();
     let (client, mover) = match &target.url.tls {
         Some(tls) => {
             config.ssl_mode(tokio_postgres::config::SslMode::Require);
             let connector = MakeRustlsConnect::new(tls::client_config(tls)?);
             let (client, connection) =
                 config.connect(connector).await.map_err(|error| describe(&error))?;
-            (client, tokio::spawn(async move { drop(connection.await) }))
+            (client, tokio::spawn(carry(connection, unconfirmed.clone())))
         }
         None => {
             config.ssl_mode(tokio_postgres::config::SslMode::Disable);
             let (client, connection) =
                 config.connect(NoTls).await.map_err(|error| describe(&error))?;
-            (client, tokio::spawn(async move { drop(connection.await) }))
+            (client, tokio::spawn(carry(connection, unconfirmed.clone())))
         }
     };
-    let connected = Connected { client, mover, endpoint: endpoint.to_string() };
+    let connected = Connected { client, mover, endpoint: endpoint.to_string(), unconfirmed };
     match agree(&connected.client, target).await {
         Ok(()) => Ok(connected),
         Err(failure) => {
             connected.mover.abort();
             Err(failure)
         }
+    }
+}
+
+/// Moves the connection's bytes until it ends.
+async fn carry<S, T>(mut connection: Connection<S, T>, unconfirmed: Unconfirmed)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+        if let AsyncMessage::Notice(notice) = message
+            && notice.routine() == Some(WARNED_BY)
+        {
+            unconfirmed.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Unconfirmed {
+    /// Whether there was such a commit since this was asked last.
+    pub(super) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
     }
 }
 

@@ -26,6 +26,7 @@ pub struct PostgresDriver {
     client: Client,
     mover: JoinHandle<()>,
     endpoint: String,
+    unconfirmed: connect::Unconfirmed,
     deadline: Instant,
     /// The functions for the write-ahead log fail there, as those of Aurora do.
     log_functions_fail: bool,
@@ -55,7 +56,15 @@ impl PostgresDriver {
 
     /// Runs several statements without parameters.
     pub(super) fn batch(&mut self, statements: &str) -> Result<(), Failure> {
-        self.bounded(self.client.batch_execute(statements))
+        self.bounded(self.client.batch_execute(statements))?;
+        // Its outcome is as open as that of a commit without an answer.
+        match self.unconfirmed.take() {
+            true => {
+                let words = format!("{}: {}", self.endpoint, connect::UNCONFIRMED);
+                Err(Failure::TimedOut(words))
+            }
+            false => Ok(()),
+        }
     }
 }
 
@@ -93,12 +102,13 @@ impl Driver for PostgresDriver {
                 return Err(error);
             }
         };
-        let connect::Connected { client, mover, endpoint } = connected;
+        let connect::Connected { client, mover, endpoint, unconfirmed } = connected;
         Ok(PostgresDriver {
             runtime: Some(runtime),
             client,
             mover,
             endpoint,
+            unconfirmed,
             deadline: Instant::now(),
             log_functions_fail: false,
         })
