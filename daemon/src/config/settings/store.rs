@@ -83,7 +83,8 @@ pub(in crate::config) static MARK_AHEAD: Setting = Setting {
     key: "mark_ahead",
     kind: Kind::Time(secs(1), secs(60)),
     default: Default::Is("5s"),
-    help: "How far the journal's marks run ahead of use, as time at a tag's rate. A crash skips about this many ids.",
+    help: "How far the journal's marks run ahead of use, as time at a tag's rate. A crash skips about so many ids, and no \
+           more than 1,000,000 or one second's use, whichever is more, while the journal keeps up.",
 };
 
 pub(in crate::config) static REMOVED_TAG_CHECK: Setting = Setting {
