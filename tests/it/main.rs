@@ -9,6 +9,7 @@ mod completions;
 mod copies;
 mod crash;
 mod crowds;
+mod cuts;
 mod demo;
 mod doctor;
 mod documents;

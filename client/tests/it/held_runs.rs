@@ -96,6 +96,48 @@ fn ids_are_dropped_when_their_time_is_over() {
 }
 
 #[test]
+fn how_long_ids_may_be_held_counts_from_when_they_were_asked_for() {
+    let server = Server::start();
+    let client = client(&server);
+    // They are too old when they arrive: each call gets one of them, and the rest is skipped.
+    let ids: Vec<u64> = (0..3).map(|_| client.next("late").unwrap()).collect();
+    check_unique(ids);
+    assert_eq!(server.requests_for("late"), 3);
+}
+
+/// Draws `count` ids within their time, waits until it is over, and draws one more: it must be newer.
+fn an_old_one_is_skipped(tag: &str, count: usize) {
+    for _ in 0..50 {
+        let server = Server::start();
+        let client = client(&server);
+        let before = Instant::now();
+        for _ in 0..count {
+            client.next(tag).unwrap();
+        }
+        if before.elapsed() > Duration::from_millis(25) {
+            continue;
+        }
+        thread::sleep(Duration::from_millis(70));
+        let mark = client.next_direct(tag).unwrap();
+        let late = client.next(tag).unwrap();
+        assert!(late > mark, "{late} was asked for before {mark} was drawn");
+        return;
+    }
+    panic!("{count} ids never came within 25 ms");
+}
+
+#[test]
+fn an_answer_that_nobody_awaited_is_too_old_as_well() {
+    // The fourth id of a first run asks for the next one.
+    an_old_one_is_skipped("short", 4);
+}
+
+#[test]
+fn a_run_behind_another_grows_old_too() {
+    an_old_one_is_skipped("brief", 2);
+}
+
+#[test]
 fn a_mix_of_everything_is_unique() {
     let server = Server::start();
     let client = client(&server);

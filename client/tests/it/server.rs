@@ -5,6 +5,8 @@
 //! | `slow` | the answer comes after 300 ms, out of order |
 //! | `silent` | no answer |
 //! | `short` | ids may be held for 50 ms |
+//! | `brief` | the same, and each answer is made of runs of at most three ids |
+//! | `late` | ids may be held for 200 ms, and the answer comes after 300 ms |
 //! | `strict` | ids may not be held; a request to hold gets one |
 //! | `strided` | runs of every seventh number |
 //! | `pieces` | each answer is made of runs of at most three ids |
@@ -226,14 +228,15 @@ fn answer_ids(
     };
     let hold_ms = match kind {
         "strict" => 0,
-        "short" => 50,
+        "short" | "brief" => 50,
+        "late" => 200,
         _ => 60_000,
     };
     let mut reply = Vec::new();
     IdsReply::put(header, hold_ms, &draw(kind, count, shared), &mut reply);
     match kind {
         "silent" => return true,
-        "slow" => {
+        "slow" | "late" => {
             let writer = Arc::clone(writer);
             thread::spawn(move || {
                 thread::sleep(SLOW);
@@ -269,7 +272,7 @@ fn answer_ids(
 fn draw(kind: &str, count: u32, shared: &Shared) -> Vec<Run> {
     let stride = if kind == "strided" { 7 } else { 1 };
     let first = shared.next.fetch_add(u64::from(count) * u64::from(stride), Ordering::Relaxed);
-    if kind != "pieces" {
+    if !["pieces", "brief"].contains(&kind) {
         return vec![Run { first, count, stride }];
     }
     (0..count)

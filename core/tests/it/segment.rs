@@ -174,6 +174,22 @@ fn marks_are_drawn_back_when_the_rate_falls_and_nothing_is_issued_beyond() {
 }
 
 #[test]
+fn marks_are_not_drawn_back_while_the_journal_moves_them_up() {
+    let mut tag = Instant::new(1, 1_000);
+    burst(&mut tag, 10_000);
+    let mut runs = Vec::new();
+    let mut moves = tag.allocator.marks_wanted(tag.now);
+    while moves.is_empty() {
+        assert!(tag.allocator.take(Want { count: 50_000, allow_partial: false }, &mut runs));
+        moves = tag.allocator.marks_wanted(tag.now);
+    }
+    let quiet = BootMs(tag.now.0 + 600_000);
+    assert_eq!(tag.allocator.draw_marks_back(quiet), [], "what is under way would undo it");
+    tag.allocator.marked(quiet, &moves);
+    assert!(!tag.allocator.draw_marks_back(quiet).is_empty());
+}
+
+#[test]
 fn a_first_id_claims_once_and_only_what_is_needed() {
     let mut tag = Instant::new(1, 100);
     tag.draw(one());
@@ -282,6 +298,12 @@ fn a_claim_below_what_was_seen_is_refused() {
     allocator.claim_failed(BootMs(50));
     assert_eq!(allocator.claim_wanted(BootMs(49)), None);
     assert!(allocator.claim_wanted(BootMs(50)).is_some());
+    // What was granted counts as seen, although it was forgotten.
+    assert!(allocator.claimed(BootMs(50), 0, run(1_000..1_020), 10).is_ok());
+    allocator.forget();
+    assert_eq!(allocator.hold(0, run(1_000..1_020), 1_000).lost, 20);
+    assert!(allocator.claim_wanted(BootMs(51)).is_some());
+    assert_eq!(allocator.claimed(BootMs(51), 0, run(1_000..1_020), 10), Err(1_020));
 }
 
 /// What is on disk: the store's row and the host's journal.

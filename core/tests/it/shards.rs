@@ -273,3 +273,15 @@ fn marks_may_come_back_to_a_forgotten_shard() {
     tag.marked(START, &moves);
     assert_eq!(tag.serve_next(&mut Vec::new()), Some(0));
 }
+
+#[test]
+fn a_mark_moves_in_its_own_shard_alone() {
+    // Leftovers of two lists of stores may end alike.
+    let mut tag = tag(2);
+    assert!(tag.restore(0, vec![Run { first: 2, count: 10, stride: 2 }], 21).is_empty());
+    assert!(tag.restore(1, vec![Run { first: 11, count: 10, stride: 1 }], 21).is_empty());
+    let moves = tag.marks_wanted(START);
+    assert_eq!(moves.iter().map(|moved| moved.end).collect::<Vec<_>>(), [21, 21]);
+    tag.marked(START, &moves[1..]);
+    assert_eq!(draw(&mut tag, 1), [], "the first shard's mark has not moved");
+}

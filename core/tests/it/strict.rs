@@ -140,6 +140,15 @@ fn a_tag_that_turns_out_to_be_strict_keeps_who_waits_and_who_shares_the_claim() 
 }
 
 #[test]
+fn what_an_earlier_life_held_of_a_strict_tag_is_not_issued() {
+    let mut queue = queue(&[exactly(1)]);
+    assert_eq!(wanted(&mut queue, BootMs(0)), Some(1));
+    assert_eq!(queue.share(run(300, 1)).unwrap().served, [(0, run(300, 1))]);
+    let cut = queue.restore(0, vec![run(400, 5)], 405);
+    assert_eq!((cut.lost, queue.unissued()), (5, 0));
+}
+
+#[test]
 fn a_request_that_can_t_be_met_takes_nothing_and_keeps_nobody_waiting() {
     let mut tag = queue(&[exactly(60), exactly(2_000), exactly(1)]);
     // The store has 50 left.
