@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Files that people can read in one sitting.
 const LINES_MAX: usize = 450;
@@ -65,4 +66,18 @@ fn no_test_is_left_out() {
     for (name, text) in sources() {
         assert!(!text.contains(&left_out), "{name} leaves out a test");
     }
+}
+
+/// So many lines are known to be needed, each with a test that notices when it is broken.
+const MUTATIONS_MIN: usize = 60;
+
+#[test]
+fn every_mutation_has_its_line() {
+    let mut list = Command::new(root().join("tests/run.d/mutations"));
+    let list =
+        list.arg("list").output().expect("tests/run.d/mutations runs (it needs Python 3.11)");
+    let stale = String::from_utf8_lossy(&list.stderr);
+    assert!(list.status.success(), "tests/mutations: {stale}");
+    let mutations = String::from_utf8_lossy(&list.stdout).lines().count();
+    assert!(mutations >= MUTATIONS_MIN, "tests/mutations has {mutations} entries");
 }
