@@ -5,7 +5,7 @@ use anyhow::Result;
 
 use crate::config::{Config, NotBuilt, Servers, StoreSpec, StoreUrl};
 use crate::registry::Registry;
-use crate::store::sql::{self, Examination, WorkersWish};
+use crate::store::sql::{Examination, WorkersWish};
 use crate::store::{Store, sqlite};
 use leafd_core::store::StoreError;
 
@@ -67,6 +67,10 @@ pub fn make_tables(config: &Config, spec: &StoreSpec) -> Result<Vec<&'static str
 }
 
 /// Looks at a store behind a network, and changes nothing; `None` for the embedded one.
+#[cfg_attr(
+    not(any(feature = "mysql", feature = "postgres")),
+    allow(unused_variables, reason = "the embedded store alone is built in")
+)]
 pub fn examine(
     config: &Config,
     spec: &StoreSpec,
@@ -76,12 +80,12 @@ pub fn examine(
         #[cfg(feature = "postgres")]
         StoreUrl::Postgres(url) => {
             let target = target(config, spec, url);
-            Some(sql::examine::<crate::store::postgres::PostgresDriver>(&target, workers))
+            Some(crate::store::postgres::examine(&target, workers))
         }
         #[cfg(feature = "mysql")]
         StoreUrl::Mysql(url) => {
             let target = target(config, spec, url);
-            Some(sql::examine::<crate::store::mysql::MysqlDriver>(&target, workers))
+            Some(crate::store::mysql::examine(&target, workers))
         }
         _ => None,
     }

@@ -12,7 +12,8 @@ mod leases;
 mod schema;
 mod sql;
 
-use super::sql::{SqlStore, Target};
+use super::sql::{Examination, SqlStore, Target, WorkersWish};
+use leafd_core::store::StoreError;
 
 pub use driver::MysqlDriver;
 pub use schema::{apply, print};
@@ -24,4 +25,12 @@ pub type MysqlStore = SqlStore<MysqlDriver>;
 #[must_use]
 pub fn open(target: Target) -> MysqlStore {
     SqlStore::new(target)
+}
+
+/// Looks at the store at `target`, and changes nothing.
+///
+/// # Errors
+/// [`StoreError`] when nobody lets us in, or doesn't answer.
+pub fn examine(target: &Target, workers: Option<WorkersWish>) -> Result<Examination, StoreError> {
+    super::sql::examine::<MysqlDriver>(target, workers)
 }

@@ -16,7 +16,8 @@ mod schema;
 mod sql;
 mod tls;
 
-use super::sql::{SqlStore, Target};
+use super::sql::{Examination, SqlStore, Target, WorkersWish};
+use leafd_core::store::StoreError;
 
 pub use driver::PostgresDriver;
 pub use schema::{apply, print};
@@ -29,4 +30,12 @@ pub type PostgresStore = SqlStore<PostgresDriver>;
 #[must_use]
 pub fn open(target: Target) -> PostgresStore {
     SqlStore::new(target)
+}
+
+/// Looks at the store at `target`, and changes nothing.
+///
+/// # Errors
+/// [`StoreError`] when nobody lets us in, or doesn't answer.
+pub fn examine(target: &Target, workers: Option<WorkersWish>) -> Result<Examination, StoreError> {
+    super::sql::examine::<PostgresDriver>(target, workers)
 }
