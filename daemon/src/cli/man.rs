@@ -32,7 +32,7 @@ fn settings_page() -> String {
             let _ = writeln!(out, "{}", marked_up(section.intro));
         }
         for setting in section.settings {
-            let (help, facts) = (marked_up(setting.help), escaped(&setting.facts()));
+            let (help, facts) = (marked_up(setting.help), marked_up(&setting.facts()));
             let _ = write!(out, ".TP\n.B {}\n{help}\n.IP\n{facts}\n", escaped(setting.key));
             if setting.has_example() {
                 let example: String =
