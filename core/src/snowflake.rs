@@ -124,9 +124,13 @@ impl Generator {
         }
     }
 
-    /// Goes on above a mark that the journal turned out to have.
+    /// Goes on above a mark that the journal turned out to have. Also without a worker it counts as used up to there: what
+    /// a stop records, and what a lease that is let go of tells, must not lie below it.
     pub fn start_over(&mut self, mark: UnixMs) {
         self.marked(mark);
+        if self.begun {
+            self.last = self.used_up_below(self.mark);
+        }
         let grant = self.grant.take();
         self.follow(grant);
     }

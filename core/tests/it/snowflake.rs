@@ -145,6 +145,17 @@ fn a_restart_goes_on_at_the_recorded_mark_at_once() {
 }
 
 #[test]
+fn a_higher_mark_that_is_learnt_without_a_worker_is_what_a_stop_records() {
+    let mut generator = generator();
+    generator.take(at(0), 1, 0).expect("nothing speaks against it");
+    generator.follow(None);
+    let mark = UnixMs(START_MS + 2_000_000_000);
+    generator.start_over(mark);
+    assert_eq!(generator.used_end(), Some(mark), "a stop must not move the mark back");
+    assert_eq!(generator.issued_below(), mark, "nor a lease that is let go of tell less");
+}
+
+#[test]
 fn a_host_that_crashes_again_and_again_stays_within_the_drift() {
     let mut mark = UnixMs(0);
     for crash in 0..8 {
