@@ -217,9 +217,9 @@ fn a_journal_that_contradicts_what_is_held_has_tags_start_over() {
     }
     let log = host.log();
     let told = |what: &str| log.lines().filter(|line| line.contains(what)).count();
-    assert_eq!(told("contradicts what is held of a tag"), 1, "{log}");
-    assert_eq!(told("contradicts what was issued of a layout"), 1, "{log}");
-    let line = log.lines().find(|line| line.contains("what is held of a tag")).unwrap();
+    assert_eq!(told("disagree about this tag"), 1, "{log}");
+    assert_eq!(told("disagree about this layout"), 1, "{log}");
+    let line = log.lines().find(|line| line.contains("disagree about this tag")).unwrap();
     assert!(line.contains("tag=orders") && line.contains("store.db"), "{line}");
     assert!(line.contains("Only leafd may write to the state directory"), "{line}");
     host.stop();

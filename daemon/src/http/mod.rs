@@ -3,7 +3,7 @@
 //! It has a thread of its own. Parsing and sending never take the thread that answers requests for ids; what that alone
 //! knows it is asked by an [`Inquiry`].
 //!
-//! Beside it [`leaf`], Leaf's own paths, on another listener and thread.
+//! Beside it `leaf`, Leaf's own paths, on another listener and thread.
 //!
 //! - `listener`: connections and their limits.
 //! - `inquiries`: the requests' thread's side.
