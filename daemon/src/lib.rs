@@ -14,8 +14,9 @@
 //!
 //! Which ids may be issued next is decided in the crate `leafd-core`.
 //!
-//! Beside them: [`blocking`] (a thread for a backend that blocks), [`cli`] (the program's other commands), [`config`], `http` and [`metrics`] (for those who watch), [`systemd`], [`clock`] (the wall and boot-time
-//! clocks), [`lock`], [`logging`], [`random`] and [`state_dir`].
+//! Beside them: [`blocking`] (a thread for a backend that blocks), [`cli`] (the program's other commands), [`config`],
+//! `http` and [`metrics`] (for those who watch), [`systemd`], [`clock`] (the wall and boot-time clocks), [`histogram`],
+//! [`lock`], [`logging`], [`output`], [`random`] and [`state_dir`].
 #![deny(unsafe_code)]
 
 pub mod blocking;
@@ -24,12 +25,14 @@ pub mod clock;
 pub mod config;
 pub mod engine;
 pub mod health;
+pub mod histogram;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod journal;
 pub mod lock;
 pub mod logging;
 pub mod metrics;
+pub mod output;
 pub mod random;
 pub mod registry;
 pub mod reply;

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-use crate::cli::output;
 use crate::config::{Args, Config, StoreSpec, StoreUrl};
 use crate::journal::{Identity, Journal, MACHINE_ID_FILE, Outside, Recovered, SetAside, Write};
+use crate::output;
 use crate::run;
 use crate::run::{embedded, stores};
 use crate::state_dir::StateDir;

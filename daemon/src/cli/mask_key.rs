@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use leafd_core::mask::{KeyNumber, MaskKeys};
 
-use crate::cli::output;
 use crate::config::read_mask_keys;
+use crate::output;
 use crate::random;
 
 /// Writes a new key to a file that is not there yet, or with `add` behind the keys of one that is.

@@ -7,13 +7,11 @@
 //! - [`routes`]: changes the routes that several stores record.
 //! - [`mask_key`]: makes a key for public ids.
 //! - [`man`]: the manual page of the settings.
-//! - [`output`]: what they print.
 
 pub mod adopt;
 pub mod demo;
 pub mod doctor;
 pub mod man;
 pub mod mask_key;
-pub mod output;
 pub mod routes;
 pub mod schema;

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use crate::cli::output;
 use crate::config::{Args, Config, StoreSpec, StoreUrl};
+use crate::output;
 use crate::run::{backends, refuse_config};
 
 /// Prints the statements that [`apply`] runs where tables are missing: once, however many stores there are of a kind.

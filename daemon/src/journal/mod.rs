@@ -72,7 +72,7 @@ use self::witness::{Memory, Verdict, Witnesses};
 pub use self::witness::{Outside, SetAside};
 pub use self::write::{LayoutRecord, TagRecord, Write};
 use self::writer::{Command, Failure, Link, Page, Pending, Writer};
-use crate::metrics::histogram::Counted;
+use crate::histogram::Counted;
 use crate::state_dir::{StateDir, explain};
 use leafd_core::Tag;
 use leafd_core::store::{StartToken, StoreId};

@@ -19,7 +19,7 @@ use super::identity::Identity;
 use super::rows::Meta;
 use super::witness::Memory;
 use super::{JournalError, LayoutRecord, TagRecord, Write};
-use crate::metrics::histogram::{Counted, Histogram};
+use crate::histogram::{Counted, Histogram};
 use crate::state_dir::{StateDir, explain};
 use leafd_core::Tag;
 use leafd_core::store::{StartToken, StoreId};

@@ -8,9 +8,7 @@
 //! - `tags`: the busiest tags one by one, the others together.
 //! - `text`: the two formats.
 //! - `process`: what the kernel counts for this process.
-//! - `histogram`: counts of times.
 
-pub mod histogram;
 mod paths;
 mod process;
 mod table;
@@ -18,12 +16,12 @@ mod tags;
 mod text;
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::requests::Dispatcher;
-use histogram::Counted;
+use crate::engine::segments::Segments;
+use crate::histogram::Counted;
 pub(crate) use table::{CLAIMS, COMMITS, WAITS};
 use tags::{Gathered, TagFigures};
 
@@ -80,33 +78,30 @@ impl Scrapes {
     }
 }
 
-impl Dispatcher {
-    /// Tells all metrics, in a while.
-    pub fn scrape(self: &Rc<Self>, form: Form, told: Told) {
-        self.scrapes.asked.borrow_mut().push((form, told));
-        if !self.scrapes.running.replace(true) {
-            let dispatcher = Rc::clone(self);
-            tokio::task::spawn_local(async move { dispatcher.scrape_all().await });
-        }
+impl Scrapes {
+    /// Notes who asks. True: nothing is gathered now, so that [`Scrapes::serve`] is due.
+    pub fn ask(&self, form: Form, told: Told) -> bool {
+        self.asked.borrow_mut().push((form, told));
+        !self.running.replace(true)
     }
 
-    async fn scrape_all(&self) {
-        let scrapes = &self.scrapes;
+    /// Tells all who ask, until nobody does.
+    pub(crate) async fn serve(&self, segments: &Segments, figures: impl Fn() -> (Value, Times)) {
         loop {
-            let mut asked = scrapes.asked.take();
+            let mut asked = self.asked.take();
             if asked.is_empty() {
-                scrapes.running.set(false);
+                self.running.set(false);
                 return;
             }
-            let tags = tags::gather(&self.segments, scrapes.tags_max).await;
-            let (status, times) = self.figures();
-            let snapshot = std::sync::Arc::new(Snapshot { status, times, tags });
+            let tags = tags::gather(segments, self.tags_max).await;
+            let (status, times) = figures();
+            let snapshot = Arc::new(Snapshot { status, times, tags });
             while let Some((form, _)) = asked.first() {
                 let form = *form;
                 let (these, others): (Vec<_>, Vec<_>) =
                     asked.into_iter().partition(|(asked, _)| *asked == form);
                 asked = others;
-                let snapshot = std::sync::Arc::clone(&snapshot);
+                let snapshot = Arc::clone(&snapshot);
                 let written = tokio::task::spawn_blocking(move || write(&snapshot, form)).await;
                 // It fails when the daemon ends: nobody is there to be told.
                 let Ok(written) = written else { return };

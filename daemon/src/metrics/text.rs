@@ -8,11 +8,11 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-use super::histogram::BOUNDS_SECONDS;
 use super::paths::{self, Labels, plain};
 use super::table::{HISTOGRAMS, INFOS, Kind, METRICS};
 use super::tags::{Gathered, OTHERS, TagFigures};
 use super::{Form, Format, Times, process};
+use crate::histogram::BOUNDS_SECONDS;
 
 /// A metric with all its series.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ enum Sample {
     Number(f64),
     /// Only its labels tell something.
     Info,
-    Times(super::histogram::Counted),
+    Times(crate::histogram::Counted),
 }
 
 #[derive(Debug)]

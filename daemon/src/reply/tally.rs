@@ -6,7 +6,7 @@ use std::time::Duration;
 use leafd_wire::{Run, Status, flag};
 
 use crate::clock::monotonic_us;
-use crate::metrics::histogram::Histogram;
+use crate::histogram::Histogram;
 
 /// Counts answers.
 #[derive(Debug)]

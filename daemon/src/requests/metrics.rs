@@ -5,10 +5,20 @@ use std::rc::Rc;
 use leafd_wire::{Header, Malformed, Status};
 
 use super::{Dispatcher, Session};
-use crate::metrics::{Form, Format};
+use crate::metrics::{Form, Format, Told};
 use crate::reply::Failure;
 
 impl Dispatcher {
+    /// Tells all metrics, in a while.
+    pub fn scrape(self: &Rc<Self>, form: Form, told: Told) {
+        if self.scrapes.ask(form, told) {
+            let dispatcher = Rc::clone(self);
+            tokio::task::spawn_local(async move {
+                dispatcher.scrapes.serve(&dispatcher.segments, || dispatcher.figures()).await;
+            });
+        }
+    }
+
     pub(super) fn metrics(
         self: &Rc<Self>,
         session: &Session,

@@ -20,7 +20,6 @@ use tokio::task::LocalSet;
 use tracing::{error, info, warn};
 
 use crate::blocking::Backend as _;
-use crate::cli::output;
 use crate::config::{Args, Config, ConfigError, Source, WorkerSpec};
 use crate::engine::lease::Worker;
 use crate::engine::masks::Masks;
@@ -30,6 +29,7 @@ use crate::engine::writer::Writer;
 use crate::health::Remedies;
 use crate::journal::{Identity, Journal, MACHINE_ID_FILE, Outside, SetAside, Write};
 use crate::logging::LogHandle;
+use crate::output;
 use crate::registry::Registry;
 use crate::registry::static_worker::StaticWorker;
 use crate::requests::{About, Dispatcher};

@@ -20,9 +20,9 @@ use leafd_checkup::{Expected, Report, check_daemon};
 use leafd_core::registry::Mode;
 
 use self::workers::Ourselves;
-use crate::cli::output;
 use crate::config::{Args, Config, WorkerSpec};
 use crate::health::Remedies;
+use crate::output;
 use crate::run::refuse_config;
 use crate::store::sql::WorkersWish;
 

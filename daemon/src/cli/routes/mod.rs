@@ -22,8 +22,8 @@ use anyhow::{Result, bail};
 
 use self::members::{Member, Progress};
 use self::plan::Survey;
-use crate::cli::output;
 use crate::config::{Args, Config, ConfigError, Env, Source, password_variable};
+use crate::output;
 use crate::run::refuse_config;
 
 /// Shows what is to be changed, and does it if `yes`. `former` is the file of the configuration before, for stores that

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use crate::metrics::histogram::Histogram;
+use crate::histogram::Histogram;
 use leafd_core::store::StoreError;
 
 /// Claims by what came of them, and how long the store took.
