@@ -79,7 +79,7 @@ impl Scrapes {
 }
 
 impl Scrapes {
-    /// Notes who asks. True: nothing is gathered now, so that [`Scrapes::serve`] is due.
+    /// Notes who asks. True: nothing is gathered now, so that `serve` is due.
     pub fn ask(&self, form: Form, told: Told) -> bool {
         self.asked.borrow_mut().push((form, told));
         !self.running.replace(true)
