@@ -6,8 +6,8 @@ use leafd_wire::Run;
 use crate::mask::Masking;
 
 use super::{
-    CEILING_MAX, CheckIn, ClaimWish, DESCRIPTION_CHARACTERS_MAX, Generation, NewTag, START_MAX,
-    STEP_MAX, StartToken, StoreError, TagChange, TagRow,
+    CEILING_MAX, CheckIn, ClaimWish, DESCRIPTION_CHARACTERS_MAX, Generation, MASK_UNKNOWN, NewTag,
+    START_MAX, STEP_MAX, StartToken, StoreError, TagChange, TagRow,
 };
 
 /// A claim that is worked out but not yet written.
@@ -97,6 +97,14 @@ impl NewTag {
     /// # Errors
     /// [`StoreError::Refused`].
     pub fn check_mask(&self, former: Option<&str>) -> Result<(), StoreError> {
+        let name = self.tag.as_str();
+        if former == Some(MASK_UNKNOWN) {
+            return Err(StoreError::Refused(format!(
+                "tag {name:?} existed before, the store lost its row, and how its ids were masked isn't known: ids that are masked \
+                 differently could be the same ones, so use another name. If you know that it was not masked, set masked of its \
+                 row in leafd_tag to NULL by SQL"
+            )));
+        }
         let new = self.masked.map(|masking| masking.to_string());
         if new.as_deref() == former {
             return Ok(());
@@ -107,9 +115,8 @@ impl NewTag {
             Some(Some(Masking { bits, key, .. })) => format!("masked in {bits} bits by key {key}"),
         };
         Err(StoreError::Refused(format!(
-            "tag {:?} existed before and its ids were {were}: ids that are masked differently could be the same ones, so use another \
-             name",
-            self.tag.as_str()
+            "tag {name:?} existed before and its ids were {were}: ids that are masked differently could be the same ones, so use \
+             another name"
         )))
     }
 

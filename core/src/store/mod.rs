@@ -159,5 +159,8 @@ pub const CEILING_MAX: u64 = i64::MAX as u64;
 /// Largest number that a tag can start at, which is the largest that is ever issued.
 pub const START_MAX: u64 = CEILING_MAX - 1;
 
+/// What a store records as the mask of a tag whose row it lost: nobody knows whether there was one.
+pub const MASK_UNKNOWN: &str = "?";
+
 /// Longest description, Leaf's `varchar(256)`.
 pub const DESCRIPTION_CHARACTERS_MAX: usize = 256;

@@ -99,6 +99,7 @@ macro_rules! conformance {
             strict::a_strict_tag_gives_what_is_wanted,
             strict::a_strict_tag_is_told_from_others,
             strict::a_masked_tag_tells_its_mask_with_each_claim,
+            strict::the_mask_of_a_tag_without_a_row_is_not_guessed,
             identity::under_another_identity_nothing_is_done,
             identity::a_role_is_taken_once,
             identity::one_of_many_roles_is_taken,

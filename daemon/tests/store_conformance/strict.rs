@@ -1,9 +1,9 @@
 //! Strict tags: a claim is what is wanted and no more, and everybody is told. Masked tags: everybody is told by which mask.
 
-use leafd_core::mask::Masking;
+use leafd_core::mask::{KeyNumber, Masking};
 use leafd_core::store::{ClaimWish, NewTag, StoreError, TagChange};
 
-use crate::{Backend, look_up, new_tag, refused_in_words, tag, try_claim};
+use crate::{Backend, claim, look_up, new_tag, raise, refused_in_words, tag, try_claim};
 
 pub fn a_strict_tag_gives_what_is_wanted(backend: &mut dyn Backend) {
     let mut store = backend.connect();
@@ -84,4 +84,43 @@ pub fn a_masked_tag_tells_its_mask_with_each_claim(backend: &mut dyn Backend) {
         assert!(words.contains("another name"), "{words}");
     }
     assert_eq!(store.create(&NewTag { start: 11, ..new }).unwrap().masked, masked);
+}
+
+/// A backup older than the tag was restored: a host knows up to where ids were given, and not how they were masked.
+pub fn the_mask_of_a_tag_without_a_row_is_not_guessed(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    // As long as nothing was ever masked in the store, it was a plain tag.
+    assert!(!raise(&mut *store, "early", 1001));
+    store.create(&new_tag("early", 1001, 10)).unwrap();
+    let under = store.identity().unwrap();
+    store.note_mask_key(&under, KeyNumber::FIRST, 0xff).unwrap();
+    let masked = Masking::parse("53 1 00000000000000ff");
+    let ceiling = (1 << 53) - 1;
+    assert!(!raise(&mut *store, "t", 1001));
+    for masked in [None, masked] {
+        let error = store.create(&NewTag { masked, ceiling, ..new_tag("t", 1001, 10) });
+        let words = error.unwrap_err().to_string();
+        assert!(words.contains("isn't known") && words.contains("another name"), "{words}");
+    }
+    backend.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1001, 10)");
+    refused_in_words(&mut *store, "t", &["masked", "?"]);
+    backend.execute("DELETE FROM leaf_alloc WHERE biz_tag = 't'");
+    // Tags that are there stay as they are.
+    let new = NewTag { masked, ceiling, ..new_tag("m", 1, 10) };
+    store.create(&new).unwrap();
+    backend.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('leaf', 1, 10)");
+    let ends = ["early", "leaf", "m", "t"].map(|name| (tag(name), 2001));
+    assert_eq!(store.raise(&under, &ends).unwrap(), [true, true, true, false]);
+    for name in ["early", "leaf", "m"] {
+        assert_eq!(claim(&mut *store, name, 1).run.first, 2001, "{name}");
+    }
+    assert_eq!(store.show(&tag("m")).unwrap().masked, masked);
+    // An operator may know.
+    backend.execute("UPDATE leafd_tag SET masked = NULL WHERE tag = 't'");
+    store.create(&new_tag("t", 2001, 10)).unwrap();
+    // A masked tag tells as much as a key.
+    backend.execute("DELETE FROM leafd_meta WHERE name = 'mask_key_1'");
+    assert!(!raise(&mut *store, "other", 5));
+    let words = store.create(&new_tag("other", 5, 10)).unwrap_err().to_string();
+    assert!(words.contains("isn't known"), "{words}");
 }

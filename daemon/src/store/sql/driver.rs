@@ -222,9 +222,9 @@ pub struct Statements {
     pub set_right: &'static str,
     /// (version, former version): the rights that tags have.
     pub move_rights: &'static str,
-    /// Up to a list of (tag, end) in parentheses each.
+    /// Up to a list of (tag, end, masked) in parentheses each.
     pub remember_ends: &'static str,
-    /// Follows that list.
+    /// Follows that list; leaves the mask of a row that is there as it is.
     pub remembering: &'static str,
     /// (tag, generation, ceiling, strict, masked)
     pub enter_tag: &'static str,

@@ -10,6 +10,9 @@ use leafd_core::store::{next_start, step_of};
 /// A row as it comes: every column as text.
 pub(super) type Cells = Vec<Option<String>>;
 
+/// The beginning of the names under which `leafd_meta` holds check values of mask keys.
+pub(super) const MASK_KEY_ENTRY: &str = "mask_key_";
+
 /// A row that can be worked with.
 #[derive(Debug)]
 pub(super) struct Found {

@@ -317,7 +317,7 @@ impl<D: Driver> Store for SqlStore<D> {
             if !session.side {
                 return Err(needs_side_tables(&session.target, "masking ids"));
             }
-            let entry = format!("mask_key_{key}");
+            let entry = format!("{}{key}", rows::MASK_KEY_ENTRY);
             if let Some(known) = session.meta(&entry)? {
                 return parse_check_value(&entry, &known);
             }

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::rows::{Cells, Found, integer, name, same_tag};
+use super::rows::{Cells, Found, MASK_KEY_ENTRY, integer, name, same_tag};
 use super::session::{IDENTITY_CELLS, Session};
 use super::tables::meta_incomplete;
 use super::{Driver, Failure, Param, TABLES_GONE};
 use leafd_core::Tag;
-use leafd_core::store::{Identity, StoreError};
+use leafd_core::store::{Identity, MASK_UNKNOWN, StoreError};
 
 /// Who answered a query for tags, and the rows that it found.
 pub(super) struct Answer {
@@ -17,6 +17,9 @@ pub(super) struct Answer {
 
 /// Most tags in one statement.
 pub(super) const TAGS_A_STATEMENT_MAX: usize = 200;
+
+/// One row, if any tag is or was masked.
+const ANY_MASKED: &str = "SELECT masked FROM leafd_tag WHERE masked IS NOT NULL LIMIT 1";
 
 impl<D: Driver> Session<D> {
     /// The end of what is remembered to have been claimed under a name. Keeps others from changing it.
@@ -185,11 +188,17 @@ impl<D: Driver> Session<D> {
         }
         let by_name: HashMap<&str, &Cells> =
             rows.iter().filter_map(|row| Some((name(row)?, row))).collect();
+        let missing = wanted.keys().any(|tag| !by_name.contains_key(tag));
+        let lost_mask = match self.side && missing && self.may_have_masked()? {
+            true => Some(MASK_UNKNOWN),
+            false => None,
+        };
         let (mut moving, mut remembered) = (Vec::new(), Vec::new());
         // In the order of the names, so that two of us never wait for each other.
         for (tag, end) in &wanted {
             let Some(row) = by_name.get(tag) else {
-                remembered.extend([Param::Text(tag), Param::Integer(*end)]);
+                let masked = Param::OptionalText(lost_mask);
+                remembered.extend([Param::Text(tag), Param::Integer(*end), masked]);
                 continue;
             };
             let number = |column: usize| row.get(column)?.as_ref()?.parse::<i64>().ok();
@@ -199,7 +208,8 @@ impl<D: Driver> Session<D> {
                 moving.extend([Param::Text(tag), Param::Integer(claimed_end)]);
             }
             if number(7).is_none_or(|claimed_end| claimed_end < *end) {
-                remembered.extend([Param::Text(tag), Param::Integer(*end)]);
+                let masked = Param::OptionalText(None);
+                remembered.extend([Param::Text(tag), Param::Integer(*end), masked]);
             }
         }
         if !moving.is_empty() {
@@ -207,13 +217,22 @@ impl<D: Driver> Session<D> {
             moved(self.driver.execute(&sql, &moving)?, count)?;
         }
         if self.side && !remembered.is_empty() {
-            self.driver.execute(&remember_ends::<D>(remembered.len() / 2), &remembered)?;
+            self.driver.execute(&remember_ends::<D>(remembered.len() / 3), &remembered)?;
         }
         let lifted = |tag: &Tag| {
             let mut texts = moving.iter().step_by(2);
             texts.any(|param| matches!(param, Param::Text(text) if *text == tag.as_str()))
         };
         Ok(tags.iter().map(lifted).collect())
+    }
+
+    /// Whether a tag that is gone may have been a masked one: where no host ever had a mask key and no tag is masked, none
+    /// was.
+    fn may_have_masked(&mut self) -> Result<bool, Failure> {
+        let meta = self.driver.query(D::SQL.meta, &[])?;
+        let mut entries = meta.iter().filter_map(name);
+        Ok(entries.any(|entry| entry.starts_with(MASK_KEY_ENTRY))
+            || !self.driver.query(ANY_MASKED, &[])?.is_empty())
     }
 }
 
@@ -255,11 +274,12 @@ fn lift_rows<D: Driver>(count: usize) -> String {
     )
 }
 
-/// (tag, end) so many times: remembers the ends.
+/// (tag, end, masked) so many times: remembers the ends, and the masks of those that had no row.
 fn remember_ends<D: Driver>(count: usize) -> String {
-    let pair = |index: usize| {
-        format!("({}, {})", D::placeholder(2 * index + 1), D::placeholder(2 * index + 2))
+    let three = |index: usize| {
+        let [tag, end, masked] = [1, 2, 3].map(|nth| D::placeholder(3 * index + nth));
+        format!("({tag}, {end}, {masked})")
     };
-    let list: Vec<String> = (0..count).map(pair).collect();
+    let list: Vec<String> = (0..count).map(three).collect();
     format!("{} {} {}", D::SQL.remember_ends, list.join(", "), D::SQL.remembering)
 }
