@@ -125,6 +125,12 @@ impl Engine for mysql::Database {
         ),
         ("CREATE VIEW leaf_alloc AS SELECT 'x' AS biz_tag", "of a view"),
         ("CREATE TABLE leafd_tag (x int)", "leafd_tag lacks the column tag"),
+        // As it was before there were masked tags.
+        (
+            "CREATE TABLE leafd_tag (tag varbinary(512) PRIMARY KEY, generation bigint, ceiling bigint, strict int,
+             highest_end bigint, role_version bigint)",
+            "leafd_tag lacks the column masked",
+        ),
     ];
     const TABLES_TIME: Duration = Duration::from_millis(1100);
     const WAITING: &'static str = "SELECT COUNT(*) FROM information_schema.INNODB_TRX AS t
@@ -241,6 +247,12 @@ impl Engine for postgres::Database {
         ),
         ("CREATE VIEW leaf_alloc AS SELECT 'x' AS biz_tag", "is no table"),
         ("CREATE TABLE leafd_tag (x int)", "leafd_tag lacks the column tag"),
+        // As it was before there were masked tags.
+        (
+            "CREATE TABLE leafd_tag (tag text COLLATE \"C\" PRIMARY KEY, generation bigint, ceiling bigint, strict int,
+             highest_end bigint, role_version bigint)",
+            "leafd_tag lacks the column masked",
+        ),
     ];
     const TABLES_TIME: Duration = Duration::ZERO;
     const WAITING: &'static str = "SELECT count(*) FROM pg_stat_activity

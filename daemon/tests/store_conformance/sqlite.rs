@@ -95,6 +95,12 @@ fn tables_that_look_different_are_refused_and_left_alone() {
         ),
         ("CREATE VIEW leaf_alloc AS SELECT 1", "a view named leaf_alloc"),
         ("CREATE TABLE leafd_tag (x)", "leafd_tag that differs"),
+        // As it was before there were masked tags.
+        (
+            "CREATE TABLE leafd_tag (tag text PRIMARY KEY, generation int, ceiling int, strict int, highest_end int,
+             role_version int)",
+            "lacks masked",
+        ),
         (
             "CREATE TABLE leafd_meta (name, value); INSERT INTO leafd_meta VALUES ('format', 2)",
             "newer leafd (format 2",
