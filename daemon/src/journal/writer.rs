@@ -160,8 +160,7 @@ impl Writer {
                 let more = self.pending.len() < GROUP_BATCHES_MAX;
                 command = if more { queue.try_recv().ok() } else { None };
             }
-            // Without a change too, a fault may be over.
-            if !self.pending.is_empty() || matches!(self.link, Link::Failed { .. }) {
+            if self.is_behind() {
                 self.commit();
             }
             if let Some(command) = command
@@ -173,11 +172,22 @@ impl Writer {
         self.close();
     }
 
+    /// Whether there is something to enter. Without a change too, a fault may be over.
+    fn is_behind(&self) -> bool {
+        !self.pending.is_empty()
+            || self.failure.stands()
+            || matches!(self.link, Link::Failed { .. })
+    }
+
     /// What is asked next. `Some(None)`: nothing, and it is time to look whether a fault is over. `None`: nobody is left to
     /// ask.
     fn next(&self, queue: &mpsc::Receiver<Command>) -> Option<Option<Command>> {
-        let Link::Failed { since, .. } = &self.link else { return queue.recv().ok().map(Some) };
-        match queue.recv_timeout(REOPEN_INTERVAL.saturating_sub(since.elapsed())) {
+        let wait = match &self.link {
+            Link::Failed { since, .. } => REOPEN_INTERVAL.saturating_sub(since.elapsed()),
+            Link::Open(_) if self.is_behind() => Duration::ZERO,
+            Link::Open(_) => return queue.recv().ok().map(Some),
+        };
+        match queue.recv_timeout(wait) {
             Ok(command) => Some(Some(command)),
             Err(RecvTimeoutError::Timeout) => Some(None),
             Err(RecvTimeoutError::Disconnected) => None,
@@ -227,9 +237,11 @@ impl Writer {
             let rest = pending.split_off(pending.len().min(GROUP_BATCHES_MAX));
             let batches: Vec<&[Write]> = pending.iter().map(|pending| &*pending.writes).collect();
             let begun = Instant::now();
-            let outcome = self.on_db(|db| {
-                let outcome = db.commit(&batches)?;
-                Ok((outcome, db.meta.clone(), db.stopped_as.clone()))
+            let outcome = self.reopen_when_due().and_then(|()| {
+                self.on_db(|db| {
+                    let outcome = db.commit(&batches)?;
+                    Ok((outcome, db.meta.clone(), db.stopped_as.clone()))
+                })
             });
             match outcome {
                 Ok((outcome, meta, stopped)) => {
@@ -279,21 +291,24 @@ impl Writer {
         }
     }
 
-    /// Does something with the file, opened anew when that is due; a fault closes it.
+    /// Does something with the file; a fault closes it.
     fn on_db<T>(&mut self, work: impl FnOnce(&mut Db) -> Result<T, Fault>) -> Result<T, Fault> {
-        if let Link::Failed { fault, since } = &self.link {
-            if since.elapsed() < REOPEN_INTERVAL {
-                return Err(fault.clone());
-            }
-            match self.reopen() {
-                Ok(db) => self.link = Link::Open(Box::new(db)),
-                Err(fault) => return Err(self.fail(fault)),
-            }
+        match &mut self.link {
+            Link::Open(db) => work(db).map_err(|fault| self.fail(fault)),
+            Link::Failed { fault, .. } => Err(fault.clone()),
         }
-        let Link::Open(db) = &mut self.link else {
-            return Err(Fault("it is closed".to_owned()));
-        };
-        work(db).map_err(|fault| self.fail(fault))
+    }
+
+    /// Opens the file anew after a fault, once a second. Only a commit does: it enters what waits before a question can be
+    /// answered.
+    fn reopen_when_due(&mut self) -> Result<(), Fault> {
+        let Link::Failed { fault, since } = &self.link else { return Ok(()) };
+        if since.elapsed() < REOPEN_INTERVAL {
+            return Err(fault.clone());
+        }
+        let db = self.reopen().map_err(|fault| self.fail(fault))?;
+        self.link = Link::Open(Box::new(db));
+        Ok(())
     }
 
     /// Opens the file again and holds it against what was acknowledged.

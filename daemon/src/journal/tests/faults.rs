@@ -202,6 +202,48 @@ fn what_is_written_during_a_fault_is_entered_after_it_in_its_order() {
     });
 }
 
+/// Questions come without a pause when the file is due to be tried again, and so much waits that time passes between
+/// looking whether it is due and the question: it becomes due in between in one journal of three. Eight are tried.
+#[test]
+fn no_question_at_the_end_of_a_fault_overtakes_what_was_written_during_it() {
+    let journals: Vec<_> =
+        (0..8).map(|_| std::thread::spawn(ask_over_the_end_of_a_fault)).collect();
+    journals.into_iter().for_each(|journal| journal.join().unwrap());
+}
+
+fn ask_over_the_end_of_a_fault() {
+    let dir = place();
+    let (path, away) = (dir.path().join("journal.db"), dir.path().join("away"));
+    run(async {
+        let (journal, _) = open(dir.path());
+        journal.commit(vec![segment("a", 1..1001, 10)]).await.unwrap();
+        fs::rename(&path, &away).unwrap();
+        journal.commit(vec![]).await.unwrap_err();
+        let fault = Instant::now();
+        let mut written: Vec<_> = (0..16_000).map(|_| journal.write(vec![])).collect();
+        written.push(journal.write(vec![Write::Forget { store: store(), tag: tag("a") }]));
+        fs::rename(&away, &path).unwrap();
+        let found = loop {
+            let mut questions = tokio::task::JoinSet::new();
+            for _ in 0..64 {
+                let journal = journal.clone();
+                questions.spawn(async move { journal.tag(&store(), &tag("a")).await });
+            }
+            let answers = questions.join_all().await;
+            if let Some(found) = answers.into_iter().find_map(Result::ok) {
+                break found.unwrap();
+            }
+            assert!(fault.elapsed() < Duration::from_secs(30), "{:?}", journal.failure());
+        };
+        assert_eq!(found.unissued, [], "it was told before it was forgotten");
+        assert!(!journal.failed());
+        for written in written {
+            written.outcome().await.unwrap();
+        }
+        journal.close().await;
+    });
+}
+
 #[test]
 fn nothing_that_waits_for_a_fault_s_end_is_entered_after_a_stop() {
     let dir = place();
