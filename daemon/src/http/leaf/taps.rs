@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
+use std::time::Duration;
 
 use leafd_wire::{IdsReply, Run, Status, flag, opcode};
 use tokio::sync::oneshot;
@@ -13,6 +14,9 @@ use leafd_core::BootMs;
 
 /// How long a request may wait in the daemon, in milliseconds.
 const DEADLINE_MS: u32 = 1_000;
+
+/// How long a request waits in all: a little longer, because the daemon's answer tells why there is no id.
+const ANSWERED_WITHIN: Duration = Duration::from_millis(1_250);
 
 /// A run is as large as what is drawn in this time, in milliseconds, or in half of the time that it may be held.
 const RUN_LASTS_MS: u64 = 100;
@@ -45,6 +49,8 @@ struct Held {
     since: BootMs,
     waiting: VecDeque<oneshot::Sender<Result<u64, Refused>>>,
     asking: bool,
+    /// The last ids could not be held: of a strict tag or a masked one. As many are asked for then as requests wait.
+    direct: bool,
     size: u32,
 }
 
@@ -73,9 +79,16 @@ impl Taps {
             }
             answer
         };
-        let outcome = answer.await.unwrap_or_else(|_| {
-            Err(Refused { status: Status::Internal, message: "nobody answered".to_owned() })
-        });
+        let outcome = match tokio::time::timeout(ANSWERED_WITHIN, answer).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => {
+                Err(Refused { status: Status::Internal, message: "nobody answered".to_owned() })
+            }
+            Err(_) => {
+                let message = format!("no id of tag {tag:?} came within {ANSWERED_WITHIN:?}");
+                Err(Refused { status: Status::Deadline, message })
+            }
+        };
         if matches!(&outcome, Err(refused) if refused.status == Status::TagUnknown) {
             // Whoever asks for names that there are not makes nothing grow.
             self.tags.borrow_mut().remove(tag);
@@ -102,14 +115,18 @@ impl Tap {
     /// Asks until nobody waits any more.
     async fn fill(&self, link: &Link, tag: &str) {
         loop {
-            let count = {
+            let (waiting, count, flags) = {
                 let mut held = self.0.borrow_mut();
                 held.waiting.retain(|waiting| !waiting.is_closed());
-                let Ok(waiting @ 1..) = u32::try_from(held.waiting.len()) else {
+                let waiting = held.waiting.len();
+                let Ok(count @ 1..) = u32::try_from(waiting) else {
                     held.asking = false;
                     return;
                 };
-                held.size.clamp(1, RUN_MAX).max(waiting)
+                match held.direct {
+                    true => (waiting, count, 0),
+                    false => (waiting, held.size.clamp(1, RUN_MAX).max(count), flag::HOLD),
+                }
             };
             let asked = clock::boot();
             let mut body = Vec::with_capacity(10 + tag.len());
@@ -118,7 +135,7 @@ impl Tap {
             let length = u16::try_from(tag.len()).unwrap_or(u16::MAX);
             body.extend_from_slice(&length.to_le_bytes());
             body.extend_from_slice(tag.as_bytes());
-            let answer = link.ask(opcode::IDS, flag::HOLD, &body).await;
+            let answer = link.ask(opcode::IDS, flags, &body).await;
             let drawn = answer.and_then(|body| {
                 let reply = IdsReply::decode(&body).map_err(|malformed| Refused {
                     status: Status::Internal,
@@ -128,9 +145,23 @@ impl Tap {
             });
             let mut held = self.0.borrow_mut();
             match drawn {
-                Ok((hold_ms, runs)) => held.give(runs, hold_ms, asked),
+                Ok((hold_ms, runs)) if flags & flag::HOLD == 0 => {
+                    // How long ids that were drawn directly may be held isn't told.
+                    held.direct = hold_ms == 0;
+                    held.give(runs, 0, asked, waiting);
+                }
+                Ok((hold_ms, runs)) => {
+                    held.direct = hold_ms == 0;
+                    held.give(runs, hold_ms, asked, waiting);
+                }
+                // The last ids of a tag are fewer than those who wait.
+                Err(refused)
+                    if count > 1 && held.direct && refused.status == Status::TagExhausted =>
+                {
+                    held.direct = false;
+                }
                 Err(refused) => {
-                    for waiting in held.waiting.drain(..) {
+                    for waiting in held.waiting.drain(..waiting) {
                         let _ = waiting.send(Err(refused.clone()));
                     }
                 }
@@ -162,8 +193,9 @@ impl Held {
         Some(id)
     }
 
-    /// Takes up a run that was asked for at `asked`. What may not be held goes to those who waited, and no further.
-    fn give(&mut self, runs: Vec<Run>, hold_ms: u64, asked: BootMs) {
+    /// Takes up a run that was asked for at `asked`, when so many waited. What may not be held goes to these alone: an id
+    /// of a strict tag may have been claimed before a later request came, and is too low for that one.
+    fn give(&mut self, runs: Vec<Run>, hold_ms: u64, asked: BootMs, waited: usize) {
         let lasted_ms = asked.0.saturating_sub(self.since.0);
         let aim_ms = RUN_LASTS_MS.min(hold_ms / 2);
         self.size = match (self.runs.is_empty(), lasted_ms) {
@@ -173,7 +205,11 @@ impl Held {
         };
         self.runs = runs.into();
         (self.since, self.until) = (asked, BootMs(asked.0.saturating_add(hold_ms)));
-        while let Some(waiting) = self.waiting.pop_front() {
+        let mut served = if hold_ms == 0 { waited } else { usize::MAX };
+        while served > 0
+            && let Some(waiting) = self.waiting.pop_front()
+        {
+            served -= 1;
             if waiting.is_closed() {
                 continue;
             }
@@ -186,5 +222,36 @@ impl Held {
         if hold_ms == 0 {
             self.runs.clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiter(held: &mut Held) -> oneshot::Receiver<Result<u64, Refused>> {
+        let (reply, answer) = oneshot::channel();
+        held.waiting.push_back(reply);
+        answer
+    }
+
+    #[test]
+    fn what_may_not_be_held_goes_to_nobody_who_came_later() {
+        let mut held = Held::default();
+        let (gone, mut first) = (waiter(&mut held), waiter(&mut held));
+        drop(gone);
+        let mut later = waiter(&mut held);
+        let run = |first, count| vec![Run { first, count, stride: 1 }];
+        held.give(run(10, 2), 0, BootMs(1), 2);
+        assert!(matches!(first.try_recv(), Ok(Ok(10))));
+        assert!(later.try_recv().is_err(), "11 was claimed before the last one asked");
+        assert!(held.runs.is_empty());
+        held.give(run(20, 1), 0, BootMs(2), 1);
+        assert!(matches!(later.try_recv(), Ok(Ok(20))));
+        // What may be held has no order with what other hosts give.
+        let mut later = waiter(&mut held);
+        held.give(run(30, 2), 60_000, BootMs(3), 0);
+        assert!(matches!(later.try_recv(), Ok(Ok(30))));
+        assert_eq!(held.take(BootMs(4)), Some(31));
     }
 }
