@@ -142,6 +142,33 @@ for _ in range(500):
 }
 
 #[test]
+fn reserved_tags_are_for_those_who_have_the_token() {
+    const RULES: &str =
+        r#"[{ tags = ["pay.*"], uids = [4001] }, { tags = ["open"], ids_per_second = 1000 }]"#;
+    let (mut host, address) = host(&[("access", RULES)]);
+    ["pay.out", "open"].iter().for_each(|tag| host.create(tag));
+    let open = "/api/segment/get/open";
+    let kept = ["/api/segment/get/pay.out", "/api/segment/get/%70ay.out/", "/cache", "/db"];
+    for path in kept {
+        let answer = get(&address, path);
+        assert_eq!(answer.status, 403, "{answer:?}");
+        assert!(answer.body.contains("leaf_http_token_file"), "{answer:?}");
+    }
+    assert_eq!(id(&get(&address, open)), 1);
+
+    host.stop();
+    let file = host.path("token");
+    fs::write(&file, "s3cret").unwrap();
+    host.change("leaf_http_token_file", file.to_str().unwrap());
+    host.start();
+    let address = host.http("Leaf's paths are open");
+    for path in kept.into_iter().chain([open]) {
+        let answer = get_with(&address, path, "Authorization: Bearer s3cret\r\n");
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+}
+
+#[test]
 fn only_those_who_may_are_answered() {
     let mut plain = Host::new().worker(17).set("leaf_http", "127.0.0.1:0");
     let file = plain.path("token");

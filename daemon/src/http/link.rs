@@ -1,5 +1,6 @@
-//! A connection to the daemon's own socket, as any client has: what is asked by HTTP goes by the same limits, rules and
-//! queues as what local processes ask.
+//! A connection to the daemon's own socket: what is asked by HTTP goes by the same limits and queues as what local
+//! processes ask. It is the daemon's own user who asks there, whom no access rule keeps out: whoever asks by HTTP is
+//! looked at before.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

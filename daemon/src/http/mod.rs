@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 
-use crate::config::{HttpAddress, LeafHttp};
+use crate::config::{AccessRules, HttpAddress, LeafHttp};
 use crate::server::socket::Socket;
 use crate::systemd::activation::HttpListener;
 pub use inquiries::{Inquiry, attend};
@@ -112,7 +112,8 @@ impl Bound {
         Ok((http, inquiries))
     }
 
-    /// Serves Leaf's paths, with ids out of the daemon's own socket. `layouts`: what is no segment tag.
+    /// Serves Leaf's paths, with ids out of the daemon's own socket. `layouts`: what is no segment tag. `access`:
+    /// which tags are reserved.
     ///
     /// # Errors
     /// The system gives no thread or runtime.
@@ -122,9 +123,10 @@ impl Bound {
         token: Option<String>,
         layouts: Vec<String>,
         socket: PathBuf,
+        access: watch::Receiver<AccessRules>,
     ) -> io::Result<Http> {
         self.serve(LEAF_THREAD_NAME, move |listener| async move {
-            let leaf = Leaf::new(settings, token, layouts, socket);
+            let leaf = Leaf::new(settings, token, layouts, socket, access);
             listener::serve(listener, &leaf::LIMITS, leaf).await;
         })
     }

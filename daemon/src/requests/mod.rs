@@ -10,6 +10,7 @@ use std::time::Duration;
 use leafd_wire::tag::check_tag;
 use leafd_wire::{COUNT_MAX, DEADLINE_MS_MAX, Header, IdsRequest, InfoReply, InfoRequest, Status};
 use leafd_wire::{Run, VERSION, flag, opcode};
+use tokio::sync::watch;
 
 mod counters;
 mod figures;
@@ -52,7 +53,7 @@ pub struct Dispatcher {
     /// The journal's writer.
     pub writer: Rc<Writer>,
     /// Who may do what.
-    access: RefCell<AccessRules>,
+    access: watch::Sender<AccessRules>,
     /// Goes up with each change of the rules, so that nobody draws by what was allowed before.
     access_edition: Cell<u64>,
     /// What the status tells of the daemon as a whole.
@@ -164,7 +165,7 @@ impl Dispatcher {
             snowflakes,
             masks,
             writer,
-            access: RefCell::new(access),
+            access: watch::Sender::new(access),
             access_edition: Cell::new(0),
             scrapes: Scrapes::new(about.metrics_tags),
             about,
@@ -183,9 +184,15 @@ impl Dispatcher {
         self.access.borrow().clone()
     }
 
+    /// The access rules in force, also after a reload.
+    #[must_use]
+    pub fn watch_access(&self) -> watch::Receiver<AccessRules> {
+        self.access.subscribe()
+    }
+
     /// Goes by other rules from now on, also on connections that are open.
     pub fn set_access(&self, access: AccessRules) {
-        *self.access.borrow_mut() = access;
+        self.access.send_replace(access);
         self.quotas.forget();
         self.access_edition.set(self.access_edition.get() + 1);
     }

@@ -91,7 +91,7 @@ pub(super) fn serve(
         let callers = config.leaf_http_callers.clone();
         served.push(
             bound
-                .serve_leaf(callers, token, layouts, socket.to_owned())
+                .serve_leaf(callers, token, layouts, socket.to_owned(), dispatcher.watch_access())
                 .context("cannot serve Leaf's paths by HTTP")?,
         );
         tracing::info!("Leaf's paths are open to HTTP on {place}");

@@ -25,7 +25,10 @@ pub(in crate::config) static LEAF_HTTP: Setting = Setting {
     kind: Kind::Text("ADDRESS:PORT with a numeric address"),
     default: Default::Unset { example: "leaf_http = \"127.0.0.1:8080\"" },
     help: "Where Leaf's own paths are served by HTTP, for callers that have not moved to a client yet. It lets the network \
-           draw ids: `leaf_http_allow` and `leaf_http_token_file` say who may. There is no TLS.",
+           draw ids: `leaf_http_allow` and `leaf_http_token_file` say who may. No rule of `[[access]]` can name such a caller: tags that a rule reserves, \
+           and `/cache` and `/db` as soon as one does, are refused unless `leaf_http_token_file` is set; with it whoever has \
+           the token may draw all tags. Of quotas those count whose rules name nobody, for all callers together. There is \
+           no TLS.",
 };
 
 pub(in crate::config) static LEAF_HTTP_ALLOW: Setting = Setting {

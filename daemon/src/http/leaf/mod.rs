@@ -19,10 +19,11 @@ use hyper::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Request, Response, StatusCode};
 use leafd_wire::{Status, opcode};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::link::{Link, Refused};
 use super::listener::{Limits, Service};
-use crate::config::LeafHttp;
+use crate::config::{AccessRules, LeafHttp};
 use gate::{Closed, Gate};
 use taps::Taps;
 
@@ -45,6 +46,8 @@ pub(super) struct Leaf {
     taps: Taps,
     /// Names of layouts: no segment tags.
     layouts: Vec<String>,
+    /// Rules whose reserved tags are refused: those without a token are nobody whom a rule could name.
+    reserved: Option<watch::Receiver<AccessRules>>,
 }
 
 impl Leaf {
@@ -53,20 +56,29 @@ impl Leaf {
         token: Option<String>,
         layouts: Vec<String>,
         socket: PathBuf,
+        access: watch::Receiver<AccessRules>,
     ) -> Rc<Leaf> {
+        let reserved = token.is_none().then_some(access);
         let link = Rc::new(Link::new(socket));
         let taps = Taps::new(Rc::clone(&link));
-        Rc::new(Leaf { gate: Gate::new(settings, token), link, taps, layouts })
+        Rc::new(Leaf { gate: Gate::new(settings, token), link, taps, layouts, reserved })
     }
 
     async fn segment(&self, path: &str, key: &str) -> Response<String> {
         let key = decoded_key(key);
         let known = key.as_deref().filter(|key| !self.layouts.iter().any(|layout| layout == key));
         let outcome = match known {
-            Some(key) => self.taps.next(key).await,
+            Some(key) => match self.keeps(|rules| rules.reserves(key)) {
+                true => return reserved(path),
+                false => self.taps.next(key).await,
+            },
             None => Err(Refused { status: Status::TagUnknown, message: String::new() }),
         };
         answered(path, outcome)
+    }
+
+    fn keeps(&self, reserves: impl FnOnce(&AccessRules) -> bool) -> bool {
+        self.reserved.as_ref().is_some_and(|rules| reserves(&rules.borrow()))
     }
 
     async fn cache(&self, path: &str) -> Response<String> {
@@ -119,9 +131,14 @@ impl Service for Leaf {
             return self.segment(path, key).await;
         }
         if key("/api/snowflake/get/").is_some() {
+            if self.keeps(|rules| rules.reserves(SNOWFLAKE)) {
+                return reserved(path);
+            }
             return answered(path, self.taps.next(SNOWFLAKE).await);
         }
         match bare {
+            // They tell reserved tags as well.
+            "/cache" | "/db" if self.keeps(AccessRules::reserves_any) => reserved(path),
             "/cache" => self.cache(path).await,
             "/db" => self.rows(path).await,
             "/decodeSnowflakeId" => decode(path, request.uri().query().unwrap_or_default()),
@@ -138,6 +155,12 @@ fn answered(path: &str, outcome: Result<u64, Refused>) -> Response<String> {
             answers::no_id(path, &refused)
         }
     }
+}
+
+fn reserved(path: &str) -> Response<String> {
+    let why = "an access rule reserves it, and no rule can name who asks by HTTP; with leaf_http_token_file whoever has the \
+               token may ask";
+    answers::error(StatusCode::FORBIDDEN, path, None, why)
 }
 
 fn decode(path: &str, query: &str) -> Response<String> {
