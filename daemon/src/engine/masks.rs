@@ -48,10 +48,16 @@ impl Masks {
         })
     }
 
-    /// Goes by other keys from now on.
+    /// Goes by other keys from now on. Those that were confirmed stay so, even while the store is away.
     pub fn renew(&self, keys: Option<MaskKeys>) {
+        let known = self.confirmed().zip(keys.as_ref()).is_some_and(|(confirmed, keys)| {
+            keys.iter().all(|key| {
+                let own = confirmed.get(key.number());
+                own.is_some_and(|own| own.check_value() == key.check_value())
+            })
+        });
         *self.keys.borrow_mut() = keys.map(Rc::new);
-        self.confirmed.set(false);
+        self.confirmed.set(known);
         *self.refusal.borrow_mut() = None;
         self.renewed.notify_one();
     }
