@@ -1,7 +1,7 @@
 //! Public ids: dense ones masked and read again, by those who may, under a key that all hosts have.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -212,6 +212,21 @@ fn keys_are_made_for_their_owner_alone() {
     assert!(both.starts_with(&first), "the first key stays in use");
     assert_eq!(MaskKeys::parse(&both).unwrap().iter().count(), 2);
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    // Root adds a key to a file that is the daemon's and its group's.
+    let (user, group) = (Some(4_007), Some(4_008));
+    chown(&file, user, group).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    let beside = host.path("new_keys.new");
+    fs::write(&beside, "").unwrap();
+    let busy = make(&["--add"]);
+    let said = String::from_utf8_lossy(&busy.stderr);
+    assert!(!busy.status.success() && said.contains("new_keys.new is there"), "{said}");
+    fs::remove_file(&beside).unwrap();
+    assert!(make(&["--add"]).status.success());
+    let now = fs::metadata(&file).unwrap();
+    assert_eq!((Some(now.uid()), Some(now.gid()), now.mode() & 0o777), (user, group, 0o640));
+    assert!(!beside.exists());
+    chown(&file, Some(0), Some(0)).unwrap();
     for line in both.lines() {
         let (_, secret) = line.split_once(' ').unwrap();
         assert!(!String::from_utf8_lossy(&added.stdout).contains(secret));

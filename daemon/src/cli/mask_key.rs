@@ -1,8 +1,8 @@
 //! `leafd mask-key new`: makes a key for public ids, and writes it where nobody but its owner reads it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -30,7 +30,7 @@ fn begin(path: &Path) -> Result<String> {
     let line = line(KeyNumber::FIRST)?;
     let written = create(path).and_then(|file| write(file, &line));
     if let Err(cause) = written {
-        if cause.kind() == std::io::ErrorKind::AlreadyExists {
+        if cause.kind() == ErrorKind::AlreadyExists {
             bail!(
                 "{} is there already, and its keys may be in use; add a key to it with --add",
                 path.display()
@@ -56,9 +56,21 @@ fn add_to(path: &Path) -> Result<String> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let beside = Path::new(&beside);
-    let written =
-        create(beside).and_then(|file| write(file, &text)).and_then(|()| fs::rename(beside, path));
-    written.with_context(|| format!("cannot write {}", path.display()))?;
+    let file = match create(beside) {
+        Err(cause) if cause.kind() == ErrorKind::AlreadyExists => bail!(
+            "{} is there already: another leafd mask-key is adding a key, or was stopped while it did; if none runs, remove it",
+            beside.display()
+        ),
+        created => created.with_context(|| format!("cannot write {}", beside.display()))?,
+    };
+    let replaced = belong_like(&file, path)
+        .and_then(|()| write(file, &text))
+        .and_then(|()| fs::rename(beside, path));
+    if let Err(cause) = replaced {
+        // It holds the keys. What went wrong first is what is said.
+        let _ = fs::remove_file(beside);
+        return Err(cause).with_context(|| format!("cannot replace {}", path.display()));
+    }
     Ok(format!(
         "key {next} is in {0}, not in use yet. Give every host a copy and reload leafd there; then move its line to the \
          top, and give every host a copy again\n",
@@ -69,6 +81,16 @@ fn add_to(path: &Path) -> Result<String> {
 fn next_number(keys: &MaskKeys) -> Result<KeyNumber> {
     let last = keys.iter().map(|key| key.number().get()).max().unwrap_or(0);
     KeyNumber::new(last + 1).context("key 31 is the last one that there can be")
+}
+
+/// Gives a file the owner and the mode of another, so that the daemon can read it as before though root wrote it.
+fn belong_like(file: &File, other: &Path) -> std::io::Result<()> {
+    let like = fs::metadata(other)?;
+    let now = file.metadata()?;
+    if (now.uid(), now.gid()) != (like.uid(), like.gid()) {
+        fchown(file, Some(like.uid()), Some(like.gid()))?;
+    }
+    file.set_permissions(like.permissions())
 }
 
 fn create(path: &Path) -> std::io::Result<File> {
