@@ -1,5 +1,7 @@
 //! Connections: how many, how long, and how large what they send may be.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -21,7 +23,7 @@ use crate::systemd::activation::HttpListener;
 /// What connections may take.
 #[derive(Debug)]
 pub(super) struct Limits {
-    /// So many at once; further ones wait in the listener's queue.
+    /// So many at once; further ones wait in the listener's queue. Each address of another host gets a quarter of them.
     pub connections: usize,
     /// How long the head of a request may take, and how long nothing may be asked.
     pub head_within: Duration,
@@ -66,20 +68,72 @@ impl Listener {
     }
 }
 
+/// How many connections each address of another host has.
+struct Places {
+    each: usize,
+    taken: RefCell<HashMap<IpAddr, usize>>,
+}
+
+/// What a connection takes until it ends.
+struct Place {
+    _permit: OwnedSemaphorePermit,
+    peer: Option<IpAddr>,
+    places: Rc<Places>,
+}
+
+impl Places {
+    fn new(limits: &Limits) -> Rc<Places> {
+        Rc::new(Places { each: limits.connections / 4, taken: RefCell::default() })
+    }
+
+    /// `None`: this address has as many as it gets.
+    fn take(self: &Rc<Self>, permit: OwnedSemaphorePermit, peer: Option<IpAddr>) -> Option<Place> {
+        let peer = peer.filter(|peer| !peer.is_loopback());
+        if let Some(peer) = peer {
+            let mut taken = self.taken.borrow_mut();
+            let count = taken.get(&peer).copied().unwrap_or(0);
+            if count >= self.each {
+                return None;
+            }
+            taken.insert(peer, count + 1);
+        }
+        Some(Place { _permit: permit, peer, places: Rc::clone(self) })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(peer) = self.peer else { return };
+        let mut taken = self.places.taken.borrow_mut();
+        match taken.get_mut(&peer) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(taken.remove(&peer)),
+        }
+    }
+}
+
 /// Serves until dropped.
 pub(super) async fn serve<S: Service>(listener: Listener, limits: &'static Limits, service: Rc<S>) {
     let free = Arc::new(Semaphore::new(limits.connections));
+    let places = Places::new(limits);
     loop {
-        let Ok(place) = Arc::clone(&free).acquire_owned().await else { return };
+        let Ok(permit) = Arc::clone(&free).acquire_owned().await else { return };
         let accepted = match &listener {
             Listener::Tcp(tcp) => tcp.accept().await.map(|(stream, peer)| {
                 // Answers are small and whole: there is nothing to gather them with.
                 let _ = stream.set_nodelay(true);
                 let peer = Some(peer.ip().to_canonical());
-                begin(TokioIo::new(stream), peer, limits, place, Rc::clone(&service));
+                match places.take(permit, peer) {
+                    Some(place) => {
+                        begin(TokioIo::new(stream), peer, limits, place, Rc::clone(&service));
+                    }
+                    None => debug!(?peer, "has a quarter of the connections for HTTP already"),
+                }
             }),
             Listener::Unix(unix) => unix.accept().await.map(|(stream, _)| {
-                begin(TokioIo::new(stream), None, limits, place, Rc::clone(&service));
+                if let Some(place) = places.take(permit, None) {
+                    begin(TokioIo::new(stream), None, limits, place, Rc::clone(&service));
+                }
             }),
         };
         if let Err(error) = accepted {
@@ -93,7 +147,7 @@ fn begin<S: Service>(
     stream: impl Read + Write + Unpin + 'static,
     peer: Option<IpAddr>,
     limits: &'static Limits,
-    place: OwnedSemaphorePermit,
+    place: Place,
     service: Rc<S>,
 ) {
     tokio::task::spawn_local(async move {
@@ -120,4 +174,28 @@ fn begin<S: Service>(
             debug!("a connection for HTTP ended: {error}");
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_another_host_gets_a_quarter_of_the_places() {
+        let limits = Limits { connections: 8, head_within: Duration::ZERO, lasts: Duration::ZERO };
+        let places = Places::new(&limits);
+        let free = Arc::new(Semaphore::new(100));
+        let take = |peer: [u8; 4]| {
+            let permit = Arc::clone(&free).try_acquire_owned().expect("there are enough");
+            places.take(permit, Some(IpAddr::from(peer)))
+        };
+        let held = [take([10, 0, 0, 1]), take([10, 0, 0, 1]), take([10, 0, 0, 2])];
+        assert!(held.iter().all(Option::is_some));
+        assert!(take([10, 0, 0, 1]).is_none());
+        let local: Vec<_> = (0..8).map(|_| take([127, 0, 0, 1])).collect();
+        assert!(local.iter().all(Option::is_some));
+        drop(held);
+        assert!(places.taken.borrow().is_empty());
+        assert!(take([10, 0, 0, 1]).is_some());
+    }
 }
