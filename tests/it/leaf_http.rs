@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::net::TcpStream;
 use std::process::Command;
 
-use leafd_tests::http::{Answer, get, get_with};
+use leafd_tests::http::{Answer, get, get_with, send};
 use leafd_wire::opcode;
 use serde_json::{Value, json};
 
@@ -139,6 +140,27 @@ for _ in range(500):
     // Drawn by others meanwhile none is given again.
     let own = host.raw().draw("orders", 100);
     assert!(own.iter().all(|id| !seen.contains(&format!("{} {id}", paths[0]))));
+}
+
+/// A page that a browser of this host shows draws nothing, by whatever name it comes here.
+#[test]
+fn pages_of_the_web_draw_no_ids() {
+    let (host, address) = host(&[]);
+    host.create("orders");
+    let ask = |head: &str| send(TcpStream::connect(&address).unwrap(), head.as_bytes());
+    let path = "/api/segment/get/orders";
+    // These don't ask for an end of the connection: it ends all the same.
+    let named = ask(&format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\n\r\n"));
+    refused(&named, 403, "only this host is served, by its address or as localhost");
+    assert_eq!(named.field("connection"), Some("close"));
+    let crossed = "Host: localhost\r\nSec-Fetch-Site: cross-site\r\n\r\n";
+    let crossed = ask(&format!("GET {path} HTTP/1.1\r\n{crossed}"));
+    refused(&crossed, 403, "pages of other sites are not served");
+    let end = "Host: localhost\r\nConnection: close\r\n\r\n";
+    let posted = ask(&format!("POST {path} HTTP/1.1\r\n{end}"));
+    refused(&posted, 405, "ask with GET or HEAD");
+    assert_eq!(posted.field("allow"), Some("GET, HEAD"));
+    assert_eq!(id(&ask(&format!("GET {path} HTTP/1.1\r\n{end}"))), 1);
 }
 
 #[test]

@@ -125,8 +125,9 @@ impl Bound {
         socket: PathBuf,
         access: watch::Receiver<AccessRules>,
     ) -> io::Result<Http> {
+        let local = self.local;
         self.serve(LEAF_THREAD_NAME, move |listener| async move {
-            let leaf = Leaf::new(settings, token, layouts, socket, access);
+            let leaf = Leaf::new(settings, token, layouts, socket, access, local);
             listener::serve(listener, &leaf::LIMITS, leaf).await;
         })
     }

@@ -162,7 +162,7 @@ fn accepted(accept: &str) -> Format {
 
 /// Whether a `Host` field names this host by an address or as localhost. A page of the web that has its own name lead
 /// here is told nothing.
-fn is_this_host(host: &str) -> bool {
+pub(super) fn is_this_host(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.rsplit_once(':').map_or(host, |(name, _)| name),

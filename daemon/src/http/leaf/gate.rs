@@ -4,8 +4,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use hyper::header::{AUTHORIZATION, HeaderMap};
+use hyper::header::{AUTHORIZATION, HOST, HeaderMap};
 
+use super::super::routes::is_this_host;
 use crate::clock;
 use crate::config::LeafHttp;
 use leafd_core::quota::{Bucket, Quota};
@@ -17,6 +18,8 @@ const ADDRESSES_MAX: usize = 4_096;
 pub(super) struct Gate {
     settings: LeafHttp,
     token: Option<String>,
+    /// Whether only processes of this host can connect.
+    local: bool,
     paces: RefCell<HashMap<IpAddr, Bucket>>,
 }
 
@@ -24,19 +27,30 @@ pub(super) struct Gate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Closed {
     Address,
+    /// Another name than this host's.
+    Name,
+    /// It is a page of the web that asks, of another site.
+    Page,
     Token,
     /// Again after so many milliseconds.
     TooOften(u64),
 }
 
 impl Gate {
-    pub(super) fn new(settings: LeafHttp, token: Option<String>) -> Gate {
-        Gate { settings, token, paces: RefCell::default() }
+    pub(super) fn new(settings: LeafHttp, token: Option<String>, local: bool) -> Gate {
+        Gate { settings, token, local, paces: RefCell::default() }
     }
 
     pub(super) fn enter(&self, peer: IpAddr, headers: &HeaderMap) -> Result<(), Closed> {
         if !self.settings.allow.iter().any(|network| network.contains(peer)) {
             return Err(Closed::Address);
+        }
+        if headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
+            return Err(Closed::Page);
+        }
+        let host = headers.get(HOST).map(|host| host.to_str().unwrap_or("?"));
+        if self.local && self.token.is_none() && !host.is_none_or(is_this_host) {
+            return Err(Closed::Name);
         }
         if let Some(token) = &self.token {
             let given = headers.get(AUTHORIZATION).map_or(&b""[..], |value| value.as_bytes());
@@ -71,7 +85,7 @@ mod tests {
 
     fn gate(allow: &str, token: Option<&str>, requests_per_second: Option<u64>) -> Gate {
         let allow = vec![allow.parse().expect("a network")];
-        Gate::new(LeafHttp { allow, requests_per_second }, token.map(str::to_owned))
+        Gate::new(LeafHttp { allow, requests_per_second }, token.map(str::to_owned), false)
     }
 
     #[test]

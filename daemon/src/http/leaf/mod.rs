@@ -15,8 +15,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
-use hyper::{Request, Response, StatusCode};
+use hyper::header::{ALLOW, CONNECTION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::{Method, Request, Response, StatusCode};
 use leafd_wire::{Status, opcode};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -57,11 +57,12 @@ impl Leaf {
         layouts: Vec<String>,
         socket: PathBuf,
         access: watch::Receiver<AccessRules>,
+        local: bool,
     ) -> Rc<Leaf> {
         let reserved = token.is_none().then_some(access);
         let link = Rc::new(Link::new(socket));
         let taps = Taps::new(Rc::clone(&link));
-        Rc::new(Leaf { gate: Gate::new(settings, token), link, taps, layouts, reserved })
+        Rc::new(Leaf { gate: Gate::new(settings, token, local), link, taps, layouts, reserved })
     }
 
     async fn segment(&self, path: &str, key: &str) -> Response<String> {
@@ -122,6 +123,12 @@ impl Service for Leaf {
         if let Err(closed) = self.gate.enter(peer, request.headers()) {
             return turned_away(path, peer, closed);
         }
+        if ![Method::GET, Method::HEAD].contains(request.method()) {
+            let code = StatusCode::METHOD_NOT_ALLOWED;
+            let mut answer = answers::error(code, path, None, "ask with GET or HEAD");
+            answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return answer;
+        }
         // Leaf takes a path with a slash at its end for the same.
         let bare = path.strip_suffix('/').unwrap_or(path);
         let key = |prefix: &str| {
@@ -177,16 +184,25 @@ fn decode(path: &str, query: &str) -> Response<String> {
 }
 
 fn turned_away(path: &str, peer: IpAddr, closed: Closed) -> Response<String> {
+    let stranger = |code: StatusCode, why: &str| {
+        let mut answer = answers::error(code, path, None, why);
+        // The connection is for somebody else.
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        answer
+    };
     match closed {
-        Closed::Address => answers::error(
+        Closed::Address => stranger(
             StatusCode::FORBIDDEN,
-            path,
-            None,
             &format!("{peer} may not ask leafd: no network of leaf_http_allow has it"),
         ),
+        Closed::Name => stranger(
+            StatusCode::FORBIDDEN,
+            "only this host is served, by its address or as localhost",
+        ),
+        Closed::Page => stranger(StatusCode::FORBIDDEN, "pages of other sites are not served"),
         Closed::Token => {
             let why = "send the token of leaf_http_token_file as Authorization: Bearer TOKEN";
-            let mut answer = answers::error(StatusCode::UNAUTHORIZED, path, None, why);
+            let mut answer = stranger(StatusCode::UNAUTHORIZED, why);
             answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             answer
         }
