@@ -206,7 +206,9 @@ impl Server for MariaDb {
     }
 
     fn restore_rows(&self, database: &str, dump: &Path) {
-        for table in ["leaf_alloc", "leafd_meta", "leafd_tag", "leafd_host"] {
+        let tables =
+            ["leaf_alloc", "leafd_meta", "leafd_tag", "leafd_host", "leafd_worker", "leafd_layout"];
+        for table in tables {
             // Not by TRUNCATE, which a versioned table refuses.
             self.ask(database, &format!("DELETE FROM {table}"));
         }
