@@ -228,6 +228,50 @@ fn a_journal_that_contradicts_what_is_held_has_tags_start_over() {
 }
 
 #[test]
+fn a_layout_that_the_journal_has_otherwise_is_not_ready_and_that_is_told() {
+    let mut host = store_elsewhere();
+    start_sound(&mut host);
+    let mut other = store_elsewhere();
+    other.change(
+        "layouts",
+        r#"{snowflake = {time_bits = 41, worker_bits = 10, sequence_bits = 12, epoch = "2025-01-01T00:00:00Z"}}"#,
+    );
+    other.start();
+    other.raw().draw("snowflake", 1);
+    other.kill();
+    fs::rename(host.state_dir(), host.path("away")).unwrap();
+    let mut raw = host.raw();
+    draw_until_refused(&mut raw);
+    let journal = rusqlite::Connection::open(host.path("away").join("journal.db")).unwrap();
+    let attach = format!("ATTACH '{}' AS other", other.state_dir().join("journal.db").display());
+    journal.execute_batch(&attach).unwrap();
+    let change = "INSERT OR REPLACE INTO layouts SELECT * FROM other.layouts";
+    journal.execute_batch(change).unwrap();
+    drop(journal);
+    fs::rename(host.path("away"), host.state_dir()).unwrap();
+    let status = eventually("it is told", MENDED_WITHIN, || {
+        raw.ask("snowflake", 1, 1);
+        raw.reply();
+        let status = host.status();
+        let conditions = status["health"]["conditions"].as_array().unwrap();
+        let told = conditions.iter().any(|found| {
+            found["code"] == "layout_contradicted"
+                && found["message"].as_str().unwrap().contains("another definition")
+        });
+        told.then_some(status)
+    });
+    let found = &status["health"]["conditions"][0];
+    assert_eq!([&found["subject"], &found["severity"]], ["snowflake", "error"], "{status}");
+    assert!(found["remedy"].as_str().unwrap().contains("restart leafd"), "{status}");
+    assert_eq!(
+        (&status["snowflake"]["ready"], &status["segments"]["ready"]),
+        (&false.into(), &true.into()),
+        "{status}"
+    );
+    raw.refused(&ids_request("snowflake", 1, 1, 100), Status::Journal);
+}
+
+#[test]
 fn a_state_directory_that_is_deleted_or_replaced_is_begun_anew_by_a_restart() {
     let mut host = store_elsewhere();
     host.start();

@@ -51,6 +51,8 @@ pub enum Code {
     ClockBehind,
     /// A layout's time bits can't hold the present time.
     LayoutUsedUp,
+    /// What the journal has of a layout contradicts what was issued of it.
+    LayoutContradicted,
 }
 
 /// Which ids it is about.
@@ -133,6 +135,7 @@ impl Code {
             Code::ClockOff => "clock_off",
             Code::ClockBehind => "clock_behind",
             Code::LayoutUsedUp => "layout_used_up",
+            Code::LayoutContradicted => "layout_contradicted",
         }
     }
 

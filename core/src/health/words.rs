@@ -49,7 +49,9 @@ impl Cause {
         match (self.kind, self.code) {
             (Kind::All, _) => "no id of any kind".to_owned(),
             (_, code) if code.is_of_a_tag() => format!("no id of tag {subject:?}"),
-            (_, Code::ClockBehind | Code::LayoutUsedUp) => format!("no id of layout {subject:?}"),
+            (_, Code::ClockBehind | Code::LayoutUsedUp | Code::LayoutContradicted) => {
+                format!("no id of layout {subject:?}")
+            }
             (Kind::Segments, _) => {
                 format!("of the tags in {subject} only ids that this host holds already")
             }

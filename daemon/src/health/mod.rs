@@ -106,6 +106,7 @@ impl Watch {
         self.add_tags(&mut causes, now);
         causes.extend(self.snowflakes.worker.causes(now));
         self.add_clock(&mut causes, now);
+        self.add_contradicted(&mut causes);
         for cause in &mut causes {
             cause.remedy = self.remedies.of(cause);
         }
@@ -167,10 +168,25 @@ impl Watch {
                     format!("the time bits of layout {name:?} can't hold the present time"),
                 ),
             };
-            let cause = new(code, name, message, Lasts::Over);
-            let idle = matches!(self.snowflakes.worker, Worker::None);
-            causes.push(Cause { kind: Kind::Snowflake, idle, ..cause });
+            causes.push(self.of_layout(code, name, message));
         }
+    }
+
+    fn add_contradicted(&self, causes: &mut Vec<Cause>) {
+        for tag in self.snowflakes.layouts() {
+            let Some(failure) = tag.contradicted() else { continue };
+            causes.push(self.of_layout(
+                Code::LayoutContradicted,
+                tag.name.as_str(),
+                failure.message,
+            ));
+        }
+    }
+
+    /// Without a worker nobody asks for ids of layouts.
+    fn of_layout(&self, code: Code, name: &str, message: String) -> Cause {
+        let idle = matches!(self.snowflakes.worker, Worker::None);
+        Cause { kind: Kind::Snowflake, idle, ..new(code, name, message, Lasts::Over) }
     }
 }
 

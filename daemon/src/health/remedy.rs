@@ -113,6 +113,10 @@ impl Remedies {
             Code::LayoutUsedUp => {
                 "set the host's clock if it is wrong, or move to a new layout".to_owned()
             }
+            Code::LayoutContradicted => {
+                "only leafd may write to the state directory: stop whatever else does, and restart leafd if this stays"
+                    .to_owned()
+            }
         }
     }
 

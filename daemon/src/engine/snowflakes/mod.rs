@@ -135,20 +135,25 @@ impl Snowflakes {
         &self.layouts
     }
 
-    /// Whether ids can be had: the journal, the worker and the clock allow it.
+    /// Whether ids can be had: the journal, the worker and the clock allow it, of one layout at least.
     #[must_use]
     pub fn ready(&self) -> bool {
         let now = clock::now();
-        !self.writer.failed() && self.worker.ready(now) && self.clock_allows(now)
+        !self.writer.failed() && self.worker.ready(now) && self.layouts_allow(now)
     }
 
-    /// A clock that is behind stops whoever draws next, of whatever layout. One layout's end is its own.
-    fn clock_allows(&self, now: Now) -> bool {
-        let refusals: Vec<_> =
-            self.layouts.iter().map(|tag| self.clock_refusal(tag, now)).collect();
-        let ended = |refusal: &Option<Refusal>| *refusal == Some(Refusal::TimeExhausted);
-        refusals.iter().all(|refusal| refusal.is_none() || ended(refusal))
-            && !refusals.iter().all(ended)
+    /// A clock that is behind stops whoever draws next, of whatever layout. One layout's end is its own, and so is what the
+    /// journal has of it.
+    fn layouts_allow(&self, now: Now) -> bool {
+        let mut some_allowed = false;
+        for tag in &self.layouts {
+            match self.clock_refusal(tag, now) {
+                Some(Refusal::TimeExhausted) => {}
+                Some(_) => return false,
+                None => some_allowed |= tag.contradicted.borrow().is_none(),
+            }
+        }
+        some_allowed
     }
 
     /// Why the host's clock lets no id of a layout be issued now, if it doesn't.
@@ -392,6 +397,12 @@ fn append(runs: &mut Vec<Run>, run: Run) {
 }
 
 impl SnowflakeTag {
+    /// Why nothing is issued of it, while what the journal has of it contradicts what was.
+    #[must_use]
+    pub fn contradicted(&self) -> Option<Failure> {
+        self.contradicted.borrow().clone()
+    }
+
     /// How long the time bits still last, in milliseconds.
     #[must_use]
     pub fn time_left_ms(&self, now: UnixMs) -> u64 {
