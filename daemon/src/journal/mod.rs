@@ -235,6 +235,10 @@ impl Journal {
 
     /// Makes a batch durable; all of it or nothing. What is queued meanwhile shares one transaction. A fault doesn't lose
     /// it: it is tried until it is durable, before whatever is asked later. It is on its way when this returns.
+    ///
+    /// A commit may report a fault although it was durable: then all of it is entered once more. So whoever writes has at
+    /// most one rise of a mark (a claim's counts) on its way for each segment or layout: the lower of two would be
+    /// refused the second time.
     #[must_use = "nothing may be issued on the strength of what is not durable yet"]
     pub fn write(&self, writes: Vec<Write>) -> Written {
         let (answer, answered) = oneshot::channel();

@@ -245,3 +245,57 @@ fn many_at_once_share_transactions_and_a_question_sees_what_was_queued_before_it
         journal.close().await;
     });
 }
+
+/// A commit that was durable may report a fault, and is entered once more.
+#[test]
+fn each_kind_of_group_may_be_entered_twice() {
+    let draw_back = |mark| {
+        let generation = Generation(1);
+        Write::DrawBack { store: store(), tag: tag("a"), generation, run: run_of(1..101), mark }
+    };
+    let forget = || Write::Forget { store: store(), tag: tag("a") };
+    let history: std::sync::Arc<str> = "first".into();
+    let checked_in = Write::CheckedIn { url: "sqlite:/x".into(), store: store(), history };
+    let groups = [
+        vec![mark("a", 101, 20)],
+        vec![mark("a", 101, 101), segment("a", 101..201, 110)],
+        vec![mark("a", 101, 50), draw_back(5)],
+        vec![mark("a", 101, 101), draw_back(5)],
+        vec![draw_back(5), mark("a", 101, 20)],
+        vec![forget(), segment_of("a", 2, 1..101, 7)],
+        vec![segment("b", 1..11, 5), Write::ForgetAll { store: store() }],
+        vec![Write::LayoutMark(layout("l", 5_000))],
+        vec![checked_in, Write::History { store: store(), history: "second".into() }],
+        vec![Write::NoWorker],
+    ];
+    run(async {
+        for group in groups {
+            let dir = place();
+            let (journal, _) = open(dir.path());
+            journal.commit(vec![segment("a", 1..101, 10)]).await.unwrap();
+            let first = enter(&journal, &group).await.unwrap();
+            let second = enter(&journal, &group).await.unwrap();
+            assert_eq!(first, second, "{group:?}");
+            journal.close().await;
+        }
+        // Two rises are what it can't be, and why nobody writes them.
+        let dir = place();
+        let (journal, _) = open(dir.path());
+        let group = [segment("a", 1..101, 10), mark("a", 101, 20)];
+        enter(&journal, &group).await.unwrap();
+        assert!(enter(&journal, &group).await.unwrap_err().refused);
+        journal.close().await;
+    });
+}
+
+type Entered = (Option<TagRecord>, Option<TagRecord>, Option<LayoutRecord>);
+
+/// Enters a group of batches, and tells what is recorded then.
+async fn enter(journal: &Journal, group: &[Write]) -> Result<Entered, JournalError> {
+    let written: Vec<_> = group.iter().map(|write| journal.write(vec![write.clone()])).collect();
+    for written in written {
+        written.outcome().await?;
+    }
+    let layout = journal.layout(&tag("l")).await?;
+    Ok((tag_of(journal, "a").await, tag_of(journal, "b").await, layout))
+}
