@@ -4,12 +4,13 @@ use std::collections::HashSet;
 use std::fs;
 use std::net::TcpStream;
 use std::process::Command;
+use std::time::Duration;
 
 use leafd_tests::http::{Answer, get, get_with, send};
 use leafd_wire::opcode;
 use serde_json::{Value, json};
 
-use crate::host::Host;
+use crate::host::{Host, eventually};
 
 fn host(settings: &[(&str, &str)]) -> (Host, String) {
     let mut host = Host::new().worker(17).set("leaf_http", "127.0.0.1:0");
@@ -92,6 +93,28 @@ fn the_pages_tell_what_leaf_s_do() {
     assert!(rows.body.contains("<td>&lt;b&gt;</td>"), "{rows:?}");
     let cache = get(&address, "/cache");
     assert!(cache.body.contains("<td>&lt;b&gt;</td><td>true</td>"), "{cache:?}");
+}
+
+/// However many ask for them: what is shown may be a second old.
+#[test]
+fn pages_are_made_once_for_many() {
+    const ASKED: usize = 40;
+    let (host, address) = host(&[]);
+    host.create("orders");
+    let requests = || host.status()["requests"].as_u64().unwrap();
+    let before = requests();
+    for page in ["/db", "/cache"] {
+        std::thread::scope(|scope| {
+            for _ in 0..ASKED {
+                scope.spawn(|| assert_eq!(get(&address, page).status, 200));
+            }
+        });
+    }
+    assert!(requests() - before < ASKED as u64, "{} requests", requests() - before);
+    host.create("later");
+    eventually("the page shows a new tag", Duration::from_secs(20), || {
+        get(&address, "/db").body.contains("<td>later</td>").then_some(())
+    });
 }
 
 /// Several processes with a connection each, by an HTTP client that was not made for this.

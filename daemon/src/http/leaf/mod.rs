@@ -3,10 +3,12 @@
 //!
 //! - `gate`: who may ask.
 //! - `taps`: ids at hand.
+//! - `pages`: what is held and what there is, as tables.
 //! - `answers`: what Leaf answers.
 
 mod answers;
 mod gate;
+mod pages;
 mod taps;
 
 use std::net::IpAddr;
@@ -17,14 +19,14 @@ use std::time::Duration;
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, CONNECTION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode};
-use leafd_wire::{Status, opcode};
-use serde_json::{Value, json};
+use leafd_wire::Status;
 use tokio::sync::watch;
 
 use super::link::{Link, Refused};
 use super::listener::{Limits, Service};
 use crate::config::{AccessRules, LeafHttp};
 use gate::{Closed, Gate};
+use pages::{Page, Pages};
 use taps::Taps;
 
 pub(super) static LIMITS: Limits = Limits {
@@ -36,13 +38,10 @@ pub(super) static LIMITS: Limits = Limits {
 /// The layout whose ids Leaf's snowflake path gives, whatever key is asked for.
 const SNOWFLAKE: &str = "snowflake";
 
-/// Most rows that `/db` shows.
-const ROWS_MAX: usize = 10_000;
-
 /// Serves Leaf's paths.
 pub(super) struct Leaf {
     gate: Gate,
-    link: Rc<Link>,
+    pages: Rc<Pages>,
     taps: Taps,
     /// Names of layouts: no segment tags.
     layouts: Vec<String>,
@@ -60,9 +59,10 @@ impl Leaf {
         local: bool,
     ) -> Rc<Leaf> {
         let reserved = token.is_none().then_some(access);
-        let link = Rc::new(Link::new(socket));
-        let taps = Taps::new(Rc::clone(&link));
-        Rc::new(Leaf { gate: Gate::new(settings, token, local), link, taps, layouts, reserved })
+        // What the pages ask for is much: it is in no id's way.
+        let pages = Pages::new(Link::new(socket.clone()));
+        let taps = Taps::new(Rc::new(Link::new(socket)));
+        Rc::new(Leaf { gate: Gate::new(settings, token, local), pages, taps, layouts, reserved })
     }
 
     async fn segment(&self, path: &str, key: &str) -> Response<String> {
@@ -80,39 +80,6 @@ impl Leaf {
 
     fn keeps(&self, reserves: impl FnOnce(&AccessRules) -> bool) -> bool {
         self.reserved.as_ref().is_some_and(|rules| reserves(&rules.borrow()))
-    }
-
-    async fn cache(&self, path: &str) -> Response<String> {
-        match self.link.ask(opcode::STATUS, 0, b"").await {
-            Ok(body) => answers::cache(&serde_json::from_slice(&body).unwrap_or_default()),
-            Err(refused) => answers::no_id(path, &refused),
-        }
-    }
-
-    async fn rows(&self, path: &str) -> Response<String> {
-        let mut rows = Vec::new();
-        let mut page = json!({"limit": 1_000});
-        while rows.len() < ROWS_MAX {
-            let asked = self.link.ask(opcode::TAG_LIST, 0, page.to_string().as_bytes()).await;
-            let found: Value = match asked {
-                Ok(body) => serde_json::from_slice(&body).unwrap_or_default(),
-                Err(refused) => return answers::no_id(path, &refused),
-            };
-            rows.extend(found["tags"].as_array().cloned().unwrap_or_default());
-            page = match (&found["next"], &found["next_store"]) {
-                (Value::String(next), _) => {
-                    let store = page["store"].clone();
-                    let mut page = json!({"limit": 1_000, "after": next});
-                    if store.is_string() {
-                        page["store"] = store;
-                    }
-                    page
-                }
-                (_, Value::String(store)) => json!({"limit": 1_000, "store": store}),
-                _ => break,
-            };
-        }
-        answers::rows(&rows)
     }
 }
 
@@ -146,8 +113,8 @@ impl Service for Leaf {
         match bare {
             // They tell reserved tags as well.
             "/cache" | "/db" if self.keeps(AccessRules::reserves_any) => reserved(path),
-            "/cache" => self.cache(path).await,
-            "/db" => self.rows(path).await,
+            "/cache" => self.pages.page(Page::Cache).await,
+            "/db" => self.pages.page(Page::Rows).await,
             "/decodeSnowflakeId" => decode(path, request.uri().query().unwrap_or_default()),
             _ => answers::error(StatusCode::NOT_FOUND, path, None, "No message available"),
         }
