@@ -93,6 +93,8 @@ fn a_store_that_hangs_leaves_a_stop_the_time_for_exact_marks() {
     // A claim is under way, and the worker is to be given back.
     raw.send(&ids_request("others", 1, 1, 60_000));
     host.raw().info();
+    // Until the claim is sent: what waits for a busy machine is not seen from outside.
+    std::thread::sleep(Duration::from_millis(500));
     host.stop();
     let log = host.log();
     for said in ["store has not answered", "registry has not answered", "stopped cleanly"] {
