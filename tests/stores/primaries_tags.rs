@@ -86,7 +86,7 @@ fn tags_are_shown_and_listed_while_a_primary_is_away() {
         // Also where a daemon has never met it.
         host.stop();
         host.start();
-        let told = format!("leafctl: no answer from primary {name}; a tag may have come further");
+        let told = format!("leafctl: no answer from primary {name}; max_id there may be higher");
         let said = done(&host, &["show", "events.b"]);
         assert!(said.contains(&told) && said.contains(" 1000\n"), "{said}");
         let said = done(&host, &["list"]);

@@ -251,7 +251,7 @@ fn frozen_stores_get_their_places_back_when_the_change_is_refused() {
     databases.sql("c", "DROP TRIGGER refuse ON leafd_meta");
     databases.sql("a", "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('z', 1, 1)");
     let said = refused(&next.apply(&[]).output().unwrap());
-    assert!(said.contains("z in a: no rule") && said.contains("with --yes"), "{said}");
+    assert!(said.contains("z in a: no rule") && said.contains("which --yes gives"), "{said}");
     assert_ne!(places(), before);
     let said = refused(&next.apply(&["--yes"]).output().unwrap());
     assert!(said.contains("z in a: no rule") && said.contains("former role again"), "{said}");
