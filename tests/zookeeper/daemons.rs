@@ -167,8 +167,9 @@ fn a_registry_that_was_replaced_is_accepted_by_a_start_without_a_worker() {
     host.start();
     let error = eventually("it is told", Duration::from_secs(10), || {
         let status = host.status();
-        let error = status["snowflake"]["worker_error"].as_str();
-        error.filter(|error| error.contains("--worker none")).map(str::to_owned)
+        let conditions = status["health"]["conditions"].as_array()?;
+        let remedy = conditions.iter().find_map(|one| one["remedy"].as_str());
+        remedy.filter(|remedy| remedy.contains("--worker none")).map(str::to_owned)
     });
     println!("{error}");
     host.stop();

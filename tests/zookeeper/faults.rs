@@ -263,7 +263,7 @@ fn a_registry_runs_on_a_thread_of_its_own() {
         let seen = handle.call(|registry| registry.snapshot(0..9)).await.unwrap();
         assert_eq!(seen.entries[0].holding, ours);
         let assigned = handle.call(move |registry| registry.assign(&under, 0..9, &ours)).await;
-        refused(assigned, "leased");
+        refused(assigned, "assigns none permanently");
         handle.close().await;
         let closed = handle.call(|registry| registry.snapshot(0..9)).await;
         let closed = closed.unwrap_err().to_string();

@@ -139,7 +139,7 @@ fn what_is_odd_is_nobodys_until_it_is_repaired() {
     refused(compare_and_set(&mut registry, 6, None, bad), "two words");
     let under = snapshot(&mut registry).registry;
     let holding = held("h", "i", UnixMs(1));
-    refused(registry.assign(&under, 0..9, &holding), "leased");
+    refused(registry.assign(&under, 0..9, &holding), "assigns none permanently");
 }
 
 #[test]

@@ -238,7 +238,7 @@ fn what_can_t_be_for_good_is_refused() {
     for id in ["host", "pod-1:80", ":8080", "a/b:1"] {
         refused(assign(&mut registry, &held(id, "i", bound)), "IP:PORT");
     }
-    refused(assign(&mut registry, &LeaseRecord { holder: None, expires: bound }), "nobody");
+    refused(assign(&mut registry, &LeaseRecord { holder: None, expires: bound }), "needs a holder");
     let ours = held("10.0.0.1:80", "i", bound);
     assign(&mut registry, &ours).unwrap();
     let theirs = held("10.0.0.2:80", "i", bound);
@@ -246,7 +246,7 @@ fn what_can_t_be_for_good_is_refused() {
     for next in [theirs.clone(), free] {
         refused(
             compare_and_set(&mut registry, 0, Some(ours.clone()), next),
-            "given to \"10.0.0.1:80\"",
+            "permanently assigned to \"10.0.0.1:80\"",
         );
     }
     refused(
