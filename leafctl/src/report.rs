@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 use serde_json::Value;
 
+use crate::status::NEAR_PERCENT;
+
 /// Prints the line that says it all, then each condition.
 pub fn write(out: &mut impl Write, status: &Value) -> io::Result<()> {
     writeln!(out, "{}", first_line(status))?;
@@ -28,7 +30,14 @@ pub fn first_line(status: &Value) -> String {
     };
     let (ready, missing) = (names(true), names(false));
     if conditions(status).is_empty() && missing.is_empty() {
-        return format!("all is well: {ready} ids can be had");
+        return match near_their_ceiling(status).as_slice() {
+            [] => format!("all is well: {ready} ids can be had"),
+            [tag] => format!("WARNING: tag {tag} is near its ceiling; {ready} ids can be had"),
+            [tag, others @ ..] => format!(
+                "WARNING: tag {tag} and {} more are near their ceilings; {ready} ids can be had",
+                others.len()
+            ),
+        };
     }
     let can = if ready.is_empty() { String::new() } else { format!("; {ready} ids can be had") };
     if !missing.is_empty() {
@@ -42,6 +51,13 @@ pub fn first_line(status: &Value) -> String {
         ),
         None => format!("TROUBLE{can}"),
     }
+}
+
+/// Tags that are used up, or soon will be.
+fn near_their_ceiling(status: &Value) -> Vec<&Value> {
+    let tags = status["segments"]["tags"].as_array().map_or(&[][..], Vec::as_slice).iter();
+    let near = tags.filter(|tag| tag["ceiling_used_percent"].as_u64() >= Some(NEAR_PERCENT));
+    near.map(|tag| &tag["tag"]).collect()
 }
 
 /// What keeps ids of a kind from being had, in a sentence.
@@ -135,6 +151,17 @@ mod tests {
         let mut without = status(true, false, &json!([]));
         without["snowflake"]["registry"] = json!("none");
         assert_eq!(first_line(&without), "all is well: segment ids can be had");
+        let mut full = status(true, true, &json!([]));
+        full["segments"]["tags"] = json!([
+            { "tag": "orders", "ceiling_used_percent": 79 },
+            { "tag": "a\nb", "ceiling_used_percent": 100 },
+        ]);
+        assert_eq!(
+            first_line(&full),
+            r#"WARNING: tag "a\nb" is near its ceiling; segment and snowflake ids can be had"#
+        );
+        full["segments"]["tags"][0]["ceiling_used_percent"] = json!(80);
+        assert!(first_line(&full).contains("\"orders\" and 1 more are near"));
     }
 
     #[test]

@@ -171,7 +171,7 @@ pub fn used(percent: Option<u64>) -> String {
 }
 
 /// From here on a tag is near its ceiling, in percent.
-const NEAR_PERCENT: u64 = 80;
+pub const NEAR_PERCENT: u64 = 80;
 
 fn layouts(out: &mut impl Write, layouts: &Value) -> io::Result<()> {
     let Some(layouts) = layouts.as_array().filter(|layouts| !layouts.is_empty()) else {

@@ -225,7 +225,10 @@ fn show(out: &mut impl Write, row: &Value) -> Result<(), Failure> {
         "updated",
     ];
     for member in members {
-        writeln!(out, "{member:<12} {}", plain(&row[member]))?;
+        let value = plain(&row[member]);
+        if !value.is_empty() {
+            writeln!(out, "{member:<12} {value}")?;
+        }
     }
     Ok(())
 }

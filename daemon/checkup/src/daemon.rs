@@ -196,7 +196,8 @@ fn near_ceiling(report: &mut Report, tag: &str, percent: u64) -> bool {
         return false;
     }
     let verdict = if percent >= 100 { Verdict::Failed } else { Verdict::Warning };
-    let text = format!("tag {tag:?} has used {percent} % of the ids up to its ceiling");
+    // A ceiling may be lowered below what is claimed.
+    let text = format!("tag {tag:?} has used {} % of the ids up to its ceiling", percent.min(100));
     let remedy =
         format!("raise it with: leafctl tag set {tag:?} --ceiling N, or move to a new tag");
     report.add(verdict, "ceilings", text, remedy);
