@@ -51,6 +51,30 @@ fn draw_new_tags(hosts: &[Host]) {
     println!("{} ids of {NEW_TAGS} new tags", drawn.count());
 }
 
+/// What befalls one node also behind a proxy.
+pub fn fault_the_node_in_use(course: &mut Course, cluster: &mut Galera) {
+    course.step("node in use killed", Promised::Ids, |course| {
+        let node = &mut cluster.nodes[cluster.in_use()];
+        node.kill();
+        course.goes_on();
+        node.start();
+        cluster.is_whole();
+    });
+    course.step("node in use stopped (SIGSTOP)", Promised::Ids, |course| {
+        let node = &cluster.nodes[cluster.in_use()];
+        node.freeze();
+        course.goes_on();
+        node.thaw();
+        cluster.is_whole();
+    });
+    course.step("node in use rejects queries", Promised::Ids, |course| {
+        let node = &cluster.nodes[cluster.in_use()];
+        node.reject(true);
+        course.goes_on();
+        node.reject(false);
+    });
+}
+
 fn through_everything(title: &str, first_nodes: [usize; 3]) {
     let mut cluster = Galera::new();
     let new = |first: usize| Host::on_store(&cluster.url_from(first));
@@ -69,32 +93,13 @@ fn through_everything(title: &str, first_nodes: [usize; 3]) {
     course.step("new tags, drawn by all at once", Promised::Ids, |course| {
         draw_new_tags(&course.hosts);
     });
-    course.step("node in use killed", Promised::Ids, |course| {
-        let node = &mut cluster.nodes[cluster.in_use()];
-        node.kill();
-        course.goes_on();
-        node.start();
-        cluster.is_whole();
-    });
-    course.step("node in use stopped (SIGSTOP)", Promised::Ids, |course| {
-        let node = &cluster.nodes[cluster.in_use()];
-        node.freeze();
-        course.goes_on();
-        node.thaw();
-        cluster.is_whole();
-    });
+    fault_the_node_in_use(&mut course, &mut cluster);
     course.step("node in use isolated", Promised::Ids, |course| {
         let node = &cluster.nodes[cluster.in_use()];
         node.isolate(true);
         course.goes_on();
         node.isolate(false);
         cluster.is_whole();
-    });
-    course.step("node in use rejects queries", Promised::Ids, |course| {
-        let node = &cluster.nodes[cluster.in_use()];
-        node.reject(true);
-        course.goes_on();
-        node.reject(false);
     });
     course.step("node in use wiped, rebuilt by state transfer", Promised::Ids, |course| {
         let node = &mut cluster.nodes[cluster.in_use()];

@@ -43,25 +43,6 @@ fn before_galera_one_after_the_other() {
     let title = "HAProxy before Galera, each connection to the next node";
     let mut course = begin::<MariaDb>(title, &proxy, cluster.probes());
     course.step("no fault", Promised::Ids, |_| std::thread::sleep(LASTS));
-    course.step("node in use killed", Promised::Ids, |course| {
-        let node = &mut cluster.nodes[cluster.in_use()];
-        node.kill();
-        course.goes_on();
-        node.start();
-        cluster.is_whole();
-    });
-    course.step("node in use stopped (SIGSTOP)", Promised::Ids, |course| {
-        let node = &cluster.nodes[cluster.in_use()];
-        node.freeze();
-        course.goes_on();
-        node.thaw();
-        cluster.is_whole();
-    });
-    course.step("node in use rejects queries", Promised::Ids, |course| {
-        let node = &cluster.nodes[cluster.in_use()];
-        node.reject(true);
-        course.goes_on();
-        node.reject(false);
-    });
+    galera::fault_the_node_in_use(&mut course, &mut cluster);
     course.finish().judge(galera::STRICT_LATE + NOTICED);
 }
