@@ -64,6 +64,8 @@ pub use reader::Effective;
 pub use reference::{INTRODUCTION, settings_file, settings_help, settings_markdown};
 pub use routing::{Placement, PrimaryRole, ROLE_BYTES_MAX, Routing, parse_primary};
 pub use settings::{Kind, RELOADED, SECTIONS, Section, Setting, settings};
+#[cfg(feature = "http")]
+pub(crate) use store_url::percent_decoded;
 pub use store_url::{Endpoint, NetworkUrl, StoreUrl, Tls};
 pub use stores::StoreSpec;
 pub use types::{LogFilter, LogFormat, SocketGroup};

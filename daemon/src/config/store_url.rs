@@ -197,6 +197,11 @@ fn tls(parameters: &str) -> Result<Option<Tls>, String> {
 
 /// Text with its `%XX` undone; `None` when it is empty, not UTF-8 or has control characters.
 fn decoded(text: &str) -> Option<String> {
+    percent_decoded(text).filter(|text| !text.is_empty() && !text.chars().any(char::is_control))
+}
+
+/// Text with its `%XX` undone; `None` when that is not UTF-8.
+pub(crate) fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -208,8 +213,7 @@ fn decoded(text: &str) -> Option<String> {
         let low = char::from(rest.next()?).to_digit(16)?;
         bytes.push(u8::try_from(high * 16 + low).ok()?);
     }
-    let text = String::from_utf8(bytes).ok()?;
-    (!text.is_empty() && !text.chars().any(char::is_control)).then_some(text)
+    String::from_utf8(bytes).ok()
 }
 
 // === impl Endpoint ===

@@ -8,11 +8,9 @@
 //! - `listener`: connections and their limits.
 //! - `inquiries`: the requests' thread's side.
 //! - `routes`: the paths.
-//! - `link`: a connection to the daemon's own socket.
 
 mod inquiries;
 mod leaf;
-mod link;
 mod listener;
 mod routes;
 

@@ -6,10 +6,10 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use leafd_wire::Status;
+use leafd_wire::{Layout, Status};
 use serde_json::{Value, json};
 
-use super::super::link::Refused;
+use super::link::Refused;
 use crate::clock;
 
 /// The name of the field that tells leafd's own status, which Leaf's three numbers don't.
@@ -59,12 +59,10 @@ pub(super) fn error(
 
 /// A snowflake id of Leaf's layout taken apart: texts, in the order in which Java's map has them.
 pub(super) fn decoded(id: &str) -> Response<String> {
-    /// Leaf's epoch, in milliseconds of Unix time.
-    const EPOCH_MS: i64 = 1_288_834_974_657;
     let text = match id.parse::<i64>() {
         Err(_) => r#"{"errorMsg":"snowflake Id反解析发生异常!"}"#.to_owned(),
         Ok(id) => {
-            let unix_ms = (id >> 22) + EPOCH_MS;
+            let unix_ms = (id >> 22) + Layout::LEAF.epoch_ms.cast_signed();
             let time = Timestamp::from_millisecond(unix_ms).unwrap_or_default();
             let local = time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S%.3f");
             let (worker, sequence) = ((id >> 12) & 0x3ff, id & 0xfff);

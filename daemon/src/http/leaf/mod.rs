@@ -3,11 +3,13 @@
 //!
 //! - `gate`: who may ask.
 //! - `taps`: ids at hand.
+//! - `link`: a connection to the daemon's own socket.
 //! - `pages`: what is held and what there is, as tables.
 //! - `answers`: what Leaf answers.
 
 mod answers;
 mod gate;
+mod link;
 mod pages;
 mod taps;
 
@@ -22,10 +24,10 @@ use hyper::{Method, Request, Response, StatusCode};
 use leafd_wire::Status;
 use tokio::sync::watch;
 
-use super::link::{Link, Refused};
 use super::listener::{Limits, Service};
-use crate::config::{AccessRules, LeafHttp};
+use crate::config::{AccessRules, LeafHttp, percent_decoded};
 use gate::{Closed, Gate};
+use link::{Link, Refused};
 use pages::{Page, Pages};
 use taps::Taps;
 
@@ -66,7 +68,7 @@ impl Leaf {
     }
 
     async fn segment(&self, path: &str, key: &str) -> Response<String> {
-        let key = decoded_key(key);
+        let key = percent_decoded(key);
         let known = key.as_deref().filter(|key| !self.layouts.iter().any(|layout| layout == key));
         let outcome = match known {
             Some(key) => match self.keeps(|rules| rules.reserves(key)) {
@@ -140,7 +142,7 @@ fn reserved(path: &str) -> Response<String> {
 fn decode(path: &str, query: &str) -> Response<String> {
     let values = query.split('&').filter_map(|pair| pair.strip_prefix("snowflakeId="));
     match values.into_iter().next() {
-        Some(id) => answers::decoded(&decoded_key(id).unwrap_or_default()),
+        Some(id) => answers::decoded(&percent_decoded(id).unwrap_or_default()),
         None => answers::error(
             StatusCode::BAD_REQUEST,
             path,
@@ -182,32 +184,16 @@ fn turned_away(path: &str, peer: IpAddr, closed: Closed) -> Response<String> {
     }
 }
 
-/// A key as it was before it became part of an address; `None` for what is no text.
-fn decoded_key(encoded: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(encoded.len());
-    let mut rest = encoded.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let mut digit = || char::from(rest.next()?).to_digit(16);
-        let (high, low) = (digit()?, digit()?);
-        bytes.push(u8::try_from(high * 16 + low).ok()?);
-    }
-    String::from_utf8(bytes).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn keys_are_text_in_utf_8() {
-        assert_eq!(decoded_key("orders").as_deref(), Some("orders"));
-        assert_eq!(decoded_key("a%20b%E2%82%AC").as_deref(), Some("a b€"));
+        assert_eq!(percent_decoded("orders").as_deref(), Some("orders"));
+        assert_eq!(percent_decoded("a%20b%E2%82%AC").as_deref(), Some("a b€"));
         for odd in ["%", "%2", "%zz", "%ff"] {
-            assert_eq!(decoded_key(odd), None, "{odd}");
+            assert_eq!(percent_decoded(odd), None, "{odd}");
         }
     }
 }

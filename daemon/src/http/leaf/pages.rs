@@ -2,13 +2,14 @@
 
 use std::rc::Rc;
 
+use bytes::Bytes;
 use hyper::Response;
-use leafd_wire::{Status, opcode};
+use leafd_wire::{Header, Status, opcode};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::super::link::{Link, Refused};
 use super::answers;
+use super::link::{Link, Refused};
 use crate::clock;
 use leafd_core::BootMs;
 
@@ -66,8 +67,12 @@ impl Pages {
         made.unwrap_or_else(|refused| answers::no_id(path(page), &refused))
     }
 
+    async fn ask(&self, opcode: u8, body: &[u8]) -> Result<Bytes, Refused> {
+        self.link.ask(|id, frame| Header::request(opcode, 0, id).put_frame(body, frame)).await
+    }
+
     async fn cache(&self) -> Result<Response<String>, Refused> {
-        let body = self.link.ask(opcode::STATUS, 0, b"").await?;
+        let body = self.ask(opcode::STATUS, b"").await?;
         Ok(answers::cache(&serde_json::from_slice(&body).unwrap_or_default()))
     }
 
@@ -75,7 +80,7 @@ impl Pages {
         let mut rows = Vec::new();
         let mut page = json!({"limit": 1_000});
         while rows.len() < ROWS_MAX {
-            let body = self.link.ask(opcode::TAG_LIST, 0, page.to_string().as_bytes()).await?;
+            let body = self.ask(opcode::TAG_LIST, page.to_string().as_bytes()).await?;
             let found: Value = serde_json::from_slice(&body).unwrap_or_default();
             rows.extend(found["tags"].as_array().cloned().unwrap_or_default());
             page = match (&found["next"], &found["next_store"]) {

@@ -5,10 +5,10 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use leafd_wire::{IdsReply, Run, Status, flag, opcode};
+use leafd_wire::{IdsReply, IdsRequest, Run, Status};
 use tokio::sync::oneshot;
 
-use super::super::link::{Link, Refused};
+use super::link::{Link, Refused};
 use crate::clock;
 use leafd_core::BootMs;
 
@@ -115,7 +115,7 @@ impl Tap {
     /// Asks until nobody waits any more.
     async fn fill(&self, link: &Link, tag: &str) {
         loop {
-            let (waiting, count, flags) = {
+            let (waiting, count, hold) = {
                 let mut held = self.0.borrow_mut();
                 held.waiting.retain(|waiting| !waiting.is_closed());
                 let waiting = held.waiting.len();
@@ -124,18 +124,13 @@ impl Tap {
                     return;
                 };
                 match held.direct {
-                    true => (waiting, count, 0),
-                    false => (waiting, held.size.clamp(1, RUN_MAX).max(count), flag::HOLD),
+                    true => (waiting, count, false),
+                    false => (waiting, held.size.clamp(1, RUN_MAX).max(count), true),
                 }
             };
             let asked = clock::boot();
-            let mut body = Vec::with_capacity(10 + tag.len());
-            body.extend_from_slice(&count.to_le_bytes());
-            body.extend_from_slice(&DEADLINE_MS.to_le_bytes());
-            let length = u16::try_from(tag.len()).unwrap_or(u16::MAX);
-            body.extend_from_slice(&length.to_le_bytes());
-            body.extend_from_slice(tag.as_bytes());
-            let answer = link.ask(opcode::IDS, flags, &body).await;
+            let request = IdsRequest { tag: tag.as_bytes(), count, deadline_ms: DEADLINE_MS };
+            let answer = link.ask(|id, frame| request.put(hold, id, frame)).await;
             let drawn = answer.and_then(|body| {
                 let reply = IdsReply::decode(&body).map_err(|malformed| Refused {
                     status: Status::Internal,
@@ -145,14 +140,10 @@ impl Tap {
             });
             let mut held = self.0.borrow_mut();
             match drawn {
-                Ok((hold_ms, runs)) if flags & flag::HOLD == 0 => {
-                    // How long ids that were drawn directly may be held isn't told.
-                    held.direct = hold_ms == 0;
-                    held.give(runs, 0, asked, waiting);
-                }
                 Ok((hold_ms, runs)) => {
                     held.direct = hold_ms == 0;
-                    held.give(runs, hold_ms, asked, waiting);
+                    // What was not asked for to be held is given out at once.
+                    held.give(runs, if hold { hold_ms } else { 0 }, asked, waiting);
                 }
                 // The last ids of a tag are fewer than those who wait.
                 Err(refused)

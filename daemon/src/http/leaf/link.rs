@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use bytes::{Buf, Bytes, BytesMut};
 use leafd_wire::frame::Frame;
-use leafd_wire::{ErrorReply, HEADER_BYTES, Header, REPLY_LENGTH_MAX, Status};
+use leafd_wire::{ErrorReply, REPLY_LENGTH_MAX, Status};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
@@ -43,12 +43,13 @@ impl Link {
     }
 
     /// Asks, and waits for the body of the answer.
-    pub(super) async fn ask(&self, opcode: u8, flags: u8, body: &[u8]) -> Answer {
+    /// `put` writes the frame of the request, under this id.
+    pub(super) async fn ask(&self, put: impl FnOnce(u32, &mut Vec<u8>)) -> Answer {
         let open = self.open().await?;
         let request_id = open.next.get();
         open.next.set(request_id.wrapping_add(1));
-        let mut frame = Vec::with_capacity(HEADER_BYTES + body.len());
-        Header::request(opcode, flags, request_id).put_frame(body, &mut frame);
+        let mut frame = Vec::new();
+        put(request_id, &mut frame);
         let (reply, answer) = oneshot::channel();
         open.waiting.borrow_mut().insert(request_id, reply);
         if open.requests.send(frame).is_err() {
