@@ -1,4 +1,4 @@
-//! The one row about the host's snowflake worker: the claim that may be used, also while its registry is away.
+//! The one row about the host's snowflake worker: the lease that may be used, also while its registry is away.
 
 use rusqlite::{Connection, OptionalExtension, Row};
 

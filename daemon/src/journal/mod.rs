@@ -71,7 +71,7 @@ pub use self::recovered::{Recovered, StoreRecord};
 use self::witness::{Memory, Verdict, Witnesses};
 pub use self::witness::{Outside, SetAside};
 pub use self::write::{LayoutRecord, TagRecord, Write};
-use self::writer::{Command, Failure, Link, Page, Pending, Writer};
+use self::writer::{Command, Failure, Link, Page, Pending, Question, Writer};
 use crate::histogram::Counted;
 use crate::state_dir::{StateDir, explain};
 use leafd_core::Tag;
@@ -264,7 +264,7 @@ impl Journal {
     /// # Errors
     /// When the journal can't be read.
     pub async fn tag(&self, store: &StoreId, tag: &Tag) -> Result<Option<TagRecord>, JournalError> {
-        self.ask(|answer| Command::Tag(store.clone(), tag.clone(), answer)).await?
+        self.ask(|answer| Command::Ask(Question::Tag(store.clone(), tag.clone(), answer))).await?
     }
 
     /// What is recorded of a layout.
@@ -272,7 +272,7 @@ impl Journal {
     /// # Errors
     /// When the journal can't be read.
     pub async fn layout(&self, name: &Tag) -> Result<Option<LayoutRecord>, JournalError> {
-        self.ask(|answer| Command::Layout(name.clone(), answer)).await?
+        self.ask(|answer| Command::Ask(Question::Layout(name.clone(), answer))).await?
     }
 
     /// The highest ends of any claim ever made from a store, up to `limit` tags of them in ascending order of
@@ -288,7 +288,7 @@ impl Journal {
         limit: u32,
     ) -> Result<Vec<(Tag, u64)>, JournalError> {
         let page = Page { store: store.clone(), after: after.cloned(), limit };
-        self.ask(|answer| Command::Ends(page, answer)).await?
+        self.ask(|answer| Command::Ask(Question::Ends(page, answer))).await?
     }
 
     /// The fault that stands, `None` while the journal works.
@@ -336,7 +336,7 @@ impl Journal {
     /// then on. Doesn't write exact marks: see [`Write::StoppedCleanly`].
     pub async fn close(&self) {
         // An error means that it is closed already.
-        let _ = self.ask(Command::Close).await;
+        let _ = self.ask(|answer| Command::Ask(Question::Close(answer))).await;
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // It has nothing left to do but to end; a panic in it was reported by the panic itself.

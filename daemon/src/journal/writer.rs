@@ -30,10 +30,16 @@ const GROUP_BATCHES_MAX: usize = 16_384;
 /// How long a fault stands before the file is tried again, whether or not anybody asks for it.
 const REOPEN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is asked of the thread. The answer's receiver may be gone: nobody waits any more then.
+/// What the thread is to do.
 #[derive(Debug)]
 pub(super) enum Command {
     Commit(Pending),
+    Ask(Question),
+}
+
+/// What is asked of the thread. The answer's receiver may be gone: nobody waits any more then.
+#[derive(Debug)]
+pub(super) enum Question {
     Tag(StoreId, Tag, oneshot::Sender<Result<Option<TagRecord>, JournalError>>),
     Layout(Tag, oneshot::Sender<Result<Option<LayoutRecord>, JournalError>>),
     Ends(Page, oneshot::Sender<Result<Vec<(Tag, u64)>, JournalError>>),
@@ -163,8 +169,8 @@ impl Writer {
             if self.is_behind() {
                 self.commit();
             }
-            if let Some(command) = command
-                && self.answer(command)
+            if let Some(Command::Ask(question)) = command
+                && self.answer(question)
             {
                 break;
             }
@@ -195,22 +201,21 @@ impl Writer {
     }
 
     /// Answers a question. True: the journal is to be closed.
-    fn answer(&mut self, question: Command) -> bool {
+    fn answer(&mut self, question: Question) -> bool {
         match question {
-            Command::Commit(pending) => self.take_in(pending),
-            Command::Tag(store, tag, answer) => {
+            Question::Tag(store, tag, answer) => {
                 let record = self.on_db(|db| db.tag(&store, &tag));
                 let _ = answer.send(record.map_err(|fault| self.error(fault)));
             }
-            Command::Layout(name, answer) => {
+            Question::Layout(name, answer) => {
                 let record = self.on_db(|db| db.layout(&name));
                 let _ = answer.send(record.map_err(|fault| self.error(fault)));
             }
-            Command::Ends(Page { store, after, limit }, answer) => {
+            Question::Ends(Page { store, after, limit }, answer) => {
                 let ends = self.on_db(|db| db.ends(&store, after.as_ref(), limit));
                 let _ = answer.send(ends.map_err(|fault| self.error(fault)));
             }
-            Command::Close(answer) => {
+            Question::Close(answer) => {
                 self.closed = Some(answer);
                 return true;
             }
