@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use leafd_client::MetricsFormat;
-use leafd_wire::{Status, opcode};
+use leafd_wire::{COUNT_MAX, Status, opcode};
 use serde_json::Value;
 
 use crate::access::{STRANGER, raw_as};
-use crate::host::Host;
+use crate::host::{Host, eventually};
+use crate::raw::ids_request;
 use leafd_tests::http::{get, get_with};
 
 /// Numbers of the status and the metrics that tell them; lists and members whose names vary are `[]` and `{}`.
@@ -185,6 +187,23 @@ fn status_and_metrics_tell_the_same() {
     same("leafd_worker_number", &status["snowflake"]["worker"]);
     same("leafd_layout_ids_issued_total", &status["snowflake"]["layouts"][0]["issued"]);
     same("leafd_direct_ids_issued_total", &status["ids"]["direct"]);
+}
+
+#[test]
+fn nothing_lasts_of_a_tag_that_has_too_little_for_who_waits() {
+    let (host, address) = busy(&["orders"], &[]);
+    let store = rusqlite::Connection::open(host.state_dir().join("store.db")).unwrap();
+    store.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut raw = host.raw();
+    raw.send(&ids_request("orders", COUNT_MAX, 1, 60_000));
+    let tag = eventually("the request waits", Duration::from_secs(10), || {
+        let tag = host.status()["segments"]["tags"][0].clone();
+        (tag["waiting"] == 1).then_some(tag)
+    });
+    assert!(tag["held"].as_u64() > Some(0) && tag["lasts_ms"] == 0, "{tag}");
+    let text = get(&address, "/metrics").body;
+    let lasts = series(&text, "leafd_tag_runway_seconds");
+    assert_eq!(lasts, [(r#"leafd_tag_runway_seconds{tag="orders"}"#, 0.0)]);
 }
 
 /// The paths of all numbers, and of what is true or false.

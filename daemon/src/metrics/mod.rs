@@ -23,7 +23,7 @@ use serde_json::Value;
 use crate::engine::segments::Segments;
 use crate::histogram::Counted;
 pub(crate) use table::{CLAIMS, COMMITS, WAITS};
-use tags::{Gathered, TagFigures};
+use tags::Gathered;
 
 /// In which form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,9 +76,7 @@ impl Scrapes {
     pub fn new(tags_max: usize) -> Scrapes {
         Scrapes { tags_max, ..Scrapes::default() }
     }
-}
 
-impl Scrapes {
     /// Notes who asks. True: nothing is gathered now, so that `serve` is due.
     pub fn ask(&self, form: Form, told: Told) -> bool {
         self.asked.borrow_mut().push((form, told));
@@ -119,13 +117,5 @@ fn write(snapshot: &Snapshot, form: Form) -> String {
             return text;
         }
         tags.keep(tags.named.len() / 2);
-    }
-}
-
-impl TagFigures {
-    /// How long what is held lasts at the measured rate.
-    fn lasts_seconds(&self) -> Option<f64> {
-        let lasts = self.held as f64 / self.ids_per_second;
-        (self.ids_per_second > 0.0 && !self.strict).then_some(lasts)
     }
 }

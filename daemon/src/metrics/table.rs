@@ -5,9 +5,6 @@
 pub(super) enum Kind {
     /// It only grows.
     Counter,
-    /// It grows, and the status has it in milliseconds.
-    #[expect(dead_code, reason = "there is none at present")]
-    CounterOfMs,
     /// It goes up and down.
     Gauge,
     /// It does, and the status has it in milliseconds.

@@ -3,6 +3,7 @@
 
 use crate::clock;
 use crate::engine::segments::{SegmentTag, Segments};
+use leafd_core::health::Lasts;
 
 /// Tags that are looked at before requests have their turn.
 const SLICE: usize = 256;
@@ -18,7 +19,8 @@ pub(crate) struct TagFigures {
     pub ids_per_second: f64,
     pub held: u64,
     pub waiting: u64,
-    pub strict: bool,
+    /// How long what is held lasts at the present rate; `None` also for a strict tag, of which nothing is held.
+    pub lasts_seconds: Option<f64>,
     pub ceiling_used: f64,
 }
 
@@ -59,14 +61,17 @@ pub(super) async fn gather(segments: &Segments, tags_max: usize) -> Gathered {
 }
 
 fn figures(tag: &SegmentTag) -> TagFigures {
+    let now = clock::boot();
+    let lasts_ms = tag.lasts(now).and_then(Lasts::ms);
     let mut allocator = tag.allocator.borrow_mut();
+    let lasts_ms = lasts_ms.filter(|_| !allocator.is_strict());
     TagFigures {
         tag: tag.tag.as_str().to_owned(),
         issued: allocator.issued(),
-        ids_per_second: allocator.ids_per_second(clock::boot()),
+        ids_per_second: allocator.ids_per_second(now),
         held: allocator.unissued(),
         waiting: allocator.waiting() as u64,
-        strict: allocator.is_strict(),
+        lasts_seconds: lasts_ms.map(|ms| ms as f64 / 1_000.0),
         ceiling_used: allocator.ceiling_used(),
     }
 }
@@ -84,7 +89,7 @@ impl Gathered {
             .partition::<Vec<_>, _>(|(place, tag)| *place >= most || tag.tag == OTHERS);
         self.named = named.into_iter().map(|(_, tag)| tag).collect();
         for (_, tag) in others {
-            let lasts = tag.lasts_seconds();
+            let lasts = tag.lasts_seconds;
             let others = &mut self.others;
             others.tags += 1;
             others.ids_per_second += tag.ids_per_second;
@@ -109,6 +114,7 @@ mod tests {
             tag: name.to_owned(),
             ids_per_second,
             held,
+            lasts_seconds: Some(held as f64 / ids_per_second),
             ..TagFigures::default()
         };
         let named =

@@ -70,9 +70,7 @@ fn of_status(status: &Value) -> Vec<Family> {
             let sample = |(labels, value): (Labels, &Value)| {
                 let sample = match (metric.kind, value) {
                     (_, Value::Bool(is)) => Sample::Whole(u64::from(*is)),
-                    (Kind::CounterOfMs | Kind::GaugeOfMs, value) => {
-                        Sample::Number(value.as_f64()? / 1_000.0)
-                    }
+                    (Kind::GaugeOfMs, value) => Sample::Number(value.as_f64()? / 1_000.0),
                     (_, value) => match value.as_u64() {
                         Some(whole) => Sample::Whole(whole),
                         None => Sample::Number(value.as_f64()?),
@@ -80,7 +78,7 @@ fn of_status(status: &Value) -> Vec<Family> {
                 };
                 Some((labels, sample))
             };
-            let counter = matches!(metric.kind, Kind::Counter | Kind::CounterOfMs);
+            let counter = metric.kind == Kind::Counter;
             Family {
                 name: metric.name,
                 help: metric.help,
@@ -165,7 +163,7 @@ fn of_tags(tags: &Gathered) -> Vec<Family> {
             "How long the ids held last at the measured rate, without the store. Not for strict tags, which hold none, nor \
              while nothing is drawn; of the others the shortest.",
             MetricType::Gauge,
-            &|tag| tag.lasts_seconds().map(Sample::Number),
+            &|tag| tag.lasts_seconds.map(Sample::Number),
             others.lasts_seconds.map(Sample::Number),
         ),
         family(
