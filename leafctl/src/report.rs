@@ -4,9 +4,8 @@
 use std::io::{self, Write};
 
 use jiff::{Timestamp, Zoned, tz::TimeZone};
+use leafd_checkup::NEAR_PERCENT;
 use serde_json::Value;
-
-use crate::status::NEAR_PERCENT;
 
 /// Prints the line that says it all, then each condition.
 pub fn write(out: &mut impl Write, status: &Value) -> io::Result<()> {
@@ -103,14 +102,17 @@ fn instant(now: &Zoned, ms_ago: u64) -> Option<String> {
     Some(then.strftime(form).to_string())
 }
 
-/// A length of time in words.
+/// A length of time, in the words that the daemon uses for it.
 pub fn duration(ms: u64) -> String {
     let seconds = ms / 1_000;
     match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60) {
         (0, 0, 0, 0) if ms > 0 => "less than a second".to_owned(),
         (0, 0, 0, s) => format!("{s} s"),
-        (0, 0, m, s) => format!("{m} min {s} s"),
+        (0, 0, m, s) if m < 5 && s > 0 => format!("{m} min {s} s"),
+        (0, 0, m, _) => format!("{m} min"),
+        (0, h, 0, _) => format!("{h} h"),
         (0, h, m, _) => format!("{h} h {m} min"),
+        (d, 0, _, _) => format!("{d} d"),
         (d, h, _, _) => format!("{d} d {h} h"),
     }
 }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use leafd_checkup::NEAR_PERCENT;
 use leafd_client::Client;
 use serde_json::Value;
 
@@ -92,17 +93,17 @@ fn stores(out: &mut impl Write, stores: &Value) -> io::Result<()> {
 }
 
 /// A value without JSON's quotes; nothing for null.
-fn text(value: &Value) -> String {
+pub fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         value => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
     }
 }
 
-/// The claim on the worker and the clock that ids are made of.
+/// The lease of the worker, and the clock that ids are made of.
 pub fn lease(out: &mut impl Write, lease: &Value) -> io::Result<()> {
     line(out, "worker mode", &lease["mode"])?;
-    for (name, member) in [("claim left", "left_ms"), ("renewed ago", "renewed_ms_ago")] {
+    for (name, member) in [("lease left", "left_ms"), ("renewed ago", "renewed_ms_ago")] {
         if let Some(ms) = lease[member].as_u64() {
             writeln!(out, "{name:<22} {}", duration(ms))?;
         }
@@ -169,9 +170,6 @@ pub fn used(percent: Option<u64>) -> String {
         Some(percent) => format!("{percent} %"),
     }
 }
-
-/// From here on a tag is near its ceiling, in percent.
-pub const NEAR_PERCENT: u64 = 80;
 
 fn layouts(out: &mut impl Write, layouts: &Value) -> io::Result<()> {
     let Some(layouts) = layouts.as_array().filter(|layouts| !layouts.is_empty()) else {

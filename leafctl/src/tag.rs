@@ -4,12 +4,13 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use clap_complete::engine::ArgValueCompleter;
+use leafd_checkup::percent_used;
 use leafd_client::{Client, opcode};
 use serde_json::{Map, Value, json};
 
 use crate::complete;
 use crate::failure::Failure;
-use crate::status::used;
+use crate::status::{text, used};
 
 /// What to do with tags.
 #[derive(Debug, clap::Subcommand)]
@@ -198,7 +199,7 @@ fn one(client: &Client, opcode: u8, body: &Value, json: bool) -> Result<(), Fail
 /// Says which independent primaries an answer lacks something of.
 fn tell_of_primaries(answer: &Value) {
     let names = |member: &str| {
-        let names = answer[member].as_array().into_iter().flatten().map(plain);
+        let names = answer[member].as_array().into_iter().flatten().map(text);
         names.collect::<Vec<_>>().join(", ")
     };
     let (away, without) = (names("primaries_away"), names("primaries_without"));
@@ -225,7 +226,7 @@ fn show(out: &mut impl Write, row: &Value) -> Result<(), Failure> {
         "updated",
     ];
     for member in members {
-        let value = plain(&row[member]);
+        let value = text(&row[member]);
         if !value.is_empty() {
             writeln!(out, "{member:<12} {value}")?;
         }
@@ -284,17 +285,20 @@ fn list(
                 writeln!(
                     out,
                     "{:<32} {:>20} {:>12} {:<6} {:>20} {:<22}  {}",
-                    plain(&row["tag"]),
-                    plain(&row["max_id"]),
-                    plain(&row["step"]),
+                    text(&row["tag"]),
+                    text(&row["max_id"]),
+                    text(&row["step"]),
                     match (&row["strict"], &row["masked"]) {
                         (Value::Bool(true), _) => "strict",
                         (_, Value::Number(_)) => "masked",
                         _ => "",
                     },
                     ceiling.map(|ceiling| ceiling.to_string()).unwrap_or_default(),
-                    used(ceiling.map(|ceiling| percent(row["max_id"].as_u64(), ceiling))),
-                    plain(&row["description"]),
+                    used(ceiling.map(|ceiling| percent_used(
+                        row["max_id"].as_u64().unwrap_or(0).saturating_sub(1),
+                        ceiling
+                    ))),
+                    text(&row["description"]),
                 )?;
             }
         }
@@ -317,24 +321,9 @@ fn list(
     Ok(())
 }
 
-/// How much is claimed of the numbers up to a ceiling.
-fn percent(max_id: Option<u64>, ceiling: u64) -> u64 {
-    let claimed_to = max_id.unwrap_or(0).saturating_sub(1);
-    (u128::from(claimed_to) * 100 / u128::from(ceiling.max(1))) as u64
-}
-
 /// The members that are there.
 fn object(members: &[(&str, Option<Value>)]) -> Value {
     let members =
         members.iter().filter_map(|(name, value)| Some(((*name).to_owned(), value.clone()?)));
     Value::Object(Map::from_iter(members))
-}
-
-/// A value without JSON's quotes; nothing for null.
-fn plain(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
 }

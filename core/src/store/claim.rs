@@ -21,6 +21,13 @@ pub struct ClaimPlan {
     pub step: u64,
 }
 
+/// How much of the ids up to a ceiling is claimed, in percent; `claimed_to` is the last claimed one.
+#[must_use]
+pub fn percent_used(claimed_to: u64, ceiling: u64) -> u64 {
+    let percent = u128::from(claimed_to) * 100 / u128::from(ceiling.max(1));
+    u64::try_from(percent).unwrap_or(u64::MAX)
+}
+
 /// Works out a claim on a row as it stands: `max(want, min(step, step_max))` ids of the wish's shard, from `max_id` on
 /// and up to the ceiling. Of a strict tag only `want`, as nobody may keep what is left.
 ///

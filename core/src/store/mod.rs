@@ -15,7 +15,7 @@ use leafd_wire::Run;
 use crate::Tag;
 use crate::mask::Masking;
 
-pub use claim::{ClaimPlan, judge_start, next_start, plan_claim, step_of};
+pub use claim::{ClaimPlan, judge_start, next_start, percent_used, plan_claim, step_of};
 pub use error::StoreError;
 pub use identity::{
     ANOTHER_DATABASE, History, HostId, Identity, RECORDED_ROUTES, ROLE_BYTES_MAX, Role, StartToken,

@@ -28,7 +28,7 @@ pub struct Expected<'a> {
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 
 /// From here on a tag is near its ceiling, in percent.
-const NEAR_PERCENT: u64 = 80;
+pub const NEAR_PERCENT: u64 = 80;
 
 /// Looks at the socket and asks the daemon. Tells the daemon's status if it answers.
 pub fn check_daemon(report: &mut Report, socket: &Path, expected: Expected<'_>) -> Option<Value> {
@@ -187,8 +187,14 @@ fn check_ceilings(report: &mut Report, status: &Value) {
 
 /// Whether a tag is near its ceiling, which is reported then. Its ids up to `claimed_to` are claimed.
 pub fn check_ceiling(report: &mut Report, tag: &str, claimed_to: u64, ceiling: u64) -> bool {
+    near_ceiling(report, tag, percent_used(claimed_to, ceiling))
+}
+
+/// How much of the ids up to a ceiling is claimed, in percent; `claimed_to` is the last claimed one.
+#[must_use]
+pub fn percent_used(claimed_to: u64, ceiling: u64) -> u64 {
     let percent = u128::from(claimed_to) * 100 / u128::from(ceiling.max(1));
-    near_ceiling(report, tag, u64::try_from(percent).unwrap_or(u64::MAX))
+    u64::try_from(percent).unwrap_or(u64::MAX)
 }
 
 fn near_ceiling(report: &mut Report, tag: &str, percent: u64) -> bool {

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-pub use daemon::{Expected, check_ceiling, check_daemon};
+pub use daemon::{Expected, NEAR_PERCENT, check_ceiling, check_daemon, percent_used};
 
 /// What came of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

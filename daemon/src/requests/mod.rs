@@ -119,7 +119,7 @@ enum Source {
     Snowflake(Rc<SnowflakeTag>),
 }
 
-/// How often bounds are kept ahead of the clock.
+/// How often snowflake marks are kept ahead of the clock, and the health is told.
 const KEEP_WARM: Duration = Duration::from_secs(1);
 
 impl Session {

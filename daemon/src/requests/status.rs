@@ -1,4 +1,4 @@
-//! STATUS: the daemon's state as JSON. What tells volumes (tags, counters, bounds) is for administrators;
+//! STATUS: the daemon's state as JSON. What tells volumes (tags, rates, counters) is for administrators;
 //! others learn whether ids can be had.
 
 use std::rc::Rc;
@@ -11,6 +11,7 @@ use crate::clock;
 use crate::engine::snowflakes::SnowflakeTag;
 use crate::reply::Failure;
 use leafd_core::health::Lasts;
+use leafd_core::store::percent_used;
 
 /// For how long a rendering answers everybody who asks, in milliseconds.
 const RENDERING_LASTS_MS: u64 = 100;
@@ -117,7 +118,7 @@ impl Dispatcher {
                     "held": allocator.unissued(),
                     "lasts_ms": lasts.and_then(Lasts::ms),
                     "ceiling": ceiling,
-                    "ceiling_used_percent": ceiling.map(|ceiling| percent(allocator.claimed_to(), ceiling)),
+                    "ceiling_used_percent": ceiling.map(|ceiling| percent_used(allocator.claimed_to(), ceiling)),
                     "waiting": allocator.waiting(),
                     "strict": allocator.is_strict(),
                     "highest_ends": allocator.highest_ends(),
@@ -141,9 +142,4 @@ impl Dispatcher {
         status["segments"]["tags"] = json!(tags);
         status["snowflake"]["registry"] = json!(self.about.worker);
     }
-}
-
-/// How much of a tag's numbers is claimed, in percent.
-fn percent(claimed_to: u64, ceiling: u64) -> u64 {
-    (u128::from(claimed_to) * 100 / u128::from(ceiling.max(1))) as u64
 }

@@ -11,7 +11,7 @@ use crate::clock;
 use crate::journal::Write;
 use crate::reply::Failure;
 use leafd_core::segment::ClaimOrder;
-use leafd_core::store::{Claim, ClaimWish, Identity, StoreError};
+use leafd_core::store::{Claim, ClaimWish, Identity, StoreError, percent_used};
 use leafd_core::{Backoff, BootMs};
 
 /// How long a claim's refusal is repeated without asking the store again, in milliseconds.
@@ -285,13 +285,12 @@ pub(crate) fn shard_number(index: usize) -> u32 {
 
 /// Tells the operator early that a tag's numbers come to an end.
 fn warn_of_ceiling(tag: &SegmentTag, shard: &Shard, claim: &Claim) {
-    let percent =
-        |number: u64| (u128::from(number) * 100 / u128::from(claim.ceiling.max(1))) as u64;
-    let claimed = percent(claim.run.end());
+    let claimed_to = claim.run.end() - 1;
+    let claimed = percent_used(claimed_to, claim.ceiling);
     let passed = CLAIMED_WARNINGS.iter().rev().find(|warning| claimed >= **warning).copied();
     if passed > shard.warned_percent.replace(passed) {
         error!(
-            tag = %tag.tag, ceiling = claim.ceiling, claimed_to = claim.run.end() - 1, percent = claimed,
+            tag = %tag.tag, ceiling = claim.ceiling, claimed_to, percent = claimed,
             "the tag is {claimed}% used: raise its ceiling with leafctl tag set {:?} --ceiling N, or move to a new tag",
             tag.tag
         );
