@@ -29,8 +29,8 @@ pub enum Refusal {
     },
     /// The mark must be moved first.
     MarkReached,
-    /// The claim on the worker ends before the id's tick does.
-    ClaimEnds,
+    /// The lease of the worker ends before the id's tick does.
+    LeaseEnds,
     /// The wall clock is behind the last id by more than the drift allows.
     ClockBehind {
         /// How far, in milliseconds.
@@ -148,7 +148,7 @@ impl Generator {
         }
         let end = UnixMs(self.layout.tick_start_ms(tick.number + 1));
         if end > grant.limit {
-            return Err(Refusal::ClaimEnds);
+            return Err(Refusal::LeaseEnds);
         }
         if end > self.mark {
             return Err(Refusal::MarkReached);

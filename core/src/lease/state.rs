@@ -44,7 +44,7 @@ pub struct Lease {
     pub(super) trouble: Option<LeaseProblem>,
     pub(super) renewed: Option<BootMs>,
     /// The highest bound that the journal has of any layout.
-    pub(super) journal_bound: UnixMs,
+    pub(super) journal_mark: UnixMs,
 }
 
 /// A claim that is held, or that the journal says is.
@@ -159,7 +159,7 @@ impl Lease {
             blocked: false,
             trouble: None,
             renewed: None,
-            journal_bound: UnixMs(0),
+            journal_mark: UnixMs(0),
         }
     }
 
@@ -174,9 +174,9 @@ impl Lease {
         first
     }
 
-    /// The highest bound that the journal has of any layout. A permanent worker's recorded time follows it.
-    pub fn journal_reached(&mut self, bound: UnixMs) {
-        self.journal_bound = self.journal_bound.max(bound);
+    /// The highest mark that the journal has of any layout. A permanent worker's recorded time follows it.
+    pub fn journal_reached(&mut self, mark: UnixMs) {
+        self.journal_mark = self.journal_mark.max(mark);
     }
 
     /// What to do now. `random` is drawn anew for each call. While a step is under way this only waits.
@@ -382,7 +382,7 @@ impl Lease {
         let wall = self.clock.hold(now).unix.0;
         let bound = match self.settings.mode {
             Mode::Leased => wall.saturating_add(self.settings.lease_ms),
-            Mode::Permanent => wall.saturating_add(PERMANENT_AHEAD_MS).max(self.journal_bound.0),
+            Mode::Permanent => wall.saturating_add(PERMANENT_AHEAD_MS).max(self.journal_mark.0),
         };
         UnixMs(bound).max(least)
     }

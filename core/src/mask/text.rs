@@ -7,10 +7,11 @@
 
 use std::fmt;
 
+use leafd_wire::mask::PREFIX_BYTES_MAX;
+
 use super::{KeyNumber, MaskBits};
 
 const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-const PREFIX_CHARACTERS_MAX: usize = 32;
 
 /// What a kind of public ids begins with, `_` left out: nothing, or a letter and up to 31 further `a` to `z`, `0` to `9`
 /// or `_`, the last one not `_`.
@@ -59,7 +60,7 @@ impl<'a> Prefix<'a> {
     #[must_use]
     pub fn new(text: &'a str) -> Option<Prefix<'a>> {
         let bytes = text.as_bytes();
-        let fits = bytes.len() <= PREFIX_CHARACTERS_MAX
+        let fits = bytes.len() <= PREFIX_BYTES_MAX
             && bytes.iter().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
             && bytes.first().is_none_or(u8::is_ascii_lowercase)
             && bytes.last() != Some(&b'_');

@@ -85,7 +85,7 @@ impl CompareAndSet {
     }
 }
 
-/// The last bound that is not too far ahead.
+/// The latest expiry that is not too far ahead.
 fn latest(now: UnixMs, ahead_max: Duration) -> UnixMs {
     let ahead_ms = u64::try_from(ahead_max.as_millis()).unwrap_or(u64::MAX);
     UnixMs(now.0.saturating_add(ahead_ms)).min(INSTANT_MAX)

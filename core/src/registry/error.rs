@@ -32,7 +32,7 @@ pub enum RegistryError {
         /// What is recorded; `None`: nothing.
         found: Option<Box<Entry>>,
     },
-    /// The bound lies too far beyond the registry's clock. Nothing was changed.
+    /// The expiry lies too far beyond the registry's clock. Nothing was changed.
     #[error(
         "a lease until {bound:?} is too far ahead of the worker registry's clock, which is at {now:?}: check the \
          clocks of this host and the registry"
@@ -40,7 +40,7 @@ pub enum RegistryError {
     TooFarAhead {
         /// The registry's clock.
         now: UnixMs,
-        /// The bound that was asked for.
+        /// The expiry that was asked for.
         bound: UnixMs,
     },
     /// Every worker of the pool was given to somebody for good.

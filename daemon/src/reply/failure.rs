@@ -79,7 +79,7 @@ impl Failure {
             Refusal::MarkReached => {
                 Failure::deadline(layout, "the journal's disk write is still under way")
             }
-            Refusal::ClaimEnds => Failure {
+            Refusal::LeaseEnds => Failure {
                 retry_after_ms: RETRY_MS,
                 ..Failure::new(Status::NoWorker, "this host's worker lease has expired")
             },

@@ -77,7 +77,7 @@ fn a_claim_is_renewed_ahead_and_outlives_an_outage_of_the_lease_and_no_more() {
     host.draw(&mut world).unwrap();
     assert!(matches!(host.lease.trouble(), Some(LeaseProblem::Away(_))));
     host.pass(&mut world, 20);
-    assert_eq!(host.draw(&mut world), Err(Refusal::ClaimEnds));
+    assert_eq!(host.draw(&mut world), Err(Refusal::LeaseEnds));
     world.away = false;
     host.pass(&mut world, 2);
     host.draw(&mut world).unwrap();
@@ -131,7 +131,7 @@ fn a_restart_without_the_registry_goes_on_up_to_the_recorded_bound() {
         host.settle(&mut world);
         host.draw(&mut world).unwrap();
         host.pass(&mut world, if clean { 62 } else { 602 });
-        assert_eq!(host.draw(&mut world), Err(Refusal::ClaimEnds));
+        assert_eq!(host.draw(&mut world), Err(Refusal::LeaseEnds));
     }
 }
 

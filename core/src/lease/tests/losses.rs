@@ -55,7 +55,7 @@ fn whoever_slept_past_the_lease_issues_nothing_past_its_bound() {
     let mut sleeper = drawing(&mut world, "a", 0..1);
     world.time_ms += LEASE_MS + 1_000;
     let mut heir = drawing(&mut world, "b", 0..1);
-    assert_eq!(sleeper.draw(&mut world), Err(Refusal::ClaimEnds));
+    assert_eq!(sleeper.draw(&mut world), Err(Refusal::LeaseEnds));
     sleeper.settle(&mut world);
     assert_eq!(sleeper.draw(&mut world), Err(Refusal::NoWorker));
     heir.draw(&mut world).unwrap();
@@ -152,7 +152,7 @@ fn another_registry_in_the_place_of_the_first_gives_no_worker() {
     host.draw(&mut world).unwrap();
     assert!(matches!(host.lease.trouble(), Some(LeaseProblem::Replaced(_))));
     host.pass(&mut world, 600);
-    assert_eq!(host.draw(&mut world), Err(Refusal::ClaimEnds));
+    assert_eq!(host.draw(&mut world), Err(Refusal::LeaseEnds));
     assert!(world.entries.is_empty());
 }
 

@@ -20,7 +20,7 @@ use leafd_core::snowflake::Now;
 use leafd_core::{BootMs, UnixMs, WorkerId};
 use leafd_wire::Status;
 
-/// Keeps the claim on a worker.
+/// Keeps the lease of a worker.
 pub struct LeaseDriver {
     pub(crate) lease: RefCell<Lease>,
     pub(crate) link: Rc<RegistryClient>,

@@ -282,7 +282,7 @@ impl Snowflakes {
             let wait_ms = match refused {
                 // The journal's answer, or the registry's, serves again; this only sees to the deadline.
                 Refusal::MarkReached => until_deadline_ms,
-                Refusal::NoWorker | Refusal::ClaimEnds => {
+                Refusal::NoWorker | Refusal::LeaseEnds => {
                     if self.worker.want() {
                         until_deadline_ms
                     } else {
@@ -296,7 +296,7 @@ impl Snowflakes {
             let overdue = waiter.deadline <= now.boot;
             if overdue || now.boot.0.saturating_add(wait_ms) > waiter.deadline.0 {
                 waiter.reply.failure(&match refused {
-                    Refusal::NoWorker | Refusal::ClaimEnds => self.worker.unavailable_reason(),
+                    Refusal::NoWorker | Refusal::LeaseEnds => self.worker.unavailable_reason(),
                     refusal => Failure::refusal(&tag.name, refusal, now.unix),
                 });
                 continue;
