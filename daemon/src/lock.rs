@@ -1,7 +1,7 @@
 //! A lock file that says who holds it. The kernel lets go of it when the holder ends, however it ends.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -52,7 +52,7 @@ pub fn holder(pid: Option<i32>) -> String {
 
 impl LockFile {
     /// Takes the lock and writes this process's id into the file, which is made with the permission bits
-    /// `mode` if it isn't there.
+    /// `mode` if it isn't there. The last holder's note stays.
     ///
     /// # Errors
     /// See [`LockError`].
@@ -68,16 +68,15 @@ impl LockFile {
                 }
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
-            let mut lock = file;
             // A lock on a file that was deleted in between keeps nobody out.
-            if same_file(&lock, path) {
-                let former_note = read(&lock).lines().nth(1).unwrap_or_default().to_owned();
-                match write_pid(&mut lock) {
+            if same_file(&file, path) {
+                let former_note = read(&file).lines().nth(1).unwrap_or_default().to_owned();
+                match write_pid(&file, &former_note) {
                     // Another user's file, opened for reading alone: the lock is none the weaker.
                     Err(error) if error.raw_os_error() != Some(libc::EBADF) => {
                         return Err(failed(error));
                     }
-                    _ => return Ok(LockFile { file: lock, path: path.to_owned(), former_note }),
+                    _ => return Ok(LockFile { file, path: path.to_owned(), former_note }),
                 }
             }
         }
@@ -131,11 +130,12 @@ fn same_file(open: &File, path: &Path) -> bool {
     }
 }
 
-fn write_pid(file: &mut File) -> io::Result<()> {
-    let line = format!("{:<width$}\n", std::process::id(), width = PID_LINE_BYTES - 1);
-    file.rewind()?;
-    file.write_all(line.as_bytes())?;
-    file.set_len(line.len() as u64)
+/// Puts this process's pid before the note, in one write: a crash leaves the note there.
+fn write_pid(file: &File, note: &str) -> io::Result<()> {
+    let pid = format!("{:<width$}\n", std::process::id(), width = PID_LINE_BYTES - 1);
+    let text = if note.is_empty() { pid } else { format!("{pid}{note}\n") };
+    file.write_all_at(text.as_bytes(), 0)?;
+    file.set_len(text.len() as u64)
 }
 
 /// The pid and the note. The holder may be about to write them; that it holds the lock is known without them.

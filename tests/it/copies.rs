@@ -1,8 +1,10 @@
 //! A copied state directory: what the original may still issue, the copy never does.
 
 use std::process::Command;
+use std::time::Duration;
 
-use leafd_wire::Status;
+use leafd_tests::wall_clock::WallClock;
+use leafd_wire::{Layout, Status};
 
 use crate::host::Host;
 use crate::raw::ids_request;
@@ -140,4 +142,37 @@ fn a_lost_journal_starts_above_the_drift_of_an_earlier_life() {
     host.start();
     let after = host.raw().draw("snowflake", 1_000);
     assert!(after[0] > *before.last().unwrap(), "{} after {:?}", after[0], before.last());
+}
+
+/// Under `static:N` the note beside the number's lock outlives the state directory: no start may lower it.
+#[test]
+fn a_lost_state_directory_starts_above_what_was_noted_however_often_the_daemon_was_started() {
+    let (mut host, clock) = WallClock::of(Host::new().worker(5));
+    host.start();
+    let before = host.raw().draw("snowflake", 1_000);
+    let noted = |host: &Host| {
+        let text = std::fs::read_to_string(host.path("locks/leafd-worker-5.lock")).unwrap();
+        text.lines().nth(1).map_or(0, |note| note.parse::<u64>().unwrap())
+    };
+    let first = noted(&host);
+    let used = Layout::LEAF.decompose(*before.last().unwrap()).unwrap().tick;
+    assert!(first > Layout::LEAF.tick_start_ms(used));
+    for clean in [true, false, false] {
+        if clean {
+            host.stop();
+        } else {
+            host.kill();
+        }
+        host.start();
+        assert!(noted(&host) >= first, "{} after {first}", noted(&host));
+    }
+    host.kill();
+    std::fs::remove_dir_all(host.state_dir()).unwrap();
+    // Only the note tells now what was issued: the clock doesn't.
+    clock.step(-3_600);
+    host.start();
+    host.raw().refused(&ids_request("snowflake", 1, 1, 0), Status::ClockBehind);
+    clock.step(0);
+    let after = host.raw().draw_until("snowflake", Duration::from_secs(30));
+    assert!(after > *before.last().unwrap(), "{after} after {:?}", before.last());
 }

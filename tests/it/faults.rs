@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use leafd_wire::Status;
+use nix::sys::signal::Signal;
 
 use crate::host::{Host, eventually};
 use crate::power::{Mode, PowerLoss};
@@ -366,4 +367,40 @@ fn a_journal_of_a_newer_format_is_refused_and_left_alone() {
     version(present);
     host.start();
     assert_eq!(host.raw().draw("orders", 1), [11], "nothing is lost by it");
+}
+
+/// The kernel frees the page of a file that is emptied, so that the next note needs room again.
+#[test]
+fn a_static_worker_whose_note_can_t_be_written_stops_and_segments_go_on() {
+    let mut host = store_elsewhere();
+    let locks = host.path("locks");
+    let runner = ["unshare", "--mount", "sh", "-c", MOUNT_SMALL, locks.to_str().unwrap()];
+    host = host.runner(&runner);
+    let mut last = start_sound(&mut host);
+    let inside = PathBuf::from(format!("/proc/{}/root{}", host.pid(), locks.display()));
+    // It notes nothing in between.
+    host.signal(Signal::SIGSTOP);
+    let lock = fs::OpenOptions::new().write(true).open(inside.join("leafd-worker-17.lock"));
+    lock.unwrap().set_len(0).unwrap();
+    let mut filler = fs::File::create(inside.join("filler")).unwrap();
+    while filler.write_all(&[0; 4_096]).is_ok() {}
+    host.signal(Signal::SIGCONT);
+    let mut raw = host.raw();
+    let refused = eventually("refused", Duration::from_secs(60), || {
+        raw.ask("snowflake", 1, 1);
+        let reply = raw.reply();
+        if reply.status() != Status::Ok {
+            return Some(reply.refused(Status::NoWorker));
+        }
+        assert!(reply.ids()[0] > last);
+        last = reply.ids()[0];
+        None
+    });
+    assert!(refused.contains("worker_lock_dir"), "{refused}");
+    raw.draw("orders", 1);
+    assert_eq!(host.status()["health"]["conditions"][0]["code"], "worker_refused");
+    fs::remove_file(inside.join("filler")).unwrap();
+    host.stop();
+    host.start();
+    assert!(host.raw().draw_until("snowflake", MENDED_WITHIN) > last);
 }

@@ -1,7 +1,9 @@
 //! `static:N`: a worker number that the operator has given to this host alone. All that can be checked here is
 //! that no second daemon of the host uses it.
 
+use std::cell::Cell;
 use std::fs::DirBuilder;
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
@@ -13,6 +15,8 @@ use leafd_core::{UnixMs, WorkerId};
 pub struct StaticWorker {
     worker: WorkerId,
     lock: LockFile,
+    /// What is noted in the lock file, by this holder or those before it.
+    noted: Cell<UnixMs>,
 }
 
 /// Why the number can't be used.
@@ -38,7 +42,10 @@ impl StaticWorker {
         // Whether it is there shows below. Whoever can open the file can lock it: nobody else may.
         let _ = DirBuilder::new().mode(0o755).recursive(true).create(lock_dir);
         match LockFile::acquire(&path, 0o600) {
-            Ok(lock) => Ok(StaticWorker { worker, lock }),
+            Ok(lock) => {
+                let noted = lock.former_note().trim().parse().map(UnixMs).unwrap_or_default();
+                Ok(StaticWorker { worker, lock, noted: Cell::new(noted) })
+            }
             Err(cause) => Err(FixedWorkerError { worker, cause }),
         }
     }
@@ -49,21 +56,23 @@ impl StaticWorker {
         self.worker
     }
 
-    /// Below which instant ids may have been issued, as far as the last holder noted it. It outlives the state directory.
+    /// Below which instant ids may have been issued, as far as the holders of the number noted it; 0 when none did. It
+    /// outlives the state directory.
     #[must_use]
-    pub fn issued_below(&self) -> Option<UnixMs> {
-        self.lock.former_note().trim().parse().ok().map(UnixMs)
+    pub fn issued_below(&self) -> UnixMs {
+        self.noted.get()
     }
 
-    /// Notes that ids below this instant may be issued from now on.
-    pub fn note(&self, mark: UnixMs) {
-        if let Err(error) = self.lock.note(&format!("{:020}", mark.0)) {
-            tracing::warn!(
-                worker = %self.worker, %error,
-                "can't write the note in worker_lock_dir that says up to when ids may have been issued: check its \
-                 permissions and space"
-            );
+    /// Notes that ids below this instant may be issued from now on. The note only ever rises.
+    ///
+    /// # Errors
+    /// The system's. Then no id above what was noted before may be issued.
+    pub fn note(&self, mark: UnixMs) -> io::Result<()> {
+        if mark > self.noted.get() {
+            self.lock.note(&format!("{:020}", mark.0))?;
+            self.noted.set(mark);
         }
+        Ok(())
     }
 
     /// Whether the lock still keeps the host's other daemons out.

@@ -45,7 +45,7 @@ pub async fn record_floors(
     let Some(Ok(fixed)) = fixed else { return Ok(()) };
     let floor = UnixMs(clock::now().unix.0.saturating_add(clock::millis(max_drift)));
     // Beyond its drift an earlier life may have gone only for a while after such a start as this, and noted it.
-    let floor = floor.max(fixed.issued_below().unwrap_or_default());
+    let floor = floor.max(fixed.issued_below());
     let unknown = layouts.iter_mut().filter(|record| doubtful || record.mark == UnixMs(0));
     let mut writes = Vec::new();
     for record in unknown {

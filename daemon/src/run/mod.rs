@@ -360,10 +360,6 @@ async fn guard_worker(
     while worker.still_held() {
         tokio::time::sleep(GUARD_EVERY).await;
     }
-    error!(
-        worker = %worker.worker(),
-        "the lock file of the worker number was removed or replaced; snowflake ids are refused until leafd is restarted"
-    );
     dispatcher.snowflakes.give_up_worker(format!(
         "the lock file of worker {} was removed or replaced: make sure that no other daemon on this host uses the \
          number, then restart leafd",

@@ -81,16 +81,26 @@ impl Worker {
     }
 
     /// The journal has this mark of a layout.
-    pub fn journal_reached(&self, mark: UnixMs) {
+    ///
+    /// # Errors
+    /// Why ids up to it may not be issued: it could not be noted beside the lock of the operator's number.
+    pub fn journal_reached(&self, mark: UnixMs) -> Result<(), String> {
         match self {
             Worker::Leased(keeper) => keeper.journal_reached(mark),
             Worker::Static(worker) => {
                 if let Ok(worker) = &*worker.borrow() {
-                    worker.note(mark);
+                    worker.note(mark).map_err(|error| {
+                        format!(
+                            "can't write into the lock file of worker {} up to when ids may have been issued: {error}; \
+                             check the permissions and the space of worker_lock_dir, then restart leafd",
+                            worker.worker()
+                        )
+                    })?;
                 }
             }
             Worker::None => {}
         }
+        Ok(())
     }
 
     /// The operator's number is this host's no longer.

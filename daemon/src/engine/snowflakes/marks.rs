@@ -40,7 +40,9 @@ impl Snowflakes {
             tag.mark_in_flight.set(false);
             tag.restarts.take();
             // What a static worker notes elsewhere comes before use as well.
-            snowflakes.worker.journal_reached(mark);
+            if let Err(why) = snowflakes.worker.journal_reached(mark) {
+                return snowflakes.give_up_worker(why);
+            }
             tag.generator.borrow_mut().marked(mark);
             snowflakes.serve(&tag);
         });
@@ -88,7 +90,9 @@ impl Snowflakes {
                 continue;
             }
             let mark = found.map_or(UnixMs(0), |found| found.mark);
-            self.worker.journal_reached(mark);
+            if let Err(why) = self.worker.journal_reached(mark) {
+                self.give_up_worker(why);
+            }
             tag.generator.borrow_mut().start_over(mark);
             tag.contradicted.take();
             tag.mark_in_flight.set(false);

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use leafd_wire::{Layout, Run, Status};
+use tracing::error;
 
 use super::TICK;
 use super::lease::Worker;
@@ -105,12 +106,13 @@ impl Snowflakes {
                 })
             })
             .collect();
-        for tag in &layouts {
-            worker.journal_reached(tag.generator.borrow().mark());
-        }
-        worker.journal_reached(dropped_mark);
+        let recorded_mark = layouts.iter().map(|tag| tag.generator.borrow().mark()).max();
+        let reached = worker.journal_reached(dropped_mark.max(recorded_mark.unwrap_or_default()));
         let snowflakes = Rc::new(Snowflakes { layouts, worker, dropped_mark, writer, waiters_max });
-        snowflakes.follow_worker();
+        match reached {
+            Ok(()) => snowflakes.follow_worker(),
+            Err(why) => snowflakes.give_up_worker(why),
+        }
         snowflakes
     }
 
@@ -344,8 +346,9 @@ impl Snowflakes {
         drop(gone);
     }
 
-    /// The worker number is this host's no longer: nothing more is issued.
+    /// The worker number is this host's no longer, or can't be used: nothing more is issued.
     pub fn give_up_worker(self: &Rc<Self>, why: String) {
+        error!("{why}; snowflake ids are refused until then");
         self.worker.give_up(why);
         self.follow_worker();
     }
