@@ -99,6 +99,17 @@ impl ClaimOutcomes {
         }
     }
 
+    /// At this time the store was found to be the trusted one: claims that had met another one before it say nothing any
+    /// more, even if nobody claims now.
+    pub fn found_trusted(&mut self, at: BootMs, store: usize) {
+        let over = |failure: &ClaimFailure| {
+            matches!(failure.error, StoreError::Changed { .. }) && failure.at < at
+        };
+        let outcomes = &mut self.stores[store];
+        outcomes.failure.take_if(|failure| over(failure));
+        self.tags.retain(|_, (of, failure)| *of != store || !over(failure));
+    }
+
     /// A tag is not in use any more.
     pub fn forget(&mut self, tag: &Tag) {
         self.tags.remove(tag);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use leafd_core::health::{
     Cause, ClaimOutcomes, Code, Findings, Health, Kind, Lasts, Notice, Occasion, Severity,
 };
-use leafd_core::store::StoreError;
+use leafd_core::store::{History, Identity, Role, StoreError, StoreId};
 use leafd_core::{BootMs, Tag};
 
 fn cause(code: Code, subject: &str, lasts: Lasts) -> Cause {
@@ -189,6 +189,10 @@ fn tag(name: &str) -> Tag {
     Tag::parse(name.as_bytes()).unwrap()
 }
 
+fn identity(store: &str) -> Identity {
+    Identity { id: StoreId(store.into()), history: History("1".into()), role: Role::default() }
+}
+
 fn refused(words: &str) -> StoreError {
     StoreError::Refused(words.to_owned())
 }
@@ -224,6 +228,27 @@ fn a_claim_that_fails_is_the_stores_fault_unless_it_serves_others() {
     outcomes.succeeded(at(7_000), 0, &users);
     outcomes.succeeded(at(7_000), 0, &orders);
     assert!(outcomes.of_store(at(7_000), 0).is_none() && outcomes.of_tags(at(7_000)).count() == 0);
+}
+
+#[test]
+fn a_claim_that_met_another_store_tells_nothing_once_the_trusted_one_is_back() {
+    let mut outcomes = ClaimOutcomes::new(2);
+    let changed = StoreError::Changed {
+        store: "postgres://db/ids".to_owned(),
+        expected: identity("production"),
+        found: identity("staging"),
+    };
+    outcomes.failed(BootMs(1_000), 0, &tag("orders"), &changed);
+    outcomes.found_trusted(BootMs(900), 0);
+    outcomes.found_trusted(BootMs(1_100), 1);
+    assert!(outcomes.of_store(BootMs(1_200), 0).is_some(), "seen before, or another store");
+    outcomes.found_trusted(BootMs(1_100), 0);
+    assert!(outcomes.of_store(BootMs(1_200), 0).is_none());
+    assert_eq!(outcomes.of_tags(BootMs(1_200)).count(), 0);
+    // What a trusted store refuses is another matter.
+    outcomes.failed(BootMs(2_000), 0, &tag("orders"), &refused("permission denied"));
+    outcomes.found_trusted(BootMs(2_100), 0);
+    assert!(outcomes.of_store(BootMs(2_200), 0).is_some());
 }
 
 #[test]

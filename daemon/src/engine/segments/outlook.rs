@@ -53,12 +53,16 @@ impl Segments {
     #[must_use]
     pub fn store_trouble(&self, index: usize, now: BootMs) -> Option<StoreTrouble> {
         let upstream = &self.upstreams[index];
-        let outcomes = self.outcomes.borrow();
+        let condition = upstream.condition();
+        let mut outcomes = self.outcomes.borrow_mut();
+        if let (None, Some(answered_at)) = (&condition, upstream.answered_at()) {
+            outcomes.found_trusted(answered_at, index);
+        }
         let claims = outcomes.of_store(now, index);
         let claimed_at = outcomes.succeeded_at(index);
         let unanswered =
             claims.filter(|claims| matches!(claims.error, StoreError::Unavailable { .. }));
-        if let Some((condition, away_since)) = upstream.condition() {
+        if let Some((condition, away_since)) = condition {
             let away = matches!(condition, Condition::Away(_));
             let claims_since = unanswered.filter(|_| away).map(|claims| claims.since);
             return Some(StoreTrouble {
