@@ -13,7 +13,7 @@ use super::plan::{Known, Survey, survey};
 use super::rollback;
 use crate::config::Routing;
 use leafd_core::Tag;
-use leafd_core::store::{NewTag, STEP_MAX, TagChange};
+use leafd_core::store::{NewTag, STEP_MAX, StoreError, TagChange};
 
 /// Tags raised in one call.
 const RAISED_AT_ONCE: usize = 500;
@@ -48,7 +48,11 @@ async fn bring_up(at: usize, member: &Member, found: &Survey) -> Result<()> {
     let mut ends = Vec::new();
     for (tag, known) in found.known.iter().filter(|(_, known)| known.needed_in.contains(&at)) {
         match &known.row {
-            Some(row) if !row.stores.contains(&at) => create(member, tag, known).await?,
+            Some(row) if !row.stores.contains(&at) => {
+                if !create(member, tag, known).await? {
+                    ends.push((tag.clone(), known.end));
+                }
+            }
             _ if known.ends.iter().any(|(of, end)| *of == at && *end >= known.end) => {}
             _ => ends.push((tag.clone(), known.end)),
         }
@@ -59,9 +63,10 @@ async fn bring_up(at: usize, member: &Member, found: &Survey) -> Result<()> {
     Ok(())
 }
 
-/// Creates a tag that other stores have. Its ceiling may be below its start: then it is used up.
-async fn create(member: &Member, tag: &Tag, known: &Known) -> Result<()> {
-    let Some(row) = &known.row else { return Ok(()) };
+/// Creates a tag that other stores have. Its ceiling may be below its start: then it is used up. False: the tag is there
+/// by now, created by a former run of the command whose last statement outlived it.
+async fn create(member: &Member, tag: &Tag, known: &Known) -> Result<bool> {
+    let Some(row) = &known.row else { return Ok(true) };
     let new = NewTag {
         tag: tag.clone(),
         start: known.end,
@@ -72,10 +77,13 @@ async fn create(member: &Member, tag: &Tag, known: &Known) -> Result<()> {
         description: row.description.clone(),
     };
     let used_up = row.ceiling < new.start;
-    member.store.create(new).await?;
-    if used_up {
+    let created = match member.store.create(new).await {
+        Err(StoreError::TagExists { .. }) => false,
+        created => created.map(|_| true)?,
+    };
+    if used_up || !created {
         let change = TagChange { ceiling: Some(row.ceiling), ..TagChange::default() };
         member.store.set(tag, change).await?;
     }
-    Ok(())
+    Ok(created)
 }
