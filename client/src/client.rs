@@ -192,7 +192,7 @@ impl Client {
     pub fn info(&self) -> Result<InfoReply> {
         // The lowest and the highest version that is spoken.
         let body = [leafd_wire::VERSION.to_le_bytes(); 2].concat();
-        let reply = self.core.ask(opcode::INFO, 0, &body, true, self.core.deadline(None))?;
+        let reply = self.core.ask(opcode::INFO, 0, &body, true, &mut self.core.deadline(None))?;
         let info = InfoReply::decode(&reply)
             .map_err(|error| Error::Protocol { what: error.to_string() })?;
         if info.version != leafd_wire::VERSION {
@@ -229,7 +229,7 @@ impl Client {
     /// # Errors
     /// Whatever kept the daemon from answering.
     pub fn status_json(&self) -> Result<String> {
-        text(self.core.ask(opcode::STATUS, 0, &[], true, self.core.deadline(None))?)
+        text(self.core.ask(opcode::STATUS, 0, &[], true, &mut self.core.deadline(None))?)
     }
 
     /// The daemon's metrics as text, for administrators.
@@ -238,7 +238,7 @@ impl Client {
     /// [`Error::Service`] when this user is none, or the daemon knows no metrics; see [`Error`].
     pub fn metrics_text(&self, format: MetricsFormat) -> Result<String> {
         let format = [format as u8];
-        text(self.core.ask(opcode::METRICS, 0, &format, true, self.core.deadline(None))?)
+        text(self.core.ask(opcode::METRICS, 0, &format, true, &mut self.core.deadline(None))?)
     }
 
     /// Makes an administrative request ([`leafd_wire::opcode`]; JSON in, JSON out) and never
@@ -259,7 +259,7 @@ impl Client {
         self.administer(opcode, json, Deadline::after(limit))
     }
 
-    fn administer(&self, opcode: u8, json: &str, deadline: Deadline) -> Result<String> {
+    fn administer(&self, opcode: u8, json: &str, mut deadline: Deadline) -> Result<String> {
         // What the length field counts besides the body.
         let body_max = REQUEST_LENGTH_MAX as usize - (leafd_wire::HEADER_BYTES - 4);
         if json.len() > body_max {
@@ -268,7 +268,7 @@ impl Client {
                 json.len()
             )));
         }
-        text(self.core.ask(opcode, 0, json.as_bytes(), false, deadline)?)
+        text(self.core.ask(opcode, 0, json.as_bytes(), false, &mut deadline)?)
     }
 
     /// The path of the daemon's socket.

@@ -165,7 +165,7 @@ impl Core {
         flags: u8,
         body: &[u8],
         repeatable: bool,
-        mut deadline: Deadline,
+        deadline: &mut Deadline,
     ) -> Result<Vec<u8>> {
         let attempts = repeatable.then(Attempts::default);
         if attempts.is_none() {
@@ -173,7 +173,7 @@ impl Core {
             self.state().probe();
         }
         let asked = Asked::Body { opcode };
-        let outcome = self.exchange(asked, attempts, &mut deadline, |_, id, out| {
+        let outcome = self.exchange(asked, attempts, deadline, |_, id, out| {
             Header::request(opcode, flags, id).put_frame(body, out);
         })?;
         match outcome {

@@ -1,9 +1,12 @@
 //! Public ids: what outsiders are shown instead of dense ones.
 
+use std::time::Duration;
+
 use leafd_wire::mask::{MASKS_MAX, PublicIds as Items};
 use leafd_wire::{Malformed, MaskForm, MaskReply, MaskRequest, UnmaskRequest, opcode};
 
 use crate::core::Core;
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
 /// The public ids of one tag, in one form: numbers of some bits, or text that the same number is written as.
@@ -26,11 +29,12 @@ pub struct PublicIds<'a> {
     prefix: &'a str,
     bits: u8,
     key: u8,
+    limit: Option<Duration>,
 }
 
 impl<'a> PublicIds<'a> {
     pub(crate) fn new(core: &'a Core, tag: &'a str) -> Self {
-        PublicIds { core, tag, prefix: "", bits: 63, key: 0 }
+        PublicIds { core, tag, prefix: "", bits: 63, key: 0, limit: None }
     }
 
     /// How many bits the ids have, dense and public ones: 63 unless given, 53 for JavaScript's numbers.
@@ -51,6 +55,13 @@ impl<'a> PublicIds<'a> {
         PublicIds { key, ..self }
     }
 
+    /// How long a call may take, however many requests it needs: as long as the client's calls unless given (see
+    /// [`Builder::deadline`](crate::Builder::deadline)).
+    #[must_use]
+    pub fn within(self, limit: Duration) -> Self {
+        PublicIds { limit: Some(limit), ..self }
+    }
+
     /// The public ids of dense ones, as numbers. They don't say which key made them: after a new key is in use they are
     /// read wrongly, unless its number is kept.
     ///
@@ -59,9 +70,10 @@ impl<'a> PublicIds<'a> {
     /// [`leafd_wire::Status::MaskKey`] where the daemon has no key or a wrong one, of [`leafd_wire::Status::Denied`]
     /// where the user may not unmask; else whatever kept the daemon from answering.
     pub fn mask(&self, ids: &[u64]) -> Result<Vec<u64>> {
-        let form = self.form(false);
+        let (form, mut deadline) = self.begin(false);
         in_batches(ids, |ids| {
-            self.ask(opcode::MASK, &form, &MaskRequest::body(&form, ids), numbers)
+            let body = MaskRequest::body(&form, ids);
+            self.ask(opcode::MASK, &form, &body, &mut deadline, numbers)
         })
     }
 
@@ -70,10 +82,10 @@ impl<'a> PublicIds<'a> {
     /// # Errors
     /// As for [`PublicIds::mask`].
     pub fn unmask(&self, ids: &[u64]) -> Result<Vec<u64>> {
-        let form = self.form(false);
+        let (form, mut deadline) = self.begin(false);
         in_batches(ids, |ids| {
             let body = UnmaskRequest::body(&form, Items::Numbers(ids));
-            self.ask(opcode::UNMASK, &form, &body, numbers)
+            self.ask(opcode::UNMASK, &form, &body, &mut deadline, numbers)
         })
     }
 
@@ -82,10 +94,10 @@ impl<'a> PublicIds<'a> {
     /// # Errors
     /// As for [`PublicIds::mask`].
     pub fn mask_text(&self, ids: &[u64]) -> Result<Vec<String>> {
-        let form = self.form(true);
+        let (form, mut deadline) = self.begin(true);
         in_batches(ids, |ids| {
             let body = MaskRequest::body(&form, ids);
-            self.ask(opcode::MASK, &form, &body, |reply| {
+            self.ask(opcode::MASK, &form, &body, &mut deadline, |reply| {
                 Ok(reply.texts()?.map(str::to_owned).collect())
             })
         })
@@ -97,21 +109,23 @@ impl<'a> PublicIds<'a> {
     /// As for [`PublicIds::mask`]; [`leafd_wire::Status::ValueRefused`] also for text that is no public id of this form,
     /// because it was mistyped or made up.
     pub fn unmask_text<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<u64>> {
-        let form = self.form(true);
+        let (form, mut deadline) = self.begin(true);
         let texts: Vec<&[u8]> = texts.iter().map(|text| text.as_ref().as_bytes()).collect();
         in_batches(&texts, |texts| {
             let body = UnmaskRequest::body(&form, Items::Texts(texts));
-            self.ask(opcode::UNMASK, &form, &body, numbers)
+            self.ask(opcode::UNMASK, &form, &body, &mut deadline, numbers)
         })
     }
 
-    fn form(&self, is_text: bool) -> MaskForm<'a> {
-        MaskForm {
+    /// What a call asks for, and until when.
+    fn begin(&self, is_text: bool) -> (MaskForm<'a>, Deadline) {
+        let form = MaskForm {
             tag: self.tag.as_bytes(),
             bits: self.bits,
             key: self.key,
             prefix: is_text.then_some(self.prefix.as_bytes()),
-        }
+        };
+        (form, self.core.deadline(self.limit))
     }
 
     fn ask<T>(
@@ -119,6 +133,7 @@ impl<'a> PublicIds<'a> {
         opcode: u8,
         form: &MaskForm<'_>,
         body: &[u8],
+        deadline: &mut Deadline,
         read: impl FnOnce(MaskReply<'_>) -> std::result::Result<Vec<T>, Malformed>,
     ) -> Result<Vec<T>> {
         for (what, length) in [("tag", self.tag.len()), ("prefix", self.prefix.len())] {
@@ -126,7 +141,7 @@ impl<'a> PublicIds<'a> {
                 return Err(Error::invalid(format!("a {what} of {length} bytes")));
             }
         }
-        let reply = self.core.ask(opcode, form.flags(), body, true, self.core.deadline(None))?;
+        let reply = self.core.ask(opcode, form.flags(), body, true, deadline)?;
         MaskReply::decode(&reply)
             .and_then(read)
             .map_err(|error| Error::Protocol { what: error.to_string() })

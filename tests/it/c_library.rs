@@ -18,7 +18,7 @@ const PREFIX: &str = "/opt/leafd";
 
 /// How a test program is compiled and run.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+pub enum Way {
     Gcc,
     Clang,
     /// Clang's, with the undefined behaviour sanitizer as well.
@@ -70,7 +70,7 @@ pub fn installed() -> PathBuf {
 
 /// Runs a command to its end and returns what it prints; fails when it fails.
 #[track_caller]
-fn succeed(command: &mut Command) -> String {
+pub fn succeed(command: &mut Command) -> String {
     let output =
         die_with_parent(command).output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let (printed, said) =
@@ -123,7 +123,7 @@ pub fn compile(compiler: &str, source: &str, more: &[&str]) -> PathBuf {
 
 /// The command that runs a test program in a way.
 #[track_caller]
-fn program(way: Way, source: &str) -> Command {
+pub fn program(way: Way, source: &str) -> Command {
     match way {
         Way::Gcc => Command::new(compile("gcc", source, &[])),
         Way::Clang => Command::new(compile("clang", source, &[])),

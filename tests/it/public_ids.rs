@@ -12,6 +12,7 @@ use leafd_wire::{Header, MaskForm, MaskReply, MaskRequest, Status};
 use nix::sys::signal::Signal;
 
 use crate::access::{STRANGER, raw_as};
+use crate::c_library::{Way, folder, program, succeed};
 use crate::host::{Host, eventually};
 use crate::raw::Raw;
 
@@ -278,4 +279,64 @@ fn leafctl_masks_and_unmasks() {
     assert_eq!(said(&["unmask", "orders", number.trim(), "--number", "--bits", "53"]), "17\n");
     assert!(!host.leafctl(&["unmask", "orders", "ord_17"]).status.success());
     assert!(!host.leafctl(&["mask", "orders", "seventeen"]).status.success());
+}
+
+#[test]
+fn c_programs_mask_and_unmask() {
+    let mut host = host_of_vectors();
+    host.start();
+    for way in [Way::Gcc, Way::Clang, Way::Asan, Way::Valgrind] {
+        let printed = succeed(program(way, "tests/public_ids.c").arg(host.socket()));
+        assert_eq!(printed, "public ids: ok\n", "{way:?}");
+    }
+    // What the guide shows.
+    const GUIDE: &str = include_str!("../../docs/guide/public-ids.md");
+    let (_, shown) = GUIDE.split_once("```c\n").unwrap();
+    let shown = shown.split_once("```").unwrap().0;
+    let source = folder().join("guide.c");
+    let before = "#include <stdio.h>\n#include <leafd.h>\nint main(int argc, char **argv) { (void)argc;\n\
+        leafd_client *client = NULL;\nif (leafd_new(argv[1], 5000, 0, &client)) { return 1; }\n";
+    let after = "printf(\"%s %d %d\", shown[0], (int)read[0], (int)read[1]);\nleafd_free(client);\nreturn 0;\n}\n";
+    fs::write(&source, format!("{before}{shown}{after}")).unwrap();
+    let guide = program(Way::Gcc, source.to_str().unwrap()).arg(host.socket()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&guide.stderr), "");
+    assert_eq!(String::from_utf8_lossy(&guide.stdout), "ord_16dsky4r4xzza8d 17 18");
+    host.stop();
+}
+
+#[test]
+fn c_programs_are_told_of_rights_and_keys() {
+    let (host, file) = host_with_keys(&format!("1 {KEY}\n"));
+    let mut host = host.set("socket_mode", "0666");
+    host.start();
+    let asking = program(Way::Gcc, "tests/public_ids.c");
+    let said = |text: &str, user: &[&str]| {
+        let mut command = std::process::Command::new(asking.get_program());
+        let printed = succeed(command.arg(host.socket()).arg(text).args(user));
+        let (masked, read) = printed.trim_end().split_once('\n').unwrap();
+        (masked.to_owned(), read.to_owned())
+    };
+    let (masked, _) = said("", &[]);
+    let text = masked.strip_prefix("OK 1").map(|rest| format!("1{rest}")).expect(&masked);
+    assert_eq!(said(&text, &[]).1, "OK 17");
+    let (masked, read) = said(&text, &[&STRANGER.to_string()]);
+    for words in [masked, read] {
+        assert!(words.starts_with("DENIED ") && words.contains("unmask_uids"), "{words}");
+    }
+    // A key that is taken out of the file, and none at all.
+    write_keys(&file, &format!("2 {OTHER_KEY}\n"));
+    host.signal(Signal::SIGHUP);
+    eventually("the old key is gone", WITHIN, || {
+        let (masked, read) = said(&text, &[]);
+        let retired = read.starts_with("VALUE_REFUSED ") && read.contains("mask key 1");
+        (masked.starts_with("OK 2") && retired).then_some(())
+    });
+    host.stop();
+    let mut host = Host::new().worker(17);
+    host.start();
+    let printed =
+        succeed(std::process::Command::new(asking.get_program()).arg(host.socket()).arg(&text));
+    for words in printed.lines() {
+        assert!(words.starts_with("MASK_KEY ") && words.contains("leafd mask-key new"), "{words}");
+    }
 }

@@ -16,8 +16,8 @@
  * licence: a pointer into the void crashes.
  *
  * Results. Calls return a `leafd_status`; `LEAFD_STATUS_OK` is 0. Outputs are written only then. After another status,
- * `leafd_error_message()` and its siblings tell this thread more, and the calls that end in `_e` tell it in a structure of
- * the caller's. A failed call used up no id that another could return.
+ * `leafd_error_message()` and its siblings tell this thread more, and the calls that end in `_e`, or have an
+ * `error`, tell it in a structure of the caller's. A failed call used up no id that another could return.
  *
  * Threads. Any number of threads may use one handle at once, as long as none of them frees it. A thread must not be
  * cancelled (`pthread_cancel`) in a call.
@@ -78,6 +78,11 @@
  * In what `leafd_loop_take()` returns, beside the id: it is time to ask for the next run.
  */
 #define LEAFD_LOOP_REFILL 9223372036854775808ull
+
+/**
+ * Room for a public id as text, its zero among it: more than the longest has.
+ */
+#define LEAFD_PUBLIC_ID_BYTES 64
 
 /**
  * What became of a call. A number is given once and never used again for anything else.
@@ -326,6 +331,25 @@ typedef struct leafd_parts {
      */
     uint64_t unix_ms;
 } leafd_parts;
+
+/**
+ * How public ids look. All zeros: 63 bits, by the daemon's current key, as text without a prefix.
+ */
+typedef struct leafd_public_form {
+    /**
+     * How many bits the ids have, dense and public ones: 20 to 63, and 53 for JavaScript's numbers; 0: 63.
+     */
+    uint32_t bits;
+    /**
+     * The number of the key, 1 to 31; 0: the daemon's current one. Texts carry theirs, so it is not looked at where they
+     * are read.
+     */
+    uint32_t key;
+    /**
+     * What texts begin with, before a `_`: a letter and further `a` to `z`, `0` to `9` or `_`; NULL or "": nothing.
+     */
+    const char *prefix;
+} leafd_public_form;
 
 #ifdef __cplusplus
 extern "C" {
@@ -633,6 +657,79 @@ enum leafd_status leafd_layout_of(const struct leafd_client *client,
 enum leafd_status leafd_decode(uint64_t id,
                                const struct leafd_layout *layout,
                                struct leafd_parts *parts);
+
+/**
+ * The public ids of `count` dense ones of `tag`, as numbers: for rights, keys and what public ids hide see leafd's page
+ * on them. They don't say which key made them: once another key is in use, they are read wrongly unless `form` names it.
+ *
+ * `form`: may be NULL, as if it were all zeros. `timeout_ms`: see `leafd_new()`; it holds for the whole call, which asks for
+ * 240 ids at a time.
+ *
+ * Writes to `public_ids`, which has room for `count` numbers and may be where `ids` is, and to `error`, which may be
+ * NULL. Errors: `VALUE_REFUSED` for an id that is 0 or has more bits, and for a form that can't be; `DENIED` where this
+ * user has no right to mask and unmask; `MASK_KEY` where the daemon has no such key, or a wrong one; `NULL_POINTER`,
+ * `HANDLE`, `INVALID_ARGUMENT`, or whatever kept the daemon from answering. Any thread; not for signal handlers.
+ *
+ * # Safety
+ * `client` is a live client, `tag` and the form's prefix end with a zero, `ids` is valid for reads and `public_ids` for
+ * writes of `count` numbers, `form` and `error` are NULL or valid.
+ */
+enum leafd_status leafd_mask(const struct leafd_client *client,
+                             const char *tag,
+                             const struct leafd_public_form *form,
+                             uint32_t timeout_ms,
+                             const uint64_t *ids,
+                             uint64_t *public_ids,
+                             size_t count,
+                             struct leafd_error *error);
+
+/**
+ * The dense ids of public ones, as `leafd_mask()` made them with the same `form`. `ids` may be where `public_ids` is.
+ *
+ * # Safety
+ * As for `leafd_mask()`, with `ids` for `public_ids`.
+ */
+enum leafd_status leafd_unmask(const struct leafd_client *client,
+                               const char *tag,
+                               const struct leafd_public_form *form,
+                               uint32_t timeout_ms,
+                               const uint64_t *public_ids,
+                               uint64_t *ids,
+                               size_t count,
+                               struct leafd_error *error);
+
+/**
+ * As `leafd_mask()`, as text: such as "ord_16dsky4r4xzza8d" with the prefix "ord". Each ends with a zero.
+ *
+ * # Safety
+ * As for `leafd_mask()`; `texts` is valid for writes of `count` arrays.
+ */
+enum leafd_status leafd_mask_text(const struct leafd_client *client,
+                                  const char *tag,
+                                  const struct leafd_public_form *form,
+                                  uint32_t timeout_ms,
+                                  const uint64_t *ids,
+                                  char (*texts)[LEAFD_PUBLIC_ID_BYTES],
+                                  size_t count,
+                                  struct leafd_error *error);
+
+/**
+ * The dense ids of `count` texts, as `leafd_mask_text()` made them with the same bits and prefix.
+ *
+ * Writes them to `ids`, which has room for `count` numbers. `VALUE_REFUSED` also for text that is no public id of this
+ * form, because it was mistyped, cut or made up: the message names the first one. Otherwise as `leafd_mask()`.
+ *
+ * # Safety
+ * As for `leafd_mask()`; each of `texts` ends with a zero, `ids` is valid for writes of `count` numbers.
+ */
+enum leafd_status leafd_unmask_text(const struct leafd_client *client,
+                                    const char *tag,
+                                    const struct leafd_public_form *form,
+                                    uint32_t timeout_ms,
+                                    const char *const *texts,
+                                    uint64_t *ids,
+                                    size_t count,
+                                    struct leafd_error *error);
 
 /**
  * A status' name, such as "TAG_UNKNOWN": text that stays for ever; "UNKNOWN" for a number that is none. Safe at

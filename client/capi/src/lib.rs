@@ -7,6 +7,7 @@
 //! - `event_loop`: what is held for loops that ask by themselves;
 //! - `interpreter`: signals that end a call, for interpreters with a lock;
 //! - `layout`: taking snowflake ids apart;
+//! - `public_ids`: dense ids to public ones and back;
 //! - `status`, `last`: what a call returns, and what it leaves behind about a failure;
 //! - `handle`: pointers that are told from freed and foreign ones;
 //! - `call`: what every call does about pointers, failures and panics.
@@ -20,6 +21,7 @@ mod interpreter;
 mod known;
 mod last;
 mod layout;
+mod public_ids;
 mod status;
 mod tag;
 

@@ -1,0 +1,214 @@
+//! The calls that make public ids of dense ones, and read them again.
+
+use std::ffi::{CStr, c_char};
+
+use leafd_client::PublicIds;
+
+use crate::call::{call_told, limit, text};
+use crate::client::{LeafdClient, get};
+use crate::error::LeafdError;
+use crate::status::{Failure, LeafdStatus};
+
+/// Room for a public id as text, its zero among it: more than the longest has.
+pub const LEAFD_PUBLIC_ID_BYTES: usize = 64;
+
+/// How public ids look. All zeros: 63 bits, by the daemon's current key, as text without a prefix.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct LeafdPublicForm {
+    /// How many bits the ids have, dense and public ones: 20 to 63, and 53 for JavaScript's numbers; 0: 63.
+    pub bits: u32,
+    /// The number of the key, 1 to 31; 0: the daemon's current one. Texts carry theirs, so it is not looked at where they
+    /// are read.
+    pub key: u32,
+    /// What texts begin with, before a `_`: a letter and further `a` to `z`, `0` to `9` or `_`; NULL or "": nothing.
+    pub prefix: *const c_char,
+}
+
+/// What a call is about: a client's tag and a form.
+///
+/// # Safety
+/// As for [`leafd_mask`], for as long as what it returns is used.
+unsafe fn public_ids<'a>(
+    client: *const LeafdClient,
+    tag: *const c_char,
+    form: *const LeafdPublicForm,
+    timeout_ms: u32,
+) -> Result<PublicIds<'a>, Failure> {
+    // SAFETY: as the caller says.
+    let (client, tag, form) = unsafe { (get(client)?, text(tag, "tag")?, form.as_ref()) };
+    let mut ids = client.public_ids(tag);
+    if let Some(form) = form {
+        let small = |what: &str, number: u32| {
+            u8::try_from(number).map_err(|_| Failure::invalid(format!("{what} can't be {number}")))
+        };
+        if form.bits != 0 {
+            ids = ids.bits(small("bits", form.bits)?);
+        }
+        ids = ids.key(small("key", form.key)?);
+        if !form.prefix.is_null() {
+            // SAFETY: as the caller says.
+            ids = ids.prefix(unsafe { text(form.prefix, "prefix") }?);
+        }
+    }
+    Ok(match limit(timeout_ms) {
+        Some(limit) => ids.within(limit),
+        None => ids,
+    })
+}
+
+/// So many items that the caller has.
+///
+/// # Safety
+/// `items` is null, or valid for reads of `count` of them for as long as the slice is used.
+unsafe fn given<'a, T>(items: *const T, name: &str, count: usize) -> Result<&'a [T], Failure> {
+    check_room(items, name, count)?;
+    // SAFETY: as the caller says; a slice of nothing may be anywhere but at null.
+    Ok(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(items, count) } })
+}
+
+fn check_room<T>(items: *const T, name: &str, count: usize) -> Result<(), Failure> {
+    if count > isize::MAX as usize / size_of::<T>() {
+        return Err(Failure::invalid(format!("{count} ids don't fit in memory")));
+    }
+    if items.is_null() && count > 0 {
+        return Err(Failure::null(name));
+    }
+    Ok(())
+}
+
+/// The public ids of `count` dense ones of `tag`, as numbers; what they hide and who may ask is in leafd's guide. They don't
+/// say which key made them: once another one is in use, they are read wrongly unless `form` names theirs.
+///
+/// `form`: may be NULL, as if it were all zeros. `timeout_ms`: see `leafd_new()`; it holds for the whole call, which asks for
+/// 240 ids at a time.
+///
+/// Writes to `public_ids`, which has room for `count` numbers and may be where `ids` is, and to `error`, which may be
+/// NULL. Errors: `VALUE_REFUSED` for an id that is 0 or has more bits, and for a form that can't be; `DENIED` where this
+/// user has no right to mask and unmask; `MASK_KEY` where the daemon has no such key, or a wrong one; `NULL_POINTER`,
+/// `HANDLE`, `INVALID_ARGUMENT`, or whatever kept the daemon from answering. Any thread; not for signal handlers.
+///
+/// # Safety
+/// `client` is a live client, `tag` and the form's prefix end with a zero, `ids` is valid for reads and `public_ids` for
+/// writes of `count` numbers, `form` and `error` are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_mask(
+    client: *const LeafdClient,
+    tag: *const c_char,
+    form: *const LeafdPublicForm,
+    timeout_ms: u32,
+    ids: *const u64,
+    public_ids: *mut u64,
+    count: usize,
+    error: *mut LeafdError,
+) -> LeafdStatus {
+    // SAFETY: as the caller says.
+    unsafe {
+        call_told(error, || {
+            let asked = self::public_ids(client, tag, form, timeout_ms)?;
+            check_room(public_ids, "public_ids", count)?;
+            let masked = asked.mask(given(ids, "ids", count)?)?;
+            std::ptr::copy_nonoverlapping(masked.as_ptr(), public_ids, masked.len());
+            Ok(())
+        })
+    }
+}
+
+/// The dense ids of public ones, as `leafd_mask()` made them with the same `form`. `ids` may be where `public_ids` is.
+///
+/// # Safety
+/// As for `leafd_mask()`, with `ids` for `public_ids`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_unmask(
+    client: *const LeafdClient,
+    tag: *const c_char,
+    form: *const LeafdPublicForm,
+    timeout_ms: u32,
+    public_ids: *const u64,
+    ids: *mut u64,
+    count: usize,
+    error: *mut LeafdError,
+) -> LeafdStatus {
+    // SAFETY: as the caller says.
+    unsafe {
+        call_told(error, || {
+            let asked = self::public_ids(client, tag, form, timeout_ms)?;
+            check_room(ids, "ids", count)?;
+            let unmasked = asked.unmask(given(public_ids, "public_ids", count)?)?;
+            std::ptr::copy_nonoverlapping(unmasked.as_ptr(), ids, unmasked.len());
+            Ok(())
+        })
+    }
+}
+
+/// As `leafd_mask()`, as text: such as "ord_16dsky4r4xzza8d" with the prefix "ord". Each ends with a zero.
+///
+/// # Safety
+/// As for `leafd_mask()`; `texts` is valid for writes of `count` arrays.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_mask_text(
+    client: *const LeafdClient,
+    tag: *const c_char,
+    form: *const LeafdPublicForm,
+    timeout_ms: u32,
+    ids: *const u64,
+    texts: *mut [c_char; LEAFD_PUBLIC_ID_BYTES],
+    count: usize,
+    error: *mut LeafdError,
+) -> LeafdStatus {
+    // SAFETY: as the caller says.
+    unsafe {
+        call_told(error, || {
+            let asked = self::public_ids(client, tag, form, timeout_ms)?;
+            check_room(texts, "texts", count)?;
+            let masked = asked.mask_text(given(ids, "ids", count)?)?;
+            if let Some(text) = masked.iter().find(|text| text.len() >= LEAFD_PUBLIC_ID_BYTES) {
+                let what = format!("the peer sent a public id of {} characters", text.len());
+                return Err(Failure::new(LeafdStatus::Protocol, what));
+            }
+            for (index, text) in masked.iter().enumerate() {
+                let place = texts.add(index).cast::<u8>();
+                std::ptr::copy_nonoverlapping(text.as_ptr(), place, text.len());
+                *place.add(text.len()) = 0;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The dense ids of `count` texts, as `leafd_mask_text()` made them with the same bits and prefix.
+///
+/// Writes them to `ids`, which has room for `count` numbers. `VALUE_REFUSED` also for text that is no public id of this
+/// form, because it was mistyped, cut or made up: the message names the first one. Otherwise as `leafd_mask()`.
+///
+/// # Safety
+/// As for `leafd_mask()`; each of `texts` ends with a zero, `ids` is valid for writes of `count` numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_unmask_text(
+    client: *const LeafdClient,
+    tag: *const c_char,
+    form: *const LeafdPublicForm,
+    timeout_ms: u32,
+    texts: *const *const c_char,
+    ids: *mut u64,
+    count: usize,
+    error: *mut LeafdError,
+) -> LeafdStatus {
+    // SAFETY: as the caller says.
+    unsafe {
+        call_told(error, || {
+            let asked = self::public_ids(client, tag, form, timeout_ms)?;
+            check_room(ids, "ids", count)?;
+            let given = given(texts, "texts", count)?;
+            if given.iter().any(|text| text.is_null()) {
+                return Err(Failure::null("texts[i]"));
+            }
+            // Whatever a stranger typed is the daemon's to refuse.
+            let shown: Vec<_> =
+                given.iter().map(|&text| CStr::from_ptr(text).to_string_lossy()).collect();
+            let unmasked = asked.unmask_text(&shown)?;
+            std::ptr::copy_nonoverlapping(unmasked.as_ptr(), ids, unmasked.len());
+            Ok(())
+        })
+    }
+}
