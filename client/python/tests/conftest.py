@@ -28,11 +28,15 @@ class Host:
         self.daemon: "Optional[subprocess.Popen[bytes]]" = None
         (folder / "locks").mkdir()
 
-    def start(self, program: Path = BINARIES / "leafd", worker: str = "static:17") -> None:
-        """Starts the daemon and waits until it answers."""
+    def start(
+        self, program: Path = BINARIES / "leafd", worker: str = "static:17", settings: Iterable[str] = ()
+    ) -> None:
+        """Starts the daemon, with settings such as `name=value`, and waits until it answers."""
         assert self.daemon is None
         command = [str(program), "--socket", self.socket, "--state-dir", str(self.folder / "state")]
         command += ["--worker", worker, "--set", f"worker_lock_dir={self.folder / 'locks'}"]
+        for setting in settings:
+            command += ["--set", setting]
         # Variables that begin so are the daemon's settings.
         variables = {name: value for name, value in os.environ.items() if not name.startswith("LEAFD_")}
         with open(self.folder / "log", "ab") as log:

@@ -421,3 +421,11 @@ def test_the_blocking_client_says_the_same_of_played_daemons(path: str) -> None:
 
     blocking.close()
     asyncio.run(main())
+
+
+def test_a_client_is_closed_after_its_loop(host: Host) -> None:
+    client = client_of(host)
+    check_unique([asyncio.run(client.next_id("orders")), asyncio.run(client.next_id_direct("orders"))], 2)
+    client.close()
+    with pytest.raises(leafd.InvalidArgument, match="closed"):
+        asyncio.run(client.next_id("orders"))

@@ -51,12 +51,14 @@ from ._errors import (
 )
 from ._layout import LEAF, Decoded, Layout, decode, snowflake_at
 from ._library import library_version
+from ._public_ids import AsyncPublicIds, PublicIds
 
 __version__ = library_version()
 
 __all__ = [
     "LEAF",
     "AsyncClient",
+    "AsyncPublicIds",
     "Client",
     "ClockBehind",
     "ConnectDenied",
@@ -82,6 +84,7 @@ __all__ = [
     "NullPointer",
     "Overloaded",
     "ProtocolBroken",
+    "PublicIds",
     "ResourcesExhausted",
     "ShuttingDown",
     "Status",

@@ -13,12 +13,16 @@ from ._client import Client, Closed
 from ._errors import InvalidArgument
 from ._layout import Layout
 from ._loop import Deadline, Link
+from ._public_ids import AsyncPublicIds, Form
 
 _take: Callable[[library.TagHandle], int] = library.loop_take
 _REFILL = library.REFILL
 
 _parents: List[Link] = []
 """What a forked child has of its parent's. It is left alone: to let go of it would end what it is to the parent."""
+
+_MASKS = 240
+"""Public ids that are asked for at a time, so that texts of any length fit a frame."""
 
 _CHUNK = 20_000
 """Python numbers that are made at a time, between which the loop goes on."""
@@ -96,6 +100,27 @@ class AsyncClient:
         if name not in layouts:
             raise InvalidArgument(f"leafd has no layout {name!r}; its layouts are {', '.join(layouts)}")
         return layouts[name]
+
+    def public_ids(self, tag: str, *, prefix: str = "", bits: int = 63, key: int = 0) -> AsyncPublicIds:
+        """What outsiders are shown instead of a tag's dense ids; see :meth:`leafd.Client.public_ids`."""
+        return AsyncPublicIds(self._ask_masks, self._client.socket, Form.of(tag, prefix, bits, key))
+
+    async def _ask_masks(
+        self, opcode: int, form: Form, is_text: bool, items: List[bytes], timeout: Optional[float]
+    ) -> List[bytes]:
+        deadline, link = self._deadline(timeout), self._link()
+        prefix = form.prefix.encode() if is_text else None
+        answers: List[bytes] = []
+        for start in range(0, len(items), _MASKS):
+            some = items[start : start + _MASKS]
+
+            def frame(number: int) -> bytes:
+                return protocol.mask_request(number, opcode, form.tag.encode(), prefix, form.bits, form.key, some)
+
+            body = await link.exchange(deadline, opcode, frame)
+            assert isinstance(body, bytes)
+            answers += protocol.masked_of(body, len(some))
+        return answers
 
     def close(self) -> None:
         """Ends its connections; calls that wait fail. Closes the client as well, unless that was given."""

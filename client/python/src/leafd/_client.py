@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 from . import _library as library
 from ._errors import InvalidArgument
 from ._layout import Layout, layout_of
+from ._public_ids import Form, PublicIds
 
 _take: Callable[[library.TagHandle], int] = library.take
 
@@ -117,6 +118,15 @@ class Client:
         """Ids without end, one :meth:`next_id` each. It holds none: it goes on in a forked child as well."""
         while True:
             yield self.next_id(tag)
+
+    def public_ids(self, tag: str, *, prefix: str = "", bits: int = 63, key: int = 0) -> PublicIds:
+        """What outsiders are shown instead of a tag's dense ids: numbers or text that nobody can count.
+
+        `prefix`: what texts begin with, before a `_`. `bits`: how many the ids have, dense and public ones; 53 for
+        JavaScript's numbers. `key`: the number of the key; 0, the daemon's current one; texts carry theirs. The form must
+        be the same in both directions.
+        """
+        return PublicIds(self._open, self.socket, Form.of(tag, prefix, bits, key))
 
     @property
     def socket(self) -> str:

@@ -8,7 +8,7 @@ import os
 import random
 import socket
 import time
-from typing import Any, Dict, Optional, Set, Union
+from typing import Any, Callable, Dict, Optional, Set, Union
 
 from . import _library as library
 from . import _protocol as protocol
@@ -211,17 +211,31 @@ class Link:
     async def ask(
         self, deadline: Deadline, name: Optional[bytes], count: int, hold: Optional[library.TagHandle] = None
     ) -> Union[bytes, int]:
-        """Asks for ids of a tag, or for INFO, again if need be, and returns the answer."""
+        """Asks for ids of a tag, or for INFO, and returns the answer."""
+        if name is None:
+            return await self.exchange(deadline, protocol.INFO, protocol.info_request)
+
+        tag = name
+
+        def frame(number: int) -> bytes:
+            return protocol.ids_request(number, tag, count, deadline.left_ms(self.loop.time()), hold is not None)
+
+        return await self.exchange(deadline, protocol.IDS, frame, hold, count)
+
+    async def exchange(
+        self,
+        deadline: Deadline,
+        opcode: int,
+        frame: Callable[[int], bytes],
+        hold: Optional[library.TagHandle] = None,
+        count: int = 0,
+    ) -> Union[bytes, int]:
+        """Sends a request, again if need be, and returns the answer. `frame`: its bytes, by its number."""
         breaks = served_breaks = 0
         while True:
             connection = await self.connected(deadline)
             number, future = connection.number(), self.loop.create_future()
-            if name is None:
-                connection.send(number, protocol.info_request(number), Request(protocol.INFO, future))
-            else:
-                left_ms = deadline.left_ms(self.loop.time())
-                frame = protocol.ids_request(number, name, count, left_ms, hold is not None)
-                connection.send(number, frame, Request(protocol.IDS, future, hold, count))
+            connection.send(number, frame(number), Request(opcode, future, hold, count))
             try:
                 answer = await self._outcome(future, deadline, connection)
             except Error as error:
@@ -271,7 +285,8 @@ class Link:
     def close(self) -> None:
         """Ends the connection; what waits on it is told."""
         self.closed = True
-        if self.connection is not None and self.pid == os.getpid():
+        # With its loop went the connection; only memory is left of it.
+        if self.connection is not None and self.pid == os.getpid() and not self.loop.is_closed():
             self.connection.end(library.closed())
 
 

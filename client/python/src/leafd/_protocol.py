@@ -8,14 +8,15 @@ from __future__ import annotations
 import errno as numbers
 import os
 import struct
-from typing import Dict, List, NamedTuple, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from ._errors import ConnectFailed, Disconnected, Error, InternalError, ProtocolBroken, Status, TimedOut, kind_of
 from ._layout import Layout
 
-INFO, IDS = 1, 2
+INFO, IDS, MASK, UNMASK = 1, 2, 4, 5
 REPLY = 128
 HOLD = 1
+TEXT = 2
 VERSION = 1
 COUNT_MAX = 1_000_000
 REPLY_LENGTH_MAX = 1_048_576
@@ -36,6 +37,8 @@ CLOSING = {Status.VERSION, Status.FRAME_LENGTH, Status.SHUTTING_DOWN, Status.CON
 HEADER = struct.Struct("<IBBHI")
 _IDS_REQUEST = struct.Struct("<IBBHIIIH")
 _INFO_REQUEST = struct.Struct("<IBBHIHH")
+_MASK_REQUEST = struct.Struct("<IBBHIBBHHH")
+_MASK_REPLY = struct.Struct("<HH")
 _RUNS_HEAD = struct.Struct("<IHH")
 _RUN = struct.Struct("<QII")
 _INFO = struct.Struct("<HHIIIII")
@@ -60,6 +63,26 @@ def ids_request(request: int, tag: bytes, count: int, deadline_ms: int, hold: bo
 def info_request(request: int) -> bytes:
     """A frame that asks what the daemon is."""
     return _INFO_REQUEST.pack(12, INFO, 0, 0, request, VERSION, VERSION)
+
+
+def mask_request(
+    request: int, opcode: int, tag: bytes, prefix: Optional[bytes], bits: int, key: int, items: List[bytes]
+) -> bytes:
+    """A frame that asks for public ids, or for what is behind them. `prefix`: None for numbers."""
+    names, flags = tag + (prefix or b""), 0 if prefix is None else TEXT
+    body = names + b"".join(items)
+    counts = bits, key, len(items), len(tag), len(prefix or b"")
+    return _MASK_REQUEST.pack(16 + len(body), opcode, flags, 0, request, *counts) + body
+
+
+def masked_of(body: bytes, count: int) -> List[bytes]:
+    """The items of an answer to a request about `count` of them."""
+    if len(body) < _MASK_REPLY.size:
+        raise broken("a reply ends too early")
+    answered, length = _MASK_REPLY.unpack_from(body)
+    if not length or answered != count or len(body) != _MASK_REPLY.size + count * length:
+        raise broken("a reply has other things than the public ids that were requested")
+    return [body[at : at + length] for at in range(_MASK_REPLY.size, len(body), length)]
 
 
 def ids_of(body: bytes, count: int) -> List[range]:

@@ -33,8 +33,10 @@ from typing import Any, AsyncIterator, Dict, Iterable, Iterator, List, Optional,
 from . import _library as library
 from ._client import Client, fill
 from ._errors import Error, InvalidArgument, TagUnknown
+from ._fake_public_ids import FakeAsyncPublicIds, FakePublicIds
 from ._layout import LEAF, Layout, snowflake_at
 from ._protocol import HEADER, refusal
+from ._public_ids import Form
 
 _READY_SECONDS_MAX = 30.0
 _STOP_SECONDS_MAX = 30.0
@@ -57,6 +59,9 @@ class FakeClient:
     Leaf's layout and worker 0, one for each millisecond from the beginning of 2026 (UTC) on. `tags`: the ones that
     there are; any other is :class:`leafd.TagUnknown`. By default there are all.
 
+    Public ids can be foretold as well: the one of the dense id `n` is `2**bits - n`, and its text has the real one's form,
+    of key 1.
+
     `calls` has each call, in order. :meth:`fail` has later ones fail.
     """
 
@@ -72,7 +77,7 @@ class FakeClient:
         self._closed = False
 
     def fail(self, error: Error, times: int = 1) -> None:
-        """Has the next calls that draw ids raise `error`, so many times."""
+        """Has the next calls that draw, mask or unmask ids raise `error`, so many times."""
         with self._lock:
             self._failures.extend([error] * times)
 
@@ -111,6 +116,18 @@ class FakeClient:
         """As :meth:`leafd.Client.ids`."""
         while True:
             yield self.next_id(tag)
+
+    def public_ids(self, tag: str, *, prefix: str = "", bits: int = 63, key: int = 0) -> FakePublicIds:
+        """As :meth:`leafd.Client.public_ids`."""
+        return FakePublicIds(self._masked, Form.of(tag, prefix, bits, key))
+
+    def _masked(self, method: str, tag: str, count: int, timeout: Optional[float]) -> None:
+        self._check_open()
+        library.milliseconds(timeout)
+        with self._lock:
+            self.calls.append(Call(method, tag, count))
+            if self._failures:
+                raise self._failures.pop(0)
 
     def connect(self) -> "FakeClient":
         """As :meth:`leafd.Client.connect`: there is nothing to connect to."""
@@ -192,6 +209,10 @@ class FakeAsyncClient:
         """As :meth:`leafd.AsyncClient.ids`."""
         while True:
             yield await self.next_id(tag)
+
+    def public_ids(self, tag: str, *, prefix: str = "", bits: int = 63, key: int = 0) -> FakeAsyncPublicIds:
+        """As :meth:`leafd.AsyncClient.public_ids`."""
+        return FakeAsyncPublicIds(self.fake.public_ids(tag, prefix=prefix, bits=bits, key=key))
 
     async def connect(self) -> "FakeAsyncClient":
         """As :meth:`leafd.AsyncClient.connect`."""
