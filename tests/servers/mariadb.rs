@@ -206,8 +206,16 @@ impl Server for MariaDb {
     }
 
     fn restore_rows(&self, database: &str, dump: &Path) {
-        let tables =
-            ["leaf_alloc", "leafd_meta", "leafd_tag", "leafd_host", "leafd_worker", "leafd_layout"];
+        let tables = [
+            "leaf_alloc",
+            "leafd_meta",
+            "leafd_tag",
+            "leafd_host",
+            "leafd_claim",
+            "leafd_worker",
+            "leafd_worker_taken",
+            "leafd_layout",
+        ];
         for table in tables {
             // Not by TRUNCATE, which a versioned table refuses.
             self.ask(database, &format!("DELETE FROM {table}"));

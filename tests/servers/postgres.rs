@@ -237,7 +237,8 @@ impl Server for Postgres {
     fn restore_rows(&self, database: &str, dump: &Path) {
         self.ask(
             database,
-            "TRUNCATE leaf_alloc, leafd_meta, leafd_tag, leafd_host, leafd_worker, leafd_layout",
+            "TRUNCATE leaf_alloc, leafd_meta, leafd_tag, leafd_host, leafd_claim, leafd_worker, leafd_worker_taken, \
+             leafd_layout",
         );
         let how = ["--data-only", "--single-transaction", "--dbname", database];
         self.run("pg_restore", &[&how[..], &[dump.to_str().unwrap()]].concat());

@@ -59,8 +59,16 @@ fn check(finding: &Value, subject: &str, says: &str, advises: &str) {
 
 /// All rows of all tables, to see that nothing was written.
 fn rows<S: Server>(server: &S) -> Vec<Vec<Vec<String>>> {
-    let tables =
-        ["leaf_alloc", "leafd_meta", "leafd_tag", "leafd_host", "leafd_worker", "leafd_layout"];
+    let tables = [
+        "leaf_alloc",
+        "leafd_meta",
+        "leafd_tag",
+        "leafd_host",
+        "leafd_claim",
+        "leafd_worker",
+        "leafd_worker_taken",
+        "leafd_layout",
+    ];
     tables.map(|table| server.sql(&format!("SELECT * FROM {table} ORDER BY 1"))).to_vec()
 }
 

@@ -87,6 +87,27 @@ pub struct Holder {
     pub incarnation: StartToken,
 }
 
+/// A worker was taken by somebody who did not have it before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taking {
+    /// By whom. The incarnation is the one that took it.
+    pub holder: Holder,
+    /// Ids whose tick lies before this instant are earlier holders': where the holding before it ended. 0 where there was
+    /// none.
+    pub since: UnixMs,
+    /// The registry's clock then.
+    pub taken: UnixMs,
+}
+
+/// Who had a worker at an instant, as far as the registry remembers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Former {
+    /// The last taking that began at that instant or before.
+    pub taking: Option<Taking>,
+    /// The one after it.
+    pub next: Option<Taking>,
+}
+
 /// A compare-and-set of one worker's entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompareAndSet {

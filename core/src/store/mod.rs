@@ -3,11 +3,13 @@
 //! - `identity`: who a store says it is.
 //! - `error`: why a call fails.
 //! - `claim`: what a claim takes from a row and which tags can be made.
+//! - `record`: what a store remembers of a claim.
 //! - `shard`: which ids are one store's to give.
 
 mod claim;
 mod error;
 mod identity;
+mod record;
 mod shard;
 
 use leafd_wire::Run;
@@ -21,6 +23,7 @@ pub use identity::{
     ANOTHER_DATABASE, History, HostId, Identity, RECORDED_ROUTES, ROLE_BYTES_MAX, Role, StartToken,
     StoreId,
 };
+pub use record::{ClaimRecord, ClaimedBy, NAME_BYTES_MAX};
 pub use shard::Shard;
 
 /// Tells a tag from one of the same name that was there before it; 0 where only Leaf's table is.

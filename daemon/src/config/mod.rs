@@ -136,6 +136,8 @@ pub struct Config {
     pub max_drift: Duration,
     /// How often the tags in use are looked up in the store.
     pub removed_tag_check: Duration,
+    /// How long the store remembers who claimed what; zero for not at all.
+    pub claims_kept: Duration,
     /// Most connections at once; from 1.
     pub connections_max: usize,
     /// Most bytes that peers together can make grow.
@@ -254,6 +256,7 @@ impl Config {
             autonomy: read.duration(&settings::AUTONOMY)?,
             max_step: read.integer(&settings::MAX_STEP)?,
             mark_ahead: read.duration(&settings::MARK_AHEAD)?,
+            claims_kept: read.duration(&settings::CLAIMS_KEPT)?,
             max_drift: read.duration(&settings::MAX_DRIFT)?,
             removed_tag_check: read.duration(&settings::REMOVED_TAG_CHECK)?,
             connections_max: read.count(&settings::CONNECTIONS_MAX)?,

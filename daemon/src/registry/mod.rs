@@ -16,9 +16,9 @@ pub mod zookeeper;
 use std::ops::Range;
 
 use leafd_core::registry::{
-    CompareAndSet, Entry, LeaseRecord, RegistryError, RegistryId, Snapshot,
+    CompareAndSet, Entry, Former, LeaseRecord, RegistryError, RegistryId, Snapshot,
 };
-use leafd_core::{Tag, UnixMs};
+use leafd_core::{Tag, UnixMs, WorkerId};
 use leafd_wire::Layout;
 
 use crate::blocking::{Backend, Handle};
@@ -88,4 +88,12 @@ pub trait Registry: Send {
         pool: Range<u64>,
         holding: &LeaseRecord,
     ) -> Result<Entry, RegistryError>;
+
+    /// Who had a worker at an instant; `None` where the registry remembers present holders only.
+    ///
+    /// # Errors
+    /// As for every call.
+    fn former(&mut self, _worker: WorkerId, _at: UnixMs) -> Result<Option<Former>, RegistryError> {
+        Ok(None)
+    }
 }

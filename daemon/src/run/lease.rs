@@ -16,6 +16,7 @@ use crate::registry::RegistryHandle;
 use crate::registry::static_worker::StaticWorker;
 use leafd_core::lease::{Lease, Settings};
 use leafd_core::registry::{HOLDER_BYTES_MAX, Holder, Mode};
+use leafd_core::store::NAME_BYTES_MAX;
 
 /// Opens what the worker comes from. Nothing is claimed yet. A host that is to have no worker forgets the one that it had
 /// claimed: so one leaves a registry that is not there any more, or was replaced.
@@ -109,6 +110,13 @@ fn settings(
         drift_max_ms: clock::millis(config.max_drift),
         settle_ms: loses.then(|| clock::millis(config.failover_settle)),
     })
+}
+
+/// What the host is called where stores remember its claims.
+pub(super) fn host_name(config: &Config) -> String {
+    let mut name = printable(&config.host_name);
+    name.truncate(NAME_BYTES_MAX);
+    name
 }
 
 /// A name as registries hold them: printable ASCII without spaces, everything else as % and its hexadecimal bytes.

@@ -23,7 +23,7 @@ use crate::blocking::Backend as _;
 use crate::config::{Args, Config, ConfigError, Source, WorkerSpec};
 use crate::engine::lease::Worker;
 use crate::engine::masks::Masks;
-use crate::engine::segments::{SegmentSettings, Segments};
+use crate::engine::segments::{ClaimLog, SegmentSettings, Segments};
 use crate::engine::snowflakes::Snowflakes;
 use crate::engine::writer::Writer;
 use crate::health::Remedies;
@@ -174,6 +174,7 @@ async fn live(
         upstreams,
         config.routing.clone(),
         recovered.host.clone(),
+        ClaimLog::new(lease::host_name(config).into(), config.claims_kept),
         Rc::clone(&writer),
         Rc::clone(&masks),
     );

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    CheckIn, Claim, ClaimWish, Generation, HostId, Identity, NewTag, Role, StartToken, Store,
-    StoreError, TagChange, TagRow, TagTerms,
+    CheckIn, Claim, ClaimRecord, ClaimWish, ClaimedBy, Generation, HostId, Identity, NewTag, Role,
+    StartToken, Store, StoreError, TagChange, TagRow, TagTerms,
 };
 use crate::blocking::{Backend, Handle};
 use crate::registry::Registry;
@@ -58,18 +58,41 @@ impl StoreHandle {
         self.call(move |store| store.replace_role(&under, &role)).await
     }
 
-    /// See [`Store::claim`].
+    /// See [`Store::claim_as`].
     ///
     /// # Errors
     /// See [`StoreHandle::identity`].
-    pub async fn claim(
+    pub async fn claim_as(
         &self,
+        by: Option<ClaimedBy>,
         under: &Identity,
         tag: &Tag,
         wish: ClaimWish,
     ) -> Result<Claim, StoreError> {
         let (under, tag) = (under.clone(), tag.clone());
-        self.call(move |store| store.claim(&under, &tag, wish)).await
+        self.call(move |store| store.claim_as(by.as_ref(), &under, &tag, wish)).await
+    }
+
+    /// See [`Store::claims_after`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn claims_after(
+        &self,
+        tag: &Tag,
+        id: u64,
+        limit: u32,
+    ) -> Result<Vec<ClaimRecord>, StoreError> {
+        let tag = tag.clone();
+        self.call(move |store| store.claims_after(&tag, id, limit)).await
+    }
+
+    /// See [`Store::forget_claims`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn forget_claims(&self, age: Duration, limit: u32) -> Result<u64, StoreError> {
+        self.call(move |store| store.forget_claims(age, limit)).await
     }
 
     /// See [`Store::show`].

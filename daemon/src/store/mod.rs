@@ -27,8 +27,8 @@ use leafd_core::Tag;
 use leafd_core::mask::KeyNumber;
 use leafd_core::registry::Mode;
 use leafd_core::store::{
-    CheckIn, Claim, ClaimWish, Generation, HostId, Identity, NewTag, Role, StartToken, StoreError,
-    TagChange, TagRow, TagTerms,
+    CheckIn, Claim, ClaimRecord, ClaimWish, ClaimedBy, Generation, HostId, Identity, NewTag, Role,
+    StartToken, StoreError, TagChange, TagRow, TagTerms,
 };
 
 use crate::registry::Registry;
@@ -93,7 +93,40 @@ pub trait Store: Send {
     /// [`StoreError::Changed`];
     /// [`StoreError::UnknownTag`] unless there is a row of this tag, equal byte for byte;
     /// [`StoreError::Exhausted`] when nothing is left below the ceiling; others as for every call.
-    fn claim(&mut self, under: &Identity, tag: &Tag, wish: ClaimWish) -> Result<Claim, StoreError>;
+    fn claim(&mut self, under: &Identity, tag: &Tag, wish: ClaimWish) -> Result<Claim, StoreError> {
+        self.claim_as(None, under, tag, wish)
+    }
+
+    /// The same, and records in that transaction who claims, if that is told and there is more than Leaf's table.
+    ///
+    /// # Errors
+    /// As for [`Store::claim`].
+    fn claim_as(
+        &mut self,
+        by: Option<&ClaimedBy>,
+        under: &Identity,
+        tag: &Tag,
+        wish: ClaimWish,
+    ) -> Result<Claim, StoreError>;
+
+    /// Up to `limit` recorded claims of a tag that end after an id, in the order of their ends. What a tag of the name had
+    /// claimed that was deleted since is among them.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] where only Leaf's table is; others as for every call.
+    fn claims_after(
+        &mut self,
+        tag: &Tag,
+        id: u64,
+        limit: u32,
+    ) -> Result<Vec<ClaimRecord>, StoreError>;
+
+    /// Deletes up to `limit` recorded claims of any tag that are older than this on the store's clock, the oldest first;
+    /// tells how many.
+    ///
+    /// # Errors
+    /// As for every call.
+    fn forget_claims(&mut self, age: Duration, limit: u32) -> Result<u64, StoreError>;
 
     /// One tag's row.
     ///

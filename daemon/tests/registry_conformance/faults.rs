@@ -58,7 +58,7 @@ fn rights_are_named(store: Box<dyn Store>, mut grant: impl FnMut(&str, &str)) {
     let layouts = [(Tag::parse(b"snowflake").unwrap(), leafd_wire::Layout::LEAF)];
     let hidden = registry.snapshot(0..9);
     assert!(matches!(hidden, Err(RegistryError::Refused(_))), "{hidden:?}");
-    for table in ["leafd_worker", "leafd_layout", "leaf_workerid_alloc"] {
+    for table in ["leafd_worker", "leafd_worker_taken", "leafd_layout", "leaf_workerid_alloc"] {
         grant("SELECT", table);
     }
     assert_eq!(snapshot(&mut registry, 0..9).entries, []);
@@ -68,6 +68,8 @@ fn rights_are_named(store: Box<dyn Store>, mut grant: impl FnMut(&str, &str)) {
     for table in ["leafd_worker", "leafd_layout"] {
         grant("INSERT, UPDATE", table);
     }
+    refused(take(&mut registry, 1, None, &held("a", 5)), &["INSERT on leafd_worker_taken"]);
+    grant("INSERT", "leafd_worker_taken");
     take(&mut registry, 1, None, &held("a", 5)).unwrap();
     take(&mut registry, 1, Some(&held("a", 5)), &held("a", 6)).unwrap();
     registry.register_layouts(&layouts).unwrap();
@@ -80,11 +82,12 @@ fn rights_are_named(store: Box<dyn Store>, mut grant: impl FnMut(&str, &str)) {
     claims_go_on(&mut *registry.store);
 }
 
-const OF_TAGS: [(&str, &str); 4] = [
+const OF_TAGS: [(&str, &str); 5] = [
     ("SELECT, UPDATE", "leaf_alloc"),
     ("SELECT, INSERT, UPDATE", "leafd_meta"),
     ("SELECT, INSERT, UPDATE", "leafd_tag"),
     ("SELECT, INSERT, UPDATE", "leafd_host"),
+    ("SELECT, INSERT, DELETE", "leafd_claim"),
 ];
 
 #[test]
@@ -247,7 +250,9 @@ pub fn claims_and_swaps_share_a_connection(backend: &mut impl Tables) {
                     let mut starts = Vec::new();
                     for _ in 0..ROUNDS {
                         let wish = ClaimWish::new(1, 10);
-                        starts.push(handle.claim(&under, &tag, wish).await.unwrap().run.first);
+                        starts.push(
+                            handle.claim_as(None, &under, &tag, wish).await.unwrap().run.first,
+                        );
                     }
                     starts
                 })

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use leafd::registry::Registry;
 use leafd::store::{Store, sqlite};
 use leafd_core::registry::{
-    CompareAndSet, Entry, LeaseRecord, Mode, RegistryError, RegistryId, Snapshot,
+    CompareAndSet, Entry, Former, LeaseRecord, Mode, RegistryError, RegistryId, Snapshot,
 };
-use leafd_core::{Tag, UnixMs};
+use leafd_core::{Tag, UnixMs, WorkerId};
 use leafd_wire::Layout;
 use tempfile::TempDir;
 
@@ -44,6 +44,10 @@ impl Registry for AsRegistry {
         holding: &LeaseRecord,
     ) -> Result<Entry, RegistryError> {
         self.store.workers(self.mode).assign(under, pool, holding)
+    }
+
+    fn former(&mut self, worker: WorkerId, at: UnixMs) -> Result<Option<Former>, RegistryError> {
+        self.store.workers(self.mode).former(worker, at)
     }
 }
 

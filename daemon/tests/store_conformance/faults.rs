@@ -214,6 +214,7 @@ fn missing_rights_are_named<E: Engine>() {
             ("SELECT, UPDATE", "leafd_meta"),
             ("SELECT", "leafd_tag"),
             ("SELECT", "leafd_host"),
+            ("SELECT", "leafd_claim"),
         ],
     );
     let mut store = E::open(database.own_target("reader"));

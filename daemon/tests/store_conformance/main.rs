@@ -6,6 +6,7 @@ mod aurora;
 mod claims;
 mod engines;
 mod faults;
+mod history;
 mod hosts;
 mod identity;
 mod mysql;
@@ -124,6 +125,12 @@ macro_rules! conformance {
             hosts::a_repeated_check_in_is_current,
             hosts::identity_stays,
             hosts::the_first_host_s_mask_key_counts,
+            history::a_claim_is_remembered_with_who_made_it,
+            history::ids_of_independent_primaries_are_told_from_their_neighbours,
+            history::odd_claims_are_told_as_they_were,
+            history::claims_of_strict_tags_are_not_remembered,
+            history::old_claims_are_forgotten_in_batches,
+            history::hosts_forget_at_once,
             odd_rows::max_id_below_1_is_claimed_from_1,
             odd_rows::max_id_near_the_end_never_wraps,
             odd_rows::odd_steps_count_as_1,

@@ -1,12 +1,14 @@
 //! Exactly the rights that the documents name, for whoever makes the tables and for the daemon; and what is said when
 //! some are missing.
 
+use std::time::Duration;
+
 use ::mysql::prelude::Queryable as _;
 use leafd::store::sql::Target;
 use leafd::store::{Store, mysql as on_mysql, postgres as on_postgres};
-use leafd_core::Tag;
-use leafd_core::registry::Mode;
-use leafd_core::store::{CheckIn, HostId, Role, StartToken, StoreError};
+use leafd_core::registry::{CompareAndSet, Holder, LeaseRecord, Mode};
+use leafd_core::store::{CheckIn, ClaimWish, ClaimedBy, HostId, Role, StartToken, StoreError};
+use leafd_core::{Tag, WorkerId};
 
 use crate::{claim, mysql, new_tag, postgres, raise, tag};
 
@@ -30,7 +32,12 @@ const LEAF_ON_POSTGRES: &str =
 /// Everything that a daemon does with a store.
 fn all_calls_work(store: &mut dyn Store) {
     let created = store.create(&new_tag("t", 1, 10)).unwrap();
-    assert_eq!(claim(store, "t", 1).run.range(), 1..11);
+    let under = store.identity().unwrap();
+    let by = ClaimedBy { host: HostId("h".into()), name: "n".into() };
+    let claim_as = store.claim_as(Some(&by), &under, &tag("t"), ClaimWish::new(1, 1000));
+    assert_eq!(claim_as.unwrap().run.range(), 1..11);
+    assert_eq!(store.claims_after(&tag("t"), 0, 9).unwrap().len(), 1);
+    assert_eq!(store.forget_claims(Duration::from_secs(9), 9).unwrap(), 0);
     assert!(raise(store, "t", 500));
     let under = store.identity().unwrap();
     store.note_history(&under).unwrap();
@@ -42,7 +49,19 @@ fn all_calls_work(store: &mut dyn Store) {
     assert_eq!(store.ends(None, 9).unwrap(), [(tag("t"), 510)]);
     let layouts = [(Tag::parse(b"snowflake").unwrap(), leafd_wire::Layout::LEAF)];
     store.workers(Mode::Leased).register_layouts(&layouts).unwrap();
-    assert!(store.workers(Mode::Leased).snapshot(0..9).unwrap().entries.is_empty());
+    let look = store.workers(Mode::Leased).snapshot(0..9).unwrap();
+    assert!(look.entries.is_empty());
+    let holder = Holder { id: "h".into(), name: "n".into(), incarnation: StartToken("i".into()) };
+    let swap = CompareAndSet {
+        worker: WorkerId(3),
+        expected: None,
+        next: LeaseRecord { holder: Some(holder), expires: look.now },
+        seen: look.now,
+        ahead_max: Duration::from_secs(60),
+    };
+    store.workers(Mode::Leased).compare_and_set(&look.registry, &swap).unwrap();
+    let former = store.workers(Mode::Leased).former(WorkerId(3), look.now).unwrap();
+    assert!(former.unwrap().taking.is_some());
     let under = store.identity().unwrap();
     assert!(store.declare_loss(&under).unwrap());
 }
@@ -82,6 +101,8 @@ fn the_documented_rights_are_enough_on_mariadb() {
     for table in ["leafd_meta", "leafd_tag", "leafd_host", "leafd_worker", "leafd_layout"] {
         run(&format!("GRANT SELECT, INSERT, UPDATE ON ids.{table} TO leafd@localhost"));
     }
+    run("GRANT SELECT, INSERT, DELETE ON ids.leafd_claim TO leafd@localhost;
+         GRANT SELECT, INSERT ON ids.leafd_worker_taken TO leafd@localhost");
     all_calls_work(&mut on_mysql::open(target("leafd")));
 }
 
@@ -103,6 +124,8 @@ fn the_documented_rights_are_enough_on_postgres() {
     database.execute(
         "GRANT SELECT, INSERT, UPDATE, DELETE ON leaf_alloc TO leafd;
          GRANT SELECT, INSERT, UPDATE ON leafd_meta, leafd_tag, leafd_host, leafd_worker, leafd_layout TO leafd;
+         GRANT SELECT, INSERT, DELETE ON leafd_claim TO leafd;
+         GRANT SELECT, INSERT ON leafd_worker_taken TO leafd;
          GRANT SELECT ON leaf_workerid_alloc TO leafd",
     );
     all_calls_work(&mut on_postgres::open(database.target("leafd")));
@@ -192,7 +215,7 @@ fn a_name_that_the_tables_character_set_cant_hold_is_an_unknown_tag() {
     let mut store = on_mysql::open(database.target("root"));
     let name = tag("\u{8ba2}\u{5355}");
     let under = store.identity().unwrap();
-    let wish = leafd_core::store::ClaimWish::new(1, 1_000);
+    let wish = ClaimWish::new(1, 1_000);
     for result in [store.claim(&under, &name, wish).map(drop), store.show(&name).map(drop)] {
         assert!(matches!(result, Err(StoreError::UnknownTag { .. })), "{result:?}");
     }

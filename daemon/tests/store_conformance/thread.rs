@@ -64,8 +64,20 @@ impl Store for Stub {
         unreachable!("not asked here")
     }
 
-    fn claim(&mut self, _: &Identity, _: &Tag, _: ClaimWish) -> Result<Claim, StoreError> {
+    fn claim_as(
+        &mut self,
+        _: Option<&ClaimedBy>,
+        _: &Identity,
+        _: &Tag,
+        _: ClaimWish,
+    ) -> Result<Claim, StoreError> {
         Err(StoreError::Refused("stub".to_owned()))
+    }
+    fn claims_after(&mut self, _: &Tag, _: u64, _: u32) -> Result<Vec<ClaimRecord>, StoreError> {
+        Ok(Vec::new())
+    }
+    fn forget_claims(&mut self, _: std::time::Duration, _: u32) -> Result<u64, StoreError> {
+        Ok(0)
     }
     fn conflicts(&self) -> Arc<AtomicU64> {
         Arc::default()
@@ -123,7 +135,15 @@ fn every_call_reaches_the_store() {
         assert_eq!(handle.identity().await.unwrap(), direct);
         let row = handle.create(new_tag("t", 1, 10)).await.unwrap();
         let wish = ClaimWish::new(1, 10);
-        assert_eq!(handle.claim(&direct, &tag("t"), wish).await.unwrap().run.range(), 1..11);
+        let by = ClaimedBy { host: HostId("h".into()), name: "web-1".into() };
+        let claim = handle.claim_as(Some(by.clone()), &direct, &tag("t"), wish).await.unwrap();
+        assert_eq!(claim.run.range(), 1..11);
+        let claims = handle.claims_after(&tag("t"), 0, 5).await.unwrap();
+        assert_eq!(
+            claims.iter().map(|one| (one.run, &one.by)).collect::<Vec<_>>(),
+            [(claim.run, &by)]
+        );
+        assert_eq!(handle.forget_claims(std::time::Duration::from_secs(60), 5).await.unwrap(), 0);
         let ends = vec![(tag("t"), 50), (tag("u"), 9)];
         assert_eq!(handle.raise(&direct, ends).await.unwrap(), [true, false]);
         let change = TagChange { step: Some(3), ..TagChange::default() };

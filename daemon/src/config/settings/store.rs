@@ -94,6 +94,15 @@ pub(in crate::config) static REMOVED_TAG_CHECK: Setting = Setting {
     help: "How often the tags in use are looked up in the store. A deleted or changed tag is noticed within this time.",
 };
 
+pub(in crate::config) static CLAIMS_KEPT: Setting = Setting {
+    key: "claims_kept",
+    kind: Kind::Time(Duration::ZERO, secs(10 * 365 * 24 * 3600)),
+    default: Default::Is("720h"),
+    help: "How long the store remembers which host claimed which ids, for `leafctl whose` and `leafctl gaps`. With 0s this \
+           host's claims are not recorded. Of hosts with different values the smallest one counts. Not of strict tags, \
+           nor with Leaf's table alone.",
+};
+
 pub(in crate::config) static STORES: Setting = Setting {
     key: "stores",
     kind: Kind::Toml(

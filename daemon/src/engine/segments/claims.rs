@@ -58,11 +58,14 @@ impl Segments {
         };
         *tag.waited_for.borrow_mut() = "the store has not answered a claim yet".to_owned();
         let sent_at = Instant::now();
-        let outcome = upstream.store.claim(&sent.under, &tag.tag, wish).await;
+        let outcome = upstream.store.claim_as(self.claimed_by(), &sent.under, &tag.tag, wish).await;
         upstream.claims.answered(&outcome, sent_at.elapsed());
         self.note_outcome(&tag, upstream, outcome.as_ref().map(drop));
         match outcome {
-            Ok(claim) => self.claimed(&tag, claim, sent),
+            Ok(claim) => {
+                self.claimed(&tag, claim, sent);
+                self.forget_claims(&upstream.store).await;
+            }
             Err(error) => self.claim_failed(&tag, sent.shard, &error),
         }
     }

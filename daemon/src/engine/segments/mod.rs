@@ -8,6 +8,7 @@
 //! - `tag`: one tag, and how far it has come in each of its stores; `tags`: which tags are in use at all; `unconfirmed`:
 //!   names that nothing is known of yet.
 
+mod claim_log;
 mod claims;
 mod marks;
 mod masked;
@@ -33,6 +34,7 @@ use crate::engine::upstream::Upstream;
 use crate::engine::writer::Writer;
 use crate::reply::Failure;
 use crate::reply::outbox::ReplyTo;
+pub use claim_log::ClaimLog;
 use claims::{Sent, shard_number};
 use leafd_core::health::{ClaimOutcomes, Lasts};
 use leafd_core::segment::{Allocator, PrefetchPolicy};
@@ -64,6 +66,8 @@ pub struct Segments {
     first_shard: usize,
     /// Who this host is to its stores: what the journal said at the start, unless a store knew better.
     pub(crate) host: RefCell<HostId>,
+    /// What the store remembers of this host's claims.
+    claim_log: ClaimLog,
     pub(crate) writer: Rc<Writer>,
     /// The keys of masked tags.
     masks: Rc<Masks>,
@@ -100,6 +104,7 @@ impl Segments {
         upstreams: Vec<Rc<Upstream>>,
         routing: Routing,
         host: HostId,
+        claim_log: ClaimLog,
         writer: Rc<Writer>,
         masks: Rc<Masks>,
     ) -> Rc<Self> {
@@ -111,6 +116,7 @@ impl Segments {
             routing,
             first_shard: usize::from(fastrand::u8(..)),
             host: RefCell::new(host),
+            claim_log,
             writer,
             masks,
             tags: RefCell::default(),

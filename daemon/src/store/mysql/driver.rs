@@ -9,11 +9,11 @@ use std::time::Instant;
 use mysql::prelude::Queryable;
 use mysql::{Conn, Error, Params, Value};
 
-use super::{connect, leases, sql};
+use super::{connect, history, leases, sql};
 use crate::store::sql::engine::Engine;
 use crate::store::sql::{
-    Driver, Failure, Layout, LeaseStatements, Param, Place, Standing, Statements, TABLES_GONE,
-    Target,
+    Driver, Failure, HistoryStatements, Layout, LeaseStatements, Param, Place, Standing,
+    Statements, TABLES_GONE, Target,
 };
 use leafd_core::store::StoreError;
 
@@ -54,6 +54,7 @@ impl Driver for MysqlDriver {
 
     const SQL: Statements = sql::STATEMENTS;
     const WORKERS: &'static LeaseStatements = &leases::STATEMENTS;
+    const HISTORY: &'static HistoryStatements = &history::STATEMENTS;
     const TABLES: &'static [Layout] = sql::TABLES;
 
     fn connect(target: &Target) -> Result<Self, StoreError> {

@@ -30,6 +30,17 @@ pub(super) static STATEMENTS: Statements = Statements {
             ],
         },
         Layout {
+            table: "leafd_worker_taken",
+            columns: &[
+                ("worker", &["bigint"]),
+                ("since", &["bigint"]),
+                ("taken", &["bigint"]),
+                ("holder", &["varchar"]),
+                ("name", &["varchar"]),
+                ("incarnation", &["varchar"]),
+            ],
+        },
+        Layout {
             table: "leafd_layout",
             columns: &[("name", &["varbinary"]), ("definition", &["varchar"])],
         },
@@ -46,7 +57,7 @@ pub(super) static STATEMENTS: Statements = Statements {
     ],
     defects: "SELECT CONCAT(TABLE_NAME, ' has the engine ', COALESCE(ENGINE, 'of a view'), ' instead of InnoDB')
         FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()
-        AND TABLE_NAME IN ('leafd_worker', 'leafd_layout', 'leaf_workerid_alloc')
+        AND TABLE_NAME IN ('leafd_worker', 'leafd_worker_taken', 'leafd_layout', 'leaf_workerid_alloc')
         AND COALESCE(ENGINE, '') <> 'InnoDB'",
     lock: "SELECT value FROM leafd_meta WHERE name = 'format' FOR UPDATE",
     list: concat!(row!(), "WHERE worker >= :p1 AND worker < :p2 ORDER BY worker"),

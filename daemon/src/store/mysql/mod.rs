@@ -5,9 +5,11 @@
 //! - `schema`: the tables, printed and made.
 //! - `sql`: the statements.
 //! - `leases`: those for the tables of workers.
+//! - `history`: those for what is remembered of claims and workers.
 
 mod connect;
 mod driver;
+mod history;
 mod leases;
 mod schema;
 mod sql;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{MysqlDriver, leases, sql};
+use super::{MysqlDriver, history, leases, sql};
 use crate::store::sql::{
     Driver, Failure, META_TABLE, Param, Target, columns, has_first_rows, name_of_leafs,
     refuse_different, refuse_different_workers, refuse_lacking,
@@ -29,7 +29,7 @@ const ROLES: &str = "SELECT NULLIF(CURRENT_ROLE(), 'NONE')";
 /// What [`apply`] would run, but for the mark that it puts into the remark on `leaf_alloc`.
 #[must_use]
 pub fn print() -> String {
-    let tables = sql::SIDE_TABLES.into_iter().chain(leases::TABLES);
+    let tables = sql::SIDE_TABLES.into_iter().chain(leases::TABLES).chain(history::TABLES);
     let all = std::iter::once(sql::LEAF_TABLE).chain(tables).chain(sql::FIRST_ROWS);
     all.map(|statement| format!("{statement};\n")).collect()
 }
@@ -85,7 +85,7 @@ fn make(driver: &mut MysqlDriver, target: &Target) -> Result<Vec<&'static str>, 
 fn make_tables(driver: &mut MysqlDriver, missing: &[&'static str]) -> Result<(), Failure> {
     let name = name_of_leafs(driver, missing)?;
     driver.execute(sql::LEAF_TABLE, &[])?;
-    for statement in sql::SIDE_TABLES.into_iter().chain(leases::TABLES) {
+    for statement in sql::SIDE_TABLES.into_iter().chain(leases::TABLES).chain(history::TABLES) {
         driver.execute(statement, &[])?;
     }
     if let Some(name) = name {

@@ -35,6 +35,19 @@ pub(super) static TABLES: &[Layout] = &[
             ("started", &["timestamp", "datetime"]),
         ],
     },
+    Layout {
+        table: "leafd_claim",
+        columns: &[
+            ("tag", &["varbinary"]),
+            ("end_id", &["bigint"]),
+            ("claimed_ms", &["bigint"]),
+            ("first_id", &["bigint"]),
+            ("stride", &["int"]),
+            ("generation", &["bigint"]),
+            ("host", &["varchar"]),
+            ("name", &["varchar"]),
+        ],
+    },
 ];
 
 /// The remark on Leaf's table.
@@ -182,11 +195,11 @@ pub(super) const STATEMENTS: Statements = Statements {
         ON DUPLICATE KEY UPDATE start_token = VALUES(start_token), started = VALUES(started)",
     columns: "SELECT TABLE_NAME, COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS
         WHERE TABLE_SCHEMA = DATABASE()
-        AND TABLE_NAME IN ('leaf_alloc', 'leafd_meta', 'leafd_tag', 'leafd_host', 'leafd_worker', 'leafd_layout',
-                           'leaf_workerid_alloc')",
+        AND TABLE_NAME IN ('leaf_alloc', 'leafd_meta', 'leafd_tag', 'leafd_host', 'leafd_claim', 'leafd_worker',
+                           'leafd_worker_taken', 'leafd_layout', 'leaf_workerid_alloc')",
     defects: "SELECT CONCAT(TABLE_NAME, ' has the engine ', COALESCE(ENGINE, 'of a view'), ' instead of InnoDB')
         FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()
-        AND TABLE_NAME IN ('leaf_alloc', 'leafd_meta', 'leafd_tag', 'leafd_host')
+        AND TABLE_NAME IN ('leaf_alloc', 'leafd_meta', 'leafd_tag', 'leafd_host', 'leafd_claim')
         AND COALESCE(ENGINE, '') <> 'InnoDB'
         UNION ALL
         SELECT 'leaf_alloc.biz_tag is not unique: make it the primary key' FROM DUAL

@@ -11,10 +11,10 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Error};
 
-use super::{connect, leases, sql};
+use super::{connect, history, leases, sql};
 use crate::store::sql::{
-    Call, Driver, Failure, Layout, LeaseStatements, Location as _, Param, Place, Standing,
-    Statements, TABLES_GONE, Target,
+    Call, Driver, Failure, HistoryStatements, Layout, LeaseStatements, Location as _, Param, Place,
+    Standing, Statements, TABLES_GONE, Target,
 };
 use leafd_core::store::StoreError;
 
@@ -83,6 +83,7 @@ impl Driver for PostgresDriver {
 
     const SQL: Statements = sql::STATEMENTS;
     const WORKERS: &'static LeaseStatements = &leases::STATEMENTS;
+    const HISTORY: &'static HistoryStatements = &history::STATEMENTS;
     const TABLES: &'static [Layout] = sql::TABLES;
 
     fn connect(target: &Target) -> Result<Self, StoreError> {
@@ -181,13 +182,26 @@ impl Driver for PostgresDriver {
     }
 
     /// Sent together, as above.
-    fn execute_both(&mut self, first: Call<'_>, second: Call<'_>) -> Result<[u64; 2], Failure> {
+    fn execute_together(
+        &mut self,
+        first: Call<'_>,
+        second: Call<'_>,
+        third: Option<Call<'_>>,
+    ) -> Result<[u64; 2], Failure> {
         let (first_typed, second_typed) = (typed(first.1), typed(second.1));
+        let third_typed = third.map(|(sql, params)| (sql, typed(params)));
         self.bounded(async {
             let one = self.client.execute_typed(first.0, &first_typed);
             let two = self.client.execute_typed(second.0, &second_typed);
-            let (one, two) = tokio::join!(one, two);
-            Ok([one?, two?])
+            let three = async {
+                match &third_typed {
+                    Some((sql, params)) => self.client.execute_typed(sql, params).await,
+                    None => Ok(0),
+                }
+            };
+            let (one, two, three) = tokio::join!(one, two, three);
+            let changed = [one?, two?];
+            three.map(|_| changed)
         })
     }
 

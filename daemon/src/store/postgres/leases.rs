@@ -30,6 +30,17 @@ pub(super) static STATEMENTS: Statements = Statements {
             ],
         },
         Layout {
+            table: "leafd_worker_taken",
+            columns: &[
+                ("worker", &["bigint"]),
+                ("since", &["bigint"]),
+                ("taken", &["bigint"]),
+                ("holder", &["text"]),
+                ("name", &["text"]),
+                ("incarnation", &["text"]),
+            ],
+        },
+        Layout {
             table: "leafd_layout",
             columns: &[("name", &["text"]), ("definition", &["text"])],
         },
@@ -45,7 +56,8 @@ pub(super) static STATEMENTS: Statements = Statements {
         },
     ],
     defects: "SELECT relname || ' is no table, or unlogged, so that a crash empties it' FROM pg_class
-        WHERE oid IN (to_regclass('leafd_worker'), to_regclass('leafd_layout'), to_regclass('leaf_workerid_alloc'))
+        WHERE oid IN (to_regclass('leafd_worker'), to_regclass('leafd_worker_taken'), to_regclass('leafd_layout'),
+                      to_regclass('leaf_workerid_alloc'))
         AND (relkind NOT IN ('r', 'p') OR relpersistence <> 'p')",
     lock: "SELECT value FROM leafd_meta WHERE name = 'format' FOR UPDATE",
     list: concat!(row!(), "WHERE worker >= $1 AND worker < $2 ORDER BY worker"),

@@ -8,9 +8,11 @@
 //! - `sql`: the statements.
 //! - `tls`: whom to trust, for protected connections.
 //! - `leases`: those for the tables of workers.
+//! - `history`: those for what is remembered of claims and workers.
 
 mod connect;
 mod driver;
+mod history;
 mod leases;
 mod schema;
 mod sql;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{PostgresDriver, leases, sql};
+use super::{PostgresDriver, history, leases, sql};
 use crate::store::sql::{
     Driver, Failure, META_TABLE, Param, Target, columns, has_first_rows, name_of_leafs,
     refuse_different, refuse_different_workers, refuse_lacking,
@@ -37,7 +37,7 @@ const RIGHTS_TO_DROP: &str = "SELECT NULL FROM pg_trigger
 /// What [`apply`] would run.
 #[must_use]
 pub fn print() -> String {
-    format!("{}\n{}\n{}\n", sql::LEAF_TABLE, sql::SIDE_TABLES, leases::TABLES)
+    format!("{}\n{}\n{}\n{}\n", sql::LEAF_TABLE, sql::SIDE_TABLES, leases::TABLES, history::TABLES)
 }
 
 /// Makes what is missing, and removes the trigger that earlier versions made, in one transaction. Tells what was done.
@@ -77,6 +77,7 @@ fn make(driver: &mut PostgresDriver, target: &Target) -> Result<Vec<&'static str
         driver.batch(sql::LEAF_TABLE)?;
         driver.batch(sql::SIDE_TABLES)?;
         driver.batch(leases::TABLES)?;
+        driver.batch(history::TABLES)?;
         if let Some(name) = name {
             driver.execute(sql::SET_NAME, &[Param::Text(&name)])?;
         }

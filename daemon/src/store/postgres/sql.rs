@@ -31,6 +31,19 @@ pub(super) static TABLES: &[Layout] = &[
         table: "leafd_host",
         columns: &[("host", &["text"]), ("start_token", &["text"]), ("started", &["timestamp"])],
     },
+    Layout {
+        table: "leafd_claim",
+        columns: &[
+            ("tag", &["text"]),
+            ("end_id", &["bigint"]),
+            ("claimed_ms", &["bigint"]),
+            ("first_id", &["bigint"]),
+            ("stride", &["integer"]),
+            ("generation", &["bigint"]),
+            ("host", &["text"]),
+            ("name", &["text"]),
+        ],
+    },
 ];
 
 /// What tells the tables from those that take their place. Of `leafd_tag`, which remembers what was claimed when Leaf's
@@ -179,7 +192,8 @@ pub(super) const STATEMENTS: Statements = Statements {
     columns: "SELECT c.relname::text, a.attname::text, format_type(a.atttypid, a.atttypmod)
         FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
         WHERE c.oid IN (to_regclass('leaf_alloc'), to_regclass('leafd_meta'), to_regclass('leafd_tag'),
-                        to_regclass('leafd_host'), to_regclass('leafd_worker'), to_regclass('leafd_layout'),
+                        to_regclass('leafd_host'), to_regclass('leafd_claim'), to_regclass('leafd_worker'),
+                        to_regclass('leafd_worker_taken'), to_regclass('leafd_layout'),
                         to_regclass('leaf_workerid_alloc'))
         AND a.attnum > 0 AND NOT a.attisdropped",
     defects: "SELECT 'leaf_alloc is no table' FROM pg_class

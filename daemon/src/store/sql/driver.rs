@@ -4,8 +4,8 @@
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use super::leases;
 use super::tables::{Layout, check_tables};
+use super::{history, leases};
 use leafd_core::registry::RegistryError;
 use leafd_core::store::StoreError;
 
@@ -19,6 +19,9 @@ pub trait Driver: Debug + Send + Sized {
 
     /// The dialect of the tables of workers.
     const WORKERS: &'static leases::Statements;
+
+    /// The dialect of what is remembered of claims and workers.
+    const HISTORY: &'static history::Statements;
 
     /// The tables, Leaf's first, and the types that are as good as ours for each column.
     const TABLES: &'static [Layout];
@@ -73,9 +76,18 @@ pub trait Driver: Debug + Send + Sized {
         self.query(sql, params)
     }
 
-    /// Runs two statements, the second also when the first changes nothing; how many rows each changed.
-    fn execute_both(&mut self, first: Call<'_>, second: Call<'_>) -> Result<[u64; 2], Failure> {
-        Ok([self.execute(first.0, first.1)?, self.execute(second.0, second.1)?])
+    /// Runs these statements, each also when those before it change nothing; how many rows the first two changed.
+    fn execute_together(
+        &mut self,
+        first: Call<'_>,
+        second: Call<'_>,
+        third: Option<Call<'_>>,
+    ) -> Result<[u64; 2], Failure> {
+        let changed = [self.execute(first.0, first.1)?, self.execute(second.0, second.1)?];
+        if let Some((sql, params)) = third {
+            self.execute(sql, params)?;
+        }
+        Ok(changed)
     }
 
     /// How the `number`th of a list of parameters is written, from 1.
@@ -299,9 +311,11 @@ impl Failure {
             }
             Failure::Denied(words) => target.refused(format_args!(
                 "denies it to user {:?}: {words}. Claims need SELECT and UPDATE on leaf_alloc and, where they exist, \
-                 SELECT, INSERT and UPDATE on leafd_meta, leafd_tag and leafd_host. Creating and deleting tags also \
+                 SELECT, INSERT and UPDATE on leafd_meta, leafd_tag and leafd_host, and SELECT, INSERT and DELETE on \
+                 leafd_claim. Creating and deleting tags also \
                  needs INSERT and DELETE on leaf_alloc. Snowflake workers need SELECT, INSERT and UPDATE on \
-                 leafd_worker and leafd_layout, and SELECT on leaf_workerid_alloc; permanent workers also need INSERT \
+                 leafd_worker and leafd_layout, SELECT and INSERT on leafd_worker_taken, and SELECT on \
+                 leaf_workerid_alloc; permanent workers also need INSERT \
                  and UPDATE on it",
                 target.user()
             )),

@@ -77,6 +77,8 @@ fn used_rights(table: &str, permanent: bool) -> &'static [(&'static str, Purpose
         "leaf_alloc" => {
             &[("SELECT", Claims), ("UPDATE", Claims), ("INSERT", Tags), ("DELETE", Tags)]
         }
+        "leafd_claim" => &[("SELECT", Claims), ("INSERT", Claims), ("DELETE", Claims)],
+        "leafd_worker_taken" => &[("SELECT", Workers), ("INSERT", Workers)],
         "leafd_worker" | "leafd_layout" => {
             &[("SELECT", Workers), ("INSERT", Workers), ("UPDATE", Workers)]
         }

@@ -11,6 +11,7 @@
 //! - `tag_rows`: the rows of tags, read and written over it.
 //! - `calls`: keeping a session, and transactions that are repeated.
 //! - `store`: the calls of a store.
+//! - `history`: who claimed what, and who had a worker.
 //! - `rows`: rows as they are, odd ones included.
 //! - `tables`: which tables there are, and how they differ from what they should be.
 //! - `engine`: what answers, and what that means.
@@ -26,6 +27,7 @@ mod conflicts;
 mod driver;
 pub(super) mod engine;
 mod examine;
+mod history;
 mod leases;
 mod rows;
 mod session;
@@ -41,6 +43,7 @@ pub use calls::SqlStore;
 pub use driver::Location;
 pub(super) use driver::{Call, Driver, Failure, Param, Place, Standing, Statements};
 pub use examine::{Examination, MissingRight, Purpose, WorkersWish, examine};
+pub(super) use history::Statements as HistoryStatements;
 pub(super) use leases::Statements as LeaseStatements;
 pub(super) use tables::{
     Layout, META_TABLE, columns, has_first_rows, name_of_leafs, refuse_different,

@@ -17,8 +17,8 @@ use leafd_core::Tag;
 use leafd_core::mask::KeyNumber;
 use leafd_core::registry::Mode;
 use leafd_core::store::{
-    CheckIn, Claim, ClaimWish, Generation, HostId, Identity, NewTag, Role, StartToken, StoreError,
-    TagChange, TagRow, TagTerms, judge_start, plan_claim,
+    CheckIn, Claim, ClaimRecord, ClaimWish, ClaimedBy, Generation, HostId, Identity, NewTag, Role,
+    StartToken, StoreError, TagChange, TagRow, TagTerms, judge_start, plan_claim,
 };
 
 impl<D: Driver> Store for SqlStore<D> {
@@ -62,11 +62,19 @@ impl<D: Driver> Store for SqlStore<D> {
         })
     }
 
-    fn claim(&mut self, under: &Identity, tag: &Tag, wish: ClaimWish) -> Result<Claim, StoreError> {
+    fn claim_as(
+        &mut self,
+        by: Option<&ClaimedBy>,
+        under: &Identity,
+        tag: &Tag,
+        wish: ClaimWish,
+    ) -> Result<Claim, StoreError> {
         let claimed = self.transact(|session| {
             let found = session.require_under(under, tag)?;
             let plan = plan_claim(&found.row, found.claimed_end, wish)?;
-            session.move_max_id(&found, plan.max_id)?;
+            // A strict tag's claims are as many as requests: too many to keep.
+            let by = by.filter(|_| !found.row.strict);
+            session.move_max_id(&found, &plan, by)?;
             Ok(Claim {
                 run: plan.run,
                 step: plan.step,
@@ -81,6 +89,20 @@ impl<D: Driver> Store for SqlStore<D> {
             self.read(|session| session.check(under))?;
         }
         self.unless_unknown(tag, claimed)
+    }
+
+    fn claims_after(
+        &mut self,
+        tag: &Tag,
+        id: u64,
+        limit: u32,
+    ) -> Result<Vec<ClaimRecord>, StoreError> {
+        self.read(|session| session.claims_after(tag, id, limit))
+    }
+
+    fn forget_claims(&mut self, age: Duration, limit: u32) -> Result<u64, StoreError> {
+        let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+        self.write(|session| session.forget_claims(age_ms, limit))
     }
 
     fn show(&mut self, tag: &Tag) -> Result<TagRow, StoreError> {

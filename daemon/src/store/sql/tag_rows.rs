@@ -7,7 +7,7 @@ use super::session::{IDENTITY_CELLS, Session};
 use super::tables::meta_incomplete;
 use super::{Driver, Failure, Param, TABLES_GONE};
 use leafd_core::Tag;
-use leafd_core::store::{Identity, MASK_UNKNOWN, StoreError};
+use leafd_core::store::{ClaimPlan, ClaimedBy, Identity, MASK_UNKNOWN, StoreError};
 
 /// Who answered a query for tags, and the rows that it found.
 pub(super) struct Answer {
@@ -145,10 +145,15 @@ impl<D: Driver> Session<D> {
     }
 
     /// Writes a claim's end to the tag's row, which is locked, and to leafd's own row of the tag, if nobody took the right
-    /// to claim away.
-    pub(super) fn move_max_id(&mut self, found: &Found, max_id: i64) -> Result<(), Failure> {
+    /// to claim away; and who claims, if that is told.
+    pub(super) fn move_max_id(
+        &mut self,
+        found: &Found,
+        plan: &ClaimPlan,
+        by: Option<&ClaimedBy>,
+    ) -> Result<(), Failure> {
         let name = Param::Text(found.row.tag.as_str());
-        let (end, right) = (Param::Integer(max_id), Param::Integer(self.right));
+        let (end, right) = (Param::Integer(plan.max_id), Param::Integer(self.right));
         let set = [name, Param::Integer(found.row.max_id), end];
         if !self.side {
             return moved(self.driver.execute(D::SQL.set_max_id, &set)?, 1);
@@ -160,8 +165,20 @@ impl<D: Driver> Session<D> {
             Some(has) => (D::SQL.record_claim, &[name, end, right, Param::Integer(has)]),
             None => (D::SQL.enter_claim, &[name, end, right]),
         };
-        let both = self.driver.execute_both((D::SQL.set_max_id, &set), (sql, record));
-        let [changed, recorded] = both.map_err(|failure| match failure {
+        let claim = by.map(|by| {
+            [
+                name,
+                end,
+                Param::Integer(plan.run.first.cast_signed()),
+                Param::Integer(plan.run.stride.into()),
+                Param::Integer(found.row.generation.0.cast_signed()),
+                Param::Text(&by.host.0),
+                Param::Text(&by.name),
+            ]
+        });
+        let claim = claim.as_ref().map(|claim| (D::HISTORY.enter_claim, &claim[..]));
+        let written = self.driver.execute_together((D::SQL.set_max_id, &set), (sql, record), claim);
+        let [changed, recorded] = written.map_err(|failure| match failure {
             Failure::Duplicate(words) => Failure::Conflict(words),
             other => other,
         })?;

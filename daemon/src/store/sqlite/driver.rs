@@ -9,7 +9,8 @@ use rusqlite::{ErrorCode, ToSql, params_from_iter};
 use super::file::{self, Create, OpenFile};
 use super::sql;
 use crate::store::sql::{
-    Driver, Failure, Layout, LeaseStatements, Location, Param, Place, Standing, Statements,
+    Driver, Failure, HistoryStatements, Layout, LeaseStatements, Location, Param, Place, Standing,
+    Statements,
 };
 use leafd_core::store::StoreError;
 
@@ -80,6 +81,7 @@ impl Driver for SqliteDriver {
 
     const SQL: Statements = sql::STATEMENTS;
     const WORKERS: &'static LeaseStatements = &sql::LEASE_STATEMENTS;
+    const HISTORY: &'static HistoryStatements = &sql::HISTORY_STATEMENTS;
     const TABLES: &'static [Layout] = sql::TABLES;
     const EMBEDDED: bool = true;
 

@@ -54,6 +54,27 @@ CREATE TABLE IF NOT EXISTS leafd_worker (
     seen        integer NOT NULL,
     written     integer NOT NULL
 );
+CREATE TABLE IF NOT EXISTS leafd_claim (
+    tag        text NOT NULL,
+    end_id     integer NOT NULL,
+    claimed_ms integer NOT NULL,
+    first_id   integer NOT NULL,
+    stride     integer NOT NULL,
+    generation integer NOT NULL,
+    host       text NOT NULL,
+    name       text NOT NULL,
+    PRIMARY KEY (tag, end_id, claimed_ms)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS leafd_claim_age ON leafd_claim (claimed_ms);
+CREATE TABLE IF NOT EXISTS leafd_worker_taken (
+    worker      integer NOT NULL,
+    since       integer NOT NULL,
+    taken       integer NOT NULL,
+    holder      text NOT NULL,
+    name        text NOT NULL,
+    incarnation text NOT NULL,
+    PRIMARY KEY (worker, since, taken)
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS leafd_layout (
     name       text NOT NULL PRIMARY KEY,
     definition text NOT NULL
@@ -73,7 +94,7 @@ const FORMER_TRIGGERS: &str = "DROP TRIGGER IF EXISTS leafd_row_changed;
 DROP TRIGGER IF EXISTS leafd_row_deleted;
 DROP TRIGGER IF EXISTS leafd_row_renamed;";
 
-const TABLES: [(&str, &[&str]); 7] = [
+const TABLES: [(&str, &[&str]); 9] = [
     ("leaf_alloc", &["biz_tag", "max_id", "step", "description", "update_time"]),
     ("leafd_meta", &["name", "value"]),
     (
@@ -82,6 +103,11 @@ const TABLES: [(&str, &[&str]); 7] = [
     ),
     ("leafd_host", &["host", "start_token", "started"]),
     ("leafd_worker", &["worker", "holder", "name", "incarnation", "bound", "seen", "written"]),
+    (
+        "leafd_claim",
+        &["tag", "end_id", "claimed_ms", "first_id", "stride", "generation", "host", "name"],
+    ),
+    ("leafd_worker_taken", &["worker", "since", "taken", "holder", "name", "incarnation"]),
     ("leafd_layout", &["name", "definition"]),
     ("leaf_workerid_alloc", &["id", "ip", "port", "ip_port", "max_timestamp"]),
 ];

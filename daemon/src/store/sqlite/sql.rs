@@ -1,7 +1,7 @@
 //! What is said to SQLite. Each statement names its collation, because a table made by others may compare tags
 //! differently.
 
-use crate::store::sql::{Layout, LeaseStatements, Statements};
+use crate::store::sql::{HistoryStatements, Layout, LeaseStatements, Statements};
 
 /// Made and checked when the file is opened, see `schema`.
 pub(super) static TABLES: &[Layout] = &[];
@@ -119,4 +119,25 @@ pub(super) static LEASE_STATEMENTS: LeaseStatements = LeaseStatements {
     keep_time: "UPDATE leaf_workerid_alloc SET max_timestamp = ?2, update_time = CURRENT_TIMESTAMP WHERE id = ?1",
     layouts: "SELECT name, definition FROM leafd_layout",
     enter_layout: "INSERT INTO leafd_layout (name, definition) VALUES (?1, ?2)",
+};
+
+macro_rules! taking {
+    () => {
+        "SELECT since, taken, holder, name, incarnation FROM leafd_worker_taken WHERE worker = ?1 AND "
+    };
+}
+
+pub(super) static HISTORY_STATEMENTS: HistoryStatements = HistoryStatements {
+    enter_claim: "INSERT INTO leafd_claim (tag, end_id, claimed_ms, first_id, stride, generation, host, name)
+        VALUES (?1, ?2, CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer), ?3, ?4, ?5, ?6, ?7)",
+    claims: "SELECT first_id, end_id, stride, generation, host, name, claimed_ms
+        FROM leafd_claim WHERE tag = ?1 AND end_id > ?2 ORDER BY end_id, claimed_ms LIMIT ?3",
+    forget_claims: "DELETE FROM leafd_claim WHERE (tag, end_id, claimed_ms) IN (
+            SELECT tag, end_id, claimed_ms FROM leafd_claim
+            WHERE claimed_ms < CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) - ?1
+            ORDER BY claimed_ms LIMIT ?2)",
+    enter_taking: "INSERT INTO leafd_worker_taken (worker, since, taken, holder, name, incarnation)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (worker, since, taken) DO NOTHING",
+    taken_before: concat!(taking!(), "since <= ?2 ORDER BY since DESC, taken DESC LIMIT 1"),
+    taken_after: concat!(taking!(), "since > ?2 ORDER BY since, taken LIMIT 1"),
 };

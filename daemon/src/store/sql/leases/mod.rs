@@ -15,6 +15,7 @@ mod rows;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use leafd_wire::Layout as IdLayout;
 
@@ -23,7 +24,8 @@ use super::session::Session;
 use super::{Driver, Failure, Layout, Param};
 use crate::registry::Registry;
 use leafd_core::registry::{
-    CompareAndSet, Entry, LeaseRecord, Mode, RegistryError, RegistryId, Snapshot, definition,
+    CompareAndSet, Entry, Former, LeaseRecord, Mode, RegistryError, RegistryId, Snapshot, Taking,
+    definition,
 };
 use leafd_core::{Tag, UnixMs, WorkerId};
 
@@ -145,6 +147,14 @@ impl<D: Driver> Registry for Leases<'_, D> {
             give(session, &pool, holding)
         })
     }
+
+    fn former(&mut self, worker: WorkerId, at: UnixMs) -> Result<Option<Former>, RegistryError> {
+        let found = self.store.read(|session| {
+            session.require_workers()?;
+            session.takings(worker, at)
+        });
+        Ok(Some(found?))
+    }
 }
 
 impl<D: Driver> SqlStore<D> {
@@ -244,11 +254,13 @@ fn exchange<D: Driver>(
         None => None,
     };
     let owner = found.as_ref().and_then(|entry| entry.holding.holder.clone());
+    let since = found.as_ref().map_or(UnixMs(0), |entry| entry.holding.expires);
     let now = clock(session)?;
     if let Err(said) = swap.judge(found, now) {
         return Err(said.into());
     }
     let next = swap.next.holder.as_ref();
+    let former = owner.as_ref().map(|owner| Arc::clone(&owner.id));
     match (mode, is_given, owner) {
         (Mode::Leased, false, _) => {}
         (Mode::Permanent, true, Some(owner)) if next.is_some_and(|next| next.id == owner.id) => {}
@@ -264,6 +276,10 @@ fn exchange<D: Driver>(
     }
     let write = if has_row { sql.replace } else { sql.enter };
     write_holding(session, write, number, &swap.next, swap.seen, now)?;
+    if let Some(holder) = next.filter(|next| former.is_none_or(|former| former != next.id)) {
+        let taking = Taking { holder: holder.clone(), since, taken: now };
+        session.enter_taking(number, &taking)?;
+    }
     if is_given {
         let until = instant(swap.next.expires);
         session.driver.execute(sql.keep_time, &[Param::Integer(number), Param::Integer(until)])?;
@@ -322,6 +338,8 @@ fn give<D: Driver>(
     ];
     session.driver.execute(sql.give, &row)?;
     write_holding(session, sql.enter, number, holding, now, now)?;
+    let taking = Taking { holder: holder.clone(), since: UnixMs(0), taken: now };
+    session.enter_taking(number, &taking)?;
     Ok(Entry { worker, holding: holding.clone(), seen: now, written: now })
 }
 

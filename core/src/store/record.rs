@@ -1,0 +1,43 @@
+//! What a store remembers of a claim: who made it, and when.
+
+use std::sync::Arc;
+
+use leafd_wire::Run;
+
+use super::{Generation, HostId};
+use crate::UnixMs;
+
+/// Who claims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimedBy {
+    /// The host's journal, by its id.
+    pub host: HostId,
+    /// What people call the host: the configured identity or the host's name, at most [`NAME_BYTES_MAX`] bytes of printable
+    /// ASCII.
+    pub name: Arc<str>,
+}
+
+/// A claim that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimRecord {
+    /// The ids.
+    pub run: Run,
+    /// The tag's generation then.
+    pub generation: Generation,
+    /// Who made it.
+    pub by: ClaimedBy,
+    /// The store's clock then.
+    pub at: UnixMs,
+}
+
+/// Longest name of a host in bytes, as a registry of workers holds it.
+pub const NAME_BYTES_MAX: usize = crate::registry::HOLDER_BYTES_MAX;
+
+impl ClaimRecord {
+    /// Whether the claim took this id.
+    #[must_use]
+    pub fn has(&self, id: u64) -> bool {
+        let Run { first, stride, .. } = self.run;
+        self.run.range().contains(&id) && (id - first).is_multiple_of(u64::from(stride))
+    }
+}

@@ -1,0 +1,114 @@
+//! What is remembered of claims and of workers, to tell afterwards who issued an id. Nothing that is issued depends on it;
+//! but it is written in the transaction that it tells of, so that no claim is missing.
+
+use std::sync::Arc;
+
+use super::rows::Cells;
+use super::session::{Session, needs_side_tables};
+use super::{Driver, Failure, Location as _, Param};
+use leafd_core::registry::{Former, Holder, Taking};
+use leafd_core::store::{ClaimRecord, ClaimedBy, Generation, HostId, StartToken};
+use leafd_core::{Tag, UnixMs, WorkerId};
+use leafd_wire::Run;
+
+/// A dialect. Parameters are in the order of each statement's documentation; every column comes as text.
+#[derive(Debug)]
+pub struct Statements {
+    /// (tag, end, first id, stride, generation, host, name), under the server's clock.
+    pub enter_claim: &'static str,
+    /// (tag, id, limit): first id, end, stride, generation, host, name and time of the claims that end after this id, in the
+    /// order of their ends.
+    pub claims: &'static str,
+    /// (age in milliseconds, limit): deletes so many claims that are older, the oldest first.
+    pub forget_claims: &'static str,
+    /// (worker, since, taken, holder, name, incarnation)
+    pub enter_taking: &'static str,
+    /// (worker, instant): since, taken, holder, name and incarnation of the last taking that began at this instant or before.
+    pub taken_before: &'static str,
+    /// (worker, instant): the same of the first one that began later.
+    pub taken_after: &'static str,
+}
+
+impl<D: Driver> Session<D> {
+    /// Claims of a tag that end after this id, so many.
+    pub(super) fn claims_after(
+        &mut self,
+        tag: &Tag,
+        id: u64,
+        limit: u32,
+    ) -> Result<Vec<ClaimRecord>, Failure> {
+        if !self.side {
+            return Err(needs_side_tables(&self.target, "telling who claimed an id"));
+        }
+        let id = i64::try_from(id).unwrap_or(i64::MAX);
+        let params = [Param::Text(tag.as_str()), Param::Integer(id), Param::Integer(limit.into())];
+        let rows = self.driver.query(D::HISTORY.claims, &params)?;
+        rows.into_iter().map(|row| claim(row).ok_or_else(|| self.odd("leafd_claim"))).collect()
+    }
+
+    /// Deletes claims that are older than this, so many; how many it were.
+    pub(super) fn forget_claims(&mut self, age_ms: u64, limit: u32) -> Result<u64, Failure> {
+        if !self.side {
+            return Ok(0);
+        }
+        let age = i64::try_from(age_ms).unwrap_or(i64::MAX);
+        let params = [Param::Integer(age), Param::Integer(limit.into())];
+        self.driver.execute(D::HISTORY.forget_claims, &params)
+    }
+
+    /// Notes that a worker was taken.
+    pub(super) fn enter_taking(&mut self, worker: i64, taking: &Taking) -> Result<(), Failure> {
+        let number = |at: UnixMs| Param::Integer(i64::try_from(at.0).unwrap_or(i64::MAX));
+        let params = [
+            Param::Integer(worker),
+            number(taking.since),
+            number(taking.taken),
+            Param::Text(&taking.holder.id),
+            Param::Text(&taking.holder.name),
+            Param::Text(&taking.holder.incarnation.0),
+        ];
+        self.driver.execute(D::HISTORY.enter_taking, &params).map(drop)
+    }
+
+    /// Who had a worker at an instant.
+    pub(super) fn takings(&mut self, worker: WorkerId, at: UnixMs) -> Result<Former, Failure> {
+        let number = |number: u64| Param::Integer(i64::try_from(number).unwrap_or(i64::MAX));
+        let params = [number(worker.0), number(at.0)];
+        let mut one = |sql: &str| {
+            let row = self.driver.query(sql, &params)?.into_iter().next();
+            row.map(|row| taking(row).ok_or_else(|| self.odd("leafd_worker_taken"))).transpose()
+        };
+        Ok(Former { taking: one(D::HISTORY.taken_before)?, next: one(D::HISTORY.taken_after)? })
+    }
+
+    fn odd(&self, table: &str) -> Failure {
+        let words = format!("has a row in {table} that leafd did not write: repair it with SQL");
+        Failure::Said(self.target.refused(words))
+    }
+}
+
+fn claim(row: Cells) -> Option<ClaimRecord> {
+    let [first, end, stride, generation, host, name, at] = row.try_into().ok()?;
+    let number = |cell: Option<String>| cell?.parse::<u64>().ok();
+    let (first, end, stride) = (number(first)?, number(end)?, number(stride)?);
+    let steps = end.checked_sub(first)?.checked_sub(1)?.checked_div(stride)?;
+    let run = Run {
+        first,
+        count: u32::try_from(steps.checked_add(1)?).ok()?,
+        stride: u32::try_from(stride).ok()?,
+    };
+    (run.last() == Some(end - 1)).then_some(())?;
+    let by = ClaimedBy { host: HostId(host?.into()), name: name?.into() };
+    // A generation has all 64 bits.
+    let generation = Generation(generation?.parse::<i64>().ok()?.cast_unsigned());
+    Some(ClaimRecord { run, generation, by, at: UnixMs(number(at)?) })
+}
+
+fn taking(row: Cells) -> Option<Taking> {
+    let [since, taken, id, name, incarnation] = row.try_into().ok()?;
+    let instant = |cell: Option<String>| Some(UnixMs(cell?.parse().ok()?));
+    let text = |cell: Option<String>| Some(Arc::<str>::from(cell?));
+    let holder =
+        Holder { id: text(id)?, name: text(name)?, incarnation: StartToken(text(incarnation)?) };
+    Some(Taking { holder, since: instant(since)?, taken: instant(taken)? })
+}
