@@ -268,3 +268,14 @@ fn a_table_that_forgets_is_refused_and_tags_go_on() {
     refused(registry.snapshot(0..9), &["the engine Aria"]);
     registry.store.list(None, 9).unwrap();
 }
+
+/// As many as have numbers of different lengths.
+pub fn leased_numbers_are_not_given(backend: &mut dyn Tables) {
+    backend.fill(0..12);
+    let mut registry = backend.connect(Mode::Permanent);
+    let under = snapshot(&mut *registry, 0..0).registry;
+    for number in [12, 13] {
+        let mine = held(&format!("host-{number}"), 5);
+        assert_eq!(registry.assign(&under, 0..20, &mine).unwrap().worker.0, number);
+    }
+}

@@ -104,6 +104,7 @@ macro_rules! on_tables {
             leaf_sql::a_host_of_the_fork_is_taken_over_in_place,
             leaf_sql::numbers_count_on_from_the_highest,
             leaf_sql::odd_numbers_are_not_used,
+            leaf_sql::leased_numbers_are_not_given,
             takings::former_holders_are_remembered,
             takings::a_number_given_for_good_is_remembered,
             takings::only_who_got_a_worker_is_remembered,

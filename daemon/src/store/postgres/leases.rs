@@ -1,4 +1,4 @@
-//! The tables of workers in PostgreSQL.
+//! The tables of workers in PostgreSQL. Orders name the table: a column's bare name is the text that is selected.
 
 use crate::store::sql::{Layout, LeaseStatements as Statements};
 
@@ -60,13 +60,13 @@ pub(super) static STATEMENTS: Statements = Statements {
                       to_regclass('leaf_workerid_alloc'))
         AND (relkind NOT IN ('r', 'p') OR relpersistence <> 'p')",
     lock: "SELECT value FROM leafd_meta WHERE name = 'format' FOR UPDATE",
-    list: concat!(row!(), "WHERE worker >= $1 AND worker < $2 ORDER BY worker"),
+    list: concat!(row!(), "WHERE worker >= $1 AND worker < $2 ORDER BY leafd_worker.worker"),
     find: concat!(row!(), "WHERE worker = $1 FOR UPDATE"),
     enter: "INSERT INTO leafd_worker (worker, holder, name, incarnation, bound, seen, written)
         VALUES ($1, $2, $3, $4, $5, $6, $7)",
     replace: "UPDATE leafd_worker SET holder = $2, name = $3, incarnation = $4, bound = $5, seen = $6, written = $7
         WHERE worker = $1",
-    given: concat!(given!(), "WHERE id >= $1 AND id < $2 ORDER BY id"),
+    given: concat!(given!(), "WHERE id >= $1 AND id < $2 ORDER BY leaf_workerid_alloc.id"),
     given_to: concat!(given!(), "WHERE ip_port = $1"),
     give: "INSERT INTO leaf_workerid_alloc (id, ip, port, ip_port, max_timestamp) VALUES ($1, $2, $3, $4, $5)",
     keep_time: "UPDATE leaf_workerid_alloc SET max_timestamp = $2, update_time = now() WHERE id = $1",
