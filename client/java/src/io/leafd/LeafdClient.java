@@ -149,6 +149,18 @@ public final class LeafdClient implements AutoCloseable {
     }
 
     /**
+     * The public ids of a tag: what outsiders are shown instead of dense ones. The daemon is not asked whether there is such a
+     * tag.
+     *
+     * @param tag as in {@link #nextId(String)}
+     * @return of 63 bits, without a prefix and by the daemon's current key, as long as nothing else is said; good for all threads
+     * @throws IllegalArgumentException for a name that no tag can have
+     */
+    public PublicIds publicIds(String tag) {
+        return new PublicIds(this, requests, tag, limit);
+    }
+
+    /**
      * What the daemon says of itself: its release, whether ids can be had now, its snowflake layouts.
      *
      * @return as of now

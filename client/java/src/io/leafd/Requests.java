@@ -53,6 +53,11 @@ final class Requests {
         return asked.answer();
     }
 
+    /** Masks or unmasks; {@code put} writes a request of so many bytes about {@code count} ids. */
+    byte[][] mask(int opcode, int bytes, Link.Writer put, int count, Deadline deadline) {
+        return ask(opcode, bytes, put, body -> Wire.readMasked(body, count), deadline).answer();
+    }
+
     /** Sends a request that is safe to repeat, and waits for its answer. */
     private <T> Pending<T> ask(
             int opcode, int bytes, Link.Writer writer, Pending.Reader<T> reader, Deadline deadline) {

@@ -29,10 +29,14 @@ final class Wire {
 
     static final int INFO = 1;
     static final int IDS = 2;
+    static final int MASK = 4;
+    static final int UNMASK = 5;
     /** Added to a request's opcode in its reply. */
     static final int REPLY = 128;
     /** In a request for ids: they go to a run that the process holds, and the count is a wish. */
     static final int FLAG_HOLD = 1;
+    /** In a request for public ids or about them: they are text. */
+    static final int FLAG_TEXT = 2;
     /** In a reply: the daemon stays awake for a moment. */
     static final int FLAG_AWAKE = 1;
 
@@ -76,6 +80,20 @@ final class Wire {
         out.putShort((short) versionMin).putShort((short) versionMax);
     }
 
+    /** {@code items}: of 8 bytes each, or texts with a length before each. {@code prefix}: null for numbers. */
+    static void putMask(
+            ByteBuffer out, int requestId, int opcode, int bits, int key, byte[] tag, byte[] prefix, int count, byte[] items) {
+        int prefixBytes = prefix == null ? 0 : prefix.length;
+        int flags = prefix == null ? 0 : FLAG_TEXT;
+        putHeader(out, opcode, flags, requestId, 8 + tag.length + prefixBytes + items.length);
+        out.put((byte) bits).put((byte) key).putShort((short) count);
+        out.putShort((short) tag.length).putShort((short) prefixBytes).put(tag);
+        if (prefix != null) {
+            out.put(prefix);
+        }
+        out.put(items);
+    }
+
     private static void putHeader(ByteBuffer out, int opcode, int flags, int requestId, int bodyBytes) {
         out.putInt(HEADER_BYTES - LENGTH_BYTES + bodyBytes).put((byte) opcode).put((byte) flags).putShort((short) 0);
         out.putInt(requestId);
@@ -110,6 +128,24 @@ final class Wire {
             throw wrongCount();
         }
         return new Drawn(holdMs, runs);
+    }
+
+    /** The items of an answer about {@code count} of them; they are as long as each other. */
+    static byte[][] readMasked(ByteBuffer body, int count) throws Break {
+        need(body, 4);
+        int answered = u16(body);
+        int length = u16(body);
+        if (answered != count) {
+            throw wrongCount();
+        }
+        if (length == 0 || body.remaining() != count * length) {
+            throw Break.protocol("the number of public ids is not what the answer holds");
+        }
+        byte[][] items = new byte[count][length];
+        for (byte[] item : items) {
+            body.get(item);
+        }
+        return items;
     }
 
     private static Break wrongCount() {

@@ -48,15 +48,19 @@ final class Host implements AutoCloseable {
         return LeafdClient.connect(socket());
     }
 
-    void start() throws IOException {
-        List<String> command = List.of(
+    /** Starts the daemon, with settings such as {@code name=value}. */
+    void start(String... settings) throws IOException {
+        List<String> command = new ArrayList<>(List.of(
                 // The tests start daemons in their main thread alone, whose death this is.
                 "setpriv", "--pdeathsig", "KILL",
                 BINARIES.resolve("leafd").toString(),
                 "--socket", socket().toString(),
                 "--state-dir", folder.resolve("state").toString(),
                 "--worker", "static:17",
-                "--set", "worker_lock_dir=" + folder.resolve("locks"));
+                "--set", "worker_lock_dir=" + folder.resolve("locks")));
+        for (String setting : settings) {
+            command.addAll(List.of("--set", setting));
+        }
         File log = folder.resolve("log").toFile();
         daemon = builder(command).redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.appendTo(log)).start();
         LeafdClient.builder().socket(socket()).deadline(READY_WITHIN).waitForDaemon(READY_WITHIN).connect().close();

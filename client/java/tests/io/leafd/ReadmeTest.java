@@ -34,11 +34,14 @@ final class ReadmeTest {
             sources.add(blocks.group(1));
         }
         Check.that(sources.size() >= SPRING.size() + 5, "only " + sources.size() + " sources were found");
-        for (String page : List.of("README.md", "docs/guide/clients.md")) {
+        for (String page : List.of("README.md", "docs/guide/clients.md", "docs/guide/public-ids.md")) {
             Matcher shown = BLOCK.matcher(Files.readString(Host.ROOT.resolve(page)));
             Check.that(shown.find(), "no Java in " + page);
             String name = "Shown" + sources.size();
-            sources.add("import io.leafd.LeafdClient;\nclass " + name + " {\n void run() {\n" + shown.group(1) + "\n}}");
+            // Later pages go on with the client that the first ones made.
+            boolean begins = shown.group(1).contains("LeafdClient leafd =");
+            sources.add("import io.leafd.*;\nimport java.util.List;\nclass " + name + " {\n void run("
+                    + (begins ? "" : "LeafdClient leafd") + ") {\n" + shown.group(1) + "\n}}");
         }
         Path classes = Files.createTempDirectory("leafd-readme-");
         JavaCompiler compiler = ToolProvider.getSystemJavaCompiler();

@@ -21,6 +21,7 @@ public final class Tests {
             RestartsTest.class,
             OthersTest.class,
             LeafIdGenTest.class,
+            PublicIdsTest.class,
             ReadmeTest.class);
 
     /** A test that takes longer hangs; the rest of them could not be believed. */
