@@ -5,7 +5,7 @@ use std::time::Duration;
 use leafd_tests::host::eventually;
 use leafd_tests::wall_clock::{WallClock, ahead_ms};
 
-use crate::fleet::{Fleet, id_of, lease, only, recovery, refusal, served};
+use crate::fleet::{Fleet, RESUMES_WITHIN, id_of, lease, only, recovery, refusal, served};
 use crate::registry::{Backend, Registry};
 
 const DAY: i64 = 86_400;
@@ -28,7 +28,7 @@ fn a_clock_that_steps<B: Backend>() {
 
     let errors = fleet.under_load("clock back 1 h, then right", 3, |fleet, load| {
         clock.step(-3_600);
-        let told = refusal(&fleet.hosts[2], Duration::from_secs(10));
+        let told = refusal(&fleet.hosts[2], RESUMES_WITHIN);
         assert!(told.contains("behind the worker registry's"), "{told}");
         clock.step(0);
         Some(recovery(load))
@@ -67,7 +67,7 @@ fn clocks_that_are_years_off_at_the_start<B: Backend>() {
         let errors = fleet.under_load(fault, 3, |_, load| {
             clock.step(years * 365 * DAY);
             host.start();
-            let told = refusal(&host, Duration::from_secs(10));
+            let told = refusal(&host, RESUMES_WITHIN);
             assert!(told.contains(said) && told.contains("the worker registry's"), "{told}");
             assert!(lease(&host)["worker"].is_null(), "nothing is claimed");
             clock.step(0);
@@ -78,7 +78,7 @@ fn clocks_that_are_years_off_at_the_start<B: Backend>() {
             host.kill();
             clock.step(years * 365 * DAY);
             host.start();
-            refusal(&host, Duration::from_secs(10));
+            refusal(&host, RESUMES_WITHIN);
             host.kill();
             clock.step(0);
             host.start();

@@ -164,7 +164,9 @@ pub fn refusal(host: &Host, within: Duration) -> String {
         let mut raw = host.raw();
         raw.send(&ids_request(TAG, 1, 1, 300));
         let reply = raw.reply();
-        (reply.status() == Status::NoWorker).then(|| reply.text())
+        // Before the registry has answered nothing is refused yet.
+        let refused = reply.status() == Status::NoWorker;
+        refused.then(|| reply.text()).filter(|text| !text.contains("has not answered yet"))
     })
 }
 

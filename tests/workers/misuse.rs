@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use leafd_tests::servers::{Postgres, Server};
 
-use crate::fleet::{Fleet, held, id_of, only, refusal, worker_of};
+use crate::fleet::{Fleet, RESUMES_WITHIN, held, id_of, only, refusal, worker_of};
 use crate::registry::{Backend, Registry};
 
 on_each_registry!(all_workers_taken, one_identity_twice, layouts_that_differ);
@@ -16,7 +16,7 @@ fn all_workers_taken<B: Backend>() {
     let errors = fleet.under_load("5 hosts on 2 workers; a holder is killed", 2, |fleet, load| {
         // Whoever never draws holds none.
         assert_eq!(held(&fleet.hosts[4]).len(), 2);
-        let told = refusal(&fleet.hosts[2], Duration::from_secs(10));
+        let told = refusal(&fleet.hosts[2], RESUMES_WITHIN);
         for part in [
             "all 2 workers of the pool 4..6 are taken: 2 by live hosts",
             "(crashes per second x lease of 5 s)",
@@ -63,7 +63,7 @@ fn one_identity_twice<B: Backend>() {
         let mut second = fleet.registry.host("30s").set("identity", "h0");
         let errors = fleet.under_load(fault, 1, |fleet, _| {
             second.start();
-            let told = refusal(&second, Duration::from_secs(10));
+            let told = refusal(&second, RESUMES_WITHIN);
             assert!(told.contains("another live daemon has the identity \"h0\""), "{told}");
             assert!(told.contains("give each daemon its own identity"), "{told}");
             if clean {
@@ -92,7 +92,7 @@ fn layouts_that_differ<B: Backend>() {
     let errors = fleet.under_load("a host whose layout differs", 3, |fleet, load| {
         let mut other = fleet.registry.host("1m").set("layouts", &layout(6));
         other.start();
-        let told = refusal(&other, Duration::from_secs(10));
+        let told = refusal(&other, RESUMES_WITHIN);
         assert!(told.contains("\"mini\"") && told.contains("worker_bits=5"), "{told}");
         assert!(told.contains("worker_bits=6"), "{told}");
         assert_eq!(held(&fleet.hosts[0]).len(), 3, "it holds none");
@@ -143,7 +143,7 @@ fn ranges_that_overlap() {
         more.push(another);
     }
     west.start();
-    let told = refusal(&west, Duration::from_secs(10));
+    let told = refusal(&west, RESUMES_WITHIN);
     assert!(told.contains("the store east can lease worker"), "{told}");
     assert!(told.contains("worker_range is 2..6"), "{told}");
     right.start();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leafd_tests::load::Load;
 use nix::sys::signal::Signal;
 
-use crate::fleet::{Fleet, draw_of, only, recovery, refusal, worker_of};
+use crate::fleet::{Fleet, RESUMES_WITHIN, draw_of, only, recovery, refusal, worker_of};
 use crate::registry::{Backend, Registry};
 
 on_each_registry!(what_slept_past_its_lease_issues_nothing_past_its_bound);
@@ -17,7 +17,7 @@ fn what_slept_past_its_lease_issues_nothing_past_its_bound<B: Backend>() {
     let mut heir = fleet.hosts.pop().unwrap();
     for sleeper in 0..2 {
         let errors = fleet.under_load("SIGSTOP past the lease, SIGCONT", 3, |fleet, load| {
-            let told = refusal(&heir, Duration::from_secs(10));
+            let told = refusal(&heir, RESUMES_WITHIN);
             assert!(told.contains("all 3 workers") && told.contains("lease of 4 s"), "{told}");
             let before = fleet.hosts[sleeper].raw().draw("snowflake", 1)[0];
             fleet.hosts[sleeper].signal(Signal::SIGSTOP);
@@ -27,7 +27,7 @@ fn what_slept_past_its_lease_issues_nothing_past_its_bound<B: Backend>() {
             heirs.under_way();
             fleet.hosts[sleeper].signal(Signal::SIGCONT);
             std::thread::sleep(Duration::from_secs(1));
-            let told = refusal(&fleet.hosts[sleeper], Duration::from_secs(10));
+            let told = refusal(&fleet.hosts[sleeper], RESUMES_WITHIN);
             assert!(told.contains("all 3 workers") || told.contains("has expired"), "{told}");
             assert_eq!(worker_of(before), worker, "it is the sleeper's that is free");
             assert!(taken > before, "the heir starts above what the sleeper issued");
