@@ -208,7 +208,7 @@ fn tell_of_primaries(answer: &Value) {
     }
     if !without.is_empty() {
         eprintln!(
-            "leafctl: primary {without} doesn't have the tag: its creation or deletion was interrupted; run the same command again"
+            "leafctl: primary {without} gives no ids of the tag: its creation or deletion was interrupted; run the same command again"
         );
     }
 }

@@ -63,6 +63,14 @@ impl Primary {
         either!(self, one => drop(one.sql(sql)));
     }
 
+    /// Waits until ids of a tag may be claimed of it.
+    pub fn await_ceiling(&self, tag: &str) {
+        let sql = format!("SELECT tag FROM leafd_tag WHERE tag = '{tag}' AND ceiling > 0");
+        eventually("its release", WITHIN, || {
+            either!(self, one => !one.sql(&sql).is_empty()).then_some(())
+        });
+    }
+
     pub fn rows(&self) -> Vec<Vec<String>> {
         let sql = "SELECT biz_tag, max_id FROM leaf_alloc ORDER BY biz_tag";
         either!(self, one => one.sql(sql))

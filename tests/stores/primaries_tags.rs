@@ -6,7 +6,7 @@ use std::time::Duration;
 use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::Drawn;
 use leafd_tests::raw::ids_request;
-use leafd_wire::Status;
+use leafd_wire::{Status, opcode};
 
 use crate::primaries::{End, Primaries, WITHIN, tag};
 
@@ -70,7 +70,58 @@ fn a_tag_is_made_in_all_primaries_or_in_none() {
     // What was interrupted all the same is said.
     primaries.all[0].sql("DELETE FROM leaf_alloc WHERE biz_tag = 'events.b'");
     let said = done(&host, &["show", "events.b"]);
-    assert!(said.contains("primary a doesn't have the tag"), "{said}");
+    assert!(said.contains("primary a gives no ids of the tag"), "{said}");
+}
+
+/// A daemon is killed while it creates a tag: between the rows of the two primaries, and between their release.
+#[test]
+fn a_creation_that_was_interrupted_gives_no_ids_that_another_primary_does_not_know_of() {
+    let primaries = Primaries::new(2);
+    let mut host = primaries.host();
+    host.start();
+    let mut drawn = Drawn::default();
+    let mut interrupted = |table: &str, event: &str, name: &str, row_in: usize| {
+        primaries.all[1].sql(&format!(
+            "CREATE TRIGGER slow BEFORE {event} ON {table} FOR EACH ROW DO SLEEP(2)"
+        ));
+        let mut raw = host.raw();
+        let body = format!("{{\"tag\":\"{name}\"}}");
+        raw.request(opcode::TAG_CREATE, 1, body.as_bytes());
+        eventually("its row", WITHIN, || {
+            primaries.all[row_in].rows().iter().any(|row| row[0] == name).then_some(())
+        });
+        if event == "UPDATE" {
+            primaries.all[0].await_ceiling(name);
+        }
+        host.kill();
+        primaries.all[1].sql("DROP TRIGGER slow");
+        host.start();
+        host.raw()
+    };
+    let mut raw = interrupted("leaf_alloc", "INSERT", "events.a", 0);
+    // As the primary that is asked first says: the one has an unfinished tag, the other one has none.
+    eventually("it is refused", WITHIN, || {
+        raw.send(&ids_request("events.a", 1, 1, 5_000));
+        let status = raw.reply().status();
+        assert_ne!(status, Status::Ok);
+        [Status::TagExhausted, Status::TagUnknown].contains(&status).then_some(())
+    });
+    let mut raw = interrupted("leafd_tag", "UPDATE", "events.b", 1);
+    let of_first = raw.draw("events.b", 500);
+    assert!(of_first.iter().all(|id| id % 2 == 0), "the second one gives none yet");
+    drawn.add_ids("events.b", &of_first);
+    for name in ["events.a", "events.b"] {
+        let said = done(&host, &["show", name]);
+        assert!(said.contains("gives no ids of the tag: its creation"), "{said}");
+        done(&host, &["create", name]);
+        let said = done(&host, &["show", name]);
+        assert!(!said.contains("primary"), "{said}");
+        assert!(refused(&host, &["create", name]).contains("already has a tag"));
+        primaries.all.iter().for_each(|one| one.await_ceiling(name));
+        drawn.add_ids(name, &host.raw().draw(name, 5_000));
+    }
+    drawn.backwards.clear();
+    drawn.assert_sound();
 }
 
 #[test]

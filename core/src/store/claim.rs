@@ -7,7 +7,7 @@ use crate::mask::Masking;
 
 use super::{
     CEILING_MAX, CheckIn, ClaimWish, DESCRIPTION_CHARACTERS_MAX, Generation, MASK_UNKNOWN, NewTag,
-    START_MAX, STEP_MAX, StartToken, StoreError, TagChange, TagRow,
+    START_MAX, STEP_MAX, StartToken, StoreError, TagChange, TagRow, UNFINISHED,
 };
 
 /// A claim that is worked out but not yet written.
@@ -133,7 +133,9 @@ impl NewTag {
     /// [`StoreError::Refused`] with the value and its range.
     pub fn check(&self) -> Result<(), StoreError> {
         check_step(self.step)?;
-        check_ceiling(self.ceiling)?;
+        if self.ceiling != UNFINISHED {
+            check_ceiling(self.ceiling)?;
+        }
         check_description(self.description.as_deref())?;
         if let Some(masking) = self.masked {
             if self.strict {
@@ -144,7 +146,10 @@ impl NewTag {
             }
             masking.check_ceiling(self.ceiling)?;
         }
-        let most = self.ceiling.min(START_MAX);
+        let most = match self.ceiling {
+            UNFINISHED => START_MAX,
+            ceiling => ceiling.min(START_MAX),
+        };
         if self.start < 1 || self.start > most {
             return Err(refused("start", self.start, format!("1 to {most}")));
         }

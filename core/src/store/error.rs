@@ -1,6 +1,6 @@
 //! Why a store call failed: what was tried, what happened, what to do.
 
-use super::Identity;
+use super::{Identity, UNFINISHED};
 use crate::Tag;
 
 /// Why a store call failed.
@@ -63,6 +63,12 @@ pub enum StoreError {
 }
 
 fn exhausted(tag: &Tag, ceiling: u64, left: u64) -> String {
+    if ceiling == UNFINISHED {
+        return format!(
+            "tag {tag:?} gives no ids yet: it is not in all of the independent primaries, as its creation was interrupted. Finish \
+             it by creating it again: leafctl tag create {tag:?}"
+        );
+    }
     let raise = format!("leafctl tag set {tag:?} --ceiling N");
     match left {
         0 => format!(

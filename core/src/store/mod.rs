@@ -106,6 +106,9 @@ pub struct TagRow {
     pub updated: Option<String>,
 }
 
+/// The ceiling of a tag that is not yet in all the independent primaries that it is created in. No id can be claimed of it.
+pub const UNFINISHED: u64 = 0;
+
 /// A tag to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewTag {
@@ -115,7 +118,7 @@ pub struct NewTag {
     pub start: u64,
     /// Its step; from 1 to [`STEP_MAX`].
     pub step: u64,
-    /// The largest number that may be issued; at least `start`, at most [`CEILING_MAX`].
+    /// The largest number that may be issued; at least `start`, at most [`CEILING_MAX`]. Or [`UNFINISHED`].
     pub ceiling: u64,
     /// Whether its numbers are to increase strictly across all hosts. It can't be changed later.
     pub strict: bool,

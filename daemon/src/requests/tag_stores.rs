@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::engine::upstream::Upstream;
 use leafd_core::Tag;
-use leafd_core::store::{Generation, NewTag, StoreError, TagChange, TagRow};
+use leafd_core::store::{Generation, NewTag, StoreError, TagChange, TagRow, UNFINISHED};
 
 /// The stores of one tag.
 pub struct TagStores {
@@ -21,7 +21,8 @@ pub struct Shown {
     pub row: TagRow,
     /// Those of several primaries that didn't answer, by name, and why: it may have come further there.
     pub away: Vec<Away>,
-    /// Those that don't have it, although another one has: its creation or deletion was interrupted.
+    /// Those that don't have it, or give no ids of it yet, although another one does: its creation or deletion was
+    /// interrupted.
     pub without: Vec<Arc<str>>,
 }
 
@@ -64,52 +65,89 @@ impl TagStores {
         self.check_places().await?;
         self.check_ceiling(new.ceiling)?;
         self.check_start(new)?;
-        let mut created: Vec<(&Rc<Upstream>, TagRow)> = Vec::new();
-        for upstream in self.lacking(new).await? {
+        match &self.upstreams[..] {
+            [only] => {
+                check_place(only).await?;
+                only.store.create(new.clone()).await.map(Shown::from)
+            }
+            _ => self.create_in_all(new).await,
+        }
+    }
+
+    /// Creates the tag in each primary that lacks it, where nothing can be claimed of it before all of them have it. What an
+    /// interrupted creation has left behind is finished.
+    async fn create_in_all(&self, new: &NewTag) -> Result<Shown, StoreError> {
+        let (lacking, mut unfinished) = self.without(new).await?;
+        let mut created = Vec::new();
+        for upstream in lacking {
             let created_here = async {
                 check_place(upstream).await?;
-                upstream.store.create(new.clone()).await
+                upstream.store.create(NewTag { ceiling: UNFINISHED, ..new.clone() }).await
             };
             match created_here.await {
                 Ok(row) => created.push((upstream, row)),
                 // Somebody else was faster.
-                Err(StoreError::TagExists { .. }) if self.several() => {}
+                Err(StoreError::TagExists { .. }) => {}
                 Err(error) => return Err(self.take_back(created, upstream, error).await),
             }
         }
-        let exists = || StoreError::TagExists { tag: new.tag.clone() };
-        created.pop().map(|(_, row)| row.into()).ok_or_else(exists)
+        unfinished.append(&mut created);
+        if unfinished.is_empty() {
+            return Err(StoreError::TagExists { tag: new.tag.clone() });
+        }
+        for (upstream, row) in unfinished {
+            let finished = async {
+                check_place(upstream).await?;
+                if row.max_id < new.start.cast_signed() {
+                    let under = upstream.store.identity().await?;
+                    upstream.store.raise(&under, vec![(new.tag.clone(), new.start)]).await?;
+                }
+                let change = TagChange {
+                    step: Some(new.step),
+                    ceiling: Some(new.ceiling),
+                    description: new.description.clone(),
+                };
+                upstream.store.set(&new.tag, change).await
+            };
+            finished.await.map_err(|error| self.partly(upstream, error))?;
+        }
+        self.show(&new.tag).await
     }
 
-    /// The stores that are to have it and don't. Of several primaries each is asked before anything is written in any: it
-    /// must be there, and the start above what was claimed under the name in every one of them.
-    async fn lacking(&self, new: &NewTag) -> Result<&[Rc<Upstream>], StoreError> {
-        if !self.several() {
-            return Ok(&self.upstreams);
-        }
-        let (mut has_all, mut end) = (true, 0);
+    /// The primaries that don't have a tag to be created, and those where its creation was interrupted, with its row there.
+    /// Each is asked before anything is written in any: it must be there, and the start above what was claimed under the
+    /// name in every one of them.
+    async fn without(
+        &self,
+        new: &NewTag,
+    ) -> Result<(Vec<&Rc<Upstream>>, Vec<(&Rc<Upstream>, TagRow)>), StoreError> {
+        let (mut lacking, mut unfinished, mut end) = (Vec::new(), Vec::new(), 0);
         for upstream in &self.upstreams {
             let asked = async {
                 check_place(upstream).await?;
                 match upstream.store.show(&new.tag).await {
                     Err(StoreError::UnknownTag { .. }) => {
-                        upstream.store.claimed_end(&new.tag).await.map(Some)
+                        let end = upstream.store.claimed_end(&new.tag).await?;
+                        Ok((None, end))
                     }
-                    shown => shown.map(|_| None),
+                    shown => shown.map(|row| (Some(row), 0)),
                 }
             };
-            if let Some(claimed_end) =
-                asked.await.map_err(|error| self.not_in_all(upstream, error, "nothing was done"))?
-            {
-                has_all = false;
-                end = end.max(claimed_end);
+            let (row, claimed_end) = asked
+                .await
+                .map_err(|error| self.not_in_all(upstream, error, "nothing was done"))?;
+            end = end.max(claimed_end);
+            match row {
+                None => lacking.push(upstream),
+                Some(row) if row.ceiling == UNFINISHED => unfinished.push((upstream, row)),
+                Some(_) => {}
             }
         }
-        if has_all {
+        if lacking.is_empty() && unfinished.is_empty() {
             return Err(StoreError::TagExists { tag: new.tag.clone() });
         }
         new.check_above(i64::try_from(end).unwrap_or(i64::MAX))?;
-        Ok(&self.upstreams)
+        Ok((lacking, unfinished))
     }
 
     /// Undoes a creation that one of several primaries has failed.
@@ -139,8 +177,14 @@ impl TagStores {
     pub async fn show(&self, tag: &Tag) -> Result<Shown, StoreError> {
         let mut furthest: Option<TagRow> = None;
         let (mut away, mut without, mut unknown) = (Vec::new(), Vec::new(), None);
+        let mut unfinished = None;
         for upstream in &self.upstreams {
             let row = match upstream.store.show(tag).await {
+                Ok(row) if row.ceiling == UNFINISHED => {
+                    without.push(Arc::clone(&upstream.name));
+                    unfinished = Some(row);
+                    continue;
+                }
                 Ok(row) => row,
                 Err(error @ StoreError::UnknownTag { .. }) => {
                     without.push(Arc::clone(&upstream.name));
@@ -160,7 +204,7 @@ impl TagStores {
                 furthest = Some(TagRow { generation, ..row });
             }
         }
-        match furthest {
+        match furthest.or(unfinished) {
             Some(row) => Ok(Shown { row, away, without }),
             // Whether one that is away has it isn't known.
             None => Err(away.pop().map(|(_, error)| error).or(unknown).unwrap_or_else(nowhere)),

@@ -9,7 +9,7 @@ use super::members::{Member, Progress};
 use super::migration_state::{Frozen, RETIRED};
 use crate::config::Routing;
 use leafd_core::Tag;
-use leafd_core::store::TagRow;
+use leafd_core::store::{TagRow, UNFINISHED};
 
 /// Offending rows that are shown.
 const SHOWN_MAX: usize = 10;
@@ -212,6 +212,12 @@ fn offence(member: &Member, routing: &Routing, row: &TagRow) -> Option<String> {
             Some(home) => format!("the new routes send it to {}", routing.names(home)),
             None => "no rule of the new routes matches it".to_owned(),
         });
+    }
+    if row.ceiling == UNFINISHED {
+        return Some(
+            "its creation was interrupted: create it again or delete it under the former routes"
+                .to_owned(),
+        );
     }
     let kind = match row {
         TagRow { strict: true, .. } => "strict",
