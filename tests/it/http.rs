@@ -93,6 +93,7 @@ fn a_unix_socket_has_the_mode_of_the_other_and_goes_with_the_daemon() {
         b"GET /livez HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n",
     );
     assert_eq!(answer.status, 200);
+    assert_eq!(host.http(SERVED), path.to_str().unwrap());
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     host.stop();
     assert!(!path.exists());

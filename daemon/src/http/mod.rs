@@ -85,6 +85,9 @@ impl Bound {
     /// Where it listens.
     #[must_use]
     pub fn place(&self) -> String {
+        if let Some(file) = &self.file {
+            return file.path().display().to_string();
+        }
         match &self.listener {
             HttpListener::Tcp(tcp) => {
                 tcp.local_addr().map(|address| address.to_string()).unwrap_or_default()
