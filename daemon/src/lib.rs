@@ -16,7 +16,7 @@
 //!
 //! Beside them: [`blocking`] (a thread for a backend that blocks), [`cli`] (the program's other commands), [`config`],
 //! `http` and [`metrics`] (for those who watch), [`systemd`], [`clock`] (the wall and boot-time clocks), [`histogram`],
-//! [`lock`], [`logging`], [`output`], [`random`] and [`state_dir`].
+//! [`lock`], [`logging`], [`output`], [`random`], [`recent`] (the last lines of the log) and [`state_dir`].
 #![deny(unsafe_code)]
 
 pub mod blocking;
@@ -34,6 +34,7 @@ pub mod logging;
 pub mod metrics;
 pub mod output;
 pub mod random;
+pub mod recent;
 pub mod registry;
 pub mod reply;
 pub mod requests;

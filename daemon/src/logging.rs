@@ -14,6 +14,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 use crate::config::{LogFilter, LogFormat};
+use crate::recent;
 
 /// Changes what is logged. Clones change the same log.
 #[derive(Clone, Debug)]
@@ -59,6 +60,7 @@ pub fn init(filter: &LogFilter, format_wanted: LogFormat) -> Result<LogHandle, L
     tracing_subscriber::registry()
         .with(filter)
         .with(lines)
+        .with(recent::Layer)
         .try_init()
         .map_err(|cause| LogError { tried: "set up", cause: cause.to_string() })?;
     Ok(LogHandle(handle))

@@ -43,6 +43,8 @@ const TOLD: &[(&str, &str)] = &[
     ("segments.tags[].issued", "leafd_tag_ids_issued_total"),
     ("segments.tags[].ids_per_second", "leafd_tag_ids_per_second"),
     ("segments.tags[].held", "leafd_tag_ids_held"),
+    ("segments.tags[].segments[].left", "leafd_tag_ids_held"),
+    ("segments.tags[].segments[].claimed", "leafd_tag_ids_held"),
     ("segments.tags[].waiting", "leafd_tag_requests_waiting"),
     ("segments.tags[].lasts_ms", "leafd_tag_runway_seconds"),
     ("segments.tags[].highest_ends[]", "leafd_tag_ceiling_used_ratio"),
@@ -82,8 +84,17 @@ const TOLD: &[(&str, &str)] = &[
     ("snowflake.registry", "leafd_worker_info"),
 ];
 
-/// What is no measure.
-const NO_MEASURE: [&str; 2] = ["pid", "segments.tags[].strict"];
+/// What is no measure; and who draws how much, which only administrators are told, while metrics are for all who reach them.
+const NO_MEASURE: [&str; 8] = [
+    "pid",
+    "segments.tags[].strict",
+    "events[].times",
+    "events[].unix_ms",
+    "users[].uid",
+    "users[].connections",
+    "users[].issued",
+    "users[].ids_per_second",
+];
 
 /// A host that serves HTTP, has tags with ids drawn of them, and snowflake ids.
 fn busy(tags: &[&str], settings: &[(&str, &str)]) -> (Host, String) {

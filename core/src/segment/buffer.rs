@@ -117,6 +117,11 @@ impl SegmentBuffer {
         self.segments.len()
     }
 
+    /// The segments, first to last: ids of each that are not issued, and of how many that were claimed or taken up.
+    pub(super) fn held(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.segments.iter().map(|segment| (segment.unissued(), segment.claimed.count))
+    }
+
     /// Ids held and not issued.
     pub(super) fn unissued(&self) -> u64 {
         self.segments.iter().map(|segment| u64::from(segment.unissued())).sum()

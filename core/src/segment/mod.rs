@@ -250,6 +250,12 @@ impl<T> Allocator<T> {
         self.held.unissued()
     }
 
+    /// The segments that are held, in the order in which they are issued: how many numbers of each are left, and how many it
+    /// had when it was claimed, or taken up at a start.
+    pub fn segments(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.held.held()
+    }
+
     /// One past the highest number of a shard that this host has seen claimed.
     #[must_use]
     pub fn highest_end(&self, shard: u32) -> u64 {

@@ -6,5 +6,6 @@
 pub mod failure;
 pub mod outbox;
 pub mod tally;
+pub mod users;
 
 pub use failure::Failure;

@@ -11,6 +11,7 @@ use leafd_wire::{ErrorReply, Header, IdsReply, InfoReply, Run, Sink, Status, fla
 
 use super::Failure;
 use super::tally::Tally;
+use super::users::Drawn;
 use crate::clock::monotonic_us;
 
 /// Answers that the connection has yet to write.
@@ -19,6 +20,8 @@ pub struct Outbox {
     /// Whose connection it is.
     claimant: Claimant,
     tally: Rc<Tally>,
+    /// What its user draws.
+    drawn: Rc<Drawn>,
     bytes: RefCell<BytesMut>,
     /// Requests that wait for their answer.
     awaiting: Cell<u32>,
@@ -58,6 +61,7 @@ impl Outbox {
     pub fn new(claimant: Claimant, tally: Rc<Tally>) -> Rc<Outbox> {
         Rc::new(Outbox {
             claimant,
+            drawn: tally.users.connect(claimant.uid),
             tally,
             bytes: RefCell::default(),
             awaiting: Cell::new(0),
@@ -76,7 +80,7 @@ impl Outbox {
 
     /// Answers with ids.
     pub fn ids(&self, request: &Header, hold_ms: u32, runs: &[Run]) {
-        self.tally.drawn(request.flags, runs);
+        self.tally.drawn(&self.drawn, request.flags, runs);
         let header = reply_header(request, Status::Ok, self.flags());
         IdsReply::put(&header, hold_ms, runs, &mut Out(&mut self.bytes.borrow_mut()));
     }

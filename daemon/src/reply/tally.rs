@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use leafd_wire::{Run, Status, flag};
 
+use super::users::{Drawn, Users};
 use crate::clock::monotonic_us;
 use crate::histogram::Histogram;
 
@@ -18,6 +19,8 @@ pub struct Tally {
     held_runs: Cell<u64>,
     in_held_runs: Cell<u64>,
     direct: Cell<u64>,
+    /// What each user of the host draws.
+    pub users: Users,
 }
 
 impl Default for Tally {
@@ -28,6 +31,7 @@ impl Default for Tally {
             held_runs: Cell::default(),
             in_held_runs: Cell::default(),
             direct: Cell::default(),
+            users: Users::default(),
         }
     }
 }
@@ -44,9 +48,10 @@ impl Tally {
         }
     }
 
-    /// A request with these flags was answered with ids.
-    pub(super) fn drawn(&self, flags: u8, runs: &[Run]) {
+    /// A request with these flags was answered with ids, for this user.
+    pub(super) fn drawn(&self, user: &Drawn, flags: u8, runs: &[Run]) {
         let ids = runs.iter().map(|run| u64::from(run.count)).sum();
+        user.count(ids);
         if flags & flag::HOLD == 0 {
             add(&self.direct, ids);
         } else {

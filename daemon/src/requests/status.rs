@@ -8,8 +8,11 @@ use serde_json::{Value, json};
 
 use super::{Dispatcher, Session};
 use crate::clock;
+use crate::engine::segments::SegmentTag;
 use crate::engine::snowflakes::SnowflakeTag;
+use crate::recent;
 use crate::reply::Failure;
+use leafd_core::BootMs;
 use leafd_core::health::Lasts;
 use leafd_core::store::percent_used;
 
@@ -29,6 +32,9 @@ pub(super) struct Rendering {
 
 /// Most tags in one answer; the busiest come first.
 const TAGS_MAX: usize = 100;
+
+/// Segments of a tag that are told one by one, those that are issued first.
+const SEGMENTS_MAX: usize = 6;
 
 impl Dispatcher {
     pub(super) fn status(
@@ -104,42 +110,58 @@ impl Dispatcher {
     fn add_details(&self, status: &mut Value) {
         let now = clock::now();
         let mut tags = Vec::new();
-        self.segments.each(|tag| {
-            let lasts = tag.lasts(now.boot);
-            let mut allocator = tag.allocator.borrow_mut();
-            let ceiling = allocator.ceiling();
-            let ids_per_second = allocator.ids_per_second(now.boot);
-            tags.push((
-                ids_per_second,
-                json!({
-                    "tag": tag.tag.as_str(),
-                    "issued": allocator.issued(),
-                    "ids_per_second": ids_per_second.round(),
-                    "held": allocator.unissued(),
-                    "lasts_ms": lasts.and_then(Lasts::ms),
-                    "ceiling": ceiling,
-                    "ceiling_used_percent": ceiling.map(|ceiling| percent_used(allocator.claimed_to(), ceiling)),
-                    "waiting": allocator.waiting(),
-                    "strict": allocator.is_strict(),
-                    "highest_ends": allocator.highest_ends(),
-                }),
-            ));
-        });
+        for tag in self.segments.all_in_use() {
+            let ids_per_second = tag.allocator.borrow_mut().ids_per_second(now.boot);
+            tags.push((ids_per_second, tag));
+        }
         let in_use = tags.len();
         tags.sort_by(|(left, _), (right, _)| right.total_cmp(left));
-        let tags: Vec<Value> = tags.into_iter().take(TAGS_MAX).map(|(_, tag)| tag).collect();
+        let busiest = tags.iter().take(TAGS_MAX);
+        let tags: Vec<Value> = busiest.map(|(_, tag)| show_tag(tag, now.boot)).collect();
         self.add_figures(status, now);
+        self.add_of_host(status);
         if let Some(refusals) = status["refusals"].as_object_mut() {
             refusals.retain(|_, count| *count != 0);
         }
-        status["host"] = json!(self.about.host);
-        status["socket"] = json!(self.about.socket);
-        status["state_dir"] = json!(self.about.state_dir);
-        status["journal_set_aside"] = json!(self.about.set_aside);
         let refused: u64 = self.tally.refusals().map(|(_, count)| count).sum();
         status["requests_refused"] = json!(refused);
         status["segments"]["tags_in_use"] = json!(in_use);
         status["segments"]["tags"] = json!(tags);
-        status["snowflake"]["registry"] = json!(self.about.worker);
     }
+
+    /// What tells of the host and its users.
+    pub(super) fn add_of_host(&self, status: &mut Value) {
+        status["host"] = json!(self.about.host);
+        status["socket"] = json!(self.about.socket);
+        status["state_dir"] = json!(self.about.state_dir);
+        status["journal_set_aside"] = json!(self.about.set_aside);
+        status["snowflake"]["registry"] = json!(self.about.worker);
+        status["users"] = json!(self.tally.users.list());
+        status["events"] = json!(recent::list());
+    }
+}
+
+/// A tag in use.
+pub(super) fn show_tag(tag: &SegmentTag, now: BootMs) -> Value {
+    let lasts = tag.lasts(now);
+    let mut allocator = tag.allocator.borrow_mut();
+    let ceiling = allocator.ceiling();
+    let segments: Vec<Value> = allocator
+        .segments()
+        .take(SEGMENTS_MAX)
+        .map(|(left, claimed)| json!({"left": left, "claimed": claimed}))
+        .collect();
+    json!({
+        "tag": tag.tag.as_str(),
+        "issued": allocator.issued(),
+        "ids_per_second": allocator.ids_per_second(now).round(),
+        "held": allocator.unissued(),
+        "segments": segments,
+        "lasts_ms": lasts.and_then(Lasts::ms),
+        "ceiling": ceiling,
+        "ceiling_used_percent": ceiling.map(|ceiling| percent_used(allocator.claimed_to(), ceiling)),
+        "waiting": allocator.waiting(),
+        "strict": allocator.is_strict(),
+        "highest_ends": allocator.highest_ends(),
+    })
 }

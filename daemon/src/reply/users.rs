@@ -1,0 +1,124 @@
+//! How much each user of the host draws.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use serde_json::{Value, json};
+
+use crate::clock;
+use leafd_core::RateMeter;
+
+/// Users that are told one by one.
+const USERS_MAX: usize = 256;
+
+/// What one user has drawn.
+#[derive(Debug)]
+pub struct Drawn {
+    ids: Cell<u64>,
+    rate: RefCell<RateMeter>,
+}
+
+/// What all users have drawn.
+#[derive(Debug)]
+pub struct Users {
+    /// Each connection shares its user's.
+    known: RefCell<BTreeMap<u32, Rc<Drawn>>>,
+    /// Users beyond the limit, and those that were forgotten.
+    others: Rc<Drawn>,
+}
+
+impl Drawn {
+    fn new() -> Rc<Drawn> {
+        Rc::new(Drawn { ids: Cell::default(), rate: RefCell::new(RateMeter::new(clock::boot())) })
+    }
+
+    /// Counts ids that were issued to it.
+    pub(super) fn count(&self, ids: u64) {
+        self.ids.set(self.ids.get().wrapping_add(ids));
+        self.rate.borrow_mut().count(ids);
+    }
+
+    fn connections(self: &Rc<Self>) -> usize {
+        Rc::strong_count(self) - 1
+    }
+
+    fn show(self: &Rc<Self>, uid: Option<u32>) -> Value {
+        json!({
+            "uid": uid,
+            "connections": self.connections(),
+            "issued": self.ids.get(),
+            "ids_per_second": self.rate.borrow_mut().per_second(clock::boot()).round(),
+        })
+    }
+}
+
+impl Default for Users {
+    fn default() -> Self {
+        Users { known: RefCell::default(), others: Drawn::new() }
+    }
+}
+
+impl Users {
+    /// Where a connection of this user counts what it draws.
+    pub(super) fn connect(&self, uid: u32) -> Rc<Drawn> {
+        let mut known = self.known.borrow_mut();
+        if let Some(drawn) = known.get(&uid) {
+            return Rc::clone(drawn);
+        }
+        if known.len() >= USERS_MAX {
+            known.retain(|_, drawn| {
+                let stays = drawn.connections() > 0;
+                if !stays {
+                    // What was drawn long ago is no rate of now.
+                    self.others.ids.set(self.others.ids.get().wrapping_add(drawn.ids.get()));
+                }
+                stays
+            });
+        }
+        if known.len() >= USERS_MAX {
+            return Rc::clone(&self.others);
+        }
+        Rc::clone(known.entry(uid).or_insert_with(Drawn::new))
+    }
+
+    /// Those who have connected since the start, the busiest first; last those that are not told one by one, without a uid.
+    pub fn list(&self) -> Vec<Value> {
+        let known = self.known.borrow();
+        let mut users: Vec<Value> =
+            known.iter().map(|(uid, drawn)| drawn.show(Some(*uid))).collect();
+        users.sort_by(|one, other| {
+            let key = |user: &Value| (user["ids_per_second"].as_f64(), user["issued"].as_u64());
+            key(other).partial_cmp(&key(one)).unwrap_or(std::cmp::Ordering::Equal)
+        });
+        if self.others.ids.get() > 0 || self.others.connections() > 0 {
+            users.push(self.others.show(None));
+        }
+        users
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_left_makes_room_and_nothing_is_lost() {
+        let users = Users::default();
+        let stays = users.connect(7);
+        stays.count(1);
+        for uid in 1_000..1_000 + USERS_MAX as u32 {
+            users.connect(uid).count(2);
+        }
+        let list = users.list();
+        let issued: u64 = list.iter().filter_map(|user| user["issued"].as_u64()).sum();
+        assert_eq!(issued, 1 + 2 * USERS_MAX as u64);
+        assert!(list.iter().any(|user| user["uid"] == 7 && user["connections"] == 1), "{list:?}");
+        assert!(list.len() < 5 && list.last().unwrap()["uid"].is_null(), "{list:?}");
+
+        // When all are connected, further ones are counted together.
+        let all: Vec<_> = (0..USERS_MAX as u32 + 5).map(|uid| users.connect(uid)).collect();
+        all.last().unwrap().count(3);
+        assert_eq!(users.list().len(), USERS_MAX + 1);
+    }
+}
