@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 #![allow(missing_docs, reason = "nothing but tests uses it, and most names say it all")]
 
+pub mod browser;
 pub mod host;
 pub mod http;
 pub mod leaf;

@@ -47,7 +47,7 @@ fn health_is_told_with_reasons() {
 #[test]
 fn what_is_asked_otherwise_is_refused_in_words() {
     let (host, address) = host();
-    let other = get(&address, "/");
+    let other = get(&address, "/nosuch");
     assert!(other.status == 404 && other.body.contains("/readyz"), "{other:?}");
     let post = b"POST /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi";
     let refused = send(TcpStream::connect(&address).unwrap(), post);

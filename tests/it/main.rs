@@ -25,6 +25,7 @@ mod masked_tags;
 mod metrics;
 mod neighbours;
 mod other_languages;
+mod page;
 mod power_failure;
 mod prometheus;
 mod protocol;

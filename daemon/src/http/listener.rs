@@ -1,6 +1,6 @@
 //! Connections: how many, how long, and how large what they send may be.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
@@ -15,9 +15,12 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, warn};
 
+use super::body::Body;
+use crate::config::Peer;
+use crate::server::peer;
 use crate::systemd::activation::HttpListener;
 
 /// What connections may take.
@@ -45,8 +48,21 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 /// Answers requests.
 pub(super) trait Service: 'static {
-    /// Answers one. `peer`: who asks, where that is an address.
-    async fn answer(&self, peer: Option<IpAddr>, request: Request<Incoming>) -> Response<String>;
+    /// Answers one.
+    async fn answer(&self, caller: &Rc<Caller>, request: Request<Incoming>) -> Response<Body>;
+}
+
+/// Who asks on a connection.
+#[derive(Debug, Default)]
+pub(super) struct Caller {
+    /// Its address, where it has one.
+    pub address: Option<IpAddr>,
+    /// Its user, where the kernel tells.
+    pub peer: Option<Peer>,
+    /// It reads an answer that goes on, and has its connection for as long.
+    pub streaming: Cell<bool>,
+    /// Closes the connection, whatever is under way.
+    pub cut: Notify,
 }
 
 /// Where connections come from.
@@ -123,16 +139,18 @@ pub(super) async fn serve<S: Service>(listener: Listener, limits: &'static Limit
                 // Answers are small and whole: there is nothing to gather them with.
                 let _ = stream.set_nodelay(true);
                 let peer = Some(peer.ip().to_canonical());
+                let caller = Caller { address: peer, ..Caller::default() };
                 match places.take(permit, peer) {
                     Some(place) => {
-                        begin(TokioIo::new(stream), peer, limits, place, Rc::clone(&service));
+                        begin(TokioIo::new(stream), caller, limits, place, Rc::clone(&service));
                     }
                     None => debug!(?peer, "has a quarter of the connections for HTTP already"),
                 }
             }),
             Listener::Unix(unix) => unix.accept().await.map(|(stream, _)| {
                 if let Some(place) = places.take(permit, None) {
-                    begin(TokioIo::new(stream), None, limits, place, Rc::clone(&service));
+                    let caller = Caller { peer: peer::of(&stream).ok(), ..Caller::default() };
+                    begin(TokioIo::new(stream), caller, limits, place, Rc::clone(&service));
                 }
             }),
         };
@@ -145,16 +163,18 @@ pub(super) async fn serve<S: Service>(listener: Listener, limits: &'static Limit
 
 fn begin<S: Service>(
     stream: impl Read + Write + Unpin + 'static,
-    peer: Option<IpAddr>,
+    caller: Caller,
     limits: &'static Limits,
     place: Place,
     service: Rc<S>,
 ) {
     tokio::task::spawn_local(async move {
         let _place = place;
+        let caller = Rc::new(caller);
+        let asks = Rc::clone(&caller);
         let answer = service_fn(move |request| {
-            let service = Rc::clone(&service);
-            async move { Ok::<_, std::convert::Infallible>(service.answer(peer, request).await) }
+            let (service, caller) = (Rc::clone(&service), Rc::clone(&asks));
+            async move { Ok::<_, std::convert::Infallible>(service.answer(&caller, request).await) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -163,9 +183,16 @@ fn begin<S: Service>(
             .max_headers(HEADERS_MAX)
             .serve_connection(stream, answer);
         let mut connection = std::pin::pin!(connection);
+        let lasted = async {
+            tokio::time::sleep(limits.lasts).await;
+            while caller.streaming.get() {
+                tokio::time::sleep(END_WITHIN).await;
+            }
+        };
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
-            () = tokio::time::sleep(limits.lasts) => {
+            () = caller.cut.notified() => Ok(()),
+            () = lasted => {
                 connection.as_mut().graceful_shutdown();
                 tokio::time::timeout(END_WITHIN, connection).await.unwrap_or(Ok(()))
             }

@@ -1,4 +1,4 @@
-//! HTTP for those who watch the daemon: `/metrics`, `/livez` and `/readyz`.
+//! HTTP for those who watch the daemon: a page at `/`, `/metrics`, `/livez` and `/readyz`.
 //!
 //! It has a thread of its own. Parsing and sending never take the thread that answers requests for ids; what that alone
 //! knows it is asked by an [`Inquiry`].
@@ -7,11 +7,15 @@
 //!
 //! - `listener`: connections and their limits.
 //! - `inquiries`: the requests' thread's side.
+//! - `body`: an answer's bytes, whole or as they come.
 //! - `routes`: the paths.
+//! - `page`: what a person looks at, and its readers.
 
+mod body;
 mod inquiries;
 mod leaf;
 mod listener;
+mod page;
 mod routes;
 
 use std::io;
@@ -100,15 +104,18 @@ impl Bound {
         }
     }
 
-    /// Serves metrics and health. The inquiries are for [`attend`], on the thread that answers requests.
+    /// Serves the page, metrics and health. `access`: who is an administrator. The inquiries are for [`attend`], on the thread that answers requests.
     ///
     /// # Errors
     /// The system gives no thread or runtime.
-    pub fn serve_monitoring(self) -> io::Result<(Http, mpsc::Receiver<Inquiry>)> {
+    pub fn serve_monitoring(
+        self,
+        access: watch::Receiver<AccessRules>,
+    ) -> io::Result<(Http, mpsc::Receiver<Inquiry>)> {
         let (ask, inquiries) = mpsc::channel(INQUIRIES_MAX);
         let local = self.local;
         let http = self.serve(THREAD_NAME, move |listener| async move {
-            listener::serve(listener, &routes::LIMITS, Monitoring::new(ask, local)).await;
+            listener::serve(listener, &routes::LIMITS, Monitoring::new(ask, access, local)).await;
         })?;
         Ok((http, inquiries))
     }

@@ -7,10 +7,13 @@ use std::time::Duration;
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
-use super::Inquiry;
-use super::listener::{Limits, Service};
+use super::body::Body;
+use super::inquiries::{ANSWERS_WITHIN, Inquiry, asked};
+use super::listener::{Caller, Limits, Service};
+use super::page::{self, Readers};
+use crate::config::AccessRules;
 use crate::metrics::{Form, Format};
 use crate::requests::Readiness;
 
@@ -20,37 +23,34 @@ pub(super) static LIMITS: Limits = Limits {
     lasts: Duration::from_secs(60),
 };
 
-/// How long the thread that answers requests may take to answer an inquiry.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
-
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// What there is, for those who ask for something else.
-const PATHS: &str = "there are /metrics, /livez and /readyz here\n";
+const PATHS: &str = "there are a page at /, /metrics, /livez and /readyz here\n";
 
 /// Serves metrics and health.
 pub(super) struct Monitoring {
     ask: mpsc::Sender<Inquiry>,
     /// Whether only processes of this host can connect.
     local: bool,
+    readers: Rc<Readers>,
 }
 
 impl Monitoring {
-    pub(super) fn new(ask: mpsc::Sender<Inquiry>, local: bool) -> Rc<Monitoring> {
-        Rc::new(Monitoring { ask, local })
+    pub(super) fn new(
+        ask: mpsc::Sender<Inquiry>,
+        access: watch::Receiver<AccessRules>,
+        local: bool,
+    ) -> Rc<Monitoring> {
+        let readers = Readers::new(ask.clone(), access);
+        Rc::new(Monitoring { ask, local, readers })
     }
 
-    /// Asks the thread that answers requests.
     async fn ask<T>(&self, inquiry: impl FnOnce(oneshot::Sender<T>) -> Inquiry) -> Option<T> {
-        let (reply, answer) = oneshot::channel();
-        let asked = async {
-            self.ask.send(inquiry(reply)).await.ok()?;
-            answer.await.ok()
-        };
-        tokio::time::timeout(ANSWERS_WITHIN, asked).await.ok().flatten()
+        asked(&self.ask, inquiry).await
     }
 
-    async fn metrics(&self, accept: Option<&HeaderValue>) -> Response<String> {
+    async fn metrics(&self, accept: Option<&HeaderValue>) -> Response<Body> {
         let format = accepted(accept.and_then(|accept| accept.to_str().ok()).unwrap_or_default());
         let form = Form { format, process: true };
         let Some(text) = self.ask(|reply| Inquiry::Metrics(form, reply)).await else {
@@ -65,14 +65,14 @@ impl Monitoring {
         answer
     }
 
-    async fn live(&self) -> Response<String> {
+    async fn live(&self) -> Response<Body> {
         match self.ask(Inquiry::Alive).await {
             Some(()) => plain(StatusCode::OK, "ok\n"),
             None => stuck(),
         }
     }
 
-    async fn ready(&self, query: Option<&str>) -> Response<String> {
+    async fn ready(&self, query: Option<&str>) -> Response<Body> {
         let Some(found) = self.ask(Inquiry::Ready).await else { return stuck() };
         let Some(ready) = is_ready(&found, query) else {
             return plain(
@@ -96,7 +96,7 @@ impl Monitoring {
 }
 
 impl Service for Monitoring {
-    async fn answer(&self, _: Option<IpAddr>, request: Request<Incoming>) -> Response<String> {
+    async fn answer(&self, caller: &Rc<Caller>, request: Request<Incoming>) -> Response<Body> {
         if ![Method::GET, Method::HEAD].contains(request.method()) {
             let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "ask with GET or HEAD\n");
             answer.headers_mut().insert(ALLOW, "GET, HEAD".parse().expect("plain text"));
@@ -113,7 +113,18 @@ impl Service for Monitoring {
             "/metrics" => self.metrics(request.headers().get(ACCEPT)).await,
             "/livez" => self.live().await,
             "/readyz" => self.ready(request.uri().query()).await,
-            _ => plain(StatusCode::NOT_FOUND, PATHS),
+            "/events" => {
+                if request.headers().get("sec-fetch-site").is_some_and(|site| site == "cross-site")
+                {
+                    return plain(StatusCode::FORBIDDEN, "pages of other sites are not served\n");
+                }
+                let reads = *request.method() == Method::GET;
+                self.readers.events(caller, request.uri().query().unwrap_or_default(), reads)
+            }
+            path => match page::file(path) {
+                Some(file) => file,
+                None => plain(StatusCode::NOT_FOUND, PATHS),
+            },
         }
     }
 }
@@ -170,7 +181,7 @@ pub(super) fn is_this_host(host: &str) -> bool {
     name.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost") || name.is_empty()
 }
 
-fn stuck() -> Response<String> {
+fn stuck() -> Response<Body> {
     plain(
         StatusCode::SERVICE_UNAVAILABLE,
         format!(
@@ -180,8 +191,8 @@ fn stuck() -> Response<String> {
     )
 }
 
-fn plain(code: StatusCode, text: impl Into<String>) -> Response<String> {
-    let mut answer = Response::new(text.into());
+fn plain(code: StatusCode, text: impl Into<String>) -> Response<Body> {
+    let mut answer = Response::new(Body::from(text.into()));
     *answer.status_mut() = code;
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, PLAIN.parse().expect("plain text"));

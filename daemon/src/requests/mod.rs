@@ -16,6 +16,7 @@ mod counters;
 mod figures;
 mod masks;
 mod metrics;
+mod overview;
 mod quotas;
 mod readiness;
 mod status;
@@ -39,6 +40,7 @@ pub use counters::Counters;
 use leafd_core::quota::Bucket;
 use leafd_core::shares::Claimant;
 use leafd_core::{BootMs, Tag, Want};
+pub use overview::{Found, Overview};
 use quotas::Quotas;
 pub use readiness::Readiness;
 

@@ -79,7 +79,8 @@ pub(super) fn serve(
     let mut served = Vec::new();
     if let Some(bound) = listeners.monitoring {
         let place = bound.place();
-        let (http, inquiries) = bound.serve_monitoring().context("cannot serve HTTP")?;
+        let (http, inquiries) =
+            bound.serve_monitoring(dispatcher.watch_access()).context("cannot serve HTTP")?;
         tokio::task::spawn_local(crate::http::attend(Rc::clone(dispatcher), inquiries));
         tracing::info!("metrics and health are served by HTTP on {place}");
         served.push(http);

@@ -4,7 +4,7 @@ pub mod busy_poll;
 mod codec;
 mod connection;
 pub mod limits;
-mod peer;
+pub(crate) mod peer;
 pub mod socket;
 mod stream;
 mod turns;

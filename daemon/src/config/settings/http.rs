@@ -6,8 +6,8 @@ pub(in crate::config) static HTTP: Setting = Setting {
     key: "http",
     kind: Kind::Text("ADDRESS:PORT with a numeric address, or the absolute path of a Unix socket"),
     default: Default::Unset { example: "http = \"127.0.0.1:9644\"" },
-    help: "Where `/metrics`, `/livez` and `/readyz` are served by HTTP. Whoever can connect may read them, and the \
-           metrics tell tags and volumes: keep to 127.0.0.1 or a Unix socket, which gets `socket_mode` and \
+    help: "Where a page for people, `/metrics`, `/livez` and `/readyz` are served by HTTP. Whoever can connect may read \
+           them, and page and metrics tell tags and volumes: keep to 127.0.0.1 or a Unix socket, which gets `socket_mode` and \
            `socket_group`, unless the network is yours. When systemd passes a socket called `leafd-http` to the daemon, \
            that one is served instead.",
 };

@@ -24,7 +24,8 @@ use hyper::{Method, Request, Response, StatusCode};
 use leafd_wire::Status;
 use tokio::sync::watch;
 
-use super::listener::{Limits, Service};
+use super::body::Body;
+use super::listener::{Caller, Limits, Service};
 use crate::config::{AccessRules, LeafHttp, percent_decoded};
 use gate::{Closed, Gate};
 use link::{Link, Refused};
@@ -86,9 +87,15 @@ impl Leaf {
 }
 
 impl Service for Leaf {
-    async fn answer(&self, peer: Option<IpAddr>, request: Request<Incoming>) -> Response<String> {
+    async fn answer(&self, caller: &Rc<Caller>, request: Request<Incoming>) -> Response<Body> {
+        let peer = caller.address.unwrap_or(IpAddr::from([127, 0, 0, 1]));
+        self.answer_to(peer, request).await.map(Body::from)
+    }
+}
+
+impl Leaf {
+    async fn answer_to(&self, peer: IpAddr, request: Request<Incoming>) -> Response<String> {
         let path = request.uri().path();
-        let peer = peer.unwrap_or(IpAddr::from([127, 0, 0, 1]));
         if let Err(closed) = self.gate.enter(peer, request.headers()) {
             return turned_away(path, peer, closed);
         }

@@ -1,0 +1,56 @@
+//! What an answer consists of: bytes that are there, or that come while somebody reads.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use hyper::body::{Bytes, Frame, SizeHint};
+
+use super::page::Stream;
+
+/// An answer's bytes.
+pub(super) enum Body {
+    /// All of them, until they are taken.
+    Whole(Option<Bytes>),
+    /// Those that come.
+    Stream(Stream),
+}
+
+impl From<String> for Body {
+    fn from(text: String) -> Body {
+        Body::Whole(Some(Bytes::from(text)).filter(|bytes| !bytes.is_empty()))
+    }
+}
+
+impl From<&'static str> for Body {
+    fn from(text: &'static str) -> Body {
+        Body::Whole(Some(Bytes::from_static(text.as_bytes())))
+    }
+}
+
+impl hyper::body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let bytes = match self.get_mut() {
+            Body::Whole(bytes) => Poll::Ready(bytes.take()),
+            Body::Stream(stream) => stream.poll_next(cx),
+        };
+        bytes.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Body::Whole(None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Body::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Body::Stream(_) => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What the page shows at one moment: the status for those who may read all of it, and for others; and the busiest of
+//! the tags that somebody looks for. Tags are looked at in slices, between which requests have their turn.
+
+use std::rc::Rc;
+
+use serde_json::{Value, json};
+
+use super::Dispatcher;
+use super::status::show_tag;
+use crate::clock;
+use crate::engine::segments::SegmentTag;
+
+/// All that is shown at one moment.
+#[derive(Debug)]
+pub struct Overview {
+    /// For administrators.
+    pub all: Value,
+    /// For whoever else can connect: what the metrics and the status tell them as well.
+    pub public: Value,
+    /// As many as were looked for, in the same order.
+    pub found: Vec<Found>,
+}
+
+/// Tags in use whose names contain a text.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// What they come to together.
+    pub sums: Value,
+    /// The busiest, as in the status.
+    pub busiest: Vec<Value>,
+}
+
+/// Tags that are looked at before requests have their turn.
+const SLICE: usize = 256;
+
+/// Tags that are shown one by one.
+const BUSIEST: usize = 50;
+
+/// What strangers are told of a store: its numbers, as in the metrics.
+const PUBLIC_OF_STORE: [&str; 9] = [
+    "name",
+    "ready",
+    "answered_ms_ago",
+    "claimed_ms_ago",
+    "failovers",
+    "conflicts",
+    "settling_ms",
+    "claims",
+    "claim_seconds",
+];
+
+/// A tag that contains what is looked for.
+struct Seen {
+    tag: Rc<SegmentTag>,
+    ids_per_second: f64,
+}
+
+/// What is found of one text.
+#[derive(Default)]
+struct Search {
+    seen: Vec<Seen>,
+    tags: u64,
+    ids_per_second: f64,
+    held: u64,
+    waiting: u64,
+}
+
+impl Dispatcher {
+    /// Gathers what is shown to those who look for these texts. An empty one finds all tags.
+    pub async fn overview(self: &Rc<Self>, texts: &[String]) -> Overview {
+        let mut searches: Vec<Search> = texts.iter().map(|_| Search::default()).collect();
+        for (count, tag) in self.segments.all_in_use().into_iter().enumerate() {
+            if count % SLICE == SLICE - 1 {
+                searches.iter_mut().for_each(Search::keep_busiest);
+                tokio::task::yield_now().await;
+            }
+            for (search, text) in searches.iter_mut().zip(texts) {
+                if contains(tag.tag.as_str(), text) {
+                    search.add(&tag);
+                }
+            }
+        }
+        let mut found = Vec::new();
+        for mut search in searches {
+            search.keep_busiest();
+            found.push(search.finish());
+            tokio::task::yield_now().await;
+        }
+        Overview { all: self.shown(true), public: self.shown(false), found }
+    }
+
+    fn shown(&self, administers: bool) -> Value {
+        let (mut status, _) = self.figures();
+        status["health"] = self.health.status(administers);
+        if administers {
+            self.add_of_host(&mut status);
+            return status;
+        }
+        let stores = status["segments"]["stores"].as_array_mut();
+        for store in stores.into_iter().flatten().filter_map(Value::as_object_mut) {
+            store.retain(|member, _| PUBLIC_OF_STORE.contains(&&**member));
+        }
+        if let Some(lease) = status["snowflake"]["lease"].as_object_mut() {
+            lease.retain(|member, _| !["holder", "name"].contains(&&**member));
+        }
+        status
+    }
+}
+
+impl Search {
+    fn add(&mut self, tag: &Rc<SegmentTag>) {
+        let mut allocator = tag.allocator.borrow_mut();
+        let ids_per_second = allocator.ids_per_second(clock::boot());
+        self.tags += 1;
+        self.ids_per_second += ids_per_second;
+        self.held += allocator.unissued();
+        self.waiting += allocator.waiting() as u64;
+        self.seen.push(Seen { tag: Rc::clone(tag), ids_per_second });
+    }
+
+    fn keep_busiest(&mut self) {
+        self.seen.sort_by(|one, other| {
+            let busier = other.ids_per_second.total_cmp(&one.ids_per_second);
+            busier.then_with(|| one.tag.tag.as_str().cmp(other.tag.tag.as_str()))
+        });
+        self.seen.truncate(BUSIEST);
+    }
+
+    fn finish(self) -> Found {
+        let now = clock::boot();
+        Found {
+            sums: json!({
+                "tags": self.tags,
+                "ids_per_second": self.ids_per_second.round(),
+                "held": self.held,
+                "waiting": self.waiting,
+            }),
+            busiest: self.seen.iter().map(|seen| show_tag(&seen.tag, now)).collect(),
+        }
+    }
+}
+
+/// Whether a name contains a text, whatever the case of ASCII letters.
+fn contains(name: &str, text: &str) -> bool {
+    let (name, text) = (name.as_bytes(), text.as_bytes());
+    text.is_empty() || name.windows(text.len()).any(|part| part.eq_ignore_ascii_case(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_found_anywhere_in_a_name() {
+        for (name, text) in [("orders", ""), ("orders", "RDE"), ("é", "é"), ("", "")] {
+            assert!(contains(name, text), "{name} {text}");
+        }
+        for (name, text) in [("orders", "orders2"), ("", "a"), ("é", "É")] {
+            assert!(!contains(name, text), "{name} {text}");
+        }
+    }
+}

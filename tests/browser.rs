@@ -1,0 +1,136 @@
+//! A headless Chromium (Debian's `chromium`), steered by its DevTools protocol over a pair of pipes.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::host::eventually;
+use crate::program::die_with_parent;
+
+/// How long a page may take to become as a test wants it, on a busy machine.
+pub const SHOWN_WITHIN: Duration = Duration::from_secs(60);
+
+/// A browser with one page.
+pub struct Browser {
+    child: Child,
+    requests: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    next: u64,
+    session: Option<String>,
+    _profile: TempDir,
+}
+
+impl Browser {
+    /// A browser on an empty page.
+    pub fn start() -> Browser {
+        let profile = tempfile::Builder::new().prefix("leafd-browser-").tempdir().unwrap();
+        let mut command = Command::new("sh");
+        // The protocol's pipes are descriptors 3 and 4. Root has no sandbox, and the page comes from this test.
+        command
+            .arg("-c")
+            .arg("exec chromium \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1")
+            .arg("sh");
+        command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]);
+        command.args(["--no-first-run", "--remote-debugging-pipe"]);
+        command.arg(format!("--user-data-dir={}", profile.path().display()));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = die_with_parent(&mut command).spawn().unwrap();
+        let requests = child.stdin.take().unwrap();
+        let answers = BufReader::new(child.stdout.take().unwrap());
+        let mut browser =
+            Browser { child, requests, answers, next: 0, session: None, _profile: profile };
+        let target = browser.call("Target.createTarget", json!({"url": "about:blank"}));
+        let attach = json!({"targetId": target["targetId"], "flatten": true});
+        let session = browser.call("Target.attachToTarget", attach);
+        browser.session = session["sessionId"].as_str().map(str::to_owned);
+        browser
+    }
+
+    /// One call of the protocol.
+    #[track_caller]
+    pub fn call(&mut self, method: &str, parameters: Value) -> Value {
+        self.next += 1;
+        let mut request = json!({"id": self.next, "method": method, "params": parameters});
+        if let Some(session) = &self.session {
+            request["sessionId"] = json!(session);
+        }
+        let mut bytes = request.to_string().into_bytes();
+        bytes.push(0);
+        self.requests.write_all(&bytes).expect("Debian's package chromium");
+        loop {
+            let mut answer = Vec::new();
+            let length = self.answers.read_until(0, &mut answer).unwrap();
+            assert!(length > 0, "the browser has ended; is Debian's package chromium installed?");
+            answer.pop();
+            let answer: Value = serde_json::from_slice(&answer).unwrap();
+            if answer["id"] == self.next {
+                assert!(answer["error"].is_null(), "{method}: {answer}");
+                return answer["result"].clone();
+            }
+        }
+    }
+
+    /// Looks at another address.
+    #[track_caller]
+    pub fn open(&mut self, address: &str) {
+        self.call("Page.navigate", json!({"url": address}));
+    }
+
+    /// What an expression of JavaScript comes to.
+    #[track_caller]
+    pub fn evaluate(&mut self, expression: &str) -> Value {
+        let parameters =
+            json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
+        let mut answer = self.call("Runtime.evaluate", parameters);
+        assert!(answer["exceptionDetails"].is_null(), "{expression}: {answer}");
+        answer["result"]["value"].take()
+    }
+
+    /// Waits until an expression is true.
+    #[track_caller]
+    pub fn until(&mut self, expression: &str) {
+        // A page that is being loaded has no elements yet.
+        let safe = format!(
+            "(() => {{ try {{ return Boolean({expression}); }} catch {{ return false; }} }})()"
+        );
+        let shown = std::panic::Location::caller();
+        eventually(&format!("{shown}: {expression}"), SHOWN_WITHIN, || {
+            let is_so = self.evaluate(&safe) == true;
+            if !is_so {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            is_so.then_some(())
+        });
+    }
+
+    /// The text that the page shows.
+    #[track_caller]
+    pub fn text(&mut self) -> String {
+        self.evaluate("document.body.innerText").as_str().unwrap().to_owned()
+    }
+
+    /// Is so many pixels wide, and dark or light.
+    pub fn look(&mut self, width: u32, theme: &str) {
+        let size = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
+        self.call("Emulation.setDeviceMetricsOverride", size);
+        let features = json!({"features": [{"name": "prefers-color-scheme", "value": theme}]});
+        self.call("Emulation.setEmulatedMedia", features);
+    }
+
+    /// The whole page as a PNG, in base 64.
+    pub fn picture(&mut self) -> String {
+        let whole = json!({"format": "png", "captureBeyondViewport": true});
+        self.call("Page.captureScreenshot", whole)["data"].as_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // Its own processes end with it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

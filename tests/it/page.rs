@@ -1,0 +1,362 @@
+//! The page at `/`: what a browser shows of it, and who is told what, and what readers can't do to the daemon.
+
+use std::io::{Read, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use leafd_tests::browser::{Browser, SHOWN_WITHIN};
+use leafd_tests::http::{get, get_with};
+use leafd_tests::servers::process::free_port;
+use leafd_wire::{Status, opcode};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde_json::{Value, json};
+
+use crate::host::{Host, eventually};
+use crate::raw::ids_request;
+
+const SERVED: &str = "served by HTTP";
+
+/// Names that do harm where they are not shown as text.
+const HOSTILE: [&str; 5] = [
+    "<img src=x onerror=\"document.title='harmed'\">",
+    "</bdi></script><script>document.title='harmed'</script>",
+    "\u{202e}sredro",
+    "🦊 orders 🍃",
+    "é\"'&amp;`${1}\\",
+];
+
+/// A port of the loopback interface that leads to a Unix socket, as `ssh -L` does: who asks there is this process.
+fn port_of(socket: PathBuf) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let Ok(server) = UnixStream::connect(&socket) else { continue };
+            let (mut there, mut back) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            let (mut client, mut server) = (client, server);
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut there, &mut server);
+                let _ = server.shutdown(std::net::Shutdown::Both);
+            });
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut back, &mut client);
+                let _ = client.shutdown(std::net::Shutdown::Both);
+            });
+        }
+    });
+    address
+}
+
+/// A host whose page is on a Unix socket, and a port that leads there.
+fn host_for_administrators() -> (Host, String) {
+    let mut host = Host::new();
+    let socket = host.path("http.sock");
+    host.change("http", socket.to_str().unwrap());
+    host.start();
+    (host, port_of(socket))
+}
+
+#[track_caller]
+fn create(host: &Host, body: &str) {
+    let mut raw = host.raw();
+    raw.request(opcode::TAG_CREATE, 1, body.as_bytes());
+    assert_eq!(raw.reply().status(), Status::Ok);
+}
+
+/// The first event for whoever asks over this.
+fn first_event(mut stream: impl Read + std::io::Write) -> Value {
+    stream.write_all(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut text = String::new();
+    loop {
+        let mut bytes = [0; 4096];
+        let count = stream.read(&mut bytes).unwrap();
+        assert!(count > 0, "the stream has ended: {text}");
+        text.push_str(&String::from_utf8_lossy(&bytes[..count]));
+        // An event is one chunk of the transfer.
+        if let Some((_, rest)) = text.split_once("data: ")
+            && let Some((data, _)) = rest.split_once("\n\n")
+        {
+            return serde_json::from_str(data).unwrap();
+        }
+    }
+}
+
+/// Keeps pictures of the page where LEAFD_TEST_PICTURES says, to be looked at.
+fn keep_pictures(browser: &mut Browser, name: &str) {
+    let Some(folder) = std::env::var_os("LEAFD_TEST_PICTURES") else { return };
+    for (width, theme) in [(1200, "light"), (1200, "dark"), (380, "light"), (380, "dark")] {
+        browser.look(width, theme);
+        std::thread::sleep(Duration::from_millis(1_500));
+        let file = Path::new(&folder).join(format!("{name}-{width}-{theme}.png.base64"));
+        std::fs::write(file, browser.picture()).unwrap();
+    }
+}
+
+#[track_caller]
+fn fits(browser: &mut Browser) {
+    for width in [320, 380, 1200] {
+        browser.look(width, "light");
+        let wide = browser.evaluate("document.documentElement.scrollWidth");
+        assert!(wide.as_u64() <= Some(u64::from(width)), "{wide} of {width} pixels");
+    }
+}
+
+#[test]
+fn a_browser_shows_tags_stores_worker_users_and_events_live() {
+    let (host, address) = host_for_administrators();
+    let mut browser = Browser::start();
+    browser.open(&format!("http://{address}/"));
+    browser.until("document.querySelector('#sums').textContent.startsWith('0 tags in use')");
+    fits(&mut browser);
+    keep_pictures(&mut browser, "none");
+
+    for tag in ["orders", "users", "invoices"] {
+        host.create(tag);
+    }
+    let client = host.client();
+    assert_eq!(client.next_batch("orders", 300).unwrap().count(), 300);
+    assert!(client.next("users").unwrap() > 0 && client.next("snowflake").unwrap() > 0);
+    let _ = host.raw().draw("invoices", 1);
+    browser.until("document.querySelectorAll('.tag').length === 3");
+    let width = "parseFloat([...document.querySelectorAll('.tag')]\
+                 .find((row) => row.querySelector('bdi').textContent === 'invoices').querySelector('.box i').style.width)";
+    browser.until(&format!("{width} > 99"));
+    // Bars empty while ids are drawn.
+    let _ = host.raw().draw("invoices", 600);
+    browser.until(&format!("{width} < 45"));
+
+    let text = browser.text();
+    for part in [
+        "issues segment and snowflake ids",
+        "store.db",
+        "worker ",
+        "Who draws",
+        "Recent events",
+        "no ceiling",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in {text}");
+    }
+    assert!(
+        !text.contains("undefined") && !text.contains("NaN") && !text.contains("null"),
+        "{text}"
+    );
+    let uid = nix::unistd::getuid().to_string();
+    assert_eq!(browser.evaluate("document.querySelector('#users td').textContent"), json!(uid));
+    fits(&mut browser);
+    keep_pictures(&mut browser, "few");
+}
+
+#[test]
+fn hostile_names_are_text() {
+    let (host, address) = host_for_administrators();
+    let long = "long ".repeat(25) + "xyz";
+    let names: Vec<&str> = HOSTILE.into_iter().chain([&*long]).collect();
+    for name in &names {
+        let body = json!({"tag": name, "ceiling": 2_000}).to_string();
+        create(&host, &body);
+        let _ = host.raw().draw(name, 1);
+    }
+    let mut browser = Browser::start();
+    browser.open(&format!("http://{address}/"));
+    browser.until(&format!("document.querySelectorAll('.tag').length === {}", names.len()));
+    let shown = browser
+        .evaluate("[...document.querySelectorAll('.tag bdi')].map((name) => name.textContent)");
+    let mut shown: Vec<&str> = shown.as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let mut expected = names.clone();
+    shown.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(shown, expected);
+    assert_eq!(browser.evaluate("document.title"), "leafd");
+    assert_eq!(browser.evaluate("document.querySelectorAll('img, script:not([src])').length"), 0);
+    fits(&mut browser);
+    keep_pictures(&mut browser, "hostile");
+
+    // And what is looked for is found, whatever is in it.
+    browser.evaluate("find.value = \"🦊\"; find.dispatchEvent(new Event('input'))");
+    browser.until("document.querySelectorAll('.tag').length === 1");
+}
+
+#[test]
+fn of_five_thousand_tags_the_busiest_are_shown_and_the_others_found() {
+    let mut host = Host::on_store("sqlite:unset").set("http", "127.0.0.1:0");
+    host.change("store", &format!("sqlite:{}", host.path("store.db").display()));
+    host.start();
+    let mut raw = host.raw();
+    let tags: Vec<String> = (0..5_000).map(|number| format!("tag-{number:04}")).collect();
+    for some in tags.chunks(50) {
+        for tag in some {
+            raw.request(opcode::TAG_CREATE, 1, json!({"tag": tag}).to_string().as_bytes());
+        }
+        some.iter().for_each(|_| assert_eq!(raw.reply().status(), Status::Ok));
+        for tag in some {
+            raw.send(&ids_request(tag, 1, 1, 60_000));
+        }
+        some.iter().for_each(|_| assert_eq!(raw.reply().status(), Status::Ok));
+    }
+    let _ = raw.draw("tag-4321", 900);
+    let mut browser = Browser::start();
+    browser.open(&format!("http://{}/", host.http(SERVED)));
+    browser.until("document.querySelectorAll('.tag').length === 50");
+    assert_eq!(browser.evaluate("document.querySelector('.tag bdi').textContent"), "tag-4321");
+    let sums = browser.evaluate("document.querySelector('#sums').textContent");
+    assert!(
+        sums.as_str().unwrap().starts_with("5,000 tags in use on this host; together "),
+        "{sums}"
+    );
+    fits(&mut browser);
+    keep_pictures(&mut browser, "many");
+    browser.evaluate("find.value = 'TAG-123'; find.dispatchEvent(new Event('input'))");
+    browser.until("document.querySelectorAll('.tag').length === 10");
+    browser.until(
+        "document.querySelector('#sums').textContent.startsWith('10 of 5,000 tags in use with')",
+    );
+}
+
+#[test]
+fn a_browser_shows_that_the_daemon_is_away_and_back() {
+    let port = free_port();
+    let mut host = Host::new().set("http", &format!("127.0.0.1:{port}"));
+    host.start();
+    host.create("orders");
+    let _ = host.raw().draw("orders", 1);
+    let mut browser = Browser::start();
+    browser.open(&format!("http://127.0.0.1:{port}/"));
+    browser.until("document.querySelectorAll('.tag').length === 1");
+    // No administrator is known by a port.
+    let text = browser.text();
+    assert!(
+        text.contains("shown to administrators only") && !text.contains("Who draws\n"),
+        "{text}"
+    );
+
+    host.kill();
+    browser.until(
+        "!document.querySelector('#away').hidden && document.body.classList.contains('away')",
+    );
+    assert!(browser.text().contains("doesn’t answer since"));
+    keep_pictures(&mut browser, "away");
+    host.start();
+    browser.until(
+        "document.querySelector('#away').hidden && !document.body.classList.contains('away')",
+    );
+
+    // One that is frozen is away as well.
+    host.signal(nix::sys::signal::Signal::SIGSTOP);
+    browser.until("document.body.classList.contains('away')");
+    host.signal(nix::sys::signal::Signal::SIGCONT);
+    browser.until("!document.body.classList.contains('away')");
+}
+
+#[test]
+fn only_administrators_are_told_of_users_events_and_places() {
+    let mut host = Host::new().set("http", "127.0.0.1:0");
+    host.start();
+    host.create("orders");
+    let _ = host.raw().draw("orders", 1);
+    let address = host.http(SERVED);
+    let told = first_event(TcpStream::connect(&address).unwrap());
+    assert_eq!(
+        (&told["administers"], &told["tags"]["busiest"][0]["tag"]),
+        (&json!(false), &json!("orders"))
+    );
+    let text = told.to_string();
+    for secret in
+        ["users", "events", "socket", "state_dir", "\"host\"", "holder", "\"url\"", "store_id"]
+    {
+        assert!(!text.contains(secret), "{secret} is in {text}");
+    }
+    host.stop();
+
+    let socket = host.path("http.sock");
+    host.change("http", socket.to_str().unwrap());
+    host.start();
+    let told = first_event(UnixStream::connect(&socket).unwrap());
+    assert_eq!(told["administers"], true);
+    let status = &told["status"];
+    assert!(status["users"].is_array() && status["events"][0]["text"].is_string(), "{told}");
+    assert!(
+        status["segments"]["stores"][0]["url"].as_str().unwrap().contains("store.db"),
+        "{told}"
+    );
+}
+
+#[test]
+fn the_page_loads_nothing_but_its_own() {
+    let mut host = Host::new().set("http", "127.0.0.1:0");
+    host.start();
+    let address = host.http(SERVED);
+    for (path, kind) in
+        [("/", "text/html"), ("/page.css", "text/css"), ("/page.js", "text/javascript")]
+    {
+        let file = get(&address, path);
+        assert!(
+            file.status == 200 && file.field("content-type").unwrap().starts_with(kind),
+            "{file:?}"
+        );
+        let policy = file.field("content-security-policy").unwrap();
+        assert!(
+            policy.starts_with("default-src 'none';") && !policy.contains("unsafe"),
+            "{policy}"
+        );
+        assert!(!file.body.contains("https://") && !file.body.contains("innerHTML"), "{path}");
+    }
+    let other = get_with(&address, "/events", "Sec-Fetch-Site: cross-site\r\n");
+    assert_eq!(other.status, 403);
+}
+
+#[test]
+fn readers_are_few_and_one_that_does_not_read_is_cut_off() {
+    let (host, _) = host_for_administrators();
+    // Names that fill a reader's buffers soon.
+    for number in 0..50 {
+        let name = format!("{number} {}", "🦊".repeat(120));
+        create(&host, &json!({"tag": name}).to_string());
+        let _ = host.raw().draw(&name, 1);
+    }
+    let reader = || {
+        let mut stream = UnixStream::connect(host.path("http.sock")).unwrap();
+        stream.write_all(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut begin = [0; 512];
+        let count = stream.read(&mut begin).unwrap();
+        assert!(begin[..count].starts_with(b"HTTP/1.1 200 OK\r\n"));
+        stream
+    };
+    let mut readers: Vec<UnixStream> = (0..8).map(|_| reader()).collect();
+    let full = get_full(&host);
+    assert!(full.contains("event: full") && full.contains("\"readers\":8"), "{full}");
+    // Whoever leaves makes room.
+    drop(readers.pop());
+    eventually("there is room again", SHOWN_WITHIN, || {
+        (!get_full(&host).contains("event: full")).then_some(())
+    });
+
+    let mut idle = readers.pop().unwrap();
+    drop(readers);
+    eventually("who doesn't read is cut off", SHOWN_WITHIN * 2, || {
+        let mut other_end = [PollFd::new(idle.as_fd(), PollFlags::empty())];
+        poll(&mut other_end, PollTimeout::from(500_u16)).unwrap();
+        other_end[0].revents().unwrap().contains(PollFlags::POLLHUP).then_some(())
+    });
+    let mut rest = Vec::new();
+    idle.read_to_end(&mut rest).unwrap();
+    assert!(rest.len() < 4 << 20, "{} bytes were kept for it", rest.len());
+    // Ids were in nobody's way.
+    assert_eq!(host.raw().draw("snowflake", 1).len(), 1);
+}
+
+/// What another reader is told first.
+fn get_full(host: &Host) -> String {
+    let mut stream = UnixStream::connect(host.path("http.sock")).unwrap();
+    stream.write_all(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut text = String::new();
+    while !text.contains("event: ") || !text.ends_with('\n') {
+        let mut bytes = [0; 1024];
+        let count = stream.read(&mut bytes).unwrap();
+        assert!(count > 0, "{text}");
+        text.push_str(&String::from_utf8_lossy(&bytes[..count]));
+    }
+    text
+}
