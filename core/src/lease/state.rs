@@ -174,6 +174,11 @@ impl Lease {
         first
     }
 
+    /// Somebody else may have written what the registry has of this host's worker: it is compared at once.
+    pub fn doubt(&mut self) {
+        self.renew_at = BootMs(0);
+    }
+
     /// The highest mark that the journal has of any layout. A permanent worker's recorded time follows it.
     pub fn journal_reached(&mut self, mark: UnixMs) {
         self.journal_mark = self.journal_mark.max(mark);

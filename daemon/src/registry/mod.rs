@@ -14,12 +14,14 @@ pub mod static_worker;
 pub mod zookeeper;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use leafd_core::registry::{
     CompareAndSet, Entry, Former, LeaseRecord, RegistryError, RegistryId, Snapshot,
 };
 use leafd_core::{Tag, UnixMs, WorkerId};
 use leafd_wire::Layout;
+use tokio::sync::Notify;
 
 use crate::blocking::{Backend, Handle};
 
@@ -88,6 +90,10 @@ pub trait Registry: Send {
         pool: Range<u64>,
         holding: &LeaseRecord,
     ) -> Result<Entry, RegistryError>;
+
+    /// Has `told` notified right after somebody else seems to have written what is recorded of this host's worker. A
+    /// registry that only leafd writes to tells nobody: each write of leafd's is judged by the next one.
+    fn tell_of_writes(&mut self, _told: Arc<Notify>) {}
 
     /// Who had a worker at an instant; `None` where the registry remembers present holders only.
     ///

@@ -2,8 +2,10 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use tokio::sync::Notify;
 use tracing::info;
 
 use super::backends;
@@ -60,13 +62,15 @@ pub async fn open(
         }
         WorkerSpec::Zookeeper(servers) => {
             let place = format!("zookeeper:{servers}");
-            let registry = backends::open_zookeeper(config, servers)?;
+            let mut registry = backends::open_zookeeper(config, servers)?;
+            let written = Arc::new(Notify::new());
+            registry.tell_of_writes(Arc::clone(&written));
             let thread = RegistryHandle::spawn(&place, registry)?;
             let others = upstreams
                 .iter()
                 .map(|upstream| (upstream.name.clone(), upstream.store.clone()))
                 .collect();
-            (RegistryClient::thread(thread, layouts()).beside(others), place, false)
+            (RegistryClient::thread(thread, layouts(), written).beside(others), place, false)
         }
     };
     let settings = settings(config, recovered, place, embedded)?;

@@ -78,6 +78,19 @@ fn a_crashed_host_without_its_journal_starts_above_what_it_may_have_issued() {
 }
 
 #[test]
+fn a_number_that_somebody_else_wrote_is_compared_as_soon_as_that_is_known() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "10.0.0.1:80");
+    let leaf = world.entries.get_mut(&0).unwrap();
+    leaf.holding.holder.as_mut().unwrap().incarnation = StartToken("".into());
+    host.settle(&mut world);
+    host.draw(&mut world).expect("it isn't known yet");
+    host.lease.doubt();
+    host.settle(&mut world);
+    assert_eq!(host.draw(&mut world), Err(Refusal::NoWorker));
+}
+
+#[test]
 fn a_number_that_the_registry_lost_is_entered_again() {
     let mut world = World::new();
     drawing(&mut world, "10.0.0.1:80");

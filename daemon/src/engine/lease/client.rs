@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use leafd_wire::Layout;
+use tokio::sync::Notify;
 
 use crate::engine::upstream::Upstream;
 use crate::registry::{Registry, RegistryHandle};
@@ -27,6 +28,8 @@ pub struct RegistryClient {
     layouts: Arc<[(Tag, Layout)]>,
     /// Other stores that this host sees: nobody may claim the same workers there.
     others: Vec<(Arc<str>, StoreHandle)>,
+    /// Notified when somebody else seems to have written what is recorded of the worker.
+    written: Arc<Notify>,
 }
 
 #[derive(Clone)]
@@ -47,6 +50,7 @@ impl RegistryClient {
             place: Place::Store(upstream, mode),
             layouts: layouts.into(),
             others: Vec::new(),
+            written: Arc::default(),
         }
     }
 
@@ -56,14 +60,24 @@ impl RegistryClient {
         RegistryClient { others, ..self }
     }
 
-    /// A registry on a thread of its own.
+    /// A registry on a thread of its own, and what it notifies: see [`Registry::tell_of_writes`].
     #[must_use]
-    pub fn thread(registry: RegistryHandle, layouts: Vec<(Tag, Layout)>) -> RegistryClient {
+    pub fn thread(
+        registry: RegistryHandle,
+        layouts: Vec<(Tag, Layout)>,
+        written: Arc<Notify>,
+    ) -> RegistryClient {
         RegistryClient {
             place: Place::Thread(registry),
             layouts: layouts.into(),
             others: Vec::new(),
+            written,
         }
+    }
+
+    /// Waits until somebody else seems to have written what is recorded of the worker.
+    pub async fn written(&self) {
+        self.written.notified().await;
     }
 
     /// Makes a call. `agreed` is the registry that the layouts were agreed on with last.

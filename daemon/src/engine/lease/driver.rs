@@ -96,6 +96,7 @@ impl LeaseDriver {
                         }
                         () = sleep_until(until) => {}
                         () = self.woken.notified() => {}
+                        () = self.link.written() => self.lease.borrow_mut().doubt(),
                     }
                 }
                 Step::Done => break,

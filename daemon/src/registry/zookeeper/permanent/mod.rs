@@ -6,17 +6,22 @@
 //!
 //! - `pair`: what the two say.
 //! - `number`: giving a host a number that nobody has.
+//! - `watch`: noticing at once that somebody else wrote Leaf's.
 
 mod number;
 mod pair;
+mod watch;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use leafd_wire::Layout;
+use tokio::sync::Notify;
 use zookeeper_client::{Client, Error, Stat};
 
 use self::number::own;
 use self::pair::Pair;
+use self::watch::{NodeWatch, Written};
 use super::Target;
 use super::ensemble::{Ensemble, Folders, Place, read_all};
 use super::leaf_node::{self, LeafNode};
@@ -33,6 +38,7 @@ use leafd_core::{Tag, UnixMs};
 pub struct PermanentRegistry {
     ensemble: Ensemble,
     forever: Forever,
+    watch: NodeWatch,
 }
 
 /// The path of Leaf's folder.
@@ -54,7 +60,11 @@ impl PermanentRegistry {
             rival,
             kind: format!("/{name}"),
         };
-        PermanentRegistry { ensemble: Ensemble::new(target, folders), forever: Forever(forever) }
+        PermanentRegistry {
+            ensemble: Ensemble::new(target, folders),
+            forever: Forever(forever),
+            watch: NodeWatch::default(),
+        }
     }
 }
 
@@ -84,9 +94,17 @@ impl Registry for PermanentRegistry {
         under: &RegistryId,
         swap: &CompareAndSet,
     ) -> Result<UnixMs, RegistryError> {
-        let forever = &self.forever;
-        self.ensemble
-            .call(async |client, place| forever.compare_and_set(client, place, under, swap).await)
+        let (forever, watch) = (&self.forever, &mut self.watch);
+        self.ensemble.call(async |client, place| {
+            watch.end();
+            let (at, node) = forever.compare_and_set(client, place, under, swap).await?;
+            watch.begin(client, &node).await?;
+            Ok(at)
+        })
+    }
+
+    fn tell_of_writes(&mut self, told: Arc<Notify>) {
+        self.watch.told = Some(told);
     }
 
     fn assign(
@@ -175,7 +193,7 @@ impl Forever {
         place: &mut Place,
         under: &RegistryId,
         swap: &CompareAndSet,
-    ) -> Result<UnixMs, Failure> {
+    ) -> Result<(UnixMs, Written), Failure> {
         swap.next.check(Some(swap.worker))?;
         loop {
             let standing = place.standing(client).await?;
@@ -221,7 +239,8 @@ impl Forever {
                 .await?;
             // Without results somebody was faster: what is there now decides.
             if let Some(results) = written {
-                return place.written_at(client, &leaf_path, &results).await;
+                let at = place.written_at(client, &leaf_path, &results).await?;
+                return Ok((at, Written { leaf: leaf_path, side: side_path }));
             }
         }
     }

@@ -1,0 +1,57 @@
+//! Whether somebody else writes the node that this host wrote last: a Java Leaf with its address, which issues ids as the
+//! same worker from then on. The ensemble says so at once, and the next renewal would only seconds later.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use zookeeper_client::Client;
+
+use super::super::session::Failure;
+
+/// The nodes that one transaction wrote: Leaf's, and leafd's own beside it.
+pub(super) struct Written {
+    pub(super) leaf: String,
+    pub(super) side: String,
+}
+
+/// The watch over Leaf's node between two writes of leafd's own.
+#[derive(Default)]
+pub(super) struct NodeWatch {
+    /// Who is told.
+    pub(super) told: Option<Arc<Notify>>,
+    waits: Option<AbortHandle>,
+}
+
+impl NodeWatch {
+    /// leafd is about to write: what is written from now on is nobody's concern.
+    pub(super) fn end(&mut self) {
+        if let Some(waits) = self.waits.take() {
+            waits.abort();
+        }
+    }
+
+    /// leafd has written both: any other write is told from now on, and one that came in between at once.
+    pub(super) async fn begin(&mut self, client: &Client, node: &Written) -> Result<(), Failure> {
+        let Some(told) = self.told.clone() else { return Ok(()) };
+        let (leaf, watcher) = client.check_and_watch_stat(&node.leaf).await?;
+        let side = client.check_stat(&node.side).await?;
+        let changed_by = [leaf, side].map(|stat| stat.map(|stat| stat.mzxid));
+        if changed_by[0] != changed_by[1] {
+            told.notify_one();
+            return Ok(());
+        }
+        let waits = tokio::spawn(async move {
+            watcher.changed().await;
+            told.notify_one();
+        });
+        self.waits = Some(waits.abort_handle());
+        Ok(())
+    }
+}
+
+impl Drop for NodeWatch {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
