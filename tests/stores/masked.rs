@@ -7,10 +7,12 @@ use std::time::Duration;
 use leafd_client::{Client, Error, opcode};
 use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::Drawn;
-use leafd_tests::servers::Server;
+use leafd_tests::servers::{DATABASE, Server};
 use leafd_wire::Status;
 use nix::sys::signal::Signal;
 use serde_json::json;
+
+use crate::scene::store;
 
 const TAG: &str = "tickets";
 const KEY: &str = "1 000102030405060708090a0b0c0d0e0f\n";
@@ -18,16 +20,21 @@ const KEY: &str = "1 000102030405060708090a0b0c0d0e0f\n";
 on_each_server!(
     hosts_share_a_permutation_or_stay_out,
     keys_stay_confirmed_through_a_reload_without_the_store,
+    a_restored_store_is_told_of_masks_and_asked_for_keys_again,
 );
 
 fn host_with(url: &str, key: &str) -> Host {
-    let host = Host::on_store(url);
+    let mut host = Host::on_store(url);
+    with_key(&mut host, key);
+    host.start();
+    host
+}
+
+fn with_key(host: &mut Host, key: &str) {
     let file = host.path("mask_keys");
     fs::write(&file, key).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    let mut host = host.set("mask_key_file", file.to_str().unwrap());
-    host.start();
-    host
+    host.change("mask_key_file", file.to_str().unwrap());
 }
 
 fn refused(client: &Client) -> String {
@@ -102,4 +109,48 @@ fn keys_stay_confirmed_through_a_reload_without_the_store<S: Server>() {
     let after =
         eventually("they are confirmed", Duration::from_secs(60), || orders.mask(&[17]).ok());
     assert_eq!(after, before);
+}
+
+/// The backup knows neither of the tag nor of any mask key, and somebody with another key comes first.
+fn a_restored_store_is_told_of_masks_and_asked_for_keys_again<S: Server>() {
+    let server = S::new();
+    let mut host = Host::on_store(&server.url()).set("failover_settle", "8s");
+    host.start();
+    host.create("plain");
+    host.stop();
+    let saved = server.dump_rows(DATABASE);
+    with_key(&mut host, KEY);
+    host.start();
+    eventually("the store is met", Duration::from_secs(60), || {
+        (store(&host)["ready"] == true).then_some(())
+    });
+    host.admin(opcode::TAG_CREATE, &json!({ "tag": TAG, "masked": 53 }));
+    let client = host.client();
+    let mut drawn = Drawn::default();
+    drawn.add_ids(TAG, &client.next_batch(TAG, 50).unwrap().collect::<Vec<_>>());
+    let public = client.public_ids("orders");
+    public.mask(&[17]).unwrap();
+
+    server.restore_rows(DATABASE, &saved);
+    server.sql("INSERT INTO leafd_meta (name, value) VALUES ('mask_key_1', '00000000000000aa')");
+    let mut refusals = Vec::new();
+    let mut create = || {
+        let body = json!({ "tag": TAG, "start": 100_000 });
+        let mut raw = host.raw();
+        raw.request(opcode::TAG_CREATE, 1, body.to_string().as_bytes());
+        let reply = raw.reply();
+        refusals.push(reply.status());
+        (reply.status(), reply.text())
+    };
+    // Nobody makes the tag anew before the host has told what it has seen, nor then with other ids than masked ones.
+    let words = eventually("the store was told", Duration::from_secs(60), || match create() {
+        (Status::ValueRefused, words) => Some(words),
+        (Status::StoreUnavailable, _) => None,
+        (status, words) => panic!("{status}: {words}"),
+    });
+    assert!(words.contains("isn't known") && words.contains("another name"), "{words}");
+    assert!(refusals.contains(&Status::StoreUnavailable), "{refusals:?}");
+    let masked = public.mask(&[17]);
+    assert!(matches!(masked, Err(Error::Service { status: Status::MaskKey, .. })), "{masked:?}");
+    drawn.assert_sound();
 }

@@ -4,7 +4,7 @@ use super::failover::{Held, Settling};
 use super::state::{Monitor, Standing};
 use super::{Event, Settings};
 use crate::BootMs;
-use crate::store::{Identity, StoreError, StoreId};
+use crate::store::{History, Identity, StoreError, StoreId};
 
 /// A store that can't be used, as far as the last call showed.
 #[derive(Clone, Debug)]
@@ -117,6 +117,31 @@ impl Monitor {
             Standing::Unmet | Standing::Refused(_) => self.condition(),
             Standing::Trusted | Standing::Settling(_) => None,
         }
+    }
+
+    /// The identity under which a tag can be created, also where claims wait for the store to answer, or for their turn.
+    ///
+    /// # Errors
+    /// It may have lost what was claimed under the name, and the other daemons have not told it yet; or it is not, or not
+    /// known to be, the store that is meant.
+    pub fn complete(&self) -> Result<&Identity, Condition> {
+        match &self.standing {
+            Standing::Trusted if self.loss.is_some() => Err(Condition::LostCommits),
+            Standing::Trusted => self.trusted.as_ref().ok_or(Condition::Unmet),
+            Standing::Settling(_) => Err(Condition::Settling),
+            Standing::Unmet => Err(self.condition().unwrap_or(Condition::Unmet)),
+            Standing::Refused(error) => Err(Condition::Refused(error.clone())),
+        }
+    }
+
+    /// The history in which it was met last, as the store that is meant.
+    #[must_use]
+    pub fn history(&self) -> Option<&History> {
+        let answered = match &self.standing {
+            Standing::Refused(_) => self.in_another_role.as_ref(),
+            _ => self.answering(),
+        };
+        answered.or(self.trusted.as_ref()).map(|identity| &identity.history)
     }
 
     /// What it is refused for, if it is.

@@ -1,7 +1,7 @@
 //! The keys of public ids: which this host has, and whether they are the ones that all hosts have. No id is masked before
 //! the first store has confirmed that: two keys of one number would make two ids of one, and one of two.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,13 +14,14 @@ use crate::clock;
 use crate::reply::Failure;
 use leafd_core::BootMs;
 use leafd_core::mask::{MaskKey, MaskKeys};
-use leafd_core::store::StoreError;
+use leafd_core::store::{History, StoreError};
 
 /// The keys of this host.
 pub struct Masks {
     upstream: Rc<Upstream>,
     keys: RefCell<Option<Rc<MaskKeys>>>,
-    confirmed: Cell<bool>,
+    /// In which history of the store they were confirmed. A store that has lost commits may know others by now.
+    confirmed: RefCell<Option<History>>,
     /// What the last attempt to have them confirmed came to, and until when to believe it.
     refusal: RefCell<Option<(Failure, BootMs)>>,
     /// One attempt at a time.
@@ -41,7 +42,7 @@ impl Masks {
         Rc::new(Masks {
             upstream,
             keys: RefCell::new(keys.map(Rc::new)),
-            confirmed: Cell::new(false),
+            confirmed: RefCell::default(),
             refusal: RefCell::default(),
             confirming: Mutex::new(()),
             renewed: Notify::new(),
@@ -57,7 +58,9 @@ impl Masks {
             })
         });
         *self.keys.borrow_mut() = keys.map(Rc::new);
-        self.confirmed.set(known);
+        if !known {
+            *self.confirmed.borrow_mut() = None;
+        }
         *self.refusal.borrow_mut() = None;
         self.renewed.notify_one();
     }
@@ -84,7 +87,11 @@ impl Masks {
     /// The keys, if they are confirmed.
     #[must_use]
     pub fn confirmed(&self) -> Option<Rc<MaskKeys>> {
-        self.keys.borrow().clone().filter(|_| self.confirmed.get())
+        self.keys.borrow().clone().filter(|_| self.are_confirmed())
+    }
+
+    fn are_confirmed(&self) -> bool {
+        self.confirmed.borrow().as_ref().is_some_and(|history| self.upstream.is_in(history))
     }
 
     /// Has the store confirm that the keys are those of all hosts, if it has not yet.
@@ -94,7 +101,7 @@ impl Masks {
     pub async fn confirm(&self) -> Result<Rc<MaskKeys>, Failure> {
         let _one = self.confirming.lock().await;
         let keys = self.keys()?;
-        if self.confirmed.get() {
+        if self.are_confirmed() {
             return Ok(keys);
         }
         if let Some((failure, until)) = &*self.refusal.borrow()
@@ -106,8 +113,8 @@ impl Masks {
         // They may have been renewed meanwhile.
         let same = self.keys.borrow().as_ref().is_some_and(|now| Rc::ptr_eq(now, &keys));
         match outcome {
-            Ok(()) => {
-                self.confirmed.set(same);
+            Ok(history) => {
+                *self.confirmed.borrow_mut() = same.then_some(history);
                 Ok(keys)
             }
             Err(failure) => {
@@ -118,7 +125,8 @@ impl Masks {
         }
     }
 
-    async fn ask(&self, keys: &MaskKeys) -> Result<(), Failure> {
+    /// The history of the store that knows the keys.
+    async fn ask(&self, keys: &MaskKeys) -> Result<History, Failure> {
         self.upstream.reachable().await.map_err(|error| Failure::from(&error))?;
         let Some(under) = self.upstream.present() else {
             let reason = self.upstream.unavailable_reason();
@@ -134,7 +142,7 @@ impl Masks {
                 Err(error) => return Err(Failure::from(&error)),
             }
         }
-        Ok(())
+        Ok(under.history)
     }
 
     fn another(&self, key: &MaskKey) -> Failure {
@@ -150,10 +158,11 @@ impl Masks {
     pub async fn run(&self) {
         loop {
             let mut told = None;
-            while self.keys.borrow().is_some() && !self.confirmed.get() {
+            while self.keys.borrow().is_some() && !self.are_confirmed() {
                 match self.confirm().await {
                     Ok(keys) => {
-                        info!(current = %keys.current().number(), "the mask keys are those of all hosts")
+                        info!(current = %keys.current().number(), "the mask keys are those of all hosts");
+                        break;
                     }
                     Err(failure) => {
                         if failure.status == Status::MaskKey
@@ -169,7 +178,11 @@ impl Masks {
                     }
                 }
             }
-            self.renewed.notified().await;
+            // The store's history may change meanwhile.
+            tokio::select! {
+                () = tokio::time::sleep(RETRY) => {}
+                () = self.renewed.notified() => {}
+            }
         }
     }
 }

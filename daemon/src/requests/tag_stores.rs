@@ -46,7 +46,8 @@ impl TagStores {
         self.upstreams.len() > 1
     }
 
-    /// Creates the tag; of several primaries in each one that doesn't have it yet, and in none unless all of them would.
+    /// Creates the tag; of several primaries in each one that doesn't have it yet, and in none unless all of them would. Until
+    /// every host has reported what it has seen, the name may have ids that a store has lost: see [`Upstream::complete`].
     pub async fn create(&self, new: &NewTag) -> Result<Shown, StoreError> {
         if self.several() && new.strict {
             return Err(StoreError::Refused(format!(
@@ -68,7 +69,7 @@ impl TagStores {
         match &self.upstreams[..] {
             [only] => {
                 check_place(only).await?;
-                only.store.create(new.clone()).await.map(Shown::from)
+                only.store.create(&only.complete()?, new.clone()).await.map(Shown::from)
             }
             _ => self.create_in_all(new).await,
         }
@@ -82,7 +83,9 @@ impl TagStores {
         for upstream in lacking {
             let created_here = async {
                 check_place(upstream).await?;
-                upstream.store.create(NewTag { ceiling: UNFINISHED, ..new.clone() }).await
+                let under = upstream.complete()?;
+                let new = NewTag { ceiling: UNFINISHED, ..new.clone() };
+                upstream.store.create(&under, new).await
             };
             match created_here.await {
                 Ok(row) => created.push((upstream, row)),
@@ -100,7 +103,7 @@ impl TagStores {
                 check_place(upstream).await?;
                 if row.max_id < new.start.cast_signed() {
                     let under = upstream.store.identity().await?;
-                    upstream.store.raise(&under, vec![(new.tag.clone(), new.start)]).await?;
+                    upstream.store.raise(&under, vec![(new.tag.clone(), new.start)], false).await?;
                 }
                 let change = TagChange {
                     step: Some(new.step),
@@ -278,7 +281,7 @@ impl TagStores {
                 check_place(upstream).await?;
                 upstream.store.show(tag).await?;
                 let under = upstream.store.identity().await?;
-                upstream.store.raise(&under, vec![(tag.clone(), to)]).await
+                upstream.store.raise(&under, vec![(tag.clone(), to)], false).await
             };
             raised.await.map_err(|error| self.partly(upstream, error))?;
         }

@@ -1,6 +1,5 @@
 //! Tag administration: JSON in, JSON out, for peers that may administer.
 
-use std::future::Future;
 use std::rc::Rc;
 
 use leafd_wire::{Header, Status, opcode};
@@ -156,61 +155,46 @@ impl Dispatcher {
         match header.opcode {
             opcode::TAG_CREATE => {
                 let (mut new, masked) = self.checked_create(parse(body)?)?;
-                let dwelling = self.dwelling(&new.tag)?;
                 let masks = Rc::clone(&self.masks);
-                self.answer_row(session, header, new.tag.clone(), async move {
+                self.answer_row(session, header, new.tag.clone(), async move |stores| {
                     if let Some(bits) = masked {
                         // By a key that is not that of all hosts, no other host could make its ids.
                         let keys = masks.confirm().await.map_err(unconfirmed)?;
                         new.masked = Some(Masking::new(keys.current(), bits));
                     }
-                    dwelling.create(&new).await
-                });
+                    stores.create(&new).await
+                })?;
             }
             opcode::TAG_SHOW => {
                 let tag = self.segment_tag(&parse::<Show>(body)?.tag)?;
-                let dwelling = self.dwelling(&tag)?;
-                self.answer_row(
-                    session,
-                    header,
-                    tag.clone(),
-                    async move { dwelling.show(&tag).await },
-                );
+                self.answer_row(session, header, tag.clone(), async move |stores| {
+                    stores.show(&tag).await
+                })?;
             }
             opcode::TAG_SET => {
                 let (tag, change) = self.checked_set(parse(body)?)?;
-                let dwelling = self.dwelling(&tag)?;
-                self.answer_row(session, header, tag.clone(), async move {
-                    dwelling.set(&tag, &change).await
-                });
+                self.answer_row(session, header, tag.clone(), async move |stores| {
+                    stores.set(&tag, &change).await
+                })?;
             }
             opcode::TAG_RAISE => {
                 let Raise { tag, to } = parse(body)?;
                 let tag = self.segment_tag(&tag)?;
                 range("to", to, 1, CEILING_MAX)?;
-                let dwelling = self.dwelling(&tag)?;
-                self.answer_row(session, header, tag.clone(), async move {
-                    dwelling.raise(&tag, to).await
-                });
+                self.answer_row(session, header, tag.clone(), async move |stores| {
+                    stores.raise(&tag, to).await
+                })?;
             }
             opcode::TAG_DELETE => {
                 let Delete { tag, generation } = parse(body)?;
                 let tag = self.segment_tag(&tag)?;
-                let dwelling = self.dwelling(&tag)?;
-                self.answer_row(session, header, tag.clone(), async move {
-                    dwelling.delete(&tag, Generation(generation)).await
-                });
+                self.answer_row(session, header, tag.clone(), async move |stores| {
+                    stores.delete(&tag, Generation(generation)).await
+                })?;
             }
             _ => self.list(session, header, parse(body)?)?,
         }
         Ok(())
-    }
-
-    /// Where a tag lives. In a store that is refused, no other host would look for it.
-    fn dwelling(&self, tag: &Tag) -> Result<TagStores, Failure> {
-        let upstreams = self.segments.upstreams_of(tag)?;
-        require_usable(&upstreams)?;
-        Ok(TagStores::new(upstreams))
     }
 
     fn list(&self, session: &Session, header: &Header, list: List) -> Result<(), Failure> {
@@ -232,9 +216,11 @@ impl Dispatcher {
         })?;
         let next_store = listed.next().map(|(_, upstream)| upstream.name.clone());
         let upstreams = self.segments.upstreams_beside(index);
-        require_usable(&upstreams)?;
         let reply = session.outbox.later(*header);
         tokio::task::spawn_local(async move {
+            if let Err(failure) = usable(&upstreams).await {
+                return reply.failure(&failure);
+            }
             // One more than asked for tells whether there is a next page.
             match TagStores::new(upstreams).list(after.as_ref(), limit + 1).await {
                 Ok((rows, away)) => {
@@ -246,17 +232,23 @@ impl Dispatcher {
         Ok(())
     }
 
+    /// Answers with the tag's row, as the call to the stores where it lives leaves it.
     fn answer_row(
         self: &Rc<Self>,
         session: &Session,
         header: &Header,
         tag: Tag,
-        call: impl Future<Output = Result<Shown, StoreError>> + 'static,
-    ) {
+        call: impl AsyncFnOnce(TagStores) -> Result<Shown, StoreError> + 'static,
+    ) -> Result<(), Failure> {
+        let upstreams = self.segments.upstreams_of(&tag)?;
         let reply = session.outbox.later(*header);
         let dispatcher = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            match call.await {
+            // In a store that is refused, no other host would look for it.
+            if let Err(failure) = usable(&upstreams).await {
+                return reply.failure(&failure);
+            }
+            match call(TagStores::new(upstreams)).await {
                 Ok(shown) => {
                     dispatcher.segments.changed(&tag).await;
                     let mut row = Row::from(&shown.row);
@@ -267,6 +259,7 @@ impl Dispatcher {
                 Err(error) => reply.failure(&administrative(&error)),
             }
         });
+        Ok(())
     }
 
     /// The tag, and how many bits its ids have if they are to be masked.
@@ -344,8 +337,11 @@ impl<'a> From<&'a TagRow> for Row<'a> {
 }
 
 /// Refuses stores that are not, or not known to be, those that are meant. One of several primaries that has not answered
-/// yet is passed over: what can be done without it is.
-fn require_usable(upstreams: &[Rc<Upstream>]) -> Result<(), Failure> {
+/// yet is passed over: what can be done without it is. A daemon that has just started has asked each of them soon.
+async fn usable(upstreams: &[Rc<Upstream>]) -> Result<(), Failure> {
+    for upstream in upstreams {
+        upstream.asked_once().await;
+    }
     let refusal = |upstream: &Rc<Upstream>| match upstreams.len() {
         1 => upstream.admin_refusal(),
         _ => upstream.refusal(),

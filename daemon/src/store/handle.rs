@@ -139,8 +139,9 @@ impl StoreHandle {
     ///
     /// # Errors
     /// See [`StoreHandle::identity`].
-    pub async fn create(&self, new: NewTag) -> Result<TagRow, StoreError> {
-        self.call(move |store| store.create(&new)).await
+    pub async fn create(&self, under: &Identity, new: NewTag) -> Result<TagRow, StoreError> {
+        let under = under.clone();
+        self.call(move |store| store.create(&under, &new)).await
     }
 
     /// See [`Store::set`].
@@ -214,9 +215,10 @@ impl StoreHandle {
         &self,
         under: &Identity,
         ends: Vec<(Tag, u64)>,
+        masking: bool,
     ) -> Result<Vec<bool>, StoreError> {
         let under = under.clone();
-        self.call(move |store| store.raise(&under, &ends)).await
+        self.call(move |store| store.raise(&under, &ends, masking)).await
     }
 
     /// See [`Store::check_in`].

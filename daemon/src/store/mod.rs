@@ -162,10 +162,10 @@ pub trait Store: Send {
     /// Creates a tag, with a generation above 0 that no earlier tag of the name had.
     ///
     /// # Errors
-    /// [`StoreError::TagExists`]; [`StoreError::Refused`] when the values are out of range or `start` is
+    /// [`StoreError::Changed`]; [`StoreError::TagExists`]; [`StoreError::Refused`] when the values are out of range or `start` is
     /// below the end of what was claimed under this name before (it names the number to use); others as
     /// for every call.
-    fn create(&mut self, new: &NewTag) -> Result<TagRow, StoreError>;
+    fn create(&mut self, under: &Identity, new: &NewTag) -> Result<TagRow, StoreError>;
 
     /// Changes a tag's settings. Changes reach daemons with their next claim. A ceiling below what is
     /// claimed already stops further claims and takes nothing back.
@@ -199,12 +199,20 @@ pub trait Store: Send {
     /// given, whether its row moved: not if it was there already, and not if there is no such tag. If one of the name is
     /// there later, from a backup or created, its numbers begin at this end or above all the same.
     ///
+    /// `masking`: the caller has mask keys. Then a name without a row may have been a masked tag's, also where the store
+    /// remembers no mask: no tag of the name is created until an operator says how its ids were masked.
+    ///
     /// Many are lifted in transactions of a few hundred, so that some may be lifted when this fails; to
     /// repeat it does no harm.
     ///
     /// # Errors
     /// [`StoreError::Changed`], and others as for every call.
-    fn raise(&mut self, under: &Identity, ends: &[(Tag, u64)]) -> Result<Vec<bool>, StoreError>;
+    fn raise(
+        &mut self,
+        under: &Identity,
+        ends: &[(Tag, u64)],
+        masking: bool,
+    ) -> Result<Vec<bool>, StoreError>;
 
     /// Notes that this host starts: replaces its start token by `next` if the one that the store has is in
     /// `known`, by compare-and-set. A host unknown to the store is entered. A repeated call (its first

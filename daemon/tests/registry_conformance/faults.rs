@@ -235,8 +235,8 @@ pub fn a_role_changes_nothing(backend: &mut impl Tables) {
 pub fn claims_and_swaps_share_a_connection(backend: &mut impl Tables) {
     const ROUNDS: u64 = 25;
     let mut store = backend.store();
-    store.create(&new_tag("orders")).unwrap();
     let under = store.identity().unwrap();
+    store.create(&under, &new_tag("orders")).unwrap();
     let registry = snapshot(&mut leased(backend.store()), 0..0).registry;
     let handle = StoreHandle::spawn("store", store).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -4,7 +4,7 @@ use std::thread;
 
 use leafd_core::store::{CEILING_MAX, ClaimWish, NewTag, StoreError, TagChange};
 
-use crate::{Backend, claim, look_up, new_tag, raise, refused_in_words, tag, try_claim};
+use crate::{Backend, claim, create, look_up, new_tag, raise, refused_in_words, tag, try_claim};
 
 pub fn a_row_seeded_with_1_issues_1_first(backend: &mut dyn Backend) {
     backend.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('orders', 1, 100)");
@@ -17,7 +17,7 @@ pub fn a_row_seeded_with_1_issues_1_first(backend: &mut dyn Backend) {
 
 pub fn sizes_follow_want_step_and_step_max(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    store.create(&new_tag("t", 1, 50)).unwrap();
+    create(&mut *store, &new_tag("t", 1, 50)).unwrap();
     let mut sized = |want, step_max| {
         let claim = try_claim(&mut *store, &tag("t"), ClaimWish::new(want, step_max)).unwrap();
         claim.run.end() - claim.run.first
@@ -33,7 +33,7 @@ pub fn sizes_follow_want_step_and_step_max(backend: &mut dyn Backend) {
 
 pub fn a_claim_is_cut_at_the_ceiling(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    store.create(&NewTag { ceiling: 12, ..new_tag("t", 1, 10) }).unwrap();
+    create(&mut *store, &NewTag { ceiling: 12, ..new_tag("t", 1, 10) }).unwrap();
     assert_eq!(claim(&mut *store, "t", 1).run.range(), 1..11);
     let last = claim(&mut *store, "t", 100);
     assert_eq!((last.run.range(), last.ceiling), (11..13, 12));
@@ -45,7 +45,7 @@ pub fn a_claim_is_cut_at_the_ceiling(backend: &mut dyn Backend) {
 
 pub fn numbers_end_before_the_last_one(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    store.create(&new_tag("t", CEILING_MAX - 3, 100)).unwrap();
+    create(&mut *store, &new_tag("t", CEILING_MAX - 3, 100)).unwrap();
     assert_eq!(claim(&mut *store, "t", u64::MAX).run.range(), CEILING_MAX - 3..CEILING_MAX);
     let used_up = try_claim(&mut *store, &tag("t"), ClaimWish::new(1, 1));
     assert!(matches!(used_up, Err(StoreError::Exhausted { .. })), "{used_up:?}");
@@ -55,8 +55,8 @@ pub fn connections_get_disjoint_numbers(backend: &mut dyn Backend) {
     const CONNECTIONS: u64 = 4;
     const CLAIMS: u64 = 25;
     let mut first = backend.connect();
-    first.create(&new_tag("a", 1, 3)).unwrap();
-    first.create(&new_tag("b", 1000, 1)).unwrap();
+    create(&mut *first, &new_tag("a", 1, 3)).unwrap();
+    create(&mut *first, &new_tag("b", 1000, 1)).unwrap();
     let threads: Vec<_> = (0..CONNECTIONS)
         .map(|number| {
             let mut store = backend.connect();
@@ -87,7 +87,7 @@ pub fn connections_get_disjoint_numbers(backend: &mut dyn Backend) {
 
 pub fn claims_outlive_connections(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    let created = store.create(&new_tag("t", 5, 10)).unwrap();
+    let created = create(&mut *store, &new_tag("t", 5, 10)).unwrap();
     assert_eq!(claim(&mut *store, "t", 1).run.range(), 5..15);
     drop(store);
     let mut store = backend.connect();
@@ -97,7 +97,7 @@ pub fn claims_outlive_connections(backend: &mut dyn Backend) {
 
 pub fn a_row_set_back_is_refused_in_words(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    store.create(&new_tag("t", 1, 100)).unwrap();
+    create(&mut *store, &new_tag("t", 1, 100)).unwrap();
     assert_eq!(claim(&mut *store, "t", 1).run.range(), 1..101);
     let before = look_up(&mut *store, &[tag("t")])[0].unwrap().generation;
     backend.execute("UPDATE leaf_alloc SET max_id = 1 WHERE biz_tag = 't'");
@@ -126,7 +126,7 @@ pub fn a_row_made_anew_by_sql_is_refused_until_a_command_helps(backend: &mut dyn
     );
     let seen = store.show(&tag("t")).unwrap().generation;
     store.delete(&tag("t"), seen).unwrap();
-    store.create(&new_tag("t", 101, 10)).unwrap();
+    create(&mut *store, &new_tag("t", 101, 10)).unwrap();
     let anew = claim(&mut *store, "t", 1);
     assert_eq!(anew.run.range(), 101..111);
     assert_ne!(anew.generation, seen);
@@ -134,7 +134,7 @@ pub fn a_row_made_anew_by_sql_is_refused_until_a_command_helps(backend: &mut dyn
 
 pub fn a_claim_by_another_program_is_respected(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    store.create(&new_tag("t", 1, 10)).unwrap();
+    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
     assert_eq!(claim(&mut *store, "t", 1).run.range(), 1..11);
     backend.execute("UPDATE leaf_alloc SET max_id = max_id + 1000 WHERE biz_tag = 't'");
     assert_eq!(claim(&mut *store, "t", 1).run.range(), 1011..1021);
@@ -142,7 +142,7 @@ pub fn a_claim_by_another_program_is_respected(backend: &mut dyn Backend) {
 
 pub fn a_step_changed_by_another_program_counts(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    store.create(&new_tag("t", 1, 10)).unwrap();
+    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
     assert_eq!(claim(&mut *store, "t", 1).run.range(), 1..11);
     let mut set = |step: i64, expect: (std::ops::Range<u64>, u64)| {
         backend.execute(&format!("UPDATE leaf_alloc SET step = {step} WHERE biz_tag = 't'"));

@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use crate::engines::{Engine, processes};
 use crate::identity::changed;
 use crate::tags::pages_are_complete;
-use crate::{check_in, claim, generations, new_tag, raise, tag, try_claim};
+use crate::{check_in, claim, create, generations, new_tag, raise, tag, try_claim};
 
 const WISH: ClaimWish = ClaimWish::new(1, 1000);
 
@@ -49,6 +49,7 @@ on_each_engine!(
     a_copied_database_is_the_same_store_with_another_history,
     a_folding_collation_never_gives_two_names_one_row,
     a_role_is_replaced_after_the_claim_that_is_under_way,
+    a_name_that_is_reported_meanwhile_is_not_created_below,
 );
 
 #[track_caller]
@@ -107,7 +108,7 @@ fn a_frozen_server_holds_a_call_no_longer_than_its_bound<E: Engine>() {
     target.connect_timeout = Duration::from_millis(700);
     target.statement_timeout = Duration::from_millis(900);
     let mut store = E::open(target.clone());
-    store.create(&new_tag("t", 1, 10)).unwrap();
+    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
     let under = store.identity().unwrap();
     processes(&server).into_iter().for_each(|process| kill(process, Signal::SIGSTOP).unwrap());
     let mut bounded = |bound_ms: u64| {
@@ -128,7 +129,7 @@ fn a_restarted_server_is_used_by_the_next_call<E: Engine>() {
     let target = E::target_of(&server);
     E::apply(&target).unwrap();
     let mut store = E::open(target);
-    store.create(&new_tag("t", 1, 10)).unwrap();
+    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
     let under = store.identity().unwrap();
     server.kill();
     // What was said depends on how much of it was gone by then.
@@ -149,7 +150,7 @@ fn a_server_that_stops_taking_writes_is_left<E: Engine>() {
     let server = E::new_server(&[]);
     let target = E::target_of(&server);
     E::apply(&target).unwrap();
-    E::open(target).create(&new_tag("t", 1, 10)).unwrap();
+    create(&mut *E::open(target), &new_tag("t", 1, 10)).unwrap();
     let mut store = E::open(E::target(&server, E::writer(&server), E::REMOTE.2));
     let under = store.identity().unwrap();
     assert_eq!(store.claim(&under, &tag("t"), WISH).unwrap().run.range(), 1..11);
@@ -183,7 +184,7 @@ fn select_and_update_on_leafs_table_are_enough_to_claim<E: Engine>() {
     let asked = [tag("orders"), tag("no")];
     assert_eq!(generations(&mut *store, &asked), [Some(Generation(0)), None]);
     assert_eq!(store.list(None, 10).unwrap().len(), 1);
-    refused(store.create(&new_tag("new", 1, 10)), "creating a tag needs them");
+    refused(create(&mut *store, &new_tag("new", 1, 10)), "creating a tag needs them");
     refused(store.delete(&tag("orders"), Generation(0)), "deleting a tag needs them");
     let under = store.identity().unwrap();
     refused(
@@ -197,7 +198,7 @@ fn select_and_update_on_leafs_table_are_enough_to_claim<E: Engine>() {
     );
     let other = Identity { history: History("another".into()), ..under.clone() };
     changed(store.claim(&other, &tag("no"), WISH), &other, &under);
-    changed(store.raise(&other, &[(tag("orders"), 9000)]), &other, &under);
+    changed(store.raise(&other, &[(tag("orders"), 9000)], false), &other, &under);
     let change = TagChange { ceiling: Some(9), ..TagChange::default() };
     refused(store.set(&tag("orders"), &change), "a ceiling needs them");
     let change = TagChange { step: Some(7), ..TagChange::default() };
@@ -240,7 +241,7 @@ fn applying_twice_changes_nothing_and_other_tables_are_refused<E: Engine>() {
 fn a_table_made_anew_has_another_history<E: Engine>() {
     let mut database = E::new();
     let mut store = database.connect();
-    store.create(&new_tag("t", 1, 10)).unwrap();
+    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
     let was = store.identity().unwrap();
     assert_eq!(store.claim(&was, &tag("t"), WISH).unwrap().run.range(), 1..11);
     database.execute("DROP TABLE leaf_alloc");
@@ -251,12 +252,12 @@ fn a_table_made_anew_has_another_history<E: Engine>() {
     // The connection is the same as before.
     changed(store.claim(&was, &tag("t"), WISH), &was, &is);
     changed(store.look_up(&was, &[tag("t")]), &was, &is);
-    changed(store.raise(&was, &[(tag("t"), 500)]), &was, &is);
+    changed(store.raise(&was, &[(tag("t"), 500)], false), &was, &is);
     assert_eq!(store.identity().unwrap(), is);
     database.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 10)");
     // Below what leafd's own row has seen, until a daemon pushes what it has seen.
     refused(store.claim(&is, &tag("t"), WISH), "--start 11");
-    assert_eq!(store.raise(&is, &[(tag("t"), 5)]).unwrap(), [true]);
+    assert_eq!(store.raise(&is, &[(tag("t"), 5)], false).unwrap(), [true]);
     assert_eq!(store.claim(&is, &tag("t"), WISH).unwrap().run.range(), 11..21);
 }
 
@@ -287,7 +288,7 @@ fn a_copied_database_is_the_same_store_with_another_history<E: Engine>() {
     let was = original.connect().identity().unwrap();
     let mut copy = E::new();
     let mut store = copy.connect();
-    store.create(&new_tag("t", 1, 10)).unwrap();
+    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
     let other = store.identity().unwrap();
     assert_ne!(other.id, was.id);
     let name = was.id.0.split_once(':').unwrap().1;
@@ -315,7 +316,7 @@ fn a_folding_collation_never_gives_two_names_one_row<E: Engine>() {
         assert!(matches!(unknown, Err(StoreError::UnknownTag { .. })), "{other:?}: {unknown:?}");
         assert_eq!(generations(&mut *store, &[tag(other)]), [None]);
     }
-    refused(store.create(&new_tag("order", 1, 10)), "treats them as equal");
+    refused(create(&mut *store, &new_tag("order", 1, 10)), "treats them as equal");
     assert_eq!(claim(&mut *store, "Order", 1).run.range(), 11..21);
     pages_are_complete(&mut *store, &E::AROUND);
 }
@@ -325,7 +326,7 @@ fn a_role_is_replaced_after_the_claim_that_is_under_way<E: Engine>() {
     let mut database = E::new();
     let target = database.own_target(E::ADMINISTRATOR);
     let (mut store, mut operator) = (database.connect(), E::open(target));
-    store.create(&new_tag("t", 1, 10)).unwrap();
+    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
     let under = store.identity().unwrap();
     let next = Identity { role: Role("1 of 2".into()), ..under.clone() };
     operator.identity().unwrap();
@@ -353,4 +354,26 @@ fn a_role_is_replaced_after_the_claim_that_is_under_way<E: Engine>() {
         (claiming.join().unwrap().unwrap(), replacing.join().unwrap())
     });
     assert_eq!((claimed.run.range(), told), (1..11, 11));
+}
+
+/// Another host reports what it has seen of a name while a tag of that name is created: the one waits for the other.
+fn a_name_that_is_reported_meanwhile_is_not_created_below<E: Engine>() {
+    let mut database = E::new();
+    let mut store = database.connect();
+    let under = store.identity().unwrap();
+    let mut other = E::session(E::shared(), &database.name());
+    let mut observer = E::session(E::shared(), &database.name());
+    E::run(&mut other, "BEGIN");
+    E::run(&mut other, "INSERT INTO leafd_tag (tag, highest_end, masked) VALUES ('t', 1001, '?')");
+    let created = std::thread::scope(|scope| {
+        let creating = scope.spawn(|| store.create(&under, &new_tag("t", 1, 10)));
+        let begun = Instant::now();
+        while E::number(&mut observer, E::WAITING) < 1 && !creating.is_finished() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "it doesn't wait");
+            std::thread::sleep(E::ASKED_EVERY);
+        }
+        E::run(&mut other, "COMMIT");
+        creating.join().unwrap()
+    });
+    refused(created, "1001");
 }

@@ -7,7 +7,7 @@ use leafd_core::store::{
     Claim, ClaimRecord, ClaimWish, ClaimedBy, HostId, NewTag, Shard, StoreError,
 };
 
-use crate::{Backend, claim, new_tag, raise, tag};
+use crate::{Backend, claim, create, new_tag, raise, tag};
 
 fn host(name: &str) -> ClaimedBy {
     ClaimedBy { host: HostId(format!("id-of-{name}").into()), name: name.into() }
@@ -25,7 +25,7 @@ fn told(store: &mut dyn Store, name: &str, id: u64) -> Vec<ClaimRecord> {
 pub fn a_claim_is_remembered_with_who_made_it(backend: &mut dyn Backend) {
     let (a, b) = (host("a"), host("b"));
     let mut stores = [backend.connect(), backend.connect()];
-    let row = stores[0].create(&new_tag("t", 1, 10)).unwrap();
+    let row = create(&mut *stores[0], &new_tag("t", 1, 10)).unwrap();
     let wish = ClaimWish::new(1, 1000);
     let claims =
         [(0, &a), (1, &b), (0, &a)].map(|(at, by)| claim_as(&mut *stores[at], by, "t", wish));
@@ -53,7 +53,7 @@ pub fn a_claim_is_remembered_with_who_made_it(backend: &mut dyn Backend) {
 
     // The tag is gone, and what it had claimed is not forgotten.
     store.delete(&tag("t"), row.generation).unwrap();
-    let anew = store.create(&new_tag("t", 100, 10)).unwrap();
+    let anew = create(&mut *store, &new_tag("t", 100, 10)).unwrap();
     claim_as(store, &a, "t", wish);
     let later = told(store, "t", 0);
     assert_eq!(later[..4], found);
@@ -62,7 +62,7 @@ pub fn a_claim_is_remembered_with_who_made_it(backend: &mut dyn Backend) {
 
 pub fn ids_of_independent_primaries_are_told_from_their_neighbours(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    store.create(&new_tag("t", 1, 10)).unwrap();
+    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
     let shard = Shard { of: 3, index: 1 };
     let wish = ClaimWish { shard, ..ClaimWish::new(4, 4) };
     let run = claim_as(&mut *store, &host("a"), "t", wish).run;
@@ -77,7 +77,7 @@ pub fn ids_of_independent_primaries_are_told_from_their_neighbours(backend: &mut
 pub fn odd_claims_are_told_as_they_were(backend: &mut dyn Backend) {
     let mut store = backend.connect();
     let longest = "\u{8ba2}".repeat(42);
-    store.create(&new_tag(&longest, 1, 10)).unwrap();
+    create(&mut *store, &new_tag(&longest, 1, 10)).unwrap();
     let by = ClaimedBy { host: HostId("f".repeat(64).into()), name: "n".repeat(255).into() };
     let wish = ClaimWish::new(u64::MAX, 1000);
     let all = claim_as(&mut *store, &by, &longest, wish).run;
@@ -106,15 +106,15 @@ pub fn odd_claims_are_told_as_they_were(backend: &mut dyn Backend) {
 /// Each of its claims serves who waits just then, so that there is one a request or few.
 pub fn claims_of_strict_tags_are_not_remembered(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    store.create(&NewTag { strict: true, ..new_tag("s", 1, 10) }).unwrap();
+    create(&mut *store, &NewTag { strict: true, ..new_tag("s", 1, 10) }).unwrap();
     claim_as(&mut *store, &host("a"), "s", ClaimWish::new(1, 1000));
     assert_eq!(told(&mut *store, "s", 0), []);
 }
 
 pub fn old_claims_are_forgotten_in_batches(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    let row = store.create(&new_tag("t", 1, 10)).unwrap();
-    store.create(&new_tag("gone", 1, 10)).unwrap();
+    let row = create(&mut *store, &new_tag("t", 1, 10)).unwrap();
+    create(&mut *store, &new_tag("gone", 1, 10)).unwrap();
     let wish = ClaimWish::new(1, 1000);
     for _ in 0..5 {
         claim_as(&mut *store, &host("a"), "t", wish);
@@ -144,7 +144,7 @@ pub fn old_claims_are_forgotten_in_batches(backend: &mut dyn Backend) {
 pub fn hosts_forget_at_once(backend: &mut dyn Backend) {
     const CLAIMS: u64 = 60;
     let mut store = backend.connect();
-    store.create(&new_tag("t", 1, 10)).unwrap();
+    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
     for _ in 0..CLAIMS {
         claim_as(&mut *store, &host("a"), "t", ClaimWish::new(1, 10));
     }

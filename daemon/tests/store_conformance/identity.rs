@@ -10,7 +10,7 @@ use leafd_core::store::{
     StoreId,
 };
 
-use crate::{Backend, check_in, new_tag, tag};
+use crate::{Backend, check_in, create, new_tag, tag};
 
 const WISH: ClaimWish = ClaimWish::new(1, 1000);
 
@@ -32,7 +32,7 @@ pub fn changed<T: std::fmt::Debug>(result: Result<T, StoreError>, was: &Identity
 
 pub fn under_another_identity_nothing_is_done(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    store.create(&new_tag("t", 1, 10)).unwrap();
+    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
     let before = store.show(&tag("t")).unwrap();
     let is = store.identity().unwrap();
     let others = [
@@ -45,9 +45,10 @@ pub fn under_another_identity_nothing_is_done(backend: &mut dyn Backend) {
         changed(store.claim(was, &tag("t"), WISH), was, &is);
         // Not that it is unknown: what another store lacks says nothing.
         changed(store.claim(was, &tag("no"), WISH), was, &is);
+        changed(store.create(was, &new_tag("no", 1, 10)), was, &is);
         changed(store.look_up(was, &[tag("t")]), was, &is);
         changed(store.look_up(was, &[tag("no")]), was, &is);
-        changed(store.raise(was, &[(tag("no"), 5), (tag("t"), 500)]), was, &is);
+        changed(store.raise(was, &[(tag("no"), 5), (tag("t"), 500)], false), was, &is);
         changed(store.check_in(was, &host, &[], &start), was, &is);
         changed(store.replace_role(was, &role("x")), was, &is);
         if was.role == is.role {
@@ -62,7 +63,7 @@ pub fn under_another_identity_nothing_is_done(backend: &mut dyn Backend) {
 
 pub fn a_role_is_taken_once(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    store.create(&new_tag("t", 1, 10)).unwrap();
+    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
     let sole = store.identity().unwrap();
     assert_eq!(sole.role, role(""));
     store.take_role(&sole, &role("")).unwrap();
@@ -133,7 +134,7 @@ pub fn no_claim_outlasts_its_role(backend: &mut dyn Backend) {
     const CLAIMERS: usize = 3;
     const TAKES_MAX: Duration = Duration::from_secs(30);
     let mut operator = backend.connect();
-    operator.create(&new_tag("t", 1, 10)).unwrap();
+    create(&mut *operator, &new_tag("t", 1, 10)).unwrap();
     let mut under = operator.identity().unwrap();
     for round in 0..5 {
         let stores: Vec<_> = (0..CLAIMERS).map(|_| backend.connect()).collect();
@@ -179,7 +180,7 @@ pub fn no_claim_outlasts_its_role(backend: &mut dyn Backend) {
 /// less of what was claimed, and so may whoever claims next.
 pub fn set_back_in_place_it_has_another_history(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    store.create(&new_tag("t", 1, 10)).unwrap();
+    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
     let was = store.identity().unwrap();
     backend.execute("CREATE TABLE backup AS SELECT * FROM leafd_tag");
     assert_eq!(store.claim(&was, &tag("t"), WISH).unwrap().run.range(), 1..11);

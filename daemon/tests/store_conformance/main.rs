@@ -27,7 +27,7 @@ use leafd::store::Store;
 use leafd_core::Tag;
 use leafd_core::store::{
     CEILING_MAX, CheckIn, Claim, ClaimWish, Generation, HostId, NewTag, StartToken, StoreError,
-    TagTerms,
+    TagRow, TagTerms,
 };
 
 /// A throwaway store, empty at first.
@@ -101,6 +101,7 @@ macro_rules! conformance {
             strict::a_strict_tag_is_told_from_others,
             strict::a_masked_tag_tells_its_mask_with_each_claim,
             strict::the_mask_of_a_tag_without_a_row_is_not_guessed,
+            strict::a_host_with_mask_keys_says_that_a_lost_tag_may_have_been_masked,
             identity::under_another_identity_nothing_is_done,
             identity::a_role_is_taken_once,
             identity::one_of_many_roles_is_taken,
@@ -181,6 +182,11 @@ fn try_claim(store: &mut dyn Store, tag: &Tag, wish: ClaimWish) -> Result<Claim,
     store.claim(&under, tag, wish)
 }
 
+fn create(store: &mut dyn Store, new: &NewTag) -> Result<TagRow, StoreError> {
+    let under = store.identity()?;
+    store.create(&under, new)
+}
+
 fn look_up(store: &mut dyn Store, tags: &[Tag]) -> Vec<Option<TagTerms>> {
     let under = store.identity().unwrap();
     store.look_up(&under, tags).unwrap()
@@ -205,7 +211,7 @@ fn refused_in_words(store: &mut dyn Store, name: &str, parts: &[&str]) {
 
 fn raise(store: &mut dyn Store, name: &str, end: u64) -> bool {
     let under = store.identity().unwrap();
-    store.raise(&under, &[(tag(name), end)]).unwrap()[0]
+    store.raise(&under, &[(tag(name), end)], false).unwrap()[0]
 }
 
 fn check_in(

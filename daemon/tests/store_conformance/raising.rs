@@ -6,11 +6,11 @@ use std::thread;
 use leafd_core::Tag;
 use leafd_core::store::{CEILING_MAX, ClaimWish, NewTag, StoreError, TagTerms};
 
-use crate::{Backend, claim, look_up, new_tag, raise, refused_in_words, tag, try_claim};
+use crate::{Backend, claim, create, look_up, new_tag, raise, refused_in_words, tag, try_claim};
 
 pub fn raise_lifts_and_never_lowers(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    store.create(&NewTag { ceiling: 2000, ..new_tag("t", 1, 10) }).unwrap();
+    create(&mut *store, &NewTag { ceiling: 2000, ..new_tag("t", 1, 10) }).unwrap();
     assert!(raise(&mut *store, "t", 500));
     assert_eq!(claim(&mut *store, "t", 1).run.range(), 500..510);
     assert!(!raise(&mut *store, "t", 7));
@@ -36,11 +36,11 @@ pub fn many_are_raised_at_once(backend: &mut dyn Backend) {
     let ends: Vec<(Tag, u64)> =
         (0..1000).map(|number| (tag(&format!("t{number}")), 1000 + number)).collect();
     let under = store.identity().unwrap();
-    let moved = store.raise(&under, &ends).unwrap();
+    let moved = store.raise(&under, &ends, false).unwrap();
     let expect: Vec<bool> = (0..1000).map(behind).collect();
     assert_eq!(moved, expect);
-    assert_eq!(store.raise(&under, &ends).unwrap(), [false; 1000]);
-    assert_eq!(store.raise(&under, &[]).unwrap(), [] as [bool; 0]);
+    assert_eq!(store.raise(&under, &ends, false).unwrap(), [false; 1000]);
+    assert_eq!(store.raise(&under, &[], false).unwrap(), [] as [bool; 0]);
     for number in (0..1000).step_by(59) {
         let name = format!("t{number}");
         if there(number) {
@@ -60,11 +60,11 @@ pub fn many_are_raised_at_once(backend: &mut dyn Backend) {
 
 pub fn the_higher_of_two_ends_counts(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    store.create(&new_tag("t", 1, 10)).unwrap();
+    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
     assert!(!raise(&mut *store, "other", 5));
     let under = store.identity().unwrap();
     let ends = [(tag("t"), 300), (tag("t"), 700), (tag("t"), 20)];
-    assert!(store.raise(&under, &ends).unwrap().contains(&true));
+    assert!(store.raise(&under, &ends, false).unwrap().contains(&true));
     assert_eq!(store.show(&tag("t")).unwrap().max_id, 700);
 }
 
@@ -77,9 +77,9 @@ pub fn what_a_missing_tag_was_raised_to_is_remembered(backend: &mut dyn Backend)
     refused_in_words(&mut *store, "late", &["--start 500"]);
     assert!(raise(&mut *store, "late", 500));
     assert_eq!(claim(&mut *store, "late", 1).run.range(), 500..510);
-    let below = store.create(&new_tag("made", 699, 10));
+    let below = create(&mut *store, &new_tag("made", 699, 10));
     assert!(matches!(below, Err(StoreError::Refused(_))), "{below:?}");
-    store.create(&new_tag("made", 700, 10)).unwrap();
+    create(&mut *store, &new_tag("made", 700, 10)).unwrap();
 }
 
 pub fn ends_are_told_of_rows_and_of_names_alone(backend: &mut dyn Backend) {
@@ -87,7 +87,7 @@ pub fn ends_are_told_of_rows_and_of_names_alone(backend: &mut dyn Backend) {
     assert_eq!(store.ends(None, 10).unwrap(), []);
     // Made and deleted by us, claimed from, deleted by another program, and never here.
     for name in ["gone", "kept", "Other", "unused"] {
-        store.create(&new_tag(name, 1, 10)).unwrap();
+        create(&mut *store, &new_tag(name, 1, 10)).unwrap();
     }
     for name in ["gone", "kept", "Other"] {
         assert_eq!(claim(&mut *store, name, 1).run.range(), 1..11);
@@ -102,7 +102,7 @@ pub fn ends_are_told_of_rows_and_of_names_alone(backend: &mut dyn Backend) {
         .collect();
     let ends: Vec<(Tag, u64)> = names.iter().map(|name| (tag(name), CEILING_MAX)).collect();
     let under = store.identity().unwrap();
-    store.raise(&under, &ends).unwrap();
+    store.raise(&under, &ends, false).unwrap();
     let mut expect = vec![(tag("Other"), 11), (tag("gone"), 11), (tag("kept"), 11)];
     expect.extend(ends);
     expect.push((tag("unused"), 0));
@@ -149,7 +149,7 @@ pub fn daemons_raise_at_once(backend: &mut dyn Backend) {
                 // In orders that differ.
                 ends.rotate_left((daemon * 77) as usize);
                 together.wait();
-                store.raise(under, &ends).unwrap();
+                store.raise(under, &ends, false).unwrap();
             });
         }
     });
@@ -161,7 +161,7 @@ pub fn daemons_raise_at_once(backend: &mut dyn Backend) {
 
 pub fn look_up_knows_where_the_next_claim_starts(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    let created = store.create(&NewTag { ceiling: 5000, ..new_tag("t", 7, 100) }).unwrap();
+    let created = create(&mut *store, &NewTag { ceiling: 5000, ..new_tag("t", 7, 100) }).unwrap();
     let mut terms = |name: &str| look_up(&mut *store, &[tag(name)])[0].unwrap();
     let first = TagTerms {
         generation: created.generation,

@@ -10,7 +10,7 @@ use leafd_core::registry::{CompareAndSet, Holder, LeaseRecord, Mode};
 use leafd_core::store::{CheckIn, ClaimWish, ClaimedBy, HostId, Role, StartToken, StoreError};
 use leafd_core::{Tag, WorkerId};
 
-use crate::{claim, mysql, new_tag, postgres, raise, tag};
+use crate::{claim, create, mysql, new_tag, postgres, raise, tag};
 
 /// Leaf's own table, to the letter but for the character set.
 const LEAF_ON_MYSQL: &str = "CREATE TABLE leaf_alloc (
@@ -31,7 +31,7 @@ const LEAF_ON_POSTGRES: &str =
 
 /// Everything that a daemon does with a store.
 fn all_calls_work(store: &mut dyn Store) {
-    let created = store.create(&new_tag("t", 1, 10)).unwrap();
+    let created = create(store, &new_tag("t", 1, 10)).unwrap();
     let under = store.identity().unwrap();
     let by = ClaimedBy { host: HostId("h".into()), name: "n".into() };
     let claim_as = store.claim_as(Some(&by), &under, &tag("t"), ClaimWish::new(1, 1000));
@@ -221,9 +221,9 @@ fn a_name_that_the_tables_character_set_cant_hold_is_an_unknown_tag() {
     }
     let terms = store.look_up(&under, &[name.clone(), tag("leaf")]).unwrap();
     assert!(terms[0].is_none() && terms[1].is_some(), "{terms:?}");
-    let raised = store.raise(&under, &[(name.clone(), 9), (tag("leaf"), 700)]).unwrap();
+    let raised = store.raise(&under, &[(name.clone(), 9), (tag("leaf"), 700)], false).unwrap();
     assert_eq!(raised, [false, true]);
-    let refused = store.create(&new_tag(name.as_str(), 1, 10)).unwrap_err().to_string();
+    let refused = create(&mut store, &new_tag(name.as_str(), 1, 10)).unwrap_err().to_string();
     assert!(refused.contains("can't store this name"), "{refused}");
     assert_eq!(claim(&mut store, "leaf", 1).run.range(), 700..800);
 }

@@ -8,7 +8,9 @@ use leafd_core::store::{ClaimWish, Generation, StoreError, TagChange};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::{Backend, claim, generations, new_tag, raise, refused_in_words, tag, try_claim};
+use crate::{
+    Backend, claim, create, generations, new_tag, raise, refused_in_words, tag, try_claim,
+};
 
 /// A store in a folder that goes with it.
 pub struct Throwaway {
@@ -144,7 +146,7 @@ fn a_damaged_file_is_refused() {
     let mut place = Throwaway::new();
     let mut store = place.connect();
     for number in 0..400 {
-        store.create(&new_tag(&format!("tag number {number}"), 1, 10)).unwrap();
+        create(&mut *store, &new_tag(&format!("tag number {number}"), 1, 10)).unwrap();
     }
     drop(store);
     let mut bytes = fs::read(&place.path).unwrap();
@@ -216,7 +218,7 @@ fn rows_replaced_by_hand_are_seen_and_triggers_of_earlier_versions_go() {
 fn update_time_follows_changes() {
     let mut place = Throwaway::new();
     let mut store = place.connect();
-    store.create(&new_tag("t", 1, 10)).unwrap();
+    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
     let old = "2001-02-03T04:05:06Z";
     let mut is_kept_current = |change: &mut dyn FnMut(&mut dyn Store)| {
         place.execute("UPDATE leaf_alloc SET update_time = '2001-02-03 04:05:06'");
@@ -234,7 +236,7 @@ fn update_time_follows_changes() {
 fn a_copy_is_refused_until_adopted() {
     let mut place = Throwaway::new();
     let mut store = place.connect();
-    store.create(&new_tag("t", 1, 10)).unwrap();
+    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
     let original = store.identity().unwrap().id;
     drop(store);
     let copy = place.beside("copy.db");
@@ -259,7 +261,7 @@ fn a_copy_is_refused_until_adopted() {
 fn a_file_that_goes_while_in_use_stops_claims() {
     let mut place = Throwaway::new();
     let mut store = place.connect();
-    store.create(&new_tag("t", 1, 10)).unwrap();
+    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
     // What is still in the write-ahead log doesn't move along.
     place.execute("PRAGMA wal_checkpoint(TRUNCATE)");
     let away = place.beside("away.db");
@@ -281,7 +283,7 @@ fn a_file_that_goes_while_in_use_stops_claims() {
 fn a_locked_file_is_waited_for_within_bounds() {
     let mut place = Throwaway::new();
     let mut store = place.connect();
-    store.create(&new_tag("t", 1, 10)).unwrap();
+    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
     let other = Connection::open(&place.path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let wish = ClaimWish::new(1, 1);

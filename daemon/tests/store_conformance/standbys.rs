@@ -6,7 +6,7 @@ use leafd::store::{Store as _, postgres};
 use leafd_core::store::{ClaimWish, StoreError};
 
 use crate::postgres::{client, new_server, target};
-use crate::{new_tag, tag};
+use crate::{create, new_tag, tag};
 
 const WISH: ClaimWish = ClaimWish::new(1, 1000);
 
@@ -16,7 +16,7 @@ fn a_claim_that_no_synchronous_standby_confirmed_is_none() {
     let target = target(&server, "postgres", "postgres");
     postgres::apply(&target).unwrap();
     let mut store = postgres::open(target);
-    store.create(&new_tag("t", 1, 10)).unwrap();
+    create(&mut store, &new_tag("t", 1, 10)).unwrap();
     let under = store.identity().unwrap();
     let mut admin = client(&server, "postgres").unwrap();
     admin.batch_execute("SET synchronous_commit = local").unwrap();

@@ -3,11 +3,11 @@
 use leafd_core::mask::{KeyNumber, Masking};
 use leafd_core::store::{ClaimWish, NewTag, StoreError, TagChange};
 
-use crate::{Backend, claim, look_up, new_tag, raise, refused_in_words, tag, try_claim};
+use crate::{Backend, claim, create, look_up, new_tag, raise, refused_in_words, tag, try_claim};
 
 pub fn a_strict_tag_gives_what_is_wanted(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    store.create(&NewTag { strict: true, ceiling: 60, ..new_tag("s", 1, 1000) }).unwrap();
+    create(&mut *store, &NewTag { strict: true, ceiling: 60, ..new_tag("s", 1, 1000) }).unwrap();
     let mut other = backend.connect();
     let mut claimed = |want| {
         // In turn, as two hosts would.
@@ -26,8 +26,8 @@ pub fn a_strict_tag_gives_what_is_wanted(backend: &mut dyn Backend) {
 
 pub fn a_strict_tag_is_told_from_others(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    let strict = store.create(&NewTag { strict: true, ..new_tag("s", 1, 10) }).unwrap();
-    store.create(&new_tag("plain", 1, 10)).unwrap();
+    let strict = create(&mut *store, &NewTag { strict: true, ..new_tag("s", 1, 10) }).unwrap();
+    create(&mut *store, &new_tag("plain", 1, 10)).unwrap();
     backend.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('leaf', 1, 10)");
     assert!(strict.strict && store.show(&tag("s")).unwrap().strict);
     let listed = store.list(None, 10).unwrap();
@@ -38,7 +38,7 @@ pub fn a_strict_tag_is_told_from_others(backend: &mut dyn Backend) {
     assert_eq!(told, [true, false, false]);
     // Strictness goes with the tag.
     store.delete(&tag("s"), strict.generation).unwrap();
-    assert!(!store.create(&new_tag("s", 1, 10)).unwrap().strict);
+    assert!(!create(&mut *store, &new_tag("s", 1, 10)).unwrap().strict);
 }
 
 pub fn a_masked_tag_tells_its_mask_with_each_claim(backend: &mut dyn Backend) {
@@ -47,8 +47,8 @@ pub fn a_masked_tag_tells_its_mask_with_each_claim(backend: &mut dyn Backend) {
     assert!(masked.is_some());
     let ceiling = (1 << 53) - 1;
     let new = NewTag { masked, ceiling, ..new_tag("m", 1, 10) };
-    let row = store.create(&new).unwrap();
-    store.create(&new_tag("plain", 1, 10)).unwrap();
+    let row = create(&mut *store, &new).unwrap();
+    create(&mut *store, &new_tag("plain", 1, 10)).unwrap();
     assert_eq!((row.masked, row.ceiling), (masked, ceiling));
     assert_eq!(store.show(&tag("m")).unwrap().masked, masked);
     let listed: Vec<_> = store.list(None, 10).unwrap().iter().map(|row| row.masked).collect();
@@ -61,7 +61,7 @@ pub fn a_masked_tag_tells_its_mask_with_each_claim(backend: &mut dyn Backend) {
         [NewTag { strict: true, ..new.clone() }, NewTag { ceiling: ceiling + 1, ..new.clone() }]
     {
         let other = NewTag { tag: tag("other"), ..bad };
-        assert!(matches!(store.create(&other), Err(StoreError::Refused(_))));
+        assert!(matches!(create(&mut *store, &other), Err(StoreError::Refused(_))));
     }
     let too_high = TagChange { ceiling: Some(ceiling + 1), ..TagChange::default() };
     assert!(matches!(store.set(&tag("m"), &too_high), Err(StoreError::Refused(_))));
@@ -80,10 +80,10 @@ pub fn a_masked_tag_tells_its_mask_with_each_claim(backend: &mut dyn Backend) {
         NewTag { masked: other, start: 11, ..new.clone() },
         NewTag { tag: tag("plain"), start: 11, ..new.clone() },
     ] {
-        let words = store.create(&bad).unwrap_err().to_string();
+        let words = create(&mut *store, &bad).unwrap_err().to_string();
         assert!(words.contains("another name"), "{words}");
     }
-    assert_eq!(store.create(&NewTag { start: 11, ..new }).unwrap().masked, masked);
+    assert_eq!(create(&mut *store, &NewTag { start: 11, ..new }).unwrap().masked, masked);
 }
 
 /// A backup older than the tag was restored: a host knows up to where ids were given, and not how they were masked.
@@ -91,14 +91,14 @@ pub fn the_mask_of_a_tag_without_a_row_is_not_guessed(backend: &mut dyn Backend)
     let mut store = backend.connect();
     // As long as nothing was ever masked in the store, it was a plain tag.
     assert!(!raise(&mut *store, "early", 1001));
-    store.create(&new_tag("early", 1001, 10)).unwrap();
+    create(&mut *store, &new_tag("early", 1001, 10)).unwrap();
     let under = store.identity().unwrap();
     store.note_mask_key(&under, KeyNumber::FIRST, 0xff).unwrap();
     let masked = Masking::parse("53 1 00000000000000ff");
     let ceiling = (1 << 53) - 1;
     assert!(!raise(&mut *store, "t", 1001));
     for masked in [None, masked] {
-        let error = store.create(&NewTag { masked, ceiling, ..new_tag("t", 1001, 10) });
+        let error = create(&mut *store, &NewTag { masked, ceiling, ..new_tag("t", 1001, 10) });
         let words = error.unwrap_err().to_string();
         assert!(words.contains("isn't known") && words.contains("another name"), "{words}");
     }
@@ -107,20 +107,32 @@ pub fn the_mask_of_a_tag_without_a_row_is_not_guessed(backend: &mut dyn Backend)
     backend.execute("DELETE FROM leaf_alloc WHERE biz_tag = 't'");
     // Tags that are there stay as they are.
     let new = NewTag { masked, ceiling, ..new_tag("m", 1, 10) };
-    store.create(&new).unwrap();
+    create(&mut *store, &new).unwrap();
     backend.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('leaf', 1, 10)");
     let ends = ["early", "leaf", "m", "t"].map(|name| (tag(name), 2001));
-    assert_eq!(store.raise(&under, &ends).unwrap(), [true, true, true, false]);
+    assert_eq!(store.raise(&under, &ends, false).unwrap(), [true, true, true, false]);
     for name in ["early", "leaf", "m"] {
         assert_eq!(claim(&mut *store, name, 1).run.first, 2001, "{name}");
     }
     assert_eq!(store.show(&tag("m")).unwrap().masked, masked);
     // An operator may know.
     backend.execute("UPDATE leafd_tag SET masked = NULL WHERE tag = 't'");
-    store.create(&new_tag("t", 2001, 10)).unwrap();
+    create(&mut *store, &new_tag("t", 2001, 10)).unwrap();
     // A masked tag tells as much as a key.
     backend.execute("DELETE FROM leafd_meta WHERE name = 'mask_key_1'");
     assert!(!raise(&mut *store, "other", 5));
-    let words = store.create(&new_tag("other", 5, 10)).unwrap_err().to_string();
+    let words = create(&mut *store, &new_tag("other", 5, 10)).unwrap_err().to_string();
     assert!(words.contains("isn't known"), "{words}");
+}
+
+/// The store itself may know nothing of masks any more: a host that has mask keys knows better.
+pub fn a_host_with_mask_keys_says_that_a_lost_tag_may_have_been_masked(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    let under = store.identity().unwrap();
+    assert_eq!(store.raise(&under, &[(tag("t"), 1001)], true).unwrap(), [false]);
+    for masked in [None, Masking::parse("53 1 00000000000000ff")] {
+        let new = NewTag { masked, ceiling: (1 << 53) - 1, ..new_tag("t", 1001, 10) };
+        let words = create(&mut *store, &new).unwrap_err().to_string();
+        assert!(words.contains("isn't known"), "{words}");
+    }
 }

@@ -94,7 +94,7 @@ impl Store for Stub {
     fn ends(&mut self, _: Option<&Tag>, _: u32) -> Result<Vec<(Tag, u64)>, StoreError> {
         Ok(Vec::new())
     }
-    fn create(&mut self, _: &NewTag) -> Result<TagRow, StoreError> {
+    fn create(&mut self, _: &Identity, _: &NewTag) -> Result<TagRow, StoreError> {
         Err(StoreError::Refused("stub".to_owned()))
     }
     fn set(&mut self, _: &Tag, _: &TagChange) -> Result<TagRow, StoreError> {
@@ -106,7 +106,7 @@ impl Store for Stub {
     fn look_up(&mut self, _: &Identity, _: &[Tag]) -> Result<Vec<Option<TagTerms>>, StoreError> {
         Ok(Vec::new())
     }
-    fn raise(&mut self, _: &Identity, _: &[(Tag, u64)]) -> Result<Vec<bool>, StoreError> {
+    fn raise(&mut self, _: &Identity, _: &[(Tag, u64)], _: bool) -> Result<Vec<bool>, StoreError> {
         panic!("the stub breaks")
     }
     fn check_in(
@@ -133,7 +133,7 @@ fn every_call_reaches_the_store() {
     let handle = StoreHandle::spawn("store.db", place.connect()).unwrap();
     runtime().block_on(async {
         assert_eq!(handle.identity().await.unwrap(), direct);
-        let row = handle.create(new_tag("t", 1, 10)).await.unwrap();
+        let row = handle.create(&direct, new_tag("t", 1, 10)).await.unwrap();
         let wish = ClaimWish::new(1, 10);
         let by = ClaimedBy { host: HostId("h".into()), name: "web-1".into() };
         let claim = handle.claim_as(Some(by.clone()), &direct, &tag("t"), wish).await.unwrap();
@@ -145,7 +145,7 @@ fn every_call_reaches_the_store() {
         );
         assert_eq!(handle.forget_claims(std::time::Duration::from_secs(60), 5).await.unwrap(), 0);
         let ends = vec![(tag("t"), 50), (tag("u"), 9)];
-        assert_eq!(handle.raise(&direct, ends).await.unwrap(), [true, false]);
+        assert_eq!(handle.raise(&direct, ends, false).await.unwrap(), [true, false]);
         let change = TagChange { step: Some(3), ..TagChange::default() };
         assert_eq!(handle.set(&tag("t"), change).await.unwrap().step, 3);
         assert_eq!(handle.show(&tag("t")).await.unwrap().max_id, 50);
@@ -171,7 +171,7 @@ fn every_call_reaches_the_store() {
 fn a_panic_is_one_calls_error() {
     let (handle, permit, _) = stub();
     runtime().block_on(async {
-        let broken = handle.raise(&nobody(""), vec![]).await.unwrap_err().to_string();
+        let broken = handle.raise(&nobody(""), vec![], false).await.unwrap_err().to_string();
         assert!(broken.contains("the stub breaks"), "{broken}");
         permit.send(()).unwrap();
         assert_eq!(&*handle.identity().await.unwrap().id.0, "leafd-store");

@@ -38,6 +38,8 @@ fn whoever_pushes_in_time_keeps_what_it_holds_and_claims_when_the_store_says_so(
     assert_eq!(one.monitor.claimable(), None);
     one.pushes("h2");
     one.notes("h2", Some(4_000));
+    // Another host may still have to tell of a name that the store has lost.
+    assert!(matches!(one.monitor.complete(), Err(Condition::Settling)));
     assert!(!one.distrusted() && one.monitor.own_until().is_none());
     assert_eq!((one.monitor.failovers(), one.monitor.settling_ms(one.now)), (1, 6_000));
     for _ in 0..3 {
@@ -50,6 +52,7 @@ fn whoever_pushes_in_time_keeps_what_it_holds_and_claims_when_the_store_says_so(
     one.pass(1);
     one.notes("h2", Some(10_000));
     one.goes_on("h2");
+    assert_eq!(one.monitor.complete().ok(), Some(&identity("h2")));
     assert_eq!(one.monitor.failovers(), 1);
 }
 
@@ -153,6 +156,7 @@ fn a_loss_without_another_history_is_declared_once() {
     assert!(one.monitor.lost_commits(&identity("h1")));
     assert!(!one.monitor.lost_commits(&identity("h1")));
     assert_eq!(one.monitor.claimable(), None);
+    assert!(matches!(one.monitor.complete(), Err(Condition::LostCommits)));
     assert_eq!(one.asks(), Request::DeclareLoss(identity("h1")));
     assert!(one.events.contains(&Event::Distrusted));
     // With only Leaf's table nobody can be told: this host's own marks are all there is.

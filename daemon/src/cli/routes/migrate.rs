@@ -58,7 +58,7 @@ async fn bring_up(at: usize, member: &Member, found: &Survey) -> Result<()> {
         }
     }
     for some in ends.chunks(RAISED_AT_ONCE) {
-        member.store.raise(&member.identity, some.to_vec()).await?;
+        member.store.raise(&member.identity, some.to_vec(), false).await?;
     }
     Ok(())
 }
@@ -77,7 +77,7 @@ async fn create(member: &Member, tag: &Tag, known: &Known) -> Result<bool> {
         description: row.description.clone(),
     };
     let used_up = row.ceiling < new.start;
-    let created = match member.store.create(new).await {
+    let created = match member.store.create(&member.identity, new).await {
         Err(StoreError::TagExists { .. }) => false,
         created => created.map(|_| true)?,
     };

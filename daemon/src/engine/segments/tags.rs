@@ -245,6 +245,10 @@ impl Segments {
 }
 
 impl Tenants for Segments {
+    fn masking(&self) -> bool {
+        self.masks.any().is_some()
+    }
+
     fn drop_held(&self, upstream: &Rc<Upstream>) {
         self.set_aside(upstream);
         if let Some(store) = upstream.key() {

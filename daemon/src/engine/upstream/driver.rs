@@ -22,6 +22,9 @@ pub trait Tenants {
     /// The highest ends of the tags in use, as far as this daemon has seen.
     fn seen_in_use(&self, upstream: &Rc<Upstream>) -> Vec<(Tag, u64)>;
 
+    /// Whether this host has mask keys.
+    fn masking(&self) -> bool;
+
     /// What is held of the store may be somebody else's: it is dropped, here and in the journal.
     fn drop_held(&self, upstream: &Rc<Upstream>);
 
@@ -178,6 +181,7 @@ impl<T: Tenants + 'static> Driver<T> {
     async fn push_high_water(&self, under: &Identity) -> Result<usize, StoreError> {
         let store = &self.upstream.store;
         let Some(key) = self.upstream.key() else { return Ok(0) };
+        let masking = self.tenants.masking();
         let mut pushed = 0;
         let mut after: Option<Tag> = None;
         loop {
@@ -186,12 +190,12 @@ impl<T: Tenants + 'static> Driver<T> {
             let Some((last, _)) = page.last() else { break };
             after = Some(last.clone());
             pushed += page.len();
-            store.raise(under, page).await?;
+            store.raise(under, page, masking).await?;
         }
         // What the journal is still about to record.
         let in_use = self.tenants.seen_in_use(&self.upstream);
         if !in_use.is_empty() {
-            store.raise(under, in_use).await?;
+            store.raise(under, in_use, masking).await?;
         }
         Ok(pushed)
     }

@@ -180,6 +180,31 @@ impl Upstream {
         self.monitor.borrow().admin_refusal().map(|condition| self.failure(&condition))
     }
 
+    /// The identity under which a tag can be created: see [`Monitor::complete`].
+    ///
+    /// # Errors
+    /// Why none can be.
+    pub fn complete(&self) -> Result<Identity, StoreError> {
+        let monitor = self.monitor.borrow();
+        monitor.complete().cloned().map_err(|condition| {
+            let cause = match condition {
+                Condition::Away(error) | Condition::Refused(error) => return error,
+                Condition::Unmet | Condition::Crowded => "it has not answered since the daemon's start",
+                Condition::Settling | Condition::LostCommits => {
+                    "it may have lost its last commits, and with them what it knew of this name: create the tag when all \
+                     hosts have reported what they have seen (failover_settle)"
+                }
+            };
+            StoreError::Unavailable { store: self.url.to_string(), cause: cause.to_owned() }
+        })
+    }
+
+    /// Whether it was met in this history last.
+    #[must_use]
+    pub fn is_in(&self, history: &History) -> bool {
+        self.monitor.borrow().history() == Some(history)
+    }
+
     /// What it is refused for, if it is: nothing can be had of it until somebody does something.
     #[must_use]
     pub fn refusal(&self) -> Option<Failure> {
@@ -257,6 +282,13 @@ impl Upstream {
         match self.monitor.borrow().away() {
             Some(away) => Err(away.error.clone()),
             None => Ok(()),
+        }
+    }
+
+    /// Waits until it has been asked once, with whatever outcome; not longer than an attempt may take.
+    pub async fn asked_once(&self) {
+        if !self.monitor.borrow().tried() {
+            let _ = tokio::time::timeout(ATTEMPT_WITHIN, self.visited.notified()).await;
         }
     }
 

@@ -181,6 +181,7 @@ pub(super) const STATEMENTS: Statements = Statements {
     move_rights: "UPDATE leafd_tag SET role_version = :p1 WHERE role_version = :p2",
     remember_ends: "INSERT INTO leafd_tag (tag, highest_end, masked) VALUES",
     remembering: "ON DUPLICATE KEY UPDATE highest_end = GREATEST(highest_end, VALUES(highest_end))",
+    enter_name: "INSERT INTO leafd_tag (tag) VALUES (:p1) ON DUPLICATE KEY UPDATE tag = leafd_tag.tag",
     enter_tag: "INSERT INTO leafd_tag (tag, generation, ceiling, strict, masked) VALUES (:p1, :p2, :p3, :p4, :p5)
         ON DUPLICATE KEY UPDATE generation = VALUES(generation), ceiling = VALUES(ceiling), strict = VALUES(strict),
         masked = VALUES(masked)",

@@ -240,6 +240,8 @@ pub struct Statements {
     pub remembering: &'static str,
     /// (tag, generation, ceiling, strict, masked)
     pub enter_tag: &'static str,
+    /// (tag): a row for the name, if it has none.
+    pub enter_name: &'static str,
     /// (tag)
     pub delete_row: &'static str,
     /// (tag, generation of the next one, end)

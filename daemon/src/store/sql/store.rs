@@ -169,7 +169,7 @@ impl<D: Driver> Store for SqlStore<D> {
         })
     }
 
-    fn create(&mut self, new: &NewTag) -> Result<TagRow, StoreError> {
+    fn create(&mut self, under: &Identity, new: &NewTag) -> Result<TagRow, StoreError> {
         new.check()?;
         let generation = crate::random::generation()?;
         let masked = new.masked.map(|masking| masking.to_string());
@@ -178,10 +178,12 @@ impl<D: Driver> Store for SqlStore<D> {
                 return Err(needs_side_tables(&session.target, "creating a tag"));
             }
             let name = new.tag.as_str();
-            let there = session.find_all(std::slice::from_ref(&new.tag), false)?.rows;
+            let there = session.find_under(under, std::slice::from_ref(&new.tag), false)?;
             if let Some(row) = there.first() {
                 return Err(taken(&new.tag, rows::name(row)));
             }
+            // What is not there can't be locked: a host that reports what it has seen of the name comes before or after.
+            session.driver.execute(D::SQL.enter_name, &[Param::Text(name)])?;
             let (claimed_end, former_mask) = session.former(&new.tag)?;
             new.check_above(claimed_end)?;
             if claimed_end > 0 {
@@ -283,14 +285,19 @@ impl<D: Driver> Store for SqlStore<D> {
         Ok(answers)
     }
 
-    fn raise(&mut self, under: &Identity, ends: &[(Tag, u64)]) -> Result<Vec<bool>, StoreError> {
+    fn raise(
+        &mut self,
+        under: &Identity,
+        ends: &[(Tag, u64)],
+        masking: bool,
+    ) -> Result<Vec<bool>, StoreError> {
         let mut answers = Vec::with_capacity(ends.len());
         for some in ends.chunks(TAGS_A_STATEMENT_MAX) {
-            match self.transact(|session| session.lift(under, some)) {
+            match self.transact(|session| session.lift(under, some, masking)) {
                 Ok(lifted) => answers.extend(lifted),
                 Err(Failure::NoSuchName(_)) if some.len() > 1 => {
                     for one in some {
-                        answers.extend(self.raise(under, std::slice::from_ref(one))?);
+                        answers.extend(self.raise(under, std::slice::from_ref(one), masking)?);
                     }
                 }
                 // There is no such row, and there can be none.

@@ -192,6 +192,7 @@ impl<D: Driver> Session<D> {
         &mut self,
         under: &Identity,
         ends: &[(Tag, u64)],
+        masking: bool,
     ) -> Result<Vec<bool>, Failure> {
         let tags: Vec<Tag> = ends.iter().map(|(tag, _)| tag.clone()).collect();
         let rows = self.find_under(under, &tags, true)?;
@@ -206,7 +207,7 @@ impl<D: Driver> Session<D> {
         let by_name: HashMap<&str, &Cells> =
             rows.iter().filter_map(|row| Some((name(row)?, row))).collect();
         let missing = wanted.keys().any(|tag| !by_name.contains_key(tag));
-        let lost_mask = match self.side && missing && self.may_have_masked()? {
+        let lost_mask = match self.side && missing && (masking || self.may_have_masked()?) {
             true => Some(MASK_UNKNOWN),
             false => None,
         };

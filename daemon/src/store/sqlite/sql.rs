@@ -78,6 +78,7 @@ pub(super) const STATEMENTS: Statements = Statements {
     move_rights: "UPDATE leafd_tag SET role_version = ?1 WHERE role_version = ?2",
     remember_ends: "INSERT INTO leafd_tag (tag, highest_end, masked) VALUES",
     remembering: "ON CONFLICT (tag) DO UPDATE SET highest_end = max(highest_end, excluded.highest_end)",
+    enter_name: "INSERT INTO leafd_tag (tag) VALUES (?1) ON CONFLICT (tag) DO NOTHING",
     enter_tag: "INSERT INTO leafd_tag (tag, generation, ceiling, strict, masked) VALUES (?1, ?2, ?3, ?4, ?5)
         ON CONFLICT (tag) DO UPDATE
         SET generation = excluded.generation, ceiling = excluded.ceiling, strict = excluded.strict,
