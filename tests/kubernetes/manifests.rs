@@ -52,8 +52,28 @@ fn run(command: &mut Command) -> Output {
 
 /// The documents of a manifest.
 pub fn documents(name: &str) -> Vec<Value> {
-    let output = run(python("python").args(["-c", AS_JSON]).arg(folder().join(name)));
+    documents_of(&folder().join(name))
+}
+
+fn documents_of(file: &Path) -> Vec<Value> {
+    let output = run(python("python").args(["-c", AS_JSON]).arg(file));
     serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The configuration's documents with all that is offered in comments, and a file of them.
+pub fn configuration_with_masks() -> (Vec<Value>, tempfile::NamedTempFile) {
+    let text = std::fs::read_to_string(folder().join("configuration.yaml")).unwrap();
+    let offered =
+        |line: &str| line.trim_start().strip_prefix('#').is_some_and(|rest| !rest.starts_with(' '));
+    let lines = text.lines().scan(false, |in_keys, line| {
+        // The lines of the keys follow theirs.
+        let taken = offered(line) || *in_keys;
+        *in_keys = line.ends_with("#mask_keys: |");
+        Some(if taken { line.replacen('#', "", 1) } else { line.to_owned() })
+    });
+    let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+    std::fs::write(file.path(), lines.collect::<Vec<_>>().join("\n")).unwrap();
+    (documents_of(file.path()), file)
 }
 
 fn validate(release: &str, paths: &[PathBuf]) -> Output {
@@ -98,6 +118,9 @@ fn they_are_what_the_schemas_allow() {
         let output = validate(release, &paths);
         assert!(output.status.success(), "{release}: {output:?}");
     }
+    let (_, with_masks) = configuration_with_masks();
+    let output = validate(NEWEST, &[with_masks.path().to_owned()]);
+    assert!(output.status.success(), "{output:?}");
     // It would tell.
     let old = validate(OLDEST, &[folder().join("sidecar.yaml")]);
     assert!(!old.status.success(), "{old:?}");

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::database::Database;
 use crate::engine::{APPLICATION, Engine, IMAGE};
-use crate::manifests::documents;
+use crate::manifests::{configuration_with_masks, documents};
 
 /// As podman calls the containers.
 const LEAFD: &str = "application-leafd";
@@ -24,6 +24,10 @@ const BESIDE: &str = "application-application";
 
 /// What is drawn.
 const TAG: &str = "orders";
+
+/// Those of the protocol's vectors, and the public id of 17 that they make.
+const MASK_KEYS: &str = "1 000102030405060708090a0b0c0d0e0f\n";
+const PUBLIC_ID_OF_17: &str = "ord_16dsky4r4xzza8d\n";
 
 /// How often the daemon is killed.
 const KILLS: usize = 3;
@@ -161,7 +165,7 @@ fn words(command: &Value) -> Vec<&str> {
 
 /// The ConfigMap and the Secret, with what an operator is asked to change.
 fn configured(database: &Database) -> [Value; 2] {
-    let both: Result<[Value; 2], _> = documents("configuration.yaml").try_into();
+    let both: Result<[Value; 2], _> = configuration_with_masks().0.try_into();
     let [mut configuration, mut secret] = both.expect("a ConfigMap and a Secret");
     let text = configuration["data"]["leafd.toml"].as_str().unwrap();
     assert!(text.contains("db.example.com/ids"), "{text}");
@@ -169,6 +173,8 @@ fn configured(database: &Database) -> [Value; 2] {
         json!(text.replace("db.example.com/ids", &database.address()));
     configuration["data"]["ca.pem"] = json!(fs::read_to_string(database.authority()).unwrap());
     secret["stringData"]["store_password"] = json!(PASSWORD);
+    assert_eq!(secret["stringData"]["mask_keys"], format!("1 {}", "0".repeat(32)));
+    secret["stringData"]["mask_keys"] = json!(MASK_KEYS);
     [configuration, secret]
 }
 
@@ -244,6 +250,8 @@ fn check(manifest: &str) {
     let protected =
         "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename = 'leafd'";
     assert_eq!(pod.database.server.sql(protected), [["t"]]);
+    let mask = ["leafctl", "mask", TAG, "17", "--prefix", "ord"];
+    assert_eq!(pod.engine.exec(LEAFD, &mask), PUBLIC_ID_OF_17);
     for _ in 0..KILLS {
         println!("{manifest}: {:.2?} from kill -9 to an answer", pod.kill());
         pod.probe("livenessProbe");

@@ -175,3 +175,35 @@ END
     assert_eq!(machine.unit("MainPID"), pid, "it is the same daemon all the time");
     assert!(!matches!(machine.client().next("orders"), Err(Error::Service { .. })));
 }
+
+#[test]
+fn the_keys_of_public_ids_are_a_credential() {
+    let machine = Machine::with_leafd();
+    let (_, said) = machine.fails("leafctl mask orders 17");
+    assert!(said.contains("MASK_KEY"), "{said}");
+    machine.ok("install -d -m 700 /etc/credstore
+        leafd mask-key new /etc/credstore/leafd.mask_key
+        systemctl restart leafd");
+    let shown = machine.ok("leafctl mask orders 17 18 --prefix ord");
+    let texts: Vec<&str> = shown.lines().collect();
+    let [first, second] = texts[..] else { panic!("{shown}") };
+    let read = |text: &str| machine.ok(&format!("leafctl unmask orders {text} --prefix ord"));
+    assert_eq!((read(first).trim(), read(second).trim()), ("17", "18"));
+    // Nobody else reads it, neither there nor where systemd puts it.
+    for file in ["/etc/credstore/leafd.mask_key", "/run/credentials/leafd.service/mask_key"] {
+        machine.ok(&format!("test -s {file}"));
+        let alone = as_stranger("--clear-groups");
+        let (_, said) = machine.fails(&format!("{alone} cat {file}"));
+        assert!(said.contains("Permission denied"), "{said}");
+    }
+    // A new key takes a restart, and leaves what is out in the world.
+    machine.ok("leafd mask-key new /etc/credstore/leafd.mask_key --add
+        sed -i '1{h;d};2G' /etc/credstore/leafd.mask_key
+        systemctl restart leafd");
+    assert!(machine.ok("leafctl mask orders 17 --prefix ord").starts_with("ord_2"));
+    assert_eq!(read(first).trim(), "17");
+    // A host that lacks the file issues ids all the same.
+    machine.ok("rm /etc/credstore/leafd.mask_key; systemctl restart leafd; leafctl next orders");
+    let (_, said) = machine.fails("leafctl mask orders 17");
+    assert!(said.contains("MASK_KEY"), "{said}");
+}
