@@ -195,6 +195,11 @@ def test_arguments_that_can_not_be_are_told_in_words(host: Host) -> None:
             client.next_id_direct("orders", timeout=timeout)  # type: ignore[arg-type]
         with pytest.raises(leafd.InvalidArgument, match="a wait is a number of seconds"):
             leafd.Client(wait=timeout)  # type: ignore[arg-type]
+    for settings in ({"timeout": None}, {"timeout": "1"}):
+        with pytest.raises(leafd.InvalidArgument, match="a timeout is a number of seconds"):
+            leafd.Client(**settings)  # type: ignore[arg-type]
+    with pytest.raises(leafd.InvalidArgument, match="a moment is a datetime"):
+        leafd.snowflake_at("2026-01-01")  # type: ignore[arg-type]
     with pytest.raises(leafd.InvalidArgument, match="is not an id"):
         leafd.decode("5")  # type: ignore[arg-type]
 

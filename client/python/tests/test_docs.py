@@ -47,6 +47,27 @@ def test_the_readme(host: Host, shown: Any, monkeypatch: pytest.MonkeyPatch) -> 
     check_unique([names["order_id"], *names["hundred"], names["in_order"], *ids], 203)
 
 
+def test_trio_by_threads(host: Host) -> None:
+    # By name: what it is made of is no part of these types.
+    trio = importlib.import_module("trio")
+    [words] = re.findall(r"`(client\.held_id\(tag\)[^`]*)`", (PACKAGE / "README.md").read_text())
+    names: "dict[str, Any]" = {"client": host.client(), "trio": trio}
+    exec(f"async def next_id(tag):\n    return {words}\n", names)
+    ids: List[int] = []
+
+    async def draw() -> None:
+        for _ in range(100):
+            ids.append(await names["next_id"]("orders"))
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(draw)
+
+    trio.run(main)
+    check_unique(ids, 1000)
+
+
 def test_fastapi(host: Host, shown: Any) -> None:
     # By name: for the oldest Python type checkers refuse what it is made of.
     TestClient = importlib.import_module("fastapi.testclient").TestClient

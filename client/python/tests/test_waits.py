@@ -17,6 +17,7 @@ CALLS = {
     "next_id_direct": "client.next_id_direct('orders', 60)",
     "next_ids": "client.next_ids('orders', 5, 60)",
     "next_ids of several requests": "client.next_ids('orders', 2_500_000, 60)",
+    "mask": "client.public_ids('orders').mask([17], 60)",
     "connect": "leafd.Client(wait=60).connect()",
     "layout": "leafd.Client(timeout=60).layout()",
     "behind another thread": "behind_another_thread()",

@@ -49,7 +49,7 @@ class AsyncClient:
             self._client = Client(client, **settings)
         self._closed = False
         self._tags = self._client._tags
-        self._timeout = library.milliseconds(self._client._settings.timeout) / 1000
+        self._timeout = library.limit_milliseconds(self._client._settings.timeout) / 1000
         self._wait = library.wait_milliseconds(self._client._settings.wait) / 1000
         self._links: Dict[asyncio.AbstractEventLoop, Link] = {}
 

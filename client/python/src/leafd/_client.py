@@ -51,7 +51,7 @@ class Client:
         if path is not None and b"\0" in path:
             raise InvalidArgument("the path of a socket has no zero in it")
         flags = (library.DIRECT if direct else 0) | (0 if polling else library.NO_POLLING)
-        limits = library.milliseconds(timeout), library.wait_milliseconds(wait)
+        limits = library.limit_milliseconds(timeout), library.wait_milliseconds(wait)
         handle = library.ClientHandle()
         library.check(library.client_new(path, *limits, flags, ctypes.byref(handle)))
         self._handle: Optional[library.ClientHandle] = handle

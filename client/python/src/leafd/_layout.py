@@ -104,6 +104,8 @@ def snowflake_at(when: datetime.datetime, layout: Layout = LEAF) -> int:
 
     Raises :class:`leafd.InvalidArgument` for a moment that the layout has no ids for.
     """
+    if not isinstance(when, datetime.datetime):
+        raise InvalidArgument(f"a moment is a datetime, not {when!r}")
     # Only here is a datetime without a zone taken as local: to subtract it would fail.
     since = (when if when.utcoffset() is not None else when.astimezone()) - _UNIX_EPOCH
     # Whole microseconds: a float would be off by some.

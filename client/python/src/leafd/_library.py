@@ -202,7 +202,12 @@ def closed() -> Error:
 
 def milliseconds(timeout: Optional[float]) -> int:
     """A timeout as the library takes it."""
-    return TIMEOUT_DEFAULT if timeout is None else _rounded_up("timeout", timeout, TIMEOUT_MS_MAX)
+    return TIMEOUT_DEFAULT if timeout is None else limit_milliseconds(timeout)
+
+
+def limit_milliseconds(timeout: float) -> int:
+    """How long a client's calls may take, as the library takes it."""
+    return _rounded_up("timeout", timeout, TIMEOUT_MS_MAX)
 
 
 def wait_milliseconds(wait: float) -> int:
