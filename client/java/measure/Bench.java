@@ -46,7 +46,15 @@ public final class Bench {
             LeafdIDGen segments = new LeafdIDGen(client);
             ascending(rounds, () -> segments.get("bench").getId());
         });
-        ROWS.put("    two threads on one client, each", Bench::twoThreads);
+        ROWS.put("    two threads on one client, each", (client, rounds) -> twoThreads(rounds, client.tag("bench")::nextId));
+        ROWS.put("Leaf's segments in the process, modelled: get", (client, rounds) -> {
+            LeafModel leaf = new LeafModel("bench");
+            ascending(rounds, () -> leaf.get("bench").getId());
+        });
+        ROWS.put("    two threads, each", (client, rounds) -> {
+            LeafModel leaf = new LeafModel("bench");
+            twoThreads(rounds, () -> leaf.get("bench").getId());
+        });
         ROWS.put("one snowflake id of a held run", (client, rounds) -> {
             LeafdTag tag = client.tag("snowflake");
             ascending(rounds, tag::nextId);
@@ -174,12 +182,11 @@ public final class Bench {
         });
     }
 
-    private static void twoThreads(LeafdClient client, List<double[]> rounds) throws Exception {
-        LeafdTag tag = client.tag("bench");
+    private static void twoThreads(List<double[]> rounds, LongSupplier next) throws Exception {
         List<double[]> others = new ArrayList<>();
-        Thread other = new Thread(() -> ascending(others, tag::nextId));
+        Thread other = new Thread(() -> ascending(others, next));
         other.start();
-        ascending(rounds, tag::nextId);
+        ascending(rounds, next);
         other.join();
         for (int round = 0; round < ROUNDS; round++) {
             rounds.get(round)[0] = (rounds.get(round)[0] + others.get(round)[0]) / 2;
