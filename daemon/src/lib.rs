@@ -16,7 +16,7 @@
 //!
 //! Beside them: [`blocking`] (a thread for a backend that blocks), [`cli`] (the program's other commands), [`config`],
 //! `http` and [`metrics`] (for those who watch), [`systemd`], [`clock`] (the wall and boot-time clocks), [`histogram`],
-//! [`lock`], [`logging`], [`output`], [`random`], [`recent`] (the last lines of the log) and [`state_dir`].
+//! [`lock`], [`logging`], [`memory`], [`output`], [`random`], [`recent`] (the last lines of the log) and [`state_dir`].
 #![deny(unsafe_code)]
 
 pub mod blocking;
@@ -31,6 +31,7 @@ pub mod http;
 pub mod journal;
 pub mod lock;
 pub mod logging;
+pub mod memory;
 pub mod metrics;
 pub mod output;
 pub mod random;

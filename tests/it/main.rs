@@ -18,6 +18,7 @@ mod faults;
 mod forks;
 mod hostile;
 mod http;
+mod idle_tags;
 mod languages;
 mod leaf_http;
 mod life;

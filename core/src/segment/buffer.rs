@@ -53,6 +53,8 @@ pub(super) struct SegmentBuffer {
 impl SegmentBuffer {
     /// Takes a segment in, to be issued after all others. The caller sees to it that a shard's ascend.
     pub(super) fn push(&mut self, shard: u32, claimed: Run, mark: u64) {
+        // Most tags hold one or two, and there may be a hundred thousand tags.
+        self.segments.reserve_exact(1);
         let marked = claimed.count_below(mark);
         self.segments.push_back(Segment { shard, claimed, issued: 0, marked });
         self.watch = 0;

@@ -52,6 +52,18 @@ impl<T> Allocator<T> {
         }
     }
 
+    /// Draws all marks back to what was issued: the journal then has exactly what is held, and the allocator may be
+    /// dropped, when it still [is idle](Allocator::is_idle) and nothing was issued since. The answer is as that of
+    /// [`Allocator::draw_marks_back`].
+    ///
+    /// # Panics
+    /// When marks are on their way up: the journal would have them above these.
+    #[must_use]
+    pub fn draw_all_marks_back(&mut self) -> Vec<(u32, Run, u64)> {
+        assert!(self.marks_sent.is_none(), "no mark is on its way");
+        self.held.draw_marks_back(0)
+    }
+
     /// What is held, each with its shard and exact mark, for a clean stop. Ids marked but not issued are kept.
     pub fn exact_marks(&self) -> impl Iterator<Item = (u32, Run, u64)> + '_ {
         self.held.exact_marks()

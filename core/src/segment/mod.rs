@@ -71,7 +71,7 @@ struct Shard {
 /// The numbers of one tag that this host may issue.
 #[derive(Debug)]
 pub struct Allocator<T> {
-    shards: Vec<Shard>,
+    shards: Box<[Shard]>,
     held: SegmentBuffer,
     waiting: Waiting<T>,
     claim: ClaimState,
@@ -96,7 +96,7 @@ impl<T> Allocator<T> {
     pub fn new(provision: PrefetchPolicy, shards: u32, now: BootMs) -> Self {
         assert!(shards > 0, "a tag has a store");
         Allocator {
-            shards: vec![Shard::default(); shards as usize],
+            shards: vec![Shard::default(); shards as usize].into(),
             held: SegmentBuffer::default(),
             waiting: Waiting::new(),
             claim: ClaimState::Idle,
@@ -314,6 +314,12 @@ impl<T> Allocator<T> {
     #[must_use]
     pub fn claiming(&self) -> bool {
         !matches!(self.claim, ClaimState::Idle | ClaimState::RetryAt(_))
+    }
+
+    /// Whether nothing is under way: nobody waits, and neither a claim nor a mark is about to be answered or tried again.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.claim == ClaimState::Idle && self.marks_sent.is_none()
     }
 
     /// Whether a claim failed and is to be tried again.

@@ -101,6 +101,7 @@ impl<T> Waiting<T> {
     pub(super) fn pop(&mut self) -> Option<T> {
         let waiter = self.queue.pop_front()?;
         self.waited_for -= u64::from(waiter.want.least());
+        self.give_back_room();
         Some(waiter.handle)
     }
 
@@ -111,7 +112,15 @@ impl<T> Waiting<T> {
         }
         let waiter = self.queue.pop_back()?;
         self.waited_for -= u64::from(waiter.want.least());
+        self.give_back_room();
         Some(waiter.handle)
+    }
+
+    /// A tag that nobody waits for keeps no room for who might: there may be a hundred thousand.
+    fn give_back_room(&mut self) {
+        if self.queue.is_empty() {
+            self.queue = VecDeque::new();
+        }
     }
 
     /// Takes out the requests whose deadline has passed.
@@ -162,13 +171,14 @@ impl<T> Waiting<T> {
             *waited_for -= if keep { 0 } else { u64::from(waiter.want.least()) };
             keep
         });
+        self.give_back_room();
     }
 
     /// Takes out every request.
     pub(super) fn abandon(&mut self) -> Vec<T> {
         self.waited_for = 0;
         self.deadline_first = BootMs(u64::MAX);
-        self.queue.drain(..).map(|waiter| waiter.handle).collect()
+        std::mem::take(&mut self.queue).into_iter().map(|waiter| waiter.handle).collect()
     }
 }
 

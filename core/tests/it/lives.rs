@@ -1,5 +1,6 @@
 //! The lives of a daemon that draws from one tag's shards at random: stores met early and late, claims, marks,
-//! lost commits, shards forgotten, ceilings moved, and a journal that commits in order and late, crashes included.
+//! lost commits, shards forgotten, ceilings moved, tags that leave memory and come back, and a journal that commits in
+//! order and late, crashes included.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -30,8 +31,19 @@ struct OnDisk {
 /// A change on its way into the journal, and what follows when it is there.
 enum Change {
     Mark(MarkMove, Option<Vec<MarkMove>>),
-    Segment { shard: u32, run: Run, mark: u64, held: bool },
-    DrawBack { shard: u32, run: Run, mark: u64 },
+    Segment {
+        shard: u32,
+        run: Run,
+        mark: u64,
+        held: bool,
+    },
+    DrawBack {
+        shard: u32,
+        run: Run,
+        mark: u64,
+    },
+    /// All marks before it are exact: the tag leaves memory if no more than so many ids were issued by then.
+    Rest(u64),
     Forget(u32),
 }
 
@@ -42,6 +54,8 @@ struct Life {
     met: Vec<bool>,
     claim: Option<u64>,
     now: BootMs,
+    /// How often the tag has left memory.
+    rests: u32,
 }
 
 /// What must hold over all lives.
@@ -75,6 +89,17 @@ impl Life {
         let cut = self.tag.set_ceiling(shard, ceiling);
         assert_eq!(cut.lost, lost);
         self.journal_cut(shard, cut);
+    }
+
+    /// Has the journal record all that is held, so that the tag can leave memory.
+    fn lay_to_rest(&mut self) {
+        if !self.tag.is_idle() {
+            return;
+        }
+        for (shard, run, mark) in self.tag.draw_all_marks_back() {
+            self.journal.push_back(Change::DrawBack { shard, run, mark });
+        }
+        self.journal.push_back(Change::Rest(self.tag.issued()));
     }
 
     /// Meets a shard's store: takes up what the journal has of it.
@@ -162,6 +187,13 @@ impl Life {
                 segments.retain(|(held, _)| held.end() != run.end());
                 segments.push((run, mark));
             }
+            Change::Rest(issued) => {
+                if alive && self.tag.is_idle() && self.tag.issued() == issued {
+                    self.tag = Allocator::new(PROVISION, self.tag.shards(), self.now);
+                    self.met.fill(false);
+                    self.rests += 1;
+                }
+            }
             Change::Forget(shard) => disks[shard as usize].segments.clear(),
         }
     }
@@ -203,7 +235,7 @@ impl Issued {
 /// throughout.
 #[test]
 fn no_id_is_issued_twice_whatever_becomes_of_the_shards() {
-    let mut drawn = 0;
+    let (mut drawn, mut rests) = (0, 0);
     for mut random in seeds(100) {
         let shards = random.u32(1..5);
         let first = match random.bool() {
@@ -222,6 +254,7 @@ fn no_id_is_issued_twice_whatever_becomes_of_the_shards() {
                 met: vec![false; shards as usize],
                 claim: None,
                 now,
+                rests: 0,
             };
             for _step in 0..random.usize(1..400) {
                 now = BootMs(now.0 + random.u64(0..50));
@@ -254,6 +287,11 @@ fn no_id_is_issued_twice_whatever_becomes_of_the_shards() {
                         }
                     }
                     11 if !life.met[shard as usize] => {
+                        // What was written before is on the disk when the journal is asked.
+                        while !life.journal.is_empty() {
+                            life.commit(&mut disks, true);
+                        }
+                        let disk = &mut disks[shard as usize];
                         life.meet(shard, disk, random.bool(), &mut issued);
                     }
                     12 if random.u32(0..4) == 0 && life.met[shard as usize] => {
@@ -271,6 +309,7 @@ fn no_id_is_issued_twice_whatever_becomes_of_the_shards() {
                             life.journal.push_back(Change::DrawBack { shard, run, mark });
                         }
                     }
+                    15 => life.lay_to_rest(),
                     13 if random.u32(0..8) == 0 => {
                         life.tag.forget_shard(shard);
                         life.journal.push_back(Change::Forget(shard));
@@ -285,6 +324,7 @@ fn no_id_is_issued_twice_whatever_becomes_of_the_shards() {
                 while life.tag.serve_next(&mut runs).is_some() {}
                 issued.check(runs, shards, &disks);
             }
+            rests += life.rests;
             if random.bool() {
                 life.stop(&mut disks);
             } else {
@@ -300,4 +340,5 @@ fn no_id_is_issued_twice_whatever_becomes_of_the_shards() {
         drawn += issued.ids.len();
     }
     assert!(drawn > 10_000, "only {drawn} ids were drawn");
+    assert!(rests > 100, "tags left memory only {rests} times");
 }

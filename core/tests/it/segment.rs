@@ -174,6 +174,27 @@ fn marks_are_drawn_back_when_the_rate_falls_and_nothing_is_issued_beyond() {
 }
 
 #[test]
+fn an_idle_tag_leaves_memory_without_a_gap() {
+    let mut tag = Instant::new(1, 1_000);
+    let last = (0..100).flat_map(|_| tag.draw(one())).map(|run| run.first).max();
+    assert!(tag.allocator.is_idle());
+    let drawn_back = tag.allocator.draw_all_marks_back();
+    let [(0, run, mark)] = drawn_back[..] else { panic!("{drawn_back:?}") };
+    assert_eq!(Some(mark), last.map(|last| last + 1));
+    assert!(!tag.allocator.take(one(), &mut Vec::new()), "nothing is marked any more");
+    assert_eq!(tag.allocator.draw_all_marks_back(), [], "the journal has been told");
+    // Whoever asks now keeps it in memory.
+    tag.allocator.enqueue(one(), BootMs(u64::MAX), 0);
+    assert!(!tag.allocator.is_idle());
+    assert_eq!(tag.allocator.abandon(), [0]);
+
+    let left = run.without_first(run.count_below(mark)).unwrap();
+    let mut back = Instant::new(tag.max_id, 1_000);
+    assert!(back.allocator.restore(0, vec![left], run.end()).is_empty());
+    assert_eq!(back.draw(one())[0].first, mark);
+}
+
+#[test]
 fn marks_are_not_drawn_back_while_the_journal_moves_them_up() {
     let mut tag = Instant::new(1, 1_000);
     burst(&mut tag, 10_000);

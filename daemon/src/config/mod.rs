@@ -138,6 +138,8 @@ pub struct Config {
     pub removed_tag_check: Duration,
     /// How long the store remembers who claimed what; zero for not at all.
     pub claims_kept: Duration,
+    /// How long a tag that nobody draws stays in memory.
+    pub tag_idle: Duration,
     /// Most connections at once; from 1.
     pub connections_max: usize,
     /// Most bytes that peers together can make grow.
@@ -259,6 +261,7 @@ impl Config {
             claims_kept: read.duration(&settings::CLAIMS_KEPT)?,
             max_drift: read.duration(&settings::MAX_DRIFT)?,
             removed_tag_check: read.duration(&settings::REMOVED_TAG_CHECK)?,
+            tag_idle: read.duration(&settings::TAG_IDLE)?,
             connections_max: read.count(&settings::CONNECTIONS_MAX)?,
             peer_memory_bytes: read.integer(&settings::PEER_MEMORY_MIB)? << 20,
             waiters_max: read.count(&settings::WAITERS_MAX)?,

@@ -140,6 +140,10 @@ impl Session {
     /// Notes that a request waits for this tag.
     fn waits_for(&self, source: Source) {
         let mut waited_for = self.waited_for.borrow_mut();
+        // Each holds its tag in memory, and a connection may draw a hundred thousand in turn.
+        if waited_for.len() > 2 * self.outbox.awaiting() as usize {
+            waited_for.retain(Source::waited_for);
+        }
         if !waited_for.iter().any(|known| known.is(&source)) {
             waited_for.push(source);
         }
@@ -388,14 +392,7 @@ impl Dispatcher {
                 keeper.run(|| self.snowflakes.follow_worker()).await;
             }
         };
-        let checking = async {
-            loop {
-                tokio::time::sleep(check_removed).await;
-                for upstream in self.segments.upstreams() {
-                    self.segments.check_terms(upstream).await;
-                }
-            }
-        };
+        let checking = self.segments.check_in_rounds(check_removed);
         tokio::join!(writing, warming, keeping, checking, self.segments.run(), self.masks.run());
     }
 
@@ -421,6 +418,14 @@ impl Source {
             (Source::Segment(one), Source::Segment(other)) => Rc::ptr_eq(one, other),
             (Source::Snowflake(one), Source::Snowflake(other)) => Rc::ptr_eq(one, other),
             _ => false,
+        }
+    }
+
+    /// Whether any request waits for it.
+    fn waited_for(&self) -> bool {
+        match self {
+            Source::Segment(tag) => tag.is_waited_for(),
+            Source::Snowflake(tag) => tag.is_waited_for(),
         }
     }
 

@@ -109,15 +109,24 @@ impl Dispatcher {
 
     fn add_details(&self, status: &mut Value) {
         let now = clock::now();
-        let mut tags = Vec::new();
-        for tag in self.segments.all_in_use() {
-            let ids_per_second = tag.allocator.borrow_mut().ids_per_second(now.boot);
-            tags.push((ids_per_second, tag));
-        }
+        // The busiest, so that no more than these are told one by one: a host may use a hundred thousand.
+        let mut tags: Vec<(f64, Rc<SegmentTag>)> = self
+            .segments
+            .all_in_use()
+            .into_iter()
+            .map(|tag| {
+                let rate = tag.allocator.borrow_mut().ids_per_second(now.boot);
+                (rate, tag)
+            })
+            .collect();
         let in_use = tags.len();
-        tags.sort_by(|(left, _), (right, _)| right.total_cmp(left));
-        let busiest = tags.iter().take(TAGS_MAX);
-        let tags: Vec<Value> = busiest.map(|(_, tag)| show_tag(tag, now.boot)).collect();
+        let busier = |one: &(f64, _), other: &(f64, _)| other.0.total_cmp(&one.0);
+        if in_use > TAGS_MAX {
+            tags.select_nth_unstable_by(TAGS_MAX, busier);
+            tags.truncate(TAGS_MAX);
+        }
+        tags.sort_by(busier);
+        let tags: Vec<Value> = tags.iter().map(|(_, tag)| show_tag(tag, now.boot)).collect();
         self.add_figures(status, now);
         self.add_of_host(status);
         if let Some(refusals) = status["refusals"].as_object_mut() {

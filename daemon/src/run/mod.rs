@@ -369,7 +369,8 @@ async fn guard_worker(
 }
 
 fn segment_settings(config: &Config) -> SegmentSettings {
-    SegmentSettings { provision: config.provision(), waiters_max: config.waiters_max }
+    let Config { waiters_max, tag_idle, .. } = *config;
+    SegmentSettings { provision: config.provision(), waiters_max, tag_idle }
 }
 
 /// As many connections as are wanted and as descriptors allow.

@@ -22,6 +22,7 @@ use tokio::sync::{Notify, watch};
 use tracing::{debug, warn};
 
 use crate::config::Peer;
+use crate::memory;
 use crate::requests::{Dispatcher, Session};
 use busy_poll::BusyPoll;
 use connection::Connection;
@@ -81,9 +82,9 @@ impl Server {
     /// Serves until told to stop and every connection has ended.
     pub async fn run(self) {
         let mut stopping = self.stopping.clone();
-        let (turns, limits) = (Rc::clone(&self.turns), Rc::clone(&self.limits));
+        let turns = Rc::clone(&self.turns);
         let sharing =
-            tokio::task::spawn_local(async move { tokio::join!(turns.run(), limits.run()) });
+            tokio::task::spawn_local(async move { tokio::join!(turns.run(), memory::give_back()) });
         loop {
             tokio::select! {
                 biased;

@@ -108,7 +108,7 @@ pub static SECTIONS: &[Section] = &[
     Section {
         title: "Segment tags",
         intro: "",
-        settings: &[&AUTONOMY, &MAX_STEP, &MARK_AHEAD, &REMOVED_TAG_CHECK, &CLAIMS_KEPT],
+        settings: &[&AUTONOMY, &MAX_STEP, &MARK_AHEAD, &REMOVED_TAG_CHECK, &CLAIMS_KEPT, &TAG_IDLE],
     },
     Section {
         title: "Snowflake workers",

@@ -103,6 +103,15 @@ pub(in crate::config) static CLAIMS_KEPT: Setting = Setting {
            nor with Leaf's table alone.",
 };
 
+pub(in crate::config) static TAG_IDLE: Setting = Setting {
+    key: "tag_idle",
+    kind: Kind::Time(secs(1), secs(86_400)),
+    default: Default::Is("5m"),
+    help: "How long a tag that nobody draws stays in memory. Then the state directory alone has it; the next request \
+           loads it, which takes some milliseconds, and gets the next id. With more than 131,072 tags in use it is at \
+           most a minute.",
+};
+
 pub(in crate::config) static STORES: Setting = Setting {
     key: "stores",
     kind: Kind::Toml(

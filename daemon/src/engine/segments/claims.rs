@@ -10,15 +10,15 @@ use super::{Cause, Refusal, SegmentTag, Segments, Shard, ShardState};
 use crate::clock;
 use crate::journal::Write;
 use crate::reply::Failure;
+use leafd_core::BootMs;
 use leafd_core::segment::ClaimOrder;
 use leafd_core::store::{Claim, ClaimWish, Identity, StoreError, percent_used};
-use leafd_core::{Backoff, BootMs};
 
 /// How long a claim's refusal is repeated without asking the store again, in milliseconds.
 const REFUSED_MS: u64 = 1_000;
 
 /// Of how much of a tag's numbers the operator hears that they are claimed, in percent.
-const CLAIMED_WARNINGS: [u64; 4] = [80, 90, 95, 99];
+const CLAIMED_WARNINGS: [u8; 4] = [80, 90, 95, 99];
 
 /// A claim as it was sent.
 pub(crate) struct Sent {
@@ -56,7 +56,7 @@ impl Segments {
             step_max: sent.order.step_max,
             shard: upstream.shard,
         };
-        *tag.waited_for.borrow_mut() = "the store has not answered a claim yet".to_owned();
+        tag.waits_for("the store has not answered a claim yet");
         let sent_at = Instant::now();
         let outcome = upstream.store.claim_as(self.claimed_by(), &sent.under, &tag.tag, wish).await;
         upstream.claims.answered(&outcome, sent_at.elapsed());
@@ -78,9 +78,8 @@ impl Segments {
             return;
         }
         let shard = &tag.shards[sent.shard];
-        *tag.backoff.borrow_mut() = Backoff::default();
-        *tag.refused.borrow_mut() = None;
-        *tag.waited_for.borrow_mut() = "the journal has not recorded a claim yet".to_owned();
+        tag.claims_succeed();
+        tag.waits_for("the journal has not recorded a claim yet");
         tag.confirm();
         if shard
             .generation
@@ -132,7 +131,7 @@ impl Segments {
                     let number = shard_number(sent.shard);
                     let cut = held_tag.allocator.borrow_mut().hold(number, claim.run, mark);
                     segments.journal_cut(&held_tag, sent.shard, cut);
-                    held_tag.restarts.take();
+                    held_tag.restarted();
                     drop(sent);
                     segments.drive(&held_tag);
                 });
@@ -174,7 +173,7 @@ impl Segments {
                     };
                     let recorded = Rc::clone(tag);
                     self.write_journal(tag, shard, vec![write], move || {
-                        recorded.restarts.take();
+                        recorded.restarted();
                     });
                 }
                 self.drive(tag);
@@ -218,8 +217,8 @@ impl Segments {
             }
             StoreError::Refused(_) | StoreError::TagExists { .. } => {
                 let until = BootMs(now.0 + REFUSED_MS);
-                *tag.refused.borrow_mut() =
-                    Some(Refusal { failure: failure.clone(), above: 0, until });
+                let refusal = Refusal { failure: failure.clone(), above: 0, until };
+                tag.in_trouble(|trouble| trouble.refused = Some(refusal));
                 self.serve(tag);
                 for reply in tag.allocator.borrow_mut().abandon() {
                     reply.failure(&failure);
@@ -248,20 +247,23 @@ impl Segments {
         let failure =
             Failure::from(&StoreError::Exhausted { tag: name, ceiling, left: left_in_all });
         let until = BootMs(now.0 + REFUSED_MS);
-        *tag.refused.borrow_mut() =
-            Some(Refusal { failure: failure.clone(), above: left_in_all, until });
-        let retry_at = BootMs(now.0 + tag.backoff.borrow_mut().next_ms(fastrand::u64(..)));
+        let refusal = Refusal { failure: failure.clone(), above: left_in_all, until };
+        let wait_ms = tag.in_trouble(|trouble| {
+            trouble.refused = Some(refusal);
+            trouble.backoff.next_ms(fastrand::u64(..))
+        });
+        let retry_at = BootMs(now.0 + wait_ms);
         let refused = tag.allocator.borrow_mut().exhausted(left, retry_at);
         for reply in refused {
             reply.failure(&failure);
         }
-        *tag.waited_for.borrow_mut() = failure.message;
+        tag.waits_for_what(failure.message);
         self.schedule_retry(tag);
     }
 
     fn retry_claim(self: &Rc<Self>, tag: &Rc<SegmentTag>, failure: Failure) {
-        let wait_ms = tag.backoff.borrow_mut().next_ms(fastrand::u64(..));
-        *tag.waited_for.borrow_mut() = failure.message;
+        let wait_ms = tag.in_trouble(|trouble| trouble.backoff.next_ms(fastrand::u64(..)));
+        tag.waits_for_what(failure.message);
         tag.allocator.borrow_mut().claim_failed(BootMs(clock::boot().0 + wait_ms));
         self.schedule_retry(tag);
     }
@@ -290,7 +292,8 @@ pub(crate) fn shard_number(index: usize) -> u32 {
 fn warn_of_ceiling(tag: &SegmentTag, shard: &Shard, claim: &Claim) {
     let claimed_to = claim.run.end() - 1;
     let claimed = percent_used(claimed_to, claim.ceiling);
-    let passed = CLAIMED_WARNINGS.iter().rev().find(|warning| claimed >= **warning).copied();
+    let passed =
+        CLAIMED_WARNINGS.iter().rev().find(|warning| claimed >= u64::from(**warning)).copied();
     if passed > shard.warned_percent.replace(passed) {
         error!(
             tag = %tag.tag, ceiling = claim.ceiling, claimed_to, percent = claimed,

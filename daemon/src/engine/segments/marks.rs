@@ -1,15 +1,11 @@
 //! Marks: what the journal is told of the numbers held, before they are issued and when they won't be.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use super::{SegmentTag, Segments};
 use crate::clock;
 use crate::journal::Write;
 use leafd_core::segment::{MarkMove, Truncation};
-
-/// How often marks are looked at that may lie too far ahead of use.
-const DRAW_BACK_EVERY: Duration = Duration::from_secs(10);
 
 impl Segments {
     /// Has the journal move marks ahead of use.
@@ -57,38 +53,11 @@ impl Segments {
         }
     }
 
-    /// Draws marks back every [`DRAW_BACK_EVERY`], until dropped.
-    pub(super) async fn keep_marks_near(self: &Rc<Self>) {
-        loop {
-            tokio::time::sleep(DRAW_BACK_EVERY).await;
-            if !self.stopping.get() {
-                self.draw_marks_back();
-            }
-        }
-    }
-
-    /// Has the journal draw marks back that lie further ahead of use than they need to by now.
-    fn draw_marks_back(self: &Rc<Self>) {
-        let now = clock::boot();
-        for tag in self.tags.borrow().values().filter(|tag| !tag.is_masked()) {
-            for (number, run, mark) in tag.allocator.borrow_mut().draw_marks_back(now) {
-                let shard = &tag.shards[number as usize];
-                let (Some(store), Some(generation)) =
-                    (shard.upstream.key(), shard.generation.get())
-                else {
-                    continue;
-                };
-                let write = Write::DrawBack { store, tag: tag.tag.clone(), generation, run, mark };
-                self.write_journal(tag, shard, vec![write], || {});
-            }
-        }
-    }
-
     /// The exact marks of all tags, for a clean stop.
     #[must_use]
     pub fn exact_marks(&self) -> Vec<Write> {
         let mut writes = Vec::new();
-        for tag in self.tags.borrow().values().filter(|tag| !tag.is_masked()) {
+        for tag in self.tags.borrow().all().iter().filter(|tag| !tag.is_masked()) {
             let allocator = tag.allocator.borrow();
             // A segment and not just a mark: one that was marked to its end is forgotten by now.
             writes.extend(allocator.exact_marks().filter_map(|(shard, run, mark)| {

@@ -5,15 +5,18 @@
 //! - `restart`: what is done when the journal contradicts what is held.
 //! - `outlook`: whether ids can be had, and for how long.
 //! - `masked`: tags whose numbers are not their ids.
-//! - `tag`: one tag, and how far it has come in each of its stores; `tags`: which tags are in use at all; `unconfirmed`:
-//!   names that nothing is known of yet.
+//! - `tag`: one tag, and how far it has come in each of its stores; `in_use`, `tags`: which tags are in use at all;
+//!   `unconfirmed`: names that nothing is known of yet.
+//! - `rounds`: what is done for all of them by and by.
 
 mod claim_log;
 mod claims;
+mod in_use;
 mod marks;
 mod masked;
 mod outlook;
 mod restart;
+mod rounds;
 mod skipped;
 mod tag;
 mod tags;
@@ -22,6 +25,7 @@ mod unconfirmed;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use leafd_wire::{Run, Status};
 use tokio_util::task::TaskTracker;
@@ -36,9 +40,10 @@ use crate::reply::Failure;
 use crate::reply::outbox::ReplyTo;
 pub use claim_log::ClaimLog;
 use claims::{Sent, shard_number};
+use in_use::InUse;
 use leafd_core::health::{ClaimOutcomes, Lasts};
 use leafd_core::segment::{Allocator, PrefetchPolicy};
-use leafd_core::shares::{Claimant, Shares};
+use leafd_core::shares::Claimant;
 use leafd_core::store::{HostId, StoreError};
 use leafd_core::{BootMs, Tag, Want};
 pub use outlook::StoreTrouble;
@@ -53,6 +58,8 @@ pub struct SegmentSettings {
     pub provision: PrefetchPolicy,
     /// Requests that may wait for one tag.
     pub waiters_max: usize,
+    /// How long a tag that nobody draws stays in memory.
+    pub tag_idle: Duration,
 }
 
 /// Every segment tag in use.
@@ -71,7 +78,7 @@ pub struct Segments {
     pub(crate) writer: Rc<Writer>,
     /// The keys of masked tags.
     masks: Rc<Masks>,
-    tags: RefCell<HashMap<Tag, Rc<SegmentTag>>>,
+    tags: RefCell<InUse>,
     /// Tags that the store lately didn't have, and until when to believe it.
     unknown: RefCell<HashMap<Tag, BootMs>>,
     unconfirmed: unconfirmed::Names,
@@ -140,7 +147,7 @@ impl Segments {
     /// No store is configured for it, or its store doesn't have it, as far as is known, or too many are
     /// being looked up.
     pub fn tag(self: &Rc<Self>, name: &Tag, claimant: Claimant) -> Result<Rc<SegmentTag>, Failure> {
-        if let Some(tag) = self.tags.borrow().get(name) {
+        if let Some(tag) = self.tags.borrow().get(name.as_str()) {
             return Ok(Rc::clone(tag));
         }
         let now = clock::boot();
@@ -165,21 +172,8 @@ impl Segments {
         now: BootMs,
     ) -> Rc<SegmentTag> {
         let allocator = Allocator::new(self.provision.get(), shard_number(shards.len()), now);
-        let tag = Rc::new(SegmentTag {
-            tag: name.clone(),
-            allocator: RefCell::new(allocator),
-            shards,
-            unconfirmed: RefCell::new(unconfirmed),
-            evicted: Cell::new(false),
-            in_retry_queue: Cell::new(false),
-            form: RefCell::default(),
-            places: Rc::new(RefCell::new(Shares::new(self.settings.waiters_max as u64))),
-            backoff: RefCell::default(),
-            restarts: RefCell::default(),
-            refused: RefCell::default(),
-            waited_for: RefCell::new("the tag is still being looked up".to_owned()),
-        });
-        self.tags.borrow_mut().insert(name.clone(), Rc::clone(&tag));
+        let tag = Rc::new(SegmentTag::new(name.clone(), allocator, shards, unconfirmed, now));
+        self.tags.borrow_mut().insert(Rc::clone(&tag));
         tag
     }
 
@@ -240,7 +234,7 @@ impl Segments {
         if let Some(failure) = tag.recent_refusal(want, now) {
             return reply.failure(&failure);
         }
-        if !reply.take_place(&tag.places) {
+        if !reply.take_place(&tag.places(self.settings.waiters_max)) {
             return reply.failure(&Failure::overloaded(
                 "too many requests of this user wait for the tag",
                 "waiters_max",
@@ -306,7 +300,7 @@ impl Segments {
 
     /// Looks after the tags in use, until dropped.
     pub async fn run(self: &Rc<Self>) {
-        tokio::join!(self.retry(), self.keep_marks_near());
+        tokio::join!(self.retry(), self.keep_small());
     }
 
     /// Looks at the tags with waiting requests or failed claims, every [`TICK`] while there are any.
@@ -349,7 +343,7 @@ impl Segments {
 
     /// Answers every waiting request with a failure.
     pub fn abandon_all(&self, failure: &Failure) {
-        self.tags.borrow().values().for_each(|tag| self.abandon(tag, failure));
+        self.tags.borrow().all().iter().for_each(|tag| self.abandon(tag, failure));
     }
 
     fn abandon(&self, tag: &SegmentTag, failure: &Failure) {
@@ -360,10 +354,7 @@ impl Segments {
 
     /// Looks at every tag again, after the journal was away.
     pub fn drive_all(self: &Rc<Self>) {
-        let tags: Vec<_> = self.tags.borrow().values().cloned().collect();
-        for tag in tags {
-            self.drive(&tag);
-        }
+        tokio::task::spawn_local(Rc::clone(self).drive_in_turns(self.all_in_use()));
     }
 
     fn schedule_retry(&self, tag: &Rc<SegmentTag>) {
@@ -376,12 +367,12 @@ impl Segments {
     /// The tag, if it is in use.
     #[must_use]
     pub fn in_use(&self, name: &Tag) -> Option<Rc<SegmentTag>> {
-        self.tags.borrow().get(name).cloned()
+        self.tags.borrow().get(name.as_str()).cloned()
     }
 
     /// Calls `see` with each tag in use.
     pub fn each(&self, mut see: impl FnMut(&SegmentTag)) {
-        self.tags.borrow().values().for_each(|tag| see(tag));
+        self.tags.borrow().all().iter().for_each(|tag| see(tag));
     }
 
     /// Claims and marks by another provision from now on, also for tags in use.
@@ -404,7 +395,7 @@ impl Segments {
     /// The tags in use.
     #[must_use]
     pub fn all_in_use(&self) -> Vec<Rc<SegmentTag>> {
-        self.tags.borrow().values().cloned().collect()
+        self.tags.borrow().all().to_vec()
     }
 
     /// How many tags are in use.

@@ -105,7 +105,7 @@ impl Segments {
             return Lasts::NoEnd;
         }
         let tags = self.tags.borrow();
-        let of_store = tags.values().filter(|tag| {
+        let of_store = tags.all().iter().filter(|tag| {
             let lives_there = tag.shards.iter().any(|shard| Rc::ptr_eq(&shard.upstream, upstream));
             // Anybody can make up a name.
             lives_there && tag.unconfirmed.borrow().is_none()

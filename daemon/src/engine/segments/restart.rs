@@ -38,7 +38,7 @@ impl Segments {
         if tag.evicted.replace(true) {
             return;
         }
-        let mut restarts = tag.restarts.take();
+        let mut restarts = tag.in_trouble(|trouble| std::mem::take(&mut trouble.restarts));
         if !restarts.failing() {
             error!(
                 tag = %tag.tag, store, %refused,
@@ -64,8 +64,8 @@ impl Segments {
         let shards = tag.shards.iter().map(|shard| Shard::new(Rc::clone(&shard.upstream)));
         let successor =
             self.bring_into_use(&tag.tag, shards.collect(), tag.unconfirmed.take(), clock::boot());
-        successor.restarts.replace(restarts);
-        *successor.waited_for.borrow_mut() = failure.message;
+        successor.in_trouble(|trouble| trouble.restarts = restarts);
+        successor.waits_for_what(failure.message);
         for (shard, end) in (0..).zip(seen) {
             successor.allocator.borrow_mut().raise_highest_end(shard, end);
         }

@@ -1,7 +1,7 @@
 //! One segment tag in use, and how far it has come in each of its stores.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use super::masked::Form;
 use super::unconfirmed::Place;
@@ -13,31 +13,55 @@ use leafd_core::shares::Shares;
 use leafd_core::store::Generation;
 use leafd_core::{Backoff, BootMs, Tag, Want};
 
-/// One segment tag in use.
+/// One segment tag in use. A host may use a hundred thousand, so what few of them need is kept elsewhere.
 pub struct SegmentTag {
     pub(crate) tag: Tag,
     pub(crate) allocator: RefCell<Allocator<ReplyTo>>,
     /// The stores that feed it: one, or several independent primaries.
     pub(super) shards: Box<[Shard]>,
-    /// Set when the tag was removed; whoever still holds it looks it up anew.
+    /// Set when the tag was taken out of use; whoever still holds it looks it up anew.
     pub(super) evicted: Cell<bool>,
+    pub(super) in_retry_queue: Cell<bool>,
+    /// Its place among the tags in use.
+    pub(super) place: Cell<u32>,
+    /// When it was last seen to be drawn.
+    pub(super) drawn: Cell<Drawn>,
     /// The place of a name that nothing is known of yet.
     pub(super) unconfirmed: RefCell<Option<Place>>,
-    pub(super) in_retry_queue: Cell<bool>,
     /// How its numbers become ids.
     pub(super) form: RefCell<Form>,
-    /// Places for waiting requests, shared out by user.
-    pub(super) places: Rc<RefCell<Shares>>,
-    pub(super) backoff: RefCell<Backoff>,
+    /// Places for waiting requests, shared out by user, while any of them is taken.
+    places: RefCell<Weak<RefCell<Shares>>>,
+    /// What requests wait for, for the text of a deadline, unless a trouble tells more.
+    stage: Cell<&'static str>,
+    /// What goes wrong with it, as long as it does.
+    trouble: RefCell<Option<Box<Trouble>>>,
+}
+
+/// What goes wrong with a tag.
+#[derive(Debug, Default)]
+pub(super) struct Trouble {
+    /// Counts claims that failed in a row.
+    pub(super) backoff: Backoff,
     /// Counts how often the tag was loaded anew in a row because the journal refused a change of it.
-    pub(super) restarts: RefCell<Backoff>,
+    pub(super) restarts: Backoff,
     /// Why the last claim failed, and until when requests that need one are told so at once.
-    pub(super) refused: RefCell<Option<Refusal>>,
-    /// What requests wait for, for the text of a deadline.
-    pub(super) waited_for: RefCell<String>,
+    pub(super) refused: Option<Refusal>,
+    /// What requests wait for.
+    waited_for: Option<String>,
+}
+
+/// When a tag was last seen to be drawn, and how much had been drawn by then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Drawn {
+    /// The lower half of its count of ids.
+    pub(super) ids: u32,
+    /// In seconds of [`BootMs`].
+    pub(super) at_s: u32,
 }
 
 /// Why requests that need a claim are told so without asking the store again.
+#[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) failure: Failure,
     /// Requests for no more than this may be met all the same.
@@ -65,15 +89,110 @@ pub(super) struct Shard {
     /// Until when to believe that the store has no number left below the tag's ceiling.
     pub(super) used_up_until: Cell<BootMs>,
     /// The last warning that its numbers come to an end, in percent.
-    pub(super) warned_percent: Cell<Option<u64>>,
+    pub(super) warned_percent: Cell<Option<u8>>,
 }
 
 impl SegmentTag {
+    /// One that nothing is held of, nor loaded yet.
+    pub(super) fn new(
+        tag: Tag,
+        allocator: Allocator<ReplyTo>,
+        shards: Box<[Shard]>,
+        unconfirmed: Option<Place>,
+        now: BootMs,
+    ) -> Self {
+        SegmentTag {
+            tag,
+            allocator: RefCell::new(allocator),
+            shards,
+            evicted: Cell::new(false),
+            in_retry_queue: Cell::new(false),
+            place: Cell::new(0),
+            drawn: Cell::new(Drawn { ids: 0, at_s: seconds(now) }),
+            unconfirmed: RefCell::new(unconfirmed),
+            form: RefCell::default(),
+            places: RefCell::default(),
+            stage: Cell::new("the tag is still being looked up"),
+            trouble: RefCell::default(),
+        }
+    }
+
+    /// Places for requests that wait for it, `most` of them.
+    pub(super) fn places(&self, most: usize) -> Rc<RefCell<Shares>> {
+        let mut places = self.places.borrow_mut();
+        places.upgrade().unwrap_or_else(|| {
+            let fresh = Rc::new(RefCell::new(Shares::new(most as u64)));
+            *places = Rc::downgrade(&fresh);
+            fresh
+        })
+    }
+
+    /// Requests wait for this from now on.
+    pub(super) fn waits_for(&self, stage: &'static str) {
+        self.stage.set(stage);
+        if let Some(trouble) = &mut *self.trouble.borrow_mut() {
+            trouble.waited_for = None;
+        }
+    }
+
+    /// Requests wait for this from now on, which is only known as it happens.
+    pub(super) fn waits_for_what(&self, happens: String) {
+        self.in_trouble(|trouble| trouble.waited_for = Some(happens));
+    }
+
+    /// Notes something that goes wrong.
+    pub(super) fn in_trouble<T>(&self, note: impl FnOnce(&mut Trouble) -> T) -> T {
+        note(self.trouble.borrow_mut().get_or_insert_default())
+    }
+
+    /// Claims succeed again.
+    pub(super) fn claims_succeed(&self) {
+        let mut trouble = self.trouble.borrow_mut();
+        match &mut *trouble {
+            Some(known) if known.restarts.failing() => {
+                (known.backoff, known.refused) = (Backoff::default(), None);
+            }
+            _ => *trouble = None,
+        }
+    }
+
+    /// The store may answer otherwise by now.
+    pub(super) fn forget_refusal(&self) {
+        if let Some(trouble) = &mut *self.trouble.borrow_mut() {
+            trouble.refused = None;
+        }
+    }
+
+    /// The journal takes its changes again.
+    pub(super) fn restarted(&self) {
+        if let Some(trouble) = &mut *self.trouble.borrow_mut() {
+            trouble.restarts = Backoff::default();
+        }
+    }
+
+    /// For how many seconds it has not been seen to be drawn. Notes it when it has been since it was asked last.
+    pub(super) fn undrawn_s(&self, now: BootMs) -> u32 {
+        let (known, now_s) = (self.drawn.get(), seconds(now));
+        // A whole number of times 2^32 ids would pass for none: it is taken out of memory, and comes back.
+        let ids = self.allocator.borrow().issued() as u32;
+        if ids != known.ids {
+            self.drawn.set(Drawn { ids, at_s: now_s });
+            return 0;
+        }
+        now_s.saturating_sub(known.at_s)
+    }
+
     /// Why a request can't be met, as the store has said a moment ago.
     pub(super) fn recent_refusal(&self, want: Want, now: BootMs) -> Option<Failure> {
-        let refused = self.refused.borrow();
-        let refused = refused.as_ref().filter(|refusal| now < refusal.until)?;
+        let trouble = self.trouble.borrow();
+        let refused = trouble.as_ref()?.refused.as_ref().filter(|refusal| now < refusal.until)?;
         (u64::from(want.least()) > refused.above).then(|| refused.failure.clone())
+    }
+
+    /// Whether any request waits for it.
+    #[must_use]
+    pub fn is_waited_for(&self) -> bool {
+        self.allocator.borrow().waiting() > 0
     }
 
     /// Whether the tag was taken out of use: look it up anew.
@@ -94,9 +213,17 @@ impl SegmentTag {
                 ),
                 ..unavailable_reason
             },
-            None => Failure::deadline(&self.tag, &self.waited_for.borrow()),
+            None => {
+                let trouble = self.trouble.borrow();
+                let told = trouble.as_ref().and_then(|trouble| trouble.waited_for.as_deref());
+                Failure::deadline(&self.tag, told.unwrap_or(self.stage.get()))
+            }
         }
     }
+}
+
+fn seconds(at: BootMs) -> u32 {
+    u32::try_from(at.0 / 1_000).unwrap_or(u32::MAX)
 }
 
 impl Shard {

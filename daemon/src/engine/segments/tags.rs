@@ -57,7 +57,7 @@ impl Segments {
             self.restore(&tag, index, record, terms.flatten().as_ref(), missing);
         }
         shard.state.set(ShardState::Loaded);
-        *tag.waited_for.borrow_mut() = "the journal or the store has not answered yet".to_owned();
+        tag.waits_for("the journal or the store has not answered yet");
         if missing {
             let error = StoreError::UnknownTag { tag: tag.tag.clone() };
             return self.missing(&tag, shard, &Failure::from(&error));
@@ -159,29 +159,33 @@ impl Segments {
     /// its stores have been asked.
     pub async fn changed(self: &Rc<Self>, name: &Tag) {
         self.unknown.borrow_mut().remove(name.as_str());
-        let tag = self.tags.borrow().get(name).cloned();
+        let tag = self.in_use(name);
         if let Some(tag) = tag {
-            *tag.refused.borrow_mut() = None;
+            tag.forget_refusal();
             tag.shards.iter().for_each(|shard| shard.used_up_until.set(BootMs(0)));
             for shard in &tag.shards {
-                self.check_terms(&shard.upstream).await;
+                self.check_terms(&shard.upstream, std::slice::from_ref(&tag)).await;
             }
         }
     }
 
-    /// Asks a store, in one query, whether the tags in use are still there, still the same, and on which terms.
-    pub async fn check_terms(self: &Rc<Self>, upstream: &Rc<Upstream>) {
+    /// Asks a store, in one query, whether these tags are still there, still the same, and on which terms.
+    pub(super) async fn check_terms(
+        self: &Rc<Self>,
+        upstream: &Rc<Upstream>,
+        tags: &[Rc<SegmentTag>],
+    ) {
         let Some(under) = upstream.present() else { return };
-        let in_use = self.loaded_in(upstream);
-        if in_use.is_empty() {
+        let of_store: Vec<_> = tags.iter().filter_map(|tag| tag.loaded_from(upstream)).collect();
+        if of_store.is_empty() {
             return;
         }
-        let names = in_use.iter().map(|(tag, _)| tag.tag.clone()).collect();
+        let names = of_store.iter().map(|(tag, _)| tag.tag.clone()).collect();
         let Ok(found) = upstream.store.look_up(&under, names).await else { return };
-        for ((tag, index), terms) in in_use.iter().zip(found) {
+        for ((tag, index), terms) in of_store.into_iter().zip(found) {
             // A claim under way will find out by itself.
             if !tag.evicted.get() && !tag.allocator.borrow().claiming() {
-                self.judge_terms(tag, *index, terms.as_ref());
+                self.judge_terms(tag, index, terms.as_ref());
             }
         }
     }
@@ -286,30 +290,25 @@ impl Tenants for Segments {
 
     /// Tags that the store was not asked about yet are loaded, the others go on.
     fn resume(self: Rc<Self>, upstream: &Rc<Upstream>) {
-        let tags: Vec<Rc<SegmentTag>> = self.tags.borrow().values().cloned().collect();
-        for tag in tags {
-            for (index, shard) in tag.shards.iter().enumerate() {
-                if !Rc::ptr_eq(&shard.upstream, upstream) {
-                    continue;
-                }
-                if shard.state.get() != ShardState::Unloaded {
-                    self.drive(&tag);
-                } else {
-                    tokio::task::spawn_local(Rc::clone(&self).load(Rc::clone(&tag), index));
-                }
+        let mut known = self.all_in_use();
+        known.retain(|tag| tag.shard_in(upstream).is_some());
+        for tag in &known {
+            let unloaded = |index: &usize| tag.shards[*index].state.get() == ShardState::Unloaded;
+            if let Some(index) = tag.shard_in(upstream).filter(unloaded) {
+                tokio::task::spawn_local(Rc::clone(&self).load(Rc::clone(tag), index));
             }
         }
         let (segments, upstream) = (self, Rc::clone(upstream));
-        tokio::task::spawn_local(async move { segments.check_terms(&upstream).await });
+        tokio::task::spawn_local(async move {
+            Rc::clone(&segments).drive_in_turns(known).await;
+            segments.check_all(upstream).await;
+        });
     }
 
     fn refused(self: Rc<Self>, upstream: &Rc<Upstream>) {
-        let tags: Vec<Rc<SegmentTag>> = self.tags.borrow().values().cloned().collect();
-        for tag in tags {
-            if tag.shards.iter().any(|shard| Rc::ptr_eq(&shard.upstream, upstream)) {
-                self.drive(&tag);
-            }
-        }
+        let mut known = self.all_in_use();
+        known.retain(|tag| tag.shard_in(upstream).is_some());
+        tokio::task::spawn_local(self.drive_in_turns(known));
     }
 }
 
@@ -327,15 +326,9 @@ impl Segments {
     }
 
     fn loaded_in(&self, upstream: &Rc<Upstream>) -> Vec<(Rc<SegmentTag>, usize)> {
-        let mut found = Vec::new();
-        for tag in self.tags.borrow().values() {
-            for (index, shard) in tag.shards.iter().enumerate() {
-                if shard.is_loaded() && Rc::ptr_eq(&shard.upstream, upstream) {
-                    found.push((Rc::clone(tag), index));
-                }
-            }
-        }
-        found
+        let tags = self.tags.borrow();
+        let loaded = tags.all().iter().filter_map(|tag| tag.loaded_from(upstream));
+        loaded.map(|(tag, index)| (Rc::clone(tag), index)).collect()
     }
 
     pub(super) fn forget(&self, tag: &SegmentTag, shard: &Shard) {
@@ -348,6 +341,17 @@ impl Segments {
 }
 
 impl SegmentTag {
+    /// Which of its shards lives in this store.
+    fn shard_in(&self, upstream: &Rc<Upstream>) -> Option<usize> {
+        self.shards.iter().position(|shard| Rc::ptr_eq(&shard.upstream, upstream))
+    }
+
+    /// The same, if what the journal has left of that shard is known.
+    fn loaded_from(self: &Rc<Self>, upstream: &Rc<Upstream>) -> Option<(&Rc<Self>, usize)> {
+        let index = self.shard_in(upstream)?;
+        self.shards[index].is_loaded().then_some((self, index))
+    }
+
     /// Whether nobody else can have claimed what is held of it.
     pub(super) fn may_issue(&self) -> bool {
         self.shards.iter().all(|shard| shard.upstream.may_issue())

@@ -400,6 +400,12 @@ fn append(runs: &mut Vec<Run>, run: Run) {
 }
 
 impl SnowflakeTag {
+    /// Whether any request waits for it.
+    #[must_use]
+    pub fn is_waited_for(&self) -> bool {
+        !self.waiting.borrow().is_empty()
+    }
+
     /// Why nothing is issued of it, while what the journal has of it contradicts what was.
     #[must_use]
     pub fn contradicted(&self) -> Option<Failure> {

@@ -1,0 +1,176 @@
+//! What is done by and by for all tags in use: they are looked up in their stores, marks are drawn back, and those that
+//! nobody draws leave memory. Some at a time, so that no request waits for a look at a hundred thousand.
+//!
+//! Of a tag that leaves memory the journal has what is held, up to the first id that was not issued: the next request
+//! loads the tag as after a restart, and goes on at that id.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::{SegmentTag, Segments};
+use crate::clock;
+use crate::engine::upstream::Upstream;
+use crate::journal::Write;
+use crate::memory;
+use leafd_core::BootMs;
+
+/// Tags that are looked at before requests have their turn: as many as one statement to a store names.
+const SLICE: usize = 200;
+
+/// How long a round takes that draws marks back.
+const ROUND: Duration = Duration::from_secs(10);
+
+/// So many times in a round it is seen whether there are more tags than before.
+const LOOKS: u32 = 8;
+
+/// With more tags in use than this, idle ones leave memory sooner ...
+const CROWD: usize = 1 << 17;
+
+/// ... after so long, in seconds.
+const CROWD_IDLE_S: u32 = 60;
+
+/// What a tag takes in memory, about.
+const TAG_BYTES: u64 = 512;
+
+impl Segments {
+    /// Looks each tag up in its stores in the course of `every`, round after round, until dropped.
+    pub async fn check_in_rounds(self: &Rc<Self>, every: Duration) {
+        let mut owed = 0.0;
+        loop {
+            let looked_at = Instant::now();
+            let slices = self.count().div_ceil(SLICE);
+            tokio::time::sleep(every / LOOKS.max(u32::try_from(slices).unwrap_or(u32::MAX))).await;
+            let count = self.count() as f64;
+            // What a store that was away has kept from being looked up is not made up for.
+            owed += count * (looked_at.elapsed().as_secs_f64() / every.as_secs_f64()).min(1.0);
+            if owed < count.min(SLICE as f64) || count == 0.0 {
+                continue;
+            }
+            let next = self.tags.borrow_mut().next(SLICE);
+            owed = (owed - next.len() as f64).clamp(0.0, count);
+            for upstream in &self.upstreams {
+                self.check_terms(upstream, &next).await;
+            }
+        }
+    }
+
+    /// Looks all tags up in one store, as fast as it answers.
+    pub(super) async fn check_all(self: Rc<Self>, upstream: Rc<Upstream>) {
+        let tags = self.all_in_use();
+        for some in tags.chunks(SLICE) {
+            self.check_terms(&upstream, some).await;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Looks at each tag, as fast as requests allow.
+    pub(super) async fn drive_in_turns(self: Rc<Self>, tags: Vec<Rc<SegmentTag>>) {
+        for some in tags.chunks(SLICE) {
+            some.iter().for_each(|tag| self.drive(tag));
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Draws marks back and lets idle tags go, round after round, until dropped.
+    pub(super) async fn keep_small(self: &Rc<Self>) {
+        let mut next = 0;
+        loop {
+            let slices = u32::try_from(self.count().div_ceil(SLICE)).unwrap_or(u32::MAX);
+            tokio::time::sleep(ROUND.min(self.settings.tag_idle) / slices.max(1)).await;
+            if self.stopping.get() || self.writer.failed() {
+                continue;
+            }
+            let now = clock::boot();
+            let tags = {
+                let in_use = self.tags.borrow();
+                let from = if next < in_use.len() { next } else { 0 };
+                next = in_use.len().min(from + SLICE);
+                in_use.all()[from..next].to_vec()
+            };
+            for tag in &tags {
+                if tag.undrawn_s(now) >= self.idle_s() && tag.may_rest() {
+                    self.lay_to_rest(tag);
+                } else {
+                    self.draw_marks_back(tag, now);
+                }
+            }
+        }
+    }
+
+    /// How long a tag is idle before it leaves memory, in seconds.
+    fn idle_s(&self) -> u32 {
+        let idle_s = u32::try_from(self.settings.tag_idle.as_secs()).unwrap_or(u32::MAX);
+        if self.count() > CROWD { idle_s.min(CROWD_IDLE_S) } else { idle_s }
+    }
+
+    /// Has the journal draw marks back that lie further ahead of use than they need to by now.
+    fn draw_marks_back(self: &Rc<Self>, tag: &Rc<SegmentTag>, now: BootMs) {
+        if tag.is_masked() {
+            return;
+        }
+        let moved = tag.allocator.borrow_mut().draw_marks_back(now);
+        let writes = tag.drawn_back(moved);
+        if !writes.is_empty() {
+            self.write_journal(tag, &tag.shards[0], writes, || {});
+        }
+    }
+
+    /// Has the journal record where exactly a tag has come, and takes it out of use when that is durable, unless
+    /// somebody has asked for it meanwhile.
+    fn lay_to_rest(self: &Rc<Self>, tag: &Rc<SegmentTag>) {
+        let (moved, issued) = {
+            let mut allocator = tag.allocator.borrow_mut();
+            (allocator.draw_all_marks_back(), allocator.issued())
+        };
+        if moved.is_empty() {
+            return self.rest(tag);
+        }
+        let writes = tag.drawn_back(moved);
+        let (segments, resting) = (Rc::clone(self), Rc::clone(tag));
+        self.write_journal(tag, &tag.shards[0], writes, move || {
+            // A mark that has moved since then would be on its way to the journal, or ids of it would be issued.
+            let untouched = resting.allocator.borrow().issued() == issued;
+            if untouched && resting.may_rest() && !segments.stopping.get() {
+                segments.rest(&resting);
+            }
+        });
+    }
+
+    /// Takes a tag out of use of which the journal has all that is held.
+    fn rest(&self, tag: &SegmentTag) {
+        tag.evicted.set(true);
+        self.issued_before.set(self.issued_before.get() + tag.allocator.borrow().issued());
+        self.tags.borrow_mut().remove(tag.tag.as_str());
+        self.outcomes.borrow_mut().forget(&tag.tag);
+        memory::let_go(TAG_BYTES);
+    }
+}
+
+impl SegmentTag {
+    /// Whether the journal can have all of it: nothing is under way, and a load would find what is held.
+    fn may_rest(&self) -> bool {
+        let allocator = self.allocator.borrow();
+        let holds = allocator.unissued() > 0;
+        let can_be_loaded = |shard: &super::Shard| {
+            let known = shard.upstream.key().is_some() && shard.generation.get().is_some();
+            shard.is_loaded() && shard.upstream.leftovers() && (known || !holds)
+        };
+        allocator.is_idle()
+            && !self.evicted.get()
+            && !self.in_retry_queue.get()
+            && self.unconfirmed.borrow().is_none()
+            // Of a masked tag the journal has nothing left.
+            && !(holds && self.is_masked())
+            && self.shards.iter().all(can_be_loaded)
+    }
+
+    /// What the journal is told of marks that were drawn back.
+    fn drawn_back(&self, moved: Vec<(u32, leafd_core::Run, u64)>) -> Vec<Write> {
+        let write = |(number, run, mark): (u32, leafd_core::Run, u64)| {
+            let shard = &self.shards[number as usize];
+            let (store, generation) = (shard.upstream.key()?, shard.generation.get()?);
+            Some(Write::DrawBack { store, tag: self.tag.clone(), generation, run, mark })
+        };
+        moved.into_iter().filter_map(write).collect()
+    }
+}

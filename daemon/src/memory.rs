@@ -1,0 +1,57 @@
+//! Memory that was used and is given back to the system.
+//!
+//! What is freed below the allocator's highest pages stays resident until the allocator is told to give it back. That
+//! takes it some milliseconds, so it is told after much was let go, and not at once.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+/// So much is let go before the allocator is asked to give it back.
+const TRIM_BYTES: u64 = 2 << 20;
+
+/// How long it waits for more.
+const TRIM_AFTER: Duration = Duration::from_secs(2);
+
+/// What was let go since the allocator last gave some back, on the one thread that answers.
+#[derive(Default)]
+struct LetGo {
+    bytes: Cell<u64>,
+    much: Notify,
+}
+
+thread_local! {
+    static LET_GO: Rc<LetGo> = Rc::default();
+}
+
+/// Notes that so many bytes were freed.
+pub fn let_go(bytes: u64) {
+    LET_GO.with(|let_go| {
+        let_go.bytes.set(let_go.bytes.get().saturating_add(bytes));
+        if let_go.bytes.get() >= TRIM_BYTES {
+            let_go.much.notify_one();
+        }
+    });
+}
+
+/// Gives memory back to the system after a burst, until dropped.
+pub async fn give_back() {
+    let let_go = LET_GO.with(Rc::clone);
+    loop {
+        let_go.much.notified().await;
+        tokio::time::sleep(TRIM_AFTER).await;
+        let_go.bytes.set(0);
+        trim();
+    }
+}
+
+#[expect(unsafe_code, reason = "libc has no safe form of it")]
+fn trim() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: glibc's function takes the allocator's own locks and touches nothing that is in use.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
