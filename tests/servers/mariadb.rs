@@ -57,10 +57,6 @@ fn client(process: &Process, database: &str) -> Result<Conn, mysql::Error> {
     Conn::new(options.db_name(Some(database)))
 }
 
-fn is_up(process: &Process) -> bool {
-    client(process, "mysql").is_ok()
-}
-
 pub(super) fn rows(client: &mut Conn, sql: &str) -> Vec<Vec<String>> {
     let cell = |value: Value| match value {
         Value::NULL => String::new(),
@@ -102,11 +98,12 @@ impl MariaDb {
 
 impl Server for MariaDb {
     const NAME: &'static str = "MariaDB";
+    const SCHEME: &'static str = "mysql";
     type Connection = Conn;
 
     fn empty(settings: &[&str]) -> Self {
         let mut process = place(settings);
-        process.start(is_up);
+        process.start(Self::is_up);
         let server = MariaDb { process };
         server.admin(&format!(
             "CREATE USER {USER}@'%' IDENTIFIED BY '{PASSWORD}';
@@ -131,13 +128,8 @@ impl Server for MariaDb {
         &mut self.process
     }
 
-    fn start(&mut self) {
-        self.process.start(is_up);
-    }
-
-    fn url_of(ports: &[u16], database: &str) -> String {
-        let hosts: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
-        format!("mysql://{USER}@{}/{database}", hosts.join(","))
+    fn is_up(process: &Process) -> bool {
+        client(process, "mysql").is_ok()
     }
 
     fn ask(&self, database: &str, sql: &str) -> Vec<Vec<String>> {
@@ -168,7 +160,7 @@ impl Server for MariaDb {
 
     fn standby(&self, through: u16) -> Self {
         let mut process = place(&["--read-only=1"]);
-        process.start(is_up);
+        process.start(Self::is_up);
         let standby = MariaDb { process };
         standby.admin(&format!(
             "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {through}, MASTER_USER = 'follower',

@@ -49,6 +49,9 @@ pub trait Server: Sized + Send + 'static {
     /// What it is, in a measured line.
     const NAME: &'static str;
 
+    /// What the URL of such a store begins with.
+    const SCHEME: &'static str;
+
     /// An administrator's connection, open as long as it lives.
     type Connection;
 
@@ -64,11 +67,8 @@ pub trait Server: Sized + Send + 'static {
     /// Its process.
     fn process_mut(&mut self) -> &mut Process;
 
-    /// Starts it again after a [`Server::kill`] or [`Server::stop`], on the same port.
-    fn start(&mut self);
-
-    /// A store's URL: this user at these ports in this order.
-    fn url_of(ports: &[u16], database: &str) -> String;
+    /// Whether it lets an administrator in.
+    fn is_up(process: &Process) -> bool;
 
     /// Runs statements as an administrator, over the Unix socket; the answer's rows as text, NULL as nothing.
     fn ask(&self, database: &str, sql: &str) -> Vec<Vec<String>>;
@@ -116,6 +116,17 @@ pub trait Server: Sized + Send + 'static {
     fn create_database(&self, database: &str);
 
     // --- Provided ---
+
+    /// Starts it again after a [`Server::kill`] or [`Server::stop`], on the same port.
+    fn start(&mut self) {
+        self.process_mut().start(Self::is_up);
+    }
+
+    /// A store's URL: this user at these ports in this order.
+    fn url_of(ports: &[u16], database: &str) -> String {
+        let hosts: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        format!("{}://{USER}@{}/{database}", Self::SCHEME, hosts.join(","))
+    }
 
     /// With leafd's tables.
     fn new() -> Self {

@@ -59,10 +59,6 @@ fn client(process: &Process, database: &str) -> Result<Client, postgres::Error> 
         .connect(NoTls)
 }
 
-fn is_up(process: &Process) -> bool {
-    client(process, "postgres").is_ok()
-}
-
 pub(super) fn rows(client: &mut Client, sql: &str) -> Vec<Vec<String>> {
     let messages = client.simple_query(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
     let mut rows = Vec::new();
@@ -96,6 +92,7 @@ impl Postgres {
 
 impl Server for Postgres {
     const NAME: &'static str = "PostgreSQL";
+    const SCHEME: &'static str = "postgres";
     type Connection = Client;
 
     fn empty(settings: &[&str]) -> Self {
@@ -115,7 +112,7 @@ impl Server for Postgres {
             "--locale=C.UTF-8",
             "--no-sync",
         ]);
-        process.start(is_up);
+        process.start(Self::is_up);
         let server = Postgres { process };
         server.ask("postgres", &format!("CREATE ROLE {USER} LOGIN PASSWORD '{PASSWORD}'"));
         server.create_database(DATABASE);
@@ -134,13 +131,8 @@ impl Server for Postgres {
         &mut self.process
     }
 
-    fn start(&mut self) {
-        self.process.start(is_up);
-    }
-
-    fn url_of(ports: &[u16], database: &str) -> String {
-        let hosts: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
-        format!("postgres://{USER}@{}/{database}", hosts.join(","))
+    fn is_up(process: &Process) -> bool {
+        client(process, "postgres").is_ok()
     }
 
     fn ask(&self, database: &str, sql: &str) -> Vec<Vec<String>> {
@@ -196,7 +188,7 @@ impl Server for Postgres {
             "--write-recovery-conf",
             "--no-sync",
         ]);
-        process.start(is_up);
+        process.start(Self::is_up);
         Postgres { process }
     }
 
