@@ -113,11 +113,12 @@ fn protection(tls: &Tls) -> SslOpts {
     SslOpts::default().with_root_cert_path(roots).with_client_identity(identity)
 }
 
-/// What the statements rely on. The server gives up a little before we do, so that a lock isn't kept by a statement
-/// that nobody waits for; MariaDB also ends a transaction whose client is gone without a word, which MySQL can't. And
-/// MySQL would answer for a day when a table was made from what it remembers.
+/// What the statements rely on. MariaDB gives up a little before we do, so that a lock isn't kept by a statement that
+/// nobody waits for, and ends a transaction whose client is gone without a word; MySQL can neither, and only bounds
+/// waits for locks. And MySQL would answer for a day when a table was made from what it remembers.
 fn settings(target: &Target) -> Vec<String> {
     let seconds = target.statement_timeout.as_secs().max(1);
+    let a_little_less = target.statement_timeout.as_secs_f64() * 0.9;
     vec![
         "SET NAMES utf8mb4".to_owned(),
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned(),
@@ -125,7 +126,7 @@ fn settings(target: &Target) -> Vec<String> {
             "SET SESSION autocommit = 1, time_zone = '+00:00',
              sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',
              innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}
-             /*M!100303 , idle_transaction_timeout = {seconds} */
+             /*M!100303 , idle_transaction_timeout = {seconds}, max_statement_time = {a_little_less:.3} */
              /*!80003 , information_schema_stats_expiry = 0 */"
         ),
     ]

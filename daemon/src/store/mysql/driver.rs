@@ -197,6 +197,8 @@ fn classify(error: &Error) -> Failure {
         // A node of a cluster that doesn't serve at present.
         1047 => Failure::ReadOnly(words),
         1205 | 1213 => Failure::Conflict(words),
+        // By max_statement_time.
+        1969 => Failure::TimedOut(words),
         1267 | 1270 | 1271 | 3988 => Failure::NoSuchName(words),
         1044 | 1142 | 1143 | 1227 | 1370 | 1419 => Failure::Denied(words),
         1054 | 1146 => Failure::Missing(words),
