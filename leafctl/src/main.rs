@@ -18,6 +18,7 @@ mod report;
 mod status;
 mod tag;
 mod wait;
+mod whose;
 mod worker;
 
 use failure::Failure;
@@ -58,6 +59,8 @@ enum Command {
     Next(next::NextArgs),
     /// Take a snowflake id apart
     Decode(decode::DecodeArgs),
+    /// Tell which host issued an id, and when
+    Whose(whose::WhoseArgs),
     /// Show ids as the world is to see them, so that they can't be counted
     Mask(mask::MaskArgs),
     /// Tell which ids such public ones stand for
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Next(args) => next::run(&socket, &args),
         Command::Decode(args) => decode::run(&socket, &args),
+        Command::Whose(args) => whose::run(&socket, &args),
         Command::Mask(args) => mask::mask(&socket, &args),
         Command::Unmask(args) => mask::unmask(&socket, &args),
         Command::Tag(command) => tag::run(&socket, &command),

@@ -39,6 +39,7 @@ mod starts;
 mod tidy;
 mod vectors;
 mod waits;
+mod whose;
 mod workers;
 
 use leafd_tests::{host, power, raw, seed};

@@ -50,6 +50,7 @@ fn the_messages_are_the_codes() {
         (opcode::TAG_DELETE, "TAG_DELETE"),
         (opcode::WORKER_LIST, "WORKER_LIST"),
         (opcode::WORKER_RELEASE, "WORKER_RELEASE"),
+        (opcode::WHOSE, "WHOSE"),
     ];
     let rows = rows(|first| first.parse::<u8>().is_ok());
     let messages: Vec<(u8, &str)> = rows

@@ -48,4 +48,5 @@ mod scene;
 mod schema;
 mod strict;
 mod tags;
+mod whose;
 mod workers;

@@ -77,6 +77,8 @@ pub mod opcode {
     pub const WORKER_LIST: u8 = 22;
     /// Give a worker back (administrative, JSON).
     pub const WORKER_RELEASE: u8 = 23;
+    /// Tell who issued an id (administrative, JSON).
+    pub const WHOSE: u8 = 24;
     /// Set in every reply's opcode.
     pub const REPLY: u8 = 0x80;
 }

@@ -15,6 +15,9 @@ pub struct ClaimedBy {
     /// What people call the host: the configured identity or the host's name, at most [`NAME_BYTES_MAX`] bytes of printable
     /// ASCII.
     pub name: Arc<str>,
+    /// The lowest id of the tag that the host still holds from earlier claims there and has not issued; `None`: it holds none.
+    /// All that it claimed below is given out.
+    pub holds_from: Option<u64>,
 }
 
 /// A claim that was made.

@@ -22,6 +22,7 @@ mod readiness;
 mod status;
 mod tag_stores;
 mod tags;
+mod trace;
 mod workers;
 
 use crate::clock;
@@ -224,6 +225,7 @@ impl Dispatcher {
                 opcode::WORKER_LIST | opcode::WORKER_RELEASE => {
                     self.administer_workers(session, header, body)
                 }
+                opcode::WHOSE => self.trace(session, header, body),
                 unknown => Err(Failure::new(
                     Status::UnknownOpcode,
                     format!("protocol version {VERSION} has no opcode {unknown}"),

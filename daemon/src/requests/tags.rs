@@ -412,7 +412,7 @@ pub(super) fn refused(message: impl Into<String>) -> Failure {
 }
 
 /// What the store refuses of an administrative request is a refused value, not a defect of its rows.
-fn administrative(error: &StoreError) -> Failure {
+pub(super) fn administrative(error: &StoreError) -> Failure {
     match error {
         StoreError::Refused(message) => refused(message.clone()),
         other => Failure::from(other),

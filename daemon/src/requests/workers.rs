@@ -245,7 +245,7 @@ fn row(entry: &Entry, look: &Snapshot) -> Value {
     })
 }
 
-fn failure(error: &RegistryError) -> Failure {
+pub(super) fn failure(error: &RegistryError) -> Failure {
     match error {
         RegistryError::Unavailable { .. } | RegistryError::Changed { .. } => {
             Failure::store_away(error.to_string())

@@ -10,7 +10,8 @@ use leafd_core::store::{
 use crate::{Backend, claim, create, new_tag, raise, tag};
 
 fn host(name: &str) -> ClaimedBy {
-    ClaimedBy { host: HostId(format!("id-of-{name}").into()), name: name.into() }
+    let host = HostId(format!("id-of-{name}").into());
+    ClaimedBy { host, name: name.into(), holds_from: None }
 }
 
 fn claim_as(store: &mut dyn Store, by: &ClaimedBy, name: &str, wish: ClaimWish) -> Claim {
@@ -24,11 +25,12 @@ fn told(store: &mut dyn Store, name: &str, id: u64) -> Vec<ClaimRecord> {
 
 pub fn a_claim_is_remembered_with_who_made_it(backend: &mut dyn Backend) {
     let (a, b) = (host("a"), host("b"));
+    let again = ClaimedBy { holds_from: Some(7), ..a.clone() };
     let mut stores = [backend.connect(), backend.connect()];
     let row = create(&mut *stores[0], &new_tag("t", 1, 10)).unwrap();
     let wish = ClaimWish::new(1, 1000);
     let claims =
-        [(0, &a), (1, &b), (0, &a)].map(|(at, by)| claim_as(&mut *stores[at], by, "t", wish));
+        [(0, &a), (1, &b), (0, &again)].map(|(at, by)| claim_as(&mut *stores[at], by, "t", wish));
     // By Leaf, say: nobody says who.
     claim(&mut *stores[0], "t", 5);
     let last = claim_as(&mut *stores[1], &b, "t", wish);
@@ -37,7 +39,7 @@ pub fn a_claim_is_remembered_with_who_made_it(backend: &mut dyn Backend) {
     let whose: Vec<_> = found.iter().map(|one| (one.run, &*one.by.name)).collect();
     let [first, second, third] = claims.map(|claim| claim.run);
     assert_eq!(whose, [(first, "a"), (second, "b"), (third, "a"), (last.run, "b")]);
-    assert_eq!(found[1].by, b);
+    assert_eq!([&found[1].by, &found[2].by], [&b, &again]);
     assert!(found.iter().all(|one| one.generation == row.generation), "{found:?}");
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
     assert!(found.iter().all(|one| u128::from(one.at.0).abs_diff(now) < 60_000), "{found:?}");
@@ -78,7 +80,11 @@ pub fn odd_claims_are_told_as_they_were(backend: &mut dyn Backend) {
     let mut store = backend.connect();
     let longest = "\u{8ba2}".repeat(42);
     create(&mut *store, &new_tag(&longest, 1, 10)).unwrap();
-    let by = ClaimedBy { host: HostId("f".repeat(64).into()), name: "n".repeat(255).into() };
+    let by = ClaimedBy {
+        host: HostId("f".repeat(64).into()),
+        name: "n".repeat(255).into(),
+        holds_from: None,
+    };
     let wish = ClaimWish::new(u64::MAX, 1000);
     let all = claim_as(&mut *store, &by, &longest, wish).run;
     assert_eq!(all.count, u32::MAX);

@@ -33,7 +33,7 @@ const LEAF_ON_POSTGRES: &str =
 fn all_calls_work(store: &mut dyn Store) {
     let created = create(store, &new_tag("t", 1, 10)).unwrap();
     let under = store.identity().unwrap();
-    let by = ClaimedBy { host: HostId("h".into()), name: "n".into() };
+    let by = ClaimedBy { host: HostId("h".into()), name: "n".into(), holds_from: None };
     let claim_as = store.claim_as(Some(&by), &under, &tag("t"), ClaimWish::new(1, 1000));
     assert_eq!(claim_as.unwrap().run.range(), 1..11);
     assert_eq!(store.claims_after(&tag("t"), 0, 9).unwrap().len(), 1);

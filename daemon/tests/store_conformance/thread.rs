@@ -135,7 +135,7 @@ fn every_call_reaches_the_store() {
         assert_eq!(handle.identity().await.unwrap(), direct);
         let row = handle.create(&direct, new_tag("t", 1, 10)).await.unwrap();
         let wish = ClaimWish::new(1, 10);
-        let by = ClaimedBy { host: HostId("h".into()), name: "web-1".into() };
+        let by = ClaimedBy { host: HostId("h".into()), name: "web-1".into(), holds_from: None };
         let claim = handle.claim_as(Some(by.clone()), &direct, &tag("t"), wish).await.unwrap();
         assert_eq!(claim.run.range(), 1..11);
         let claims = handle.claims_after(&tag("t"), 0, 5).await.unwrap();

@@ -122,6 +122,8 @@ pub enum Request {
     Raise { request_id: u32, json: String },
     #[serde(rename = "TAG_DELETE")]
     Delete { request_id: u32, json: String },
+    #[serde(rename = "WHOSE")]
+    Whose { request_id: u32, json: String },
 }
 
 #[derive(Debug, Deserialize)]
@@ -270,7 +272,8 @@ impl Request {
             | Request::Show { request_id, json }
             | Request::Set { request_id, json }
             | Request::Raise { request_id, json }
-            | Request::Delete { request_id, json } => {
+            | Request::Delete { request_id, json }
+            | Request::Whose { request_id, json } => {
                 let header = Header::request(self.opcode(), 0, *request_id);
                 header.put_frame(json.as_bytes(), &mut out);
             }
@@ -290,6 +293,7 @@ impl Request {
             Request::Set { .. } => opcode::TAG_SET,
             Request::Raise { .. } => opcode::TAG_RAISE,
             Request::Delete { .. } => opcode::TAG_DELETE,
+            Request::Whose { .. } => opcode::WHOSE,
         }
     }
 

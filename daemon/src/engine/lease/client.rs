@@ -15,10 +15,10 @@ use crate::registry::{Registry, RegistryHandle};
 use crate::store::StoreHandle;
 use leafd_core::lease::{Request, Response};
 use leafd_core::registry::{
-    CompareAndSet, Entry, LeaseRecord, Mode, RegistryError, RegistryId, Snapshot,
+    CompareAndSet, Entry, Former, LeaseRecord, Mode, RegistryError, RegistryId, Snapshot,
 };
 use leafd_core::store::StoreId;
-use leafd_core::{Tag, UnixMs};
+use leafd_core::{Tag, UnixMs, WorkerId};
 
 /// Calls a registry.
 #[derive(Clone)]
@@ -130,6 +130,18 @@ impl RegistryClient {
     ) -> Result<UnixMs, RegistryError> {
         self.verify(&under.id)?;
         self.call(move |registry| registry.compare_and_set(&under, &swap)).await
+    }
+
+    /// Who had a worker at an instant; `None` where the registry keeps no history.
+    ///
+    /// # Errors
+    /// See [`Registry::former`].
+    pub async fn former(
+        &self,
+        worker: WorkerId,
+        at: UnixMs,
+    ) -> Result<Option<Former>, RegistryError> {
+        self.call(move |registry| registry.former(worker, at)).await
     }
 
     async fn assign(

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use super::Segments;
+use super::claims::shard_number;
+use super::{SegmentTag, Segments};
 use crate::store::StoreHandle;
 use leafd_core::store::ClaimedBy;
 
@@ -34,11 +35,24 @@ impl ClaimLog {
     }
 }
 
+impl SegmentTag {
+    /// The lowest id of a shard that is held and not issued.
+    pub(crate) fn holds_from(&self, shard: usize) -> Option<u64> {
+        let allocator = self.allocator.borrow();
+        let held = allocator.exact_marks().filter(|(of, ..)| *of == shard_number(shard));
+        held.map(|(.., first)| first).min()
+    }
+}
+
 impl Segments {
-    /// As whom this host claims, if claims are to be remembered.
-    pub(crate) fn claimed_by(&self) -> Option<ClaimedBy> {
+    /// As whom this host claims from a tag's shard, if claims are to be remembered.
+    pub(crate) fn claimed_by(&self, tag: &SegmentTag, shard: usize) -> Option<ClaimedBy> {
         let ClaimLog { name, kept, .. } = &self.claim_log;
-        let by = || ClaimedBy { host: self.host.borrow().clone(), name: Arc::clone(name) };
+        let by = || ClaimedBy {
+            host: self.host.borrow().clone(),
+            name: Arc::clone(name),
+            holds_from: tag.holds_from(shard),
+        };
         (!kept.is_zero()).then(by)
     }
 

@@ -58,7 +58,10 @@ impl Segments {
         };
         tag.waits_for("the store has not answered a claim yet");
         let sent_at = Instant::now();
-        let outcome = upstream.store.claim_as(self.claimed_by(), &sent.under, &tag.tag, wish).await;
+        let outcome = upstream
+            .store
+            .claim_as(self.claimed_by(&tag, sent.shard), &sent.under, &tag.tag, wish)
+            .await;
         upstream.claims.answered(&outcome, sent_at.elapsed());
         self.note_outcome(&tag, upstream, outcome.as_ref().map(drop));
         match outcome {

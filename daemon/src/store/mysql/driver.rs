@@ -139,6 +139,7 @@ fn named(params: &[Param<'_>]) -> Params {
         Param::Text(text) => Value::from(text),
         Param::OptionalText(text) => Value::from(text),
         Param::Integer(number) => Value::from(number),
+        Param::OptionalInteger(number) => Value::from(number),
     };
     let pairs = params.iter().enumerate();
     let pairs = pairs.map(|(index, param)| (format!("p{}", index + 1).into_bytes(), value(param)));

@@ -9,9 +9,9 @@ macro_rules! taking {
 }
 
 pub(super) static STATEMENTS: Statements = Statements {
-    enter_claim: "INSERT INTO leafd_claim (tag, end_id, claimed_ms, first_id, stride, generation, host, name)
-        VALUES (CAST(:p1 AS BINARY), :p2, FLOOR(UNIX_TIMESTAMP(NOW(3)) * 1000), :p3, :p4, :p5, :p6, :p7)",
-    claims: "SELECT first_id, end_id, stride, generation, host, name, claimed_ms
+    enter_claim: "INSERT INTO leafd_claim (tag, end_id, claimed_ms, first_id, stride, generation, host, name, holds_from)
+        VALUES (CAST(:p1 AS BINARY), :p2, FLOOR(UNIX_TIMESTAMP(NOW(3)) * 1000), :p3, :p4, :p5, :p6, :p7, :p8)",
+    claims: "SELECT first_id, end_id, stride, generation, host, name, holds_from, claimed_ms
         FROM leafd_claim WHERE tag = CAST(:p1 AS BINARY) AND end_id > :p2 ORDER BY end_id, claimed_ms LIMIT :p3",
     forget_claims: "DELETE FROM leafd_claim WHERE claimed_ms < FLOOR(UNIX_TIMESTAMP(NOW(3)) * 1000) - :p1
         ORDER BY claimed_ms LIMIT :p2",
@@ -32,6 +32,7 @@ pub(super) const TABLES: [&str; 2] = [
     generation bigint NOT NULL,
     host       varchar(64) NOT NULL,
     name       varchar(255) NOT NULL,
+    holds_from bigint DEFAULT NULL,
     PRIMARY KEY (tag, end_id, claimed_ms),
     KEY leafd_claim_age (claimed_ms)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin",

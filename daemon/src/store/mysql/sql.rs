@@ -46,6 +46,7 @@ pub(super) static TABLES: &[Layout] = &[
             ("generation", &["bigint"]),
             ("host", &["varchar"]),
             ("name", &["varchar"]),
+            ("holds_from", &["bigint"]),
         ],
     },
 ];

@@ -240,6 +240,7 @@ fn typed<'a>(params: &'a [Param<'_>]) -> Vec<Typed<'a>> {
             Param::Text(text) => (text, Type::TEXT),
             Param::OptionalText(text) => (text, Type::TEXT),
             Param::Integer(number) => (number, Type::INT8),
+            Param::OptionalInteger(number) => (number, Type::INT8),
         }
     };
     params.iter().map(one).collect()

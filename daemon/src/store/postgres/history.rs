@@ -10,9 +10,10 @@ macro_rules! taking {
 }
 
 pub(super) static STATEMENTS: Statements = Statements {
-    enter_claim: "INSERT INTO leafd_claim (tag, end_id, claimed_ms, first_id, stride, generation, host, name)
-        VALUES ($1, $2, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, $3, $4, $5, $6, $7)",
-    claims: "SELECT first_id::text, end_id::text, stride::text, generation::text, host, name, claimed_ms::text
+    enter_claim: "INSERT INTO leafd_claim (tag, end_id, claimed_ms, first_id, stride, generation, host, name, holds_from)
+        VALUES ($1, $2, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, $3, $4, $5, $6, $7, $8)",
+    claims: "SELECT first_id::text, end_id::text, stride::text, generation::text, host, name, holds_from::text,
+            claimed_ms::text
         FROM leafd_claim WHERE tag = $1 AND end_id > $2 ORDER BY leafd_claim.end_id, leafd_claim.claimed_ms LIMIT $3",
     forget_claims: "DELETE FROM leafd_claim AS c USING (
             SELECT tag, end_id, claimed_ms FROM leafd_claim
@@ -35,6 +36,7 @@ pub(super) const TABLES: &str = "CREATE TABLE IF NOT EXISTS leafd_claim (
     generation bigint NOT NULL,
     host       text COLLATE \"C\" NOT NULL,
     name       text COLLATE \"C\" NOT NULL,
+    holds_from bigint,
     PRIMARY KEY (tag, end_id, claimed_ms)
 );
 CREATE INDEX IF NOT EXISTS leafd_claim_age ON leafd_claim (claimed_ms);

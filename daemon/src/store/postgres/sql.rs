@@ -42,6 +42,7 @@ pub(super) static TABLES: &[Layout] = &[
             ("generation", &["bigint"]),
             ("host", &["text"]),
             ("name", &["text"]),
+            ("holds_from", &["bigint"]),
         ],
     },
 ];

@@ -155,6 +155,7 @@ pub enum Param<'a> {
     Text(&'a str),
     OptionalText(Option<&'a str>),
     Integer(i64),
+    OptionalInteger(Option<i64>),
 }
 
 /// Why a statement, or what is made of several, fails.

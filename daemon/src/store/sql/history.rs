@@ -14,9 +14,9 @@ use leafd_wire::Run;
 /// A dialect. Parameters are in the order of each statement's documentation; every column comes as text.
 #[derive(Debug)]
 pub struct Statements {
-    /// (tag, end, first id, stride, generation, host, name), under the server's clock.
+    /// (tag, end, first id, stride, generation, host, name, where what the host holds begins), under the server's clock.
     pub enter_claim: &'static str,
-    /// (tag, id, limit): first id, end, stride, generation, host, name and time of the claims that end after this id, in the
+    /// (tag, id, limit): first id, end, stride, generation, host, name, where what the host held began, and time of the claims that end after this id, in the
     /// order of their ends.
     pub claims: &'static str,
     /// (age in milliseconds, limit): deletes so many claims that are older, the oldest first.
@@ -88,7 +88,7 @@ impl<D: Driver> Session<D> {
 }
 
 fn claim(row: Cells) -> Option<ClaimRecord> {
-    let [first, end, stride, generation, host, name, at] = row.try_into().ok()?;
+    let [first, end, stride, generation, host, name, holds_from, at] = row.try_into().ok()?;
     let number = |cell: Option<String>| cell?.parse::<u64>().ok();
     let (first, end, stride) = (number(first)?, number(end)?, number(stride)?);
     let steps = end.checked_sub(first)?.checked_sub(1)?.checked_div(stride)?;
@@ -98,7 +98,8 @@ fn claim(row: Cells) -> Option<ClaimRecord> {
         stride: u32::try_from(stride).ok()?,
     };
     (run.last() == Some(end - 1)).then_some(())?;
-    let by = ClaimedBy { host: HostId(host?.into()), name: name?.into() };
+    let holds_from = holds_from.map(|cell| cell.parse::<u64>()).transpose().ok()?;
+    let by = ClaimedBy { host: HostId(host?.into()), name: name?.into(), holds_from };
     // A generation has all 64 bits.
     let generation = Generation(generation?.parse::<i64>().ok()?.cast_unsigned());
     Some(ClaimRecord { run, generation, by, at: UnixMs(number(at)?) })

@@ -174,6 +174,7 @@ impl<D: Driver> Session<D> {
                 Param::Integer(found.row.generation.0.cast_signed()),
                 Param::Text(&by.host.0),
                 Param::Text(&by.name),
+                Param::OptionalInteger(by.holds_from.map(u64::cast_signed)),
             ]
         });
         let claim = claim.as_ref().map(|claim| (D::HISTORY.enter_claim, &claim[..]));

@@ -157,6 +157,10 @@ impl ToSql for Param<'_> {
             Param::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
             Param::OptionalText(text) => ToSqlOutput::Borrowed(text.into()),
             Param::Integer(number) => ToSqlOutput::Borrowed(ValueRef::Integer(number)),
+            Param::OptionalInteger(None) => ToSqlOutput::Borrowed(ValueRef::Null),
+            Param::OptionalInteger(Some(number)) => {
+                ToSqlOutput::Borrowed(ValueRef::Integer(number))
+            }
         })
     }
 }

@@ -63,6 +63,7 @@ CREATE TABLE IF NOT EXISTS leafd_claim (
     generation integer NOT NULL,
     host       text NOT NULL,
     name       text NOT NULL,
+    holds_from integer,
     PRIMARY KEY (tag, end_id, claimed_ms)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS leafd_claim_age ON leafd_claim (claimed_ms);
@@ -105,7 +106,17 @@ const TABLES: [(&str, &[&str]); 9] = [
     ("leafd_worker", &["worker", "holder", "name", "incarnation", "bound", "seen", "written"]),
     (
         "leafd_claim",
-        &["tag", "end_id", "claimed_ms", "first_id", "stride", "generation", "host", "name"],
+        &[
+            "tag",
+            "end_id",
+            "claimed_ms",
+            "first_id",
+            "stride",
+            "generation",
+            "host",
+            "name",
+            "holds_from",
+        ],
     ),
     ("leafd_worker_taken", &["worker", "since", "taken", "holder", "name", "incarnation"]),
     ("leafd_layout", &["name", "definition"]),

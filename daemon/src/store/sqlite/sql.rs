@@ -129,9 +129,9 @@ macro_rules! taking {
 }
 
 pub(super) static HISTORY_STATEMENTS: HistoryStatements = HistoryStatements {
-    enter_claim: "INSERT INTO leafd_claim (tag, end_id, claimed_ms, first_id, stride, generation, host, name)
-        VALUES (?1, ?2, CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer), ?3, ?4, ?5, ?6, ?7)",
-    claims: "SELECT first_id, end_id, stride, generation, host, name, claimed_ms
+    enter_claim: "INSERT INTO leafd_claim (tag, end_id, claimed_ms, first_id, stride, generation, host, name, holds_from)
+        VALUES (?1, ?2, CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer), ?3, ?4, ?5, ?6, ?7, ?8)",
+    claims: "SELECT first_id, end_id, stride, generation, host, name, holds_from, claimed_ms
         FROM leafd_claim WHERE tag = ?1 AND end_id > ?2 ORDER BY end_id, claimed_ms LIMIT ?3",
     forget_claims: "DELETE FROM leafd_claim WHERE (tag, end_id, claimed_ms) IN (
             SELECT tag, end_id, claimed_ms FROM leafd_claim

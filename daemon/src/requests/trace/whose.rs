@@ -1,0 +1,228 @@
+//! WHOSE: which host issued an id, and when.
+
+use std::rc::Rc;
+
+use leafd_wire::Status;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{CLAIMS_A_CALL, Home, given_by_ms};
+use crate::config::Peer;
+use crate::engine::lease::Worker;
+use crate::engine::masks::mask_key;
+use crate::reply::Failure;
+use crate::requests::Dispatcher;
+use crate::requests::tags::refused;
+use crate::requests::workers::failure as registry_failure;
+use leafd_core::registry::{Entry, Former, Snapshot, Taking};
+use leafd_core::store::{ClaimRecord, StoreError};
+use leafd_core::{Tag, UnixMs, WorkerId};
+
+/// WHOSE's body.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Whose {
+    /// A segment tag, or a layout.
+    tag: String,
+    id: u64,
+}
+
+/// In how many calls the host's next claims are looked for. On a tag of very many hosts they may lie beyond.
+const CALLS_FOR_NEXT_CLAIM: usize = 10;
+
+/// By how much the clocks of hosts and registry may differ before an id looks odd, in milliseconds.
+const CLOCKS_DIFFER_MS: u64 = 60_000;
+
+impl Dispatcher {
+    /// Checks the request; what the answer then waits for is the caller's to drive.
+    pub(super) fn whose(
+        self: &Rc<Self>,
+        asked: Whose,
+        peer: Peer,
+    ) -> Result<impl Future<Output = Result<Value, Failure>> + use<>, Failure> {
+        let tag = Tag::parse(asked.tag.as_bytes())?;
+        let dispatcher = Rc::clone(self);
+        Ok(async move {
+            match dispatcher.snowflakes.layout(tag.as_str()) {
+                Some(_) => dispatcher.whose_snowflake(&tag, asked.id).await,
+                None => dispatcher.whose_number(&tag, asked.id, &peer).await,
+            }
+        })
+    }
+
+    async fn whose_number(&self, tag: &Tag, id: u64, peer: &Peer) -> Result<Value, Failure> {
+        let homes = self.homes(tag).await?;
+        let number = self.number_of(&homes, tag, id, peer).await?;
+        let (mut claims, mut remembered_ms) = (Vec::new(), None::<u64>);
+        let mut first_known = None::<u64>;
+        for home in &homes {
+            if let Some(first) = home.claims_after(tag, 0, 1).await?.first() {
+                remembered_ms = Some(remembered_ms.map_or(first.at.0, |ms| ms.min(first.at.0)));
+                first_known =
+                    Some(first_known.map_or(first.run.first, |id| id.min(first.run.first)));
+            }
+            let page = home.claims_after(tag, number, CLAIMS_A_CALL).await?;
+            for claim in page.iter().filter(|claim| claim.has(number)) {
+                let mut row = self.claim_row(home, claim);
+                row["given_by_ms"] = json!(next_claim(home, tag, number, claim, &page).await?);
+                claims.push(row);
+            }
+        }
+        let exists = homes.iter().any(|home| home.row.is_some());
+        if !exists && first_known.is_none() {
+            return Err(Failure::from(&StoreError::UnknownTag { tag: tag.clone() }));
+        }
+        let is_strict = homes.iter().any(|home| home.row.as_ref().is_some_and(|row| row.strict));
+        let verdict = match claims.len() {
+            0 if homes.iter().any(|home| home.row.is_some() && home.is_ahead(number)) => {
+                "not_claimed"
+            }
+            0 if is_strict => "strict",
+            0 if first_known.is_none_or(|first| number < first) => "not_remembered",
+            0 => "by_none_of_leafds_hosts",
+            1 => "claimed",
+            _ => "claimed_twice",
+        };
+        Ok(json!({
+            "tag": tag.as_str(),
+            "id": id,
+            "number": number,
+            "verdict": verdict,
+            "claims": claims,
+            "remembered_since_ms": remembered_ms,
+        }))
+    }
+
+    /// The number that was claimed: of a masked tag, what its id stands for.
+    async fn number_of(
+        &self,
+        homes: &[Home],
+        tag: &Tag,
+        id: u64,
+        peer: &Peer,
+    ) -> Result<u64, Failure> {
+        let Some(masking) = homes.iter().find_map(|home| home.row.as_ref()?.masked) else {
+            return Ok(id);
+        };
+        if !self.access.borrow().may_unmask(tag.as_str(), peer) {
+            return Err(Failure::new(
+                Status::Denied,
+                format!("tag {tag:?} is masked, and uid {} may not unmask its ids", peer.uid),
+            ));
+        }
+        let keys = self.masks.confirm().await?;
+        let mask = masking
+            .mask(tag, Some(&*keys))
+            .map_err(|cause| mask_key(format!("tag {:?}: {cause}", tag.as_str())))?;
+        mask.unmask(id).map_err(|cause| refused(format!("{id} is no id of tag {tag:?}: {cause}")))
+    }
+
+    async fn whose_snowflake(&self, tag: &Tag, id: u64) -> Result<Value, Failure> {
+        let layout = match self.snowflakes.layout(tag.as_str()) {
+            Some(layout) => layout.layout,
+            None => return Err(Failure::from(&StoreError::UnknownTag { tag: tag.clone() })),
+        };
+        let parts = layout
+            .decompose(id)
+            .map_err(|error| refused(format!("{id} can't be an id of layout {tag:?}: {error}")))?;
+        let at = UnixMs(layout.tick_start_ms(parts.tick));
+        let mut answer = json!({
+            "tag": tag.as_str(),
+            "id": id,
+            "at_ms": at.0,
+            "worker": parts.worker,
+            "sequence": parts.sequence,
+            "holder": null,
+            "name": null,
+            "own": false,
+            "taken_ms": null,
+            "until_ms": null,
+        });
+        let Worker::Leased(keeper) = &self.snowflakes.worker else {
+            answer["verdict"] = json!("no_registry");
+            return Ok(answer);
+        };
+        let worker = WorkerId(parts.worker);
+        let look = keeper.link.snapshot(worker.0..worker.0.saturating_add(1)).await;
+        let look = look.map_err(|error| registry_failure(&error))?;
+        let former =
+            keeper.link.former(worker, at).await.map_err(|error| registry_failure(&error))?;
+        let own = &keeper.lease.borrow().settings().holder.id.clone();
+        let (verdict, found) = judge(at, &look, former);
+        answer["verdict"] = json!(verdict);
+        if let Some(Found { id, name, taken, until }) = found {
+            answer["own"] = json!(id == **own);
+            (answer["holder"], answer["name"]) = (json!(id), json!(name));
+            (answer["taken_ms"], answer["until_ms"]) =
+                (json!(taken.map(|at| at.0)), json!(until.map(|at| at.0)));
+        }
+        Ok(answer)
+    }
+}
+
+/// Somebody who may have had a worker.
+struct Found {
+    id: String,
+    name: String,
+    taken: Option<UnixMs>,
+    until: Option<UnixMs>,
+}
+
+/// Who had a worker at an instant, and how sure that is.
+fn judge(at: UnixMs, look: &Snapshot, former: Option<Former>) -> (&'static str, Option<Found>) {
+    let present = look.entries.first();
+    if at.0 > look.now.0.saturating_add(CLOCKS_DIFFER_MS) {
+        return ("in_the_future", None);
+    }
+    let Some(Former { taking, next }) = former else {
+        return ("no_history", present.and_then(holder));
+    };
+    let Some(Taking { holder: by, taken, .. }) = taking else {
+        let nobody = next.is_none() && present.is_none();
+        return if nobody { ("never_held", None) } else { ("not_remembered", None) };
+    };
+    // Where the next holding began this one ended; the present one ends where its entry says.
+    let until = next.map(|next| next.since).or(present.map(|entry| entry.holding.expires));
+    let found =
+        Found { id: by.id.to_string(), name: by.name.to_string(), taken: Some(taken), until };
+    let verdict = match until {
+        Some(until) if at >= until => "not_held",
+        _ if at.0.saturating_add(CLOCKS_DIFFER_MS) < taken.0 => "not_held",
+        _ => "held",
+    };
+    (verdict, Some(found))
+}
+
+fn holder(entry: &Entry) -> Option<Found> {
+    let holder = entry.holding.holder.as_ref()?;
+    let until = Some(entry.holding.expires);
+    Some(Found { id: holder.id.to_string(), name: holder.name.to_string(), taken: None, until })
+}
+
+/// Looks for a later claim of the same host that tells that the id was given out by then.
+async fn next_claim(
+    home: &Home,
+    tag: &Tag,
+    id: u64,
+    claim: &ClaimRecord,
+    first_page: &[ClaimRecord],
+) -> Result<Option<u64>, Failure> {
+    let given = |page: &[ClaimRecord]| page.iter().find_map(|later| given_by_ms(claim, later, id));
+    if let Some(ms) = given(first_page) {
+        return Ok(Some(ms));
+    }
+    let mut last = first_page.len();
+    let mut end = first_page.last().map_or(id, |claim| claim.run.end());
+    for _ in 1..CALLS_FOR_NEXT_CLAIM {
+        if last < CLAIMS_A_CALL as usize {
+            return Ok(None);
+        }
+        let page = home.claims_after(tag, end, CLAIMS_A_CALL).await?;
+        if let Some(ms) = given(&page) {
+            return Ok(Some(ms));
+        }
+        last = page.len();
+        end = page.last().map_or(end, |claim| claim.run.end());
+    }
+    Ok(None)
+}

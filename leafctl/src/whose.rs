@@ -1,0 +1,169 @@
+//! `leafctl whose`: which host issued an id, and when.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::anyhow;
+use clap_complete::engine::ArgValueCompleter;
+use jiff::Timestamp;
+use leafd_client::{Client, opcode};
+use serde_json::{Value, json};
+
+use crate::complete;
+use crate::failure::Failure;
+
+/// Which id.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The store remembers claims for the time of the setting claims_kept, and holders of workers for ever.
+
+Examples:
+  leafctl whose 2124082651684941858                 a snowflake id
+  leafctl whose 123456 --tag orders
+  leafctl whose ord_16dsky4r4xzza8d --tag orders    a public id")]
+pub struct WhoseArgs {
+    /// The id, or its public form
+    id: String,
+    /// A segment tag or a layout
+    #[arg(long, default_value = "snowflake", value_name = "TAG", add = ArgValueCompleter::new(complete::tags))]
+    tag: String,
+    /// How many bits a public id in text has, from 20 to 63
+    #[arg(long, default_value_t = 63, value_name = "N")]
+    bits: u8,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Asks, and prints the answer.
+pub fn run(socket: &Path, args: &WhoseArgs) -> Result<(), Failure> {
+    let client = Client::builder().socket(socket).build()?;
+    let id = number(&client, args)?;
+    let body = json!({ "tag": args.tag, "id": id });
+    let answer: Value = serde_json::from_str(&client.admin(opcode::WHOSE, &body.to_string())?)?;
+    let mut out = io::stdout().lock();
+    if args.json {
+        writeln!(out, "{answer}")?;
+    } else if answer["claims"].is_array() {
+        write_claims(&mut out, &answer)?;
+    } else {
+        writeln!(out, "{}", holder(&answer))?;
+    }
+    Ok(())
+}
+
+fn number(client: &Client, args: &WhoseArgs) -> Result<u64, Failure> {
+    if let Ok(number) = args.id.parse() {
+        return Ok(number);
+    }
+    if args.tag == "snowflake" {
+        return Err(
+            anyhow!("{:?} is no number; name the tag of a public id with --tag", args.id).into()
+        );
+    }
+    let prefix = args.id.rsplit_once('_').map_or("", |(prefix, _)| prefix);
+    let public = client.public_ids(&args.tag).prefix(prefix).bits(args.bits);
+    let ids = public.unmask_text(std::slice::from_ref(&args.id))?;
+    ids.first().copied().ok_or_else(|| anyhow!("the daemon unmasked nothing").into())
+}
+
+fn write_claims(out: &mut impl Write, answer: &Value) -> io::Result<()> {
+    let (tag, id, number) = (text(&answer["tag"]), &answer["id"], &answer["number"]);
+    let subject = match id == number {
+        true => format!("{tag} {id}"),
+        false => format!("{tag} {id}, number {number},"),
+    };
+    let claims = answer["claims"].as_array().map_or(&[][..], Vec::as_slice);
+    let since = instant(&answer["remembered_since_ms"])
+        .map_or_else(|| "no claim of it is".to_owned(), |at| format!("claims are since {at}"));
+    let nobody = match text(&answer["verdict"]) {
+        "claimed" => "",
+        "claimed_twice" => {
+            writeln!(out, "{subject} was claimed {} times", claims.len())?;
+            ""
+        }
+        "not_claimed" => "was not claimed yet: no host of leafd's can have issued it",
+        "strict" => "is of a strict tag, whose claims are not recorded",
+        "by_none_of_leafds_hosts" => {
+            "was claimed by none of leafd's hosts: by a Leaf, by `leafctl tag raise` or a later start of the tag, or by a \
+             host with claims_kept = \"0s\""
+        }
+        _ => {
+            return writeln!(
+                out,
+                "{subject} was claimed longer ago than is remembered ({since}), or by none of leafd's hosts"
+            );
+        }
+    };
+    if !nobody.is_empty() {
+        return writeln!(out, "{subject} {nobody}");
+    }
+    claims.iter().try_for_each(|claim| writeln!(out, "{subject} {}", claimed(claim)))
+}
+
+/// One claim in words.
+fn claimed(claim: &Value) -> String {
+    let at = instant(&claim["claimed_ms"]).unwrap_or_default();
+    let mut words = format!(
+        "was claimed by {} at {at} as {} to {}",
+        host(claim, "host"),
+        claim["first"],
+        claim["last"]
+    );
+    if claim["stride"] != 1 {
+        words += &format!(" in steps of {}", claim["stride"]);
+    }
+    if claim["earlier_tag"] == true {
+        words += ", of a tag of this name that was deleted since";
+    }
+    match instant(&claim["given_by_ms"]) {
+        Some(by) => words += &format!("; issued, or skipped, by {by}"),
+        None => words += "; that host may still hold it",
+    }
+    words
+}
+
+/// Who had a worker, in words.
+fn holder(answer: &Value) -> String {
+    let (tag, id, worker) = (text(&answer["tag"]), &answer["id"], &answer["worker"]);
+    let at = instant(&answer["at_ms"]).unwrap_or_default();
+    let who = host(answer, "holder");
+    let taken = instant(&answer["taken_ms"]).map_or(String::new(), |at| format!(", since {at}"));
+    let until = instant(&answer["until_ms"]).map_or(String::new(), |at| format!(", until {at}"));
+    let what = match text(&answer["verdict"]) {
+        "held" => format!("was issued by {who}, which had worker {worker}{taken}{until}"),
+        "not_held" => format!(
+            "was issued by nobody who had worker {worker}: {who} had it{taken}{until}, and nobody at that time"
+        ),
+        "no_history" if answer["name"].is_null() => {
+            format!(
+                "has worker {worker}, which nobody holds now; ZooKeeper remembers no former holders"
+            )
+        }
+        "no_history" => format!(
+            "has worker {worker}, which {who} holds now{until}; ZooKeeper remembers no former holders"
+        ),
+        "never_held" => format!("has worker {worker}, which no host ever had"),
+        "in_the_future" => "is not issued yet: its time is still to come".to_owned(),
+        "no_registry" => format!(
+            "has worker {worker}; this daemon leases no worker, so nothing remembers who had it: ask a daemon that does, or \
+             look where worker is configured"
+        ),
+        _ => format!("has worker {worker}, whose holder at that time is not remembered"),
+    };
+    format!("{tag} {id}, of {at}, {what}")
+}
+
+fn host(value: &Value, id: &str) -> String {
+    let this = if value["own"] == true { ", this host" } else { "" };
+    format!("{} (host {}{this})", text(&value["name"]), text(&value[id]))
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn instant(ms: &Value) -> Option<String> {
+    let ms = i64::try_from(ms.as_u64()?).ok()?;
+    Timestamp::from_millisecond(ms).ok().map(|at| at.to_string())
+}

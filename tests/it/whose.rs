@@ -1,0 +1,61 @@
+//! `leafctl whose` on the embedded store: ids that were masked, and what is asked wrongly. Several hosts are in
+//! `tests/stores`.
+
+use leafd_wire::{Status, opcode};
+use serde_json::{Value, json};
+
+use crate::host::Host;
+use crate::public_ids::host_of_vectors;
+
+#[track_caller]
+fn said(host: &Host, words: &[&str]) -> Value {
+    let output = host.leafctl(&[&["whose", "--json"], words].concat());
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn ids_are_unmasked_before_they_are_looked_up() {
+    let mut host = host_of_vectors();
+    host.start();
+    host.admin(opcode::TAG_CREATE, &json!({ "tag": "tickets", "masked": 53 }));
+    host.create("orders");
+    let ids: Vec<u64> = host.client().next_batch("tickets", 3).unwrap().collect();
+    for (id, number) in ids.iter().zip(1..) {
+        let answer = said(&host, &[&id.to_string(), "--tag", "tickets"]);
+        assert_eq!((&answer["number"], &answer["verdict"]), (&json!(number), &json!("claimed")));
+        assert_eq!(answer["claims"][0]["own"], true, "{answer}");
+    }
+    // A number of another mask's is nobody's.
+    assert_eq!(said(&host, &["17", "--tag", "tickets"])["verdict"], "not_claimed");
+
+    let id = host.client().next("orders").unwrap();
+    let public = host.client().public_ids("orders").prefix("ord").mask_text(&[id]).unwrap();
+    let answer = said(&host, &[&public[0], "--tag", "orders"]);
+    assert_eq!((&answer["id"], &answer["verdict"]), (&json!(id), &json!("claimed")), "{answer}");
+    let wrong = host.leafctl(&["whose", &public[0]]);
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("--tag"), "{wrong:?}");
+}
+
+#[test]
+fn what_is_no_id_is_refused() {
+    let mut host = Host::new().worker(17);
+    host.start();
+    host.create("orders");
+    let mut raw = host.raw();
+    for (body, status) in [
+        (r#"{"tag":"orders"}"#, Status::Malformed),
+        (r#"{"tag":"orders","id":-1}"#, Status::Malformed),
+        (r#"{"tag":"","id":1}"#, Status::TagInvalid),
+        (r#"{"tag":"nosuch","id":1}"#, Status::TagUnknown),
+        (r#"{"tag":"snowflake","id":18446744073709551615}"#, Status::ValueRefused),
+    ] {
+        raw.request(opcode::WHOSE, 1, body.as_bytes());
+        raw.reply().refused(status);
+    }
+    let answer = host.admin(opcode::WHOSE, &json!({ "tag": "orders", "id": u64::MAX }));
+    assert_eq!(answer["verdict"], "not_claimed");
+    // Nothing was claimed yet, nor is anything remembered.
+    assert_eq!(answer["remembered_since_ms"], Value::Null);
+    assert_eq!(said(&host, &["2124082651684941858"])["verdict"], "no_registry");
+}
