@@ -17,6 +17,7 @@ mod ping;
 mod report;
 mod status;
 mod tag;
+mod top;
 mod wait;
 mod whose;
 mod worker;
@@ -73,6 +74,8 @@ enum Command {
     Worker(worker::WorkerCommand),
     /// Show the daemon's state
     Status(status::StatusArgs),
+    /// Watch tags, stores, worker and users in the terminal, live
+    Top(top::TopArgs),
     /// Print the daemon's metrics, or write them for node_exporter
     Metrics(metrics::MetricsArgs),
     /// Look at socket, daemon and health, and say what is wrong and what to do about it
@@ -104,6 +107,7 @@ fn main() -> ExitCode {
         Command::Tag(command) => tag::run(&socket, &command),
         Command::Worker(command) => worker::run(&socket, &command),
         Command::Status(args) => status::run(&socket, &args),
+        Command::Top(args) => top::run(&socket, &args),
         Command::Metrics(args) => metrics::run(&socket, &args),
         Command::Doctor(args) => doctor::run(&socket, &args),
         Command::Ping(args) => ping::run(&socket, &args),

@@ -102,6 +102,13 @@ fn instant(now: &Zoned, ms_ago: u64) -> Option<String> {
     Some(then.strftime(form).to_string())
 }
 
+/// The hour of an instant in the host's own time.
+pub fn clock_time(unix_ms: u64) -> Option<String> {
+    let at = Timestamp::from_millisecond(i64::try_from(unix_ms).ok()?).ok()?;
+    let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
+    Some(at.to_zoned(zone).strftime("%H:%M:%S").to_string())
+}
+
 /// A length of time, in the words that the daemon uses for it.
 pub fn duration(ms: u64) -> String {
     let seconds = ms / 1_000;

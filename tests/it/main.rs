@@ -37,6 +37,7 @@ mod service;
 mod shown;
 mod starts;
 mod tidy;
+mod top;
 mod vectors;
 mod waits;
 mod whose;

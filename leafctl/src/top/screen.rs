@@ -1,0 +1,124 @@
+//! The terminal: its keys one by one and its whole screen while this runs, and as it was before when that ends.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use anyhow::anyhow;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+
+use super::line::Line;
+use crate::failure::Failure;
+
+/// A terminal that is ours.
+pub(super) struct Screen {
+    before: Termios,
+}
+
+/// How large it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size {
+    pub columns: u16,
+    pub lines: u16,
+}
+
+/// What was pressed.
+pub(super) enum Key {
+    Quit,
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    Other,
+}
+
+/// Another screen, without a cursor, on which no line is wrapped.
+const BEGIN: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
+const END: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
+
+impl Screen {
+    /// Takes the terminal.
+    pub(super) fn open() -> Result<Screen, Failure> {
+        if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+            return Err(anyhow!(
+                "top needs a terminal to show and to read keys; for files and programs there is leafctl status [--json]"
+            )
+            .into());
+        }
+        let before = tcgetattr(io::stdin()).map_err(|error| cannot("asked", error))?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(io::stdin(), OptionalActions::Flush, &raw)
+            .map_err(|error| cannot("set", error))?;
+        let screen = Screen { before };
+        let mut out = io::stdout().lock();
+        out.write_all(BEGIN.as_bytes())?;
+        out.flush()?;
+        Ok(screen)
+    }
+
+    /// As it is now.
+    pub(super) fn size(&self) -> Size {
+        let found =
+            tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
+        found.map_or(Size { columns: 80, lines: 24 }, |size| Size {
+            columns: size.ws_col,
+            lines: size.ws_row,
+        })
+    }
+
+    /// Shows these lines and nothing else.
+    pub(super) fn show(&mut self, lines: &[Line], size: Size) -> Result<(), Failure> {
+        let mut text = String::from("\x1b[H");
+        for place in 0..usize::from(size.lines) {
+            if place > 0 {
+                text.push_str("\r\n");
+            }
+            // What stood there; afterwards it would take the last column along.
+            text.push_str("\x1b[2K");
+            if let Some(line) = lines.get(place) {
+                line.write(&mut text);
+            }
+        }
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        Ok(out.flush()?)
+    }
+
+    /// What is pressed within this time.
+    pub(super) fn key(&mut self, within: Duration) -> Result<Option<Key>, Failure> {
+        let stdin = io::stdin();
+        let mut waited = [PollFd::new(&stdin, PollFlags::IN)];
+        let timeout = Timespec::try_from(within).ok();
+        match poll(&mut waited, timeout.as_ref()) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(None),
+            Ok(_) => {}
+            Err(error) => return Err(cannot("read", error)),
+        }
+        let mut bytes = [0; 64];
+        let count = rustix::io::read(&stdin, &mut bytes).map_err(|error| cannot("read", error))?;
+        Ok(Some(match &bytes[..count] {
+            // The terminal is gone; q; Ctrl-C and Ctrl-D; Escape.
+            b"" | b"q" | b"Q" | b"\x03" | b"\x04" | b"\x1b" => Key::Quit,
+            b"\x1b[A" | b"\x1bOA" | b"k" => Key::Up,
+            b"\x1b[B" | b"\x1bOB" | b"j" => Key::Down,
+            b"\x1b[5~" => Key::PageUp,
+            b"\x1b[6~" | b" " => Key::PageDown,
+            _ => Key::Other,
+        }))
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // Whoever has taken the terminal away needs nothing of it.
+        let mut out = io::stdout().lock();
+        let _ = out.write_all(END.as_bytes());
+        let _ = out.flush();
+        let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.before);
+    }
+}
+
+fn cannot(tried: &str, error: rustix::io::Errno) -> Failure {
+    anyhow!("the terminal can't be {tried}: {error}").into()
+}
