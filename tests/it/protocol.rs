@@ -1,9 +1,12 @@
 //! The tables of `protocol.md` say what the code says: statuses, opcodes, limits.
 
+use std::collections::BTreeSet;
+
 use leafd_wire::{
     COUNT_MAX, DEADLINE_MS_MAX, PIPELINE_MAX, REPLY_LENGTH_MAX, REQUEST_LENGTH_MAX, Status, opcode,
 };
 
+use crate::host::Host;
 use crate::vectors::DOCUMENT;
 
 /// The cells of every table row whose first cell is as wanted.
@@ -87,4 +90,44 @@ fn the_limits_are_the_codes() {
         let words: Vec<&str> = cells[1].split([' ', ';']).collect();
         assert!(words.contains(&number(limit).as_str()), "{name}: {:?} without {limit}", cells[1]);
     }
+}
+
+/// The names of all members within a value.
+fn members(value: &serde_json::Value, names: &mut BTreeSet<String>) {
+    match value {
+        serde_json::Value::Object(object) => {
+            for (name, value) in object {
+                names.insert(name.clone());
+                members(value, names);
+            }
+        }
+        serde_json::Value::Array(array) => array.iter().for_each(|one| members(one, names)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_member_of_status_is_in_the_document() {
+    let mut host = Host::new();
+    host.start();
+    host.create("orders");
+    let client = host.client();
+    assert_eq!(client.next_direct("orders").unwrap(), 1);
+    assert!(client.next_direct("nosuch").is_err());
+    client.next_direct("snowflake").unwrap();
+    let status: serde_json::Value = serde_json::from_str(&client.status_json().unwrap()).unwrap();
+    assert!(status["snowflake"]["lease"].is_object(), "{status}");
+    let mut there = BTreeSet::new();
+    members(&status, &mut there);
+    let (_, section) = DOCUMENT.split_once("\n### STATUS\n").unwrap();
+    let (section, _) = section.split_once("\n### ").unwrap();
+    let marked = section.split('`').skip(1).step_by(2);
+    let named: BTreeSet<&str> = marked.flat_map(|words| words.split('.')).collect();
+    // Statuses are in a table of their own.
+    let of_status = |name: &str| Status::ALL.iter().any(|status| status.name() == name);
+    let missing: Vec<&String> =
+        there.iter().filter(|name| !named.contains(name.as_str()) && !of_status(name)).collect();
+    assert!(missing.is_empty(), "protocol.md doesn't tell what these are: {missing:?}");
+    assert!(there.len() > 80, "{there:?}");
+    host.stop();
 }
