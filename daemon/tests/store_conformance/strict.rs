@@ -69,6 +69,9 @@ pub fn a_masked_tag_tells_its_mask_with_each_claim(backend: &mut dyn Backend) {
     backend.execute("UPDATE leafd_tag SET masked = '53 31 ff' WHERE tag = 'm'");
     refused_in_words(&mut *store, "m", &["masked", "53 31 ff"]);
     backend.execute("UPDATE leafd_tag SET masked = '53 31 00000000000000ff' WHERE tag = 'm'");
+    backend.execute("UPDATE leafd_tag SET strict = 1 WHERE tag = 'm'");
+    refused_in_words(&mut *store, "m", &["both strict and masked", "repair it with SQL"]);
+    backend.execute("UPDATE leafd_tag SET strict = 0 WHERE tag = 'm'");
 
     // A tag of the same name could otherwise give ids that the former one gave.
     let plain = store.show(&tag("plain")).unwrap();

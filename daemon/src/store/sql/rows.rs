@@ -101,6 +101,9 @@ pub(super) fn read(row: Cells) -> Result<Found, String> {
             Masking::parse(&text).ok_or_else(|| format!("its masked in leafd_tag is {text:?}"))
         })
         .transpose()?;
+    if strict && masked.is_some() {
+        return Err("it is both strict and masked, and masked ids are in no order".to_owned());
+    }
     let row =
         TagRow { tag, max_id, step, ceiling, generation, strict, masked, description, updated };
     Ok(Found { row, claimed_end, right })
