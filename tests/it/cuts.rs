@@ -13,12 +13,13 @@ use crate::raw::ids_request;
 fn what_was_cut_is_not_issued_after_a_crash() {
     let mut host = Host::new().set("removed_tag_check", "1s");
     host.start();
-    host.admin(opcode::TAG_CREATE, &json!({ "tag": "orders", "step": 1_000 }));
+    host.admin(opcode::TAG_CREATE, &json!({ "tag": "orders", "step": 1_000_000 }));
     let mut raw = host.raw();
     let mut drawn = BTreeSet::new();
     let mut new = |ids: Vec<u64>| {
         for id in ids {
-            assert!(drawn.insert(id), "{id} was drawn twice");
+            assert!(drawn.last().is_none_or(|last| id > *last), "{id} after {:?}", drawn.last());
+            drawn.insert(id);
         }
     };
     new(raw.draw("orders", 10));
@@ -27,7 +28,7 @@ fn what_was_cut_is_not_issued_after_a_crash() {
     std::thread::sleep(Duration::from_millis(2_500));
     new(raw.draw("orders", 90));
     raw.refused(&ids_request("orders", 1, 1, 1_000), Status::TagExhausted);
-    host.admin(opcode::TAG_SET, &json!({ "tag": "orders", "ceiling": 1_000_000 }));
+    host.admin(opcode::TAG_SET, &json!({ "tag": "orders", "ceiling": 10_000_000 }));
     new(vec![raw.draw_until("orders", Duration::from_secs(5))]);
     host.kill();
     host.start();

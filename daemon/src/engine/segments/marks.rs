@@ -5,7 +5,9 @@ use std::rc::Rc;
 use super::{SegmentTag, Segments};
 use crate::clock;
 use crate::journal::Write;
+use leafd_core::Tag;
 use leafd_core::segment::{MarkMove, Truncation};
+use leafd_core::store::{Generation, StoreId};
 
 impl Segments {
     /// Has the journal move marks ahead of use.
@@ -39,15 +41,7 @@ impl Segments {
             return;
         }
         let Some(store) = shard.upstream.key() else { return };
-        let name = &tag.tag;
-        let closed = cut.closed.iter().map(|closed| {
-            let (store, tag) = (store.clone(), name.clone());
-            Write::Mark { store, tag, end: closed.end, mark: closed.mark }
-        });
-        let mut writes: Vec<Write> = closed.collect();
-        if let (Some((run, mark)), Some(generation)) = (cut.kept, shard.generation.get()) {
-            writes.push(Write::Segment { store, tag: name.clone(), generation, run, mark });
-        }
+        let writes = cut_writes(&cut, &store, &tag.tag, shard.generation.get());
         if !writes.is_empty() {
             self.write_journal(tag, shard, writes, || {});
         }
@@ -68,4 +62,23 @@ impl Segments {
         }
         writes
     }
+}
+
+/// What the journal is told of a cut. What is left of a segment is drawn back to: its mark may have risen when this is
+/// entered once more.
+pub(crate) fn cut_writes(
+    cut: &Truncation,
+    store: &StoreId,
+    tag: &Tag,
+    generation: Option<Generation>,
+) -> Vec<Write> {
+    let closed = cut.closed.iter().map(|closed| {
+        let (store, tag) = (store.clone(), tag.clone());
+        Write::Mark { store, tag, end: closed.end, mark: closed.mark }
+    });
+    let kept = cut.kept.zip(generation).map(|((run, mark), generation)| {
+        let (store, tag) = (store.clone(), tag.clone());
+        Write::DrawBack { store, tag, generation, run, mark }
+    });
+    closed.chain(kept).collect()
 }

@@ -46,6 +46,8 @@ use leafd_core::segment::{Allocator, PrefetchPolicy};
 use leafd_core::shares::Claimant;
 use leafd_core::store::{HostId, StoreError};
 use leafd_core::{BootMs, Tag, Want};
+#[cfg(test)]
+pub(crate) use marks::cut_writes;
 pub use outlook::StoreTrouble;
 use skipped::{Cause, Skipped};
 pub use tag::SegmentTag;

@@ -1,6 +1,9 @@
 //! What a restart finds: marks, bounds, and nothing that was not acknowledged.
 
+use leafd_core::segment::{MarkMove, Truncation};
+
 use super::*;
+use crate::engine::segments::cut_writes;
 
 #[test]
 fn marks_bounds_and_highest_ends_survive() {
@@ -256,7 +259,16 @@ fn each_kind_of_group_may_be_entered_twice() {
     let forget = || Write::Forget { store: store(), tag: tag("a") };
     let history: std::sync::Arc<str> = "first".into();
     let checked_in = Write::CheckedIn { url: "sqlite:/x".into(), store: store(), history };
+    // A ceiling was lowered into a segment: what is left of it is used, and its mark moves up.
+    let ceiling_lowered = Truncation {
+        lost: 50,
+        closed: vec![MarkMove { shard: 0, end: 101, mark: 101 }],
+        kept: Some((run_of(1..51), 20)),
+    };
+    let mut cut = cut_writes(&ceiling_lowered, &store(), &tag("a"), Some(Generation(1)));
+    cut.push(mark("a", 51, 30));
     let groups = [
+        cut,
         vec![mark("a", 101, 20)],
         vec![mark("a", 101, 101), segment("a", 101..201, 110)],
         vec![mark("a", 101, 50), draw_back(5)],
