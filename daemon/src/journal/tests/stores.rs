@@ -278,6 +278,10 @@ fn highest_ends_of_an_embedded_store_are_those_of_its_earlier_lives_too() {
         for limit in [1, 2, 9] {
             assert_eq!(all_ends(&journal, &id("sqlite:2"), limit).await, expected);
         }
+        for (name, end) in [("a", 100), ("b", 5), ("c", 7)] {
+            let record = journal.tag(&id("sqlite:2"), &tag(name)).await.unwrap();
+            assert_eq!(record.unwrap().highest_end, end, "{name}");
+        }
         journal.close().await;
     });
 }
