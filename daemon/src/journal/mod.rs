@@ -55,6 +55,7 @@ mod witness;
 mod write;
 mod writer;
 
+use std::collections::VecDeque;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -218,7 +219,7 @@ impl Journal {
             identity: identity.clone(),
             acknowledged: db.meta.clone(),
             link: Link::Open(Box::new(db)),
-            pending: Vec::new(),
+            pending: VecDeque::new(),
             memory,
             failure: failure.clone(),
             stopped: Arc::clone(&stopped),

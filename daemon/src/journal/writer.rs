@@ -5,6 +5,7 @@
 //! anything more is acknowledged: tried once a second. Changes are entered in the order in which they came: those that
 //! are to wait for the end of a fault are entered before whatever comes later.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -90,8 +91,8 @@ pub(super) struct Writer {
     /// What the file must at least say when it is opened anew.
     pub acknowledged: Meta,
     pub link: Link,
-    /// What is to be entered, in this order.
-    pub pending: Vec<Pending>,
+    /// What is to be entered, in this order. After a fault nothing but what is kept.
+    pub pending: VecDeque<Pending>,
     /// Notes each commit before it is acknowledged.
     pub memory: Option<Memory>,
     pub failure: Failure,
@@ -232,15 +233,35 @@ impl Writer {
             return;
         }
         self.stopping |= stops;
-        self.pending.push(pending);
+        match self.fault_for_now() {
+            Some(fault) if !pending.kept => {
+                let _ = pending.answer.send(Err(self.error(fault)));
+            }
+            _ => self.pending.push_back(pending),
+        }
+    }
+
+    /// The fault that stands and is not looked at yet: what waits is left alone, however much it is. A stop asks once more.
+    fn fault_for_now(&self) -> Option<Fault> {
+        match &self.link {
+            Link::Failed { fault, since }
+                if since.elapsed() < REOPEN_INTERVAL && !self.stopping =>
+            {
+                Some(fault.clone())
+            }
+            _ => None,
+        }
     }
 
     /// Makes durable what is pending, and finds out whether the journal works.
     fn commit(&mut self) {
-        let mut pending = std::mem::take(&mut self.pending);
+        if self.fault_for_now().is_some() {
+            return;
+        }
         loop {
-            let rest = pending.split_off(pending.len().min(GROUP_BATCHES_MAX));
-            let batches: Vec<&[Write]> = pending.iter().map(|pending| &*pending.writes).collect();
+            let count = self.pending.len().min(GROUP_BATCHES_MAX);
+            let group: Vec<Pending> = self.pending.drain(..count).collect();
+            let batches: Vec<&[Write]> = group.iter().map(|pending| &*pending.writes).collect();
             let begun = Instant::now();
             let outcome = self.reopen_when_due().and_then(|()| {
                 self.on_db(|db| {
@@ -252,7 +273,7 @@ impl Writer {
                 Ok((outcome, meta, stopped)) => {
                     self.failure.0.commit_times.observe(begun.elapsed());
                     self.committed(meta, stopped);
-                    for (pending, outcome) in pending.into_iter().zip(outcome) {
+                    for (pending, outcome) in group.into_iter().zip(outcome) {
                         let outcome = outcome.map_err(|why| {
                             let fault = Fault(format!("it contradicts what is recorded: {why}"));
                             JournalError { refused: true, ..self.error(fault) }
@@ -260,15 +281,11 @@ impl Writer {
                         let _ = pending.answer.send(outcome);
                     }
                 }
-                Err(fault) => {
-                    pending.extend(rest);
-                    return self.keep_pending(pending, &fault);
-                }
+                Err(fault) => return self.keep_pending(group, &fault),
             }
-            if rest.is_empty() {
+            if self.pending.is_empty() {
                 return;
             }
-            pending = rest;
         }
     }
 
@@ -286,10 +303,11 @@ impl Writer {
 
     /// After a fault: what is to wait for its end stays, in its order; whoever tried once is told. After a stop nothing
     /// waits: exact marks may be on the disk, and nothing may be entered after them.
-    fn keep_pending(&mut self, pending: Vec<Pending>, fault: &Fault) {
-        for pending in pending {
+    fn keep_pending(&mut self, group: Vec<Pending>, fault: &Fault) {
+        let rest = std::mem::take(&mut self.pending);
+        for pending in group.into_iter().chain(rest) {
             if pending.kept && !self.stopping {
-                self.pending.push(pending);
+                self.pending.push_back(pending);
             } else {
                 let _ = pending.answer.send(Err(self.error(fault.clone())));
             }

@@ -202,6 +202,32 @@ fn what_is_written_during_a_fault_is_entered_after_it_in_its_order() {
     });
 }
 
+/// More waits than goes into one transaction: none of it is looked at again for each one that comes.
+#[test]
+fn whatever_waits_for_a_fault_s_end_is_entered_however_much_it_is() {
+    const WRITTEN: u64 = 36_000;
+    let dir = place();
+    let (path, away) = (dir.path().join("journal.db"), dir.path().join("away"));
+    run(async {
+        let (journal, _) = open(dir.path());
+        journal.commit(vec![segment("a", 1..WRITTEN + 2, 1)]).await.unwrap();
+        fs::rename(&path, &away).unwrap();
+        let mut written = Vec::new();
+        for number in 0..WRITTEN {
+            written.push(journal.write(vec![mark("a", WRITTEN + 2, number + 2)]));
+            if number % 10_000 == 5_000 {
+                journal.commit(vec![]).await.unwrap_err();
+            }
+        }
+        fs::rename(&away, &path).unwrap();
+        for written in written {
+            written.outcome().await.unwrap();
+        }
+        assert_eq!(unissued(&journal, "a").await, [WRITTEN + 1..WRITTEN + 2]);
+        journal.close().await;
+    });
+}
+
 /// Questions come without a pause when the file is due to be tried again, and so much waits that time passes between
 /// looking whether it is due and the question: it becomes due in between in one journal of three. Eight are tried.
 #[test]
