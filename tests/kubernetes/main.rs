@@ -1,7 +1,8 @@
-//! The container image and the Kubernetes manifests: built, checked against Kubernetes' schemas, and the pods run for real
+//! The container image, the Kubernetes manifests, the Helm chart and the Kustomize base: built, rendered, checked against Kubernetes' schemas, and the pods run for real
 //! by podman, in a corner of the machine that goes with the tests.
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
+mod chart;
 mod database;
 mod engine;
 mod image;

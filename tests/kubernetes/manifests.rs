@@ -6,13 +6,13 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
-/// What validates, with the schemas of all these releases in it.
-const VALIDATOR: &str = "kubernetes-validate==1.37.0";
+/// What validates, with the schemas of all these releases in it; and Helm's engine as a library.
+const PACKAGES: [&str; 2] = ["kubernetes-validate==1.37.0", "helm-python-sdk==0.2.2"];
 
 /// Kubernetes' oldest release that is thought of, the first with native sidecars, and the newest that is known.
-const OLDEST: &str = "1.25";
-const WITH_SIDECARS: &str = "1.29";
-const NEWEST: &str = "1.37";
+pub const OLDEST: &str = "1.25";
+pub const WITH_SIDECARS: &str = "1.29";
+pub const NEWEST: &str = "1.37";
 
 /// The manifests, and the oldest release that each is for.
 const MANIFESTS: [(&str, &str); 5] = [
@@ -23,28 +23,31 @@ const MANIFESTS: [(&str, &str); 5] = [
     ("statefulset.yaml", WITH_SIDECARS),
 ];
 
+/// What is no manifest: the chart's, and Kustomize's.
+const OTHERS: [&str; 4] = ["Chart.yaml", "values.yaml", "kustomization.yaml", "sidecar-patch.yaml"];
+
 /// Prints a file's documents as JSON.
 const AS_JSON: &str =
     "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1])))))";
 
-fn folder() -> PathBuf {
+pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../kubernetes")
 }
 
-/// A program of the Python environment that has [`VALIDATOR`].
-fn python(program: &str) -> Command {
+/// A program of the Python environment that has [`PACKAGES`].
+pub fn python(program: &str) -> Command {
     static BIN: OnceLock<PathBuf> = OnceLock::new();
     let bin = BIN.get_or_init(|| {
         let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubernetes-validate");
         let bin = home.join("bin");
         run(Command::new("python3").args(["-m", "venv"]).arg(&home));
-        run(Command::new(bin.join("pip")).args(["install", "--quiet", VALIDATOR]));
+        run(Command::new(bin.join("pip")).args(["install", "--quiet"]).args(PACKAGES));
         bin
     });
     Command::new(bin.join(program))
 }
 
-fn run(command: &mut Command) -> Output {
+pub fn run(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|cause| panic!("{command:?}: {cause}"));
     assert!(output.status.success(), "{command:?}: {output:?}");
     output
@@ -76,16 +79,16 @@ pub fn configuration_with_masks() -> (Vec<Value>, tempfile::NamedTempFile) {
     (documents_of(file.path()), file)
 }
 
-fn validate(release: &str, paths: &[PathBuf]) -> Output {
+pub fn validate(release: &str, paths: &[PathBuf]) -> Output {
     let mut command = python("kubernetes-validate");
     command.args(["--strict", "--kubernetes-version", release]).args(paths).output().unwrap()
 }
 
 /// A document's pod, be it one or a template of some.
-fn pod(document: &Value) -> Option<&Value> {
+pub fn pod(document: &Value) -> Option<&Value> {
     match document["kind"].as_str()? {
         "Pod" => Some(&document["spec"]),
-        "StatefulSet" | "DaemonSet" => Some(&document["spec"]["template"]["spec"]),
+        "StatefulSet" | "DaemonSet" | "Deployment" => Some(&document["spec"]["template"]["spec"]),
         _ => None,
     }
 }
@@ -98,7 +101,7 @@ fn pods() -> Vec<(&'static str, Value)> {
 }
 
 /// A pod's containers.
-fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
+pub fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
     ["initContainers", "containers"].into_iter().flat_map(|of| pod[of].as_array()).flatten()
 }
 
@@ -110,7 +113,9 @@ fn leafd(pod: &Value) -> &Value {
 #[test]
 fn they_are_what_the_schemas_allow() {
     let listed = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
-    let listed: Vec<_> = listed.filter(|path| path.extension() == Some("yaml".as_ref())).collect();
+    let listed = listed.filter(|path| path.extension() == Some("yaml".as_ref()));
+    let other = |path: &PathBuf| OTHERS.iter().any(|other| path.ends_with(other));
+    let listed: Vec<_> = listed.filter(|path| !other(path)).collect();
     assert_eq!(listed.len(), MANIFESTS.len(), "each has a line above: {listed:?}");
     for release in [OLDEST, WITH_SIDECARS, NEWEST] {
         let for_it = MANIFESTS.iter().filter(|(_, oldest)| release == NEWEST || *oldest == release);

@@ -1,0 +1,359 @@
+//! The Helm chart and the Kustomize base: rendered by Helm's and Kustomize's own engines, checked against Kubernetes'
+//! schemas, and held to the restricted Pod Security Standard.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::manifests::{
+    NEWEST, OLDEST, WITH_SIDECARS, containers, documents, folder, pod, python, run, validate,
+};
+
+/// Renders a chart with values, and prints its documents as JSON; or why Helm doesn't.
+const RENDER: &str = "
+import json, sys, yaml
+from helm_python.chart import Chart, lint
+from helm_python.errors import HelmError
+chart, values = Chart.load(sys.argv[1]), json.loads(sys.argv[2])
+try:
+    chart.validate_schema(values)
+    files = chart.render(values, name='leafd', namespace='ids')
+except HelmError as error:
+    print(json.dumps({'error': str(error)}))
+    sys.exit()
+manifests = [text for name, text in files.items() if name.endswith('.yaml')]
+documents = [one for text in manifests for one in yaml.safe_load_all(text) if one]
+notes = ''.join(text for name, text in files.items() if name.endswith('leafd/templates/NOTES.txt'))
+print(json.dumps({'documents': documents, 'notes': notes, 'lint': lint(sys.argv[1])}))
+";
+
+fn rendered(chart: &Path, values: &Value) -> Value {
+    let mut command = python("python");
+    let output = run(command.args(["-c", RENDER]).arg(chart).arg(values.to_string()));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn chart_with(values: &Value) -> Vec<Value> {
+    let rendered = rendered(&folder(), values);
+    assert_eq!(rendered["error"], json!(null), "{values}");
+    rendered["documents"].as_array().unwrap().clone()
+}
+
+fn of_kind<'a>(documents: &'a [Value], kind: &str) -> &'a Value {
+    documents
+        .iter()
+        .find(|one| one["kind"] == kind)
+        .unwrap_or_else(|| panic!("no {kind}: {documents:?}"))
+}
+
+/// What Kubernetes' own kinds among them are, by its schemas of these releases.
+#[track_caller]
+fn valid(documents: &[Value], releases: &[&str]) {
+    let folder = TempDir::new().unwrap();
+    let own = documents.iter().filter(|one| one["kind"] != "PodMonitor");
+    let paths: Vec<_> = own
+        .enumerate()
+        .map(|(place, document)| {
+            let path = folder.path().join(format!("{place}.yaml"));
+            // JSON is YAML.
+            fs::write(&path, document.to_string()).unwrap();
+            path
+        })
+        .collect();
+    for release in releases {
+        let output = validate(release, &paths);
+        assert!(output.status.success(), "{release}: {output:?}");
+    }
+}
+
+/// What the restricted Pod Security Standard doesn't allow of a pod.
+fn not_restricted(pod: &Value) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut fault = |is_one: bool, what: &str| {
+        if is_one && !faults.iter().any(|known| known == what) {
+            faults.push(what.to_owned());
+        }
+    };
+    for member in ["hostNetwork", "hostPID", "hostIPC"] {
+        fault(pod[member] == true, member);
+    }
+    let volumes = [
+        "configMap",
+        "csi",
+        "downwardAPI",
+        "emptyDir",
+        "ephemeral",
+        "persistentVolumeClaim",
+        "projected",
+        "secret",
+    ];
+    for volume in pod["volumes"].as_array().into_iter().flatten() {
+        let kinds = volume.as_object().unwrap().keys().filter(|key| *key != "name");
+        kinds.for_each(|kind| fault(!volumes.contains(&&**kind), &format!("{kind} volumes")));
+    }
+    let of_pod = &pod["securityContext"];
+    for member in ["sysctls", "windowsOptions", "seLinuxOptions", "appArmorProfile"] {
+        fault(!of_pod[member].is_null(), member);
+    }
+    for container in containers(pod) {
+        let may = &container["securityContext"];
+        let either =
+            |member: &str| if may[member].is_null() { &of_pod[member] } else { &may[member] };
+        fault(may["privileged"] == true, "privileged");
+        fault(may["allowPrivilegeEscalation"] != false, "privilege escalation");
+        fault(!may["procMount"].is_null(), "procMount");
+        fault(may["capabilities"] != json!({"drop": ["ALL"]}), "capabilities");
+        fault(either("runAsNonRoot") != true, "root");
+        fault(either("runAsUser") == 0, "root");
+        let seccomp = &either("seccompProfile")["type"];
+        fault(
+            !["RuntimeDefault", "Localhost"].contains(&seccomp.as_str().unwrap_or_default()),
+            "seccomp",
+        );
+        let ports = container["ports"].as_array();
+        fault(ports.into_iter().flatten().any(|port| !port["hostPort"].is_null()), "host ports");
+        fault(!container["lifecycle"]["postStart"]["httpGet"]["host"].is_null(), "hosts of probes");
+    }
+    faults
+}
+
+/// An application's chart that takes the sidecar from leafd's.
+fn application() -> TempDir {
+    let chart = TempDir::new().unwrap();
+    let below = chart.path().join("charts/leafd");
+    fs::create_dir_all(chart.path().join("templates")).unwrap();
+    fs::create_dir_all(below.join("templates")).unwrap();
+    for from in [folder(), folder().join("templates")] {
+        for file in fs::read_dir(&from).unwrap().map(|entry| entry.unwrap().path()) {
+            let place = file.strip_prefix(folder()).unwrap();
+            if file.is_file() {
+                fs::copy(&file, below.join(place)).unwrap();
+            }
+        }
+    }
+    let of_chart = "apiVersion: v2\nname: application\nversion: 1.0.0\ndependencies:\n  - {name: leafd, version: 0.1.0}\n";
+    fs::write(chart.path().join("Chart.yaml"), of_chart).unwrap();
+    fs::write(chart.path().join("values.yaml"), "leafd: {daemonset: {enabled: false}}\n").unwrap();
+    let guide = fs::read_to_string(folder().join("../docs/guide/kubernetes.md")).unwrap();
+    let (_, rest) = guide.split_once("```yaml\n# templates/deployment.yaml").unwrap();
+    fs::write(chart.path().join("templates/deployment.yaml"), rest.split_once("```").unwrap().0)
+        .unwrap();
+    chart
+}
+
+#[test]
+fn the_chart_gives_what_kubernetes_takes_with_any_values() {
+    let plain = chart_with(&json!({}));
+    let names: Vec<&str> = plain.iter().filter_map(|one| one["kind"].as_str()).collect();
+    assert_eq!(names, ["ConfigMap", "DaemonSet", "NetworkPolicy"]);
+    valid(&plain, &[OLDEST, NEWEST]);
+    let all = json!({
+        "image": {"repository": "r.example/leafd", "tag": "7", "pullPolicy": "Always", "pullSecrets": ["pull"]},
+        "store": {"url": "mysql://leafd@db/ids", "passwordSecret": {"name": "mine", "key": "word"}},
+        "tls": {"ca": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"},
+        "settings": "autonomy = \"20m\"\nmax_step = 1000\n",
+        "resources": {"requests": {"cpu": "1"}},
+        "priorityClassName": "system-node-critical",
+        "nodeSelector": {"ids": "true"},
+        "tolerations": [],
+        "podAnnotations": {"note": "a"},
+        "podLabels": {"team": "b"},
+        "metrics": {"enabled": true, "port": 9999, "podMonitor": {"enabled": true, "interval": "10s", "labels": {"release": "p"}}},
+        "networkPolicy": {"storePorts": [3306], "storeTo": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
+    });
+    let full = chart_with(&all);
+    valid(&full, &[OLDEST, NEWEST]);
+    let daemonset = of_kind(&full, "DaemonSet");
+    let (template, pod) = (&daemonset["spec"]["template"], pod(daemonset).unwrap());
+    let leafd = &pod["containers"][0];
+    assert_eq!(leafd["image"], "r.example/leafd:7");
+    assert_eq!(
+        leafd["args"],
+        json!(["--config", "/etc/leafd/leafd.toml", "--set", "http=0.0.0.0:9999"])
+    );
+    // What is not given stays as it is.
+    let resources =
+        json!({"requests": {"cpu": "1", "memory": "32Mi"}, "limits": {"memory": "96Mi"}});
+    assert_eq!(leafd["resources"], resources);
+    assert_eq!(pod["priorityClassName"], "system-node-critical");
+    assert_eq!(template["metadata"]["annotations"]["prometheus.io/port"], "9999");
+    assert_eq!(template["metadata"]["labels"]["team"], "b");
+    let password =
+        pod["volumes"].as_array().unwrap().iter().find(|one| one["name"] == "password").unwrap();
+    assert_eq!(password["secret"]["secretName"], "mine");
+    assert_eq!(password["secret"]["items"], json!([{"key": "word", "path": "store_password"}]));
+    let toml = of_kind(&full, "ConfigMap")["data"]["leafd.toml"].as_str().unwrap();
+    assert!(
+        toml.contains("store = \"mysql://leafd@db/ids\"\n") && toml.contains("\nmax_step = 1000\n"),
+        "{toml}"
+    );
+    let ca = of_kind(&full, "ConfigMap")["data"]["ca.pem"].as_str().unwrap();
+    assert_eq!(
+        ca.lines().collect::<Vec<_>>(),
+        ["-----BEGIN CERTIFICATE-----", "AAAA", "-----END CERTIFICATE-----"]
+    );
+    let monitor = of_kind(&full, "PodMonitor");
+    assert_eq!(monitor["metadata"]["labels"]["release"], "p");
+    assert_eq!(monitor["spec"]["podMetricsEndpoints"][0]["port"], leafd["ports"][0]["name"]);
+    for selector in [
+        &monitor["spec"]["selector"],
+        &of_kind(&full, "NetworkPolicy")["spec"]["podSelector"],
+        &daemonset["spec"]["selector"],
+    ] {
+        for (label, value) in selector["matchLabels"].as_object().unwrap() {
+            assert_eq!(&template["metadata"]["labels"][label], value, "{label}");
+        }
+    }
+    // Whoever scrapes is let in, and nobody else.
+    let policy = &of_kind(&full, "NetworkPolicy")["spec"];
+    assert_eq!(policy["ingress"][0]["ports"], json!([{"port": 9999}]));
+    assert_eq!(of_kind(&plain, "NetworkPolicy")["spec"]["ingress"], json!([]));
+}
+
+#[test]
+fn the_chart_s_daemonset_is_the_manifest_s() {
+    let manifest = documents("daemonset.yaml").remove(0);
+    let chart = chart_with(&json!({}));
+    let (of_manifest, of_chart) =
+        (pod(&manifest).unwrap(), pod(of_kind(&chart, "DaemonSet")).unwrap());
+    let mut same = of_chart.clone();
+    let volumes = same["volumes"].as_array_mut().unwrap().iter_mut();
+    for volume in volumes.filter(|one| one["name"] == "password") {
+        volume["secret"].as_object_mut().unwrap().remove("items");
+    }
+    assert_eq!(&same, of_manifest);
+    assert_eq!(
+        of_kind(&chart, "DaemonSet")["spec"]["updateStrategy"],
+        manifest["spec"]["updateStrategy"]
+    );
+    let version = rendered(&folder(), &json!({}));
+    let messages = version["lint"]["messages"].as_array().unwrap();
+    assert!(messages.iter().all(|one| one["severity"].as_u64() < Some(2)), "{messages:?}");
+    assert!(
+        version["notes"].as_str().unwrap().contains("WARNING: store.url names /etc/leafd/ca.pem")
+    );
+    let of_chart = fs::read_to_string(folder().join("Chart.yaml")).unwrap();
+    assert!(
+        of_chart.contains(concat!("\nappVersion: ", env!("CARGO_PKG_VERSION"), "\n")),
+        "{of_chart}"
+    );
+}
+
+#[test]
+fn values_that_can_t_be_meant_are_refused() {
+    for (values, word) in [
+        (json!({"imagee": {}}), "imagee"),
+        (json!({"store": {"url": "postgres://leafd:secret@db/ids"}}), "url"),
+        (json!({"metrics": {"port": "9644"}}), "port"),
+        (json!({"tls": {"ca": "a file"}}), "ca"),
+        (json!({"metrics": {"podMonitor": {"enabled": true}}}), "needs metrics.enabled"),
+    ] {
+        let refused = rendered(&folder(), &values);
+        let error = refused["error"].as_str().unwrap_or_else(|| panic!("{values} is taken"));
+        assert!(error.contains(word), "{values}: {error}");
+    }
+}
+
+#[test]
+fn a_chart_takes_the_sidecar_from_this_one() {
+    let chart = application();
+    let rendered = rendered(chart.path(), &json!({}));
+    assert_eq!(rendered["error"], json!(null));
+    let all = rendered["documents"].as_array().unwrap();
+    valid(all, &[WITH_SIDECARS, NEWEST]);
+    assert!(all.iter().all(|one| one["kind"] != "DaemonSet"), "{all:?}");
+    let pod = pod(of_kind(all, "Deployment")).unwrap();
+    let sidecar = &documents("sidecar.yaml")[0]["spec"];
+    assert_eq!(pod["initContainers"], sidecar["initContainers"]);
+    assert_eq!(pod["securityContext"], sidecar["securityContext"]);
+    assert_eq!(not_restricted(pod), Vec::<String>::new());
+}
+
+#[test]
+fn kustomize_gives_the_manifests() {
+    let kustomize = |folder: &Path| {
+        let output = run(Command::new("kubectl").arg("kustomize").arg(folder));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), output.stdout).unwrap();
+        documents(file.path().to_str().unwrap())
+    };
+    let base = kustomize(&folder());
+    valid(&base, &[OLDEST, NEWEST]);
+    let plain: Vec<Value> =
+        ["configuration.yaml", "daemonset.yaml"].into_iter().flat_map(documents).collect();
+    assert_eq!(base.len(), plain.len());
+    for document in &plain {
+        assert_eq!(of_kind(&base, document["kind"].as_str().unwrap()), document);
+    }
+
+    // An overlay that puts the sidecar beside an application.
+    let overlay = TempDir::new().unwrap();
+    fs::copy(folder().join("sidecar-patch.yaml"), overlay.path().join("sidecar-patch.yaml"))
+        .unwrap();
+    let sidecar = &documents("sidecar.yaml")[0]["spec"];
+    let mut application = sidecar["containers"].clone();
+    application[0]["image"] = json!("registry.example.com/shop:1");
+    let deployment = json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "application"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "shop"}},
+            "template": {"metadata": {"labels": {"app": "shop"}}, "spec": {"containers": application}},
+        },
+    });
+    fs::write(overlay.path().join("deployment.yaml"), deployment.to_string()).unwrap();
+    let kustomization =
+        "resources: [deployment.yaml]\npatchesStrategicMerge: [sidecar-patch.yaml]\n";
+    fs::write(overlay.path().join("kustomization.yaml"), kustomization).unwrap();
+    let patched = kustomize(overlay.path());
+    valid(&patched, &[WITH_SIDECARS, NEWEST]);
+    let pod = pod(&patched[0]).unwrap();
+    for member in [
+        "initContainers",
+        "volumes",
+        "securityContext",
+        "automountServiceAccountToken",
+        "terminationGracePeriodSeconds",
+    ] {
+        assert_eq!(pod[member], sidecar[member], "{member}");
+    }
+    assert_eq!(pod["containers"], application);
+    assert_eq!(not_restricted(pod), Vec::<String>::new());
+}
+
+#[test]
+fn pods_meet_the_restricted_standard_but_for_what_is_said() {
+    for name in ["container.yaml", "sidecar.yaml", "statefulset.yaml"] {
+        let all = documents(name);
+        for pod in all.iter().filter_map(pod) {
+            assert_eq!(not_restricted(pod), Vec::<String>::new(), "{name}");
+        }
+    }
+    let full = json!({"metrics": {"enabled": true}});
+    for daemonset in
+        [documents("daemonset.yaml").remove(0), of_kind(&chart_with(&full), "DaemonSet").clone()]
+    {
+        assert_eq!(not_restricted(pod(&daemonset).unwrap()), ["hostPath volumes", "root"]);
+    }
+    let text = fs::read_to_string(folder().join("daemonset.yaml")).unwrap();
+    let said = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("# "))
+        .collect::<Vec<_>>()
+        .join(" ");
+    assert!(said.contains(
+        "Root and folders of the node are what the restricted Pod Security Standard doesn't allow"
+    ));
+
+    // It would tell.
+    let mut odd = documents("sidecar.yaml")[0]["spec"].clone();
+    odd["hostNetwork"] = json!(true);
+    odd["containers"][0]["securityContext"]["privileged"] = json!(true);
+    odd["containers"][0]["securityContext"]["capabilities"]["add"] = json!(["NET_ADMIN"]);
+    odd["securityContext"]["seccompProfile"] = json!({"type": "Unconfined"});
+    assert_eq!(not_restricted(&odd), ["hostNetwork", "seccomp", "privileged", "capabilities"]);
+}
