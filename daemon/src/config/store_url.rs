@@ -240,6 +240,12 @@ impl NetworkUrl {
     pub fn has_failed(&mut self, endpoint: &str) {
         self.failed = self.endpoints.iter().position(|one| one.to_string() == endpoint);
     }
+
+    /// Each of the other servers alone, in the order in which they are tried.
+    pub fn others(&self, endpoint: &str) -> impl Iterator<Item = NetworkUrl> {
+        let others = self.in_turn().filter(move |one| one.to_string() != endpoint);
+        others.map(|one| NetworkUrl { endpoints: vec![one.clone()], failed: None, ..self.clone() })
+    }
 }
 
 impl Endpoint {

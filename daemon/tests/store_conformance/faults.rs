@@ -49,6 +49,7 @@ on_each_engine!(
     a_copied_database_is_the_same_store_with_another_history,
     a_folding_collation_never_gives_two_names_one_row,
     a_role_is_replaced_after_the_claim_that_is_under_way,
+    a_former_primary_is_no_refuge_from_one_slow_call,
     a_name_that_is_reported_meanwhile_is_not_created_below,
 );
 
@@ -376,4 +377,37 @@ fn a_name_that_is_reported_meanwhile_is_not_created_below<E: Engine>() {
         creating.join().unwrap()
     });
     refused(created, "1001");
+}
+
+/// Two servers have the same store, and both take writes: nobody stopped the former primary. While the present one
+/// answers, a call that it did not answer in time leads nobody to the other.
+fn a_former_primary_is_no_refuge_from_one_slow_call<E: Engine>() {
+    let servers = [E::new_server(&[]), E::new_server(&[])];
+    let targets = servers.each_ref().map(E::target_of);
+    targets.iter().for_each(|target| drop(E::apply(target).unwrap()));
+    let sql = "UPDATE leafd_meta SET value = 'one' WHERE name = 'identity'";
+    servers.iter().for_each(|server| E::run(&mut E::session(server, E::REMOTE.2), sql));
+    let hosts = servers.each_ref().map(|server| format!("127.0.0.1:{}", server.port)).join(",");
+    let mut target = E::target_at(&E::url(&hosts), password(E::REMOTE.1));
+    target.statement_timeout = Duration::from_millis(900);
+    let mut store = E::open(target);
+    let under = store.identity().unwrap();
+    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
+    // A connection's process may end meanwhile.
+    let signal = |signal| {
+        for process in processes(&servers[0]) {
+            let _ = kill(process, signal);
+        }
+    };
+    signal(Signal::SIGSTOP);
+    unavailable(store.claim(&under, &tag("t"), WISH), "no answer");
+    signal(Signal::SIGCONT);
+    assert_eq!(store.claim(&under, &tag("t"), WISH).unwrap().run.count, 10);
+    // When it is gone, the other one is what there is.
+    signal(Signal::SIGSTOP);
+    unavailable(store.claim(&under, &tag("t"), WISH), "no answer");
+    let other = store.identity().unwrap();
+    signal(Signal::SIGCONT);
+    assert_eq!(other.id, under.id);
+    assert_ne!(other.history, under.history);
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::conflicts::{CONFLICT_TRIES_MAX, Conflicts, pause_after_conflict};
 use super::rows::{self, name};
 use super::session::{Session, needs_side_tables};
-use super::{Driver, Failure, Location};
+use super::{Driver, Failure, Location, Place};
 use leafd_core::Tag;
 use leafd_core::store::{Identity, Role, StoreError, TagTerms};
 
@@ -15,6 +15,8 @@ use leafd_core::store::{Identity, Role, StoreError, TagTerms};
 pub struct SqlStore<D: Driver> {
     pub(super) target: D::Target,
     session: Option<Session<D>>,
+    /// Where the last connection led.
+    known: Option<Place>,
     /// Whether it was said that there is only Leaf's table.
     warned: bool,
     pub(super) conflicts: Conflicts,
@@ -22,18 +24,14 @@ pub struct SqlStore<D: Driver> {
 
 impl<D: Driver> SqlStore<D> {
     pub(in crate::store) fn new(target: D::Target) -> Self {
-        SqlStore { target, session: None, warned: false, conflicts: Conflicts::default() }
+        let (session, known, warned) = (None, None, false);
+        SqlStore { target, session, known, warned, conflicts: Conflicts::default() }
     }
 
     /// A store whose connection is open already.
     pub(in crate::store) fn over(driver: D, mut target: D::Target) -> Result<Self, StoreError> {
         let session = Session::over(driver, &mut target)?;
-        Ok(SqlStore {
-            target,
-            session: Some(session),
-            warned: false,
-            conflicts: Conflicts::default(),
-        })
+        Ok(SqlStore { session: Some(session), ..SqlStore::new(target) })
     }
 
     /// To be called when the tables were just made, by whoever made them: nobody has to wait then for what this history
@@ -199,7 +197,14 @@ impl<D: Driver> SqlStore<D> {
     }
 
     pub(super) fn connect(&mut self) -> Result<Session<D>, StoreError> {
-        let session = Session::over(D::connect(&self.target)?, &mut self.target)?;
+        let mut session = Session::over(D::connect(&self.target)?, &mut self.target)?;
+        if let Some(known) = &self.known
+            && !session.is_in(known)
+            && let Some(same) = self.among_others(session.driver.endpoint(), known)
+        {
+            session = same;
+        }
+        self.known = Some(session.place().clone());
         if !session.side && !self.warned {
             tracing::warn!(
                 store = %self.target.store(),
@@ -209,6 +214,18 @@ impl<D: Driver> SqlStore<D> {
             self.warned = true;
         }
         Ok(session)
+    }
+
+    /// A server was silent, and another one that takes writes has another history: it took over, or it is a former primary
+    /// that nobody stopped. One that still goes on as before tells: the answer is a connection to that.
+    fn among_others(&self, endpoint: &str, known: &Place) -> Option<Session<D>> {
+        let others = self.target.others(endpoint).into_iter();
+        let mut sessions = others.filter_map(|mut alone| {
+            let mut session = Session::over(D::connect(&alone).ok()?, &mut alone).ok()?;
+            session.target = self.target.clone();
+            Some(session)
+        });
+        sessions.find(|session| session.is_in(known))
     }
 
     /// Records a role if `judge` says so of what the store is, told what errors call it. No claim is under way then.

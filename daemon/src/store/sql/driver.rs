@@ -111,6 +111,11 @@ pub trait Location: Clone + Debug + Send {
     /// Has one of several servers be tried last from now on, because a call failed there.
     fn has_failed(&mut self, _endpoint: &str) {}
 
+    /// Its servers but for one, each alone, in the order in which they are tried.
+    fn others(&self, _endpoint: &str) -> Vec<Self> {
+        Vec::new()
+    }
+
     /// The store can't be used at present.
     fn unavailable(&self, cause: impl Into<String>) -> StoreError {
         StoreError::Unavailable { store: self.store(), cause: cause.into() }

@@ -93,4 +93,9 @@ impl Location for Target {
     fn has_failed(&mut self, endpoint: &str) {
         self.url.has_failed(endpoint);
     }
+
+    fn others(&self, endpoint: &str) -> Vec<Self> {
+        let alone = |url| Target { url, ..self.clone() };
+        self.url.others(endpoint).map(alone).collect()
+    }
 }

@@ -52,6 +52,15 @@ impl<D: Driver> Session<D> {
         })
     }
 
+    /// Whether the connection leads to a server in the same life as another place.
+    pub(super) fn is_in(&self, known: &Place) -> bool {
+        (&self.place.server, &self.place.timeline) == (&known.server, &known.timeline)
+    }
+
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
     /// Asks the server where the connection leads.
     pub(super) fn identity(&mut self) -> Result<Identity, Failure> {
         let Standing { place, name, role } = self.driver.standing(self.side)?;
