@@ -16,9 +16,15 @@ pub(super) enum Body {
     Stream(Stream),
 }
 
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Body {
+        Body::Whole(Some(bytes).filter(|bytes| !bytes.is_empty()))
+    }
+}
+
 impl From<String> for Body {
     fn from(text: String) -> Body {
-        Body::Whole(Some(Bytes::from(text)).filter(|bytes| !bytes.is_empty()))
+        Bytes::from(text).into()
     }
 }
 

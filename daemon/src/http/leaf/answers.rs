@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use bytes::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use jiff::Timestamp;
@@ -18,12 +19,12 @@ const STATUS_FIELD: &str = "leafd-status";
 const SERVER_EXCEPTION: &str = "com.sankuai.inf.leaf.server.exception.LeafServerException";
 
 /// An id.
-pub(super) fn id(id: u64) -> Response<String> {
+pub(super) fn id(id: u64) -> Response<Bytes> {
     with(StatusCode::OK, "text/plain;charset=UTF-8", id.to_string())
 }
 
 /// No id: Leaf's number for it, in the form of Spring's errors.
-pub(super) fn no_id(path: &str, refused: &Refused) -> Response<String> {
+pub(super) fn no_id(path: &str, refused: &Refused) -> Response<Bytes> {
     let number = match refused.status {
         Status::TagUnknown | Status::TagInvalid => -2,
         Status::NoWorker | Status::ClockBehind | Status::TimeExhausted => -1,
@@ -43,7 +44,7 @@ pub(super) fn error(
     path: &str,
     exception: Option<&str>,
     message: &str,
-) -> Response<String> {
+) -> Response<Bytes> {
     let mut text = format!(
         "{{\"timestamp\":{},\"status\":{},\"error\":{}",
         clock::now().unix.0,
@@ -58,7 +59,7 @@ pub(super) fn error(
 }
 
 /// A snowflake id of Leaf's layout taken apart: texts, in the order in which Java's map has them.
-pub(super) fn decoded(id: &str) -> Response<String> {
+pub(super) fn decoded(id: &str) -> Response<Bytes> {
     let text = match id.parse::<i64>() {
         Err(_) => r#"{"errorMsg":"snowflake Id反解析发生异常!"}"#.to_owned(),
         Ok(id) => {
@@ -75,7 +76,7 @@ pub(super) fn decoded(id: &str) -> Response<String> {
 }
 
 /// Leaf's page of its buffers, from the status. leafd has no pair of buffers: what is held is shown as the first.
-pub(super) fn cache(status: &Value) -> Response<String> {
+pub(super) fn cache(status: &Value) -> Response<Bytes> {
     let columns =
         ["name", "init", "next", "pos", "value0", "max0", "step0", "value1", "max1", "step1"];
     let tags = status["segments"]["tags"].as_array().into_iter().flatten().map(|tag| {
@@ -90,7 +91,7 @@ pub(super) fn cache(status: &Value) -> Response<String> {
 }
 
 /// Leaf's page of the table's rows.
-pub(super) fn rows(tags: &[Value]) -> Response<String> {
+pub(super) fn rows(tags: &[Value]) -> Response<Bytes> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let row = |tag: &Value| {
         ["tag", "max_id", "step", "updated"].map(|member| match &tag[member] {
@@ -101,7 +102,7 @@ pub(super) fn rows(tags: &[Value]) -> Response<String> {
     page(&["tag", "max", "step", "update"], tags.iter().map(|tag| row(tag).to_vec()))
 }
 
-fn page(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Response<String> {
+fn page(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Response<Bytes> {
     let mut text = String::from(
         "<!DOCTYPE html>\n<html>\n<head><meta charset=\"UTF-8\"><title>Leaf</title></head>\n<body>\n<table>\n<tr>",
     );
@@ -124,8 +125,8 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-pub(super) fn with(code: StatusCode, kind: &'static str, text: String) -> Response<String> {
-    let mut answer = Response::new(text);
+pub(super) fn with(code: StatusCode, kind: &'static str, text: String) -> Response<Bytes> {
+    let mut answer = Response::new(Bytes::from(text));
     *answer.status_mut() = code;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     answer
@@ -135,9 +136,13 @@ pub(super) fn with(code: StatusCode, kind: &'static str, text: String) -> Respon
 mod tests {
     use super::*;
 
+    fn text(answer: Response<Bytes>) -> String {
+        String::from_utf8(answer.into_body().into()).expect("UTF-8")
+    }
+
     #[test]
     fn an_id_is_taken_apart_as_leaf_does() {
-        let known = decoded("1169459143108571512").into_body();
+        let known = text(decoded("1169459143108571512"));
         assert!(known.starts_with("{\"workerId\":\""), "{known}");
         let parts: Value = serde_json::from_str(&known).expect("JSON");
         let id: i64 = 1_169_459_143_108_571_512;
@@ -146,9 +151,9 @@ mod tests {
         let time = parts["timestamp"].as_str().expect("text");
         assert!(time.starts_with(&format!("{}(20", (id >> 22) + 1_288_834_974_657)), "{time}");
         for odd in ["", "x", "1.0", "9223372036854775808"] {
-            assert_eq!(decoded(odd).into_body(), r#"{"errorMsg":"snowflake Id反解析发生异常!"}"#);
+            assert_eq!(text(decoded(odd)), r#"{"errorMsg":"snowflake Id反解析发生异常!"}"#);
         }
-        assert!(decoded("-1").into_body().contains("\"sequenceId\":\"4095\""));
+        assert!(text(decoded("-1")).contains("\"sequenceId\":\"4095\""));
     }
 
     #[test]
@@ -157,7 +162,7 @@ mod tests {
         let answer = no_id("/api/segment/get/\"x\"", &refused);
         assert_eq!(answer.status(), 500);
         assert_eq!(answer.headers()[STATUS_FIELD], "TAG_UNKNOWN");
-        let body = answer.into_body();
+        let body = text(answer);
         let rest = body.trim_start_matches("{\"timestamp\":").trim_start_matches(char::is_numeric);
         assert_eq!(
             rest,
@@ -169,7 +174,7 @@ mod tests {
     fn names_are_shown_as_they_are() {
         let status =
             json!({"segments": {"tags": [{"tag": "<b>&", "held": 5, "highest_ends": [11]}]}});
-        let page = cache(&status).into_body();
+        let page = text(cache(&status));
         assert!(page.contains(
             "<td>&lt;b&gt;&amp;</td><td>true</td><td>false</td><td>0</td><td>6</td><td>11</td>"
         ));

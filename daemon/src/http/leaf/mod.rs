@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, CONNECTION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode};
@@ -68,7 +69,7 @@ impl Leaf {
         Rc::new(Leaf { gate: Gate::new(settings, token, local), pages, taps, layouts, reserved })
     }
 
-    async fn segment(&self, path: &str, key: &str) -> Response<String> {
+    async fn segment(&self, path: &str, key: &str) -> Response<Bytes> {
         let key = percent_decoded(key);
         let known = key.as_deref().filter(|key| !self.layouts.iter().any(|layout| layout == key));
         let outcome = match known {
@@ -94,7 +95,7 @@ impl Service for Leaf {
 }
 
 impl Leaf {
-    async fn answer_to(&self, peer: IpAddr, request: Request<Incoming>) -> Response<String> {
+    async fn answer_to(&self, peer: IpAddr, request: Request<Incoming>) -> Response<Bytes> {
         let path = request.uri().path();
         if let Err(closed) = self.gate.enter(peer, request.headers()) {
             return turned_away(path, peer, closed);
@@ -130,7 +131,7 @@ impl Leaf {
     }
 }
 
-fn answered(path: &str, outcome: Result<u64, Refused>) -> Response<String> {
+fn answered(path: &str, outcome: Result<u64, Refused>) -> Response<Bytes> {
     match outcome {
         Ok(id) => answers::id(id),
         Err(refused) => {
@@ -140,13 +141,13 @@ fn answered(path: &str, outcome: Result<u64, Refused>) -> Response<String> {
     }
 }
 
-fn reserved(path: &str) -> Response<String> {
+fn reserved(path: &str) -> Response<Bytes> {
     let why = "an access rule reserves it, and no rule can name who asks by HTTP; with leaf_http_token_file whoever has the \
                token may ask";
     answers::error(StatusCode::FORBIDDEN, path, None, why)
 }
 
-fn decode(path: &str, query: &str) -> Response<String> {
+fn decode(path: &str, query: &str) -> Response<Bytes> {
     let values = query.split('&').filter_map(|pair| pair.strip_prefix("snowflakeId="));
     match values.into_iter().next() {
         Some(id) => answers::decoded(&percent_decoded(id).unwrap_or_default()),
@@ -159,7 +160,7 @@ fn decode(path: &str, query: &str) -> Response<String> {
     }
 }
 
-fn turned_away(path: &str, peer: IpAddr, closed: Closed) -> Response<String> {
+fn turned_away(path: &str, peer: IpAddr, closed: Closed) -> Response<Bytes> {
     let stranger = |code: StatusCode, why: &str| {
         let mut answer = answers::error(code, path, None, why);
         // The connection is for somebody else.

@@ -1,6 +1,7 @@
 //! Leaf's pages, one made at a time: whoever asks for one soon after gets the same.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::Response;
@@ -26,30 +27,30 @@ pub(super) enum Page {
 }
 
 /// A page, and when it was made.
-type Made = (BootMs, Response<String>);
+type Made = (BootMs, Response<Bytes>);
 
 /// Makes pages.
 pub(super) struct Pages {
     link: Link,
-    shown: Mutex<[Option<Made>; 2]>,
+    shown: [Arc<Mutex<Option<Made>>>; 2],
 }
 
 impl Pages {
     pub(super) fn new(link: Link) -> Rc<Pages> {
-        Rc::new(Pages { link, shown: Mutex::default() })
+        Rc::new(Pages { link, shown: Default::default() })
     }
 
-    pub(super) async fn page(self: &Rc<Self>, page: Page) -> Response<String> {
+    /// All who read a page share its bytes. Whoever is gone doesn't wait for it any more.
+    pub(super) async fn page(self: &Rc<Self>, page: Page) -> Response<Bytes> {
+        let mut shown = Arc::clone(&self.shown[page as usize]).lock_owned().await;
+        if let Some((made, answer)) = &*shown
+            && clock::boot().0 < made.0 + SHOWN_MS
+        {
+            return answer.clone();
+        }
         let pages = Rc::clone(self);
-        // A page is finished also when nobody waits for it any more: the next one waits for that.
+        // A page that is begun is finished, whoever waits for it: so one of each is in the making at most.
         let made = tokio::task::spawn_local(async move {
-            let mut shown = pages.shown.lock().await;
-            let shown = &mut shown[page as usize];
-            if let Some((made, answer)) = shown
-                && clock::boot().0 < made.0 + SHOWN_MS
-            {
-                return answer.clone();
-            }
             let answer = pages.make(page).await;
             shown.insert((clock::boot(), answer)).1.clone()
         });
@@ -59,7 +60,7 @@ impl Pages {
         })
     }
 
-    async fn make(&self, page: Page) -> Response<String> {
+    async fn make(&self, page: Page) -> Response<Bytes> {
         let made = match page {
             Page::Cache => self.cache().await,
             Page::Rows => self.rows().await,
@@ -71,12 +72,12 @@ impl Pages {
         self.link.ask(|id, frame| Header::request(opcode, 0, id).put_frame(body, frame)).await
     }
 
-    async fn cache(&self) -> Result<Response<String>, Refused> {
+    async fn cache(&self) -> Result<Response<Bytes>, Refused> {
         let body = self.ask(opcode::STATUS, b"").await?;
         Ok(answers::cache(&serde_json::from_slice(&body).unwrap_or_default()))
     }
 
-    async fn rows(&self) -> Result<Response<String>, Refused> {
+    async fn rows(&self) -> Result<Response<Bytes>, Refused> {
         let mut rows = Vec::new();
         let mut page = json!({"limit": 1_000});
         while rows.len() < ROWS_MAX {
@@ -104,5 +105,31 @@ fn path(page: Page) -> &'static str {
     match page {
         Page::Cache => "/cache",
         Page::Rows => "/db",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// The daemon takes its time, and nobody waits for that.
+    #[test]
+    fn those_who_are_gone_leave_nothing_behind() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let socket = dir.path().join("leafd.sock");
+        let daemon = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let work = async {
+            let pages = Pages::new(Link::new(socket));
+            for _ in 0..100 {
+                let asked = pages.page(Page::Rows);
+                let _ = tokio::time::timeout(Duration::from_millis(1), asked).await;
+            }
+            assert_eq!(Rc::strong_count(&pages), 2, "one of them is made");
+        };
+        tokio::task::LocalSet::new().block_on(&runtime.expect("a runtime"), work);
+        drop(daemon);
     }
 }
