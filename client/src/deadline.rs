@@ -51,10 +51,11 @@ impl Deadline {
         self.waits
     }
 
-    /// A connection was made: what time the daemon has for its answer counts from here if the call waited for it.
-    pub(crate) fn connected(&mut self) {
+    /// There is a connection, made at an instant: the time that the daemon has for its answer counts from then if the call
+    /// waited for it.
+    pub(crate) fn connected(&mut self, at: Instant) {
         if self.waits() {
-            self.end = self.end.max(Instant::now() + self.limit);
+            self.end = self.end.max(at + self.limit);
         }
     }
 
@@ -65,7 +66,8 @@ impl Deadline {
 
     /// When a call stops to wait for another thread, which may be waiting for a connection.
     pub(crate) fn last_moment(&self) -> Instant {
-        self.end.max(self.connect_by) + GRACE
+        let last = if self.waits() { self.connect_by + self.limit } else { self.end };
+        last.max(self.end) + GRACE
     }
 
     /// What is left, as the wire has it: in milliseconds, rounded up.

@@ -24,6 +24,8 @@ const OUTGOING_KEPT_BYTES: usize = 256 * 1024;
 /// Everything about a connection but the reading itself.
 pub(crate) struct Link {
     socket: Option<Arc<Socket>>,
+    /// When the connection was made that there is.
+    connected_at: Option<Instant>,
     /// Taken by the thread that reads; `None` as well when there is no connection.
     pub(crate) reader: Option<Reader>,
     pub(crate) requests: Requests,
@@ -49,6 +51,7 @@ impl Link {
     pub(crate) fn new(polling_allowed: bool) -> Link {
         Link {
             socket: None,
+            connected_at: None,
             reader: None,
             requests: Requests::default(),
             polling: Polling::new(polling_allowed),
@@ -68,6 +71,11 @@ impl Link {
         self.socket.is_some()
     }
 
+    /// When the connection was made, if there is one.
+    pub(crate) fn connected_at(&self) -> Option<Instant> {
+        self.connected_at.filter(|_| self.is_connected())
+    }
+
     pub(crate) fn may_try(&self, now: Instant) -> bool {
         self.next_try.is_none_or(|at| now >= at)
     }
@@ -84,10 +92,11 @@ impl Link {
         self.back_off = (self.back_off * 2).min(BACK_OFF_MAX);
     }
 
-    pub(crate) fn adopt(&mut self, socket: Socket) {
+    pub(crate) fn adopt(&mut self, socket: Socket, at: Instant) {
         let socket = Arc::new(socket);
         self.reader = Some(Reader::new(Arc::clone(&socket)));
         self.socket = Some(socket);
+        self.connected_at = Some(at);
         self.polling = Polling::new(self.polling_allowed);
         self.outgoing.clear();
         (self.sent_bytes, self.deaf, self.served) = (0, false, false);

@@ -80,7 +80,9 @@ impl State {
         let until = deadline.connect_by();
         loop {
             let mut link = self.lock();
-            if link.is_connected() {
+            if let Some(at) = link.connected_at() {
+                // Another thread may have made it while this one waited.
+                deadline.connected(at);
                 return Ok(link);
             }
             let now = Instant::now();
@@ -90,8 +92,9 @@ impl State {
                     Ok(socket) => {
                         self.target.record.set(&socket);
                         self.target.reached.store(true, Ordering::Relaxed);
-                        link.adopt(socket);
-                        deadline.connected();
+                        let at = Instant::now();
+                        link.adopt(socket, at);
+                        deadline.connected(at);
                         return Ok(link);
                     }
                     Err(error) => {

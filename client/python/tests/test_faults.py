@@ -88,12 +88,16 @@ def test_a_client_waits_for_a_daemon_that_comes_later(idle_host: Host, timeout: 
     with pytest.raises(leafd.ConnectFailed):
         client.next_id("snowflake", timeout=0.1)
     ids: List[int] = []
-    caller = threading.Thread(target=lambda: ids.append(client.next_id("snowflake")))
-    caller.start()
-    time.sleep(0.7)
+    calls = [lambda: ids.append(client.next_id("snowflake")), lambda: ids.append(client.next_id_direct("snowflake"))]
+    callers = [threading.Thread(target=call) for call in calls * 4]
+    for caller in callers:
+        caller.start()
+    # Longer than a call takes without waiting.
+    time.sleep(1.0)
     idle_host.start()
-    caller.join(30)
-    check_unique(ids, 1)
+    for caller in callers:
+        caller.join(30)
+    check_unique(ids, 8)
 
 
 def test_a_first_call_waits_where_a_daemon_restarts(host: Host) -> None:

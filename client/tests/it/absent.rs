@@ -9,8 +9,8 @@ use leafd_client::{Client, Error};
 use crate::checks::{check_unique, check_within, client};
 use crate::server::Server;
 
-/// How long the daemon stays away.
-const AWAY: Duration = Duration::from_millis(300);
+/// How long the daemon stays away: longer than [`waiting`]'s deadline and the grace after it.
+const AWAY: Duration = Duration::from_millis(600);
 
 /// Far longer than any call here takes.
 const LONG: Duration = Duration::from_secs(30);

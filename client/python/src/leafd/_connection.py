@@ -71,6 +71,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, path: str, loop: asyncio.AbstractEventLoop) -> None:
         self.path = path
         self.loop = loop
+        self.made = loop.time()
         self.transport: Optional[asyncio.Transport] = None
         self.requests: Dict[int, Request] = {}
         self.served = False

@@ -39,10 +39,14 @@ class Deadline:
         self.connect_by = max(self.end, self.start + wait)
         self.waits = wait > 0
 
-    def connected(self, now: float) -> None:
-        """The daemon has its time from now on if the call waited for it."""
+    def connected(self, at: float) -> None:
+        """There is a connection, made at that time: the daemon has its time from then on if the call waited for it."""
         if self.waits:
-            self.end = max(self.end, now + self.limit)
+            self.end = max(self.end, at + self.limit)
+
+    def last_moment(self) -> float:
+        """When a call stops to wait for another task, which may be waiting for a connection."""
+        return max(self.end, self.connect_by + self.limit if self.waits else self.end)
 
     def left_ms(self, now: float) -> int:
         """What is left, as the daemon is told it."""
@@ -81,6 +85,8 @@ class Link:
                 raise library.closed()
             connection = self.live()
             if connection is not None:
+                # Another task may have made it while this one waited.
+                deadline.connected(connection.made)
                 return connection
             if self._connecting is not None:
                 # Another task is at it.
@@ -111,7 +117,6 @@ class Link:
                     raise protocol.unreachable(self.path, error) from None
             else:
                 self._reached = True
-                deadline.connected(self.loop.time())
                 return
 
     async def _open(self) -> Connection:
@@ -170,7 +175,7 @@ class Link:
         """Waits while another task asks for all."""
         self.waiting[tag] = self.waiting.get(tag, 0) + 1
         try:
-            came = await self.sleep(fetch, max(deadline.end, deadline.connect_by) + GRACE)
+            came = await self.sleep(fetch, deadline.last_moment() + GRACE)
         finally:
             self.waiting[tag] -= 1
             if not self.waiting[tag]:

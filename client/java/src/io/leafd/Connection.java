@@ -20,6 +20,7 @@ final class Connection {
 
     final Socket socket;
     final Polling polling;
+    final long madeNs = System.nanoTime();
     /** Who sleeps while another thread reads, the longest first. */
     final Set<Pending<?>> sleeping = new LinkedHashSet<>();
     /** A thread reads, outside of the lock. */

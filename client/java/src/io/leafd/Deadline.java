@@ -65,10 +65,13 @@ final class Deadline {
         return startNs + Math.max(limit.waitNs, limit.ns);
     }
 
-    /** A connection was made: the time that the daemon has for its answer counts from here if the call waited for it. */
-    void connected() {
-        if (waits()) {
-            endNs = System.nanoTime() + limit.ns;
+    /**
+     * There is a connection, made at that time: the time that the daemon has for its answer counts from then if the call waited
+     * for it.
+     */
+    void connected(long atNs) {
+        if (waits() && atNs + limit.ns - endNs > 0) {
+            endNs = atNs + limit.ns;
         }
     }
 

@@ -248,7 +248,6 @@ final class Link {
                     try {
                         connection = new Connection(path, mayPoll);
                         reached = true;
-                        deadline.connected();
                     } catch (IOException e) {
                         refused = e;
                         backOff(nowNs);
@@ -257,6 +256,8 @@ final class Link {
                 }
                 keep = connection != null;
                 if (keep) {
+                    // Another thread may have made it while this one waited.
+                    deadline.connected(connection.madeNs);
                     return;
                 }
                 wakeNs = nextTryNs;
