@@ -1,7 +1,7 @@
-//! How long to wait before trying again what has failed.
+//! How long to wait before a failed call is tried again.
 
-/// Grows from a few hundredths of a second to at most one second, with jitter, so that many hosts whose store
-/// comes back do not all ask at the same instant.
+/// Grows from a few hundredths of a second to at most one second. The jitter keeps many hosts from asking at the same
+/// instant when their store comes back.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Backoff {
     failures: u32,
@@ -17,12 +17,12 @@ impl Backoff {
         self.failures > 0
     }
 
-    /// Something has failed that is tried again at once.
+    /// Something has failed, and the caller tries it again at once.
     pub fn note_failure(&mut self) {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// The next wait, in milliseconds: between half of the present step and the whole of it. `random` is drawn anew for
+    /// The next wait, in milliseconds: between half of the present step and the whole of it. Pass a fresh `random` to
     /// each call.
     pub fn next_ms(&mut self, random: u64) -> u64 {
         let step_ms = (FIRST_MS << self.failures.min(10)).min(LONGEST_MS);

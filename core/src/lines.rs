@@ -1,5 +1,5 @@
-//! Requests that wait for the same scarce thing, in a line for each user: the lines are served in turn, so that nobody
-//! waits for all that somebody else has asked for.
+//! Requests that wait for the same scarce resource, in one line per user. The lines are served in turn, so no user
+//! waits for everything that another one has asked for.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,13 +9,13 @@ use crate::shares::{Claimant, Shares};
 #[derive(Debug)]
 pub struct Lines<T> {
     lines: BTreeMap<u32, VecDeque<(Claimant, T)>>,
-    /// Users with a line, the one whose turn it is first.
+    /// Users with a line; the first one is next.
     turns: VecDeque<u32>,
     places: Shares,
 }
 
 impl<T> Lines<T> {
-    /// Nobody waits. `places`: how many requests may wait, shared out by user.
+    /// Empty lines. `places`: how many requests may wait in total, shared out by user.
     #[must_use]
     pub fn new(places: u64) -> Lines<T> {
         Lines { lines: BTreeMap::new(), turns: VecDeque::new(), places: Shares::new(places) }
@@ -33,7 +33,7 @@ impl<T> Lines<T> {
         Ok(())
     }
 
-    /// Takes out the first request of the user whose turn it is. That user's next turn comes after everybody else's.
+    /// Takes out the first request of the user whose turn it is. The next turn of that user comes after all others.
     pub fn pop(&mut self) -> Option<(Claimant, T)> {
         let uid = self.turns.pop_front()?;
         let line = self.lines.get_mut(&uid).expect("a user with a turn has a line");
@@ -47,13 +47,13 @@ impl<T> Lines<T> {
         Some((claimant, handle))
     }
 
-    /// Puts a request back that is not done: it is its user's first again.
+    /// Puts an unfinished request back at the front of its user's line.
     pub fn put_back(&mut self, claimant: Claimant, handle: T) {
         self.places.force(claimant, 1);
         self.line(claimant.uid).push_front((claimant, handle));
     }
 
-    /// Takes out every request that `picked` picks.
+    /// Takes out every request for which `picked` is true.
     pub fn take_out(&mut self, picked: impl Fn(&T) -> bool) -> Vec<T> {
         let mut out = Vec::new();
         for line in self.lines.values_mut() {

@@ -5,17 +5,17 @@ use crate::BootMs;
 /// A quota as it is configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// What comes back each second; from 1.
+    /// How many ids the user gets back each second; from 1.
     pub ids_per_second: u64,
-    /// The most that can be drawn at once; from 1.
+    /// The most ids that one burst may draw; from 1.
     pub burst: u64,
 }
 
-/// What is left of a quota. A new one is full.
+/// What is left of a quota. A new bucket is full.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
     quota: Quota,
-    /// Thousandths of an id, so that slow rates lose nothing between two draws.
+    /// In thousandths of an id, so that slow rates lose nothing between two draws.
     left_milli: u128,
     filled: BootMs,
 }
@@ -30,8 +30,8 @@ impl Bucket {
     /// Draws `count` ids.
     ///
     /// # Errors
-    /// After how many milliseconds so many are there; `None` when the burst is smaller than `count`, so that they never
-    /// are. Nothing was drawn.
+    /// The milliseconds until `count` ids are available. `None`: the burst is smaller than `count`, so they never are.
+    /// In both cases nothing was drawn.
     pub fn draw(&mut self, count: u64, now: BootMs) -> Result<(), Option<u64>> {
         let full = self.fill(now);
         let wanted = u128::from(count) * 1_000;
@@ -63,12 +63,12 @@ impl Bucket {
         self.quota
     }
 
-    /// Whether it is as good as new, so that it need not be kept.
+    /// Whether it is full again: then the caller need not keep it.
     pub fn is_full(&mut self, now: BootMs) -> bool {
         self.fill(now) == self.left_milli
     }
 
-    /// Lets in what has come since the last look. Tells how much it holds when full.
+    /// Adds what has come back since the last look. Returns how much a full bucket holds.
     fn fill(&mut self, now: BootMs) -> u128 {
         let full = u128::from(self.quota.burst) * 1_000;
         let elapsed_ms = u128::from(now.0.saturating_sub(self.filled.0));

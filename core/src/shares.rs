@@ -1,8 +1,8 @@
-//! A limited amount that users share: whatever one of them does, the others find room.
+//! A limited amount that users share: whatever one user takes, some is left for the others.
 //!
 //! A user may take more only while it would hold no more than what is still free. So one user gets at most half of the
-//! amount, two together at most two thirds, and the next one always finds some: the dynamic threshold of
-//! Choudhury and Hahne (1998) for buffers that many queues share. No limit has to be set for each user.
+//! amount, two together at most two thirds, and the next one always finds some. This is the dynamic threshold of
+//! Choudhury and Hahne (1998) for buffers that many queues share. No user needs a limit of its own.
 
 use std::collections::BTreeMap;
 
@@ -10,33 +10,34 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 pub struct Shares {
     capacity: u64,
-    /// What only trusted users may take.
+    /// Only trusted users may take this part.
     reserve: u64,
     taken: u64,
-    /// Users that hold nothing are not kept.
+    /// Users that hold nothing have no entry.
     by_user: BTreeMap<u32, u64>,
 }
 
-/// Who takes: a user, and whether it is one that the reserve is for.
+/// A user that takes something, and whether it may use the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claimant {
-    /// Its number, as the kernel tells it.
+    /// The user's number, as the kernel reports it.
     pub uid: u32,
     /// Whether it is root, the daemon's own user or an administrator.
     pub trusted: bool,
 }
 
-/// Of so many parts of the capacity one is kept for trusted users.
+/// One part in this many of the capacity is reserved for trusted users.
 const RESERVE_PART: u64 = 32;
 
 impl Shares {
-    /// All of `capacity` is free. A thirty-second of it is for trusted users alone.
+    /// All of `capacity` is free. A thirty-second of it is reserved for trusted users.
     #[must_use]
     pub fn new(capacity: u64) -> Shares {
         Shares { capacity, reserve: capacity / RESERVE_PART, taken: 0, by_user: BTreeMap::new() }
     }
 
-    /// Takes `amount` for a user. False: it would hold more than is left for others, and nothing was taken.
+    /// Takes `amount` for a user. Returns false, and takes nothing, when the user would hold more than is left for
+    /// others.
     pub fn take(&mut self, claimant: Claimant, amount: u64) -> bool {
         let admitted = self.admits(claimant, amount);
         if admitted {
@@ -56,7 +57,8 @@ impl Shares {
         amount <= open && self.of(claimant.uid).saturating_add(amount) <= open
     }
 
-    /// Takes `amount` that can't be refused any more, such as an answer to a request that was admitted.
+    /// Takes `amount` without a check, for what can't be refused any more: the answer to an admitted request, for
+    /// example.
     pub fn force(&mut self, claimant: Claimant, amount: u64) {
         if amount > 0 {
             self.taken = self.taken.saturating_add(amount);
@@ -65,7 +67,7 @@ impl Shares {
         }
     }
 
-    /// Gives back what was taken.
+    /// Gives back what a user took.
     ///
     /// # Panics
     /// If the user holds less than that.

@@ -11,14 +11,14 @@ use leafd_wire::tag::check_tag;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(Arc<str>);
 
-/// A snowflake worker's number; which numbers fit is the layout's to say.
+/// A snowflake worker's number. The layout decides which numbers fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(pub u64);
 
 // === impl Tag ===
 
 impl Tag {
-    /// Checks a name as it came in.
+    /// Checks a name from outside.
     ///
     /// # Errors
     /// See [`TagError`].
@@ -39,7 +39,7 @@ impl Borrow<str> for Tag {
     }
 }
 
-/// As quoted text, which is how errors name a tag.
+/// As quoted text: errors name a tag this way.
 impl fmt::Debug for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)

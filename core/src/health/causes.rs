@@ -8,54 +8,54 @@ use crate::lease::LeaseProblem;
 use crate::store::StoreError;
 use crate::upstream;
 
-/// What is wrong. The names are for programs, and stay.
+/// What is wrong. Programs rely on the names: they don't change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Code {
     /// The journal can't be written.
     JournalFailing,
     /// A store has not answered yet, or does not.
     StoreAway,
-    /// A store is not the one that is meant.
+    /// A store is not the expected one.
     StoreRefused,
-    /// A store may have lost commits, and claims wait until every daemon has told it what it has seen.
+    /// A store may have lost commits. Claims wait until every daemon has told it which numbers it has seen claimed.
     StoreSettling,
     /// A store serves many daemons that have just started, and this one waits for its turn.
     StoreCrowded,
-    /// A store answers, and refuses the claims.
+    /// A store answers but refuses the claims.
     ClaimsFailing,
     /// The claims of one tag fail, while its store serves others.
     TagClaimsFailing,
-    /// A tag has no numbers left up to its ceiling.
+    /// A tag has no numbers left below its ceiling.
     TagUsedUp,
-    /// The worker registry has not been asked to the end yet.
+    /// The worker registry has not been fully asked yet.
     WorkerStarting,
     /// The worker registry can't be reached.
     RegistryAway,
-    /// The worker registry may have lost writes, and nobody claims anew for a while.
+    /// The worker registry may have lost writes. No host claims anew for a while.
     RegistrySettling,
-    /// Another worker registry answers than the one that the lease is from.
+    /// The registry that answers is not the one that the lease is from.
     RegistryReplaced,
     /// Every worker number is taken.
     WorkersTaken,
-    /// Somebody else has this host's worker number.
+    /// Another host has this host's worker number.
     WorkerLost,
     /// Another live daemon has this host's identity.
     IdentityInUse,
-    /// There is no worker until somebody does something.
+    /// There is no worker until a person repairs something.
     WorkerRefused,
-    /// The worker is being given back, as somebody has asked.
+    /// An administrator asked for the worker to be given back.
     WorkerReleased,
     /// The host's clock does not agree with those of others.
     ClockOff,
     /// The host's clock is behind the last ids by more than the drift that is allowed.
     ClockBehind,
-    /// A layout's time bits can't hold the present time.
+    /// A layout's time bits can't hold the present time any more.
     LayoutUsedUp,
-    /// What the journal has of a layout contradicts what was issued of it.
+    /// The journal's entry of a layout contradicts the ids that were issued.
     LayoutContradicted,
 }
 
-/// Which ids it is about.
+/// Which ids a cause affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Those of segment tags.
@@ -66,21 +66,21 @@ pub enum Kind {
     All,
 }
 
-/// How bad it is; the worst comes first.
+/// How bad a cause is; the worst comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// It stops service.
     Error,
-    /// It will, or may.
+    /// It will stop service, or may.
     Warning,
 }
 
-/// For how long ids can be had nevertheless.
+/// How long ids are still available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasts {
-    /// None can be had.
+    /// None are available.
     Over,
-    /// So long, in milliseconds, if they are drawn as they are now.
+    /// For this long, in milliseconds, at the present rate of drawing.
     Ms(u64),
     /// No end is in sight.
     NoEnd,
@@ -91,22 +91,21 @@ pub enum Lasts {
 pub struct Cause {
     /// What.
     pub code: Code,
-    /// With what: a store, a tag, a layout or a registry; empty for the host. With the code it tells one cause from
-    /// another.
+    /// Which store, tag, layout or registry; empty for the host. Code and subject together identify a cause.
     pub subject: Arc<str>,
-    /// Which ids it is about.
+    /// Which ids it affects.
     pub kind: Kind,
     /// What was tried, and what happened.
     pub message: String,
     /// What to do.
     pub remedy: String,
-    /// When it began, where that is known better than from looking.
+    /// When it began, if that is known. `None`: when it was first noticed.
     pub since: Option<BootMs>,
-    /// When what it keeps from succeeding last succeeded.
+    /// When the failing operation last succeeded.
     pub last_success: Option<BootMs>,
-    /// For how long ids can be had.
+    /// How long ids are still available.
     pub lasts: Lasts,
-    /// Whether nobody has asked for such ids: then nothing that is used stands still.
+    /// Whether these ids have never been asked for: then the cause stops nothing that is in use.
     pub idle: bool,
 }
 
@@ -139,18 +138,18 @@ impl Code {
         }
     }
 
-    /// Whether it is about one tag, which not everybody need know of.
+    /// Whether it concerns one tag, which not every user may know of.
     #[must_use]
     pub fn is_of_a_tag(self) -> bool {
         matches!(self, Code::TagClaimsFailing | Code::TagUsedUp)
     }
 
-    /// What keeps a store from being claimed from.
+    /// The code of a store's condition.
     #[must_use]
     pub fn of_store(condition: &upstream::Condition) -> Code {
         use upstream::Condition;
         match condition {
-            // It answered, and would not serve.
+            // It answered and refused.
             Condition::Away(StoreError::Refused(_)) => Code::ClaimsFailing,
             Condition::Unmet | Condition::Away(_) => Code::StoreAway,
             Condition::Settling | Condition::LostCommits => Code::StoreSettling,
@@ -159,7 +158,7 @@ impl Code {
         }
     }
 
-    /// What keeps a worker from being had. `None`: nobody has asked for one.
+    /// The code of a missing worker; `None` when no id has been asked for yet.
     #[must_use]
     pub fn of_lease(problem: &LeaseProblem) -> Option<Code> {
         Some(match problem {
@@ -208,7 +207,7 @@ impl Cause {
         if self.lasts == Lasts::Over && !self.idle { Severity::Error } else { Severity::Warning }
     }
 
-    /// For how long ids can be had, in milliseconds; `None`: no end is in sight.
+    /// How long ids are still available, in milliseconds; `None`: no end is in sight.
     #[must_use]
     pub fn remaining_ms(&self) -> Option<u64> {
         self.lasts.ms()
@@ -236,7 +235,7 @@ impl Lasts {
         }
     }
 
-    /// So long; nothing left is none.
+    /// For this long; 0 means over.
     #[must_use]
     pub fn of_ms(ms: u64) -> Lasts {
         if ms == 0 { Lasts::Over } else { Lasts::Ms(ms) }

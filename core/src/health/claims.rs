@@ -1,17 +1,17 @@
-//! What claims came to lately: whether a store gives numbers shows in its last answers, not in its connection.
+//! The outcomes of recent claims. Whether a store gives numbers shows in its last answers, not in its connection.
 //!
-//! A tag whose claims fail while the store serves others fails alone. When no claim has succeeded since, it is the
-//! store's.
+//! When a tag's claims fail while the store serves others, the tag fails alone. When the store has served no claim
+//! since, the store fails.
 
 use std::collections::BTreeMap;
 
 use crate::store::StoreError;
 use crate::{BootMs, Tag};
 
-/// A failure after which nobody has tried for so long says nothing any more, in milliseconds.
+/// A failure older than this counts no more, in milliseconds, if no claim was tried since.
 const STALE_MS: u64 = 60_000;
 
-/// Tags whose failures are remembered one by one.
+/// How many tags' failures are remembered one by one.
 const TAGS_MAX: usize = 256;
 
 /// Claims that fail.
@@ -24,7 +24,7 @@ pub struct ClaimFailure {
     at: BootMs,
 }
 
-/// What claims came to lately, by store and tag.
+/// The outcomes of recent claims, by store and tag.
 #[derive(Debug)]
 pub struct ClaimOutcomes {
     stores: Vec<StoreOutcomes>,
@@ -43,7 +43,7 @@ impl ClaimFailure {
     }
 
     fn again(&mut self, now: BootMs, error: &StoreError) {
-        // What began a while ago and was not tried since is another failure.
+        // After a pause without claims, this is a new failure.
         if !self.is_fresh(now) {
             self.since = now;
         }
@@ -52,7 +52,7 @@ impl ClaimFailure {
 }
 
 impl ClaimOutcomes {
-    /// Nothing was claimed yet from so many stores.
+    /// No outcomes yet, for this many stores.
     #[must_use]
     pub fn new(stores: usize) -> ClaimOutcomes {
         ClaimOutcomes { stores: vec![StoreOutcomes::default(); stores], tags: BTreeMap::new() }
@@ -64,11 +64,11 @@ impl ClaimOutcomes {
         self.tags.remove(tag);
     }
 
-    /// It did not.
+    /// A store gave no numbers of a tag.
     pub fn failed(&mut self, now: BootMs, store: usize, tag: &Tag, error: &StoreError) {
         match error {
             StoreError::UnknownTag { .. } => return self.forget(tag),
-            // That is the tag's own end, and tells nothing against the store.
+            // Only this tag has ended: that says nothing against the store.
             StoreError::Exhausted { .. } => return self.note(now, store, tag, error),
             _ => self.note(now, store, tag, error),
         }
@@ -99,8 +99,8 @@ impl ClaimOutcomes {
         }
     }
 
-    /// At this time the store was found to be the trusted one: claims that had met another one before it say nothing any
-    /// more, even if nobody claims now.
+    /// At this time the store was found to be the trusted one. Earlier claims that met another store count no more,
+    /// even if no claim is made now.
     pub fn found_trusted(&mut self, at: BootMs, store: usize) {
         let over = |failure: &ClaimFailure| {
             matches!(failure.error, StoreError::Changed { .. }) && failure.at < at
@@ -115,7 +115,7 @@ impl ClaimOutcomes {
         self.tags.remove(tag);
     }
 
-    /// Since when and why a store's claims fail; `None` when the last one succeeded, or nobody has tried lately.
+    /// Since when and why a store's claims fail; `None` when the last one succeeded or none was tried lately.
     #[must_use]
     pub fn of_store(&self, now: BootMs, store: usize) -> Option<&ClaimFailure> {
         self.stores[store].failure.as_ref().filter(|failure| failure.is_fresh(now))
@@ -127,7 +127,7 @@ impl ClaimOutcomes {
         self.stores[store].succeeded
     }
 
-    /// Tags that fail alone, each with the number of its store: that serves others, or the tag is used up.
+    /// Tags that fail alone, each with the number of its store. Either the store serves others, or the tag is used up.
     pub fn of_tags(&self, now: BootMs) -> impl Iterator<Item = (&Tag, usize, &ClaimFailure)> {
         let fresh = self.tags.iter().filter(move |(_, (_, failure))| failure.is_fresh(now));
         let alone = fresh.filter(move |(_, (store, failure))| {

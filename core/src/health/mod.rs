@@ -1,13 +1,13 @@
-//! The daemon's health: what keeps ids from being had, or soon will, since when, how long what is held lasts, and what to
-//! do about it.
+//! The daemon's health: what keeps ids from being issued, or soon will, since when, how long the ids in hand last, and
+//! what to do about it.
 //!
-//! The engine says what it finds as a list of [`Cause`]s, whenever it looks. [`Health`] remembers when each began, and
-//! tells what belongs into the log: each cause when it begins, when it changes, once a minute while it lasts, and when
-//! it is over. Status, log, service manager and whoever else asks read the same list, [`Health::conditions`].
+//! The engine reports a list of [`Cause`]s whenever it looks. [`Health`] remembers when each began, and decides what
+//! the log says: each cause when it begins, when it changes, once a minute while it lasts, and when it is over. The
+//! status, the log, the service manager and every other reader use the same list, [`Health::conditions`].
 //!
 //! - `causes`: what can be wrong, by stable names.
-//! - `claims`: what claims came to lately, in each store and for each tag.
-//! - `words`: all of it for people.
+//! - `claims`: the outcomes of recent claims, in each store and for each tag.
+//! - `words`: the same in words for people.
 
 mod causes;
 mod claims;
@@ -22,29 +22,29 @@ pub use causes::{Cause, Code, Kind, Lasts, Severity};
 pub use claims::{ClaimFailure, ClaimOutcomes};
 pub use words::duration;
 
-/// A cause that stands is logged this often, in milliseconds.
+/// A lasting cause is logged this often, in milliseconds.
 const REPEAT_MS: u64 = 60_000;
 
-/// A cause's other words are logged at most this often, in milliseconds: two faults may take turns.
+/// A cause's changed words are logged at most this often, in milliseconds: two faults may alternate.
 const CHANGE_MS: u64 = 10_000;
 
-/// A cause that is gone for less than this is still the same one, in milliseconds.
+/// A cause that comes back within this time counts as the same one, in milliseconds.
 const OVER_MS: u64 = 3_000;
 
 /// What the engine finds when it looks.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
-    /// Whether an id of a segment tag could be had now.
+    /// Whether a segment tag's id is available now.
     pub segments_ready: bool,
-    /// Whether a snowflake id could be had now.
+    /// Whether a snowflake id is available now.
     pub snowflake_ready: bool,
-    /// Whether snowflake ids are to be had at all: a daemon without a worker lacks nothing.
+    /// Whether this daemon should issue snowflake ids: one without a worker lacks nothing.
     pub snowflake_meant: bool,
     /// What is wrong.
     pub causes: Vec<Cause>,
 }
 
-/// What is wrong now, and what the log was told of it.
+/// What is wrong now, and what the log has said about it.
 #[derive(Debug, Default)]
 pub struct Health {
     entries: BTreeMap<(Code, Arc<str>), Entry>,
@@ -63,13 +63,13 @@ struct Ready {
 struct Entry {
     cause: Cause,
     since: BootMs,
-    /// When it was found last, and by which look.
+    /// When it was last found, and by which look.
     seen: BootMs,
     look: u64,
     told: Option<Told>,
 }
 
-/// What the log was told last.
+/// What the log last said.
 #[derive(Debug)]
 struct Told {
     at: BootMs,
@@ -77,14 +77,14 @@ struct Told {
     message: String,
 }
 
-/// A cause that stands, as everybody is told.
+/// A cause that stands, as status and log report it.
 #[derive(Clone, Debug)]
 pub struct Condition<'a> {
     /// What it is.
     pub cause: &'a Cause,
     /// How long it has stood, in milliseconds.
     pub since_ms_ago: u64,
-    /// When what it keeps from succeeding last succeeded, in milliseconds before now.
+    /// How long ago the failing operation last succeeded, in milliseconds.
     pub last_success_ms_ago: Option<u64>,
 }
 
@@ -93,7 +93,7 @@ pub struct Condition<'a> {
 pub enum Occasion {
     /// It has begun.
     Began,
-    /// It is worse, better, or for another reason.
+    /// It is worse, better, or has another reason.
     Changed,
     /// It has stood for another minute.
     Lasts,
@@ -106,18 +106,18 @@ pub enum Occasion {
 pub struct Notice {
     /// Why.
     pub occasion: Occasion,
-    /// How bad it is; that of the cause when it is over.
+    /// How bad it is; at the end, how bad the cause was.
     pub severity: Severity,
     /// The cause.
     pub code: Code,
-    /// What it is about.
+    /// The cause's subject.
     pub subject: Arc<str>,
     /// In words.
     pub text: String,
 }
 
 impl Health {
-    /// Takes in what was found now.
+    /// Takes in what the engine has found now.
     pub fn found(&mut self, now: BootMs, findings: Findings) {
         self.findings = Ready {
             segments: findings.segments_ready,
@@ -142,7 +142,7 @@ impl Health {
         }
     }
 
-    /// What the log is to be told now.
+    /// What the log should say now.
     pub fn notices(&mut self, now: BootMs) -> Vec<Notice> {
         let (mut notices, looks) = (Vec::new(), self.looks);
         self.entries.retain(|(code, subject), entry| {
@@ -175,7 +175,7 @@ impl Health {
         notices
     }
 
-    /// What is wrong now: the worst first, and of the same weight what has stood longest.
+    /// What is wrong now: the worst first, and among equals the oldest first.
     #[must_use]
     pub fn conditions(&self, now: BootMs) -> Vec<Condition<'_>> {
         let standing = self.entries.values().filter(|entry| entry.look == self.looks);
@@ -186,19 +186,19 @@ impl Health {
         conditions
     }
 
-    /// Whether an id of a segment tag could be had at the last look.
+    /// Whether a segment tag's id was available at the last look.
     #[must_use]
     pub fn segments_ready(&self) -> bool {
         self.findings.segments
     }
 
-    /// Whether a snowflake id could be had at the last look.
+    /// Whether a snowflake id was available at the last look.
     #[must_use]
     pub fn snowflake_ready(&self) -> bool {
         self.findings.snowflake
     }
 
-    /// How things are, in a line.
+    /// The state in one line.
     #[must_use]
     pub fn headline(&self, now: BootMs) -> String {
         words::headline(self, &self.conditions(now))
@@ -215,18 +215,18 @@ impl Entry {
         }
     }
 
-    /// Whether the log is to be told, and why.
+    /// Whether and why the log should speak.
     fn occasion(&self, now: BootMs) -> Option<Occasion> {
         let Some(told) = &self.told else { return Some(Occasion::Began) };
         let passed_ms = now.0.saturating_sub(told.at.0);
         let worse = self.cause.severity() < told.severity;
         let other = self.cause.severity() != told.severity
             || words::without_numbers(&self.cause.message) != words::without_numbers(&told.message);
-        // That service stops is said at once; more often than once a second nothing is.
+        // A stop of service is logged within a second. Nothing is logged more often than once a second.
         if worse && passed_ms >= 1_000 || other && passed_ms >= CHANGE_MS {
             return Some(Occasion::Changed);
         }
-        // What nobody uses is no news once it was told.
+        // A cause that stops nothing in use is logged once.
         (passed_ms >= REPEAT_MS && !self.cause.idle).then_some(Occasion::Lasts)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Cause, Code, Condition, Health, Kind, Lasts, Occasion, Severity};
 
-/// A length of time, as coarse as it is long.
+/// A length of time: the longer, the coarser.
 #[must_use]
 pub fn duration(ms: u64) -> String {
     let seconds = ms / 1_000;
@@ -18,7 +18,7 @@ pub fn duration(ms: u64) -> String {
     }
 }
 
-/// The same for a line that is read again and again: it changes seldom.
+/// The same, coarser still, for a line that is read repeatedly: it changes seldom.
 fn about(ms: u64) -> String {
     match ms / 1_000 {
         0..60 => "less than a minute".to_owned(),
@@ -73,12 +73,12 @@ pub(super) fn line(condition: &Condition<'_>, occasion: Occasion) -> String {
     format!("{since}{message}. {}{remedy}", capital(&meaning))
 }
 
-/// The line that ends a cause.
+/// The line that reports the end of a cause.
 pub(super) fn over(cause: &Cause, lasted_ms: u64) -> String {
     format!("over after {}: {}", duration(lasted_ms), cause.message)
 }
 
-/// How things are, in a line.
+/// The state in one line.
 pub(super) fn headline(health: &Health, conditions: &[Condition<'_>]) -> String {
     let worst_of = |kind: Kind| {
         let mut of_kind = conditions
@@ -93,7 +93,7 @@ pub(super) fn headline(health: &Health, conditions: &[Condition<'_>]) -> String 
         (true, true) => "issues segment and snowflake ids".to_owned(),
         (false, false) => {
             let first = conditions.first().map(|first| first.cause);
-            // What an earlier start left is not known before its tag is drawn from.
+            // What an earlier start left is unknown until its tag is drawn from.
             let issues = match first {
                 Some(cause) if cause.kind == Kind::Segments => {
                     "issues no more than this host holds"
@@ -116,7 +116,7 @@ pub(super) fn headline(health: &Health, conditions: &[Condition<'_>]) -> String 
             )
         }
     };
-    // What runs out is said also while all goes well.
+    // A resource that runs out is mentioned even while all is well.
     let running_out = conditions.iter().map(|condition| condition.cause).find(|cause| {
         cause.severity() == Severity::Warning && matches!(cause.lasts, Lasts::Ms(_) | Lasts::NoEnd)
     });
@@ -127,11 +127,11 @@ pub(super) fn headline(health: &Health, conditions: &[Condition<'_>]) -> String 
         Some((cause, _)) => format!("{text}; but: {}", cause.message),
         None => text,
     };
-    // A line's end would end what is told.
+    // A line break would cut the message off.
     text.replace(['\n', '\r'], " ")
 }
 
-/// Whether two messages say the same shows without their counts and times.
+/// Removes counts and times from a message, so that two messages can be compared by what they say.
 pub(super) fn without_numbers(message: &str) -> String {
     message.chars().filter(|letter| !letter.is_ascii_digit()).collect()
 }

@@ -1,9 +1,9 @@
-//! Whether the host's wall clock can be believed: it is held against the registry's clock and the peers' at each
-//! answer, and against the boot-time clock between them.
+//! Whether the host's wall clock can be believed. Each answer compares it with the registry's clock and with the
+//! peers'. Between answers it is compared with the boot-time clock.
 //!
-//! A clock that stepped forward is not believed before the registry confirms it: time goes on at the boot-time clock's
-//! pace meanwhile, so that a bad step neither stops the service nor burns the future. One that stepped back is left
-//! to the generator, which rides it out as far as the drift allows.
+//! A step forward is not believed until the registry confirms it. Meanwhile time advances at the boot-time clock's
+//! pace, so a bad step neither stops the service nor uses up the future. A step back is left to the generator, which
+//! keeps issuing as far as the drift allows.
 
 use crate::UnixMs;
 use crate::time::Now;
@@ -14,9 +14,9 @@ pub(super) struct Clock {
     threshold_ms: u64,
     /// The clocks when they were last believed.
     basis: Now,
-    /// Whether a registry has confirmed the basis.
+    /// Whether a registry has confirmed these clocks.
     confirmed: bool,
-    /// How far ahead of the registry's clock the host's was at the last answer.
+    /// How far ahead of the registry's clock the host's was at the last answer; negative when it was behind.
     offset_ms: Option<i64>,
     skew: Option<Skew>,
 }
@@ -24,28 +24,28 @@ pub(super) struct Clock {
 /// How far off the host's clock is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skew {
-    /// At least so far, in milliseconds.
+    /// At least this far, in milliseconds.
     pub by_ms: u64,
     /// Ahead, else behind.
     pub ahead: bool,
-    /// Of what.
+    /// Compared with what.
     pub of: Reference,
 }
 
-/// What a clock is held against.
+/// What the host's clock is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reference {
     /// The registry's clock.
     Registry,
-    /// The middle of so many live peers' clocks.
+    /// The median of this many live peers' clocks.
     Peers(usize),
 }
 
-/// So many peers must agree before a clock that was confirmed once is doubted because of them: one that is wrong
-/// itself must not stop the others.
+/// How many peers must agree before a clock that was confirmed once is doubted because of them. A single peer with a
+/// wrong clock must not stop the others.
 const PEERS_MIN_RUNNING: usize = 3;
 
-/// Clocks are slewed by at most so much: one part in a thousand.
+/// Clocks are slewed by at most one part in this many.
 const SLEW: u64 = 1_000;
 
 impl Clock {
@@ -53,7 +53,7 @@ impl Clock {
         Clock { threshold_ms, basis: now, confirmed: false, offset_ms: None, skew: None }
     }
 
-    /// The clocks as they are to be used: a forward step that was not confirmed is left out.
+    /// The clocks to use: without a forward step that is not confirmed.
     pub fn hold(&self, now: Now) -> Now {
         let (expected, tolerance) = self.expected(now);
         if now.unix.0 > expected.saturating_add(tolerance) {
@@ -62,15 +62,15 @@ impl Clock {
         now
     }
 
-    /// How far the wall clock has stepped forward of what is believed, in milliseconds; 0 when it is believed.
+    /// How far the wall clock has stepped ahead of the believed time, in milliseconds; 0 when it is believed.
     pub fn held_back_ms(&self, now: Now) -> u64 {
         now.unix.0.saturating_sub(self.hold(now).unix.0)
     }
 
-    /// Takes in what an answer tells: the registry read its clock between the two instants. `peers` are how far ahead of
-    /// the registry's clock those of live peers were.
+    /// Takes in an answer. The registry read its clock between the two instants `asked` and `answered`. `peers`: how
+    /// far ahead of the registry's clock each live peer's clock was.
     pub fn judge(&mut self, asked: Now, answered: Now, registry: UnixMs, mut peers: Vec<i64>) {
-        // As if the wall clock had already been then what it is now.
+        // When the question was asked, by today's wall clock: a step since then is left out.
         let took_ms = answered.boot.0.saturating_sub(asked.boot.0);
         let latest = signed(answered.unix) - signed(registry);
         let earliest = latest - i64::try_from(took_ms).unwrap_or(i64::MAX);
@@ -98,9 +98,9 @@ impl Clock {
         (latest < -threshold).then(|| Skew { by_ms: latest.unsigned_abs(), ahead: false, of })
     }
 
-    /// Why nothing may be issued or claimed by this clock.
+    /// Why no id may be issued and no worker claimed by this clock.
     ///
-    /// A clock that was confirmed and goes on evenly is not refused: then it was the others that moved.
+    /// A clock that was confirmed and runs evenly since is not refused: then the other clocks moved.
     pub fn refuses(&self, now: Now) -> Option<Skew> {
         let skew = self.skew?;
         let (expected, tolerance) = self.expected(now);
@@ -117,7 +117,7 @@ impl Clock {
         self.offset_ms
     }
 
-    /// What the wall clock should show, and within what.
+    /// The time that the wall clock should show, and the tolerance.
     fn expected(&self, now: Now) -> (u64, u64) {
         let passed_ms = now.boot.0.saturating_sub(self.basis.boot.0);
         let expected = self.basis.unix.0.saturating_add(passed_ms);

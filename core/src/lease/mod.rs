@@ -1,9 +1,9 @@
-//! The worker number of a host: claimed as a range of time, recorded before use, renewed ahead, given back.
+//! A host's worker number: claimed as a range of time, recorded before use, renewed ahead of time, given back.
 //!
-//! [`Lease`] is the whole life of it as a state machine. Time and chance are arguments; what it wants done it says
-//! as a [`Step`], one at a time, and what came of that it is told: so the daemon can drive it and a simulator too.
-//! The order is the same everywhere: the registry first, then the journal, then use. [`Lease::standing`] says what may
-//! be issued now; a [`Generator`](crate::snowflake::Generator) per layout follows it.
+//! [`Lease`] is its whole life as a state machine. Time and chance are arguments. It asks for one [`Step`] at a time
+//! and is told each outcome, so a daemon can drive it and so can a simulator. The order is always the same: first the
+//! registry, then the journal, then use. [`Lease::standing`] says what may be issued now, and one
+//! [`Generator`](crate::snowflake::Generator) per layout follows it.
 //!
 //! - `selection`: which worker of a pool to claim.
 //! - `clock`: whether the host's clock can be believed.
@@ -38,31 +38,33 @@ pub use problem::LeaseProblem;
 pub use selection::Taken;
 pub use state::Lease;
 
-/// What a lease is told once.
+/// What a lease is told at its start.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// For how long workers are claimed.
     pub mode: Mode,
-    /// The workers that may be claimed; all fit every layout's worker field.
+    /// The workers that may be claimed. All fit every layout's worker field.
     pub pool: Range<u64>,
-    /// Who claims: leased, the journal's host id; permanent, the configured identity. Its incarnation is this start's.
+    /// Who claims: the journal's host id (leased), or the configured identity (permanent). The incarnation is this
+    /// start's.
     pub holder: Holder,
     /// Whether the holder's name was configured. Two live holders of one configured name are a mistake.
     pub named: bool,
-    /// Where the registry is, without secrets: a recorded claim counts only for the same place.
+    /// Where the registry is, without secrets. A recorded claim counts for the same place only.
     pub place: Arc<str>,
-    /// Whether the registry is this host's own file: then another one in its place is no other fleet.
+    /// Whether the registry is this host's own file. Then a new one in its place is not another fleet's.
     pub embedded: bool,
-    /// How far ahead a worker is claimed, in milliseconds; it is also how long the registry may be away.
+    /// How far ahead a worker is claimed, in milliseconds: also how long the registry may be away.
     pub lease_ms: u64,
-    /// How long after a clean stop the same host finds its worker unclaimed, in milliseconds.
+    /// How long after a clean stop the worker is kept for this host, in milliseconds.
     pub restart_grace_ms: u64,
-    /// How far the host's clock may be off the registry's and its peers', and may step forward unconfirmed.
+    /// How far the host's clock may differ from the registry's and the peers', and may step forward without
+    /// confirmation.
     pub clock_threshold_ms: u64,
     /// How far the logical clock may run ahead of the wall clock.
     pub drift_max_ms: u64,
-    /// How long after a registry may have lost writes nobody claims anew, in milliseconds; `None` for one that never
-    /// loses any.
+    /// How long no host claims anew after a registry may have lost writes, in milliseconds; `None` for a registry that
+    /// never loses any.
     pub settle_ms: Option<u64>,
 }
 
@@ -75,18 +77,18 @@ pub struct Recorded {
     pub registry: RegistryId,
     /// The worker.
     pub worker: WorkerId,
-    /// Ids below may be an earlier holder's.
+    /// Ids before this instant may be an earlier holder's.
     pub start: UnixMs,
-    /// What the registry has of it. Ids up to its bound may be issued.
+    /// The registry's entry. Ids up to its expiry may be issued.
     pub holding: LeaseRecord,
-    /// What the registry has of it unless it has the above: a stop's last write may not have arrived.
+    /// The registry's entry if it is not the above: a stop's last write may not have arrived.
     pub earlier: Option<LeaseRecord>,
 }
 
 /// A change for the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// The claim is this; it replaces what was recorded.
+    /// The claim is now this one; it replaces the recorded one.
     LeaseGrant(Recorded),
     /// There is no claim any more.
     Forget,
@@ -99,7 +101,7 @@ pub enum Step {
     Request(Request),
     /// Make this durable, then call [`Lease::recorded`].
     Record(Record),
-    /// Nothing until then, or until something else happens; `None`: until something happens.
+    /// Do nothing until then or until the next event; `None`: until the next event.
     Wait(Option<BootMs>),
     /// The claim was given back as far as possible: nothing more will follow.
     Done,
@@ -108,15 +110,15 @@ pub enum Step {
 /// A call of the registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Agree on the layouts, if that was not done with this registry yet, and look at these workers.
+    /// Agree on the layouts, unless that was done with this registry already, and read these workers' entries.
     Snapshot(Range<u64>),
     /// Replace an entry.
     CompareAndSet(RegistryId, CompareAndSet),
-    /// Enter a holder for good.
+    /// Give a holder a worker for good.
     Assign(RegistryId, Range<u64>, LeaseRecord),
 }
 
-/// What a call came to.
+/// The outcome of a call.
 #[derive(Clone, Debug)]
 pub enum Response {
     /// To [`Request::Snapshot`].
@@ -130,16 +132,16 @@ pub enum Response {
 /// What may be issued now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseGrant {
-    /// With which worker.
+    /// The worker.
     pub worker: WorkerId,
-    /// From here.
+    /// Ids from this instant on.
     pub start: UnixMs,
     /// Only ids whose whole tick lies before this instant.
     pub limit: UnixMs,
 }
 
 impl LeaseGrant {
-    /// A worker without a registry: whoever gives it answers for it.
+    /// A worker without a registry: whoever configured it answers for its being unique.
     #[must_use]
     pub fn fixed(worker: WorkerId) -> LeaseGrant {
         LeaseGrant { worker, start: UnixMs(0), limit: FOREVER }
@@ -150,8 +152,8 @@ impl LeaseGrant {
 pub const FOREVER: UnixMs = UnixMs(u64::MAX);
 
 impl Settings {
-    /// How often a claim is renewed, in milliseconds. A registry that may have lost its last writes must hear of every
-    /// holder before anybody claims anew, so it is well within the settling time.
+    /// How often a claim is renewed, in milliseconds. A registry that may have lost its last writes must hear from
+    /// every holder before any host claims anew. So the interval is well within the settling time.
     #[must_use]
     pub fn renew_every_ms(&self) -> u64 {
         let within_settling =
@@ -164,12 +166,12 @@ impl Settings {
         }
     }
 
-    /// For how long after a write on the registry's clock its writer passes for alive, in milliseconds.
+    /// How long a holder counts as alive after its last write, by the registry's clock, in milliseconds.
     fn alive_ms(&self) -> u64 {
         self.renew_every_ms().saturating_mul(3).max(ALIVE_MS_MIN)
     }
 
-    /// How far a bound may lie beyond the registry's clock, in milliseconds.
+    /// How far an expiry may lie ahead of the registry's clock, in milliseconds.
     fn ahead_max_ms(&self) -> u64 {
         self.lease_ms.saturating_add(self.clock_threshold_ms)
     }
@@ -179,11 +181,11 @@ impl Settings {
 const RENEW_MS_MIN: u64 = 1_000;
 const RENEW_MS_MAX: u64 = 10_000;
 
-/// Leaf's own pace.
+/// Leaf's own interval.
 const PERMANENT_RENEW_MS: u64 = 3_000;
 
-/// How far ahead the time recorded for a permanent worker lies: beyond the next renewal.
+/// How far ahead the time recorded for a permanent worker lies: past the next renewal.
 const PERMANENT_AHEAD_MS: u64 = 5_000;
 
-/// Nobody is taken for dead sooner, however fast renewals are.
+/// No holder counts as dead sooner, however frequent renewals are.
 const ALIVE_MS_MIN: u64 = 5_000;

@@ -1,4 +1,4 @@
-//! Why a host has no worker, or will have none for long: what was tried, what happened and what to do next.
+//! Why a host has no worker, or soon won't: what was tried, what happened and what to do next.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::registry::RegistryId;
 /// Why there is no worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseProblem {
-    /// Nobody has asked for an id yet.
+    /// No id has been asked for yet.
     Unused,
     /// The registry is being asked.
     Starting,
@@ -27,16 +27,16 @@ pub enum LeaseProblem {
         worker: WorkerId,
         /// How long ago it wrote, in milliseconds.
         written_ms_ago: u64,
-        /// Whether it wrote as Java Leaf does.
+        /// Whether the other is a Java Leaf, by the form of what it wrote.
         is_leaf: bool,
     },
-    /// The registry may have lost writes; nobody claims anew for so long, in milliseconds.
+    /// The registry may have lost writes. No host claims anew for this long, in milliseconds.
     Settling(u64),
-    /// Somebody else has the worker, or another life of this host had.
+    /// Another host has the worker, or another life of this host had it.
     Lost(WorkerId),
-    /// Another registry answers than the one that the claim is from.
+    /// The registry that answers is not the one that the claim is from.
     Replaced(Box<(RegistryId, RegistryId)>),
-    /// It can't be had without somebody doing something.
+    /// A person must repair something first.
     Refused(String),
     /// The worker is being given back.
     GivingBack,

@@ -1,4 +1,4 @@
-//! What a look at the registry means for what is held, and for what is to be claimed.
+//! What the registry's entries mean for the worker that is held, or for the one to claim.
 
 use super::state::{Aim, HeldLease, Plan, REFUSED_RETRY_MS};
 use super::{Lease, LeaseProblem, Mode, Record};
@@ -7,7 +7,7 @@ use crate::time::Now;
 use crate::{Backoff, UnixMs};
 
 impl Lease {
-    /// Decides what to write after a look; `None`: nothing now.
+    /// Decides what to write after reading the entries; `None`: nothing now.
     pub(super) fn decide(&mut self, look: Snapshot, now: Now, random: u64) -> Option<Plan> {
         if let Some(skew) = self.clock.refuses(now) {
             self.troubled(LeaseProblem::Clock(skew));
@@ -22,14 +22,14 @@ impl Lease {
                 if self.wanted {
                     return plan;
                 }
-                // It was looked at only whether one could be had.
+                // This look only checks whether a worker is available.
                 self.peeked(now, plan.is_some());
                 None
             }
         }
     }
 
-    /// Something is held, or the journal says so: is it what the registry has?
+    /// A worker is held, or the journal says so. Does the registry agree?
     fn decide_held(
         &mut self,
         held: HeldLease,
@@ -49,19 +49,19 @@ impl Lease {
         let known = found.is_some_and(|found| held.may_be(found));
         let own = found.is_some_and(|found| self.is_own(found));
         if !failed_over && (own || held.mine && known) {
-            // A write of unknown outcome was carried out, or was not.
+            // Shows whether a write of unknown outcome was carried out.
             self.adopt(held, found, now);
             return None;
         }
         let over_by = UnixMs(look.now.0.saturating_add(self.settings.clock_threshold_ms));
         if failed_over && held.reach() <= over_by {
-            // Its time was over: somebody may have claimed the worker since, and the registry lost that with the rest.
-            // Whoever that is tells it again while this host waits as every newcomer does.
+            // The claim had run out. Another host may have claimed the worker since, and the registry may have lost
+            // that claim too. That host tells it again, while this one waits like every newcomer.
             self.lose(&held);
             return self.wanted.then(|| self.decide_free(look, now, random)).flatten();
         }
         if known || (own && failed_over) || (failed_over && held.precedes(found)) {
-            // Taken over from an earlier life, or told again to a registry that may have lost it.
+            // The claim is an earlier life's, or the registry may have lost it: write it again.
             let expected = found.cloned();
             let least = found.map_or(UnixMs(0), |found| found.expires).max(held.reach());
             let holding = self.holding(now, least);
@@ -74,7 +74,7 @@ impl Lease {
         self.wanted.then(|| self.decide_free(look, now, random)).flatten()
     }
 
-    /// Another registry is in the place of the one that the claim is from.
+    /// Another registry has taken the place of the one that the claim is from.
     fn replaced(
         &mut self,
         held: HeldLease,
@@ -83,7 +83,7 @@ impl Lease {
         random: u64,
     ) -> Option<Plan> {
         if self.settings.embedded {
-            // This host's own file was lost or restored: no other host can have claimed from it.
+            // This host's own file was lost or restored. No other host can have claimed from it.
             self.lose(&held);
             return self.wanted.then(|| self.decide_free(look, now, random)).flatten();
         }
@@ -95,7 +95,7 @@ impl Lease {
         None
     }
 
-    /// A worker that is this host's for good: only the entry's life tells whose it is.
+    /// A permanent worker: only the life in the entry tells which daemon has it.
     fn decide_permanent(
         &mut self,
         held: HeldLease,
@@ -104,7 +104,7 @@ impl Lease {
         now: Now,
     ) -> Option<Plan> {
         let Some(entry) = entry else {
-            // Lost by the registry: the same number again.
+            // The registry lost the entry: enter the same number again.
             let after = HeldLease {
                 registry: look.registry.clone(),
                 holding: self.holding(now, held.holding.expires),
@@ -202,8 +202,8 @@ impl Lease {
         }
     }
 
-    /// Goes on under a permanent entry. `doubtful` is where it started so far, when it is not known what was issued:
-    /// then as far up as an earlier life can have gone.
+    /// Continues under a permanent entry. `doubtful`: where the claim started so far, when it is unknown what was
+    /// issued. Then the new start is as high as an earlier life can have got.
     fn plan_keep(
         &self,
         entry: &Entry,
@@ -225,7 +225,7 @@ impl Lease {
         Plan { aim: Aim::Keep, expected: Some(entry.holding.clone()), after }
     }
 
-    /// Whether an entry is another live daemon's with this host's identity.
+    /// Whether an entry belongs to another live daemon with this host's identity.
     fn identity_in_use(&self, look: &Snapshot, entry: &Entry) -> Option<LeaseProblem> {
         let holder = entry.holding.holder.as_ref()?;
         let written_ms_ago = look.now.0.saturating_sub(entry.written.0);
@@ -240,7 +240,7 @@ impl Lease {
         })
     }
 
-    /// The registry has this, of this life: it is what is renewed from now on.
+    /// The registry has this entry of this life. It is what renewals compare with from now on.
     fn adopt(&mut self, held: HeldLease, found: Option<&LeaseRecord>, now: Now) {
         let mut held = held;
         let taken_over = !std::mem::replace(&mut held.mine, true);
@@ -248,7 +248,7 @@ impl Lease {
             && (taken_over || *found != held.holding)
         {
             if found.expires < held.limit {
-                // It has forgotten what it acknowledged, and says nothing of it.
+                // It has lost a write that it acknowledged, without a new history.
                 self.renew_at = now.boot;
             }
             held.holding = found.clone();
@@ -261,7 +261,7 @@ impl Lease {
         self.backoff = Backoff::default();
     }
 
-    /// The worker is another's: nothing more is issued with it, and the journal must not offer it again.
+    /// Another host has the worker. Nothing more is issued with it, and the journal must not offer it again.
     pub(super) fn lose(&mut self, held: &HeldLease) {
         self.held = None;
         self.to_record = Some(Record::Forget);
@@ -269,7 +269,7 @@ impl Lease {
         self.look_next = true;
     }
 
-    /// Whether this life wrote a holding: nobody else has its incarnation.
+    /// Whether this life wrote a holding: no other life has its incarnation.
     pub(super) fn is_own(&self, found: &LeaseRecord) -> bool {
         found.holder.as_ref().is_some_and(|holder| {
             holder.id == self.settings.holder.id
@@ -279,7 +279,7 @@ impl Lease {
 }
 
 impl HeldLease {
-    /// Whether the registry may have this of it.
+    /// Whether the registry's entry can be this one.
     pub fn may_be(&self, found: &LeaseRecord) -> bool {
         *found == self.holding || Some(found) == self.earlier.as_ref()
     }
@@ -293,7 +293,8 @@ impl HeldLease {
         same(&self.holding) || self.earlier.as_ref().is_some_and(same)
     }
 
-    /// Whether a registry that lost writes may have had this before the claim: then it is told the claim again.
+    /// Whether this is what a registry that lost writes may have had before the claim. Then the claim is written
+    /// again.
     fn precedes(&self, found: Option<&LeaseRecord>) -> bool {
         let Some(found) = found else { return true };
         let of_this_host = match (&found.holder, &self.holding.holder) {

@@ -1,8 +1,9 @@
-//! A clean stop, and giving a worker back: the journal says it first, then the registry.
+//! A clean stop, and giving a worker back: recorded in the journal first, then in the registry.
 //!
-//! After a stop the worker stays this host's for a short time, so that a restart finds it. To give it back is to
-//! let go of it at once, down to the last id issued. A registry that refuses that leaves the host with its worker, which
-//! is then recorded anew; one that does not answer may have given it to somebody else by now, so it is not used again.
+//! After a stop the worker stays this host's for a short time, so that a restart finds it. Giving it back ends the
+//! claim at once, right after the last id issued. If the registry refuses that, the host keeps its worker and records
+//! it anew. If the registry does not answer, another host may have the worker by now, so this one does not use it
+//! again.
 
 use super::state::{Aim, HeldLease, Lease, Plan};
 use super::{LeaseProblem, Mode, Record, Recorded, Step};
@@ -10,12 +11,12 @@ use crate::UnixMs;
 use crate::registry::{Entry, LeaseRecord, RegistryError};
 use crate::time::Now;
 
-/// How far a claim is given back.
+/// How much of a claim is given back.
 #[derive(Debug)]
 pub(super) struct Leaving {
-    /// For good; else until the restart.
+    /// For good; otherwise until the restart.
     release: bool,
-    /// From here on no id was issued.
+    /// No id was issued from this instant on.
     issued_below: UnixMs,
     stage: Stage,
 }
@@ -25,39 +26,40 @@ enum Stage {
     Journal,
     Registry,
     Over,
-    /// The registry did not take it back: the journal must have it again before it is used.
+    /// The registry refused: the journal must record the worker again before it is used.
     Kept,
     Resumed,
 }
 
 impl Leaving {
-    /// Why nothing is issued meanwhile.
+    /// Why no ids are issued meanwhile.
     pub(super) fn trouble(&self) -> LeaseProblem {
         if self.release { LeaseProblem::GivingBack } else { LeaseProblem::Stopping }
     }
 }
 
 impl Lease {
-    /// The daemon stops, and issues nothing more: the worker is kept for a restart. `issued_below` is what
-    /// [`issued_below`](crate::snowflake::Generator::issued_below) says, the highest of all layouts: too high costs time, too low duplicates.
+    /// The daemon stops and issues nothing more; the worker is kept for a restart. Pass the highest
+    /// [`issued_below`](crate::snowflake::Generator::issued_below) of all layouts. A value that is too high costs time,
+    /// one that is too low risks duplicates.
     pub fn stop(&mut self, issued_below: UnixMs) {
         self.leave_for(false, issued_below);
     }
 
-    /// The worker is given back; nothing is issued with it any more, and the next use claims another. What comes of it
-    /// is told by [`Lease::released`]. See [`Lease::stop`].
+    /// Gives the worker back. Nothing more is issued with it, and the next use claims another. [`Lease::released`]
+    /// tells the outcome. See [`Lease::stop`].
     pub fn release(&mut self, issued_below: UnixMs) {
         self.leave_for(true, issued_below);
     }
 
-    /// What came of giving the worker back, once it is known; to be asked once. After
-    /// [`RegistryError::Unavailable`] the registry may or may not have it back; after other errors it is this host's still,
-    /// unless somebody else has it by now.
+    /// The outcome of giving the worker back, once it is known; it is returned once. After
+    /// [`RegistryError::Unavailable`] the registry may or may not have it back. After other errors the worker is still
+    /// this host's, unless another host has it by now.
     pub fn released(&mut self) -> Option<Result<(), RegistryError>> {
         self.released.take()
     }
 
-    /// Whether the worker is being kept for a restart or given back.
+    /// Whether the worker is being given back or kept for a restart.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
         self.leaving.is_some()
@@ -69,12 +71,12 @@ impl Lease {
         self.leaving = Some(Leaving { release, issued_below, stage: Stage::Journal });
     }
 
-    /// The next step of leaving.
+    /// The next step of a stop or release.
     pub(super) fn leave(&mut self, now: Now) -> Step {
         let Some(Leaving { release, issued_below, stage }) = self.leaving else {
             return Step::Done;
         };
-        // Of an earlier life's claim the journal and the registry say what is true.
+        // An earlier life's claim stays as journal and registry have it.
         let Some(held) = self.held.clone().filter(|held| release || held.mine) else {
             return self.gone(release);
         };
@@ -96,7 +98,7 @@ impl Lease {
                 };
                 self.pending = Some(super::state::Pending::Record(record.clone()));
                 if !release && let Some(held) = &mut self.held {
-                    // The registry is told just what the journal says.
+                    // The registry gets exactly what the journal has.
                     held.earlier = Some(after);
                 }
                 Step::Record(record)
@@ -124,7 +126,7 @@ impl Lease {
         }
     }
 
-    /// What the registry is to have.
+    /// What the registry's entry should become.
     fn after_leaving(
         &self,
         held: &HeldLease,
@@ -133,7 +135,7 @@ impl Lease {
         now: Now,
     ) -> LeaseRecord {
         let used = issued_below.max(held.start);
-        // Recorded by another clock's bound or not: never further than it was.
+        // Whichever clock set it, the expiry must not move further ahead.
         let bound = match self.settings.mode {
             Mode::Leased if release => used.min(held.reach()),
             Mode::Leased => {
@@ -151,7 +153,7 @@ impl Lease {
         }
     }
 
-    /// The registry was told, or could not be: in both cases what the journal has is true.
+    /// The registry was told or did not answer. In both cases the journal's record holds.
     pub(super) fn left(&mut self, answer: Result<UnixMs, RegistryError>) {
         let release = self.leaving.as_ref().is_some_and(|leaving| leaving.release);
         let kept = match &answer {
@@ -165,7 +167,7 @@ impl Lease {
         }
     }
 
-    /// Whether an entry is what this host has of the worker that it holds.
+    /// Whether an entry is what this host recorded of its worker.
     fn is_ours(&self, found: Option<&Entry>) -> bool {
         let found = found.map(|entry| &entry.holding);
         self.held
@@ -191,7 +193,7 @@ impl Lease {
             self.leaving = None;
             self.held = None;
             self.renewed = None;
-            // Lost before the registry was told: it has it back all the same.
+            // The worker was lost before the registry was told: the registry has it back all the same.
             self.released.get_or_insert(Ok(()));
             self.unsure = None;
             (self.wanted, self.could_be_had) = (false, true);

@@ -1,4 +1,4 @@
-//! What the answers to calls and records mean.
+//! What the answers of registry and journal mean.
 
 use super::state::{Aim, HeldLease, Pending, Plan, REFUSED_RETRY_MS};
 use super::{Lease, LeaseProblem, Mode, Record, Recorded};
@@ -24,7 +24,7 @@ impl Lease {
         }
     }
 
-    /// How far ahead of the registry's clock those of live hosts were.
+    /// How far the clocks of live hosts were ahead of the registry's.
     fn peers(&self, look: &Snapshot) -> Vec<i64> {
         let signed = |time: UnixMs| i64::try_from(time.0).unwrap_or(i64::MAX);
         let lives = |entry: &&Entry| {
@@ -82,7 +82,7 @@ impl Lease {
                 let (worker, holding) = (entry.worker, entry.holding);
                 self.taken(now, HeldLease { worker, start, holding, ..plan.after });
             }
-            // It had one already, under another life: the look tells whose.
+            // It had one already, under another life. The next look tells which life.
             Ok(_) => self.back_off(now, random),
             Err(error) => self.write_failed(now, plan, &error, random),
         }
@@ -96,7 +96,8 @@ impl Lease {
                 let ours = |held: &HeldLease| {
                     found.is_some_and(|found| held.may_be(found) || self.is_own(found))
                 };
-                // Of a claim that is held, another holder is seen here first: it stops at once.
+                // If a claim is held, this conflict is the first sign of another holder: stop at
+                // once.
                 if let Some(held) = self.held.clone()
                     && !ours(&held)
                 {
@@ -108,11 +109,12 @@ impl Lease {
                         }
                     }
                 } else if plan.aim == Aim::LeaseGrant {
-                    // Others choose at the same time: not all again at the same instant.
+                    // Other hosts choose at the same time: don't all retry at the same instant.
                     self.back_off(now, random);
                 }
             }
-            // Others must not claim before it is told what is held: at once, the first time.
+            // Other hosts must not claim before the registry has heard what is held: tell it at
+            // once, the first time.
             RegistryError::Changed { .. } if !self.backoff.failing() => {
                 self.backoff.note_failure();
                 self.retry_in(now, 0);
@@ -146,14 +148,14 @@ impl Lease {
         }
     }
 
-    /// The registry has it: the journal is next.
+    /// The registry has the claim; the journal is next.
     pub(super) fn taken(&mut self, now: Now, after: HeldLease) {
         self.unsure = None;
         self.blocked = false;
         let changed = self.held.as_ref().is_none_or(|held| {
             !held.mine || held.worker != after.worker || held.registry != after.registry
         });
-        // What the journal has recorded of the same claim stays usable until it has recorded more.
+        // What the journal has recorded of the same claim stays usable until the next record.
         let limit = match &self.held {
             Some(held) if (held.worker, held.start) == (after.worker, after.start) => held.limit,
             _ => UnixMs(0),
@@ -177,7 +179,7 @@ impl Lease {
         })
     }
 
-    /// The journal has made the record durable; `Err`: it refuses it, in these words.
+    /// The journal has made the record durable; `Err`: it refused, for this reason.
     pub fn recorded(&mut self, now: Now, outcome: Result<(), String>) {
         let Some(Pending::Record(record)) = self.pending.take() else { return };
         match (outcome, record) {

@@ -1,7 +1,8 @@
 //! Which worker of a pool to claim.
 //!
-//! One whose last claim has run out, on the registry's clock and on the host's own. Of those, any of the ones that
-//! ran out longest ago: hosts that start together rarely choose the same, and what was in use last is left alone.
+//! A worker is free when its last claim has run out, both by the registry's clock and by the host's own. One of
+//! those that ran out longest ago is chosen at random. So hosts that start together rarely choose the same one,
+//! and the most recently used workers rest.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,28 +17,28 @@ use crate::{UnixMs, WorkerId};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     pub worker: WorkerId,
-    /// What is recorded of it.
+    /// Its present entry.
     pub expected: Option<LeaseRecord>,
     /// Where the claim starts.
     pub start: UnixMs,
 }
 
-/// Why there is none: all are taken.
+/// Why none is free.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// The workers there are.
+    /// The pool.
     pub pool: Range<u64>,
-    /// Those of hosts that renew their claims.
+    /// How many belong to hosts that renew their claims.
     pub live: usize,
-    /// Those of hosts that stopped or crashed, whose claims have not run out.
+    /// How many belong to hosts that stopped or crashed, and whose claims have not run out.
     pub left: usize,
-    /// Those given for good, or for longer than anybody leases.
+    /// How many were given for good, or for longer than any lease.
     pub permanent: usize,
     /// The lease, in milliseconds.
     pub lease_ms: u64,
-    /// When the next claim runs out, in milliseconds from now, if one does.
+    /// The time until the next claim runs out, in milliseconds; `None` when none will.
     pub next_ms: Option<u64>,
-    /// Who wrote longest ago.
+    /// The holders whose last write is oldest.
     pub oldest: Vec<OldHolder>,
 }
 
@@ -52,10 +53,10 @@ pub struct OldHolder {
     pub written_ms_ago: u64,
 }
 
-/// At least so many workers are chosen from, if there are as many.
+/// At least this many candidates, if there are as many.
 const CHOICES_MIN: u64 = 32;
 
-/// So many of the oldest holders are named.
+/// How many of the oldest holders a message names.
 const OLDEST: usize = 5;
 
 /// Chooses a worker. `own` is the host's own clock.
@@ -79,7 +80,7 @@ pub(super) fn choose(
         .map(|entry| (entry.holding.expires, entry.worker.0))
         .collect();
     passed.sort_unstable();
-    // Those that nobody ever had come first. They are counted and not listed: there may be billions.
+    // Workers that were never used come first. They are counted, not listed: there may be billions.
     let unused = pool.end.saturating_sub(pool.start).saturating_sub(length(entries.len()));
     let free = unused.saturating_add(length(passed.len()));
     if free == 0 {
@@ -95,11 +96,11 @@ pub(super) fn choose(
     Ok(Choice { worker: WorkerId(worker), expected, start })
 }
 
-/// Of the pool's workers without an entry, in their order, the one with this index.
+/// The unused worker with this index: workers of the pool without an entry, in order.
 fn nth_unused(pool: &Range<u64>, entries: &BTreeMap<u64, &Entry>, nth: u64) -> u64 {
     let mut worker = pool.start.saturating_add(nth);
     for used in entries.keys() {
-        // Each entry up to it moves it by one.
+        // Each entry at or below it shifts it by one.
         if *used > worker {
             break;
         }
@@ -117,7 +118,7 @@ fn taken(look: &Snapshot, settings: &Settings) -> Taken {
     let ours = || look.entries.iter().filter(|entry| pool.contains(&entry.worker.0));
     let ago = |entry: &Entry| look.now.0.saturating_sub(entry.written.0);
     let lives = |entry: &Entry| entry.in_use() && ago(entry) <= settings.alive_ms();
-    // Nobody leases for longer: these were given away, or can't be read.
+    // No lease is longer than this: a later expiry was given for good, or is garbage.
     let sane = UnixMs(look.now.0.saturating_add(settings.ahead_max_ms().saturating_mul(2)));
     let for_ever = |entry: &Entry| entry.holding.expires > sane;
     let permanent = ours().filter(|entry| for_ever(entry)).count();

@@ -1,4 +1,4 @@
-//! What to do next: the state of a lease, and the steps that it asks for, one at a time.
+//! A lease's state, and the next step that it asks for.
 
 use super::clock::Clock;
 use super::release::Leaving;
@@ -17,16 +17,16 @@ pub struct Lease {
     pub(super) settings: Settings,
     pub(super) clock: Clock,
     pub(super) held: Option<HeldLease>,
-    /// An id was asked for: a worker is to be had.
+    /// An id was asked for: a worker is needed.
     pub(super) wanted: bool,
-    /// A look has shown that a worker could be had.
+    /// A look has shown that a worker is available.
     pub(super) could_be_had: bool,
     pub(super) leaving: Option<Leaving>,
-    /// What came of giving the worker back.
+    /// The outcome of giving the worker back.
     pub(super) released: Option<Result<(), RegistryError>>,
     pub(super) pending: Option<Pending>,
     pub(super) to_record: Option<Record>,
-    /// What the last look told, until it is decided on.
+    /// The answer of the last look, until it is acted on.
     pub(super) look: Option<Snapshot>,
     /// The last new claim whose outcome is unknown.
     pub(super) unsure: Option<HeldLease>,
@@ -35,31 +35,31 @@ pub struct Lease {
     pub(super) renew_at: BootMs,
     pub(super) retry_at: BootMs,
     pub(super) backoff: Backoff,
-    /// What the journal had may be used from here on, also while the registry has said nothing.
+    /// From here on the journal's claim may be used, even if the registry has not answered.
     head_start_until: BootMs,
-    /// The registry was asked in vain since the start.
+    /// The registry failed to answer since the start.
     pub(super) away: bool,
-    /// The registry spoke against what the journal had.
+    /// The registry contradicted the journal.
     pub(super) blocked: bool,
     pub(super) trouble: Option<LeaseProblem>,
     pub(super) renewed: Option<BootMs>,
-    /// The highest bound that the journal has of any layout.
+    /// The highest mark of any layout in the journal.
     pub(super) journal_mark: UnixMs,
 }
 
-/// A claim that is held, or that the journal says is.
+/// A claim that is held, or that the journal calls held.
 #[derive(Clone, Debug)]
 pub(super) struct HeldLease {
     pub worker: WorkerId,
     pub start: UnixMs,
     pub registry: RegistryId,
-    /// What the registry has, as far as is known.
+    /// The registry's entry, as far as is known.
     pub holding: LeaseRecord,
-    /// What it has otherwise.
+    /// The registry's entry if it is not that.
     pub earlier: Option<LeaseRecord>,
-    /// Up to where the journal has recorded it; 0 when it has not yet.
+    /// The journal has recorded the claim up to here; 0 before that.
     pub limit: UnixMs,
-    /// Whether it was taken in this life.
+    /// Whether this life claimed it.
     pub mine: bool,
 }
 
@@ -79,46 +79,46 @@ pub(super) struct Plan {
     pub after: HeldLease,
 }
 
-/// What a write is for.
+/// The purpose of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Aim {
-    /// Claim a worker that was somebody else's.
+    /// Claim a worker that another holder had.
     LeaseGrant,
-    /// Be given one for good; `Some`: that very one again.
+    /// Get a worker for good; `Some`: this very one again.
     Bind(Option<WorkerId>),
-    /// Take over what an earlier life of this host had, or tell the registry again what it has lost.
+    /// Take over an earlier life's worker, or tell the registry again what it lost.
     Keep,
     /// Renew.
     Renew,
-    /// Let go of it, in part or whole.
+    /// Give it back, in part or whole.
     Leave,
 }
 
-/// How long a start waits for the registry before it goes on with what the journal has, in milliseconds.
+/// How long a start waits for the registry before it uses the journal's claim, in milliseconds.
 const HEAD_START_MS: u64 = 1_000;
 
-/// How often all entries are looked at while a worker is held, in milliseconds.
+/// How often all entries are read while a worker is held, in milliseconds.
 const LOOK_EVERY_MS: u64 = 60_000;
 
-/// How soon that is tried again where nobody has asked for an id and the look failed, in milliseconds.
+/// How soon a failed look is repeated while no id has been asked for, in milliseconds.
 const PEEK_RETRY_MS: u64 = 2_000;
 
-/// How soon a pool that is used up is looked at again at the earliest, in milliseconds.
+/// The shortest wait before a used-up pool is looked at again, in milliseconds.
 const TAKEN_RETRY_MS: u64 = 1_000;
 
-/// How soon what somebody must mend is tried again, in milliseconds.
+/// How soon a call is repeated that fails until a person repairs something, in milliseconds.
 pub(super) const REFUSED_RETRY_MS: u64 = 2_000;
 
 impl HeldLease {
-    /// Up to where ids may have been issued, also when the registry has forgotten some of it.
+    /// The instant up to which ids may have been issued, including what the registry may have lost.
     pub fn reach(&self) -> UnixMs {
         self.holding.expires.max(self.limit)
     }
 }
 
 impl Lease {
-    /// The lease of a daemon that starts now. `recorded` is what its journal says; what is recorded of another place,
-    /// holder or pool doesn't count.
+    /// The lease of a daemon that starts now. `recorded` is what its journal says. A record of another place, holder
+    /// or pool does not count.
     #[must_use]
     pub fn new(settings: Settings, recorded: Option<Recorded>, now: Now) -> Lease {
         let counts = |recorded: &Recorded| {
@@ -163,28 +163,28 @@ impl Lease {
         }
     }
 
-    /// An id was asked for: from now on a worker is claimed and kept. True: for the first time.
+    /// An id was asked for: from now on a worker is claimed and kept. Returns whether this is the first time.
     pub fn want(&mut self) -> bool {
         let first = !std::mem::replace(&mut self.wanted, true);
         if first && self.held.is_none() && self.leaving.is_none() {
-            // What a look has found so far may have been mended: it is tried at once.
+            // The fault that a look found may be repaired by now: try at once.
             (self.trouble, self.backoff) = (None, Backoff::default());
             (self.retry_at, self.look_at) = (BootMs(0), BootMs(0));
         }
         first
     }
 
-    /// Somebody else may have written what the registry has of this host's worker: it is compared at once.
+    /// Another program may have written this host's entry in the registry: compare it at once.
     pub fn doubt(&mut self) {
         self.renew_at = BootMs(0);
     }
 
-    /// The highest mark that the journal has of any layout. A permanent worker's recorded time follows it.
+    /// Tells the highest mark of any layout in the journal. A permanent worker's recorded time follows it.
     pub fn journal_reached(&mut self, mark: UnixMs) {
         self.journal_mark = self.journal_mark.max(mark);
     }
 
-    /// What to do now. `random` is drawn anew for each call. While a step is under way this only waits.
+    /// What to do now. Pass a fresh `random` to each call. While a step is under way this only waits.
     pub fn next(&mut self, now: Now, random: u64) -> Step {
         if self.pending.is_some() {
             return Step::Wait(self.head_start_end(now));
@@ -226,7 +226,7 @@ impl Lease {
         Step::Wait(Some(self.wake_at(now, self.renew_at.min(self.look_at))))
     }
 
-    /// Nobody has asked for an id yet. Whether one could be had is looked at now and then all the same.
+    /// No id has been asked for yet. Looks now and then whether a worker is available.
     fn peek(&mut self, now: Now) -> Step {
         if self.look_at > now.boot {
             return Step::Wait(Some(self.look_at));
@@ -236,7 +236,7 @@ impl Lease {
         Step::Request(Request::Snapshot(self.settings.pool.clone()))
     }
 
-    /// What such a look has shown.
+    /// Takes in the result of such a look.
     pub(super) fn peeked(&mut self, now: Now, could_be_had: bool) {
         self.could_be_had = could_be_had;
         if could_be_had {
@@ -246,10 +246,9 @@ impl Lease {
         }
     }
 
-    /// What may be issued now. To be asked again after each event.
+    /// What may be issued now. Ask again after each event.
     ///
-    /// # Errors
-    /// Why nothing may.
+    /// # Errors Why nothing may be issued.
     pub fn standing(&self, now: Now) -> Result<LeaseGrant, LeaseProblem> {
         if let Some(leaving) = &self.leaving {
             return Err(leaving.trouble());
@@ -272,19 +271,19 @@ impl Lease {
         Ok(LeaseGrant { worker: held.worker, start: held.start, limit })
     }
 
-    /// The clocks as generators are to use them: without a forward step that nobody has confirmed.
+    /// The clocks for the generators to use: without a forward step that is not confirmed.
     #[must_use]
     pub fn hold(&self, now: Now) -> Now {
         self.clock.hold(now)
     }
 
-    /// What went wrong last and still stands, also while ids can be issued.
+    /// The last problem that still stands, even while ids are issued.
     #[must_use]
     pub fn trouble(&self) -> Option<&LeaseProblem> {
         self.trouble.as_ref()
     }
 
-    /// Whether anybody has asked for an id, or a worker is held from before.
+    /// Whether an id was asked for, or a worker is held from an earlier start.
     #[must_use]
     pub fn is_used(&self) -> bool {
         self.wanted || self.held.is_some()
@@ -302,13 +301,13 @@ impl Lease {
         self.clock.offset_ms()
     }
 
-    /// How much of a forward step of the wall clock is left out until the registry confirms it, in milliseconds.
+    /// How much of a forward step of the wall clock is held back until the registry confirms it, in milliseconds.
     #[must_use]
     pub fn held_back_ms(&self, now: Now) -> u64 {
         self.clock.held_back_ms(now)
     }
 
-    /// The worker that is held, usable or not, and until when by the journal.
+    /// The worker that is held, usable or not, and the end of its claim by the journal.
     #[must_use]
     pub fn held(&self) -> Option<(WorkerId, UnixMs)> {
         self.held.as_ref().map(|held| (held.worker, held.limit))
@@ -320,7 +319,7 @@ impl Lease {
         self.renewed
     }
 
-    /// What it was told.
+    /// The settings it was made with.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -349,7 +348,7 @@ impl Lease {
         Step::Request(ask)
     }
 
-    /// A claim of a worker of the pool that nobody has.
+    /// A claim of a free worker of the pool.
     pub(super) fn plan_claim(&mut self, look: &Snapshot, now: Now, random: u64) -> Option<Plan> {
         match choose(look, &self.settings, self.clock.hold(now).unix, random) {
             Ok(choice) => {
@@ -377,7 +376,7 @@ impl Lease {
         HeldLease { worker, start, registry, holding, earlier: None, limit: UnixMs(0), mine: true }
     }
 
-    /// This life as holder, with a bound ahead of now and not below `least`.
+    /// An entry with this life as holder, and an expiry that lies ahead of now and not before `least`.
     pub(super) fn holding(&self, now: Now, least: UnixMs) -> LeaseRecord {
         let holder: Holder = self.settings.holder.clone();
         LeaseRecord { holder: Some(holder), expires: self.bound_ahead(now, least) }
@@ -401,13 +400,13 @@ impl Lease {
         self.look_next = true;
     }
 
-    /// Tries again soon, each time later, never all hosts at once.
+    /// Schedules the next try: soon, later each time, and not at the same instant on all hosts.
     pub(super) fn back_off(&mut self, now: Now, random: u64) {
         let wait_ms = self.backoff.next_ms(random);
         self.retry_in(now, wait_ms);
     }
 
-    /// All is well: the next renewal and the next look are due in their time.
+    /// All is well: schedules the next renewal and the next look.
     pub(super) fn confirmed(&mut self, now: Now) {
         self.trouble = None;
         self.backoff = Backoff::default();
@@ -421,7 +420,7 @@ impl Lease {
         self.look_at = BootMs(now.boot.0.saturating_add(LOOK_EVERY_MS));
     }
 
-    /// Takes in what a call came to. An answer that was not asked for is left out.
+    /// Takes in the outcome of a call. Ignores an answer to no pending call.
     pub fn answered(&mut self, now: Now, answer: Response, random: u64) {
         match (self.pending.take(), answer) {
             (Some(Pending::Snapshot(asked)), Response::Snapshot(look)) => {
@@ -441,7 +440,7 @@ impl Lease {
         self.head_start_end(now).map_or(at, |end| end.min(at))
     }
 
-    /// When what the journal has may be used although the registry has said nothing.
+    /// When the journal's claim may be used without an answer of the registry.
     fn head_start_end(&self, now: Now) -> Option<BootMs> {
         let waits = self.held.as_ref().is_some_and(|held| !held.mine) && !self.away;
         (waits && self.head_start_until > now.boot).then_some(self.head_start_until)

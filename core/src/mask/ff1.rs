@@ -1,16 +1,17 @@
 //! FF1 (NIST SP 800-38G) for numbers of up to 64 bits in radix 2.
 //!
-//! In general FF1 runs ten rounds of a MAC over all of its inputs. Only the last block of these changes from round to
-//! round: padding stands before the round's number, so the blocks before, the tweak's included, are the same for all
-//! numbers. They are encrypted once, and a round costs one block. Nothing branches on the key or on a number, and the
-//! crate `aes` runs in constant time, in the processor's own instructions where it has them.
+//! In general, each of FF1's ten rounds runs a MAC over the round's whole input. Here only the last block of the input
+//! changes between rounds, because padding stands before the round's number. The blocks before it, the tweak's
+//! included, are the same for all numbers: they are encrypted once, and a round costs one block. Nothing branches on
+//! the key or on a number. The crate `aes` runs in constant time, in the processor's own instructions where it has
+//! them.
 
 use aes::Aes128Enc;
 use aes::cipher::BlockCipherEncrypt;
 
 const BLOCK_BYTES: usize = 16;
 const ROUNDS: u8 = 10;
-/// Numbers whose blocks go through the cipher together.
+/// How many numbers go through the cipher together.
 const LANES: usize = 8;
 
 type Block = [u8; BLOCK_BYTES];
@@ -18,9 +19,10 @@ type Block = [u8; BLOCK_BYTES];
 /// The permutation of the numbers below 2^bits under one key and tweak.
 pub(super) struct Ff1 {
     cipher: Aes128Enc,
-    /// The last block of each round's input, without round and half: the MAC of all blocks before it, and the tweak's last bytes.
+    /// The last block of each round's input, without round and half: the MAC of all blocks before it, and the tweak's
+    /// last bytes.
     start: u128,
-    /// Bits of the left half; the shorter one, if they differ.
+    /// Bits of the left half, which is the shorter one if they differ.
     left_bits: u8,
     right_bits: u8,
     /// Where the round's number stands in the last block, in bits from its end.
@@ -36,7 +38,7 @@ impl Ff1 {
         input.extend(u32::from(bits).to_be_bytes());
         input.extend(u32::try_from(tweak.len()).expect("a tweak is short").to_be_bytes());
         input.extend(tweak);
-        // Round and half fill up the last block.
+        // The round's number and the half fill up the last block.
         let padded = (input.len() + 1 + half_bytes).next_multiple_of(BLOCK_BYTES);
         input.resize(padded, 0);
         let (blocks, _) = input.as_chunks::<BLOCK_BYTES>();
@@ -112,8 +114,8 @@ impl Ff1 {
         if round.is_multiple_of(2) { self.left_bits } else { self.right_bits }
     }
 
-    /// What a round adds to one half, from the other: FF1's `y`, of which a half of up to four bytes takes the first
-    /// eight bytes.
+    /// What a round adds to one half, computed from the other. This is FF1's `y`; a half of up to four bytes uses its
+    /// first eight bytes.
     fn round_function<const N: usize>(&self, round: u8, halves: &[u64; N]) -> [u64; N] {
         let start = self.start ^ u128::from(round) << self.round_shift;
         let mut blocks =

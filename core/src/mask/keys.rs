@@ -1,5 +1,5 @@
-//! The keys of masks, as their file has them: a line for each, its number and 32 hexadecimal digits. The first line's key
-//! makes new public ids; the others are kept to read the ids that were made with them.
+//! The keys of masks, as read from their file: one line per key, with its number and 32 hexadecimal digits. The first
+//! key makes new public ids. The others read ids that were made with them earlier.
 
 use std::fmt;
 
@@ -9,28 +9,28 @@ use aes::cipher::{BlockCipherEncrypt, KeyInit};
 /// Bytes of a key.
 pub const SECRET_BYTES: usize = 16;
 
-/// What is encrypted to tell whether two hosts have the same key. No input of FF1 begins so.
+/// Encrypted to tell whether two hosts have the same key. No input of FF1 begins with these bytes.
 const CHECK: [u8; 16] = *b"leafd mask check";
 
 /// Which key a public id was made with: 1 to 31, so that it fits one character of its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyNumber(u8);
 
-/// One key. It doesn't print.
+/// One key. Its `Debug` doesn't show it.
 #[derive(Clone)]
 pub struct MaskKey {
     number: KeyNumber,
     cipher: Aes128Enc,
 }
 
-/// The keys that a host has, at least one.
+/// The keys of a host, at least one.
 #[derive(Clone, Debug)]
 pub struct MaskKeys(Vec<MaskKey>);
 
-/// Why text is not a file of keys. It never quotes the text.
+/// Why a text is no file of keys. The error never quotes the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MaskKeysError {
-    /// There is none.
+    /// There is no key.
     #[error("it holds no key")]
     Empty,
     /// A line of another form.
@@ -39,7 +39,7 @@ pub enum MaskKeysError {
         /// Counted from 1.
         line: usize,
     },
-    /// A number twice.
+    /// A number that stands there twice.
     #[error("it holds two keys of number {number}")]
     Twice {
         /// The number.
@@ -87,7 +87,7 @@ impl MaskKey {
         self.number
     }
 
-    /// Tells two keys apart and says nothing else of them: the first half of an encrypted constant.
+    /// Tells two keys apart and reveals nothing else about them: the first half of an encrypted constant.
     #[must_use]
     pub fn check_value(&self) -> u64 {
         let mut block = aes::Block::from(CHECK);
@@ -110,7 +110,7 @@ impl fmt::Debug for MaskKey {
 // === impl MaskKeys ===
 
 impl MaskKeys {
-    /// Reads a file's text. Empty lines, and those that begin with `#`, are passed over.
+    /// Reads a file's text. Skips empty lines and lines that begin with `#`.
     ///
     /// # Errors
     /// [`MaskKeysError`]

@@ -1,4 +1,4 @@
-//! How a masked tag's numbers become ids. It is fixed when the tag is created and recorded with it, so that every host
+//! How a masked tag's numbers become ids. This is fixed when the tag is created, and recorded with it. So every host
 //! masks as the others do, or not at all.
 
 use std::fmt;
@@ -6,26 +6,26 @@ use std::fmt;
 use super::{KeyNumber, Mask, MaskBits, MaskKey, MaskKeys};
 use crate::Tag;
 
-/// Which mask a masked tag's ids are made with.
+/// The mask that makes a tag's ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Masking {
-    /// How many bits its numbers and its ids have.
+    /// How many bits the tag's numbers and ids have.
     pub bits: MaskBits,
     /// The number of the key.
     pub key: KeyNumber,
-    /// What tells that key from another one of its number.
+    /// Tells the key from another one with the same number.
     pub check_value: u64,
 }
 
 /// Why a host can't mask a tag's ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoSuchKey {
-    /// It has no key of the number.
+    /// It has no key with this number.
     #[error(
         "this host has no mask key {0}, which makes the tag's ids; name a copy of the other hosts' keys in mask_key_file"
     )]
     Missing(KeyNumber),
-    /// It has another one.
+    /// Its key with this number is another one.
     #[error(
         "mask key {0} of this host is not the one that makes the tag's ids; name a copy of the other hosts' keys in mask_key_file"
     )]
@@ -33,7 +33,7 @@ pub enum NoSuchKey {
 }
 
 impl Masking {
-    /// For a new tag, with this key.
+    /// The masking of a new tag, with this key.
     #[must_use]
     pub fn new(key: &MaskKey, bits: MaskBits) -> Masking {
         Masking { bits, key: key.number(), check_value: key.check_value() }
@@ -48,11 +48,11 @@ impl Masking {
             key: KeyNumber::new(words.next()?.parse().ok()?)?,
             check_value: u64::from_str_radix(words.next()?, 16).ok()?,
         };
-        // Written otherwise, it was written by somebody else.
+        // Only this code's own spelling is accepted.
         (masking.to_string() == text).then_some(masking)
     }
 
-    /// The mask, by the keys of a host.
+    /// The mask, made with a host's keys.
     ///
     /// # Errors
     /// [`NoSuchKey`]
@@ -65,7 +65,7 @@ impl Masking {
     }
 }
 
-/// As the store records it: bits, key and check value.
+/// The store's record of it: bits, key and check value.
 impl fmt::Display for Masking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {:016x}", self.bits, self.key, self.check_value)

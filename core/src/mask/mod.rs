@@ -1,14 +1,14 @@
-//! Dense numbers made public without showing how many there are: a permutation of the numbers of a given width, under
-//! a key and the tag's name.
+//! Makes dense numbers public without showing how many there are: a permutation of all numbers of a given width,
+//! under a key and the tag's name.
 //!
 //! - `ff1`: the permutation, FF1 of NIST SP 800-38G with radix 2 over AES-128.
 //! - `keys`: the keys, by number, as their file has them.
-//! - `masking`: what of it a masked tag records.
+//! - `masking`: what a masked tag records of this.
 //! - `text`: the public form as text, such as `ord_16dsky4r4xzza8d`.
 //!
-//! The tweak is the tag's name: two tags are two permutations, and any other FF1 finds the same ids from the key, the
-//! width and the name. It holds nothing of the tag's generation or store: the numbers of a tag never come back under
-//! its name, so one permutation of them never yields an id twice, and two would.
+//! The tweak is the tag's name. So each tag has its own permutation, and any other implementation of FF1 finds the
+//! same ids from the key, the width and the name. The tweak leaves out the tag's generation and store on purpose. A
+//! tag's numbers never repeat under its name, so one permutation of them never repeats an id. Two permutations could.
 
 mod ff1;
 mod keys;
@@ -23,7 +23,8 @@ pub use keys::{KeyNumber, MaskKey, MaskKeys, MaskKeysError, SECRET_BYTES};
 pub use masking::{Masking, NoSuchKey};
 pub use text::{Prefix, PublicText, TextError};
 
-/// How many bits a mask permutes: from 20, because FF1 is not to be used on fewer than a million numbers, to 63.
+/// How many bits a mask permutes. At least 20, because FF1 must not be used on fewer than a million numbers; at most
+/// 63.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MaskBits(u8);
 
@@ -33,7 +34,7 @@ pub struct Mask {
     bits: MaskBits,
 }
 
-/// A number that a mask doesn't permute.
+/// A number outside a mask's range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{number} is not between 1 and 2^{bits} - 1, where this mask's numbers are")]
 pub struct OutsideMask {
@@ -111,14 +112,14 @@ impl Mask {
         Ok(ids[0])
     }
 
-    /// Replaces numbers by their public ids. Several at once cost less than each by itself.
+    /// Replaces numbers by their public ids. A batch costs less than single calls.
     ///
     /// # Errors
-    /// [`OutsideMask`] for the first number that is; then none is replaced.
+    /// [`OutsideMask`] for the first number outside the range; then none is replaced.
     pub fn mask_all(&self, numbers: &mut [u64]) -> Result<(), OutsideMask> {
         self.check(numbers)?;
         self.permutation.encrypt_all(numbers);
-        // 0 is no id. The number that it stands for takes the one that 0 itself stands for.
+        // 0 is no id. The number that maps to 0 takes the id that 0 itself maps to.
         for id in numbers.iter_mut().filter(|id| **id == 0) {
             *id = self.permutation.encrypt(0);
         }
@@ -128,7 +129,7 @@ impl Mask {
     /// Replaces public ids by their numbers.
     ///
     /// # Errors
-    /// [`OutsideMask`] for the first id that is; then none is replaced.
+    /// [`OutsideMask`] for the first id outside the range; then none is replaced.
     pub fn unmask_all(&self, ids: &mut [u64]) -> Result<(), OutsideMask> {
         self.check(ids)?;
         self.permutation.decrypt_all(ids);
@@ -147,7 +148,7 @@ impl Mask {
     }
 }
 
-/// Without the key.
+/// Leaves out the key.
 impl fmt::Debug for Mask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mask").field("bits", &self.bits).finish_non_exhaustive()

@@ -1,9 +1,9 @@
-//! The public form as text: a prefix of the application's and `_`, a character for the key, the id in Crockford's base 32,
+//! The public form as text: the application's prefix and `_`, a character for the key, the id in Crockford's base 32,
 //! and a check character.
 //!
-//! The check character is a code over the field of 32 elements, that finds every wrong character and every two
-//! characters that changed places. Letters that are read wrongly stand for digits, as Crockford has it: `o` for 0, `i`
-//! and `l` for 1, and capitals are taken too.
+//! The check character is a code over the field of 32 elements. It catches every wrong character and every swap of two
+//! characters. As in Crockford's alphabet, letters that look like digits stand for them (`o` for 0, `i` and `l` for 1),
+//! and capitals are accepted.
 
 use std::fmt;
 
@@ -13,12 +13,12 @@ use super::{KeyNumber, MaskBits};
 
 const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// What a kind of public ids begins with, `_` left out: nothing, or a letter and up to 31 further `a` to `z`, `0` to `9`
-/// or `_`, the last one not `_`.
+/// The prefix of a kind of public ids, without the `_` after it: nothing, or a letter and up to 31 further `a` to `z`,
+/// `0` to `9` or `_`, the last one not `_`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prefix<'a>(&'a str);
 
-/// A public id and the key that it was made with: what a text holds.
+/// The content of a text: a public id, and the key that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublicText {
     /// The key's number.
@@ -27,25 +27,25 @@ pub struct PublicText {
     pub id: u64,
 }
 
-/// Why text is no public id.
+/// Why a text is no public id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
-    /// It begins otherwise.
+    /// It has another prefix.
     #[error("it doesn't begin with the prefix that was asked for")]
     Prefix,
-    /// It is cut off, or of another width.
+    /// It is cut off or has another width.
     #[error("it is not as long as an id of {bits} bits")]
     Length {
         /// The width that was asked for.
         bits: MaskBits,
     },
-    /// A character that none of these texts has.
+    /// A character outside the alphabet.
     #[error("it has a character that is no digit of base 32")]
     Character,
     /// A typing error.
     #[error("its check character is wrong: it was mistyped")]
     Check,
-    /// It fits, but no id reads so.
+    /// The text is well formed, but its number is no id.
     #[error("it is no id of {bits} bits")]
     Range {
         /// The width that was asked for.
@@ -71,7 +71,7 @@ impl<'a> Prefix<'a> {
 // === impl PublicText ===
 
 impl PublicText {
-    /// Writes an id of a width.
+    /// Writes an id of this width.
     #[must_use]
     pub fn encode(self, prefix: Prefix<'_>, bits: MaskBits) -> String {
         let digits = digits_of(bits);
@@ -93,7 +93,7 @@ impl PublicText {
         text
     }
 
-    /// Reads an id of a width.
+    /// Reads an id of this width.
     ///
     /// # Errors
     /// [`TextError`]
@@ -103,7 +103,7 @@ impl PublicText {
             rest = rest.strip_prefix(b"_").ok_or(TextError::Prefix)?;
         }
         if rest.len() != digits_of(bits) + 2 {
-            // `ord_...` where another prefix or none was asked for is no matter of length.
+            // A text such as `ord_...`, read with another prefix or none, has the wrong prefix, not the wrong length.
             let other = rest.contains(&b'_');
             return Err(if other { TextError::Prefix } else { TextError::Length { bits } });
         }
@@ -117,7 +117,7 @@ impl PublicText {
         if check.0 != 0 {
             return Err(TextError::Check);
         }
-        // Without the check character, the key's comes first.
+        // Without the check character, the key's character comes first.
         let body = value >> 5;
         let key_shift = 5 * digits_of(bits);
         let id = body & ((1 << key_shift) - 1);
@@ -129,7 +129,7 @@ impl PublicText {
     }
 }
 
-/// The remainder of a polynomial over the field of 32 elements, whose coefficients are the digits.
+/// The remainder of a polynomial over the field of 32 elements. The digits are its coefficients.
 #[derive(Default)]
 struct Check(u8);
 
@@ -138,7 +138,7 @@ impl Check {
         self.0 = self.value() ^ digit;
     }
 
-    /// The digit that makes the whole come out as 0: the remainder times the element 2.
+    /// The digit that makes the remainder of the whole text 0: the remainder times the element 2.
     fn value(&self) -> u8 {
         // x^5 + x^2 + 1
         if self.0 & 16 == 0 { self.0 << 1 } else { self.0 << 1 ^ 0b10_0101 }

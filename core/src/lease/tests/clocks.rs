@@ -69,7 +69,7 @@ fn a_forward_step_is_left_out_until_the_registry_confirms_it() {
     assert!(host.layout_bound.0 < world.time_ms + 5_000);
     assert!(matches!(host.lease.skew(), Some(Skew { ahead: true, .. })));
     assert_eq!(host.lease.held_back_ms(host.now(&world)), 3_600_000);
-    // A virtual machine that was paused: the boot-time clock knows nothing of it, and the registry agrees.
+    // A paused virtual machine: its boot-time clock stood still too, and the registry agrees with the wall clock.
     world.time_ms += 3_600_000;
     world.offset_ms = 0;
     host.offset_ms = 0;
@@ -90,8 +90,8 @@ fn a_step_back_beyond_the_threshold_stops_and_says_so() {
     host.draw(&mut world).unwrap();
 }
 
-/// What was issued is covered although the clock that stops it tells an earlier time, and also when a whole life had no
-/// clock to issue by.
+/// A stop covers everything that was issued, even if the clock at the stop shows an earlier time, and even if a whole
+/// life had no clock that it could issue by.
 #[test]
 fn a_stop_under_a_clock_that_is_behind_gives_nothing_back_that_was_issued() {
     for restarted in [false, true] {

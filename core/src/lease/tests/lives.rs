@@ -26,7 +26,7 @@ fn whether_a_worker_could_be_had_is_known_before_one_is_asked_for() {
     other.settle(&mut world);
     assert!(matches!(other.worker(&world), Err(LeaseProblem::Taken(_))), "{:?}", other.lease);
     one.stop(&mut world);
-    // The first one's lease ends with its grace, and the next look sees that soon.
+    // The first host's lease ends with its grace. The next look sees that soon.
     world.time_ms += one.settings.restart_grace_ms - 4_000;
     other.settle(&mut world);
     other.pass(&mut world, 12);
@@ -35,7 +35,7 @@ fn whether_a_worker_could_be_had_is_known_before_one_is_asked_for() {
     other.pass(&mut world, 61);
     assert!(matches!(other.worker(&world), Err(LeaseProblem::Away(_))), "{:?}", other.lease);
     world.away = false;
-    // Who asks has it tried at once, whatever the last look saw.
+    // A request for an id tries at once, whatever the last look saw.
     other.lease.want();
     assert_eq!(other.worker(&world), Err(LeaseProblem::Starting));
     other.settle(&mut world);
@@ -180,7 +180,7 @@ fn a_worker_that_the_registry_does_not_take_back_is_kept() {
     let before = host.journal.clone();
     host.lease.release(host.generator.issued_below());
     assert_eq!(host.worker(&world), Err(LeaseProblem::GivingBack));
-    // It may have lost what it had: this host must tell it what it holds instead.
+    // The registry may have lost its entry. This host must tell it again what it holds.
     world.registry.history = History("2".into());
     host.settle(&mut world);
     assert!(matches!(host.lease.released(), Some(Err(RegistryError::Changed { .. }))));

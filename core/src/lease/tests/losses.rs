@@ -1,4 +1,4 @@
-//! What is lost: answers, writes, workers, whole registries; and journals that are not what they seem.
+//! Losses: of answers, writes, workers, whole registries. And journals that are not what they seem.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn whose_worker_was_taken_stops_at_once_and_goes_on_with_another() {
     let mut host = drawing(&mut world, "a", 0..2);
     let worker = host.worker(&world).unwrap();
     let last = host.last_id;
-    // An operator takes it away; its bound stays.
+    // An operator takes the worker away; its expiry stays.
     let taken = LeaseRecord { holder: None, ..world.entries[&worker].holding.clone() };
     world.enter(WorkerId(worker), taken, UnixMs(0));
     host.pass(&mut world, 4);
@@ -188,7 +188,7 @@ fn a_holder_whose_time_was_over_waits_like_a_newcomer_after_a_fail_over() {
     let replica = world.entries.clone();
     let mut heir = drawing(&mut world, "heir", 0..1);
     world.time_ms += 100;
-    // What takes over has not heard of the heir's claim, and hears first from the one that had the worker before.
+    // The new primary does not know the heir's claim, and hears first from the previous holder.
     world.entries = replica;
     world.registry.history = History("2".into());
     world.history_age = Some(Duration::ZERO);

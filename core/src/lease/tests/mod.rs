@@ -1,4 +1,4 @@
-//! The lease as its users drive it: against a table of workers, a journal and clocks that the tests hold in hand.
+//! Drives the lease as its users do, against a table of workers, a journal and clocks that the tests control.
 
 mod clocks;
 mod lives;
@@ -30,7 +30,7 @@ struct World {
     offset_ms: i64,
     entries: BTreeMap<u64, Entry>,
     away: bool,
-    /// Writes are carried out and their answers lost.
+    /// Writes are carried out, but their answers are lost.
     deaf: bool,
     ids: BTreeSet<u64>,
     tokens: u32,
@@ -40,7 +40,7 @@ struct World {
 struct Host {
     settings: Settings,
     journal: Option<Recorded>,
-    /// The latest expiry that was ever durable: what was promised once stays promised.
+    /// The latest expiry that was ever durable: that promise stays.
     durable: UnixMs,
     layout_bound: UnixMs,
     offset_ms: i64,
@@ -190,7 +190,7 @@ impl Host {
         panic!("a host that takes steps for ever: {:?}", self.lease);
     }
 
-    /// A registry's answer is no leave to issue: the journal must have it first.
+    /// A registry's answer alone does not allow issuing: the journal must have recorded it first.
     fn journal_has_what_may_be_used(&self, now: Now) {
         if self.settings.mode != Mode::Leased {
             return;
@@ -200,7 +200,7 @@ impl Host {
         assert!(grant.limit <= has, "{grant:?}, and the journal has had {has:?}");
     }
 
-    /// Lets time pass in steps of a second, with everything that is due.
+    /// Lets time pass in steps of a second, and does everything that is due.
     fn pass(&mut self, world: &mut World, seconds: u64) {
         for _ in 0..seconds {
             world.time_ms += 1_000;
@@ -208,7 +208,8 @@ impl Host {
         }
     }
 
-    /// Draws an id, moving the journal's bound as it wants; every id is new to the world, and above the host's last.
+    /// Draws an id and moves the journal's mark as needed. Checks that every id is new to the world, and above the
+    /// host's last.
     fn draw(&mut self, world: &mut World) -> Result<u64, Refusal> {
         let now = self.lease.hold(self.now(world));
         self.generator.follow(self.lease.standing(now).ok());

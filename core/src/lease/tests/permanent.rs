@@ -1,4 +1,4 @@
-//! Workers that are given for good.
+//! Workers that are assigned for good.
 
 use super::*;
 

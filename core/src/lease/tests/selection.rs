@@ -1,4 +1,4 @@
-//! Which worker of a pool is chosen, whatever chance says.
+//! Which worker of a pool is chosen, for any random number.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -8,7 +8,8 @@ use crate::lease::selection::{Choice, choose};
 use crate::registry::{Entry, LeaseRecord, Snapshot};
 use crate::{UnixMs, WorkerId};
 
-/// What is chosen of a pool in which these workers have these bounds, by this chance.
+/// The worker chosen from a pool in which these workers have these expiries, with this random
+/// number.
 fn chosen(pool: Range<u64>, bounds: &[(u64, UnixMs)], random: u64) -> Option<u64> {
     let world = World::new();
     let entry = |&(worker, bound)| {
