@@ -1,15 +1,15 @@
-//! Which snowflake ids of one layout may be issued: a logical clock over the wall clock, and a sequence
-//! within each of its ticks.
+//! Which snowflake ids of one layout may be issued: a logical clock over the wall clock, and a sequence within each of
+//! its ticks.
 //!
-//! The logical clock is `max(last, now)`. When the wall clock steps back, the logical one goes on from the
-//! last id, at the pace of the boot-time clock, until it is `drift_max_ms` ahead. What is issued stays
-//! below the mark: an id's whole tick lies before it.
+//! The logical clock is `max(last, now)`. When the wall clock steps back, the logical one continues from the last id,
+//! at the pace of the boot-time clock, until it is `drift_max_ms` ahead. An id is issued only if its whole tick lies
+//! before the mark.
 //!
-//! Workers come and go with their leases; the journal's mark stays above what was issued as any of them, so that ids of
-//! one host go up also over a change of worker.
+//! Workers change with their leases. The journal's mark stays above the ids of all of them, so a host's ids ascend
+//! across a change of worker too.
 //!
-//! A start that lies ahead of the clock, because of what an earlier life may have issued, has its whole drift left: it is
-//! allowed on top of that lead, until time has caught up with the start.
+//! A start may lie ahead of the clock because an earlier life may have issued so far. It still has its whole drift: the
+//! drift counts from that lead until time has caught up with the start.
 
 use leafd_wire::{Layout, Parts, Run};
 
@@ -22,14 +22,14 @@ use crate::{BootMs, UnixMs};
 pub enum Refusal {
     /// There is no worker.
     NoWorker,
-    /// The tick's sequence is used up; the next tick comes within `wait_ms`.
+    /// The tick's sequence is used up. The next tick comes within `wait_ms`.
     TickUsedUp {
         /// Milliseconds, from 1.
         wait_ms: u64,
     },
     /// The mark must be moved first.
     MarkReached,
-    /// The lease of the worker ends before the id's tick does.
+    /// The worker's lease ends before the id's tick does.
     LeaseEnds,
     /// The wall clock is behind the last id by more than the drift allows.
     ClockBehind {
@@ -50,7 +50,7 @@ struct Tick {
     number: u64,
     /// The next sequence number; one past the largest when the tick is used up.
     sequence: u64,
-    /// When it was opened; `None` for the tick before a restart's first, which was not.
+    /// When it was opened; `None` for the tick before a restart's first one, which never was.
     opened: Option<BootMs>,
 }
 
@@ -61,51 +61,51 @@ struct Lift {
     left_ms: u64,
 }
 
-/// Issues one layout's ids, as long as there is a worker.
+/// Issues one layout's ids while there is a worker.
 #[derive(Debug)]
 pub struct Generator {
     layout: Layout,
     drift_max_ms: u64,
-    /// Under which worker, and between which instants.
+    /// The worker, and the instants between which it may be used.
     grant: Option<LeaseGrant>,
-    /// There was a worker: where use ended is known exactly.
+    /// There was a worker, so it is known exactly where use ended.
     begun: bool,
     /// The last tick used, `None` before the first.
     last: Option<Tick>,
-    /// What the journal has: ids whose tick ends at or before it may be issued.
+    /// The journal's mark: ids whose tick ends at or before it may be issued.
     mark: UnixMs,
-    /// When its clock was first within the drift, and how far the floor lay ahead then, or what has been left of that
-    /// since: a clock that steps back may put the ids so much further ahead of it.
+    /// When the clock was first within the drift, and how far the floor lay ahead then, less the time that has passed
+    /// since. If the clock steps back, ids may run this much further ahead of it.
     lift: Option<Lift>,
-    /// A request found the tick used up and waits: ticks that pass meanwhile are not lost to it.
+    /// A request found the tick used up and waits. Ticks that pass meanwhile can still be used.
     starved: bool,
     issued: u64,
 }
 
-/// How far behind the wall clock a starved generator may start its next tick, in milliseconds. Timers wake
-/// late; without this the ticks slept through would be lost, and with them the layout's full rate.
+/// How far behind the wall clock a starved generator may start its next tick, in milliseconds. Timers wake up late.
+/// Without this, the ticks missed meanwhile would be lost, and with them the layout's full rate.
 const CATCH_UP_MS: u64 = 4;
 
 /// How far the mark moves ahead of the clock, in milliseconds, if the drift allows.
 const MARK_AHEAD_MS: u64 = 3_000;
 
-/// How far it moves at least.
+/// How far it moves at least, in milliseconds.
 const MARK_AHEAD_MS_MIN: u64 = 1_000;
 
 impl Generator {
-    /// A generator without a worker. `mark` is what was recorded last: all of its ids lie at or above it, and until a
-    /// mark above it is recorded, nothing is issued. `drift_max_ms` is how far its clock may run ahead of the wall clock.
+    /// A generator without a worker. `mark` is the last one recorded. All new ids lie at or above it, and none is
+    /// issued until a higher mark is recorded. `drift_max_ms`: how far the logical clock may run ahead of the wall
+    /// clock.
     #[must_use]
     pub fn new(layout: Layout, mark: UnixMs, drift_max_ms: u64) -> Self {
         let (grant, begun, last, lift, starved, issued) = (None, false, None, None, false, 0);
         Generator { layout, drift_max_ms, grant, begun, last, mark, lift, starved, issued }
     }
 
-    /// Goes on under this grant; without one nothing is issued. Under another worker or a new lease it starts above the
-    /// mark.
+    /// Continues under this grant; without one, nothing is issued. Under another worker or a new lease it starts above
+    /// the mark.
     ///
-    /// # Panics
-    /// When the worker doesn't fit the layout: it would be another worker's id.
+    /// # Panics If the worker doesn't fit the layout: its ids would be another worker's.
     pub fn follow(&mut self, grant: Option<LeaseGrant>) {
         let before = std::mem::replace(&mut self.grant, grant);
         let lease = |grant: LeaseGrant| (grant.worker, grant.start);
@@ -124,8 +124,8 @@ impl Generator {
         }
     }
 
-    /// Goes on above a mark that the journal turned out to have. Also without a worker it counts as used up to there: what
-    /// a stop records, and what a lease that is let go of tells, must not lie below it.
+    /// Continues above a mark that the journal turned out to have. Even without a worker, everything below counts as
+    /// used: neither a stop's record nor a released lease may lie below it.
     pub fn start_over(&mut self, mark: UnixMs) {
         self.marked(mark);
         if self.begun {
@@ -161,7 +161,7 @@ impl Generator {
             sequence: tick.sequence,
         });
         if first == 0 {
-            // Worker 0's very first id of all would be 0, which is no id.
+            // Worker 0's very first id would be 0, which is no id.
             return Err(Refusal::BeforeEpoch);
         }
         tick.sequence += count;
@@ -171,8 +171,8 @@ impl Generator {
         Ok(Run { first, count, stride: 1 })
     }
 
-    /// Why the host's clock lets no id be issued now, if it doesn't: what [`Generator::take`] would say, without
-    /// taking, as the present worker or as one that comes.
+    /// Why the host's clock forbids ids now, if it does: what [`Generator::take`] would say, for the present worker or
+    /// a future one, without taking ids.
     #[must_use]
     pub fn clock_refusal(&self, now: Now) -> Option<Refusal> {
         let Some(wall) = self.layout.tick_at(now.unix.0) else { return Some(Refusal::BeforeEpoch) };
@@ -192,7 +192,7 @@ impl Generator {
         (wait_ms > 0).then_some(Refusal::ClockBehind { behind_ms: ahead_ms, wait_ms })
     }
 
-    /// The mark to record now, so that use doesn't reach it; `None` while the present one is far enough.
+    /// The mark to record now so that use doesn't reach it; `None` while the present one is far enough ahead.
     #[must_use]
     pub fn mark_wanted(&self, now: Now) -> Option<UnixMs> {
         let grant = self.grant?;
@@ -201,13 +201,13 @@ impl Generator {
         if self.mark.0 > now.unix.0.max(used_ms).saturating_add(ahead_ms / 2) {
             return None;
         }
-        // An eighth above what is used when that is ahead of the clock: a host that crashes again and
-        // again must not drive its own mark beyond the drift.
+        // If use is ahead of the clock, move only an eighth above it. A host that crashes again and again must not
+        // drive its own mark beyond the drift.
         let target = now.unix.0.saturating_add(ahead_ms).max(used_ms.saturating_add(ahead_ms / 8));
         // A whole tick must fit below it.
         let tick_ms = 2 * u64::from(self.layout.unit_ms);
         let target = target.max(now.unix.0.max(used_ms).saturating_add(tick_ms));
-        // Nothing is issued past the time bits: a clock that is beyond them moves nothing.
+        // No id can be issued past the time bits, so a clock beyond them moves no mark.
         if self.layout.tick_at(now.unix.0).is_none_or(|tick| tick > self.layout.tick_max()) {
             return None;
         }
@@ -220,15 +220,15 @@ impl Generator {
         self.mark = self.mark.max(mark);
     }
 
-    /// The end of the last tick used, for an exact mark on a clean stop; `None` when nothing exact is known, because
-    /// there was no worker yet.
+    /// The end of the last tick used: the exact mark for a clean stop. `None` when it is unknown because there was no
+    /// worker yet.
     #[must_use]
     pub fn used_end(&self) -> Option<UnixMs> {
         let end = |tick: Tick| UnixMs(self.layout.tick_start_ms(tick.number + 1));
         self.begun.then(|| self.last.map_or(UnixMs(0), end))
     }
 
-    /// From here on no id was issued: what a lease that is let go of must cover.
+    /// No id was issued from this instant on. A lease that is let go of must cover everything before it.
     #[must_use]
     pub fn issued_below(&self) -> UnixMs {
         self.used_end().unwrap_or(self.mark)
@@ -240,7 +240,7 @@ impl Generator {
         self.mark
     }
 
-    /// Under which worker it issues now.
+    /// The worker that it issues for now, and its limits.
     #[must_use]
     pub fn grant(&self) -> Option<LeaseGrant> {
         self.grant
@@ -282,7 +282,7 @@ impl Generator {
         let wait_ms = if wall == last.number {
             ahead_ms
         } else {
-            // Ahead of the wall clock: as fast as time passes, and no faster.
+            // Ahead of the wall clock, ticks pass exactly as fast as time.
             let passed_ms =
                 last.opened.map_or(u64::MAX, |opened| now.boot.0.saturating_sub(opened.0));
             u64::from(self.layout.unit_ms).saturating_sub(passed_ms)
@@ -291,7 +291,7 @@ impl Generator {
             self.starved = true;
             return Err(Refusal::TickUsedUp { wait_ms });
         }
-        // As with the wall clock, time slept through by those who wait is not lost to them.
+        // As with the wall clock, waiting requests can still use the ticks that passed.
         let earliest_ms = now.boot.0.saturating_sub(CATCH_UP_MS);
         let opened = last.opened.map_or(now.boot, |opened| {
             BootMs(opened.0.saturating_add(u64::from(self.layout.unit_ms)).max(earliest_ms))
@@ -299,14 +299,14 @@ impl Generator {
         Ok(Tick { opened: Some(opened), ..self.open(number, now, random) })
     }
 
-    /// Keeps what is left of the lift: see [`Generator::lift_now`].
+    /// Keeps the rest of the lift: see [`Generator::lift_now`].
     fn lift_ms(&mut self, now: Now, ahead_ms: u64) -> u64 {
         self.lift = self.lift_now(now, ahead_ms);
         self.lift.map_or(0, |lift| lift.left_ms)
     }
 
-    /// What is left of the lift. It is measured against the boot-time clock, so that it goes as time passes, and a step
-    /// of the wall clock adds nothing to it. A floor beyond the drift is no lift: it is waited for.
+    /// What is left of the lift. It is measured by the boot-time clock, so it shrinks as time passes, and a step of the
+    /// wall clock adds nothing to it. A floor beyond the drift is no lift: the generator waits for it.
     fn lift_now(&self, now: Now, ahead_ms: u64) -> Option<Lift> {
         let began =
             || (ahead_ms <= self.drift_max_ms).then_some(Lift { began: now, left_ms: ahead_ms });
@@ -321,7 +321,7 @@ impl Generator {
         tick.sequence > self.layout.sequence_max()
     }
 
-    /// The tick before the first one that lies at or above `floor`, as one that nothing is left of.
+    /// The last tick that begins below `floor`, marked as used up.
     fn used_up_below(&self, floor: UnixMs) -> Option<Tick> {
         let unit_ms = u64::from(self.layout.unit_ms);
         let first = floor.0.saturating_sub(self.layout.epoch_ms).div_ceil(unit_ms);

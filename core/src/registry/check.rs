@@ -1,4 +1,4 @@
-//! What a write must be like for any registry to take it, and what a compare-and-set comes to. Pure.
+//! Which writes a registry may accept at all, and the outcome of a compare-and-set. Pure.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use leafd_wire::Layout;
 use super::{CompareAndSet, Entry, HOLDER_BYTES_MAX, LeaseRecord, RegistryError, RegistryId};
 use crate::{UnixMs, WorkerId};
 
-/// The last instant that registries hold: they count milliseconds in positive signed 64-bit numbers.
+/// The last instant that registries can hold: they store milliseconds as positive signed 64-bit numbers.
 pub const INSTANT_MAX: UnixMs = UnixMs(i64::MAX as u64);
 
-/// Checks a holder's id or name, or an incarnation; `what` is what errors call it.
+/// Checks a holder's id or name, or an incarnation. Errors call it `what`.
 ///
 /// # Errors
-/// What it is and what is allowed.
+/// What was given, and what is allowed.
 pub fn check_id(what: &str, text: &str) -> Result<(), String> {
     let allowed = 1..=HOLDER_BYTES_MAX;
     if allowed.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -24,7 +24,7 @@ pub fn check_id(what: &str, text: &str) -> Result<(), String> {
     ))
 }
 
-/// A layout as registries record it, all of it in a form of its own, so that equal texts are equal layouts.
+/// The whole layout as registries record it. The form is canonical: equal texts are equal layouts.
 #[must_use]
 pub fn definition(layout: &Layout) -> String {
     let Layout { time_bits, worker_bits, sequence_bits, unit_ms, epoch_ms } = layout;
@@ -35,7 +35,7 @@ pub fn definition(layout: &Layout) -> String {
 }
 
 impl RegistryId {
-    /// Checks that this is what the caller trusts.
+    /// Checks that this is the registry that the caller trusts.
     ///
     /// # Errors
     /// [`RegistryError::Changed`].
@@ -48,10 +48,10 @@ impl RegistryId {
 }
 
 impl LeaseRecord {
-    /// Checks it against its documented ranges.
+    /// Checks the write against the documented ranges.
     ///
     /// # Errors
-    /// [`RegistryError::Refused`] with what is wrong with it.
+    /// [`RegistryError::Refused`] with the value that is wrong.
     pub fn check(&self, worker: Option<WorkerId>) -> Result<(), RegistryError> {
         let Some(holder) = &self.holder else { return Ok(()) };
         check_id("holder id", &holder.id)
@@ -66,7 +66,7 @@ impl LeaseRecord {
 }
 
 impl CompareAndSet {
-    /// What it comes to where this is recorded, by the registry's clock.
+    /// The outcome of this write, given the recorded entry and the registry's clock.
     ///
     /// # Errors
     /// [`RegistryError::Conflict`]; else [`RegistryError::TooFarAhead`].

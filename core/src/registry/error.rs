@@ -1,4 +1,4 @@
-//! Why a call of a registry fails.
+//! Why a call to a registry fails.
 
 use super::{Entry, RegistryId};
 use crate::store::StoreError;
@@ -7,8 +7,8 @@ use crate::{UnixMs, WorkerId};
 /// A failed call. The text says what was tried, what happened and what to do next.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// The registry can't be reached, didn't answer in time or can't write at present. A write may have been carried
-    /// out, or may be later.
+    /// The registry can't be reached, didn't answer in time or can't write at present. The write may have been
+    /// carried out, or may still be.
     #[error("the worker registry {registry} is away: {cause}")]
     Unavailable {
         /// Its name, without secrets.
@@ -16,7 +16,7 @@ pub enum RegistryError {
         /// What happened.
         cause: String,
     },
-    /// Another registry, or another life of it, than the caller trusts. Nothing was changed.
+    /// The registry, or its history, is not the one that the caller trusts. Nothing was changed.
     #[error("the worker registry is now {found} instead of {expected}")]
     Changed {
         /// What the caller trusts.
@@ -24,12 +24,12 @@ pub enum RegistryError {
         /// What answered.
         found: RegistryId,
     },
-    /// Something else than expected is recorded of the worker. Nothing was changed.
+    /// The worker's entry is not the expected one. Nothing was changed.
     #[error("worker {worker} has changed in the registry: {found:?}")]
     Conflict {
         /// Which worker.
         worker: WorkerId,
-        /// What is recorded; `None`: nothing.
+        /// The entry; `None`: there is none.
         found: Option<Box<Entry>>,
     },
     /// The expiry lies too far beyond the registry's clock. Nothing was changed.
@@ -40,19 +40,19 @@ pub enum RegistryError {
     TooFarAhead {
         /// The registry's clock.
         now: UnixMs,
-        /// The expiry that was asked for.
+        /// The requested expiry.
         bound: UnixMs,
     },
-    /// Every worker of the pool was given to somebody for good.
+    /// Every worker of the pool is assigned for good.
     #[error("every worker number of the pool is permanently assigned: {0}")]
     Exhausted(String),
-    /// It can't be done, and asking again is of no use; what to do is in the text.
+    /// The call can't succeed, and repeating it won't help. The text says what to do.
     #[error("{0}")]
     Refused(String),
 }
 
 impl From<StoreError> for RegistryError {
-    /// What a failed call of the store means where the store is the registry.
+    /// What a store's error means when the store is the registry.
     fn from(error: StoreError) -> RegistryError {
         match error {
             StoreError::Unavailable { store, cause } => {

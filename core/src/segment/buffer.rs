@@ -1,5 +1,4 @@
-//! The ids that a host holds of one tag: segments in the order in which they are issued, each with its mark in the
-//! journal.
+//! The ids of one tag that a host holds: segments in the order of issue, each with its mark in the journal.
 
 use std::collections::VecDeque;
 
@@ -12,22 +11,22 @@ use super::Want;
 pub struct MarkMove {
     /// The shard that the segment was claimed in.
     pub shard: u32,
-    /// The segment's end, which names it within its shard.
+    /// The segment's end. It identifies the segment within its shard.
     pub end: u64,
-    /// Ids of the segment below this may be issued once it is durable.
+    /// Ids of the segment below this may be issued once the mark is durable.
     pub mark: u64,
 }
 
-/// Ids claimed that will never be issued, and what the journal must record at once, in this order and
-/// before anything else of the tag: or a restart would load them again.
+/// Claimed ids that will never be issued, and what the journal must record at once: in this order, and before
+/// anything else of the tag. Otherwise a restart would load the ids again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "the journal must record what was cut"]
 pub struct Truncation {
     /// How many ids are lost.
     pub lost: u64,
-    /// Marks that end segments. They are not reported back.
+    /// Marks that end segments. Don't report them back.
     pub closed: Vec<MarkMove>,
-    /// What is left of one of those segments, and its mark: a segment of its own from now on.
+    /// What is left of one of these segments, and its mark. From now on it is a segment of its own.
     pub kept: Option<(Run, u64)>,
 }
 
@@ -38,29 +37,29 @@ struct Segment {
     claimed: Run,
     /// How many of its ids are issued.
     issued: u32,
-    /// How many of its ids may be issued: the journal says so.
+    /// How many of its ids may be issued, by the journal.
     marked: u32,
 }
 
-/// What is held of one tag.
+/// The ids held of one tag.
 #[derive(Debug, Default)]
 pub(super) struct SegmentBuffer {
     segments: VecDeque<Segment>,
-    /// From so many issued of the current segment on the caller's attention is needed.
+    /// Once this many ids of the current segment are issued, the tag wants the caller's attention.
     watch: u32,
 }
 
 impl SegmentBuffer {
-    /// Takes a segment in, to be issued after all others. The caller sees to it that a shard's ascend.
+    /// Adds a segment behind all others. The caller makes sure that a shard's segments ascend.
     pub(super) fn push(&mut self, shard: u32, claimed: Run, mark: u64) {
-        // Most tags hold one or two, and there may be a hundred thousand tags.
+        // Room for one more only: most tags hold one or two segments, and there may be a hundred thousand tags.
         self.segments.reserve_exact(1);
         let marked = claimed.count_below(mark);
         self.segments.push_back(Segment { shard, claimed, issued: 0, marked });
         self.watch = 0;
     }
 
-    /// Issues ids into `runs`, if there are enough below the marks. The answer is how many.
+    /// Issues ids into `runs` if there are enough below the marks. Returns how many.
     #[inline]
     pub(super) fn issue(&mut self, want: Want, runs: &mut Vec<Run>) -> Option<u32> {
         let current = self.segments.front_mut()?;
@@ -72,9 +71,9 @@ impl SegmentBuffer {
         self.issue_across(want, runs)
     }
 
-    /// Issues from several segments, or fewer than wanted.
+    /// Issues from several segments, or fewer ids than wanted.
     fn issue_across(&mut self, want: Want, runs: &mut Vec<Run>) -> Option<u32> {
-        // Only what lies below an unbroken row of marks: an earlier id must not follow a later one.
+        // Only ids below an unbroken row of marks: a later id must not come before an earlier one.
         let mut reach = 0;
         for segment in &self.segments {
             reach += u64::from(segment.issuable());
@@ -99,13 +98,13 @@ impl SegmentBuffer {
         Some(count)
     }
 
-    /// Whether the current segment is used as far as [`SegmentBuffer::look_after`] said, or there is none.
+    /// Whether the current segment is used as far as [`SegmentBuffer::look_after`] was told, or there is none.
     #[inline]
     pub(super) fn wants_attention(&self) -> bool {
         self.segments.front().is_none_or(|current| current.issued >= self.watch)
     }
 
-    /// Asks for attention when so many more are issued of the current segment, or when it ends.
+    /// Asks for attention after this many more ids of the current segment, or when it ends.
     pub(super) fn look_after(&mut self, issued: u64) {
         if let Some(current) = self.segments.front() {
             let left = current.unissued();
@@ -119,7 +118,8 @@ impl SegmentBuffer {
         self.segments.len()
     }
 
-    /// The segments, first to last: ids of each that are not issued, and of how many that were claimed or taken up.
+    /// The segments in order: how many ids of each are not issued, and how many it had when it was claimed or
+    /// restored.
     pub(super) fn held(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.segments.iter().map(|segment| (segment.unissued(), segment.claimed.count))
     }
@@ -134,7 +134,7 @@ impl SegmentBuffer {
         self.segments.iter().map(|segment| u64::from(segment.issuable())).sum()
     }
 
-    /// The moves after which `wanted` ids are marked ahead of use, as far as so many are held.
+    /// The moves that mark `wanted` ids ahead of use, or all that are held.
     pub(super) fn mark_moves(&self, mut wanted: u64) -> Vec<MarkMove> {
         let mut moves = Vec::new();
         for segment in &self.segments {
@@ -151,7 +151,7 @@ impl SegmentBuffer {
         moves
     }
 
-    /// Moves a segment's mark. One that is not held any more needs none.
+    /// Moves a segment's mark. Ignores a segment that is no longer held.
     pub(super) fn set_mark(&mut self, moved: MarkMove) {
         let mut segments = self.segments.iter_mut();
         let named =
@@ -164,7 +164,7 @@ impl SegmentBuffer {
         self.watch = 0;
     }
 
-    /// Draws marks back so that `wanted` ids stay marked ahead of use. The answer is the segments whose marks move.
+    /// Draws marks back so that `wanted` ids stay marked ahead of use. Returns the segments whose marks move.
     pub(super) fn draw_marks_back(&mut self, mut wanted: u64) -> Vec<(u32, Run, u64)> {
         let mut moved = Vec::new();
         for segment in &mut self.segments {
@@ -179,13 +179,13 @@ impl SegmentBuffer {
         moved
     }
 
-    /// Each segment with its exact mark: the first id not issued.
+    /// Each segment with its exact mark: its first id that is not issued.
     pub(super) fn exact_marks(&self) -> impl Iterator<Item = (u32, Run, u64)> + '_ {
         let segments = self.segments.iter();
         segments.map(|one| (one.shard, one.claimed, one.claimed.bound(one.issued)))
     }
 
-    /// Drops a shard's ids from `first_lost` up.
+    /// Drops a shard's ids from `first_lost` on.
     pub(super) fn cut_from(&mut self, shard: u32, first_lost: u64) -> Truncation {
         let mut cut = Truncation::default();
         self.segments.retain_mut(|segment| {
@@ -223,7 +223,7 @@ impl SegmentBuffer {
         cut
     }
 
-    /// Drops all that is held of a shard.
+    /// Drops everything held of a shard.
     pub(super) fn forget(&mut self, shard: u32) {
         self.segments.retain(|segment| segment.shard != shard);
         self.watch = 0;
@@ -247,12 +247,12 @@ impl Segment {
         self.claimed.count - self.issued
     }
 
-    /// The move of its mark after which so many of its ids may be issued.
+    /// The mark move after which this many of its ids may be issued.
     fn mark_at(&self, marked: u32) -> MarkMove {
         MarkMove { shard: self.shard, end: self.claimed.end(), mark: self.claimed.bound(marked) }
     }
 
-    /// Issues the next `count` ids, which are below the mark.
+    /// Issues the next `count` ids. They lie below the mark.
     fn issue(&mut self, count: u32) -> Run {
         let Run { first, stride, .. } = self.claimed;
         let next = first + u64::from(self.issued) * u64::from(stride);
@@ -268,7 +268,7 @@ impl Truncation {
         self.closed.is_empty()
     }
 
-    /// Both, this one first.
+    /// Joins two; this one comes first.
     pub(super) fn and(mut self, other: Truncation) -> Truncation {
         self.lost += other.lost;
         self.closed.extend(other.closed);
@@ -276,7 +276,7 @@ impl Truncation {
         self
     }
 
-    /// Ends a segment of which so many ids are lost.
+    /// Ends a segment that loses this many ids.
     pub(super) fn close(&mut self, shard: u32, claimed: Run, lost: u32) {
         let end = claimed.end();
         self.lost += u64::from(lost);

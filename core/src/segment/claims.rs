@@ -1,4 +1,4 @@
-//! Claims: what an allocator wants from the store, and what comes of it.
+//! Claims: what an allocator wants from the store, and what it does with the grant.
 
 use leafd_wire::Run;
 
@@ -18,20 +18,20 @@ pub struct ClaimOrder {
     pub step_max: u64,
 }
 
-/// What came of a strict tag's claim.
+/// How a strict tag's grant was distributed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "who is served has to be told"]
 pub struct Shared<T> {
-    /// Who is served with what, in the order in which they came.
+    /// The requests that got ids, in the order in which they came.
     pub served: Vec<(T, Run)>,
-    /// How many of the ids nobody gets.
+    /// How many granted ids were dropped.
     pub dropped: u64,
 }
 
 impl<T> Allocator<T> {
-    /// What to claim now, if anything, in whichever shard the caller likes. The caller then claims and reports with
-    /// [`Allocator::claimed`] or [`Allocator::share`], [`Allocator::exhausted`] or [`Allocator::claim_failed`]; until then
-    /// there is no second claim.
+    /// What to claim now, if anything; the caller chooses the shard. The caller claims and then reports with
+    /// [`Allocator::claimed`] or [`Allocator::share`], [`Allocator::exhausted`] or [`Allocator::claim_failed`]. There
+    /// is no second claim before that.
     pub fn claim_wanted(&mut self, now: BootMs) -> Option<ClaimOrder> {
         match self.claim {
             ClaimState::Sent { .. } | ClaimState::Granted { .. } | ClaimState::Void => return None,
@@ -49,7 +49,7 @@ impl<T> Allocator<T> {
         order
     }
 
-    /// For all who wait, or none: what is left over is lost.
+    /// Enough for all waiting requests, or no claim. Ids left over are dropped.
     fn strict_order(&self) -> Option<ClaimOrder> {
         let step_max = self.sizing.provision.step_max;
         let most = step_max.min(self.left.unwrap_or(u64::MAX));
@@ -65,20 +65,19 @@ impl<T> Allocator<T> {
             head: self.waiting.head().map_or(0, |(_, want)| u64::from(want.least())),
         };
         let order = self.sizing.claim(now, need)?;
-        // The others of several stores may have the rest of what a request needs.
+        // With several stores, the others may have the rest of what a request needs.
         let least = if self.shards.len() > 1 { 1 } else { order.least };
         Some(ClaimOrder { least, ..order })
     }
 
-    /// Reports what a shard's store granted. The answer is the mark to journal with the segment; the claim
-    /// stays in flight until [`Allocator::hold`] says that the journal has it.
+    /// Reports what a shard's store granted. Returns the mark to journal with the segment. The claim stays in flight
+    /// until [`Allocator::hold`] reports that the journal has it.
     ///
-    /// Whether the grant is of the tag and the store that are used now is the caller's to judge, also after
-    /// [`Allocator::forget`]: a grant that is not to be used is a claim that failed.
+    /// The caller judges whether the grant belongs to the tag and the store that are used now, also after
+    /// [`Allocator::forget`]. A grant that must not be used counts as a failed claim.
     ///
-    /// # Errors
-    /// The numbers lie below what was seen claimed before: the store has lost commits. They are not to be
-    /// used; the error is the end to raise the store to. The claim has not ended: report that it failed.
+    /// # Errors The numbers lie below some that were claimed before: the store has lost commits. They must not be used.
+    /// The error is the end to which the store must be raised. The claim has not ended: report that it failed.
     pub fn claimed(
         &mut self,
         now: BootMs,
@@ -93,22 +92,21 @@ impl<T> Allocator<T> {
         self.sizing.note_claim(claimed.count);
         let marked = self.held.marked();
         let ahead = self.sizing.mark_target(now, self.waiting.waited_for()).saturating_sub(marked);
-        // A segment that is not next in line is marked when its turn nears.
+        // A segment that is not next in line gets its mark when its turn nears.
         let first = if self.unissued() <= marked { ahead } else { 0 };
         let mark =
             claimed.bound(u32::try_from(first).map_or(claimed.count, |n| n.min(claimed.count)));
         Ok(MarkMove { shard, end: claimed.end(), mark })
     }
 
-    /// Reports what a strict tag's store granted: more or fewer ids than were wanted will do. They go, first come first
-    /// served, to those who share the claim and still wait; a request that will do with fewer gets one. Who finds too few
-    /// left goes on waiting for the next claim, as do all behind. A tag that was not known to be strict is from now on,
-    /// and what is held of it is dropped.
+    /// Reports what a strict tag's store granted; more or fewer ids than wanted are fine. They go to the requests that
+    /// share the claim and still wait, first come first served. A request that accepts fewer gets at least one. The
+    /// first request that finds too few left waits for the next claim, and so do all behind it. A tag that was not
+    /// known to be strict is strict from now on, and the ids held of it are dropped.
     ///
-    /// Whether the grant may be used is the caller's to judge, as with [`Allocator::claimed`].
+    /// As with [`Allocator::claimed`], the caller judges whether the grant may be used.
     ///
-    /// # Errors
-    /// As those of [`Allocator::claimed`].
+    /// # Errors As [`Allocator::claimed`].
     ///
     /// # Panics
     /// When the tag has more than one shard: independent stores can't order their ids.
@@ -135,7 +133,7 @@ impl<T> Allocator<T> {
         Ok(Shared { served, dropped })
     }
 
-    /// Takes note of a grant. The answer is the ticket below which requests waited when the claim was sent.
+    /// Notes a grant. Returns a ticket: requests with a lower one were waiting when the claim was sent.
     fn accept(&mut self, shard: u32, claimed: Run) -> Result<Ticket, u64> {
         let ClaimState::Sent { before } = self.claim else {
             panic!("a claim comes back that was not sent")
@@ -148,9 +146,9 @@ impl<T> Allocator<T> {
         Ok(before)
     }
 
-    /// Reports that the journal has a claimed segment with the mark that [`Allocator::claimed`] named.
+    /// Reports that the journal has a claimed segment with the mark from [`Allocator::claimed`].
     ///
-    /// What was cut of it: all when it was forgotten meanwhile, or else what lies above the ceiling.
+    /// Returns what was cut: all of it if the shard was forgotten meanwhile, otherwise the ids above the ceiling.
     pub fn hold(&mut self, shard: u32, claimed: Run, mark: u64) -> Truncation {
         let end = claimed.end();
         assert!(mark >= claimed.first && mark <= end, "a mark lies within its segment");
@@ -171,13 +169,14 @@ impl<T> Allocator<T> {
         self.held.cut_from(shard, first_lost)
     }
 
-    /// Reports that a claim failed; none is wanted again before `retry_at`.
+    /// Reports that a claim failed. No claim is wanted again before `retry_at`.
     pub fn claim_failed(&mut self, retry_at: BootMs) {
         self.claim = ClaimState::RetryAt(retry_at);
     }
 
-    /// Reports that a claim failed because the store has only `left` ids more, and the claim took none of them. Takes out
-    /// the requests that need more than these and what is held: they can't be met. None is wanted again before `retry_at`.
+    /// Reports that a claim failed and took nothing, because the store has only `left` ids more. Takes out the requests
+    /// that can't be met because they need more than these and what is held. No claim is wanted again before
+    /// `retry_at`.
     pub fn exhausted(&mut self, left: u64, retry_at: BootMs) -> Vec<T> {
         self.left = Some(left);
         self.claim_failed(retry_at);

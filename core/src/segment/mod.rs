@@ -1,22 +1,22 @@
-//! Which numbers of one tag may be issued: segments claimed from the store, each with a mark in the
-//! journal, and the requests that wait for more.
+//! Which numbers of one tag may be issued: segments claimed from the store, each with a mark in the journal, and the
+//! requests that wait for more.
 //!
-//! Like Leaf's double buffer, the allocator draws from a current segment while the next one is on hand.
-//! Unlike it, it claims by time: so much that the tag lasts `autonomy` at its measured rate. The caller
-//! does what [`Allocator::claim_wanted`] and [`Allocator::marks_wanted`] ask for and reports back; nothing
-//! is issued above a mark that was not reported durable.
+//! Like Leaf's double buffer, the allocator draws from a current segment while the next one is at hand. Unlike it, it
+//! claims by time: enough for the tag to last `autonomy` at its measured rate. The caller does what
+//! [`Allocator::claim_wanted`] and [`Allocator::marks_wanted`] ask for, and reports back. Nothing is issued above a
+//! mark until that mark is reported durable.
 //!
-//! A tag that N independent stores feed has N **shards**. What store i gives are ids that leave the remainder i when
-//! divided by N, so that no two stores ever give the same one. Claimed, kept and issued is one thing: a [`Run`] of ids.
-//! Within a shard ids ascend; with one shard they all do.
+//! A tag that N independent stores feed has N **shards**. Store i gives the ids that leave the remainder i when divided
+//! by N, so no two stores ever give the same id. What is claimed, kept and issued has one type: a [`Run`] of ids. Ids
+//! ascend within a shard; with a single shard they all ascend.
 //!
-//! A **strict** tag's ids ascend on all hosts together: whoever asks after another was answered gets a larger one. So
-//! nothing is held. Requests that wait when a claim is sent share what it grants; those that come later wait for the
-//! next one, since by then another host may have claimed and answered. What nobody takes is dropped. Every tag begins as
-//! one whose ids are held: that it is strict is learnt with its first claim.
+//! A **strict** tag's ids ascend across all hosts: a request made after another was answered gets a larger id. So no
+//! ids are held. Requests that wait when a claim is sent share its grant. Later requests wait for the next claim,
+//! because another host may have claimed and answered by then. Ids that no request takes are dropped. Every tag starts
+//! as a non-strict one; its first claim tells whether it is strict.
 //!
 //! - `buffer`: the segments held; `marks`: how far of them may be issued.
-//! - `claims`: what to claim, and what comes of it.
+//! - `claims`: what to claim, and what to do with the grant.
 //! - `prefetch`, `rate`: how much to claim and to mark ahead.
 //! - `waiting`: the requests.
 
@@ -40,7 +40,7 @@ pub use rate::RateMeter;
 pub use waiting::Want;
 use waiting::{Ticket, Waiting};
 
-/// Where the tag's claim is.
+/// The state of the tag's claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClaimState {
     Idle,
@@ -48,11 +48,11 @@ enum ClaimState {
     Sent {
         before: Ticket,
     },
-    /// The store has granted numbers, which the journal has not recorded.
+    /// The store has granted numbers. The journal has not recorded them yet.
     Granted {
         shard: u32,
     },
-    /// As before, but the shard was forgotten meanwhile: the numbers are not to be held.
+    /// As `Granted`, but the shard was forgotten meanwhile: the numbers must not be held.
     Void,
     RetryAt(BootMs),
 }
@@ -62,7 +62,7 @@ enum ClaimState {
 struct Shard {
     /// One past the highest number that was ever seen claimed or issued.
     highest_end: u64,
-    /// What is held from now on starts at or above it.
+    /// Only ids at or above this are held from now on.
     floor: u64,
     /// The largest number that may be issued.
     ceiling: u64,
@@ -75,16 +75,16 @@ pub struct Allocator<T> {
     held: SegmentBuffer,
     waiting: Waiting<T>,
     claim: ClaimState,
-    /// When marks were sent that the journal has not reported durable.
+    /// When marks were sent that the journal has not yet reported durable.
     marks_sent: Option<BootMs>,
     sizing: ClaimSizer,
     issued: u64,
     strict: bool,
-    /// How many ids a strict tag's store last said to be left, fewer than were asked for.
+    /// How many ids the strict tag's store had left at the last claim, if fewer than needed.
     left: Option<u64>,
 }
 
-/// Shards are numbered from 0; every method that takes a shard panics when the tag has no such shard.
+/// Shards are numbered from 0. A method that takes a shard panics when the tag has no such shard.
 impl<T> Allocator<T> {
     /// An allocator that holds nothing.
     ///
@@ -114,7 +114,7 @@ impl<T> Allocator<T> {
         self.strict
     }
 
-    /// Claims and marks by another provision from now on; what is held stays.
+    /// Sizes claims and marks by another policy from now on. What is held stays.
     pub fn set_provision(&mut self, provision: PrefetchPolicy) {
         self.sizing.provision = provision;
     }
@@ -125,13 +125,13 @@ impl<T> Allocator<T> {
         u32::try_from(self.shards.len()).expect("as many as were asked for")
     }
 
-    /// Takes up what the journal has left of a shard: ranges claimed and certainly not issued, ascending.
-    /// Nothing of them is issued before their marks have moved. They follow what is held of other shards.
+    /// Takes up a shard's leftovers from the journal: ranges that were claimed and certainly not issued, ascending.
+    /// None of these ids is issued before its mark has moved. They queue behind the ids held of other shards.
     ///
-    /// Once for each shard, when its store is met: before its first claim, or a range that lies below what
-    /// was claimed meanwhile is lost, and what was claimed below `highest_end` is.
+    /// Call it once for each shard, when its store is first met and before the first claim. Otherwise a range below
+    /// what was claimed meanwhile is lost, and so is a claim below `highest_end`.
     pub fn restore(&mut self, shard: u32, unissued: Vec<Run>, highest_end: u64) -> Truncation {
-        // A claim below what the journal knows of was made of commits that the store has lost.
+        // A claim below what the journal knows of came from a store that has lost commits.
         let mut cut = self.held.cut_below(shard, highest_end);
         let known = self.shard(shard);
         known.highest_end = known.highest_end.max(highest_end);
@@ -151,20 +151,20 @@ impl<T> Allocator<T> {
         cut.and(self.held.cut_from(shard, ceiling + 1))
     }
 
-    /// Issues ids if that can be done at once and nobody waits. True: they are in `runs`.
+    /// Issues ids at once, unless requests wait or too few ids are ready. Returns true when they are in `runs`.
     ///
     /// This is the hot path: a few comparisons, no look at a clock.
     pub fn take(&mut self, want: Want, runs: &mut Vec<Run>) -> bool {
         self.waiting.is_empty() && self.issue(want, runs)
     }
 
-    /// Whether the caller should ask for claims and marks now. Cheap, for after each [`Allocator::take`].
+    /// Whether the caller should ask for claims and marks now. Cheap enough to call after each [`Allocator::take`].
     #[must_use]
     pub fn wants_attention(&self) -> bool {
         self.held.wants_attention()
     }
 
-    /// Lets a request wait behind those that came before it.
+    /// Queues a request behind those that came before it.
     pub fn enqueue(&mut self, want: Want, deadline: BootMs, handle: T) {
         self.waiting.push(want, deadline, handle);
     }
@@ -184,7 +184,7 @@ impl<T> Allocator<T> {
         self.waiting.pop()
     }
 
-    /// Takes out the request that came last, if its deadline has passed already: it did not want to wait.
+    /// Takes out the last request if its deadline has already passed: it did not want to wait.
     pub fn expire_last(&mut self, now: BootMs) -> Option<T> {
         self.waiting.expire_last(now)
     }
@@ -194,28 +194,28 @@ impl<T> Allocator<T> {
         self.waiting.expire(now)
     }
 
-    /// Drops the requests at the head that `useless` picks out: nobody is there to take their numbers.
+    /// Drops every waiting request that `useless` picks: its client is gone.
     pub fn drop_where(&mut self, useless: impl Fn(&T) -> bool) {
         self.waiting.drop_where(useless);
     }
 
-    /// Drops the requests at the head that `useless` picks out.
+    /// Drops requests at the head while `useless` picks them.
     pub fn drop_head_while(&mut self, useless: impl Fn(&T) -> bool) {
         self.waiting.drop_head_while(useless);
     }
 
-    /// Takes out every waiting request: what they wait for can't come.
+    /// Takes out every waiting request: they can't be met any more.
     pub fn abandon(&mut self) -> Vec<T> {
         self.waiting.abandon()
     }
 
-    /// Drops every number held, and those granted that the journal has not recorded: the tag is gone or
-    /// another one. A claim that the store has not answered stays the caller's to judge.
+    /// Drops all numbers held, and granted numbers that the journal has not recorded: the tag is gone or has been
+    /// replaced. The caller must still judge a claim that the store has not answered.
     pub fn forget(&mut self) {
         (0..self.shards()).for_each(|shard| self.forget_shard(shard));
     }
 
-    /// As [`Allocator::forget`], for what came of one shard: its store is gone or another one.
+    /// As [`Allocator::forget`], for one shard: its store is gone or has been replaced.
     pub fn forget_shard(&mut self, shard: u32) {
         self.held.forget(shard);
         if self.claim == (ClaimState::Granted { shard }) {
@@ -223,21 +223,21 @@ impl<T> Allocator<T> {
         }
     }
 
-    /// Sets the tag's step, from 1, as the store has it: how much to claim at least.
+    /// Sets the tag's step, from 1, as the store has it: the least to claim.
     pub fn set_step(&mut self, step: u64) {
         self.sizing.step = step.max(1);
     }
 
-    /// Sets the largest number of a shard that may be issued. Held numbers above it are cut, and stay so
-    /// when it is raised again. It never allows ids above 2^63 - 1.
+    /// Sets the largest number of a shard that may be issued. Cuts held numbers above it, which don't come back when it
+    /// is raised again. Ids above 2^63 - 1 are never allowed.
     pub fn set_ceiling(&mut self, shard: u32, ceiling: u64) -> Truncation {
         let ceiling = ceiling.min(ID_MAX);
         self.shard(shard).ceiling = ceiling;
         self.held.cut_from(shard, ceiling + 1)
     }
 
-    /// Whether the request at the head, or the next one that comes, finds enough among the numbers held, though
-    /// perhaps not before they are marked.
+    /// Whether the held numbers suffice for the request at the head, or for the next one to come. They may still have
+    /// to be marked.
     #[must_use]
     pub fn has_enough(&self) -> bool {
         let least = self.waiting.head().map_or(1, |(_, want)| u64::from(want.least()));
@@ -250,8 +250,8 @@ impl<T> Allocator<T> {
         self.held.unissued()
     }
 
-    /// The segments that are held, in the order in which they are issued: how many numbers of each are left, and how many it
-    /// had when it was claimed, or taken up at a start.
+    /// The segments held, in the order of issue: how many numbers each has left, and how many it had when it was
+    /// claimed or restored.
     pub fn segments(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.held.held()
     }
@@ -268,7 +268,8 @@ impl<T> Allocator<T> {
         self.shards.iter().map(|shard| shard.highest_end).collect()
     }
 
-    /// The largest number that may be issued, of the shards' the smallest; `None` where ids alone bound it.
+    /// The largest number that may be issued: the smallest of the shards' ceilings. `None` where only the size of ids
+    /// is a limit.
     #[must_use]
     pub fn ceiling(&self) -> Option<u64> {
         let lowest = self.shards.iter().map(|shard| shard.ceiling).min();
@@ -282,15 +283,14 @@ impl<T> Allocator<T> {
         ends.max().unwrap_or(0).saturating_sub(1)
     }
 
-    /// Learns that a shard's numbers below `end` were claimed by somebody: claims below it are refused from
-    /// now on. What is held is not touched.
+    /// Notes that a shard's numbers below `end` are claimed. Claims below it are refused from now on. What is held does
+    /// not change.
     pub fn raise_highest_end(&mut self, shard: u32, end: u64) {
         let known = self.shard(shard);
         known.highest_end = known.highest_end.max(end);
     }
 
-    /// How much of the numbers that a shard may issue was seen claimed, from 0 to 1: that of the shard that has come
-    /// furthest.
+    /// Which fraction of the shard's allowed numbers is claimed, from 0 to 1, for the shard that has come furthest.
     #[must_use]
     pub fn ceiling_used(&self) -> f64 {
         let used = |shard: &Shard| {
@@ -316,13 +316,13 @@ impl<T> Allocator<T> {
         !matches!(self.claim, ClaimState::Idle | ClaimState::RetryAt(_))
     }
 
-    /// Whether nothing is under way: nobody waits, and neither a claim nor a mark is about to be answered or tried again.
+    /// Whether nothing is in progress: no request waits, and no claim or mark awaits an answer or a retry.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.claim == ClaimState::Idle && self.marks_sent.is_none()
     }
 
-    /// Whether a claim failed and is to be tried again.
+    /// Whether a claim failed and will be tried again.
     #[must_use]
     pub fn retrying(&self) -> bool {
         matches!(self.claim, ClaimState::RetryAt(_))

@@ -3,27 +3,27 @@
 use super::{ClaimOrder, RateMeter};
 use crate::BootMs;
 
-/// How an allocator provides for the future.
+/// How far ahead an allocator claims and marks.
 #[derive(Clone, Copy, Debug)]
 pub struct PrefetchPolicy {
     /// How long claimed numbers should last, in milliseconds.
     pub autonomy_ms: u64,
     /// The most that is held ahead of need.
     pub step_max: u64,
-    /// How far marks move ahead of use at most, in milliseconds of the tag's rate.
+    /// How far marks move ahead of use at most, in milliseconds at the tag's rate.
     pub mark_ahead_ms: u64,
 }
 
-/// What is on hand and who waits, when a claim is considered.
+/// What is at hand, and which requests wait, when a claim is considered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Need {
     /// Numbers held and not issued.
     pub(super) held: u64,
     /// In how many segments.
     pub(super) segments: usize,
-    /// Numbers that the waiting requests need at least.
+    /// How many numbers the waiting requests need at least.
     pub(super) waited_for: u64,
-    /// Numbers that the first of them needs at least.
+    /// How many the first of them needs at least.
     pub(super) head: u64,
 }
 
@@ -32,41 +32,41 @@ pub(super) struct Need {
 pub(super) struct ClaimSizer {
     pub(super) provision: PrefetchPolicy,
     pub(super) rate: RateMeter,
-    /// What the store says to claim at least, from 1.
+    /// The least to claim, from the store; from 1.
     pub(super) step: u64,
     /// How large the last claim was.
     claimed_last: u64,
-    /// How many ids were issued since.
+    /// How many ids were issued since that claim.
     used: u64,
-    /// How long the journal took to move marks the last time, in milliseconds.
+    /// How long the journal's last mark move took, in milliseconds.
     pub(super) commit_ms: u64,
 }
 
-/// The least that a mark moves ahead, so that an idle tag's burst outruns few marks.
+/// The least that a mark moves ahead, so that an idle tag's burst rarely has to wait for a mark.
 const MARK_AHEAD_MIN: u64 = 64;
 
-/// How much larger than the last one a claim may be: a tag that turns hot gets there in a few claims,
-/// and one burst does not burn ten million numbers.
+/// How many times larger than the last claim the next one may be. A tag that turns hot gets there in a few claims, and
+/// one burst does not use up ten million numbers.
 const CLAIM_GROWTH: u64 = 8;
 
-/// Claims below this need not grow step by step.
+/// Claims below this may grow in one step.
 const CLAIM_GROWTH_FLOOR: u64 = 1_000;
 
-/// Nothing is claimed ahead before this part of the last claim, or of what was left from before it, is used: the rate of
-/// a first few ids says nothing yet.
+/// The part (one in this many) of the last claim, or of what was left before it, that must be used before anything is
+/// claimed ahead: the rate of the first few ids says little.
 const USED_FIRST: u64 = 8;
 
-/// The most that marks lie ahead of use, and a crash skips, while the journal keeps up ...
+/// The most ids by which marks lie ahead of use, and which a crash skips, while the journal keeps up ...
 const MARK_AHEAD_MAX: u64 = 1_000_000;
 
-/// ... and where that is less than the rate makes of this, so much: a second, or some commits of a slow journal.
+/// ... but at least the ids of this time at the tag's rate, in milliseconds, or of some commits of a slow journal.
 const MARK_AHEAD_MS: u64 = 1_000;
 
-/// So many commits.
+/// How many commits.
 const MARK_AHEAD_COMMITS: u64 = 4;
 
 impl ClaimSizer {
-    /// For a tag that was not claimed yet.
+    /// For a tag that has not been claimed yet.
     pub(super) fn new(provision: PrefetchPolicy, now: BootMs) -> Self {
         let rate = RateMeter::new(now);
         ClaimSizer { provision, rate, step: 1, claimed_last: 0, used: 0, commit_ms: 0 }
@@ -79,7 +79,7 @@ impl ClaimSizer {
         self.rate.count(ids);
     }
 
-    /// Takes note of a claim that was granted.
+    /// Notes a granted claim.
     pub(super) fn note_claim(&mut self, count: u32) {
         self.claimed_last = u64::from(count);
         self.used = 0;
@@ -99,12 +99,12 @@ impl ClaimSizer {
         }
         let grown = self.claimed_last.saturating_mul(CLAIM_GROWTH).max(CLAIM_GROWTH_FLOOR);
         let ahead = match held == 0 && self.claimed_last == 0 {
-            // Of a tag that nothing is known of only what is asked for: the store adds the step, unless it is strict.
+            // For an unknown tag, claim only what is asked for. The store adds the step, unless the tag is strict.
             true => 0,
             false => rate_need.min(grown.max(self.step)).max(self.step),
         };
         let room = step_max.saturating_sub(held).max(1);
-        // One request may ask for more than max_step; it must be served all the same.
+        // One request may ask for more than max_step. It must be served all the same.
         let least = head.saturating_sub(held).max(1);
         let want = ahead.saturating_add(waited_for.saturating_sub(held)).min(room).max(least);
         Some(ClaimOrder { want, least, step_max: room })

@@ -1,7 +1,7 @@
 //! How fast a tag's ids are drawn: quick to see a rise, slow to believe a fall.
 //!
-//! Claims are sized by time, so a burst must count within a tenth of a second, and a quiet minute must
-//! not shrink the provision for the next busy one.
+//! Claims are sized by time. So a burst must count within a tenth of a second, and a quiet minute must
+//! not shrink the supply for the next busy one.
 
 use crate::BootMs;
 
@@ -13,13 +13,13 @@ pub struct RateMeter {
     ids_per_second: f64,
 }
 
-/// How long ids are counted before they become a rate.
+/// How long ids are counted before they change the rate.
 const WINDOW_MS: u64 = 1_000;
 
 /// The shortest time over which a burst is spread.
 const BURST_MS: u64 = 100;
 
-/// How long a rate takes to fall to half of itself when nothing is drawn.
+/// How long a rate takes to halve while nothing is drawn.
 const HALF_LIFE_MS: f64 = 60_000.0;
 
 impl RateMeter {
@@ -29,7 +29,7 @@ impl RateMeter {
         RateMeter { window_start: now, window_ids: 0, ids_per_second: 0.0 }
     }
 
-    /// Counts ids drawn. Cheap: the rate itself is worked out when it is asked for.
+    /// Counts ids drawn. Cheap: the rate itself is computed only when it is read.
     pub fn count(&mut self, ids: u64) {
         self.window_ids = self.window_ids.saturating_add(ids);
     }
@@ -46,9 +46,9 @@ impl RateMeter {
         rate
     }
 
-    /// How many ids the rate makes of a time.
+    /// How many ids the rate makes in this time.
     pub fn ids_in(&mut self, now: BootMs, ms: u64) -> u64 {
-        // The cast saturates, which is what an absurd rate should do.
+        // The cast saturates: right for an absurd rate.
         (self.per_second(now) * ms as f64 / 1_000.0).ceil() as u64
     }
 }

@@ -13,7 +13,7 @@ pub struct Want {
     pub allow_partial: bool,
 }
 
-/// A place in the order in which requests came: lower ones came earlier.
+/// A request's place in the order of arrival: lower tickets came earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ticket(u64);
 
@@ -30,16 +30,17 @@ struct Waiter<T> {
 #[derive(Debug)]
 pub(super) struct Waiting<T> {
     queue: VecDeque<Waiter<T>>,
-    /// What the next request gets.
+    /// The next request's ticket.
     ticket: Ticket,
-    /// How many numbers they need at least: kept, so that a request costs the same however many wait.
+    /// How many numbers the waiting requests need at least. It is kept so that a request costs the same
+    /// however many wait.
     waited_for: u64,
-    /// No deadline is before it.
+    /// No deadline is earlier.
     deadline_first: BootMs,
 }
 
 impl<T> Waiting<T> {
-    /// Nobody waits.
+    /// An empty queue.
     pub(super) fn new() -> Self {
         Waiting {
             queue: VecDeque::new(),
@@ -49,7 +50,7 @@ impl<T> Waiting<T> {
         }
     }
 
-    /// Lets a request wait behind those that came before it.
+    /// Queues a request behind those that came before it.
     pub(super) fn push(&mut self, want: Want, deadline: BootMs, handle: T) {
         self.waited_for += u64::from(want.least());
         self.deadline_first = self.deadline_first.min(deadline);
@@ -65,13 +66,13 @@ impl<T> Waiting<T> {
         self.queue.len()
     }
 
-    /// How many numbers they need at least.
+    /// How many numbers the waiting requests need at least.
     pub(super) fn waited_for(&self) -> u64 {
         self.waited_for
     }
 
-    /// How many numbers those at the head need at least who fit into `most` together; the first one counts
-    /// whatever it needs.
+    /// How many numbers the requests at the head need at least that together fit into `most`. The first
+    /// one always counts.
     pub(super) fn waited_for_within(&self, most: u64) -> u64 {
         if self.waited_for <= most {
             return self.waited_for;
@@ -87,12 +88,12 @@ impl<T> Waiting<T> {
         needed
     }
 
-    /// Every request that came so far has a ticket below this one, every later one has not.
+    /// Every request so far has a lower ticket. Later requests don't.
     pub(super) fn next_ticket(&self) -> Ticket {
         self.ticket
     }
 
-    /// What the request wants that has waited longest.
+    /// The request that has waited longest.
     pub(super) fn head(&self) -> Option<(Ticket, Want)> {
         self.queue.front().map(|waiter| (waiter.ticket, waiter.want))
     }
@@ -105,7 +106,7 @@ impl<T> Waiting<T> {
         Some(waiter.handle)
     }
 
-    /// Takes out the request that came last, if its deadline has passed already: it did not want to wait.
+    /// Takes out the last request if its deadline has already passed: it did not want to wait.
     pub(super) fn expire_last(&mut self, now: BootMs) -> Option<T> {
         if self.queue.back()?.deadline > now {
             return None;
@@ -116,7 +117,7 @@ impl<T> Waiting<T> {
         Some(waiter.handle)
     }
 
-    /// A tag that nobody waits for keeps no room for who might: there may be a hundred thousand.
+    /// Gives back the memory of an empty queue: there may be a hundred thousand tags.
     fn give_back_room(&mut self) {
         if self.queue.is_empty() {
             self.queue = VecDeque::new();
@@ -142,7 +143,7 @@ impl<T> Waiting<T> {
         expired
     }
 
-    /// Takes out the requests that need more than `most` at least.
+    /// Takes out the requests that need at least more than `most`.
     pub(super) fn take_larger(&mut self, most: u64) -> Vec<T> {
         let mut larger = Vec::new();
         for waiter in std::mem::take(&mut self.queue) {
@@ -156,14 +157,14 @@ impl<T> Waiting<T> {
         larger
     }
 
-    /// Drops the requests at the head that `useless` picks out.
+    /// Drops requests at the head while `useless` picks them.
     pub(super) fn drop_head_while(&mut self, useless: impl Fn(&T) -> bool) {
         while self.queue.front().is_some_and(|waiter| useless(&waiter.handle)) {
             self.pop();
         }
     }
 
-    /// Drops every request that `useless` picks out.
+    /// Drops every request that `useless` picks.
     pub(super) fn drop_where(&mut self, useless: impl Fn(&T) -> bool) {
         let waited_for = &mut self.waited_for;
         self.queue.retain(|waiter| {

@@ -1,5 +1,5 @@
-//! What a claim takes from a row, which tags can be made, and which starts of a host are believed: decisions
-//! that every backend shares, so that none of them gets an overflow or a boundary wrong in its own way.
+//! Decisions that every backend shares: what a claim takes from a row, which tags can be created, and which starts of a
+//! host are believed. So no backend gets an overflow or a boundary wrong in its own way.
 
 use leafd_wire::Run;
 
@@ -10,29 +10,29 @@ use super::{
     START_MAX, STEP_MAX, StartToken, StoreError, TagChange, TagRow, UNFINISHED,
 };
 
-/// A claim that is worked out but not yet written.
+/// A claim that is computed but not yet written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimPlan {
     /// The ids.
     pub run: Run,
-    /// What `max_id` becomes: the end of the ids.
+    /// The row's new `max_id`: the end of the ids.
     pub max_id: i64,
     /// The row's step, at least 1.
     pub step: u64,
 }
 
-/// How much of the ids up to a ceiling is claimed, in percent; `claimed_to` is the last claimed one.
+/// The claimed part of the ids up to a ceiling, in percent; `claimed_to` is the last claimed id.
 #[must_use]
 pub fn percent_used(claimed_to: u64, ceiling: u64) -> u64 {
     let percent = u128::from(claimed_to) * 100 / u128::from(ceiling.max(1));
     u64::try_from(percent).unwrap_or(u64::MAX)
 }
 
-/// Works out a claim on a row as it stands: `max(want, min(step, step_max))` ids of the wish's shard, from `max_id` on
-/// and up to the ceiling. Of a strict tag only `want`, as nobody may keep what is left.
+/// Computes a claim on a row: `max(want, min(step, step_max))` ids of the wish's shard, from `max_id` up to the
+/// ceiling. A strict tag's claim takes only `want`, because no host may keep the rest.
 ///
-/// It starts at 1 where `max_id` is below, and at `claimed_end` where `max_id` is below that: what was
-/// claimed before stays claimed although somebody set the row back. A step below 1 counts as 1.
+/// It starts at 1 if `max_id` is lower, and at `claimed_end` if `max_id` is below that: claimed ids stay claimed even
+/// if another program set the row back. A step below 1 counts as 1.
 ///
 /// # Errors
 /// [`StoreError::Exhausted`] when fewer than `least` ids are left.
@@ -56,19 +56,19 @@ pub fn plan_claim(
     Ok(ClaimPlan { run, max_id, step })
 }
 
-/// Where the next claim of a row begins: at 1 or above, and not below what is remembered to be claimed.
+/// Where the next claim of a row begins: at 1 or above, and never below ids that are recorded as claimed.
 #[must_use]
 pub fn next_start(max_id: i64, claimed_end: i64) -> u64 {
     max_id.max(claimed_end).max(1).cast_unsigned()
 }
 
-/// A row's step as it counts, at least 1.
+/// A row's step as claims use it, at least 1.
 pub fn step_of(step: i64) -> u64 {
     step.max(1).cast_unsigned()
 }
 
-/// What a store makes of a host's start, given the start that it knows of; and whether it then replaces that by
-/// the `next` one.
+/// What a store answers to a host's start, given the start that it has recorded. Also whether it replaces the recorded
+/// one by `next`.
 #[must_use]
 pub fn judge_start(
     found: Option<&str>,
@@ -84,7 +84,7 @@ pub fn judge_start(
 }
 
 impl NewTag {
-    /// Checks that it starts at or above the end of what was ever claimed under its name.
+    /// Checks that the tag starts at or above the end of what was ever claimed under its name.
     ///
     /// # Errors
     /// [`StoreError::Refused`] with the number to use.
@@ -98,8 +98,8 @@ impl NewTag {
         }
     }
 
-    /// Checks that its ids are masked as those were that had its name before, as the store recorded it. Otherwise an id of
-    /// the one could be an id of the other.
+    /// Checks that its ids are masked like those of the earlier tag of its name, as the store recorded it. Otherwise
+    /// both tags could issue the same id.
     ///
     /// # Errors
     /// [`StoreError::Refused`].
@@ -179,7 +179,7 @@ impl TagRow {
         self.masked.map_or(Ok(()), |masking| masking.check_ceiling(self.ceiling))
     }
 
-    /// Checks that it is still the tag that was looked at.
+    /// Checks that it is still the tag that the caller looked at.
     ///
     /// # Errors
     /// [`StoreError::Refused`].
@@ -314,7 +314,7 @@ mod tests {
         let run = |first, count| Run { first, count, stride: 3 };
         assert_eq!(claim(1, CEILING_MAX, 4, zeroth).unwrap(), (run(3, 4), 13));
         assert_eq!(claim(13, CEILING_MAX, 4, zeroth).unwrap(), (run(15, 4), 25));
-        // Raised to an id of another one's.
+        // Raised to the next id of this shard.
         assert_eq!(claim(100, CEILING_MAX, 2, second).unwrap(), (run(101, 2), 105));
         assert_eq!(claim(1, 8, 10, second).unwrap(), (run(2, 3), 9));
         let left = |shard, max_id, ceiling| match claim(max_id, ceiling, 1, shard) {

@@ -6,7 +6,7 @@ use crate::Tag;
 /// Why a store call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The store can't be reached, or not within the time bound. Whether a change was made is unknown.
+    /// The store can't be reached, or did not answer in time. Whether it changed anything is unknown.
     #[error("the store {store} can't be used: {cause}")]
     Unavailable {
         /// Which store, without secrets.
@@ -19,19 +19,19 @@ pub enum StoreError {
     Overloaded {
         /// Which store.
         store: String,
-        /// The limit that is reached.
+        /// The limit.
         waiting_max: usize,
     },
     /// There is no such tag.
     #[error("the store has no tag {tag:?}; create it with: leafctl tag create {tag:?}")]
     UnknownTag {
-        /// The tag asked for.
+        /// The requested tag.
         tag: Tag,
     },
-    /// There is such a tag already.
+    /// The tag exists already.
     #[error("the store already has a tag {tag:?}")]
     TagExists {
-        /// The tag to be created.
+        /// The tag that was to be created.
         tag: Tag,
     },
     /// Too few ids are left up to the ceiling. Nothing was claimed.
@@ -44,8 +44,8 @@ pub enum StoreError {
         /// How many ids are left; fewer than were needed.
         left: u64,
     },
-    /// The store that answers is not the one that the caller trusts, or its history or role is another one by
-    /// now. Nothing was done.
+    /// The store that answers is not the one that the caller trusts, or has another history or role by now.
+    /// Nothing was done.
     #[error(
         "the store {store} has changed: it was {expected}, and now it is {found}; nothing was done"
     )]
@@ -57,7 +57,7 @@ pub enum StoreError {
         /// What answers.
         found: Identity,
     },
-    /// The store holds, or was asked for, something that can't be used safely.
+    /// The store holds something that can't be used safely, or was asked for it.
     #[error("{0}")]
     Refused(String),
 }

@@ -8,36 +8,36 @@ use super::StoreError;
 /// Longest role of a store in bytes.
 pub const ROLE_BYTES_MAX: usize = 8_256;
 
-/// Which store answers, which of its lives, and as what. A daemon trusts one of these at a time and says which with
-/// every call that grants or judges numbers.
+/// Which store answers, in which of its lives, and in which role. A daemon trusts one identity at a time, and names it
+/// in every call that grants or judges numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Which store it is.
     pub id: StoreId,
-    /// Which of its lives it is in.
+    /// Which of its lives.
     pub history: History,
-    /// What it is among several stores.
+    /// Its role among several stores.
     pub role: Role,
 }
 
-/// Tells stores apart. Journal entries are keyed by it. A store that leafd's own tables name keeps it over a
-/// fail-over, a restart and its restoration from a backup. Where only Leaf's table is, it is made of all that tells one
-/// such table from another.
+/// Identifies a store. Journal entries are keyed by it. A store with leafd's own tables keeps its id over a fail-over,
+/// a restart and a restore from a backup. With Leaf's table only, the id is made of everything that distinguishes that
+/// table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreId(pub Arc<str>);
 
-/// Changes whenever a store may have lost commits or have been copied: at a fail-over, when it is restored, when its
-/// table is made anew. It stays over a plain restart of the server. Only whether two are equal means anything.
+/// Changes whenever a store may have lost commits or have been copied: at a fail-over, at a restore, when its table is
+/// created anew. A plain restart of the server keeps it. Only equality has a meaning.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct History(pub Arc<str>);
 
-/// What a store is among several that are used together, as it was told: printable ASCII, at most
-/// [`ROLE_BYTES_MAX`] bytes; empty for a store that is used by itself.
+/// A store's role among several that are used together, as it was told: printable ASCII, at most [`ROLE_BYTES_MAX`]
+/// bytes; empty for a store that is used alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Role(pub Arc<str>);
 
 impl Role {
-    /// As what a daemon is configured that expects this place, for messages.
+    /// How a daemon must be configured that expects this role, for messages.
     #[must_use]
     pub fn configured(&self) -> String {
         match self.0.is_empty() {
@@ -47,17 +47,17 @@ impl Role {
     }
 }
 
-/// Tells hosts apart: 32 hexadecimal digits drawn when a state directory is made.
+/// Identifies a host: 32 hexadecimal digits, drawn when the state directory is created.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub Arc<str>);
 
-/// Drawn anew at each start and kept by journal and store, so that of two copies of one journal only
-/// the first to start is believed: 32 hexadecimal digits.
+/// Drawn anew at each start, and recorded in journal and store: 32 hexadecimal digits. If a journal is copied, only the
+/// first copy to start is believed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StartToken(pub Arc<str>);
 
 impl Identity {
-    /// Checks that this is what the caller trusts; `store` is what errors call it.
+    /// Checks that this is the store that the caller trusts. Errors call it `store`.
     ///
     /// # Errors
     /// [`StoreError::Changed`].
@@ -69,7 +69,7 @@ impl Identity {
         Err(StoreError::Changed { store, expected: under.clone(), found: self })
     }
 
-    /// What recording a role comes to: whether it is to be written. `store` is what errors call it.
+    /// Decides whether a role must be written. Errors call the store `store`.
     ///
     /// # Errors
     /// [`StoreError::Changed`] unless it is the same store in the same life; [`StoreError::Refused`] when it has
@@ -94,20 +94,20 @@ impl Identity {
     }
 }
 
-/// The words for a database that is not the one that was used before; what to do about it goes by them.
+/// The words for a database other than the one used before. Remedies are chosen by them.
 pub const ANOTHER_DATABASE: &str = "is another database than";
 
-/// The words for the place among several stores that a store records; what to do about it goes by them.
+/// The words for a recorded role among several stores. Remedies are chosen by them.
 pub const RECORDED_ROUTES: &str = "recorded routes";
 
 impl History {
-    /// A history, and how many losses of commits were declared in it.
+    /// A history together with the number of losses declared in it.
     #[must_use]
     pub fn with_losses(history: &str, losses: &str) -> History {
         History(format!("{history} losses {losses}").into())
     }
 
-    /// How many losses were declared, as it was written; 0 where that can't be.
+    /// The number of declared losses, as written; 0 if the text holds none.
     #[must_use]
     pub fn losses(&self) -> &str {
         self.0.rsplit_once("losses ").map_or("0", |(_, losses)| losses)

@@ -2,9 +2,9 @@
 //!
 //! - `identity`: who a store says it is.
 //! - `error`: why a call fails.
-//! - `claim`: what a claim takes from a row and which tags can be made.
+//! - `claim`: what a claim takes from a row, and which tags can be created.
 //! - `record`: what a store remembers of a claim.
-//! - `shard`: which ids are one store's to give.
+//! - `shard`: which ids belong to a store.
 
 mod claim;
 mod error;
@@ -26,24 +26,24 @@ pub use identity::{
 pub use record::{ClaimRecord, ClaimedBy, NAME_BYTES_MAX};
 pub use shard::Shard;
 
-/// Tells a tag from one of the same name that was there before it; 0 where only Leaf's table is.
+/// Tells a tag from an earlier one of the same name; 0 where only Leaf's table is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub u64);
 
-/// How many ids a host would like, and of which.
+/// How many ids a host wants, and which ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimWish {
-    /// At least so many, unless the ceiling is nearer; from 1.
+    /// At least this many, unless the ceiling is nearer; from 1.
     pub want: u64,
-    /// Fewer than this are of no use: rather none are claimed then; from 1.
+    /// If fewer are left, none are claimed; from 1.
     pub least: u64,
     /// The tag's own step counts up to this.
     pub step_max: u64,
-    /// The ids that are the store's to give.
+    /// The ids that belong to the store.
     pub shard: Shard,
 }
 
-/// Ids claimed: they belong to this host alone.
+/// Claimed ids: they belong to this host alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The ids, below 2^63.
@@ -54,9 +54,9 @@ pub struct Claim {
     pub ceiling: u64,
     /// The tag's generation.
     pub generation: Generation,
-    /// Whether the tag is strict: its ids are to be used at once and in order, and none kept.
+    /// Whether the tag is strict: its ids must be used at once and in order, and none may be kept.
     pub strict: bool,
-    /// How its numbers become ids, if they are masked.
+    /// How its numbers become ids, if the tag is masked.
     pub masked: Option<Masking>,
 }
 
@@ -68,22 +68,22 @@ impl ClaimWish {
     }
 }
 
-/// What a tag offers to whoever uses it.
+/// What a tag offers to the hosts that use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TagTerms {
     /// Its generation.
     pub generation: Generation,
-    /// Where the next claim would start if the ceiling allows; from 1.
+    /// Where the next claim starts if the ceiling allows; from 1.
     pub end: u64,
     /// Its step; at least 1.
     pub step: u64,
-    /// The largest number that may be issued; 0 where the row has none that makes sense.
+    /// The largest number that may be issued; 0 if the row's value makes no sense.
     pub ceiling: u64,
     /// Whether it is strict.
     pub strict: bool,
 }
 
-/// A tag as the store has it. What others wrote there is passed on as it is.
+/// A tag as the store has it. Values that other programs wrote are passed on unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TagRow {
     /// Its name.
@@ -98,15 +98,15 @@ pub struct TagRow {
     pub generation: Generation,
     /// Whether it is strict.
     pub strict: bool,
-    /// How its numbers become ids, if they are masked.
+    /// How its numbers become ids, if the tag is masked.
     pub masked: Option<Masking>,
-    /// What it is for.
+    /// Its purpose, for people.
     pub description: Option<String>,
-    /// When the row last changed, as `YYYY-MM-DDTHH:MM:SSZ`; `None` when the store doesn't say.
+    /// When the row last changed, as `YYYY-MM-DDTHH:MM:SSZ`; `None` if the store doesn't record it.
     pub updated: Option<String>,
 }
 
-/// The ceiling of a tag that is not yet in all the independent primaries that it is created in. No id can be claimed of it.
+/// The ceiling of a tag that not all of its independent primaries have yet. No id of it can be claimed.
 pub const UNFINISHED: u64 = 0;
 
 /// A tag to create.
@@ -120,12 +120,12 @@ pub struct NewTag {
     pub step: u64,
     /// The largest number that may be issued; at least `start`, at most [`CEILING_MAX`]. Or [`UNFINISHED`].
     pub ceiling: u64,
-    /// Whether its numbers are to increase strictly across all hosts. It can't be changed later.
+    /// Whether its numbers increase strictly across all hosts. This can't be changed later.
     pub strict: bool,
-    /// How its numbers become ids, if they are to be masked; never of a strict one, and the ceiling fits the bits. It can't be
-    /// changed later.
+    /// How its numbers become ids, if the tag is masked. A strict tag is never masked, and the ceiling must fit the
+    /// bits. This can't be changed later.
     pub masked: Option<Masking>,
-    /// What it is for; at most [`DESCRIPTION_CHARACTERS_MAX`] characters, no control characters.
+    /// Its purpose, for people; at most [`DESCRIPTION_CHARACTERS_MAX`] characters, no control characters.
     pub description: Option<String>,
 }
 
@@ -136,37 +136,36 @@ pub struct TagChange {
     pub step: Option<u64>,
     /// See [`NewTag::ceiling`].
     pub ceiling: Option<u64>,
-    /// See [`NewTag::description`]; empty text removes it.
+    /// See [`NewTag::description`]; an empty text removes it.
     pub description: Option<String>,
 }
 
-/// What a store makes of a host that starts.
+/// How a store answers a host's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckIn {
-    /// The journal is the one that this host last wrote: its leftovers may be used.
+    /// The journal is the one that this host wrote last: its leftovers may be used.
     Current,
-    /// The store didn't know this host: nothing speaks against the journal.
+    /// The store didn't know this host, so it does not contradict the journal.
     New,
-    /// The store has a start of this host that the journal doesn't know: the journal is an old copy, or
+    /// The store has recorded a start of this host that the journal doesn't know. The journal is an old copy, or
     /// another host runs a copy of it.
     Stale,
-    /// The store can't note hosts, because it has only Leaf's table: nothing speaks against the journal, and
-    /// nothing would.
+    /// The store has only Leaf's table and can't record hosts. So it could never contradict the journal.
     Unsupported,
 }
 
-/// Largest step that Leaf's `int` column holds.
+/// The largest step that Leaf's `int` column holds.
 pub const STEP_MAX: u64 = i32::MAX as u64;
 
-/// Largest ceiling: the largest positive signed 64-bit number. That number itself is never issued: the
-/// row has to hold the number after the last one claimed.
+/// The largest ceiling: the largest positive signed 64-bit number. That number itself is never issued, because the row
+/// must hold the number after the last claimed one.
 pub const CEILING_MAX: u64 = i64::MAX as u64;
 
-/// Largest number that a tag can start at, which is the largest that is ever issued.
+/// The largest number at which a tag can start: also the largest that is ever issued.
 pub const START_MAX: u64 = CEILING_MAX - 1;
 
-/// What a store records as the mask of a tag whose row it lost: nobody knows whether there was one.
+/// The recorded mask of a tag whose row the store lost: it is unknown whether the tag was masked.
 pub const MASK_UNKNOWN: &str = "?";
 
-/// Longest description, Leaf's `varchar(256)`.
+/// The longest description: Leaf's `varchar(256)`.
 pub const DESCRIPTION_CHARACTERS_MAX: usize = 256;

@@ -7,20 +7,20 @@ use leafd_wire::Run;
 use super::{Generation, HostId};
 use crate::UnixMs;
 
-/// Who claims.
+/// The host that claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimedBy {
     /// The host's journal, by its id.
     pub host: HostId,
-    /// What people call the host: the configured identity or the host's name, at most [`NAME_BYTES_MAX`] bytes of printable
-    /// ASCII.
+    /// The host's name for people: the configured identity or the host's name, at most [`NAME_BYTES_MAX`] bytes of
+    /// printable ASCII.
     pub name: Arc<str>,
-    /// The lowest id of the tag that the host still holds from earlier claims there and has not issued; `None`: it holds none.
-    /// All that it claimed below is given out.
+    /// The lowest id of the tag that the host still holds from earlier claims there; `None`: it holds none. Everything
+    /// that it claimed below that is issued.
     pub holds_from: Option<u64>,
 }
 
-/// A claim that was made.
+/// A recorded claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimRecord {
     /// The ids.
@@ -33,7 +33,7 @@ pub struct ClaimRecord {
     pub at: UnixMs,
 }
 
-/// Longest name of a host in bytes, as a registry of workers holds it.
+/// The longest name of a host in bytes: what a registry of workers can hold.
 pub const NAME_BYTES_MAX: usize = crate::registry::HOLDER_BYTES_MAX;
 
 impl ClaimRecord {

@@ -1,7 +1,7 @@
-//! Which ids of a tag are one store's to give, where several independent stores feed the tag.
+//! Which ids of a tag belong to a store, when several independent stores feed the tag.
 
-/// Store `index` of `of` gives the ids that leave the remainder `index` when divided by `of`, so that no two of them ever
-/// give the same one. Rows of all of them hold ids.
+/// Store `index` of `of` gives the ids that leave the remainder `index` when divided by `of`. So no two stores ever
+/// give the same id. The rows of all of them hold ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// The store's place, from 0; below `of`.
@@ -14,7 +14,7 @@ impl Shard {
     /// The shard of a store that feeds its tags alone: every id.
     pub const WHOLE: Shard = Shard { index: 0, of: 1 };
 
-    /// The shard's least id that is not below `id`; saturating, which is above every id.
+    /// The shard's least id that is not below `id`. It saturates at a value above every id.
     #[must_use]
     pub fn first_from(self, id: u64) -> u64 {
         let (index, of, id) = (u64::from(self.index), u64::from(self.of), id.max(1));

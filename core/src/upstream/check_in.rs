@@ -1,34 +1,34 @@
-//! The first meeting with a store after a start, and at each probe whether it is still the one that is meant.
+//! The first meeting with a store after a start. Later probes use the same check: is it still the expected store?
 
 use super::state::{Monitor, Next, Standing};
 use super::{Event, Record, Request};
 use crate::BootMs;
 use crate::store::{ANOTHER_DATABASE, History, Identity, RECORDED_ROUTES, Role, StoreError};
 
-/// A first meeting that is under way.
+/// A first meeting in progress.
 #[derive(Clone, Debug)]
 pub(super) struct CheckingIn {
     found: Identity,
-    /// The history that the journal has of it.
+    /// The journal's history of this store.
     history: Option<History>,
     begun: BootMs,
 }
 
-/// A database that was changed on purpose may give the former one's ids again.
+/// A database that was swapped on purpose may give the former one's ids again.
 const PUT_BACK: &str = "Put the first one back. Only if the change is meant, follow docs/operate/another-database.md (stop \
      all hosts, raise the tags, then run leafd adopt-store)";
 
-/// A store whose answer took no longer than this is not crowded, in milliseconds.
+/// A store that answers within this time is not crowded, in milliseconds.
 const CROWDED_FROM_MS: u64 = 25;
 
-/// Within so many times of what its answer took each daemon takes its turn.
+/// Daemons spread their turns over this many times the store's answer time.
 const TURNS: u64 = 4;
 
-/// The longest wait for one's turn, in milliseconds.
+/// The longest wait for a turn, in milliseconds.
 const CROWDED_MS_MAX: u64 = 2_000;
 
 impl Monitor {
-    /// A store has said who it is.
+    /// A store has told its identity.
     pub(super) fn identified(&mut self, now: BootMs, asked: BootMs, found: Identity) {
         let Some(trusted) = &self.trusted else { return self.meet(asked, found) };
         if trusted.id != found.id {
@@ -95,7 +95,7 @@ impl Monitor {
         }
     }
 
-    /// A store that has no place yet takes it, if it has never had tags either: otherwise they might have lived elsewhere.
+    /// A store without a role takes this one, if it has never had tags. Otherwise the tags might belong elsewhere.
     pub(super) fn has_tags(
         &mut self,
         has_tags: Result<bool, StoreError>,
@@ -128,7 +128,7 @@ impl Monitor {
         Ok(())
     }
 
-    /// What is no accident ends the visit with a refusal.
+    /// An error that is no outage ends the visit with a refusal.
     fn refused_or(&mut self, error: StoreError) -> Result<(), StoreError> {
         match error {
             StoreError::Refused(_) | StoreError::Changed { .. } => {
@@ -139,7 +139,7 @@ impl Monitor {
         }
     }
 
-    /// An embedded store is this host's own, and the journal knows what was issued from a lost one.
+    /// An embedded store is this host's own. The journal knows what was issued from a lost one.
     fn placed(&mut self) {
         let Some(CheckingIn { found, .. }) = &self.checking_in else { return };
         if let Some((known, _)) = &self.settings.remembered
@@ -165,7 +165,8 @@ impl Monitor {
         self.next = Some(Next::Record(Record::CheckedIn(found.id.clone(), trusted)));
     }
 
-    /// This start is entered on both sides: what is left to know is whether commits may have been lost since the last.
+    /// Both sides have recorded this start. What remains open is whether commits may have been lost since the last
+    /// start.
     pub(super) fn check_in_recorded(&mut self) {
         let Some(CheckingIn { found, history, .. }) = &self.checking_in else { return };
         let (found, history) = (found.clone(), history.clone());
@@ -180,8 +181,8 @@ impl Monitor {
         }
     }
 
-    /// The history of a store that is met is noted, so that a later one is known to be later. One that is slow to answer
-    /// has many daemons that start, and each takes its turn.
+    /// Notes the history of a store that was met, so that a later history is recognised. If the store is slow to
+    /// answer, many daemons are starting, and each takes its turn.
     pub(super) fn met(&mut self, now: BootMs, asked: BootMs, noted_ms: Option<u64>, random: u64) {
         let Some(CheckingIn { found, begun, .. }) = self.checking_in.take() else { return };
         let took_ms = now.0.saturating_sub(asked.0);

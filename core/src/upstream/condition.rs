@@ -1,4 +1,5 @@
-//! What a store can be used for now, and if not, why and since when; and what others found out about it.
+//! What a store can be used for now; if it can't be used, why and since when; and what other callers found out about
+//! it.
 
 use super::failover::{Held, Settling};
 use super::state::{Monitor, Standing};
@@ -6,40 +7,40 @@ use super::{Event, Settings};
 use crate::BootMs;
 use crate::store::{History, Identity, StoreError, StoreId};
 
-/// A store that can't be used, as far as the last call showed.
+/// An unusable store, as of the last call.
 #[derive(Clone, Debug)]
 pub struct Away {
-    /// When the first of the calls that failed was made.
+    /// When the first failed call was made.
     pub since: BootMs,
-    /// Why the last one failed.
+    /// Why the last call failed.
     pub error: StoreError,
 }
 
-/// Why a store can't be claimed from at present.
+/// Why claims can't be made from a store at present.
 #[derive(Clone, Debug)]
 pub enum Condition {
     /// It has not answered since the daemon's start.
     Unmet,
     /// The last call failed.
     Away(StoreError),
-    /// It may have lost commits: every daemon tells it what it has seen.
+    /// It may have lost commits. Every daemon is telling it which numbers it has seen.
     Settling,
     /// It has lost commits, and the other daemons have not been told yet.
     LostCommits,
     /// It serves, but many daemons have just started: this one waits for its turn.
     Crowded,
-    /// It is not what it should be.
+    /// It is not the expected store, or not in the expected state.
     Refused(StoreError),
 }
 
 impl Monitor {
-    /// What it was told.
+    /// The settings it was made with.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The identity under which it may be claimed from now.
+    /// The identity for claims; `None` while none may be made.
     #[must_use]
     pub fn claimable(&self) -> Option<&Identity> {
         let wait = self.away.is_some() || self.loss.is_some() || self.crowded_until.is_some();
@@ -49,12 +50,12 @@ impl Monitor {
         }
     }
 
-    /// The identity under which it can be asked about its tags now, also while claims wait, and where it has another role
-    /// than this daemon's routes say.
+    /// The identity for questions about its tags. Unlike claims, these are allowed while claims wait, and when the
+    /// store has another role than this daemon's routes say.
     #[must_use]
     pub fn present(&self) -> Option<&Identity> {
         match &self.standing {
-            // Before it was told, it may have less than was claimed.
+            // Before this host's marks are pushed, the store may have recorded less than was claimed.
             Standing::Settling(Settling { pushed: None, .. }) => None,
             _ if self.away.is_some() => None,
             Standing::Refused(_) => self.in_another_role.as_ref(),
@@ -62,7 +63,7 @@ impl Monitor {
         }
     }
 
-    /// The identity under which it last answered, if it is the one that is meant.
+    /// The identity of its last answer, if it is the expected store.
     pub(super) fn answering(&self) -> Option<&Identity> {
         match &self.standing {
             Standing::Trusted => self.trusted.as_ref(),
@@ -77,14 +78,14 @@ impl Monitor {
         self.trusted.as_ref()
     }
 
-    /// Whether ids may be issued from what is held. Not for as long as somebody else may have claimed the same: it is
-    /// known that the store's history has changed, and not that the store was told in time.
+    /// Whether held ids may be issued. Not while another host may have claimed the same ids: the store's history is
+    /// known to have changed, and it is not known that the store heard of the held ids in time.
     #[must_use]
     pub fn may_issue(&self, now: BootMs) -> bool {
         self.own_until().is_none_or(|until| now < until)
     }
 
-    /// Until when ids may be issued from what is held; `None`: no end is in sight.
+    /// Until when held ids may be issued; `None`: no end is in sight.
     #[must_use]
     pub fn own_until(&self) -> Option<BootMs> {
         match &self.standing {
@@ -94,7 +95,7 @@ impl Monitor {
         }
     }
 
-    /// Why it can't be claimed from, if it can't.
+    /// Why claims can't be made, if they can't.
     #[must_use]
     pub fn condition(&self) -> Option<Condition> {
         if let Some(away) = &self.away {
@@ -109,8 +110,8 @@ impl Monitor {
         }
     }
 
-    /// Why its tags can't be administered, if they can't: it is not, or not known to be, the store that is meant.
-    /// Whether it answers shows when it is asked.
+    /// Why its tags can't be administered, if they can't: it is not the expected store, or that is not known. Whether
+    /// it answers shows when it is asked.
     #[must_use]
     pub fn admin_refusal(&self) -> Option<Condition> {
         match &self.standing {
@@ -119,11 +120,11 @@ impl Monitor {
         }
     }
 
-    /// The identity under which a tag can be created, also where claims wait for the store to answer, or for their turn.
+    /// The identity for creating a tag. Unlike claims, this is allowed while the store has not answered, or while the
+    /// daemon waits for its turn.
     ///
-    /// # Errors
-    /// It may have lost what was claimed under the name, and the other daemons have not told it yet; or it is not, or not
-    /// known to be, the store that is meant.
+    /// # Errors The store may have lost claims under the name that other daemons have not told it yet. Or it is not the
+    /// expected store, or that is not known.
     pub fn complete(&self) -> Result<&Identity, Condition> {
         match &self.standing {
             Standing::Trusted if self.loss.is_some() => Err(Condition::LostCommits),
@@ -134,7 +135,7 @@ impl Monitor {
         }
     }
 
-    /// The history in which it was met last, as the store that is meant.
+    /// The history of the last meeting with the expected store.
     #[must_use]
     pub fn history(&self) -> Option<&History> {
         let answered = match &self.standing {
@@ -144,7 +145,7 @@ impl Monitor {
         answered.or(self.trusted.as_ref()).map(|identity| &identity.history)
     }
 
-    /// What it is refused for, if it is.
+    /// Why it is refused, if it is.
     #[must_use]
     pub fn refusal(&self) -> Option<&StoreError> {
         match &self.standing {
@@ -153,7 +154,7 @@ impl Monitor {
         }
     }
 
-    /// Since when it can't be used, and why; `None` when it answered last.
+    /// Since when it can't be used, and why; `None` if the last call was answered.
     #[must_use]
     pub fn away(&self) -> Option<&Away> {
         self.away.as_ref()
@@ -165,19 +166,19 @@ impl Monitor {
         self.answered_at
     }
 
-    /// Whether it has been asked once, with whatever outcome.
+    /// Whether it has been asked at all, with any outcome.
     #[must_use]
     pub fn tried(&self) -> bool {
         self.visits > 0
     }
 
-    /// How often it has been asked, with whatever outcome.
+    /// How often it has been asked, with any outcome.
     #[must_use]
     pub fn visits(&self) -> u64 {
         self.visits
     }
 
-    /// How much longer claims wait after a fail-over, in milliseconds; 0 when they don't.
+    /// How much longer claims wait after a fail-over, in milliseconds; 0 if they don't.
     #[must_use]
     pub fn settling_ms(&self, now: BootMs) -> u64 {
         match &self.standing {
@@ -186,18 +187,17 @@ impl Monitor {
         }
     }
 
-    /// Fail-overs noticed since the daemon's start, those of its absence included.
+    /// Fail-overs noticed since the daemon's start, including those during its absence.
     #[must_use]
     pub fn failovers(&self) -> u64 {
         self.failovers
     }
 
-    /// Checks that what answered as a registry of workers is the store that is claimed from: a host that is led to another
-    /// database must not be given a worker there, which a host of the right one may have. Before the store was met, the
-    /// one that the journal knows is the right one. What is not known yet is probed soon.
+    /// Checks that the registry of workers is in the store that claims are made from. A host that is led to another
+    /// database must not take a worker there: a host of the right database may have the same one. Before the first
+    /// meeting, the right store is the one in the journal. If the answer is unknown, a probe follows soon.
     ///
-    /// # Errors
-    /// [`StoreError::Refused`] when it is not what is meant; [`StoreError::Unavailable`] when that is not known yet.
+    /// # Errors [`StoreError::Refused`] if it is another store; [`StoreError::Unavailable`] while that is unknown.
     pub fn verify(&mut self, now: BootMs, found: &StoreId) -> Result<(), StoreError> {
         let meant = match &self.standing {
             Standing::Unmet => self.settings.remembered.as_ref().map(|(id, _)| id),
@@ -217,19 +217,19 @@ impl Monitor {
         Err(StoreError::Unavailable { store: self.settings.url.to_string(), cause })
     }
 
-    /// A call that somebody else made could not be made, or was not answered.
+    /// Another caller's call could not be made, or was not answered.
     pub fn call_failed(&mut self, now: BootMs, error: &StoreError) {
         self.goes_away(now, error.clone());
         self.probe_soon(now);
     }
 
-    /// Has it probed as soon as may be: a call found another store than it was made for.
+    /// Probes the store as soon as possible: a call met another store than expected.
     pub fn probe_soon(&mut self, now: BootMs) {
         self.probe_at = self.probe_at.min(now);
     }
 
-    /// It gave, or has, less than it had given under this identity: it has lost commits without showing another history.
-    /// True: that was not known yet, and every daemon is told of it.
+    /// The store gave, or has, less than it had given under this identity. So it has lost commits without a new
+    /// history. Returns true if that is news: then every daemon must be told.
     pub fn lost_commits(&mut self, under: &Identity) -> bool {
         let trusted = matches!(self.standing, Standing::Trusted);
         if !trusted || self.trusted.as_ref() != Some(under) || self.loss.is_some() {
@@ -244,7 +244,7 @@ impl Monitor {
 }
 
 impl Condition {
-    /// In words; `url` is what the store is called.
+    /// The condition in words; `url` names the store.
     #[must_use]
     pub fn describe(&self, url: &str) -> String {
         match self {

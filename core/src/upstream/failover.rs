@@ -1,50 +1,52 @@
-//! From a changed history to claims that go on.
+//! From a changed history to new claims.
 //!
 //! 1. This host pushes its high-water marks.
-//! 2. The new history is noted, or has been already: how long ago, the store's own clock says. If the time is not over,
-//!    nobody has claimed before it heard of this host's numbers, and they stay its own; else they are dropped. The push
-//!    comes first, and the store's clock alone counts, so that an answer may take any time.
-//! 3. Claims go on once the store says that the time is over.
+//! 2. The new history is noted in the store, unless it has been already. The store's own clock tells how long ago that
+//!    was. If the settling time is not over, no host has claimed before the store heard of this host's numbers, and
+//!    they stay this host's. Otherwise they are dropped. The push comes first and only the store's clock counts, so an
+//!    answer may take any time.
+//! 3. Claims continue once the store reports that the time is over.
 //!
-//! Issuing from what is held goes on meanwhile, but no longer than it is certain that nobody else has claimed: until the
-//! settling time has passed since the last question that was answered under the former history.
+//! Meanwhile held ids are issued only while it is certain that no other host has claimed: until the settling time has
+//! passed since the last question that was answered under the former history.
 
 use super::state::{Monitor, Next, Standing};
 use super::{Event, Record, Request};
 use crate::BootMs;
 use crate::store::{History, Identity, StoreError};
 
-/// A history that is being dealt with.
+/// A new history that is being dealt with.
 #[derive(Clone, Debug)]
 pub(super) struct Settling {
     /// The store in its new history.
     pub identity: Identity,
-    /// When the question was asked that showed it first. Where the store has no place for a note, the time counts from here.
+    /// When the question was asked that first showed it. If the store can't record a note, the time counts from here.
     pub since: BootMs,
     pub held: Held,
-    /// The store was not told under the history before either, and others may have claimed under that from this instant.
+    /// The store had not heard of these numbers under the previous history either. Other hosts may have claimed under
+    /// that one from this instant.
     pub untold_before: Option<BootMs>,
-    /// How long ago it was noted has not been heard yet.
+    /// The store has not yet told how long ago the history was noted.
     pub first_note: bool,
-    /// So many tags were pushed; `None` until they are.
+    /// How many tags were pushed; `None` until they are.
     pub pushed: Option<usize>,
-    /// When to ask next whether claims may go on.
+    /// When to ask again whether claims may continue.
     pub until: BootMs,
 }
 
-/// What is known of the numbers that this host holds.
+/// What is known about the numbers that this host holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held {
-    /// Nobody else can have claimed them before this instant.
+    /// No other host can have claimed them before this instant.
     OwnUntil(BootMs),
-    /// The store was told of them in time.
+    /// The store heard of them in time.
     Own,
     /// They were dropped.
     Distrusted,
 }
 
 impl Monitor {
-    /// A store that was known by the history `from` has another one by now; `asked`: when the question was asked.
+    /// A store whose known history was `from` now has another one. `asked`: when the question was asked.
     pub(super) fn fail_over(&mut self, asked: BootMs, found: Identity, from: &History) {
         let settle_ms = self.settings.settle_ms;
         let proven_until = match self.proven_at {
@@ -61,7 +63,7 @@ impl Monitor {
         };
         self.loss = None;
         self.suspect = false;
-        // Others may have claimed anew before anybody noticed.
+        // Other hosts may have claimed anew before any daemon noticed.
         let loss_declared = from.losses() != found.history.losses();
         let identity = found.clone();
         let settling = Settling {
@@ -81,7 +83,7 @@ impl Monitor {
         self.next = Some(Next::Request(Request::PushHighWater(found)));
     }
 
-    /// The store was probed while it settles, and is still in the same history.
+    /// A probe while the store settles has found the same history again.
     pub(super) fn go_on_settling(&mut self, now: BootMs, asked: BootMs) {
         let Standing::Settling(settling) = &self.standing else { return };
         if settling.held == Held::Own {
@@ -96,14 +98,14 @@ impl Monitor {
         }
     }
 
-    /// The store's clock has said how long ago the present history was noted first, in milliseconds.
+    /// The store has told how long ago, by its clock, the present history was first noted, in milliseconds.
     pub(super) fn noted(&mut self, now: BootMs, asked: BootMs, noted_ms: Option<u64>, random: u64) {
         let settle_ms = self.settings.settle_ms;
         let Standing::Settling(settling) = &self.standing else {
             return self.met(now, asked, noted_ms, random);
         };
-        // Without a note each host counts for itself: not more than has passed, where claims wait for it, and not less,
-        // where they may have been made.
+        // Without a note each host measures for itself. The least time that can have passed decides how long claims
+        // wait; the most decides whether other hosts may have claimed.
         let least_ms = noted_ms.unwrap_or(asked.0.saturating_sub(settling.since.0));
         let most_ms = noted_ms.unwrap_or(now.0.saturating_sub(settling.since.0));
         let identity = settling.identity.clone();
@@ -115,7 +117,7 @@ impl Monitor {
         self.noted_by = noted_ms.map(|noted_ms| BootMs(now.0.saturating_sub(noted_ms)));
         self.count(&identity.history, least_ms);
         let Standing::Settling(settling) = &mut self.standing else { return };
-        // What was claimed under a history between is known to end where this one begins.
+        // Claims under a history in between ended before this one began.
         let begun_by = BootMs(now.0.saturating_sub(least_ms));
         let missed_one = settling.untold_before.take().is_some_and(|until| begun_by > until);
         let in_time = most_ms < settle_ms && !missed_one;
@@ -144,7 +146,7 @@ impl Monitor {
                 self.next = Some(Next::Request(note));
                 self.events.push_back(Event::Resumed);
             }
-            // With only Leaf's table there was nowhere to tell the others of a loss.
+            // With Leaf's table only, there is nowhere to tell the other hosts of a loss.
             _ => {
                 self.loss = None;
                 self.events.push_back(Event::Settled(tags));
@@ -153,7 +155,7 @@ impl Monitor {
         }
     }
 
-    /// The journal has the new history: claims go on.
+    /// The journal has the new history: claims continue.
     pub(super) fn settled(&mut self) {
         let Standing::Settling(Settling { identity, pushed, .. }) = &self.standing else { return };
         let (identity, tags) = (identity.clone(), pushed.unwrap_or(0));
@@ -161,14 +163,14 @@ impl Monitor {
         self.trust(identity);
     }
 
-    /// The answer to the declaration of a loss.
+    /// The answer to a declared loss.
     pub(super) fn declared(
         &mut self,
         now: BootMs,
         told: Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
         match told {
-            // The history has changed by it, or by somebody else; the rest is as after a fail-over.
+            // The declaration changed the history, or another daemon's did. What follows is as after a fail-over.
             Ok(true) | Err(StoreError::Changed { .. }) => {
                 self.loss = None;
                 self.probe_at = now;
@@ -183,15 +185,15 @@ impl Monitor {
         Ok(())
     }
 
-    /// Whether the store is back at a history that was noted before the one that this host knew last: then all that was
-    /// done since is lost, and those who hold numbers of that time know it only if they are told.
+    /// Whether the store is back at a history noted before the one that this host last knew. Then everything since is
+    /// lost, and the hosts that hold numbers of that time learn it only by being told.
     fn went_back(&self, asked: BootMs, noted_ms: Option<u64>) -> bool {
         let (Some(noted_ms), Some(known)) = (noted_ms, self.noted_by) else { return false };
-        // Answers take their time: one declaration too many costs numbers, and one too few ids.
+        // Answers take time. One declaration too many costs numbers; one too few risks duplicate ids.
         BootMs(asked.0.saturating_sub(noted_ms)) <= known
     }
 
-    /// Counts a fail-over, once however often it takes to see it through.
+    /// Counts a fail-over once, however many steps it takes.
     fn count(&mut self, to: &History, noted_ms: u64) {
         if self.failed_over_to.as_ref() == Some(to) {
             return;
@@ -202,7 +204,7 @@ impl Monitor {
         self.events.push_back(Event::FailedOver { to: to.clone(), noted_ms, left_ms });
     }
 
-    /// Others may have claimed anew what this host holds. An embedded store has no others.
+    /// Other hosts may have claimed this host's numbers anew. An embedded store has no other hosts.
     fn distrust(&mut self) {
         if self.settings.embedded {
             return;

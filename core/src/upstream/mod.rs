@@ -1,18 +1,18 @@
-//! A store as one daemon knows it: whether it is the one that is meant, whether it lost commits, who has told it what,
-//! and when claims may go on.
+//! A store as one daemon sees it: whether it is the expected one, whether it lost commits, which numbers it has been
+//! told of, and when claims may continue.
 //!
-//! [`Monitor`] is a state machine in the form of the lease's. Time and chance are arguments; it emits one [`Step`] at a
-//! time and is fed each outcome, by the daemon or by a simulator.
+//! [`Monitor`] is a state machine, like the lease. Time and chance are arguments. It emits one [`Step`] at a time and
+//! is fed each outcome, by the daemon or by a simulator.
 //!
-//! A store whose history has changed may have lost the last commits that it had acknowledged: claims of numbers that are
-//! in use. So every daemon pushes its high-water marks, the highest end that it has seen of each tag, and only when all
-//! have had the time to does any of them claim again. The time counts from when the first daemon noted the new history,
-//! and the store's own clock alone measures it: whoever has pushed before it is over, says the store, has pushed before
-//! anybody claims, and keeps what it holds. Whoever is late may hold numbers that were claimed anew, and drops them.
+//! A store whose history has changed may have lost the last commits that it acknowledged: claims of numbers that are in
+//! use. So every daemon pushes its high-water marks, the highest end that it has seen of each tag. No daemon claims
+//! again until all have had time to push. The time counts from when the first daemon noted the new history, by the
+//! store's own clock. If the store says that a daemon pushed before the time was over, it pushed before any new claim,
+//! and keeps what it holds. A late daemon may hold numbers that were claimed anew, and drops them.
 //!
 //! - `state`: what to do next.
-//! - `check_in`: the first meeting with a store, and whether it is the one that is meant.
-//! - `failover`: from a changed history to claims that go on.
+//! - `check_in`: the first meeting with a store, and whether it is the expected one.
+//! - `failover`: from a changed history to new claims.
 //! - `condition`: what the store can be used for now, and why not.
 
 mod check_in;
@@ -30,20 +30,20 @@ use crate::store::{History, Identity, Role, StoreError, StoreId};
 pub use condition::{Away, Condition};
 pub use state::Monitor;
 
-/// What a monitor is told once.
+/// What a monitor is told at its start.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where the store is, without secrets, for messages.
     pub url: Arc<str>,
-    /// What it should say about its place among the stores.
+    /// The role that the store should have.
     pub role: Role,
-    /// Whether it is this host's own file: nobody else claims from it.
+    /// Whether it is this host's own file: no other host claims from it.
     pub embedded: bool,
-    /// The store that the journal says was last at this URL, and the history that was trusted.
+    /// The store that was last at this URL, and its trusted history, by the journal.
     pub remembered: Option<(StoreId, History)>,
-    /// How long claims wait after a fail-over, in milliseconds, from when the first daemon noted it.
+    /// How long claims wait after a fail-over, in milliseconds, counted from when the first daemon noted it.
     pub settle_ms: u64,
-    /// The longest time between two probes of a store that answers, in milliseconds.
+    /// The longest time between two probes of an answering store, in milliseconds.
     pub probe_ms: u64,
 }
 
@@ -54,32 +54,32 @@ pub enum Step {
     Request(Request),
     /// Make this durable, then call [`Monitor::recorded`].
     Record(Record),
-    /// Act on this before the next step is taken.
+    /// Act on this before taking the next step.
     Event(Event),
-    /// Nothing until then, or until something else happens; `None`: until something happens.
+    /// Do nothing until then or until the next event; `None`: until the next event.
     Wait(Option<BootMs>),
 }
 
 /// A call of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Which store answers.
+    /// Tell its identity.
     Identity,
     /// Whether it has, or remembers, any tag.
     HasTags,
-    /// Record its place among the stores.
+    /// Record its role.
     TakeRole(Identity, Role),
-    /// Enter this start of the host, and look up what the journal has of this store.
+    /// Record this start of the host, and look up the journal's entry of this store.
     CheckIn(Identity),
-    /// How long ago its history was first noted; note it if nobody has.
+    /// Tell how long ago its history was first noted; note it if that has not happened.
     NoteHistory(Identity),
-    /// Tell everybody that it has lost commits.
+    /// Tell every daemon that it has lost commits.
     DeclareLoss(Identity),
-    /// Lift every tag to the highest end that this host has seen, in the journal or in use.
+    /// Raise every tag to the highest end that this host has seen, in the journal or in use.
     PushHighWater(Identity),
 }
 
-/// What a call came to.
+/// The outcome of a call.
 #[derive(Clone, Debug)]
 pub enum Response {
     /// To [`Request::Identity`].
@@ -88,11 +88,11 @@ pub enum Response {
     HasTags(Result<bool, StoreError>),
     /// To [`Request::TakeRole`].
     TakeRole(Result<(), StoreError>),
-    /// To [`Request::CheckIn`]: the history that the journal has of it.
+    /// To [`Request::CheckIn`]: the journal's history of it.
     CheckIn(Result<Option<History>, StoreError>),
-    /// To [`Request::NoteHistory`], in milliseconds; `None` where only Leaf's table is, which has no place for it.
+    /// To [`Request::NoteHistory`], in milliseconds; `None` with Leaf's table only, which has no place for a note.
     NoteHistory(Result<Option<u64>, StoreError>),
-    /// To [`Request::DeclareLoss`]: whether there was anybody to tell.
+    /// To [`Request::DeclareLoss`]: whether the store could record it.
     DeclareLoss(Result<bool, StoreError>),
     /// To [`Request::PushHighWater`]: how many tags this host knows.
     PushHighWater(Result<usize, StoreError>),
@@ -101,40 +101,40 @@ pub enum Response {
 /// A change for the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// This start is entered in a store, whose history is trusted to be this.
+    /// The store has recorded this start, and this history of it is trusted.
     CheckedIn(StoreId, History),
     /// A store's new history has been dealt with.
     History(StoreId, History),
 }
 
-/// What became of a store, for those who live in it and for the log.
+/// What happened to a store, for the engine and the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A call failed, for the first time or for another reason than before.
     Away(StoreError),
     /// It answers again.
     Back,
-    /// It can be asked again, or claimed from: whatever waits for it goes on.
+    /// It can be asked or claimed from again: whatever waits for it continues.
     Resumed,
-    /// This host is entered in it. What is held of another store that was here before is dropped.
+    /// It has recorded this host. What is held of a former store in its place is dropped.
     CheckedIn(StoreId),
-    /// Its history has changed; `noted_ms` ago somebody noted it first, and claims wait for another `left_ms`.
+    /// Its history has changed. `noted_ms` ago a daemon first noted it, and claims wait for another `left_ms`.
     FailedOver {
         /// The new history.
         to: History,
         /// How long ago it was noted.
         noted_ms: u64,
-        /// For how long claims wait.
+        /// How long claims still wait.
         left_ms: u64,
     },
-    /// It is back at a history that this host had left: it lost what was done since.
+    /// It is back at a history that this host had left: it lost everything since.
     WentBack(History),
-    /// Numbers held of it may have been claimed anew: they are dropped.
+    /// Numbers held of it may have been claimed anew, and are dropped.
     Distrusted,
-    /// It was told of so many tags, and is claimed from again.
+    /// This many tags were pushed to it, and claims continue.
     Settled(usize),
-    /// It is not what it should be: nothing is claimed from it.
+    /// It is not the expected store, or not in the expected state: nothing is claimed from it.
     Refused(StoreError),
-    /// It is another database than the one that numbers are held of: they are not issued, but kept.
+    /// It is another database than the one that numbers are held of. They are kept, but not issued.
     SetAside,
 }

@@ -1,4 +1,4 @@
-//! What to do next: the state of a monitor, and the steps that it asks for, one at a time.
+//! A monitor's state, and the next step that it asks for.
 
 use std::collections::VecDeque;
 
@@ -9,43 +9,43 @@ use crate::BootMs;
 use crate::backoff::Backoff;
 use crate::store::{History, Identity, StoreError};
 
-/// A store as one daemon knows it, from the daemon's start on.
+/// A store as one daemon sees it, from the daemon's start on.
 #[derive(Debug)]
 pub struct Monitor {
     pub(super) settings: Settings,
     pub(super) standing: Standing,
-    /// What was last claimed from, whatever stands now.
+    /// The last store that was claimed from, whatever the present standing.
     pub(super) trusted: Option<Identity>,
-    /// The store that is meant, in the history that is known, but in another role: its tags are asked about, because
-    /// what is held of them is issued on.
+    /// The expected store in its known history, but with another role. Its tags can be asked about, because held
+    /// numbers are still issued.
     pub(super) in_another_role: Option<Identity>,
-    /// When the last question was asked whose answer proved that what is held is this host's own.
+    /// When the last question was asked whose answer proved that held numbers are this host's own.
     pub(super) proven_at: BootMs,
-    /// The present history was first noted at this time or before; `None` where that isn't known.
+    /// The present history was first noted at or before this time; `None` if unknown.
     pub(super) noted_by: Option<BootMs>,
-    /// It gave, or has, less than it had given under this identity, and nobody has been told yet.
+    /// It gave, or has, less than it had given under this identity, and the other daemons have not been told yet.
     pub(super) loss: Option<Identity>,
     pub(super) checking_in: Option<CheckingIn>,
-    /// It was met in another history than the journal has: what is left may have been claimed anew.
+    /// It was met in another history than the journal has: leftovers may have been claimed anew.
     pub(super) suspect: bool,
-    /// What the visit goes on with.
+    /// The next part of the visit.
     pub(super) next: Option<Next>,
     pub(super) events: VecDeque<Event>,
     pub(super) probe_at: BootMs,
-    /// Claims wait until then because many daemons start at once.
+    /// Claims wait until then, because many daemons start at once.
     pub(super) crowded_until: Option<BootMs>,
     pub(super) failovers: u64,
     pub(super) failed_over_to: Option<History>,
     pending: Option<Pending>,
     pub(super) away: Option<Away>,
     pub(super) answered_at: Option<BootMs>,
-    /// Visits that have ended, with whatever outcome.
+    /// Visits that have ended, with any outcome.
     pub(super) visits: u64,
     retry_at: BootMs,
     backoff: Backoff,
 }
 
-/// How this host stands with a store.
+/// How a store stands with this host.
 #[derive(Clone, Debug)]
 pub(super) enum Standing {
     /// It has not answered since the start.
@@ -54,7 +54,7 @@ pub(super) enum Standing {
     Trusted,
     /// It may have lost commits.
     Settling(Settling),
-    /// It is not what it should be.
+    /// It is not the expected store, or not in the expected state.
     Refused(StoreError),
 }
 
@@ -72,10 +72,10 @@ enum Pending {
     Record(Record, BootMs),
 }
 
-/// However long the setting, a store is probed this often, so that one that is away is known to be.
+/// A store is probed at least this often, whatever the setting, so that an outage is noticed.
 const PROBE_MS_MAX: u64 = 15_000;
 
-/// The next probe's time is not decided yet.
+/// The next probe is not scheduled yet.
 const NEVER: BootMs = BootMs(u64::MAX);
 
 impl Monitor {
@@ -162,7 +162,7 @@ impl Monitor {
         }
     }
 
-    /// What the call that is under way came to. `random` is drawn anew for each call.
+    /// Takes in the outcome of the pending call. Pass a fresh `random` to each call.
     pub fn answered(&mut self, now: BootMs, response: Response, random: u64) {
         let Some(Pending::Request(request, asked)) = self.pending.take() else {
             debug_assert!(false, "nothing was asked");
@@ -172,7 +172,7 @@ impl Monitor {
         self.went_on(now, asked, visit, random);
     }
 
-    /// What came of the record that is under way: an error says why it could not be made.
+    /// Takes in the outcome of the pending record; an error says why it could not be made.
     pub fn recorded(&mut self, now: BootMs, outcome: Result<(), StoreError>, random: u64) {
         let Some(Pending::Record(record, asked)) = self.pending.take() else {
             debug_assert!(false, "nothing was to be recorded");
@@ -185,7 +185,7 @@ impl Monitor {
         self.went_on(now, asked, visit, random);
     }
 
-    /// Each answer's consequence: an error ends the visit, and it is tried again soon.
+    /// Acts on an answer. An error ends the visit, and the next one follows soon.
     fn judge(
         &mut self,
         now: BootMs,
@@ -225,7 +225,7 @@ impl Monitor {
                 self.next = None;
                 self.checking_in = None;
                 self.visits += 1;
-                // What the attempt took counts: one that timed out is followed by the next one soon.
+                // The wait counts from the attempt's start: after a timeout the next try follows soon.
                 self.retry_at = BootMs(asked.0.saturating_add(self.backoff.next_ms(random)));
                 self.probe_at = self.retry_at;
                 self.goes_away(asked, error);
@@ -233,7 +233,7 @@ impl Monitor {
         }
     }
 
-    /// The visit is over. The next probe comes at a random time, so that daemons don't keep step.
+    /// Ends the visit. The next probe comes at a random time, so that daemons don't synchronise.
     fn rest(&mut self, now: BootMs, random: u64) {
         self.backoff = Backoff::default();
         self.visits += 1;
@@ -259,7 +259,7 @@ impl Monitor {
         }
     }
 
-    /// It answered, and is what is claimed from.
+    /// It answered, and claims may be made from it.
     pub(super) fn trust(&mut self, found: Identity) {
         if !matches!(self.standing, Standing::Trusted) {
             self.events.push_back(Event::Resumed);
@@ -269,7 +269,7 @@ impl Monitor {
         self.standing = Standing::Trusted;
     }
 
-    /// It is not what it should be: nothing is claimed from it until it is.
+    /// It is not the expected store, or not in the expected state: nothing is claimed from it until it is.
     pub(super) fn refuse(&mut self, error: StoreError) {
         let known = matches!(
             &self.standing,

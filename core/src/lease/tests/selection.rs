@@ -37,7 +37,8 @@ fn of_a_billion_workers_one_is_chosen_without_listing_them() {
     for (random, worker) in [(0, 2), (1, 3), (2, 4), (3, 6), (4, 7), (1 << 20, (1 << 20) + 3)] {
         assert_eq!(chosen(0..1 << 30, &bounds, random), Some(worker));
     }
-    // The last quarter of a second chance is like the first.
+    // A quarter of the free workers are candidates. A larger random number starts over with the
+    // first one.
     assert_eq!(chosen(0..1 << 30, &bounds, (1 << 28) - 1), Some(2));
 }
 

@@ -1,4 +1,4 @@
-//! From a changed history to claims that go on.
+//! From a changed history to new claims.
 
 use super::*;
 
@@ -38,7 +38,7 @@ fn whoever_pushes_in_time_keeps_what_it_holds_and_claims_when_the_store_says_so(
     assert_eq!(one.monitor.claimable(), None);
     one.pushes("h2");
     one.notes("h2", Some(4_000));
-    // Another host may still have to tell of a name that the store has lost.
+    // Another host may still have to report a name that the store has lost.
     assert!(matches!(one.monitor.complete(), Err(Condition::Settling)));
     assert!(!one.distrusted() && one.monitor.own_until().is_none());
     assert_eq!((one.monitor.failovers(), one.monitor.settling_ms(one.now)), (1, 6_000));
@@ -122,7 +122,7 @@ fn a_store_that_is_back_at_a_former_history_is_told_that_it_lost_commits() {
     one.answer(Response::DeclareLoss(Ok(true)));
     one.probe_shows("h1 losses 1");
     assert!(one.distrusted());
-    // A switch back that lost nothing has a fresh note.
+    // A switch back that lost nothing comes with a fresh note.
     let mut one = Watched::trusting();
     one.probe_shows("h2");
     one.pushes("h2");
@@ -159,7 +159,7 @@ fn a_loss_without_another_history_is_declared_once() {
     assert!(matches!(one.monitor.complete(), Err(Condition::LostCommits)));
     assert_eq!(one.asks(), Request::DeclareLoss(identity("h1")));
     assert!(one.events.contains(&Event::Distrusted));
-    // With only Leaf's table nobody can be told: this host's own marks are all there is.
+    // With Leaf's table only, no other host can be told: this host's own marks are all there is.
     one.answer(Response::DeclareLoss(Ok(false)));
     one.pushes("h1");
     one.look();

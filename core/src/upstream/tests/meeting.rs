@@ -1,4 +1,4 @@
-//! The first meeting, and a store that turns out not to be the one that is meant.
+//! The first meeting, and a store that turns out not to be the expected one.
 
 use super::*;
 
@@ -45,7 +45,7 @@ fn a_store_in_another_role_is_asked_about_what_is_held_of_it() {
         assert!(one.monitor.refusal().is_some() && one.monitor.claimable().is_none());
         assert_eq!(one.monitor.present(), Some(found).filter(|_| is_asked));
     }
-    // At a start, by what the journal has.
+    // At a start, judged by the journal's entry.
     for (found, is_asked) in [(moved, true), (set_back, false), (stranger, false)] {
         let remembered = Some((identity("h1").id, identity("h1").history));
         let mut one = Watched::new(Settings { remembered, ..settings() });

@@ -1,4 +1,4 @@
-//! Rules of the monitor, one by one: what it asks for, and what it makes of each answer.
+//! The monitor's rules, one by one: what it asks for, and how it acts on each answer.
 
 use super::*;
 
@@ -13,7 +13,7 @@ struct Watched {
     monitor: Monitor,
     now: BootMs,
     events: Vec<Event>,
-    /// A step that was looked at and not taken.
+    /// A step that was looked at but not taken.
     seen: Option<Step>,
 }
 
@@ -55,7 +55,7 @@ impl Watched {
         one
     }
 
-    /// The first meeting; `known` is the history that the journal has.
+    /// The first meeting; `known` is the journal's history.
     fn meet(&mut self, history: &str, known: Option<&str>) {
         assert_eq!(self.asks(), Request::Identity);
         self.answer(Response::Identity(Ok(identity(history))));
@@ -111,7 +111,7 @@ impl Watched {
         self.now.0 += ms;
     }
 
-    /// Waits for the next probe, which shows this.
+    /// Waits for the next probe, which shows this history.
     #[track_caller]
     fn probe_shows(&mut self, history: &str) {
         if let Step::Wait(Some(until)) = self.look() {
