@@ -33,6 +33,7 @@ mod from_leaf;
 mod health;
 mod leaf_only;
 mod left_servers;
+mod made_up;
 mod masked;
 mod other_database;
 mod other_registry;

@@ -6,6 +6,7 @@ use std::time::Instant;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::error;
 
+use super::unconfirmed::Asked;
 use super::{Cause, Refusal, SegmentTag, Segments, Shard, ShardState};
 use crate::clock;
 use crate::journal::Write;
@@ -25,6 +26,8 @@ pub(crate) struct Sent {
     pub(crate) shard: usize,
     pub(crate) under: Identity,
     pub(crate) order: ClaimOrder,
+    /// Of a name that nothing is known of yet.
+    pub(crate) asked: Option<Asked>,
     /// The daemon's stop waits until this is dropped.
     pub(crate) _tracked: TaskTrackerToken,
 }
@@ -48,7 +51,7 @@ impl Segments {
     }
 
     /// Claims numbers and has the journal record them.
-    pub(crate) async fn claim(self: Rc<Self>, tag: Rc<SegmentTag>, sent: Sent) {
+    pub(crate) async fn claim(self: Rc<Self>, tag: Rc<SegmentTag>, mut sent: Sent) {
         let upstream = &tag.shards[sent.shard].upstream;
         let wish = ClaimWish {
             want: sent.order.want,
@@ -63,6 +66,9 @@ impl Segments {
             .claim_as(self.claimed_by(&tag, sent.shard), &sent.under, &tag.tag, wish)
             .await;
         upstream.claims.answered(&outcome, sent_at.elapsed());
+        if let Some(next) = sent.asked.take().and_then(Asked::answered) {
+            self.drive(&next);
+        }
         self.note_outcome(&tag, upstream, outcome.as_ref().map(drop));
         match outcome {
             Ok(claim) => {

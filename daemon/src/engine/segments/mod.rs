@@ -274,13 +274,17 @@ impl Segments {
         }
         // While no store can be claimed from nothing is asked; whatever waits goes on when one can.
         let Some((shard, under)) = self.shard_to_claim(tag) else { return };
+        if !tag.has_its_turn() {
+            return;
+        }
         let order = {
             let mut allocator = tag.allocator.borrow_mut();
             allocator.drop_head_while(ReplyTo::gone);
             allocator.claim_wanted(now)
         };
         if let Some(order) = order {
-            let sent = Sent { shard, under, order, _tracked: self.claiming.token() };
+            let asked = tag.ask();
+            let sent = Sent { shard, under, order, asked, _tracked: self.claiming.token() };
             tokio::task::spawn_local(Rc::clone(self).claim(Rc::clone(tag), sent));
         }
     }
