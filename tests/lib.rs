@@ -15,4 +15,5 @@ pub mod raw;
 pub mod relay;
 pub mod seed;
 pub mod servers;
+pub mod terminal;
 pub mod wall_clock;

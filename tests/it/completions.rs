@@ -1,9 +1,12 @@
-//! A shell completes commands, and the names of tags and stores, in a real bash as the user's keys would; zsh's and
-//! fish's scripts ask the same program in their own ways.
+//! A shell completes commands, and the names of tags and stores: bash, zsh and fish at a terminal, by the user's keys; and
+//! of bash, which is asked without one, everything else.
 
 use std::process::Command;
+use std::time::Duration;
 
-use crate::host::{Host, leafd_binary};
+use leafd_tests::terminal::Terminal;
+
+use crate::host::{Host, eventually, leafd_binary};
 
 /// Has bash complete a line's last word.
 #[track_caller]
@@ -54,16 +57,6 @@ fn commands_and_tags_are_completed() {
         "{all:?}"
     );
 
-    for name in ["zsh", "fish"] {
-        let script = host.leafctl(&["completions", name]);
-        let text = String::from_utf8(script.stdout).unwrap();
-        assert!(text.contains("LEAFCTL_COMPLETE=") && text.contains(name), "{text}");
-        let mut asked = shell(&host, "leafctl");
-        asked.env("LEAFCTL_COMPLETE", name).env("_CLAP_COMPLETE_INDEX", "3");
-        let output = asked.args(["--", "leafctl", "tag", "show", "ord"]).output().unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
-        assert!(both.iter().all(|tag| said.contains(tag)) && !said.contains("hacked"), "{said}");
-    }
     host.stop();
     let none = completed_by_bash(&host, &["leafctl", "tag", "show", "ord"]);
     assert_eq!(none, [""], "without a daemon there is nothing to offer, and nothing is said");
@@ -80,4 +73,58 @@ fn stores_are_completed() {
     let listed = host.leafctl(&["tag", "list", "--store", "main"]);
     assert!(String::from_utf8(listed.stdout).unwrap().contains("orders"));
     assert_eq!(completed_by_bash(&host, &["leafctl", "next", "o"]), ["orders"]);
+}
+
+/// How each shell is started without anybody's configuration, and given its completions.
+const SHELLS: [(&str, &str, &str); 3] = [
+    ("bash", "bash --norc", "source <(leafctl completions bash)"),
+    ("zsh", "zsh -f", "autoload -U compinit; compinit -u -D; source <(leafctl completions zsh)"),
+    ("fish", "fish --no-config", "leafctl completions fish | source"),
+];
+
+#[test]
+fn bash_zsh_and_fish_complete_names_at_a_terminal() {
+    let host = Host::new();
+    let url = format!("sqlite:{}", host.path("store.db").display());
+    let mut host = host.set("stores", &format!("{{ main = {url:?} }}"));
+    host.start();
+    for tag in ["orders", "order-lines", "invoices$(touch hacked)", "invoices"] {
+        host.create(tag);
+    }
+    let programs = leafd_binary().parent().unwrap().display().to_string();
+    for (name, shell, completions) in SHELLS {
+        let folder = host.path(name);
+        std::fs::create_dir(&folder).unwrap();
+        let (home, socket) = (folder.display(), host.socket());
+        let commands = format!(
+            "cd {home}; exec env HOME={home} LEAFD_SOCKET={} PATH={programs}:\"$PATH\" PS1='> ' {shell}",
+            socket.display()
+        );
+        let terminal = Terminal::open(&folder, &commands);
+        terminal.until("a prompt", |screen| screen.contains('>') || screen.contains('#'));
+        terminal.enter(&format!("{completions}; clear; echo is''ready"));
+        terminal.press("Enter");
+        terminal.until("that it is set up", |screen| screen.contains("isready"));
+        for (begun, whole) in [
+            ("leafctl tag show inv", "leafctl tag show invoices"),
+            ("leafctl tag list --store m", "leafctl tag list --store main"),
+            ("leafctl stat", "leafctl status"),
+        ] {
+            terminal.enter(begun);
+            terminal.press("Tab");
+            let shown =
+                terminal.until(&format!("{name}: {whole}"), |screen| screen.contains(whole));
+            assert!(!shown.contains("hacked"), "{shown}");
+            terminal.press("C-c");
+        }
+        // Of several, all are offered.
+        terminal.enter("leafctl next ord");
+        eventually(&format!("{name} offers both tags"), Duration::from_secs(60), || {
+            terminal.press("Tab");
+            std::thread::sleep(Duration::from_millis(500));
+            let screen = terminal.screen();
+            (screen.contains("order-lines") && screen.contains("orders")).then_some(())
+        });
+        assert!(!folder.join("hacked").exists());
+    }
 }
