@@ -1,4 +1,4 @@
-//! Promises broken on purpose, one at a time: a simulator that does not notice would prove nothing.
+//! Promises broken on purpose, one at a time. A simulator that doesn't notice would prove nothing.
 
 use crate::STEPS;
 use crate::world::World;
@@ -8,29 +8,29 @@ use crate::world::World;
 pub enum Break {
     /// Claims go on at once after a fail-over.
     SettlingSkipped,
-    /// The store's clock stands still, so that nobody claims again.
+    /// The store's clock stands still, so claims never resume.
     StoreClockStands,
-    /// A daemon takes it that it has told the store in time.
+    /// A daemon assumes that it has told the store in time.
     InTimeAssumed,
     /// The store is not told.
     PushSkipped,
-    /// The store is told what the journal has, not what is on its way there.
+    /// The store is told what the journal has, but not what is on its way there.
     PushMissesWhatIsNotJournalled,
-    /// Ids are issued while it is open whether the store was told in time.
+    /// Ids are issued while it is unknown whether the store was told in time.
     DoubtIgnored,
-    /// What may have been claimed anew is kept.
+    /// Numbers that may have been claimed anew are kept.
     DistrustIgnored,
-    /// A claim counts that was made under another history.
+    /// A claim made under another history counts.
     LateClaimUsed,
-    /// The store grants claims under whatever history.
+    /// The store grants claims under any history.
     HistoryUnchecked,
-    /// A restart does not know the history that the host trusted.
+    /// A restart forgets the history that the host trusted.
     HistoryForgotten,
-    /// A daemon does not know the histories that it has left.
+    /// A daemon forgets the histories that it has left.
     FormerHistoriesForgotten,
     /// The boot-time clock stands still while a host is suspended.
     SuspendNotCounted,
-    /// Servers that are one store show a history each.
+    /// Servers that are one store each show a history of their own.
     HistoryPerServer,
 }
 
@@ -50,7 +50,7 @@ const BREAKS: [Break; 13] = [
     Break::HistoryPerServer,
 ];
 
-/// So many runs may go by before a break is noticed.
+/// A break must be noticed within this many runs.
 const RUNS_MAX: u64 = 400;
 
 #[test]

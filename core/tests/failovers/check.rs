@@ -1,8 +1,8 @@
-//! What must never be, and what must be in the end.
+//! What must never happen, and what must have happened in the end.
 //!
-//! Some ids may come twice, and the README says which: those of a host that a fail-over finds unreachable for longer than
-//! `failover_settle`, and those claimed after a loss that did not show and before anybody noticed. They are counted, and
-//! everything else is a violation: above all an id issued by a daemon that knew better.
+//! Some ids may come twice, and the README says which: those of a host that can't be reached for longer than
+//! `failover_settle` during a fail-over, and those claimed between a hidden loss and its discovery. These are counted.
+//! Everything else is a violation, above all an id issued by a daemon that knew of the loss.
 
 use std::fmt;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ pub struct Claim {
     pub host: usize,
     pub commit: u64,
     pub at_ms: u64,
-    /// The loss that took it, by its number.
+    /// The loss that took it, by number.
     pub lost_by: Option<usize>,
 }
 
@@ -28,18 +28,18 @@ pub struct Issue {
     host: usize,
     at_ms: u64,
     claim: usize,
-    /// The losses that its host had been shown by then.
+    /// The losses that its host knew of by then.
     aware: Rc<[usize]>,
 }
 
-/// A promise that was not kept.
+/// A broken promise.
 #[derive(Clone, Debug)]
 pub enum Violation {
     /// An id was issued a second time.
     Twice { tag: usize, id: u64, hosts: (usize, usize), why: &'static str },
-    /// Servers that are one store were taken for one that may have lost commits.
+    /// Servers that are one store were treated as a store that may have lost commits.
     SettledForNothing { host: usize },
-    /// Long after all was well again, a host still gets no ids.
+    /// Long after everything recovered, a host still gets no ids.
     NeverReady { host: usize, why: String },
 }
 
@@ -62,7 +62,7 @@ pub struct Totals {
 }
 
 impl Daemon {
-    /// An answer given at this time showed this history: which losses the daemon knows of from now on.
+    /// An answer given at this time showed this history: the daemon now knows of these losses.
     pub fn sees(&mut self, failovers: &[Failover], at_ms: u64, history: &History) {
         let changed = self.last_seen.as_ref().is_some_and(|last| last != history);
         for (index, failover) in failovers.iter().enumerate().rev() {
@@ -72,7 +72,7 @@ impl Daemon {
                 Loss::Unseen => false,
             };
             if shown || failover.evident_ms.is_some_and(|evident_ms| evident_ms <= at_ms) {
-                // What came before it, the last one hides.
+                // The last loss hides the earlier ones.
                 if !self.aware.contains(&index) {
                     self.aware = self.aware.iter().copied().chain([index]).collect();
                 }
@@ -118,13 +118,13 @@ impl World {
         Ok(())
     }
 
-    /// Why an id of a claim that was lost must not have come a second time, out of this other claim.
+    /// Why an id of a lost claim must not have come again out of this other claim.
     fn why_not_twice(&self, lost: &Issue, other: &Issue) -> Option<&'static str> {
         let claim = &self.claims[lost.claim];
         let Some(by) = claim.lost_by else { return Some("no claim was lost") };
         let other_claimed_ms = self.claims[other.claim].at_ms;
         let since = self.store.failovers[by..].iter().enumerate();
-        // In one instant the claim came first if the loss took it.
+        // At the same instant, a claim that the loss took came first.
         let before = self.claims[other.claim]
             .lost_by
             .map_or(usize::MAX, |lost_by| lost_by.saturating_sub(by));
@@ -152,7 +152,7 @@ impl World {
         in_time(failover).then_some("the store was told of the lost claim in time")
     }
 
-    /// Checks that every host has drawn of every tag since, and that no store settled that had lost nothing.
+    /// Checks that every host has drawn ids of every tag since, and that no store settled without a loss.
     pub fn check_all_draw(&mut self, since_ms: u64) -> Result<(), Violation> {
         self.totals.one_history_runs += u64::from(self.store.one_history);
         for (index, host) in self.hosts.iter().enumerate() {
@@ -180,7 +180,7 @@ impl Totals {
         }
     }
 
-    /// A simulation in which something never goes wrong shows nothing about it.
+    /// If something never goes wrong in a simulation, the simulation shows nothing about it.
     pub fn assert_all_happened(&mut self) {
         for (what, count) in self.all_mut() {
             assert!(*count > 0, "{what} never happened");

@@ -14,15 +14,15 @@ use crate::world::{PROBE_MS, SETTLE_MS};
 /// A host.
 pub struct Host {
     pub booted_ms: u64,
-    /// How much faster than time its clock goes, in millionths.
+    /// How much faster than true time its clock runs, in millionths.
     pub skew_ppm: i64,
-    /// For how long it was suspended or stopped.
+    /// How long it was suspended or stopped.
     pub suspended_ms: u64,
     pub journal: Journal,
     pub daemon: Option<Daemon>,
-    /// Nothing of it runs until then, in true time.
+    /// It is paused until then, in true time.
     pub paused_until_ms: u64,
-    /// When its daemon starts (again), in true time, unless it runs.
+    /// When its daemon starts or restarts, in true time, if it isn't running.
     pub start_at_ms: u64,
     /// The server that it is connected to.
     pub server: usize,
@@ -53,25 +53,25 @@ pub struct Daemon {
     pub monitor: Monitor,
     pub held: Vec<Segment>,
     pub highest: [u64; TAGS],
-    /// Claimed, and not in the journal yet: with the true time when it will be.
+    /// Claimed segments that the journal doesn't have yet, each with the true time when it will.
     pub unjournalled: VecDeque<(u64, Segment)>,
-    /// A record of the monitor's on its way to the disk, and when it arrives.
+    /// A record of the monitor on its way to the disk, and when it arrives.
     pub record: Option<(u64, Record)>,
-    /// Calls that wait, the monitor's and claims.
+    /// Waiting calls: the monitor's, and claims.
     pub calls: [VecDeque<Call>; 2],
-    /// Those that are under way.
+    /// The calls under way.
     pub call: [Option<u64>; 2],
     pub claiming: [bool; TAGS],
-    /// What the journal has left was brought into use, or dropped.
+    /// The journal's leftovers were loaded or dropped.
     pub loaded: bool,
     pub distrusted: bool,
     pub started_ms: u64,
-    /// Losses that the store has shown to it.
+    /// Losses that it knows of from the store.
     pub aware: Rc<[usize]>,
     pub last_seen: Option<History>,
-    /// Histories that it has seen another one after.
+    /// Histories that were followed by another one.
     pub left: Vec<History>,
-    /// The history that it last heard the age of.
+    /// The history whose age it heard last.
     noted: Option<History>,
     pub claim_retry_ms: u64,
 }
@@ -121,7 +121,7 @@ impl Host {
         });
     }
 
-    /// What the disk has reached, what the monitor wants, and which tags want a claim.
+    /// Handles what the disk has reached, what the monitor wants, and which tags want a claim.
     pub fn go_on(&mut self, true_ms: u64, sync_ms: u64, random: u64, broken: Option<Break>) {
         let now = self.now(true_ms, broken);
         let Host { daemon: Some(daemon), journal, .. } = self else { return };
@@ -177,7 +177,7 @@ impl Host {
         }
     }
 
-    /// What the disk has after a crash, and nothing else.
+    /// After a crash only the disk's content remains.
     pub fn crash(&mut self) {
         let Some(daemon) = self.daemon.take() else { return };
         if daemon.loaded {
@@ -223,7 +223,7 @@ impl Daemon {
         self.left.contains(history)
     }
 
-    /// The answer to a call of the monitor's.
+    /// The answer to one of the monitor's calls.
     pub fn answered(
         &mut self,
         now: BootMs,
@@ -245,7 +245,7 @@ impl Daemon {
         self.monitor.answered(now, response, random);
     }
 
-    /// The answer to a claim: the numbers are this host's once the journal has them.
+    /// The answer to a claim. The numbers are this host's once the journal has them.
     #[expect(clippy::too_many_arguments, reason = "one answer and all that it is judged by")]
     pub fn claimed(
         &mut self,

@@ -1,20 +1,20 @@
-//! A simulator of stores that fail over: several daemons, each with the core's own monitor driven as the daemon drives it,
-//! and a model of claims in which every id is checked. The store loses commits with and without showing it, comes back to a
-//! former primary, goes away; answers are late, lost, or carried out after their caller gave up; daemons crash, stop and
-//! are suspended; clocks run at their own rates. In another world several servers are one store with one history.
+//! A simulator of stores that fail over. Several daemons run the core's own monitor, driven as the daemon drives it,
+//! over a model of claims in which every id is checked. The store loses commits visibly or not, returns to a former
+//! primary, goes away. Answers are late, lost, or carried out after their caller gave up. Daemons crash, stop and are
+//! suspended, and clocks run at their own rates. In another world several servers are one store with one history.
 //!
-//! A run is made of a seed alone. `LEAFD_TEST_SEED=N` runs one again, and `LEAFD_SIM_RUNS=N` makes more of them:
+//! A run depends on its seed alone. `LEAFD_TEST_SEED=N` repeats a run, and `LEAFD_SIM_RUNS=N` sets how many there are:
 //!
 //! ```text
 //! LEAFD_SIM_RUNS=5000 cargo test --release -p leafd-core --test failovers -- --nocapture
 //! ```
 //!
-//! - `world`: the true time, what is under way, and a step of a run.
+//! - `world`: the true time, the calls under way, and a step of a run.
 //! - `store`: the servers and what they hold.
 //! - `host`: a host's journal, and its daemon's life.
 //! - `mischief`: what goes wrong, and when.
-//! - `check`: what must never be, and what must be in the end.
-//! - `breaks`: the same with a promise broken on purpose: each must be noticed.
+//! - `check`: what must never happen, and what must have happened in the end.
+//! - `breaks`: a promise is broken on purpose, and the run must notice.
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 #![allow(
     clippy::disallowed_methods,
@@ -38,7 +38,7 @@ use seed::seeds;
 use check::Totals;
 use world::World;
 
-/// Steps of a run.
+/// Steps in a run.
 const STEPS: u64 = 3_000;
 
 /// Runs, unless the environment says otherwise.

@@ -5,17 +5,17 @@ use crate::store::{LAG_MS_MAX, Loss};
 use crate::world::{SETTLE_MS, TIMEOUT_MS, World};
 
 impl World {
-    /// Before each step something may go wrong.
+    /// May break something before a step.
     pub fn mischief(&mut self) {
         if self.calm() {
             return;
         }
         let host = self.random.usize(..self.hosts.len());
         let lag_ms = self.random.u64(..LAG_MS_MAX);
-        // A loss that takes the declaration of another one along, unseen, is beyond what anybody can notice.
+        // A loss that also hides the declaration of an earlier loss can't be noticed by anyone.
         let last = self.store.failovers.last();
         let quiet = last.is_none_or(|last| last.at_ms + 2 * LAG_MS_MAX + SETTLE_MS < self.true_ms);
-        // The worst moment to be stopped.
+        // The worst moment for a stop.
         let in_doubt = self.hosts[host].daemon.as_ref();
         if in_doubt.is_some_and(|daemon| daemon.monitor.own_until().is_some())
             && self.random.u8(..16) == 0
@@ -28,7 +28,7 @@ impl World {
             60..90 => self.goes_away(),
             90..120 if !self.store.one_history => {
                 self.lose(Loss::NewHistory, lag_ms);
-                // The same again while everybody can be reached: then nothing at all may come twice.
+                // The same again while every host can be reached: then no id at all may come twice.
                 if self.random.bool() {
                     self.calm_until_ms = self.true_ms + SETTLE_MS + TIMEOUT_MS;
                     self.all_go_on();
@@ -48,7 +48,7 @@ impl World {
         }
     }
 
-    /// All is well from now on, and everybody runs.
+    /// From now on everything is well, and every daemon runs.
     pub fn heal(&mut self) {
         self.calm_until_ms = u64::MAX;
         self.away_until_ms.fill(0);
@@ -74,7 +74,7 @@ impl World {
         self.totals.crashes += 1;
     }
 
-    /// SIGSTOP, or the host sleeps: its boot-time clock goes on.
+    /// SIGSTOP, or the host sleeps: its boot-time clock keeps running.
     fn pause(&mut self, host: usize) {
         let long = self.random.bool();
         let pause_ms = self.random.u64(10..if long { 3 * SETTLE_MS } else { SETTLE_MS / 2 });
@@ -94,8 +94,8 @@ impl World {
         self.totals.outages += 1;
     }
 
-    /// The former primary comes back in place of the one that took over, with what it had. That it is the former one only
-    /// those can know who have seen the other, and remember it: so all do, for a while.
+    /// The former primary replaces the present one, with its old data. Only daemons that saw the other history and
+    /// remember it can tell. So all daemons stay up for a while.
     fn former_primary_takes_over(&mut self) {
         let present = self.store.identity(0, self.broken);
         let knows = |host: &Host| {

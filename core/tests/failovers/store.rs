@@ -1,4 +1,4 @@
-//! The servers, what they hold, and which of the claims that were made are still there.
+//! The servers, what they hold, and which claims still exist.
 
 use std::collections::VecDeque;
 
@@ -7,13 +7,13 @@ use leafd_core::upstream::{Request, Response};
 
 use crate::breaks::Break;
 
-/// Tags.
+/// How many tags there are.
 pub const TAGS: usize = 2;
 
-/// Numbers of a claim.
+/// How many numbers a claim takes.
 pub const CLAIM: u64 = 40;
 
-/// A primary that dies loses at most what it committed in this time.
+/// A dying primary loses at most the commits of this time.
 pub const LAG_MS_MAX: u64 = 3_000;
 
 /// What a server has committed.
@@ -26,36 +26,36 @@ pub struct Data {
     pub max_id: [u64; TAGS],
     /// The number of the last commit in it.
     pub commit: u64,
-    /// How far the clock of the server that has it is ahead.
+    /// How far ahead the clock of its server is.
     pub offset_ms: u64,
 }
 
-/// Which servers there are, and what became of them.
+/// The servers, and their past.
 pub struct Store {
     pub one_history: bool,
     pub data: Data,
-    /// The former states of the server that is the primary, each with the true time until which it stood.
+    /// The primary's former states, each with the true time until which it was current.
     past: VecDeque<(u64, Data)>,
-    /// The former primary as it was when it went.
+    /// The former primary's state when it went away.
     pub former: Option<Data>,
-    /// The same of each server of those that are one store.
+    /// How far ahead each server's clock is, for servers that are one store.
     offsets_ms: Vec<u64>,
     pub failovers: Vec<Failover>,
     timelines: u64,
     commits: u64,
 }
 
-/// What the store lost, once.
+/// One loss of a store.
 pub struct Failover {
     pub kind: Loss,
     pub at_ms: u64,
     /// Commits after this one are lost.
     pub kept: u64,
-    /// The true time when everybody could see it: at once, or when it was declared.
+    /// The true time when every daemon could see it: at once, or when it was declared.
     pub evident_ms: Option<u64>,
-    /// When the history that came of it was noted.
+    /// When the resulting history was noted.
     pub noted_ms: Option<u64>,
-    /// The hosts' pushes under that history: which host's, and when.
+    /// The pushes under that history: which host pushed, and when.
     pub pushes: Vec<(usize, u64)>,
 }
 
@@ -66,11 +66,11 @@ pub enum Loss {
     NewHistory,
     /// The former primary takes over again, with its former history.
     FormerHistory,
-    /// It does not show.
+    /// It doesn't show.
     Unseen,
 }
 
-/// What a call comes to.
+/// The outcome of a call.
 pub enum Answer {
     Monitor(Response),
     Claim(Result<(u64, u64), StoreError>),
@@ -117,7 +117,7 @@ impl Store {
         }
     }
 
-    /// Carries a call out. `host` makes it, on this server.
+    /// Carries out a call that `host` makes over this server.
     pub fn carry_out(
         &mut self,
         true_ms: u64,
@@ -182,7 +182,7 @@ impl Store {
         self.commit(true_ms);
         self.data.noted = Some((clock_ms, found.history.clone()));
         if let Some(last) = self.failovers.last_mut() {
-            // A former history that nobody had noted is as good as a new one.
+            // A former history that was never noted counts as new.
             if last.kind == Loss::FormerHistory {
                 last.evident_ms.get_or_insert(true_ms);
             }
@@ -203,7 +203,7 @@ impl Store {
         self.data.commit = self.commits;
     }
 
-    /// The state of so long ago.
+    /// The state at an earlier time.
     fn before(&self, at_ms: u64) -> Data {
         let then = self.past.iter().find(|(until_ms, _)| *until_ms > at_ms);
         then.map_or_else(|| self.data.clone(), |(_, data)| data.clone())
@@ -222,7 +222,7 @@ impl Store {
             self.data.timeline = self.timelines;
             self.data.offset_ms = offset_ms;
         }
-        // A former primary has its own commits again, and none of the other's.
+        // A former primary has its own commits again, and none of the other server's.
         let kept = match kind {
             Loss::FormerHistory => self.failovers.last().map_or(self.data.commit, |last| last.kept),
             _ => self.data.commit,

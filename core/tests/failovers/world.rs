@@ -1,4 +1,4 @@
-//! The true time, the hosts and the store in it, and what is under way between them.
+//! The true time, its hosts and its store, and the calls under way between them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,17 +10,17 @@ use crate::check::{Claim, Issue, Totals, Violation};
 use crate::host::{Host, Journal};
 use crate::store::{Answer, Call, Loss, Store, TAGS};
 
-/// When runs begin.
+/// When a run begins.
 const START_MS: u64 = 1_000_000;
 
 /// The longest time between two steps.
 const STEP_MS_MAX: u64 = 30;
 
-/// Settings of all daemons: short ones, so that much happens.
+/// All daemons' settings: short ones, so that much happens.
 pub const SETTLE_MS: u64 = 2_000;
 pub const PROBE_MS: u64 = SETTLE_MS / 4;
 
-/// How long a daemon waits for an answer: longer than the stores settle.
+/// How long a daemon waits for an answer: longer than a store settles.
 pub const TIMEOUT_MS: u64 = 5_000;
 
 /// A run.
@@ -32,9 +32,9 @@ pub struct World {
     pub claims: Vec<Claim>,
     pub issued: [HashMap<u64, Issue>; TAGS],
     pub true_ms: u64,
-    /// These servers answer nobody until then.
+    /// These servers don't answer until then.
     pub away_until_ms: Vec<u64>,
-    /// Until then nothing goes wrong.
+    /// Nothing goes wrong until then.
     pub calm_until_ms: u64,
     pub totals: Totals,
     under_way: BTreeMap<(u64, u64), Happening>,
@@ -48,7 +48,7 @@ enum Happening {
         call: Call,
         answer_ms: Option<u64>,
     },
-    /// An answer, when it was given, and to what.
+    /// An answer: when it was given, and to which call.
     Answers {
         to: Caller,
         at_ms: u64,
@@ -61,7 +61,7 @@ enum Happening {
     },
 }
 
-/// Who called, over which server, and which call it was.
+/// The caller, its server and the call's number.
 #[derive(Clone, Copy)]
 struct Caller {
     host: usize,
@@ -109,7 +109,7 @@ impl World {
         world
     }
 
-    /// A run of so many steps, and the return to order after it.
+    /// Runs this many steps, then the recovery.
     pub fn run(&mut self, steps: u64) -> Result<(), Violation> {
         for _ in 0..steps {
             self.mischief();
@@ -139,7 +139,7 @@ impl World {
 
     fn step(&mut self) -> Result<(), Violation> {
         let until_ms = self.true_ms + self.random.u64(1..=STEP_MS_MAX);
-        // Each in an instant of its own, so that it is known what came first.
+        // Each at its own instant, so that their order is known.
         while let Some(entry) = self.under_way.first_entry()
             && entry.key().0 <= until_ms
         {
@@ -168,7 +168,7 @@ impl World {
             self.totals.starts += 1;
         }
         let now = self.hosts[index].now(true_ms, broken);
-        // A host that goes on after a pause serves whoever waits before it does anything else.
+        // After a pause, a host serves the waiting requests before anything else.
         for tag in 0..TAGS {
             for _ in 0..self.random.u8(..3) {
                 let Some(daemon) = &mut self.hosts[index].daemon else { break };
@@ -184,7 +184,7 @@ impl World {
         Ok(())
     }
 
-    /// The next calls set out: the monitor's one by one, and claims beside them.
+    /// Sends the next calls: the monitor's one by one, and claims in parallel.
     fn set_out(&mut self, host: usize) {
         for line in 0..2 {
             let number = self.number();
@@ -293,7 +293,7 @@ impl World {
             return;
         }
         if paused_until_ms > true_ms {
-            // It is read when the daemon goes on.
+            // It is read when the daemon resumes.
             let answers = Happening::Answers { to, at_ms, call, answer };
             return self.at(paused_until_ms - true_ms, answers);
         }
@@ -323,10 +323,10 @@ impl World {
             }
             (Answer::Claim(_), Call::Monitor(..)) => panic!("a claim answers no monitor"),
         }
-        // The driver takes the next steps before anything else runs.
+        // The driver takes its next steps before anything else runs.
         host.go_on(true_ms, sync_ms, random, broken);
         if failed {
-            // Another server is tried.
+            // Try another server.
             host.server = elsewhere;
         }
     }

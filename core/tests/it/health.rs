@@ -1,4 +1,5 @@
-//! Health: when each cause began, what the log is told of it and how often, and whose fault a failed claim is.
+//! Health: when each cause began, what the log says about it and how often, and what a failed claim is blamed
+//! on.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ fn away(lasts: Lasts) -> Vec<Cause> {
     vec![cause(Code::StoreAway, "a", lasts)]
 }
 
-/// A daemon that looks once a second: what its log is told.
+/// A daemon that looks once a second, and what its log says.
 struct Watch {
     health: Health,
     now: u64,
@@ -75,7 +76,7 @@ fn a_cause_is_told_when_it_begins_once_a_minute_when_it_stops_service_and_when_i
             (1_000, O::Began, S::Warning),
             (61_000, O::Lasts, S::Warning),
             (91_000, O::Changed, S::Error),
-            // 3 s after it was seen last.
+            // 3 s after it was last seen.
             (103_000, O::Over, S::Error),
         ]
     );
@@ -91,7 +92,8 @@ fn a_cause_is_told_when_it_begins_once_a_minute_when_it_stops_service_and_when_i
 #[test]
 fn a_fault_that_comes_and_goes_is_one_and_never_told_twice_a_second() {
     let mut watch = Watch::new();
-    // Looked at ten times a second, there every other time, for another reason each time, now and then over.
+    // Ten looks a second. The cause is there every other time, each time for another reason, and is sometimes
+    // over.
     for look in 0..3_000_u64 {
         let mut causes = if look % 2 == 0 { away(Lasts::Over) } else { Vec::new() };
         if look % 4 == 0 {
@@ -212,7 +214,7 @@ fn a_claim_that_fails_is_the_stores_fault_unless_it_serves_others() {
     );
     assert_eq!(outcomes.of_tags(at(3_000)).count(), 0);
     assert!(outcomes.of_store(at(3_000), 1).is_none(), "another store");
-    // The store serves another tag: it was this one's fault, and stays so.
+    // The store serves another tag: this tag's failure is its own, and stays so.
     outcomes.succeeded(at(4_000), 0, &users);
     outcomes.failed(at(5_000), 0, &orders, &refused("a bad row"));
     assert!(outcomes.of_store(at(5_000), 0).is_none());
@@ -222,7 +224,7 @@ fn a_claim_that_fails_is_the_stores_fault_unless_it_serves_others() {
         .collect();
     assert_eq!(alone, [(orders.clone(), 0, at(2_000))]);
     assert_eq!(outcomes.succeeded_at(0), Some(at(4_000)));
-    // Another that fails now is the store's fault again, until one succeeds.
+    // When another tag fails now, the store is to blame again, until a claim succeeds.
     outcomes.failed(at(6_000), 0, &users, &refused("permission denied"));
     assert_eq!(outcomes.of_store(at(6_000), 0).unwrap().since, at(6_000));
     outcomes.succeeded(at(7_000), 0, &users);
@@ -245,7 +247,7 @@ fn a_claim_that_met_another_store_tells_nothing_once_the_trusted_one_is_back() {
     outcomes.found_trusted(BootMs(1_100), 0);
     assert!(outcomes.of_store(BootMs(1_200), 0).is_none());
     assert_eq!(outcomes.of_tags(BootMs(1_200)).count(), 0);
-    // What a trusted store refuses is another matter.
+    // A refusal by a trusted store is another matter.
     outcomes.failed(BootMs(2_000), 0, &tag("orders"), &refused("permission denied"));
     outcomes.found_trusted(BootMs(2_100), 0);
     assert!(outcomes.of_store(BootMs(2_200), 0).is_some());

@@ -1,6 +1,6 @@
-//! The lives of a daemon that draws from one tag's shards at random: stores met early and late, claims, marks,
-//! lost commits, shards forgotten, ceilings moved, tags that leave memory and come back, and a journal that commits in
-//! order and late, crashes included.
+//! The lives of a daemon that draws at random from one tag's shards. Stores are met early and late, claims and marks
+//! are made, commits are lost, shards forgotten, ceilings moved. Tags leave memory and come back, and a journal
+//! commits in order but late. Crashes are included.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -28,7 +28,7 @@ struct OnDisk {
     highest_end: u64,
 }
 
-/// A change on its way into the journal, and what follows when it is there.
+/// A change on its way into the journal, and what follows its commit.
 enum Change {
     Mark(MarkMove, Option<Vec<MarkMove>>),
     Segment {
@@ -42,12 +42,12 @@ enum Change {
         run: Run,
         mark: u64,
     },
-    /// All marks before it are exact: the tag leaves memory if no more than so many ids were issued by then.
+    /// All marks before it are exact. The tag leaves memory if no more than this many ids were issued by then.
     Rest(u64),
     Forget(u32),
 }
 
-/// A daemon's life over stores and a journal.
+/// One life of a daemon, over stores and a journal.
 struct Life {
     tag: Allocator<u32>,
     journal: VecDeque<Change>,
@@ -64,7 +64,7 @@ struct Issued {
     ids: HashSet<u64>,
     /// Each shard's highest number.
     last: Vec<u64>,
-    /// What was cut.
+    /// Numbers that were cut.
     dead: HashSet<u64>,
 }
 
@@ -102,7 +102,7 @@ impl Life {
         self.journal.push_back(Change::Rest(self.tag.issued()));
     }
 
-    /// Meets a shard's store: takes up what the journal has of it.
+    /// Meets a shard's store: takes up what the journal has of the shard.
     fn meet(&mut self, shard: u32, disk: &OnDisk, ceiling_first: bool, issued: &mut Issued) {
         let unused = disk.segments.iter();
         let mut leftovers: Vec<Run> =
@@ -134,7 +134,7 @@ impl Life {
         let wish = ClaimWish { shard: shards, ..ClaimWish::new(want, 10) };
         let planned = plan_claim(&row, 0, wish).ok().filter(|_| random.u32(0..4) > 0);
         let Some(plan) = planned else {
-            // The answer is lost or a refusal.
+            // The answer is lost, or is a refusal.
             return self.tag.claim_failed(BootMs(self.now.0 + random.u64(0..100)));
         };
         let run = plan.run;
@@ -231,8 +231,7 @@ impl Issued {
     }
 }
 
-/// No id twice, none above its shard's ceiling, none that a restart would issue again, and each shard's ascending
-/// throughout.
+/// No id comes twice or above its shard's ceiling, a restart repeats none, and each shard's ids ascend throughout.
 #[test]
 fn no_id_is_issued_twice_whatever_becomes_of_the_shards() {
     let (mut drawn, mut rests) = (0, 0);
@@ -287,7 +286,7 @@ fn no_id_is_issued_twice_whatever_becomes_of_the_shards() {
                         }
                     }
                     11 if !life.met[shard as usize] => {
-                        // What was written before is on the disk when the journal is asked.
+                        // Earlier writes are on the disk when the journal is asked.
                         while !life.journal.is_empty() {
                             life.commit(&mut disks, true);
                         }
@@ -332,7 +331,7 @@ fn no_id_is_issued_twice_whatever_becomes_of_the_shards() {
                     life.commit(&mut disks, false);
                 }
                 if !life.journal.is_empty() {
-                    // What the journal was not told in time may be issued yet.
+                    // What the journal did not hear of in time may still be issued.
                     issued.dead.clear();
                 }
             }

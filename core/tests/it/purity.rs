@@ -1,11 +1,11 @@
-//! What the core may depend on. That it calls no clock, file, socket or chance of the standard library is clippy's to
-//! check: see the bans in `core/clippy.toml`.
+//! What the core may depend on. Clippy checks that it calls no clock, file, socket or random source of the standard
+//! library: see the bans in `core/clippy.toml`.
 
 use std::collections::BTreeSet;
 use std::process::Command;
 
-/// Packages that the core's code is compiled with, macros left out. Those below `aes` compute: they ask the processor
-/// which instructions it has, and nothing else of the machine.
+/// Packages that the core's code is compiled with, macros left out. Those below `aes` compute. They ask the processor
+/// which instructions it has, and use nothing else of the machine.
 const ALLOWED: [&str; 11] = [
     "leafd-core",
     "leafd-wire",

@@ -1,4 +1,4 @@
-//! The allocator by itself, under a store and a journal that answer when they like, crashes included.
+//! The allocator alone, with a store and a journal that answer at any time, crashes included.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -96,13 +96,13 @@ fn a_tag_that_turns_hot_converges_in_a_few_claims() {
             tag.draw(Want { count: 100, allow_partial: false });
         }
     }
-    // A million a second: ten million drawn, the claims soon as large as they may be.
+    // A million ids a second: ten million drawn, and the claims soon reach their largest size.
     assert!(tag.claims.len() <= 10, "claims: {:?}", tag.claims);
     assert!(tag.claims.iter().max() >= Some(&(PROVISION.step_max / 2)), "claims: {:?}", tag.claims);
     assert!(tag.marks < 60, "{} mark moves in ten seconds", tag.marks);
 }
 
-/// Draws a million ids a second for so long.
+/// Draws a million ids a second for this long.
 fn burst(tag: &mut Instant, ms: u64) {
     for _ in 0..ms {
         tag.now.0 += 1;
@@ -111,7 +111,7 @@ fn burst(tag: &mut Instant, ms: u64) {
     }
 }
 
-/// What a crash would skip: all below the marks.
+/// What a crash would skip: everything below the marks.
 fn issuable(tag: &mut Instant) -> u64 {
     let mut runs = Vec::new();
     tag.allocator.take(Want { count: u32::MAX, allow_partial: true }, &mut runs);
@@ -153,16 +153,16 @@ fn marks_are_drawn_back_when_the_rate_falls_and_nothing_is_issued_beyond() {
     let [(0, run, mark), ..] = drawn_back[..] else { panic!("{drawn_back:?}") };
     let (_, first, next) = exact[0];
     assert_eq!(run, first);
-    // Thirty thousand a second are left of the rate, and they last for five.
+    // A rate of thirty thousand a second remains, and the marks last five seconds.
     assert!((100_000..200_000).contains(&(mark - next)), "{next} {mark}");
     let mut runs = Vec::new();
     tag.allocator.take(Want { count: u32::MAX, allow_partial: true }, &mut runs);
     assert_eq!(runs.last().map(Run::end), Some(mark));
     assert_eq!(tag.allocator.draw_marks_back(quiet), [], "nothing is marked any more");
-    // And on it goes.
+    // Issuing continues.
     tag.now = quiet;
     assert_eq!(tag.draw(one())[0].first, mark);
-    // A day later next to nothing is marked; that costs few commits.
+    // A day later almost nothing is marked; that costs few commits.
     burst(&mut tag, 10_000);
     let mut commits = 0;
     for ten_seconds in 0..8_640 {
@@ -183,7 +183,7 @@ fn an_idle_tag_leaves_memory_without_a_gap() {
     assert_eq!(Some(mark), last.map(|last| last + 1));
     assert!(!tag.allocator.take(one(), &mut Vec::new()), "nothing is marked any more");
     assert_eq!(tag.allocator.draw_all_marks_back(), [], "the journal has been told");
-    // Whoever asks now keeps it in memory.
+    // A request keeps it in memory.
     tag.allocator.enqueue(one(), BootMs(u64::MAX), 0);
     assert!(!tag.allocator.is_idle());
     assert_eq!(tag.allocator.abandon(), [0]);
@@ -319,7 +319,7 @@ fn a_claim_below_what_was_seen_is_refused() {
     allocator.claim_failed(BootMs(50));
     assert_eq!(allocator.claim_wanted(BootMs(49)), None);
     assert!(allocator.claim_wanted(BootMs(50)).is_some());
-    // What was granted counts as seen, although it was forgotten.
+    // A grant counts as seen even though it was forgotten.
     assert!(allocator.claimed(BootMs(50), 0, run(1_000..1_020), 10).is_ok());
     allocator.forget();
     assert_eq!(allocator.hold(0, run(1_000..1_020), 1_000).lost, 20);
@@ -335,8 +335,8 @@ struct Disk {
     highest_end: u64,
 }
 
-/// Random requests, answers that come late, and crashes between any two steps: no number is issued twice,
-/// those of one life ascend, and nothing is issued at or above a durable mark.
+/// Random requests, late answers, and crashes between any two steps. No number is issued twice, the
+/// numbers of one life ascend, and nothing is issued at or above a durable mark.
 #[test]
 fn no_number_is_issued_twice_whatever_comes_between() {
     for mut random in seeds(50) {
@@ -393,7 +393,7 @@ fn no_number_is_issued_twice_whatever_comes_between() {
                     6 => {
                         if let Some(want) = claim_in_flight.take() {
                             if random.u32(0..4) == 0 {
-                                // The commit's answer is lost: the numbers are given up.
+                                // The commit's answer is lost, so the numbers are given up.
                                 disk.max_id += want;
                                 allocator.claim_failed(BootMs(now.0 + random.u64(0..100)));
                             } else {
@@ -428,7 +428,7 @@ fn no_number_is_issued_twice_whatever_comes_between() {
                 }
             }
             if random.bool() {
-                // A clean stop: exact marks.
+                // A clean stop records exact marks.
                 for (_, held, mark) in allocator.exact_marks() {
                     let segment =
                         disk.segments.iter_mut().find(|(numbers, _)| numbers.end == held.end());

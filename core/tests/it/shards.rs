@@ -1,5 +1,5 @@
-//! Tags that several stores feed, and ceilings that move while they are drawn from: the allocator by itself,
-//! case by case. All of it together, at random, is in `core_lives`.
+//! Tags that several stores feed, and ceilings that move while ids are drawn: the allocator alone, case by
+//! case. `lives` combines all of it at random.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ fn tag(shards: u32) -> Allocator<u32> {
     Allocator::new(PROVISION, shards, START)
 }
 
-/// Claims `numbers` and has the journal record them, marked to their end.
+/// Claims `numbers` and has the journal record them, marked up to their end.
 fn feed(tag: &mut Allocator<u32>, shard: u32, numbers: Range<u64>) -> Truncation {
     send(tag);
     feed_run(tag, shard, run(numbers))
@@ -37,7 +37,7 @@ fn run(numbers: Range<u64>) -> Run {
     Run { first: numbers.start, count: (numbers.end - numbers.start) as u32, stride: 1 }
 }
 
-/// Has a claim sent, for a request that nothing else can serve.
+/// Sends a claim, for a request that nothing else can serve.
 fn send(tag: &mut Allocator<u32>) {
     tag.enqueue(exactly(u32::MAX), BootMs(u64::MAX), 0);
     assert!(tag.claim_wanted(START).is_some());
@@ -123,7 +123,7 @@ fn leftovers_that_would_go_back_are_cut() {
 
 #[test]
 fn what_the_journal_saw_before_cuts_claims_of_a_store_that_went_back() {
-    // Held already.
+    // Already held.
     let mut held = tag(1);
     assert!(feed(&mut held, 0, 100..110).is_empty());
     let cut = held.restore(0, Vec::new(), 105);
@@ -216,7 +216,7 @@ fn a_shard_forgotten_takes_its_numbers_and_no_others() {
     assert_eq!(draw(&mut tag, 9), [run(12..14)]);
 }
 
-/// A claim is sent, granted or recorded when its shard is forgotten.
+/// The claim is sent, granted or recorded when its shard is forgotten.
 #[test]
 fn a_claim_may_come_back_to_a_forgotten_shard() {
     let numbers = run(10..20);
@@ -228,7 +228,7 @@ fn a_claim_may_come_back_to_a_forgotten_shard() {
     sent.claimed(START, 1, numbers, 1).expect("it ascends");
     assert!(sent.hold(1, numbers, 20).is_empty());
     assert_eq!(sent.unissued(), 10);
-    // Granted: lost, and the journal is told.
+    // Granted: the numbers are lost, and the journal is told.
     for forget_all in [false, true] {
         let mut granted = tag(2);
         send(&mut granted);
@@ -243,7 +243,7 @@ fn a_claim_may_come_back_to_a_forgotten_shard() {
         assert_eq!(cut, Truncation { lost: 10, closed: vec![closed(1, 20)], kept: None });
         assert_eq!((granted.unissued(), granted.claiming()), (0, false));
     }
-    // Another shard's claim is not concerned.
+    // Another shard's claim is not affected.
     let mut other = tag(2);
     send(&mut other);
     other.claimed(START, 1, numbers, 1).expect("it ascends");
@@ -276,7 +276,7 @@ fn marks_may_come_back_to_a_forgotten_shard() {
 
 #[test]
 fn a_mark_moves_in_its_own_shard_alone() {
-    // Leftovers of two lists of stores may end alike.
+    // Leftovers of two lists of stores may have the same end.
     let mut tag = tag(2);
     assert!(tag.restore(0, vec![Run { first: 2, count: 10, stride: 2 }], 21).is_empty());
     assert!(tag.restore(1, vec![Run { first: 11, count: 10, stride: 1 }], 21).is_empty());

@@ -1,4 +1,4 @@
-//! What users share: nobody takes what is left for the others, and quotas.
+//! Shares between users, and quotas: no user takes what is left for the others.
 
 use leafd_core::BootMs;
 use leafd_core::lines::Lines;

@@ -1,4 +1,4 @@
-//! The generator by itself, with clocks that do what clocks do.
+//! The generator alone, with clocks that behave as real ones do.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ fn at(ms: u64) -> Now {
     Now { unix: UnixMs(START_MS + ms), boot: BootMs(ms) }
 }
 
-/// A generator that goes on at this mark, as a worker for ever.
+/// A generator that starts at this mark, as a worker without an end.
 fn as_worker(worker: WorkerId, layout: Layout, mark: UnixMs) -> Generator {
     let mut generator = Generator::new(layout, mark, DRIFT_MS);
     generator.follow(Some(LeaseGrant::fixed(worker)));
@@ -196,8 +196,8 @@ fn a_53_bit_layout_stays_within_what_javascript_holds() {
     assert!(id.last().is_some_and(|last| last < 1 << 53));
 }
 
-/// Clocks that step both ways, crashes, clean stops, late marks: ids of all lives are unique, and those of the
-/// host ascend.
+/// Clocks that step both ways, crashes, clean stops, late marks. The ids of all lives are unique, and the
+/// host's ids ascend.
 #[test]
 fn no_id_is_issued_twice_whatever_the_clocks_do() {
     for mut random in seeds(200) {
@@ -269,7 +269,7 @@ fn a_start_ahead_of_the_clock_has_its_whole_drift_left() {
                 assert!(id.first > last);
                 last = id.first;
             }
-            // It is no licence to run further ahead: beyond drift and lead it is refused.
+            // The lead doesn't allow more: an id beyond drift and lead is refused.
             let far = Now {
                 unix: UnixMs(START_MS + after_ms - 2 * DRIFT_MS.min(START_MS) - 200),
                 boot: BootMs(after_ms + 100),
@@ -299,7 +299,7 @@ fn what_the_clock_refuses_is_known_before_an_id_is_asked_for() {
         let (mut boot, mut unix) = (0, START_MS);
         for _ in 0..300 {
             boot += random.u64(..3_000);
-            // It steps both ways, now and then to before the epoch or beyond the time bits.
+            // It steps both ways, sometimes to before the epoch or beyond the time bits.
             unix = match random.u64(..30) {
                 0 => unix - random.u64(..20_000),
                 1 => unix + random.u64(..20_000),

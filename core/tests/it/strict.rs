@@ -1,4 +1,4 @@
-//! Strict tags: the queue by itself, and several hosts' queues over one store that answers when it likes.
+//! Strict tags: one queue alone, and several hosts' queues over one store that answers at any time.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -18,7 +18,7 @@ fn exactly(count: u32) -> Want {
     Want { count, allow_partial: false }
 }
 
-/// A tag that is known to be strict, as its id 1 was drawn, and who waits for it.
+/// A tag that is known to be strict because its id 1 was drawn, and its waiting requests.
 fn queue(wants: &[Want]) -> Allocator<usize> {
     let policy = PrefetchPolicy { step_max: 100, ..PROVISION };
     let mut queue = Allocator::new(policy, 1, START);
@@ -158,7 +158,7 @@ fn a_request_that_can_t_be_met_takes_nothing_and_keeps_nobody_waiting() {
     assert_eq!(wanted(&mut tag, START), Some(1));
     let served = vec![(2, run(11, 1))];
     assert_eq!(tag.share(all(11..12)), Ok(Shared { served, dropped: 0 }));
-    // Each of them could be met, and not both.
+    // Each of them could be met, but not both.
     tag.enqueue(exactly(30), BootMs(10), 3);
     tag.enqueue(exactly(30), BootMs(10), 4);
     assert_eq!(wanted(&mut tag, START), Some(60));
@@ -176,8 +176,8 @@ enum Claim {
     Granted(Range<u64>),
 }
 
-/// Several hosts, one counter, answers that come late or never: who asks after another was answered gets the
-/// larger id, whichever hosts they are on, and no id is given twice.
+/// Several hosts, one counter, answers that come late or never. A request made after another was answered
+/// gets a larger id, on whichever hosts they are. No id is given twice.
 #[test]
 fn who_asks_after_an_answer_gets_larger_ids_on_any_host() {
     let mut answered = 0;
@@ -186,7 +186,7 @@ fn who_asks_after_an_answer_gets_larger_ids_on_any_host() {
             (0..random.usize(1..5)).map(|_| (Allocator::new(PROVISION, 1, START), None)).collect();
         let mut counter = 1;
         let mut now = START;
-        // Each request: what it wants, and the highest id that was answered before it.
+        // Each request: what it wants, and the highest id answered before it.
         let mut asked: HashMap<u64, (Want, u64)> = HashMap::new();
         let mut highest_answered = 0;
         let mut ids = HashSet::new();
@@ -207,7 +207,7 @@ fn who_asks_after_an_answer_gets_larger_ids_on_any_host() {
                 2 if claim.is_none() => *claim = wanted(host, now).map(Claim::Sent),
                 3 => {
                     if let Some(Claim::Sent(want)) = claim {
-                        // A store may give more, or less just below a ceiling.
+                        // A store may grant more, or less just below a ceiling.
                         let size = match random.u32(0..4) {
                             0 => *want + random.u64(0..50),
                             1 => random.u64(1..=*want),
@@ -237,7 +237,7 @@ fn who_asks_after_an_answer_gets_larger_ids_on_any_host() {
                         }
                         assert_eq!(served + shared.dropped, size);
                     }
-                    // The answer is lost, or the request for it.
+                    // The answer is lost, or the request.
                     Some(_) => host.claim_failed(BootMs(now.0 + random.u64(0..20))),
                     None => {}
                 },

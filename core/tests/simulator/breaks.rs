@@ -1,4 +1,4 @@
-//! Promises broken on purpose, one at a time: a simulator that does not notice would prove nothing.
+//! Promises broken on purpose, one at a time. A simulator that doesn't notice would prove nothing.
 
 use crate::STEPS;
 use crate::world::World;
@@ -6,29 +6,29 @@ use crate::world::World;
 /// What is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Break {
-    /// The registry writes whatever it is told to, without comparing.
+    /// The registry writes everything without comparing.
     CompareIgnored,
-    /// The registry forgets until when a worker was claimed.
+    /// The registry forgets how long a worker was claimed.
     BoundsForgotten,
-    /// A fail-over with lost writes looks as if it were long ago.
+    /// A fail-over with lost writes looks long past.
     SettlingSkipped,
-    /// A fail-over with lost writes does not show.
+    /// A fail-over with lost writes doesn't show.
     HistoryHidden,
-    /// A write that was not answered is taken for done.
+    /// An unanswered write counts as done.
     SilenceIsConsent,
     /// Ids are issued beyond the end of the claim.
     LimitIgnored,
-    /// Ids are issued from before the claim begins.
+    /// Ids are issued from before the start of the claim.
     StartIgnored,
-    /// The disk says that it has what it loses in a crash.
+    /// The disk confirms what it loses in a crash.
     SyncsLost,
-    /// A restart does not know up to where ids were issued.
+    /// A restart forgets up to where ids were issued.
     JournalBoundForgotten,
-    /// A clean stop gives the rest of the claim back without a word in the journal.
+    /// A clean stop gives back the rest of the claim without a record in the journal.
     StopNotJournalled,
     /// Ids are issued with a worker that was lost or given back.
     LossIgnored,
-    /// A host that runs on a copy of another one's files does not notice.
+    /// A host that runs on a copy of another host's files doesn't notice.
     CopyUnnoticed,
 }
 
@@ -47,7 +47,7 @@ const BREAKS: [Break; 12] = [
     Break::CopyUnnoticed,
 ];
 
-/// So many runs may go by before a break is noticed.
+/// A break must be noticed within this many runs.
 const RUNS_MAX: u64 = 200;
 
 #[test]

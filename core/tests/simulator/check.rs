@@ -1,4 +1,4 @@
-//! What must never be, and what must be in the end.
+//! What must never happen, and what must have happened in the end.
 
 use std::fmt;
 
@@ -9,20 +9,20 @@ use leafd_wire::Run;
 use crate::host::{Host, LAYOUTS};
 use crate::world::World;
 
-/// A promise that was not kept.
+/// A broken promise.
 #[derive(Clone, Debug)]
 pub enum Violation {
     /// An id was issued a second time.
     Twice { layout: usize, id: u64, worker: u64, host: String },
     /// A host issued an id below an earlier one.
     OutOfOrder { layout: usize, id: u64, before: u64, host: String },
-    /// An id's tick ends beyond what its host ever had recorded with the worker.
+    /// An id's tick ends beyond every expiry that its host ever had recorded with the worker.
     BeyondTheClaim { worker: u64, end: UnixMs, bound: UnixMs, host: String },
     /// An id's tick begins before its host's claim of the worker.
     BeforeTheClaim { worker: u64, start: UnixMs, begins: UnixMs, host: String },
     /// An id's tick ends beyond what is on the host's disk.
     BeyondTheJournal { end: UnixMs, bound: UnixMs, host: String },
-    /// Long after all was well again, a host still gets no ids.
+    /// Long after everything recovered, a host still gets no ids.
     NeverReady { host: String, why: String },
 }
 
@@ -81,7 +81,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks that every host has drawn since.
+    /// Checks that every host has drawn ids since.
     pub fn check_all_draw(&self, since_ms: u64) -> Result<(), Violation> {
         let waits = |host: &&Host| host.drew_at_ms < since_ms && !self.must_be_mended(host);
         let Some(host) = self.hosts.iter().find(waits) else { return Ok(()) };
@@ -95,8 +95,8 @@ impl World {
 }
 
 impl World {
-    /// A number given for good in a write that a fail-over lost, to a host that was off until another one had been given
-    /// the same: it is refused in words, and people decide.
+    /// A number was assigned for good in a write that a fail-over lost, and its host was off until another host had the
+    /// same number. The host is refused with a message, and people decide.
     fn must_be_mended(&self, host: &Host) -> bool {
         let trouble = host.daemon.as_ref().and_then(|daemon| daemon.lease.trouble());
         self.mode == Mode::Permanent
@@ -113,7 +113,7 @@ impl Totals {
         }
     }
 
-    /// A simulation in which something never goes wrong shows nothing about it.
+    /// If something never goes wrong in a simulation, the simulation shows nothing about it.
     pub fn assert_all_happened(&self) {
         for (what, count) in self.all() {
             assert!(count > 0, "{what} never happened");

@@ -1,5 +1,5 @@
-//! Pods without disks that come and go, at the highest rate that a pool of 1,024 workers allows by the arithmetic of
-//! docs/guide/snowflake.md: the live ones, those stopped within the restart's grace, those killed within the lease.
+//! Pods without disks come and go at the highest rate that a pool of 1,024 workers sustains by the arithmetic of
+//! docs/guide/snowflake.md: live pods, pods stopped within the restart's grace, pods killed within the lease.
 
 use crate::seed::seeds;
 use leafd_core::lease::Mode;
@@ -10,21 +10,22 @@ use crate::world::World;
 const PODS: usize = 10_000;
 const WORKERS: u64 = 1_024;
 
-/// One of so many is killed, the rest are stopped.
+/// One in this many is killed, the rest are stopped.
 const KILLED_OF: usize = 20;
 
 /// The defaults.
 const LEASE_MS: u64 = 600_000;
 const GRACE_MS: u64 = 60_000;
 
-/// How long a pod runs, and how long between two steps.
+/// How long a pod runs, and the time between two steps.
 const LIFE_MS: u64 = 2_000;
 const STEP_MS: u64 = 50;
 
-/// Workers that a pod takes from the pool, in worker-milliseconds: while it runs, and after.
+/// How long a pod keeps a worker from the pool on average: while it runs, and after.
 const COST_MS: u64 = LIFE_MS + (GRACE_MS * (KILLED_OF as u64 - 1) + LEASE_MS) / KILLED_OF as u64;
 
-/// A pod every so many milliseconds: what the pool sustains, and a twentieth less because chance is uneven.
+/// A pod starts every so many milliseconds: at the rate that the pool sustains, less a twentieth because chance is
+/// uneven.
 const EVERY_MS: u64 = COST_MS * 21 / (WORKERS * 20);
 
 #[test]
@@ -44,7 +45,7 @@ fn churn(seed: u64) -> Result<(), Violation> {
     world.calm_until_ms = u64::MAX;
     world.hosts.clear();
     let begun_ms = world.true_ms;
-    // Each with the time when it starts, and how many of them came before.
+    // Each pod's start, and how many pods came before it.
     let mut born: Vec<(u64, usize)> = Vec::new();
     let (mut pods, mut drew, mut waited_ms) = (0, 0, 0);
     while pods < PODS || !world.hosts.is_empty() {
@@ -75,7 +76,7 @@ fn churn(seed: u64) -> Result<(), Violation> {
                 world.stop(index);
             }
             if world.hosts[index].daemon.is_some() {
-                // It stops, which takes a call of the registry.
+                // It stops: one call of the registry.
                 index += 1;
                 continue;
             }

@@ -20,12 +20,12 @@ pub const LAYOUTS: [Layout; 2] = [
 pub struct Host {
     pub clocks: Clocks,
     pub journal: Journal,
-    /// An older state of the journal's files, as a backup has it.
+    /// An older state of the journal's files, as in a backup.
     pub backup: Option<Journal>,
     pub daemon: Option<Daemon>,
-    /// Stopped by a signal until then, in true time: nothing of it runs.
+    /// It is stopped by a signal until then, in true time.
     pub paused_until_ms: u64,
-    /// When it starts (again), in true time, unless it runs.
+    /// When it starts or restarts, in true time, if it isn't running.
     pub start_at_ms: u64,
     /// The highest id of each layout since its journal began.
     pub highest: [u64; LAYOUTS.len()],
@@ -33,12 +33,12 @@ pub struct Host {
     pub drew_at_ms: u64,
 }
 
-/// A host's clocks, as the true time makes them.
+/// A host's clocks, derived from the true time.
 #[derive(Clone, Copy)]
 pub struct Clocks {
-    /// How far the wall clock is ahead.
+    /// How far ahead the wall clock is.
     pub offset_ms: i64,
-    /// How much faster than time it goes, in millionths.
+    /// How much faster than true time it runs, in millionths.
     pub skew_ppm: i64,
     pub booted_ms: u64,
 }
@@ -56,10 +56,10 @@ pub struct Daemon {
     pub life: u64,
     pub lease: Lease,
     generators: [Generator; LAYOUTS.len()],
-    /// Not on the disk yet, in order, each with the true time when it will be.
+    /// Writes that are not on the disk yet, in order, each with the true time when it will be.
     pub writes: VecDeque<(u64, Change)>,
     bound_in_flight: [bool; LAYOUTS.len()],
-    /// The number of the call that is under way.
+    /// The number of the call under way.
     pub call: Option<u64>,
     pub stopping: bool,
 }
@@ -87,7 +87,7 @@ impl Clocks {
         Now { unix: UnixMs(unix), boot: BootMs(since_ms) }
     }
 
-    /// Somebody sets the wall clock right.
+    /// An administrator sets the wall clock right.
     pub fn correct(&mut self, true_ms: u64) {
         self.offset_ms = 0;
         let now = self.read(true_ms);
@@ -140,13 +140,13 @@ impl Daemon {
         }
     }
 
-    /// Ids are not issued any more, and the worker is kept for a restart.
+    /// Stops issuing, and keeps the worker for a restart.
     pub fn stop(&mut self) {
         self.lease.stop(self.issued_below());
         self.stopping = true;
     }
 
-    /// Somebody gives the worker back while the daemon runs; the next id needs another one.
+    /// An administrator releases the worker while the daemon runs. The next id needs another one.
     pub fn release(&mut self) {
         self.lease.release(self.issued_below());
     }
@@ -155,7 +155,7 @@ impl Daemon {
         self.generators.iter().map(Generator::issued_below).max().unwrap_or_default()
     }
 
-    /// Does what can be done now. `sync_ms` is how long the disk takes from now on.
+    /// Does what is possible now. `sync_ms`: how long the disk takes from now on.
     pub fn go_on(
         &mut self,
         journal: &mut Journal,
@@ -205,7 +205,7 @@ impl Daemon {
         self.generators[layout].take(now, count, random).ok()
     }
 
-    /// What the disk has once everything is on it; on a clean stop also the exact bounds.
+    /// The disk's content once every write has arrived; after a clean stop also the exact marks.
     pub fn end(self, journal: &mut Journal) {
         for (_, change) in &self.writes {
             journal.apply(change);
@@ -217,7 +217,7 @@ impl Daemon {
         }
     }
 
-    /// What the disk has after a crash that so many changes came through.
+    /// The disk's content after a crash that this many changes survived.
     pub fn crash(self, journal: &mut Journal, came_through: usize, broken: Option<Break>) {
         if broken != Some(Break::SyncsLost) {
             self.writes.iter().take(came_through).for_each(|(_, change)| journal.apply(change));
@@ -244,10 +244,10 @@ impl Daemon {
         self.generators.iter_mut().for_each(|generator| generator.follow(claim));
     }
 
-    /// Hands a change to the disk, which does one after the other.
+    /// Hands a change to the disk, which writes in order.
     fn write(&mut self, due_ms: u64, now: Now, change: Change, broken: Option<Break>) {
         if broken == Some(Break::SyncsLost) {
-            // It is said to be there, and will be, unless the host crashes.
+            // The disk confirms it now, and will have it unless the host crashes.
             self.durable(now, change.clone());
         }
         let due_ms = self.writes.back().map_or(due_ms, |(last_ms, _)| due_ms.max(*last_ms));

@@ -1,21 +1,21 @@
-//! A simulator of worker leases: hosts whose clocks skew, step, stop and resume; a registry that answers late, carries
-//! writes out after their caller gave up, loses answers or its last writes; crashes at every step; journals lost, copied
-//! and set back; pods that churn. What runs in it is the daemon's own core, driven as the daemon drives it, and
-//! every id is checked.
+//! A simulator of worker leases. Hosts have clocks that skew and step; they stop, resume, and crash at every step. The
+//! registry answers late, carries writes out after their caller gave up, loses answers or its last writes. Journals are
+//! lost, copied and set back, and pods churn. Every host runs the daemon's own core, driven as the daemon drives it,
+//! and every id is checked.
 //!
-//! A run is made of a seed alone. `LEAFD_TEST_SEED=N` runs one again, and `LEAFD_SIM_RUNS=N` makes more of them:
+//! A run depends on its seed alone. `LEAFD_TEST_SEED=N` repeats a run, and `LEAFD_SIM_RUNS=N` sets how many there are:
 //!
 //! ```text
 //! LEAFD_SIM_RUNS=5000 cargo test --release -p leafd-core --test simulator -- --nocapture
 //! ```
 //!
-//! - `world`: the true time, what is under way, and a step of a run.
+//! - `world`: the true time, the calls under way, and a step of a run.
 //! - `host`: a host's clocks and journal, and its daemon's life.
 //! - `registry`: the table of workers.
 //! - `mischief`: what goes wrong, and when.
-//! - `check`: what must never be, and what must be in the end.
+//! - `check`: what must never happen, and what must have happened in the end.
 //! - `churn`: pods that come and go as fast as a pool allows.
-//! - `breaks`: the same with a promise broken on purpose: each must be noticed.
+//! - `breaks`: a promise is broken on purpose, and the run must notice.
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 #![allow(
     clippy::disallowed_methods,
@@ -39,7 +39,7 @@ use seed::seeds;
 
 use world::World;
 
-/// Steps of a run.
+/// Steps in a run.
 const STEPS: u64 = 20_000;
 
 /// Runs, unless the environment says otherwise.

@@ -11,7 +11,7 @@ const HOUR_MS: i64 = 3_600_000;
 const YEAR_MS: i64 = 365 * 24 * HOUR_MS;
 
 impl World {
-    /// Before each step something may go wrong.
+    /// May break something before a step.
     pub fn mischief(&mut self) {
         let host = self.random.usize(..self.hosts.len());
         let calm = self.calm();
@@ -41,7 +41,7 @@ impl World {
         }
     }
 
-    /// All is well from now on, and everybody runs.
+    /// From now on everything is well, and every daemon runs.
     pub fn heal(&mut self) {
         self.away_until_ms = 0;
         self.calm_until_ms = u64::MAX;
@@ -56,7 +56,7 @@ impl World {
         }
     }
 
-    /// Some of what was on its way to the disk came through, or all of it.
+    /// Some or all of the writes on their way to the disk survive.
     pub fn crash(&mut self, host: usize, start_in_ms: Option<u64>) {
         let far = self.random.u8(..5) == 0;
         let off_ms = self.random.u64(..if far { 2 * LEASE_MS } else { 2_000 });
@@ -97,7 +97,7 @@ impl World {
         self.totals.pods += 1;
     }
 
-    /// SIGSTOP, or the host sleeps: its boot-time clock goes on.
+    /// SIGSTOP, or the host sleeps: its boot-time clock keeps running.
     fn pause(&mut self, host: usize) {
         let long = self.random.bool();
         let pause_ms = self.random.u64(10..if long { 3 * LEASE_MS } else { 1_500 });
@@ -133,8 +133,8 @@ impl World {
         self.totals.clock_steps += 1;
     }
 
-    /// A permanent worker goes on from the journal alone. When nobody answers at its start, there is nothing to hold a
-    /// clock against, and ids of a far future would be issued. That is a limit, and said to be one.
+    /// A permanent worker can start from the journal alone. If the registry doesn't answer then, no clock can be
+    /// compared, and ids of a far future would be issued. This is a documented limit.
     fn far_ahead_is_believed(&self) -> bool {
         self.mode == Mode::Permanent
     }
@@ -146,8 +146,8 @@ impl World {
         self.totals.outages += 1;
     }
 
-    /// The registry loses its last writes. What is promised then needs hosts that reach it and clocks that are about
-    /// right, until nobody can still have a claim that was lost.
+    /// The registry loses its last writes. Its promise then needs hosts that reach it and clocks that are about right,
+    /// until no host can still have a lost claim.
     fn fail_over(&mut self) {
         self.away_until_ms = 0;
         self.calm_until_ms = self.true_ms + LEASE_MS + SETTLE_MS + 2 * THRESHOLD_MS + GRACE_MS;
@@ -161,7 +161,7 @@ impl World {
         self.totals.fail_overs += 1;
     }
 
-    /// The state directory is gone: what starts then is a new host, or (permanent) one with a known name.
+    /// The state directory is gone. What starts then is a new host, or (permanent) one with a known name.
     fn journal_is_lost(&mut self, index: usize) {
         self.crash(index, None);
         let name = match self.mode {
@@ -175,8 +175,8 @@ impl World {
         self.totals.journals_lost += 1;
     }
 
-    /// Another host starts from a copy of a running one's files. That is noticed: it becomes a host of its own, and
-    /// keeps only the bounds.
+    /// Another host starts from a copy of a running host's files. It notices, becomes a host of its own, and keeps
+    /// only the marks.
     fn journal_is_copied(&mut self, from: usize) {
         let mut to = self.random.usize(..self.hosts.len());
         if to == from {
@@ -193,7 +193,7 @@ impl World {
         self.totals.copies += 1;
     }
 
-    /// An old state of the files is put back unnoticed. The registry, which answers, knows a later life.
+    /// An old state of the files is restored unnoticed. The registry, which answers, knows a later life.
     fn backup_is_restored(&mut self, host: usize) {
         if self.hosts[host].daemon.is_some() {
             return;

@@ -1,4 +1,4 @@
-//! The registry of a simulated fleet: a table that changes by compare-and-set, and can be set back.
+//! The registry of a simulated fleet: a table changed by compare-and-set, which can be set back.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
@@ -13,22 +13,22 @@ use leafd_core::{UnixMs, WorkerId};
 
 use crate::breaks::Break;
 
-/// The registry, and what it ever knew.
+/// The registry, and everything that it ever knew.
 pub struct Registry {
     id: RegistryId,
-    /// When its present history was first noticed, in true time; `None`: not yet.
+    /// When its present history was first noticed, in true time; `None` before that.
     noticed_ms: Option<u64>,
     entries: BTreeMap<u64, Entry>,
-    /// The table as it was before each of the last writes, with the true time of it.
+    /// The table before each of the last writes, with its true time.
     past: VecDeque<(u64, BTreeMap<u64, Entry>)>,
-    /// The highest bound that each holder ever had recorded with each worker.
+    /// The highest expiry that each holder ever had recorded with each worker.
     ever: HashMap<(u64, Arc<str>), UnixMs>,
-    /// Where each holder's last claim of each worker begins: at the bound of whoever had it before.
+    /// Where each holder's last claim of each worker begins: at the previous holder's expiry.
     begins: HashMap<(u64, Arc<str>), UnixMs>,
     histories: u32,
     /// How far its clock is ahead of the true time.
     pub offset_ms: i64,
-    /// Somebody has just claimed a worker whose holder did not let go of it.
+    /// A host has just claimed a worker that its former holder had not given back.
     pub taken_over: bool,
     broken: Option<Break>,
 }
@@ -40,7 +40,7 @@ impl Registry {
     pub fn new(broken: Option<Break>) -> Registry {
         Registry {
             id: RegistryId { id: StoreId("simulated".into()), history: History("0".into()) },
-            // It has been in use for long.
+            // It has been in use for a long time.
             noticed_ms: Some(0),
             entries: BTreeMap::new(),
             past: VecDeque::new(),
@@ -123,7 +123,7 @@ impl Registry {
         Ok(self.entries[&worker].clone())
     }
 
-    /// The last writes are lost, those of up to `lag_ms`.
+    /// Loses the last writes, of up to `lag_ms`.
     pub fn fail_over(&mut self, true_ms: u64, lag_ms: u64) {
         let lost = |(written_ms, _): &(u64, _)| *written_ms + lag_ms > true_ms;
         if let Some(index) = self.past.iter().position(lost) {
@@ -138,7 +138,7 @@ impl Registry {
         self.noticed_ms = None;
     }
 
-    /// The highest bound that a holder ever had recorded with a worker.
+    /// The highest expiry that a holder ever had recorded with a worker.
     pub fn ever(&self, worker: u64, holder: &Arc<str>) -> UnixMs {
         self.ever.get(&(worker, Arc::clone(holder))).copied().unwrap_or(UnixMs(0))
     }

@@ -1,4 +1,4 @@
-//! The true time, the hosts and the registry in it, and what is under way between them.
+//! The true time, its hosts and its registry, and the calls under way between them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::check::{Totals, Violation};
 use crate::host::{Clocks, Daemon, Host, Journal, LAYOUTS, Outcome};
 use crate::registry::Registry;
 
-/// When runs begin: in 2027.
+/// When a run begins: in 2027.
 const START_MS: u64 = 1_800_000_000_000;
 
 /// The longest time between two steps.
@@ -40,11 +40,12 @@ pub struct World {
     pub hosts: Vec<Host>,
     pub registry: Registry,
     pub true_ms: u64,
-    /// Nobody reaches the registry until then.
+    /// No host reaches the registry until then.
     pub away_until_ms: u64,
     /// Until then the network and the clocks are well.
     pub calm_until_ms: u64,
-    /// Hosts lose their journals in this run; else their clocks are set wrong. Permanent workers can't have both.
+    /// Whether hosts lose their journals in this run; otherwise their clocks are set wrong. Permanent workers
+    /// can't have both.
     pub journals_go: bool,
     pub clocks_go: bool,
     pub ids: [HashSet<u64>; LAYOUTS.len()],
@@ -61,7 +62,7 @@ enum Event {
     TimesOut { to: Caller, ask: Request },
 }
 
-/// Who called, and which call it was.
+/// The caller, and the call's number.
 #[derive(Clone, Copy)]
 struct Caller {
     life: u64,
@@ -111,7 +112,7 @@ impl World {
         world
     }
 
-    /// A run of so many steps, and the return to order after it.
+    /// Runs this many steps, then the recovery.
     pub fn run(&mut self, steps: u64) -> Result<(), Violation> {
         for _ in 0..steps {
             self.mischief();
@@ -152,7 +153,7 @@ impl World {
         self.serial
     }
 
-    /// A host that nobody has seen before.
+    /// A new host.
     pub fn new_host(&mut self) -> Host {
         let name = format!("host-{}", self.number());
         let offset_ms = i64::try_from(THRESHOLD_MS / 4).unwrap();
@@ -181,7 +182,7 @@ impl World {
         self.host_goes_on(host)
     }
 
-    /// Time passes, and what was under way happens.
+    /// Time passes, and the events that fall due happen.
     pub fn pass(&mut self, passed_ms: u64) {
         self.true_ms += passed_ms;
         while let Some(entry) = self.under_way.first_entry()
@@ -192,7 +193,7 @@ impl World {
         }
     }
 
-    /// A host does what it can do now, and draws.
+    /// A host does what is possible now, and draws ids.
     pub fn host_goes_on(&mut self, index: usize) -> Result<(), Violation> {
         let (true_ms, broken) = (self.true_ms, self.broken);
         let sync_ms = if self.random.u8(..20) == 0 { 500 } else { self.random.u64(..20) };
@@ -260,7 +261,7 @@ impl World {
         self.totals.starts += 1;
     }
 
-    /// A call sets out for the registry.
+    /// Sends a call to the registry.
     fn call(&mut self, host: usize, life: u64, ask: Request) {
         let call = self.number();
         let Some(daemon) = &mut self.hosts[host].daemon else { return };
@@ -300,7 +301,7 @@ impl World {
         match event {
             Event::Arrives { to, ask, answer_ms } => {
                 if self.away_until_ms > self.true_ms {
-                    // Lost, or swallowed until the registry is back.
+                    // Lost, or delayed until the registry is back.
                     if self.random.u8(..3) == 0 {
                         let in_ms = self.away_until_ms - self.true_ms + self.random.u64(..100);
                         self.at(in_ms, Event::Arrives { to, ask, answer_ms: None });
@@ -355,7 +356,7 @@ impl World {
         let Some(host) = self.hosts.iter_mut().find(calls) else { return };
         let Some(daemon) = &mut host.daemon else { return };
         if host.paused_until_ms > self.true_ms {
-            // It is read when the daemon goes on.
+            // It is read when the daemon resumes.
             let in_ms = host.paused_until_ms - self.true_ms;
             return self.at(in_ms, Event::Answers { to, answer });
         }

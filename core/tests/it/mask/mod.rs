@@ -1,4 +1,5 @@
-//! Masks: FF1 against NIST's samples, another implementation and the crate `fpe`, and that it is a bijection.
+//! Masks: checks FF1 against NIST's samples, a second implementation and the crate `fpe`, and checks that it is a
+//! bijection.
 
 mod reference;
 mod text;
@@ -39,8 +40,8 @@ fn numerals(text: &str) -> Vec<u32> {
     text.chars().map(|digit| digit.to_digit(36).unwrap()).collect()
 }
 
-/// The nine FF1 samples of NIST's document of examples. Their radices are 10 and 36, so they bind the reference, and
-/// that binds the core's own.
+/// The nine FF1 samples of NIST's examples. Their radices are 10 and 36, so they check the reference, which in turn
+/// checks the core's own FF1.
 #[test]
 fn the_reference_agrees_with_nist() {
     let long_tweak = b"7777pqrs777";
@@ -68,7 +69,7 @@ fn the_reference_agrees_with_nist() {
 #[test]
 fn masks_agree_with_the_reference_and_with_fpe() {
     let mut rng = seeds(1).next().unwrap();
-    // Names around the lengths where the tweak begins another block.
+    // Names around the lengths at which the tweak needs another block.
     let names: Vec<String> =
         [1, 6, 10, 11, 12, 13, 26, 27, 28, 128].map(|length| "n".repeat(length)).into();
     for width in 20..=63 {
@@ -129,7 +130,7 @@ fn large_masks_come_back_whatever_the_batch() {
     }
 }
 
-/// Neither 0 nor what is beyond the width has an id, and nothing of a batch is changed then.
+/// Neither 0 nor a number beyond the width has an id. A batch with such a number stays unchanged.
 #[test]
 fn numbers_outside_are_refused() {
     let mask = mask(b"0123456789abcdef", "orders", 53);
@@ -148,14 +149,15 @@ fn error_text(mask: &Mask) -> String {
     mask.mask(0).unwrap_err().to_string()
 }
 
-/// What an outsider compares: neighbours' ids, the size of their difference and its sign, and each of their bits.
+/// What an outsider would compare: the ids of neighbours, the size and sign of their difference, and each of their
+/// bits.
 #[test]
 fn neighbours_look_unrelated() {
     const PAIRS: usize = 20_000;
     let mask = mask(b"sixteen bytes it", "orders", 53);
     let mut ids: Vec<u64> = (1..=PAIRS as u64 + 1).collect();
     mask.mask_all(&mut ids).unwrap();
-    // Six standard deviations of that many throws of a coin.
+    // Six standard deviations of this many coin tosses.
     let fair = |count: usize| count.abs_diff(PAIRS / 2) < 6 * (PAIRS as f64).sqrt() as usize / 2;
     assert!(fair(ids.windows(2).filter(|pair| pair[0] < pair[1]).count()), "order shows");
     for bit in 0..53 {
@@ -194,7 +196,7 @@ fn a_file_of_keys_is_read_or_refused_without_quoting_it() {
     let [second, first] =
         [2, 1].map(|n| keys.get(KeyNumber::new(n).unwrap()).unwrap().check_value());
     assert_ne!(first, second);
-    // Two programs must agree on this: what AES-128 makes of `leafd mask check` under the second key.
+    // Two programs must agree on this: AES-128 of `leafd mask check` under the second key.
     let cipher = Aes128::new_from_slice(&[
         0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee,
         0xff,

@@ -1,5 +1,5 @@
-//! FF1 as NIST SP 800-38G writes it down, step by step over numerals, for any radix. It shares nothing with the core's own but
-//! the block cipher.
+//! FF1 as written in NIST SP 800-38G, step by step over numerals, for any radix. It shares only the block cipher with
+//! the core's own FF1.
 
 use aes::cipher::BlockCipherEncrypt;
 
@@ -56,7 +56,7 @@ fn str_of(mut value: u128, radix: u32, length: usize) -> Vec<u32> {
     numerals
 }
 
-/// The bits of a number, the highest first.
+/// The bits of a number, highest first.
 pub fn bits_of(number: u64, bits: u8) -> Vec<u32> {
     str_of(u128::from(number), 2, usize::from(bits))
 }

@@ -26,7 +26,7 @@ fn decode(text: &str, width: u8) -> Result<PublicText, TextError> {
     PublicText::decode(text.as_bytes(), prefix("ord"), bits(width))
 }
 
-/// Texts that are out in the world must be read for ever.
+/// Texts in use must stay readable for ever.
 #[test]
 fn the_form_stays_as_it_is() {
     assert_eq!(encode(1, 1, 63), "ord_10000000000001z");
@@ -91,12 +91,12 @@ fn other_text_is_refused() {
         (&format!("{good}0"), TextError::Length { bits: bits(53) }),
         (&format!("{}u", &good[..good.len() - 1]), TextError::Character),
         (&format!("{} ", &good[..good.len() - 1]), TextError::Character),
-        // All zeros have a right check character, but no key and no id.
+        // All zeros have a correct check character, but no key and no id.
         ("ord_0000000000000", TextError::Range { bits: bits(53) }),
     ] {
         assert_eq!(decode(text, 53), Err(error), "{text:?}");
     }
-    // A form of another width, of as many characters: 54 and 55 bits are eleven digits too.
+    // Another width with as many characters: 54 and 55 bits are eleven digits too.
     let wide = encode(1, 1 << 54, 55);
     assert_eq!(decode(&wide, 53), Err(TextError::Range { bits: bits(53) }));
     assert!(PublicText::decode("ord_é".as_bytes(), prefix("ord"), bits(53)).is_err());
