@@ -1,4 +1,4 @@
-//! Runs a blocking backend, a store or a registry, on a thread of its own: the asynchronous side never waits for a
+//! Runs a blocking backend (a store or a registry) on a thread of its own. So the asynchronous side never waits for a
 //! disk or a server.
 
 use std::any::Any;
@@ -8,28 +8,29 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-/// What runs on such a thread.
+/// A backend that runs on such a thread.
 pub trait Backend: Send {
     /// Why a call fails.
     type Error: Send + 'static;
 
-    /// What its thread is called.
+    /// The thread's name.
     const THREAD_NAME: &'static str;
 
-    /// Most calls that wait for it.
+    /// How many calls may wait for it.
     const CALLS_WAITING_MAX: usize;
 
-    /// The error of a call that came to nothing because of the thread: `name` is what errors call the backend.
+    /// The error of a call that failed because of the thread; errors call the backend `name`.
     fn unavailable(name: &str, cause: String) -> Self::Error;
 
-    /// The error of a call that finds [`Backend::CALLS_WAITING_MAX`] others waiting. Nothing was done.
+    /// The error of a call that finds [`Backend::CALLS_WAITING_MAX`] others waiting. The call was not made.
     fn overloaded(name: &str) -> Self::Error;
 }
 
-/// Calls a backend that runs on its thread. Clones share it. When the last one is dropped, the calls that wait are
-/// still made and then the backend is dropped.
+/// Calls a backend on its thread. Clones share it. When the last clone is dropped, the waiting calls are still made,
+/// and then the backend is dropped.
 ///
-/// A call whose future is dropped before its turn is not made; one dropped later is made, and its answer is lost.
+/// If a call's future is dropped before its turn, the call is not made. If it is dropped later, the call is made and
+/// its answer is lost.
 pub struct Handle<B: Backend + ?Sized> {
     name: Arc<str>,
     messages: mpsc::Sender<Message<B>>,
@@ -43,10 +44,10 @@ enum Message<B: ?Sized> {
 }
 
 impl<B: Backend + ?Sized + 'static> Handle<B> {
-    /// Starts a thread for this backend; `name` is what errors call it.
+    /// Starts a thread for this backend; errors call it `name`.
     ///
     /// # Errors
-    /// [`Backend::unavailable`] when the system gives no thread.
+    /// [`Backend::unavailable`] if the system can't start a thread.
     pub fn spawn(name: &str, backend: Box<B>) -> Result<Handle<B>, B::Error> {
         let (messages, inbox) = mpsc::channel(B::CALLS_WAITING_MAX);
         std::thread::Builder::new()
@@ -58,10 +59,10 @@ impl<B: Backend + ?Sized + 'static> Handle<B> {
         Ok(Handle { name: name.into(), messages })
     }
 
-    /// Does something with the backend on its thread.
+    /// Runs `work` with the backend on its thread.
     ///
     /// # Errors
-    /// Those of `work`; [`Backend::overloaded`]; and [`Backend::unavailable`] when the backend is closed or panicked.
+    /// The errors of `work`; [`Backend::overloaded`]; [`Backend::unavailable`] if the backend is closed or panicked.
     pub async fn call<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut B) -> Result<T, B::Error> + Send + 'static,
@@ -72,7 +73,7 @@ impl<B: Backend + ?Sized + 'static> Handle<B> {
             if reply.is_closed() {
                 return;
             }
-            // A backend that panicked opens or connects anew.
+            // A backend that panicked reopens or reconnects.
             let result = catch_unwind(AssertUnwindSafe(|| work(backend)));
             let result = result.unwrap_or_else(|panic| Err(panicked::<B>(&name, &*panic)));
             // The caller may be gone by now.
@@ -85,10 +86,10 @@ impl<B: Backend + ?Sized + 'static> Handle<B> {
         answer.await.unwrap_or_else(|_| Err(self.closed()))
     }
 
-    /// Closes the backend after the calls that came before, and waits until it is closed. Later calls fail.
+    /// Closes the backend after the calls that came before, and waits for that. Later calls fail.
     pub async fn close(&self) {
         let (done, closed) = oneshot::channel();
-        // An error of either means that it is closed already.
+        // An error in either place means that it is closed already.
         if self.messages.send(Message::Close(done)).await.is_ok() {
             let _ = closed.await;
         }
@@ -104,10 +105,10 @@ fn serve<B: ?Sized>(mut backend: Box<B>, mut inbox: mpsc::Receiver<Message<B>>) 
         match message {
             Message::Call(call) => call(&mut *backend),
             Message::Close(closed) => {
-                // Calls that came after are dropped, which tells their callers.
+                // Dropping the inbox drops the calls that came later, which tells their callers.
                 drop(inbox);
                 drop(backend);
-                // Nobody waiting for it is no reason to fail.
+                // It is no failure if the caller has stopped waiting.
                 let _ = closed.send(());
                 return;
             }

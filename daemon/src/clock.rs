@@ -33,7 +33,8 @@ pub fn millis(span: Duration) -> u64 {
 
 fn read_us(clock: ClockId) -> u64 {
     let time = clock_gettime(clock).expect("the kernel has these clocks and the address is ours");
-    // A wall clock before 1970 reads as 1970, which is before every layout's epoch and so refused.
+    // A wall clock before 1970 reads as 1970. That is before every layout's epoch, so it is
+    // refused.
     let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
     let nanoseconds = u64::try_from(time.tv_nsec()).unwrap_or(0);
     seconds.saturating_mul(1_000_000).saturating_add(nanoseconds / 1_000)

@@ -1,30 +1,30 @@
-//! How long something took: counts by length of time, which any thread may add to.
+//! Measures how long something takes: counts by duration, to which any thread may add.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The upper bounds of the buckets, in seconds: four times as long from one to the next.
+/// The upper bounds of the buckets, in seconds; each is four times the one before.
 pub const BOUNDS_SECONDS: [f64; 12] =
     [64e-6, 256e-6, 1e-3, 4e-3, 16e-3, 64e-3, 0.25, 1.0, 4.0, 16.0, 64.0, f64::MAX];
 
-/// Counts of times.
+/// Counts of durations.
 #[derive(Debug, Default)]
 pub struct Histogram {
     counts: [AtomicU64; BOUNDS_SECONDS.len()],
     sum_us: AtomicU64,
 }
 
-/// What was counted up to a moment.
+/// The counts at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
-    /// By bucket, each for itself; the last is for what is longer than all bounds.
+    /// Per bucket, not cumulative. The last one counts durations above all bounds.
     pub counts: [u64; BOUNDS_SECONDS.len()],
-    /// All times together.
+    /// The sum of all durations.
     pub sum_seconds: f64,
 }
 
 impl Histogram {
-    /// Counts a time.
+    /// Counts a duration.
     pub fn observe(&self, took: Duration) {
         let seconds = took.as_secs_f64();
         let bucket = BOUNDS_SECONDS.iter().position(|bound| seconds <= *bound);
@@ -33,7 +33,7 @@ impl Histogram {
         self.sum_us.fetch_add(us, Ordering::Relaxed);
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     #[must_use]
     pub fn counted(&self) -> Counted {
         Counted {
@@ -44,7 +44,7 @@ impl Histogram {
 }
 
 impl Counted {
-    /// How many times were counted.
+    /// How many durations were counted.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()

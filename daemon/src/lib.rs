@@ -1,22 +1,23 @@
 //! leafd, the daemon: unique 64-bit ids for the processes of one host.
 //!
-//! A request's way through the rooms, and the order in which to read:
+//! The modules along a request's way, in the order to read them:
 //!
-//! - [`run`]: a daemon's life, which puts the parts together;
+//! - [`run`]: a daemon's life; it puts the parts together;
 //! - [`server`]: from the socket to requests;
 //! - [`requests`]: from a request to its answer, one closed `match`;
 //! - [`engine`]: what the tags in use need: segments, snowflake layouts, the lease, and the stores upstream;
-//! - [`health`]: whether ids can be had, and if not, why;
-//! - [`reply`]: what a request is answered, and where answers gather;
+//! - [`health`]: whether ids are available, and if not, why;
+//! - [`reply`]: a request's answer, and where answers gather;
 //! - [`journal`]: what this host claimed and may have issued, on disk before use;
 //! - [`store`]: the central store, where ranges of numbers are claimed;
-//! - [`registry`]: where the snowflake worker id comes from.
+//! - [`registry`]: where the snowflake worker number comes from.
 //!
-//! Which ids may be issued next is decided in the crate `leafd-core`.
+//! The crate `leafd-core` decides which ids may be issued next.
 //!
-//! Beside them: [`blocking`] (a thread for a backend that blocks), [`cli`] (the program's other commands), [`config`],
-//! `http` and [`metrics`] (for those who watch), [`systemd`], [`clock`] (the wall and boot-time clocks), [`histogram`],
-//! [`lock`], [`logging`], [`memory`], [`output`], [`random`], [`recent`] (the last lines of the log) and [`state_dir`].
+//! The other modules: [`blocking`] (a thread for a backend that blocks), [`cli`] (the program's other commands),
+//! [`config`], `http` and [`metrics`] (for monitoring), [`systemd`], [`clock`] (the wall and boot-time clocks),
+//! [`histogram`], [`lock`], [`logging`], [`memory`], [`output`], [`random`], [`recent`] (the last lines of the log) and
+//! [`state_dir`].
 #![deny(unsafe_code)]
 
 pub mod blocking;

@@ -1,20 +1,21 @@
-//! A lock file that says who holds it. The kernel lets go of it when the holder ends, however it ends.
+//! A lock file that names its holder. The kernel releases the lock when the holder ends, however it ends.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A lock that is held until dropped. The file stays: removing it would let two hold it.
+/// A lock that is held until it is dropped. The file stays: if it were removed, two processes could hold the
+/// lock.
 #[derive(Debug)]
 pub struct LockFile {
     file: File,
     path: PathBuf,
-    /// What the last holder left behind its pid.
+    /// The last holder's note, which stands after its pid.
     former_note: String,
 }
 
-/// Why a lock can't be had.
+/// Why a lock can't be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another process holds it.
@@ -22,7 +23,7 @@ pub enum LockError {
     Held {
         /// The lock file.
         path: PathBuf,
-        /// Who holds it, as far as the file says.
+        /// The holder, if the file names it.
         pid: Option<i32>,
     },
     /// The system refused.
@@ -35,10 +36,10 @@ pub enum LockError {
     },
 }
 
-/// How often a lock file that was deleted between opening and locking it is tried anew.
+/// How often to retry a lock file that was deleted between opening and locking.
 const ATTEMPTS: u32 = 10;
 
-/// A pid is padded to this length, so that it is written in place also when the disk is full.
+/// A pid is padded to this length, so that it can be overwritten in place even on a full disk.
 const PID_LINE_BYTES: usize = 12;
 
 /// The process that a lock file names, in words.
@@ -51,8 +52,8 @@ pub fn holder(pid: Option<i32>) -> String {
 }
 
 impl LockFile {
-    /// Takes the lock and writes this process's id into the file, which is made with the permission bits
-    /// `mode` if it isn't there. The last holder's note stays.
+    /// Takes the lock and writes this process's id into the file. Creates the file with the permission bits
+    /// `mode` if it is missing. The last holder's note stays.
     ///
     /// # Errors
     /// See [`LockError`].
@@ -68,11 +69,11 @@ impl LockFile {
                 }
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
-            // A lock on a file that was deleted in between keeps nobody out.
+            // If the file was deleted in between, its lock protects nothing.
             if same_file(&file, path) {
                 let former_note = read(&file).lines().nth(1).unwrap_or_default().to_owned();
                 match write_pid(&file, &former_note) {
-                    // Another user's file, opened for reading alone: the lock is none the weaker.
+                    // Another user's file, opened read-only: the lock works all the same.
                     Err(error) if error.raw_os_error() != Some(libc::EBADF) => {
                         return Err(failed(error));
                     }
@@ -85,19 +86,19 @@ impl LockFile {
         )))
     }
 
-    /// Whether the lock still keeps others out: the file has not been removed or replaced.
+    /// Whether the lock still protects: the file has not been removed or replaced.
     #[must_use]
     pub fn still_held(&self) -> bool {
         same_file(&self.file, &self.path)
     }
 
-    /// What the last holder noted.
+    /// The last holder's note.
     #[must_use]
     pub fn former_note(&self) -> &str {
         &self.former_note
     }
 
-    /// Leaves a note for the next holder: one line, each as long as the one before it.
+    /// Leaves a note for the next holder: one line, as long as the note before it.
     ///
     /// # Errors
     /// The system's.
@@ -106,8 +107,8 @@ impl LockFile {
     }
 }
 
-/// Opens the file without O_CREAT first: in a sticky folder the kernel refuses to "create" a file that
-/// another user owns, even to those who may open it.
+/// Opens the file without O_CREAT first. In a sticky folder the kernel refuses to "create" another user's
+/// file, even to users who may open it.
 fn open(path: &Path, mode: u32) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags(libc::O_NOFOLLOW);
@@ -138,10 +139,10 @@ fn write_pid(file: &File, note: &str) -> io::Result<()> {
     file.set_len(text.len() as u64)
 }
 
-/// The pid and the note. The holder may be about to write them; that it holds the lock is known without them.
+/// The pid and the note. The holder may not have written them yet; the lock is held all the same.
 fn read(file: &File) -> String {
     let mut text = String::new();
-    // What can't be read is no text of a holder's.
+    // An unreadable file has no note.
     let _ = file.take(64).read_to_string(&mut text);
     text
 }

@@ -1,5 +1,5 @@
-//! The log: lines on standard error, whose level can be changed while the daemon runs. Where standard error is
-//! systemd's journal, each line begins with its priority, which the journal takes off and keeps.
+//! The log: lines on standard error, whose level can be changed while the daemon runs. If standard error is
+//! systemd's journal, each line begins with its priority; the journal strips and stores it.
 
 use std::fmt::Result as Written;
 use std::io::IsTerminal;
@@ -28,11 +28,11 @@ pub struct LogError {
     cause: String,
 }
 
-/// Sets up the process's log. Once a process, first thing after its configuration is read.
+/// Sets up the process's log. Call it once, right after the configuration is read.
 ///
-/// `Auto` and `Human` write for people, in colour only on a terminal and only if `NO_COLOR` is not set; `Auto`
-/// leaves the time and the level to systemd's journal. `Json` writes one object a line, with the event's fields
-/// beside `timestamp`, `level` and `target`.
+/// `Auto` and `Human` write for people. They use colour only on a terminal, and only if `NO_COLOR` is not set.
+/// `Auto` leaves the time and the level to systemd's journal. `Json` writes one object per line, with the
+/// event's fields beside `timestamp`, `level` and `target`.
 ///
 /// # Errors
 /// [`LogError`] when the process has a log already.
@@ -66,13 +66,13 @@ pub fn init(filter: &LogFilter, format_wanted: LogFormat) -> Result<LogHandle, L
     Ok(LogHandle(handle))
 }
 
-/// Colour is for eyes: a file, a pipe and the journal get none.
+/// Only a terminal gets colour: no file, pipe or journal.
 fn wants_colour() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     std::io::stderr().is_terminal() && !refused
 }
 
-/// Whether it is a stream that systemd's journal reads.
+/// Whether systemd's journal reads the stream.
 #[must_use]
 pub fn is_journal(stream: impl AsFd) -> bool {
     let Some(journal) = std::env::var_os("JOURNAL_STREAM") else { return false };
@@ -81,19 +81,19 @@ pub fn is_journal(stream: impl AsFd) -> bool {
         .is_ok_and(|found| journal == *format!("{}:{}", found.st_dev, found.st_ino))
 }
 
-/// What goes before an error that is written to standard error without the log.
+/// The prefix of an error that is written to standard error without the log.
 #[must_use]
 pub fn error_prefix() -> &'static str {
     if is_journal(std::io::stderr()) { priority(&Level::ERROR) } else { "" }
 }
 
-/// Lines for the journal: their priority, then what they are without one.
+/// Lines for the journal: the priority, then the usual line.
 struct Prioritised<F> {
     journal: bool,
     inner: F,
 }
 
-/// As `sd-daemon(3)` has it.
+/// As defined in `sd-daemon(3)`.
 fn priority(level: &Level) -> &'static str {
     match *level {
         Level::ERROR => "<3>",
@@ -151,7 +151,7 @@ mod tests {
         handle.set(&filter("error")).unwrap();
         assert!(tracing::enabled!(tracing::Level::ERROR));
         assert!(!tracing::enabled!(tracing::Level::INFO));
-        // What ZooKeeper's client tells while there is no ensemble would fill the log.
+        // The warnings of ZooKeeper's client during an outage would fill the log.
         let client_warns =
             || tracing::enabled!(target: "zookeeper_client::session", tracing::Level::WARN);
         handle.set(&filter("debug")).unwrap();

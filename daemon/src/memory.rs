@@ -1,7 +1,7 @@
-//! Memory that was used and is given back to the system.
+//! Gives freed memory back to the system.
 //!
-//! What is freed below the allocator's highest pages stays resident until the allocator is told to give it back. That
-//! takes it some milliseconds, so it is told after much was let go, and not at once.
+//! The allocator keeps freed memory below its highest pages until it is told to give it back. That takes some
+//! milliseconds. So it is told only after much was freed, and not at once.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// So much is let go before the allocator is asked to give it back.
+/// How much must be freed before the allocator is told.
 const TRIM_BYTES: u64 = 2 << 20;
 
-/// How long it waits for more.
+/// How long to wait for more.
 const TRIM_AFTER: Duration = Duration::from_secs(2);
 
-/// What was let go since the allocator last gave some back, on the one thread that answers.
+/// What was freed since the allocator was last told, on the one thread that answers.
 #[derive(Default)]
 struct LetGo {
     bytes: Cell<u64>,
@@ -26,7 +26,7 @@ thread_local! {
     static LET_GO: Rc<LetGo> = Rc::default();
 }
 
-/// Notes that so many bytes were freed.
+/// Notes that this many bytes were freed.
 pub fn let_go(bytes: u64) {
     LET_GO.with(|let_go| {
         let_go.bytes.set(let_go.bytes.get().saturating_add(bytes));
@@ -50,7 +50,7 @@ pub async fn give_back() {
 #[expect(unsafe_code, reason = "libc has no safe form of it")]
 fn trim() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: glibc's function takes the allocator's own locks and touches nothing that is in use.
+    // SAFETY: glibc's function takes the allocator's own locks, and touches no memory in use.
     unsafe {
         libc::malloc_trim(0);
     }

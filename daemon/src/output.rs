@@ -1,10 +1,10 @@
-//! What a subcommand prints, last thing that it does.
+//! Prints a subcommand's result, as its last step.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Prints `text`. Whoever has read enough of it (`leafd check-config | head -1`) is no failure; a disk that is
-/// full is one, told in words.
+/// Prints `text`. It is no failure if the reader stops early (`leafd check-config | head -1`). A full disk is
+/// a failure, and is reported.
 #[must_use]
 pub fn print(text: &str) -> ExitCode {
     let mut out = io::stdout().lock();

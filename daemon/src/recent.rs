@@ -1,4 +1,4 @@
-//! The last lines of the log that an operator should see, for those who watch the daemon without reading its log.
+//! The last lines of the log that matter to an operator, for those who can't read the log itself.
 
 use std::collections::VecDeque;
 use std::fmt::{Debug, Write as _};
@@ -11,10 +11,10 @@ use tracing_subscriber::layer::Context;
 
 use crate::clock;
 
-/// Lines that are kept.
+/// How many lines are kept.
 const LINES_MAX: usize = 30;
 
-/// Bytes of a line that are kept.
+/// How many bytes of a line are kept.
 const LINE_BYTES_MAX: usize = 400;
 
 /// Keeps the last lines.
@@ -26,7 +26,7 @@ struct Line {
     unix_ms: u64,
     level: Level,
     text: String,
-    /// What it is about, if it is a cause of trouble: code and subject.
+    /// If the line reports a cause of trouble: its code and subject.
     about: Option<(String, String)>,
     times: u64,
 }
@@ -61,7 +61,7 @@ impl<S: Subscriber> tracing_subscriber::Layer<S> for Layer {
     }
 }
 
-/// What an event says.
+/// An event's content.
 #[derive(Default)]
 struct Seen {
     text: String,
@@ -87,7 +87,7 @@ impl Visit for Seen {
     }
 }
 
-/// A cause that stands is logged again and again: it takes one line.
+/// A lasting cause is logged repeatedly: it takes one line.
 fn keep(lines: &mut VecDeque<Line>, level: Level, seen: Seen) {
     let Seen { mut text, fields, code, subject } = seen;
     text.push_str(&fields);

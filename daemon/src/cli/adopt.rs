@@ -14,7 +14,7 @@ use crate::state_dir::StateDir;
 use crate::store::sqlite;
 use leafd_core::store::CheckIn;
 
-/// Adopts every configured store; the exit status is that of [`run::start`].
+/// Adopts every configured store. The exit status is that of [`run::start`].
 #[must_use]
 pub fn adopt_store(args: &Args) -> ExitCode {
     let config = match Config::load(args) {
@@ -31,12 +31,12 @@ pub fn adopt_store(args: &Args) -> ExitCode {
 }
 
 fn adopt_all(config: &Config) -> Result<String> {
-    // A daemon that runs counts its claims under the stores' old names: the lock keeps it out.
+    // A running daemon counts its claims under the stores' old names. The lock makes sure that none runs.
     let state_dir = StateDir::open(&config.state_dir)?;
     let identity = Identity::of_host(MACHINE_ID_FILE.as_ref(), config.identity.as_deref());
     let host = sqlite::host_fingerprint(config.identity.as_deref());
-    // Stores that may be as old as the journal get another identity before it is set aside, so that a crash in between
-    // has them adopted again.
+    // A store that may be as old as the journal gets a new identity before the journal is set aside. After a crash in
+    // between, it is adopted again.
     let adopt_doubtful = |old: &SetAside| {
         for path in embedded::files(config) {
             let in_doubt = embedded::in_doubt(path, &state_dir, old);
@@ -86,7 +86,7 @@ fn adopt_all(config: &Config) -> Result<String> {
     Ok(said)
 }
 
-/// Enters in the journal that the store which is now behind its URL is the right one.
+/// Records in the journal that the store now behind its URL is the right one.
 async fn adopt_database(
     config: &Config,
     spec: &StoreSpec,
@@ -110,7 +110,7 @@ async fn adopt_database(
     let history = found.history.0.clone();
     let mut writes =
         vec![Write::CheckedIn { url: url.as_str().into(), store: found.id.clone(), history }];
-    // A worker that was claimed in the other one is not this host's here.
+    // A worker claimed in the former database is not this host's here.
     let claim = recovered.claim.as_ref();
     if claim.is_some_and(|claim| *claim.place == *url && claim.registry.id != found.id) {
         writes.push(Write::NoWorker);

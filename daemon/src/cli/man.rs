@@ -1,4 +1,4 @@
-//! The manual page leafd.toml(5), out of the table of settings.
+//! The manual page leafd.toml(5), made from the table of settings.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,10 +9,9 @@ use leafd_man::escaped;
 
 use crate::config::{INTRODUCTION, SECTIONS};
 
-/// Writes it into a folder.
+/// Writes the page into a folder.
 ///
-/// # Errors
-/// It can't be written there.
+/// # Errors The page can't be written there.
 pub fn write_settings_page(folder: &Path) -> io::Result<()> {
     fs::write(folder.join("leafd.toml.5"), settings_page())
 }
@@ -44,7 +43,7 @@ fn settings_page() -> String {
     out + ".SH \"SEE ALSO\"\n.BR leafd (8)\n"
 }
 
-/// Plain sentences with what stands between backticks in bold.
+/// Plain sentences, with text between backticks in bold.
 fn marked_up(text: &str) -> String {
     let parts = text.split('`').enumerate();
     let bold = |(index, part): (usize, &str)| match index % 2 {

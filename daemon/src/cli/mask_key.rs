@@ -1,4 +1,4 @@
-//! `leafd mask-key new`: makes a key for public ids, and writes it where nobody but its owner reads it.
+//! `leafd mask-key new`: makes a key for public ids, and writes it to a file that only its owner can read.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
@@ -13,7 +13,7 @@ use crate::config::read_mask_keys;
 use crate::output;
 use crate::random;
 
-/// Writes a new key to a file that is not there yet, or with `add` behind the keys of one that is.
+/// Writes a new key to a new file, or with `add` behind the keys of an existing one.
 #[must_use]
 pub fn new(path: &Path, add: bool) -> ExitCode {
     let made = if add { add_to(path) } else { begin(path) };
@@ -44,7 +44,7 @@ fn begin(path: &Path) -> Result<String> {
     ))
 }
 
-/// Others may read the file meanwhile, so it is replaced at once.
+/// Other programs may be reading the file, so it is replaced atomically.
 fn add_to(path: &Path) -> Result<String> {
     let keys = read_mask_keys(path).map_err(anyhow::Error::msg)?;
     let next = next_number(&keys)?;
@@ -67,7 +67,7 @@ fn add_to(path: &Path) -> Result<String> {
         .and_then(|()| write(file, &text))
         .and_then(|()| fs::rename(beside, path));
     if let Err(cause) = replaced {
-        // It holds the keys. What went wrong first is what is said.
+        // The file holds keys. Report the first error only.
         let _ = fs::remove_file(beside);
         return Err(cause).with_context(|| format!("cannot replace {}", path.display()));
     }
@@ -83,7 +83,7 @@ fn next_number(keys: &MaskKeys) -> Result<KeyNumber> {
     KeyNumber::new(last + 1).context("key 31 is the last one that there can be")
 }
 
-/// Gives a file the owner and the mode of another, so that the daemon can read it as before though root wrote it.
+/// Gives a file another file's owner and mode. So the daemon can still read it when root wrote it.
 fn belong_like(file: &File, other: &Path) -> std::io::Result<()> {
     let like = fs::metadata(other)?;
     let now = file.metadata()?;
@@ -102,8 +102,8 @@ fn write(mut file: File, text: &str) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// A file's line of a new key.
+/// A file's line with a new key.
 fn line(number: KeyNumber) -> Result<String> {
-    // 32 hexadecimal digits, as a key has.
+    // 32 hexadecimal digits, the form of a key.
     Ok(format!("{number} {}\n", random::token()?))
 }

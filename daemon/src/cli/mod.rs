@@ -1,9 +1,9 @@
-//! The program's commands beside running the daemon.
+//! The program's commands other than running the daemon.
 //!
-//! - [`demo`]: shows it all in a temporary folder.
+//! - [`demo`]: shows everything in a temporary folder.
 //! - [`doctor`]: says what is wrong, and what to do about it.
-//! - [`adopt`]: accepts another store than before.
-//! - [`schema`]: shows or makes the tables of the stores.
+//! - [`adopt`]: accepts a store other than the one before.
+//! - [`schema`]: shows or creates the tables of the stores.
 //! - [`routes`]: changes the routes that several stores record.
 //! - [`mask_key`]: makes a key for public ids.
 //! - [`man`]: the manual page of the settings.

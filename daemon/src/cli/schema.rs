@@ -1,5 +1,5 @@
-//! `leafd schema`: shows the tables that the configured stores need, or makes those that are missing. The daemon
-//! itself never makes a table in a database that it shares.
+//! `leafd schema`: shows the tables that the configured stores need, or creates the missing ones. The daemon itself
+//! never creates a table in a shared database.
 
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use crate::config::{Args, Config, StoreSpec, StoreUrl};
 use crate::output;
 use crate::run::{backends, refuse_config};
 
-/// Prints the statements that [`apply`] runs where tables are missing: once, however many stores there are of a kind.
+/// Prints the statements that [`apply`] runs for missing tables, once for each kind of store.
 #[must_use]
 pub fn print(args: &Args) -> ExitCode {
     with_config(args, |config| {
@@ -34,8 +34,8 @@ pub fn print(args: &Args) -> ExitCode {
     })
 }
 
-/// Makes what is missing in every store; tables that are there are left as they are, or refused when they look
-/// different. A store that fails keeps none of the others from it.
+/// Creates what is missing in every store. Existing tables stay, or are refused if they differ. A store that fails
+/// does not stop the others.
 #[must_use]
 pub fn apply(args: &Args) -> ExitCode {
     with_config(args, |config| {
@@ -62,7 +62,7 @@ fn apply_to(config: &Config, spec: &StoreSpec) -> Result<String> {
     let made = backends::make_tables(config, spec);
     let made = made.with_context(|| format!("cannot create the tables of {}", spec.url))?;
     Ok(match made.is_empty() {
-        // Whether it made them is not to be seen.
+        // It is unknown whether the tables are new.
         true if matches!(spec.url, StoreUrl::Sqlite(_)) => {
             format!("the tables of {} exist now\n", spec.url)
         }
@@ -71,7 +71,7 @@ fn apply_to(config: &Config, spec: &StoreSpec) -> Result<String> {
     })
 }
 
-/// Does what needs a configuration.
+/// Loads the configuration for `work`.
 fn with_config(args: &Args, work: impl FnOnce(&Config) -> ExitCode) -> ExitCode {
     match Config::load(args) {
         Ok(config) => work(&config),

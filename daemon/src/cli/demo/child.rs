@@ -1,4 +1,4 @@
-//! A daemon of the demo's own: this program again, as a separate process that ends with it.
+//! The demo's own daemon: this program again, in a separate process that ends with the demo.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -26,11 +26,10 @@ pub(super) struct ChildDaemon {
 }
 
 impl ChildDaemon {
-    /// Starts a daemon on SQLite with worker 0, all of it in a temporary folder, and waits until it answers. To be called
-    /// on the main thread: the daemon ends with the thread that starts it.
+    /// Starts a daemon on SQLite with worker 0, all in a temporary folder, and waits until it answers. Call it on the
+    /// main thread: the daemon ends with the thread that started it.
     ///
-    /// # Errors
-    /// It doesn't start; the text carries what it logged.
+    /// # Errors The daemon doesn't start; the text includes its log.
     pub(super) fn start() -> Result<ChildDaemon> {
         let folder = tempfile::Builder::new()
             .prefix("leafd-")
@@ -46,12 +45,12 @@ impl ChildDaemon {
             .arg("--state-dir")
             .arg(folder.path().join("state"))
             .args(["--worker", "static:0", "--set"])
-            // Nobody else is meant to have these ids, so the host's other daemons may have worker 0 too.
+            // These ids are only shown, so the host's other daemons may have worker 0 too.
             .arg(format!("worker_lock_dir={}", folder.path().display()))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
-        // Settings and a service manager meant for a real daemon are not for this one.
+        // Settings and a service manager of a real daemon must not affect this one.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
             if text.starts_with("LEAFD_") || text == "NOTIFY_SOCKET" {
@@ -104,7 +103,7 @@ impl ChildDaemon {
 impl Drop for ChildDaemon {
     fn drop(&mut self) {
         if let Ok(pid) = i32::try_from(self.child.id()) {
-            // It may have ended by itself, which is all that is wanted.
+            // It may have ended already, which is fine.
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
         let begun = Instant::now();
@@ -116,12 +115,12 @@ impl Drop for ChildDaemon {
     }
 }
 
-/// Has the process of `command` stop when the one that starts it ends, and lets signals through to it. A process
-/// inherits the signals that its starter blocks, and the demo blocks the very ones that stop a daemon.
+/// Makes the process of `command` stop when its starter ends, and unblocks its signals. A process inherits its
+/// starter's blocked signals, and the demo blocks exactly those that stop a daemon.
 #[expect(unsafe_code, reason = "std has no safe way to call anything between fork and exec")]
 fn end_with_parent(command: &mut Command) -> &mut Command {
     use std::os::unix::process::CommandExt as _;
-    // SAFETY: between fork and exec only two system calls are made.
+    // SAFETY: only two system calls are made between fork and exec.
     unsafe {
         command.pre_exec(|| {
             SigSet::all().thread_unblock()?;

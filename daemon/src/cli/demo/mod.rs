@@ -1,4 +1,4 @@
-//! `leafd demo`: the whole thing in one command, in a temporary folder.
+//! `leafd demo`: shows everything with one command, in a temporary folder.
 
 mod child;
 
@@ -21,10 +21,10 @@ pub struct DemoArgs {
     exit: bool,
 }
 
-/// Draws timed for a row of the table.
+/// How many draws are timed for a row of the table.
 const DRAWS: u32 = 20_000;
 
-/// Draws before the timing, so that it measures a process at work and not its first moments.
+/// Draws before the timing: it should measure a process at work, not its start.
 const WARM_UP: u32 = 2_000;
 
 /// Starts a daemon, shows what it does, and stops it.
@@ -32,7 +32,7 @@ const WARM_UP: u32 = 2_000;
 pub fn run(args: &DemoArgs) -> ExitCode {
     match try_run(args) {
         Ok(()) => ExitCode::SUCCESS,
-        // Nobody reads any more: nothing to complain about.
+        // The reader has gone: nothing to complain about.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("leafd: {error:#}");
@@ -47,8 +47,8 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 fn try_run(args: &DemoArgs) -> Result<()> {
-    // Blocked before any other thread is there, so that a Ctrl-C at any time is waited for below. A
-    // terminal that is closed ends the demo like Ctrl-C does: its folder must go then too.
+    // Blocked before any other thread starts, so that a Ctrl-C at any time is handled below. Closing the terminal ends
+    // the demo like Ctrl-C, because its folder must be removed then too.
     let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
     signals.thread_block().context("cannot block signals")?;
     let mut out = io::stdout().lock();
@@ -63,7 +63,7 @@ fn try_run(args: &DemoArgs) -> Result<()> {
     )?;
     show(&daemon, &mut out)?;
     if args.exit {
-        // Where it listens is nothing to try: the socket goes with it.
+        // Don't suggest commands: the socket goes with the demo.
         return Ok(());
     }
     let (socket, leafctl) = (daemon.socket().display(), leafctl());
@@ -114,7 +114,7 @@ fn show(daemon: &ChildDaemon, out: &mut impl Write) -> Result<()> {
     Ok(())
 }
 
-/// The median of single draws.
+/// The median time of a single draw.
 fn median(mut draw: impl FnMut() -> leafd_client::Result<()>) -> Result<Duration> {
     for _ in 0..WARM_UP {
         draw()?;
@@ -129,7 +129,7 @@ fn median(mut draw: impl FnMut() -> leafd_client::Result<()>) -> Result<Duration
     Ok(times[times.len() / 2])
 }
 
-/// The mean of many draws from held runs: one alone is shorter than looking at the clock.
+/// The mean over many draws from held runs: a single draw is shorter than reading the clock.
 fn held(client: &Client, tag: &str) -> Result<Duration> {
     let tag = client.tag(tag)?;
     for _ in 0..WARM_UP {
@@ -155,8 +155,8 @@ fn nanos(time: Duration) -> String {
     format!("{} ns", time.as_nanos())
 }
 
-/// How to call leafctl: by its path where it lies beside this program, else by the alias that the sources have for who
-/// runs these with cargo, else by name.
+/// The command for leafctl: its path if it lies beside this program, otherwise the alias of the source tree when cargo
+/// runs this, otherwise its name.
 fn leafctl() -> String {
     let beside = std::env::current_exe().map(|path| path.with_file_name("leafctl"));
     match beside {

@@ -1,8 +1,8 @@
-//! `leafd doctor`: looks at everything that ids depend on, and says what is wrong and what to do about it. It writes
-//! nothing, and runs beside a running daemon.
+//! `leafd doctor`: checks everything that ids depend on, and says what is wrong and what to do. It writes nothing, and
+//! can run beside a running daemon.
 //!
 //! - `state`: the state directory, the journal and the embedded store.
-//! - `store`, `reach`, `tls`: a database, the way there, and its certificate.
+//! - `store`, `reach`, `tls`: a database, the network path to it, and its certificate.
 //! - `workers`: the pool of snowflake workers.
 //! - `unit`: the service's unit.
 
@@ -42,7 +42,7 @@ pub struct DoctorArgs {
     json: bool,
 }
 
-/// Looks, and prints what it found.
+/// Runs the checks and prints the findings.
 #[must_use]
 pub fn run(args: &DoctorArgs) -> ExitCode {
     let config = match Config::load(&args.args) {
@@ -103,8 +103,8 @@ fn check_config(report: &mut Report, config: &Config) {
     }
 }
 
-/// Which workers a store is asked for: those of the pool, and where the number is the operator's to give, all that others
-/// may have leased in the first store.
+/// Which workers to ask a store for: the pool's. Where the operator assigns the number: all that other hosts may have
+/// leased in the first store.
 fn workers_wish(config: &Config, store: usize) -> Option<WorkersWish> {
     match &config.worker {
         WorkerSpec::Store(index) if *index == store => Some(WorkersWish {

@@ -1,4 +1,4 @@
-//! The way to a server: its name, its port, and the certificate that it shows.
+//! The path to a server: its name, its port, and its certificate.
 
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,7 @@ use leafd_checkup::Report;
 use crate::config::{Config, Endpoint, NetworkUrl, StoreSpec, StoreUrl};
 use crate::health::Remedies;
 
-/// Whether one of a store's servers can be asked to let us in.
+/// Whether at least one of a store's servers accepts connections.
 pub fn check(
     report: &mut Report,
     config: &Config,
@@ -30,7 +30,7 @@ pub fn check(
     usable.count() > 0
 }
 
-/// Whether a host's name is known and its port open; at which address.
+/// Whether a host's name resolves and its port is open. Returns the address.
 pub fn check_tcp(
     report: &mut Report,
     host: &str,
@@ -70,14 +70,14 @@ pub fn check_tcp(
     None
 }
 
-/// The system's resolver has bounds of its own, which are long.
+/// The system's resolver has time limits of its own, and long ones.
 fn resolve(host: &str, port: u16, within: Duration) -> Result<Vec<SocketAddr>, String> {
     let (send, receive) = mpsc::channel();
     let host = host.to_owned();
     std::thread::spawn(move || {
         let found = (host.as_str(), port).to_socket_addrs();
         let found = found.map(Iterator::collect).map_err(|error| error.to_string());
-        // Nobody waits any more if it took too long.
+        // If this took too long, the receiver is gone.
         let _ = send.send(found);
     });
     match receive.recv_timeout(within) {
@@ -111,7 +111,7 @@ fn socket_of(spec: &StoreSpec, path: &Path, port: u16) -> PathBuf {
     }
 }
 
-/// Whether the server's certificate is trusted, or none is asked for.
+/// Whether the server's certificate is trusted, or none is required.
 #[cfg(feature = "postgres")]
 fn check_certificate(
     report: &mut Report,
@@ -124,7 +124,7 @@ fn check_certificate(
 ) -> bool {
     use super::tls;
     use std::time::SystemTime;
-    /// Less than this is worth a word.
+    /// A certificate that expires sooner is worth a warning.
     const EXPIRES_SOON: Duration = Duration::from_secs(14 * 86_400);
     let Some(protection) = &url.tls else {
         if !at.ip().is_loopback() {
@@ -162,7 +162,8 @@ fn check_certificate(
     true
 }
 
-/// This program was built without what looks at certificates; the login checks them all the same.
+/// This program was built without the certificate check. The login checks certificates all the
+/// same.
 #[cfg(not(feature = "postgres"))]
 fn check_certificate(
     _: &mut Report,

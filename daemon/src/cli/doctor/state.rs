@@ -1,4 +1,4 @@
-//! The state directory and what lies in it: as far as it can be looked at without a lock, and without writing anything.
+//! The state directory and its content, as far as it can be checked without a lock and without writing.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,24 +14,24 @@ use crate::journal::{self, Identity, MACHINE_ID_FILE};
 use crate::state_dir::{self, Lasting};
 use crate::store::sqlite;
 
-/// What the state directory tells the other checks.
+/// What the other checks learn from the state directory.
 #[derive(Debug, Default)]
 pub struct StateFound {
-    /// The process of the daemon that has the directory.
+    /// The process of the daemon that owns the directory.
     pub daemon: Option<i32>,
-    /// What stores and registries call this host.
+    /// The host's name in stores and registries.
     pub host: Option<String>,
 }
 
 const SUBJECT: &str = "state directory";
 
-/// Less than this makes the journal fail: it is what its write-ahead log may take.
+/// With less free space the journal fails: its write-ahead log may take this much.
 const FREE_MIN_BYTES: u64 = 2 << 20;
 
-/// Less than this is soon too little.
+/// With less free space a warning is due.
 const FREE_LOW_BYTES: u64 = 64 << 20;
 
-/// Looks at the directory, the journal and the embedded stores.
+/// Checks the directory, the journal and the embedded stores.
 pub fn check(report: &mut Report, config: &Config) -> StateFound {
     let dir = &config.state_dir;
     if !dir.exists() {
@@ -44,7 +44,7 @@ pub fn check(report: &mut Report, config: &Config) -> StateFound {
     check_space(report, dir);
     let daemon = state_dir::locked_by(dir);
     let identity = Identity::of_host(MACHINE_ID_FILE.as_ref(), config.identity.as_deref());
-    // A running daemon has looked at both itself; its journal changes while it is read.
+    // A running daemon has checked both itself. Its journal would change while it is read.
     if daemon.is_some() {
         return StateFound { daemon, host: None };
     }
@@ -67,7 +67,7 @@ fn not_there(report: &mut Report, dir: &Path) {
     }
 }
 
-/// Whether it can be used at all.
+/// Whether the directory can be used at all.
 fn check_dir(report: &mut Report, dir: &Path) -> bool {
     let shown = dir.display();
     let found = match fs::metadata(dir) {
@@ -143,7 +143,7 @@ fn check_dir(report: &mut Report, dir: &Path) -> bool {
 
 fn check_space(report: &mut Report, dir: &Path) {
     let Ok(found) = statvfs(dir) else { return };
-    // Narrower on some systems.
+    // These types are narrower on some systems.
     #[allow(clippy::useless_conversion, reason = "the types differ from system to system")]
     let (free, inodes, inodes_free) = (
         u64::from(found.blocks_available()).saturating_mul(u64::from(found.fragment_size())),
@@ -166,7 +166,7 @@ fn check_space(report: &mut Report, dir: &Path) {
     }
 }
 
-/// Tells what the journal calls this host.
+/// Returns the journal's name of this host.
 fn check_journal(report: &mut Report, dir: &Path, identity: &Identity) -> Option<String> {
     match journal::look(dir, identity) {
         Ok(None) => {

@@ -1,5 +1,4 @@
-//! A database as this host finds it: its password, its name, its port, its certificate, and once logged in what the user
-//! may do there.
+//! A database, seen from this host: its password, name, port and certificate. After login: what the user may do there.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,10 +12,10 @@ use crate::health::Remedies;
 use crate::run::backends;
 use crate::store::sql::{Examination, Purpose, WorkersWish};
 
-/// A clock that is off by more is worth a word, in milliseconds.
+/// A clock that is off by more is worth a warning, in milliseconds.
 const CLOCK_OFF_MS: u64 = 1_000;
 
-/// Looks at a database. Tells what it is like, if it lets us in.
+/// Checks a database. Returns what it found there if the login worked.
 pub fn check(
     report: &mut Report,
     config: &Config,
@@ -45,7 +44,7 @@ pub fn check(
     Some(found)
 }
 
-/// Whether there is something to log in with, or nothing is meant to be.
+/// Whether there is a password, or none is needed.
 fn check_password(report: &mut Report, spec: &StoreSpec) -> bool {
     let text = format!("{}: {}", spec.url, spec.password);
     if let Err(words) = spec.password.read() {

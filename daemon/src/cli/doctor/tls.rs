@@ -1,5 +1,5 @@
-//! The server's certificate: a protected connection is begun as the store would, and what the server shows is looked at
-//! before it is refused.
+//! The server's certificate. Begins a protected connection as the store would, and keeps what the server shows even if
+//! it is refused.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -21,25 +21,24 @@ use crate::config::{StoreUrl, Tls};
 /// What a server showed.
 #[derive(Debug)]
 pub struct Shown {
-    /// Until when its certificate holds, if that can be read.
+    /// When its certificate expires, if that can be read.
     pub until: Option<SystemTime>,
     /// Whether it is trusted for the name.
     pub judged: Result<(), Error>,
 }
 
-/// What PostgreSQL is asked for protection by: the length, and a number that stands for the request.
+/// PostgreSQL's request for TLS: the length, and the number of the request.
 const POSTGRES_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 
-/// MySQL's flags of what a client can: the protocol of 4.1, protection, and long logins.
+/// MySQL's client capability flags: protocol 4.1, TLS, and long logins.
 const MYSQL_CAPABILITIES: u32 = 0x0000_0200 | 0x0000_0800 | 0x0000_8000;
 
-/// The largest first packet of a MySQL server that is read.
+/// The most that is read of a MySQL server's first packet.
 const MYSQL_GREETING_MAX: usize = 4_096;
 
-/// Begins a protected connection, and ends it.
+/// Begins a protected connection, then closes it.
 ///
-/// # Errors
-/// The server didn't answer so, or the files of authorities can't be used; in words.
+/// # Errors The server didn't answer as expected, or the authorities' files can't be used.
 pub fn look(
     url: &StoreUrl,
     tls: &Tls,
@@ -82,7 +81,7 @@ pub fn look(
     }
 }
 
-/// Whether a PostgreSQL server goes on protected.
+/// Whether a PostgreSQL server accepts TLS.
 fn ask_postgres(stream: &mut TcpStream) -> io::Result<bool> {
     stream.write_all(&POSTGRES_REQUEST)?;
     let mut answer = [0];
@@ -94,7 +93,7 @@ fn ask_postgres(stream: &mut TcpStream) -> io::Result<bool> {
     }
 }
 
-/// Whether a MySQL server goes on protected: it speaks first, and says in its flags what it can.
+/// Whether a MySQL server accepts TLS. It speaks first, and its flags tell.
 fn ask_mysql(stream: &mut TcpStream) -> io::Result<bool> {
     let mut header = [0; 4];
     stream.read_exact(&mut header)?;
@@ -104,7 +103,7 @@ fn ask_mysql(stream: &mut TcpStream) -> io::Result<bool> {
     }
     let mut greeting = vec![0; length];
     stream.read_exact(&mut greeting)?;
-    // Version byte, the server's version with a zero, connection id, eight bytes of challenge, a zero, the flags.
+    // Version byte, the server's version and a zero, connection id, eight bytes of challenge, a zero, the flags.
     let version = greeting.iter().skip(1).position(|byte| *byte == 0).map(|at| at + 2);
     let flags = version.and_then(|end| greeting.get(end + 13..end + 15));
     let Some(flags) = flags else {
@@ -116,14 +115,14 @@ fn ask_mysql(stream: &mut TcpStream) -> io::Result<bool> {
     let mut request = vec![32, 0, 0, 1];
     request.extend(MYSQL_CAPABILITIES.to_le_bytes());
     request.extend((1_u32 << 24).to_le_bytes());
-    // utf8mb4, and 23 bytes that mean nothing.
+    // utf8mb4, and 23 unused bytes.
     request.push(45);
     request.extend([0; 23]);
     stream.write_all(&request)?;
     Ok(true)
 }
 
-/// Judges as the store's connections do, and remembers what was shown.
+/// Judges as the store's connections do, and keeps what it was shown.
 #[derive(Debug)]
 struct Witness {
     inner: Arc<WebPkiServerVerifier>,
@@ -146,7 +145,7 @@ impl ServerCertVerifier for Witness {
             ocsp_response,
             now,
         );
-        // The nearest end of the chain that the server shows.
+        // The earliest expiry in the server's chain.
         let chain = std::iter::once(end_entity).chain(intermediates);
         let until = chain.filter_map(until).min();
         let shown = Shown { until, judged: judged.as_ref().map(|_| ()).map_err(Error::clone) };
@@ -177,14 +176,14 @@ impl ServerCertVerifier for Witness {
     }
 }
 
-/// Until when a certificate holds.
+/// When a certificate expires.
 fn until(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     let parsed = Certificate::from_der(certificate).ok()?;
     let end = parsed.tbs_certificate.validity.not_after.to_unix_duration();
     Some(UNIX_EPOCH + end)
 }
 
-/// What is wrong with a certificate, and what to do: `None` where it is trusted.
+/// What is wrong with a certificate, and what to do; `None` if it is trusted.
 pub fn fault(judged: &Result<(), Error>, host: &str, authority: &str) -> Option<(String, String)> {
     let Err(error) = judged else { return None };
     let Error::InvalidCertificate(why) = error else {

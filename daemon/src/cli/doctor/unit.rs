@@ -1,4 +1,4 @@
-//! The service's unit, where systemd runs: whether it is as it was written, and whether its sandbox is on.
+//! The service's unit under systemd: whether it is unchanged, and whether its sandbox is on.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ const UNIT: &str = "leafd.service";
 /// How long systemd may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// What is asked, and what each has to be in a sandbox.
+/// The properties to ask for, and their values in a sandbox.
 const SANDBOX: [(&str, &str); 5] = [
     ("NoNewPrivileges", "yes"),
     ("ProtectSystem", "strict"),
@@ -76,7 +76,7 @@ pub fn check(report: &mut Report, config: &Config) {
     );
 }
 
-/// A directory elsewhere has to be let into the sandbox.
+/// A directory outside the defaults must be allowed in the sandbox.
 fn check_writable(report: &mut Report, config: &Config, protect: &str, state: &str, paths: &str) {
     let state = state.split_whitespace().map(|name| Path::new("/var/lib").join(name));
     let others =
@@ -92,7 +92,7 @@ fn check_writable(report: &mut Report, config: &Config, protect: &str, state: &s
     }
 }
 
-/// What systemd says, within a bound.
+/// What systemd answers, within a time limit.
 fn ask() -> Result<BTreeMap<String, String>, String> {
     let names: Vec<&str> = SANDBOX.iter().map(|(name, _)| *name).collect();
     let properties = format!(
@@ -107,7 +107,7 @@ fn ask() -> Result<BTreeMap<String, String>, String> {
         .spawn()
         .map_err(|error| error.to_string())?;
     let give_up = Instant::now() + ANSWER_WITHIN;
-    // What it prints fits into a pipe, so that it ends without a reader.
+    // Its output fits into a pipe, so it ends without a reader.
     while child.try_wait().map_err(|error| error.to_string())?.is_none() {
         if Instant::now() >= give_up {
             let _ = child.kill();

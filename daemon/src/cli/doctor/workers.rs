@@ -1,4 +1,5 @@
-//! The pool of snowflake workers: whether one is left for this host, and whether this host's is another's as well.
+//! The pool of snowflake workers: whether one is left for this host, and whether another host has this host's
+//! worker.
 
 use leafd_checkup::Report;
 use leafd_core::UnixMs;
@@ -7,29 +8,29 @@ use serde_json::Value;
 
 use crate::config::{Config, WorkerSpec};
 
-/// What the registry of workers says.
+/// The registry's answer.
 pub type Workers = Result<(UnixMs, Vec<Entry>), RegistryError>;
 
 const SUBJECT: &str = "workers";
 
-/// Fewer free numbers than one of so many are few.
+/// Less than one free number in this many is worth a warning.
 const FEW_FREE: u64 = 10;
 
-/// Whom this host is, as registries call it.
+/// What registries call this host.
 #[derive(Clone, Copy, Debug)]
 pub struct Ourselves<'a> {
-    /// What the journal or the running daemon says, if one of them can be asked.
+    /// The host id, by the journal or the running daemon, if one of them could be asked.
     pub host: Option<&'a str>,
-    /// What the running daemon says of itself.
+    /// The running daemon's status.
     pub status: Option<&'a Value>,
 }
 
-/// Looks at what the registry has.
+/// Checks the registry's entries.
 pub fn check(report: &mut Report, config: &Config, found: &Workers, ourselves: Ourselves<'_>) {
     let (now, entries) = match found {
         Ok(found) => found,
         Err(error) => {
-            // Where the numbers come from elsewhere, nothing is lost.
+            // If numbers come from elsewhere, this is harmless.
             if matches!(config.worker, WorkerSpec::Store(_)) {
                 let remedy = "leafd schema apply makes the tables that are missing";
                 report.failed(SUBJECT, error.to_string(), remedy);
@@ -74,7 +75,7 @@ pub fn check(report: &mut Report, config: &Config, found: &Workers, ourselves: O
     }
 }
 
-/// Whether nobody else has this host's number.
+/// Whether no other host has this host's number.
 fn check_double(
     report: &mut Report,
     config: &Config,

@@ -1,4 +1,4 @@
-//! A store whose place is to be changed: what it records, what it is to record, and its rows page by page.
+//! A store whose role changes: the recorded role, the new one, and its rows page by page.
 
 use anyhow::{Context, Result, bail};
 
@@ -9,37 +9,37 @@ use crate::store::StoreHandle;
 use leafd_core::Tag;
 use leafd_core::store::{Identity, Role, TagRow};
 
-/// Rows that are asked for at once.
+/// How many rows one query reads.
 const PAGE: u32 = 500;
 
 /// A store.
 pub(super) struct Member {
-    /// Its name in the configuration; in messages.
+    /// Its name in the configuration and in messages.
     pub(super) name: String,
     /// Where it is, without secrets.
     pub(super) url: String,
     pub(super) store: StoreHandle,
-    /// What it was when it was last asked or changed.
+    /// Its identity when it was last asked or changed.
     pub(super) identity: Identity,
-    /// What it is to record.
+    /// The role to record.
     pub(super) to: String,
-    /// Its index in the new configuration; `None` for one that is in the former only.
+    /// Its index in the new configuration; `None` if only the former one has it.
     pub(super) index: Option<usize>,
 }
 
-/// How far a store's change has come.
+/// How far a store's change has got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// It has another place, or none.
+    /// It has another role, or none.
     Before,
-    /// No daemon claims from it any more.
+    /// It is frozen: no daemon claims from it any more.
     Frozen,
-    /// It has the place that it is to have.
+    /// It has its new role.
     Done,
 }
 
 impl Member {
-    /// Connects to a store and asks what it records.
+    /// Connects to a store and reads its role.
     pub(super) async fn open(
         config: &Config,
         spec: &StoreSpec,
@@ -61,12 +61,12 @@ impl Member {
         Ok(Member { name, url, store, identity, to, index })
     }
 
-    /// What it records.
+    /// Its recorded role.
     pub(super) fn role(&self) -> &str {
         &self.identity.role.0
     }
 
-    /// How far its change has come.
+    /// How far its change has got.
     pub(super) fn progress(&self) -> Progress {
         match Frozen::parse(self.role()) {
             Some(_) => Progress::Frozen,
@@ -75,28 +75,28 @@ impl Member {
         }
     }
 
-    /// The place that it has, or had before it was frozen.
+    /// Its role, or the role before it was frozen.
     pub(super) fn place(&self) -> String {
         Frozen::parse(self.role()).map_or_else(|| self.role().to_owned(), |frozen| frozen.from)
     }
 
-    /// As which of several primaries it gives ids so far, if so.
+    /// Which of several primaries it is so far, if it is one.
     pub(super) fn primary(&self) -> Option<PrimaryRole> {
         parse_primary(&self.place())
     }
 
-    /// As which of several primaries it is to give ids, if so.
+    /// Which of several primaries it will be, if it will be one.
     pub(super) fn primary_to_be(&self) -> Option<PrimaryRole> {
         parse_primary(&self.to)
     }
 
-    /// Whether it comes to give other ids than so far.
+    /// Whether it will give other ids than before.
     pub(super) fn changes_shard(&self) -> bool {
         let shard = |primary: Option<PrimaryRole>| primary.map(|primary| primary.shard);
         self.index.is_some() && shard(self.primary()) != shard(self.primary_to_be())
     }
 
-    /// Whether tags are at home in it by the new routes.
+    /// Whether the new routes place the tag in it.
     pub(super) fn is_home_of(&self, routing: &Routing, tag: &Tag) -> bool {
         match (routing.placement(tag), self.index) {
             (Some(Placement::One(store)), Some(index)) => store == index,
@@ -105,7 +105,7 @@ impl Member {
         }
     }
 
-    /// Has it record a place instead of the one that it records. No claim under the former one is under way then.
+    /// Records a role in place of the present one. At that moment no claim under the former role is under way.
     pub(super) async fn record(&mut self, place: &str) -> Result<()> {
         let role = Role(place.into());
         self.store.replace_role(&self.identity, &role).await?;
@@ -113,7 +113,7 @@ impl Member {
         Ok(())
     }
 
-    /// Has it record that its place is being changed.
+    /// Records that its role is being changed.
     pub(super) async fn freeze(&mut self) -> Result<()> {
         let frozen = Frozen { from: self.place(), to: self.to.clone() };
         self.record(&frozen.text()).await
@@ -124,7 +124,7 @@ impl Member {
         let rows = self.store.list(after, PAGE).await?;
         let tags = rows.iter().map(|row| row.tag.clone()).collect();
         let terms = self.store.look_up(&self.identity, tags).await?;
-        // One that is gone meanwhile is no longer of interest.
+        // A row deleted in between no longer matters.
         let rows = rows.into_iter().zip(terms);
         Ok(rows.filter_map(|(row, terms)| Some((row, terms?.end))).collect())
     }
@@ -140,7 +140,8 @@ impl Member {
         }
     }
 
-    /// Calls `see` with every name that it remembers, also of tags that it has no more, and the end of what was claimed.
+    /// Calls `see` with every name that the store remembers, including those of deleted tags, and the end of what was
+    /// claimed.
     pub(super) async fn each_end(&self, mut see: impl FnMut(Tag, u64)) -> Result<()> {
         let mut after: Option<Tag> = None;
         loop {

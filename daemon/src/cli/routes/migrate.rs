@@ -1,10 +1,11 @@
-//! Carries a change of routes out. It can be cut off anywhere, and be finished by the same command:
+//! Carries out a change of routes. It may be interrupted at any point; the same command finishes it:
 //!
-//! 1. Every store is frozen: it records that it is being changed, and from what to what. No daemon claims from it then.
-//! 2. All rows are looked at once more, as tags may have been created meanwhile.
-//! 3. Each name is raised, wherever it lives from now on, to the end of what was ever claimed of it anywhere.
-//! 4. One store after the other records its new place. It is in use from then on. What it gives lies above all that was
-//!    given by the former routes, and none of it is another store's.
+//! 1. Every store is frozen: it records that it is being changed, and from which role to which. No daemon claims from
+//!    it then.
+//! 2. All rows are read once more, because tags may have been created meanwhile.
+//! 3. Each name is raised in its new stores to the end of what was ever claimed of it anywhere.
+//! 4. One store after the other records its new role, and is in use from then on. All it gives lies above everything
+//!    that was given by the former routes, and no other store gives the same ids.
 
 use anyhow::{Result, bail};
 
@@ -15,10 +16,10 @@ use crate::config::Routing;
 use leafd_core::Tag;
 use leafd_core::store::{NewTag, STEP_MAX, StoreError, TagChange};
 
-/// Tags raised in one call.
+/// How many tags one call raises.
 const RAISED_AT_ONCE: usize = 500;
 
-/// Does it.
+/// Carries out the change.
 pub(super) async fn carry_out(members: &mut [Member], routing: &Routing) -> Result<()> {
     let mut frozen = Vec::new();
     for (at, member) in members.iter_mut().enumerate() {
@@ -43,7 +44,7 @@ pub(super) async fn carry_out(members: &mut [Member], routing: &Routing) -> Resu
     Ok(())
 }
 
-/// Makes a store know every name that it has to, the one at this place in the list.
+/// Makes a store know every name that it needs; `at` is its place in the list.
 async fn bring_up(at: usize, member: &Member, found: &Survey) -> Result<()> {
     let mut ends = Vec::new();
     for (tag, known) in found.known.iter().filter(|(_, known)| known.needed_in.contains(&at)) {
@@ -63,8 +64,8 @@ async fn bring_up(at: usize, member: &Member, found: &Survey) -> Result<()> {
     Ok(())
 }
 
-/// Creates a tag that other stores have. Its ceiling may be below its start: then it is used up. False: the tag is there
-/// by now, created by a former run of the command whose last statement outlived it.
+/// Creates a tag that other stores have. Its ceiling may be below its start: then it is used up. Returns false if the
+/// tag exists by now: an interrupted run's last statement arrived late.
 async fn create(member: &Member, tag: &Tag, known: &Known) -> Result<bool> {
     let Some(row) = &known.row else { return Ok(true) };
     let new = NewTag {

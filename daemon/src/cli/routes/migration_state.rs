@@ -1,30 +1,30 @@
-//! What a store records while its place among the stores is being changed, so that a change which was cut off is
-//! recognised and finished. Pure.
+//! What a store records while its role is being changed, so that an interrupted change is recognised and finished.
+//! Pure.
 
-/// A place that is being changed: what a store records meanwhile, and no daemon is configured for. So none claims from it.
+/// The record of a role that is being changed. No daemon is configured for this text, so none claims from the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frozen {
-    /// The place that it had.
+    /// The former role.
     pub from: String,
-    /// The place that it is to have.
+    /// The new role.
     pub to: String,
 }
 
-/// What a store records that is no longer used: no daemon is configured for this.
+/// The role of a store that is no longer used. No daemon is configured for it.
 pub const RETIRED: &str = "retired";
 
 impl Frozen {
-    /// Reads what [`Frozen::text`] wrote; `None` for every other text.
+    /// Reads the output of [`Frozen::text`]; `None` for any other text.
     #[must_use]
     pub fn parse(role: &str) -> Option<Frozen> {
-        // The length says where a place ends, as it may have any text in it.
+        // The length tells where the role ends, because a role may contain any text.
         let (length, rest) = role.strip_prefix("frozen, ")?.split_once(" from ")?;
         let (from, rest) = rest.split_at_checked(length.parse().ok()?)?;
         let to = rest.strip_prefix(" to ")?;
         Some(Frozen { from: from.to_owned(), to: to.to_owned() })
     }
 
-    /// What the store records.
+    /// The text to record.
     #[must_use]
     pub fn text(&self) -> String {
         format!("frozen, {} from {} to {}", self.from.len(), self.from, self.to)

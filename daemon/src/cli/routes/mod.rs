@@ -1,11 +1,10 @@
-//! `leafd routes apply`: gives stores that have tags already their places among several, and changes places that are
-//! recorded.
+//! `leafd routes apply`: gives stores that already have tags their roles among several, and changes recorded roles.
 //!
 //! - `members`: the stores.
-//! - `plan`: whether the change may be made, and what each store has to know for it.
-//! - `migrate`: how it is made.
+//! - `plan`: whether the change is allowed, and what each store must know for it.
+//! - `migrate`: carries the change out.
 //! - `migration_state`: what a store records meanwhile.
-//! - `rollback`: what becomes of frozen stores when it is refused.
+//! - `rollback`: what happens to frozen stores when the change is refused.
 
 mod members;
 mod migrate;
@@ -26,8 +25,8 @@ use crate::config::{Args, Config, ConfigError, Env, Source, password_variable};
 use crate::output;
 use crate::run::refuse_config;
 
-/// Shows what is to be changed, and does it if `yes`. `former` is the file of the configuration before, for stores that
-/// this one has no more. The exit status is that of [`crate::run::start`].
+/// Shows what would change, and carries it out if `yes`. `former` is the former configuration file, for stores that the
+/// new one lacks. The exit status is that of [`crate::run::start`].
 #[must_use]
 pub fn apply(args: &Args, former: Option<PathBuf>, yes: bool) -> ExitCode {
     let around = Env::of_this_process();
@@ -53,7 +52,7 @@ pub fn apply(args: &Args, former: Option<PathBuf>, yes: bool) -> ExitCode {
     }
 }
 
-/// The former configuration's file has another argument than the present one's.
+/// The former configuration is given by another argument than the present one.
 fn of_former(error: ConfigError) -> ConfigError {
     match error {
         ConfigError::Unreadable { path, cause, .. } => {
@@ -63,7 +62,7 @@ fn of_former(error: ConfigError) -> ConfigError {
     }
 }
 
-/// Of the environment only the passwords: what a file says alone.
+/// Only the environment's passwords: the former settings come from the file alone.
 fn without_settings(around: &Env) -> Env {
     let mut alone = around.clone();
     alone.variables.retain(|name, _| {
@@ -73,7 +72,7 @@ fn without_settings(around: &Env) -> Env {
     alone
 }
 
-/// Loads a configuration where there may be passwords of stores that only the other one has.
+/// Loads a configuration although the environment may have passwords of stores that only the other configuration has.
 fn load(args: &Args, around: &Env) -> Result<Config, ConfigError> {
     let mut known = around.clone();
     known.variables.retain(|name, _| !is_password(&name.to_string_lossy()));
@@ -101,7 +100,7 @@ async fn change(config: &Config, former: Option<&Config>, yes: bool) -> Result<(
     for spec in former.map_or(&[][..], |former| former.routing.stores()) {
         if !members.iter().any(|member| member.name == *spec.name) {
             let member = Member::open(former.unwrap_or(config), spec, None).await?;
-            // Only its name, or the way to it, was changed.
+            // Only its name or its URL has changed.
             if !members.iter().any(|other| other.identity.id == member.identity.id) {
                 members.push(member);
             }
@@ -126,7 +125,7 @@ async fn change(config: &Config, former: Option<&Config>, yes: bool) -> Result<(
     Ok(())
 }
 
-/// What is going to be done, in words.
+/// The planned changes, in words.
 fn shown(members: &[Member], found: &Survey) -> String {
     let mut text = String::new();
     for (member, rows) in members.iter().zip(&found.rows) {
@@ -155,6 +154,6 @@ fn shown(members: &[Member], found: &Survey) -> String {
 }
 
 fn say(text: &str) {
-    // Whoever reads it may have gone; the change goes on.
+    // If the reader is gone, the change goes on.
     let _ = output::print(text);
 }

@@ -1,5 +1,5 @@
-//! Whether a change of routes may be made: no tag may move, no id may be given by two stores, and no store may be
-//! left out.
+//! Whether a change of routes is allowed: no tag may move, no two stores may give the same id, and no store may be left
+//! out.
 
 use std::collections::BTreeMap;
 
@@ -11,45 +11,45 @@ use crate::config::Routing;
 use leafd_core::Tag;
 use leafd_core::store::{TagRow, UNFINISHED};
 
-/// Offending rows that are shown.
+/// How many offending rows are shown.
 const SHOWN_MAX: usize = 10;
 
-/// What the stores' rows say, after all of them were looked at.
+/// The content of all stores' rows.
 pub(super) struct Survey {
     /// How many rows each store has.
     pub(super) rows: Vec<usize>,
-    /// The names of which a store has to know what was claimed elsewhere.
+    /// The names that some store must learn from another, and what was claimed of them.
     pub(super) known: BTreeMap<Tag, Known>,
-    /// Rows that keep the change from being made: the first ones, in words.
+    /// Rows that forbid the change: the first ones, in words.
     pub(super) offenders: Vec<String>,
-    /// How many there are of them.
+    /// How many such rows there are.
     pub(super) offending: usize,
 }
 
-/// What is known of a name, of which there may be a tag or may have been one.
+/// What is known of a name that has, or once had, a tag.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// Every id that was ever claimed is below this; at least 1.
     pub(super) end: u64,
-    /// What each store knows to be claimed, by its place in the list.
+    /// What each store knows to be claimed, by the store's place in the list.
     pub(super) ends: Vec<(usize, u64)>,
     /// The tag, if there is one.
     pub(super) row: Option<KnownRow>,
-    /// The stores that have to know it, by their places in the list.
+    /// The stores that must know the name, by their places in the list.
     pub(super) needed_in: Vec<usize>,
 }
 
-/// A tag in those stores that have it.
+/// A tag, as the stores that have it record it.
 #[derive(Debug)]
 pub(super) struct KnownRow {
     pub(super) ceiling: u64,
     pub(super) step: i64,
     pub(super) description: Option<String>,
-    /// By their places in the list.
+    /// These stores, by their places in the list.
     pub(super) stores: Vec<usize>,
 }
 
-/// Refuses what can be told from what the stores record.
+/// Refuses what the recorded roles alone forbid.
 pub(super) fn check_places(members: &[Member], routing: &Routing) -> Result<()> {
     for (index, member) in members.iter().enumerate() {
         if let Some(same) =
@@ -85,8 +85,8 @@ pub(super) fn check_places(members: &[Member], routing: &Routing) -> Result<()> 
     check_eras(members, routing)
 }
 
-/// Where one member of a list of primaries comes to give other ids, the era has to be one that none of them has had: a
-/// member that is an old copy is known by it.
+/// If a member of a list of primaries will give other ids, the era must be new to all members. An old copy of a member
+/// is recognised by its era.
 fn check_eras(members: &[Member], routing: &Routing) -> Result<()> {
     let era = |member: &Member| member.primary().map_or(0, |primary| primary.era);
     let undone = |member: &&Member| member.progress() != Progress::Done;
@@ -99,7 +99,7 @@ fn check_eras(members: &[Member], routing: &Routing) -> Result<()> {
         });
         let mut changed = together.filter(undone).filter(|other| other.changes_shard());
         let Some(changed) = changed.next() else { continue };
-        // One that has its new place, and the new era with it, is done.
+        // A member with its new role and era is done.
         let own = if undone(&member) { era(member) } else { 0 };
         let highest = former.max(own);
         if primary.era <= highest {
@@ -130,7 +130,7 @@ fn stores_named(place: &str) -> Vec<String> {
     names
 }
 
-/// The parts between semicolons, but for those in quotes.
+/// The parts between semicolons outside quotes.
 fn outside_quotes(text: &str) -> Vec<&str> {
     let (mut parts, mut begin, mut quoted, mut escaped) = (Vec::new(), 0, false, false);
     for (at, c) in text.char_indices() {
@@ -149,7 +149,7 @@ fn outside_quotes(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Looks at every row of every store, and at what they remember of names that they have no tag of.
+/// Reads every row of every store, and the names without a tag that the stores remember.
 pub(super) async fn survey(members: &[Member], routing: &Routing) -> Result<Survey> {
     let mut survey =
         Survey { rows: Vec::new(), known: BTreeMap::new(), offenders: Vec::new(), offending: 0 };
@@ -182,8 +182,8 @@ pub(super) async fn survey(members: &[Member], routing: &Routing) -> Result<Surv
     Ok(survey)
 }
 
-/// The stores that have to know what was claimed of a name, as the one at this place in the list knows of it: those where
-/// it lives from now on, unless it goes on to live where it did and nowhere else.
+/// The stores that must learn what the store at this place knows of a name: the stores where the name lives from now
+/// on, unless they are exactly those where it lived before.
 fn needed_in(members: &[Member], routing: &Routing, at: usize, tag: &Tag) -> Vec<usize> {
     let homes: Vec<usize> =
         (0..members.len()).filter(|at| members[*at].is_home_of(routing, tag)).collect();
@@ -192,17 +192,18 @@ fn needed_in(members: &[Member], routing: &Routing, at: usize, tag: &Tag) -> Vec
         return if changes { homes } else { Vec::new() };
     }
     if homes.is_empty() && members[at].index.is_none() {
-        // It lives nowhere, and who knows of it is retired: one that stays has to, for the case that it lives again.
+        // It lives nowhere, and the store that knows it is retired. A remaining store must know it, in case it lives
+        // again.
         return members.iter().position(|member| member.index.is_some()).into_iter().collect();
     }
     homes
 }
 
-/// Why a row keeps the change from being made.
+/// Why a row forbids the change.
 fn offence(member: &Member, routing: &Routing, row: &TagRow) -> Option<String> {
     let tag = &row.tag;
     let Some(index) = member.index else {
-        // A former primary's ids are counted in where its tags live from now on.
+        // A former primary's ids count in the tag's new stores.
         let primary = member.primary().is_some();
         let nowhere = routing.placement(tag).is_none();
         return (!primary || nowhere).then(|| "the new routes don't use its store".to_owned());
@@ -237,7 +238,7 @@ impl Survey {
         }
     }
 
-    /// What is known of a name that a store has been found to know, if another store has to learn of it.
+    /// What is known of a name, if another store must learn it.
     fn known(
         &mut self,
         members: &[Member],
@@ -258,7 +259,7 @@ impl Survey {
         Some(known)
     }
 
-    /// What keeps the change from being made, in words.
+    /// What forbids the change, in words.
     pub(super) fn refusal(&self) -> Option<String> {
         if self.offending == 0 {
             return None;
@@ -291,7 +292,7 @@ impl Known {
         let known = self.row.get_or_insert_with(|| KnownRow {
             ceiling: row.ceiling,
             step: row.step,
-            // Others may have written what leafd doesn't.
+            // Another program may have written a text that leafd would refuse.
             description: row.description.filter(|text| !text.chars().any(char::is_control)),
             stores: Vec::new(),
         });

@@ -1,13 +1,13 @@
-//! What becomes of the stores that are frozen when a change is refused.
+//! What happens to frozen stores when a change is refused.
 
 use anyhow::Result;
 
 use super::members::{Member, Progress};
 use super::migration_state::Frozen;
 
-/// Gives frozen stores their former places back: those that this run has frozen, each by its place in the list with what it
-/// recorded before, and, where nothing else of the change was
-/// done yet, those of a run that was cut off; without `yes` none. Says in words what was done and why.
+/// Gives frozen stores their former roles back: those that this run froze, each by its place in the list with its
+/// former role. If no other part of the change was done, `yes` also restores those that an interrupted run froze. Says
+/// in words what was done and why.
 pub(super) async fn refuse(
     members: &mut [Member],
     frozen: Vec<(usize, String)>,
@@ -20,7 +20,7 @@ pub(super) async fn refuse(
     if !members.iter().any(|member| member.progress() == Progress::Frozen) {
         return Ok(format!("nothing was changed: {refusal}"));
     }
-    // One that has its new place may have given ids by it already.
+    // A store with its new role may have given ids already.
     let may_thaw = !members.iter().any(|member| member.progress() == Progress::Done);
     if !may_thaw {
         return Ok(format!(
