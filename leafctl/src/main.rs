@@ -10,6 +10,7 @@ mod complete;
 mod decode;
 mod doctor;
 mod failure;
+mod gaps;
 mod mask;
 mod metrics;
 mod next;
@@ -62,6 +63,8 @@ enum Command {
     Decode(decode::DecodeArgs),
     /// Tell which host issued an id, and when
     Whose(whose::WhoseArgs),
+    /// Tell what became of a range of a tag's numbers, and so why some are missing
+    Gaps(gaps::GapsArgs),
     /// Show ids as the world is to see them, so that they can't be counted
     Mask(mask::MaskArgs),
     /// Tell which ids such public ones stand for
@@ -102,6 +105,7 @@ fn main() -> ExitCode {
         Command::Next(args) => next::run(&socket, &args),
         Command::Decode(args) => decode::run(&socket, &args),
         Command::Whose(args) => whose::run(&socket, &args),
+        Command::Gaps(args) => gaps::run(&socket, &args),
         Command::Mask(args) => mask::mask(&socket, &args),
         Command::Unmask(args) => mask::unmask(&socket, &args),
         Command::Tag(command) => tag::run(&socket, &command),

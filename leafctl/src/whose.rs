@@ -154,16 +154,19 @@ fn holder(answer: &Value) -> String {
     format!("{tag} {id}, of {at}, {what}")
 }
 
-fn host(value: &Value, id: &str) -> String {
+/// A host by its name and its id, the member `id`.
+pub fn host(value: &Value, id: &str) -> String {
     let this = if value["own"] == true { ", this host" } else { "" };
     format!("{} (host {}{this})", text(&value["name"]), text(&value[id]))
 }
 
-fn text(value: &Value) -> &str {
+/// A text, empty where there is none.
+pub fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-fn instant(ms: &Value) -> Option<String> {
+/// An instant in words.
+pub fn instant(ms: &Value) -> Option<String> {
     let ms = i64::try_from(ms.as_u64()?).ok()?;
     Timestamp::from_millisecond(ms).ok().map(|at| at.to_string())
 }

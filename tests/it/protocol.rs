@@ -54,6 +54,7 @@ fn the_messages_are_the_codes() {
         (opcode::WORKER_LIST, "WORKER_LIST"),
         (opcode::WORKER_RELEASE, "WORKER_RELEASE"),
         (opcode::WHOSE, "WHOSE"),
+        (opcode::GAPS, "GAPS"),
     ];
     let rows = rows(|first| first.parse::<u8>().is_ok());
     let messages: Vec<(u8, &str)> = rows

@@ -30,6 +30,7 @@ mod failover;
 mod fixtures;
 mod former_routes;
 mod from_leaf;
+mod gaps;
 mod health;
 mod leaf_only;
 mod left_servers;

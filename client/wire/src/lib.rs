@@ -79,6 +79,8 @@ pub mod opcode {
     pub const WORKER_RELEASE: u8 = 23;
     /// Tell who issued an id (administrative, JSON).
     pub const WHOSE: u8 = 24;
+    /// Tell what became of a range of numbers (administrative, JSON).
+    pub const GAPS: u8 = 25;
     /// Set in every reply's opcode.
     pub const REPLY: u8 = 0x80;
 }

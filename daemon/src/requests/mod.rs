@@ -225,7 +225,7 @@ impl Dispatcher {
                 opcode::WORKER_LIST | opcode::WORKER_RELEASE => {
                     self.administer_workers(session, header, body)
                 }
-                opcode::WHOSE => self.trace(session, header, body),
+                opcode::WHOSE | opcode::GAPS => self.trace(session, header, body),
                 unknown => Err(Failure::new(
                     Status::UnknownOpcode,
                     format!("protocol version {VERSION} has no opcode {unknown}"),

@@ -23,7 +23,7 @@ use crate::blocking::Backend as _;
 use crate::config::{Args, Config, ConfigError, Source, WorkerSpec};
 use crate::engine::lease::Worker;
 use crate::engine::masks::Masks;
-use crate::engine::segments::{ClaimLog, SegmentSettings, Segments};
+use crate::engine::segments::{ClaimLog, GapLog, SegmentSettings, Segments};
 use crate::engine::snowflakes::Snowflakes;
 use crate::engine::writer::Writer;
 use crate::health::Remedies;
@@ -175,6 +175,7 @@ async fn live(
         config.routing.clone(),
         recovered.host.clone(),
         ClaimLog::new(lease::host_name(config).into(), config.claims_kept),
+        GapLog::open(state_dir.path(), !recovered.stopped_cleanly && !recovered.begun),
         Rc::clone(&writer),
         Rc::clone(&masks),
     );
@@ -266,6 +267,7 @@ async fn live(
         }
         // Then what is on its way to the journal; then nothing more may be, and every mark is made exact.
         dispatcher.writer.drained().await;
+        dispatcher.segments.gaps().flush();
         let exact_layout_marks = dispatcher.snowflakes.exact_marks();
         if let Worker::Leased(keeper) = &dispatcher.snowflakes.worker {
             keeper.stop(dispatcher.snowflakes.issued_below());

@@ -124,6 +124,8 @@ pub enum Request {
     Delete { request_id: u32, json: String },
     #[serde(rename = "WHOSE")]
     Whose { request_id: u32, json: String },
+    #[serde(rename = "GAPS")]
+    Gaps { request_id: u32, json: String },
 }
 
 #[derive(Debug, Deserialize)]
@@ -273,7 +275,8 @@ impl Request {
             | Request::Set { request_id, json }
             | Request::Raise { request_id, json }
             | Request::Delete { request_id, json }
-            | Request::Whose { request_id, json } => {
+            | Request::Whose { request_id, json }
+            | Request::Gaps { request_id, json } => {
                 let header = Header::request(self.opcode(), 0, *request_id);
                 header.put_frame(json.as_bytes(), &mut out);
             }
@@ -294,6 +297,7 @@ impl Request {
             Request::Raise { .. } => opcode::TAG_RAISE,
             Request::Delete { .. } => opcode::TAG_DELETE,
             Request::Whose { .. } => opcode::WHOSE,
+            Request::Gaps { .. } => opcode::GAPS,
         }
     }
 

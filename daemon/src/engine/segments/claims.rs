@@ -6,6 +6,7 @@ use std::time::Instant;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::error;
 
+use super::gap_log::MASK_KEY;
 use super::unconfirmed::Asked;
 use super::{Cause, Refusal, SegmentTag, Segments, Shard, ShardState};
 use crate::clock;
@@ -72,6 +73,7 @@ impl Segments {
         self.note_outcome(&tag, upstream, outcome.as_ref().map(drop));
         match outcome {
             Ok(claim) => {
+                self.note_unanswered(&tag, sent.shard, &claim);
                 self.claimed(&tag, claim, sent);
                 self.forget_claims(&upstream.store).await;
             }
@@ -84,6 +86,7 @@ impl Segments {
         if tag.evicted.get() {
             // Removed meanwhile: nobody may use the numbers.
             self.skipped.add(Cause::Removed, u64::from(claim.run.count));
+            self.note_gap(&tag.tag, Cause::Removed.name(), claim.run.range());
             return;
         }
         let shard = &tag.shards[sent.shard];
@@ -100,6 +103,7 @@ impl Segments {
         if shard.upstream.present().as_ref() != Some(&sent.under) {
             // The store has failed over since: what it gave may be given again before it is told.
             self.skipped.add(Cause::Store, u64::from(claim.run.count));
+            self.note_gap(&tag.tag, Cause::Store.name(), claim.run.range());
             let error = StoreError::Unavailable {
                 store: shard.upstream.url.to_string(),
                 cause: "it failed over while a claim was in flight".to_owned(),
@@ -108,6 +112,7 @@ impl Segments {
         }
         if let Err(failure) = self.note_form(tag, claim.masked) {
             // What was claimed is lost; nothing more is claimed before the key is there.
+            self.note_gap(&tag.tag, MASK_KEY, claim.run.range());
             self.abandon(tag, &failure);
             return self.retry_claim(tag, failure);
         }

@@ -11,6 +11,7 @@
 
 mod claim_log;
 mod claims;
+mod gap_log;
 mod in_use;
 mod marks;
 mod masked;
@@ -40,6 +41,7 @@ use crate::reply::Failure;
 use crate::reply::outbox::ReplyTo;
 pub use claim_log::ClaimLog;
 use claims::{Sent, shard_number};
+pub use gap_log::{CRASH, Gap, GapLog, UNANSWERED};
 use in_use::InUse;
 use leafd_core::health::{ClaimOutcomes, Lasts};
 use leafd_core::segment::{Allocator, PrefetchPolicy};
@@ -77,6 +79,8 @@ pub struct Segments {
     pub(crate) host: RefCell<HostId>,
     /// What the store remembers of this host's claims.
     claim_log: ClaimLog,
+    /// Why ids of this host's are missing.
+    gap_log: Rc<GapLog>,
     pub(crate) writer: Rc<Writer>,
     /// The keys of masked tags.
     masks: Rc<Masks>,
@@ -114,6 +118,7 @@ impl Segments {
         routing: Routing,
         host: HostId,
         claim_log: ClaimLog,
+        gap_log: GapLog,
         writer: Rc<Writer>,
         masks: Rc<Masks>,
     ) -> Rc<Self> {
@@ -126,6 +131,7 @@ impl Segments {
             first_shard: usize::from(fastrand::u8(..)),
             host: RefCell::new(host),
             claim_log,
+            gap_log: Rc::new(gap_log),
             writer,
             masks,
             tags: RefCell::default(),

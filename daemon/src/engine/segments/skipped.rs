@@ -32,6 +32,14 @@ impl Cause {
     ];
 }
 
+impl Cause {
+    /// What it is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+}
+
 impl Skipped {
     /// Counts some.
     pub(super) fn add(&self, cause: Cause, ids: u64) {

@@ -47,6 +47,8 @@ pub(super) struct Trouble {
     pub(super) restarts: Backoff,
     /// Why the last claim failed, and until when requests that need one are told so at once.
     pub(super) refused: Option<Refusal>,
+    /// The daemon has crashed since the last claim: there may be another one that nobody knows of.
+    pub(super) after_crash: bool,
     /// What requests wait for.
     waited_for: Option<String>,
 }
@@ -145,12 +147,21 @@ impl SegmentTag {
         note(self.trouble.borrow_mut().get_or_insert_default())
     }
 
+    /// Whether claims may have been made that this host knows nothing of, since the last one that it knows.
+    pub(super) fn may_have_claimed(&self) -> bool {
+        self.trouble
+            .borrow()
+            .as_ref()
+            .is_some_and(|known| known.backoff.failing() || known.after_crash)
+    }
+
     /// Claims succeed again.
     pub(super) fn claims_succeed(&self) {
         let mut trouble = self.trouble.borrow_mut();
         match &mut *trouble {
             Some(known) if known.restarts.failing() => {
                 (known.backoff, known.refused) = (Backoff::default(), None);
+                known.after_crash = false;
             }
             _ => *trouble = None,
         }

@@ -87,7 +87,12 @@ impl Segments {
             self.forget(tag, shard);
             let ids = record.unissued.iter().map(|run| u64::from(run.count)).sum();
             self.skipped.add(Cause::Journal, ids);
+            for run in &record.unissued {
+                self.note_gap(&tag.tag, Cause::Journal.name(), run.range());
+            }
         }
+        let went_on = record.unissued.first().map_or(record.highest_end, |run| run.first);
+        self.note_crash(tag, went_on..record.highest_end);
         let unissued = if usable { record.unissued } else { Vec::new() };
         let number = shard_number(index);
         let cut = tag.allocator.borrow_mut().restore(number, unissued, record.highest_end);
@@ -210,6 +215,7 @@ impl Segments {
 
     /// Takes over the terms of a store. What is held and may not be issued any more is dropped.
     fn set_terms(self: &Rc<Self>, tag: &Rc<SegmentTag>, index: usize, terms: &TagTerms) {
+        self.note_dropped(tag, index, terms.ceiling.saturating_add(1), Cause::Ceiling);
         let cut = {
             let mut allocator = tag.allocator.borrow_mut();
             allocator.set_step(terms.step);
@@ -234,6 +240,9 @@ impl Segments {
 
     /// Counts what a tag has issued, and what is held of it: it goes out of use.
     pub(super) fn leave(&self, tag: &SegmentTag) {
+        for index in 0..tag.shards.len() {
+            self.note_dropped(tag, index, 0, Cause::Removed);
+        }
         let allocator = tag.allocator.borrow();
         self.issued_before.set(self.issued_before.get() + allocator.issued());
         self.skipped.add(Cause::Removed, allocator.unissued());
@@ -241,6 +250,7 @@ impl Segments {
 
     /// Drops what is held of one shard.
     fn forget_shard(&self, tag: &SegmentTag, index: usize, cause: Cause) {
+        self.note_dropped(tag, index, 0, cause);
         let mut allocator = tag.allocator.borrow_mut();
         let held = allocator.unissued();
         allocator.forget_shard(shard_number(index));

@@ -3,11 +3,12 @@
 //!
 //! Each answer takes a few calls to a store, of a bounded number of rows each, so that claims go on between them.
 
+mod gaps;
 mod whose;
 
 use std::rc::Rc;
 
-use leafd_wire::{Header, Status};
+use leafd_wire::{Header, Status, opcode};
 use serde_json::{Value, json};
 
 use super::tags::{json as bytes, parse};
@@ -44,15 +45,13 @@ impl Dispatcher {
                 ),
             ));
         }
-        let peer = session.peer.clone();
-        let answer = self.whose(parse(body)?, peer)?;
-        let reply = session.outbox.later(*header);
-        tokio::task::spawn_local(async move {
-            match answer.await {
-                Ok(answer) => reply.body(&bytes(&answer)),
-                Err(failure) => reply.failure(&failure),
-            }
-        });
+        if header.opcode == opcode::WHOSE {
+            let answer = self.whose(parse(body)?, session.peer.clone())?;
+            answer_later(session, header, answer);
+        } else {
+            let answer = self.gaps(&parse(body)?, session.outbox.claimant())?;
+            answer_later(session, header, answer);
+        }
         Ok(())
     }
 
@@ -116,6 +115,20 @@ impl Home {
     fn gives(&self, id: u64) -> bool {
         self.upstream.shard.first_from(id) == id
     }
+}
+
+fn answer_later(
+    session: &Session,
+    header: &Header,
+    answer: impl Future<Output = Result<Value, Failure>> + 'static,
+) {
+    let reply = session.outbox.later(*header);
+    tokio::task::spawn_local(async move {
+        match answer.await {
+            Ok(answer) => reply.body(&bytes(&answer)),
+            Err(failure) => reply.failure(&failure),
+        }
+    });
 }
 
 /// When an id was last in the hands of the host that claimed it: by then it was given to a process, or is skipped. A process

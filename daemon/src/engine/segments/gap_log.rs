@@ -1,0 +1,244 @@
+//! Remembers which claimed ids nobody gets, to say later why they are missing. Nothing that is issued depends on it: it is
+//! kept in a small file of its own in the state directory, written behind, and bounded.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+use tracing::warn;
+
+use super::claims::shard_number;
+use super::skipped::Cause;
+use super::{SegmentTag, Segments};
+use crate::clock;
+use crate::reply::Failure;
+use leafd_core::shares::Claimant;
+use leafd_core::store::Claim;
+use leafd_core::{Tag, UnixMs};
+
+/// The file's name.
+const FILE: &str = "gaps";
+
+/// Gaps that are remembered; the oldest are forgotten.
+const GAPS_MAX: usize = 4_096;
+
+/// How long a tag that is not in use may take to be read from the journal, and how often that is looked at.
+const LOADED_WITHIN: Duration = Duration::from_secs(5);
+const LOOKED_AGAIN_AFTER: Duration = Duration::from_millis(10);
+
+/// How many of one tag are told.
+const GAPS_OF_A_TAG_MAX: usize = 400;
+
+/// How long gaps are gathered before they are written.
+const WRITTEN_AFTER: Duration = Duration::from_millis(200);
+
+/// What became of ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// When.
+    pub at: UnixMs,
+    /// Whose ids.
+    pub tag: Tag,
+    /// Why; a name of [`Cause::ALL`], or [`CRASH`] or another one below.
+    pub cause: String,
+    /// Which; of a crash: from where on the daemon went on, up to the end of all that it had claimed.
+    pub ids: Range<u64>,
+}
+
+/// The daemon did not stop cleanly: it went on at its marks, and skipped what it had not used below them.
+pub const CRASH: &str = "crash";
+
+/// A claim that failed may have been made all the same: what the store has of this host's in between was lost.
+pub const UNANSWERED: &str = "unanswered";
+
+/// The host lacked the key of a masked tag.
+pub(super) const MASK_KEY: &str = "mask_key";
+
+/// The gaps of this host.
+#[derive(Debug)]
+pub struct GapLog {
+    file: PathBuf,
+    gaps: RefCell<VecDeque<Gap>>,
+    /// When the daemon started, if it was after a crash.
+    crashed: Option<UnixMs>,
+    /// Whether a write is on its way.
+    writing: Cell<bool>,
+}
+
+impl Gap {
+    fn parse(line: &str) -> Option<Gap> {
+        let mut words = line.splitn(5, ' ');
+        let mut number = || words.next()?.parse::<u64>().ok();
+        let (at, first, end) = (UnixMs(number()?), number()?, number()?);
+        let cause = words.next()?.to_owned();
+        let tag = Tag::parse(words.next()?.as_bytes()).ok()?;
+        Some(Gap { at, tag, cause, ids: first..end })
+    }
+
+    fn line(&self) -> String {
+        let Gap { at, tag, cause, ids } = self;
+        format!("{} {} {} {cause} {}\n", at.0, ids.start, ids.end, tag.as_str())
+    }
+}
+
+impl GapLog {
+    /// What the file in this directory remembers. One that can't be read is begun anew: it only explains.
+    #[must_use]
+    pub fn open(state_dir: &Path, crashed: bool) -> GapLog {
+        let file = state_dir.join(FILE);
+        let text = match fs::read_to_string(&file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => {
+                warn!(file = %file.display(), "the reasons for earlier gaps can't be read: {error}");
+                String::new()
+            }
+        };
+        let mut gaps: VecDeque<Gap> = text.lines().filter_map(Gap::parse).collect();
+        gaps.drain(..gaps.len().saturating_sub(GAPS_MAX));
+        let crashed = crashed.then(|| clock::now().unix);
+        GapLog { file, gaps: RefCell::new(gaps), crashed, writing: Cell::new(false) }
+    }
+
+    /// What is remembered of a tag's ids, the last ones, in the order in which it happened.
+    #[must_use]
+    pub fn of(&self, tag: &Tag) -> Vec<Gap> {
+        let gaps = self.gaps.borrow();
+        let mut last: Vec<Gap> = gaps
+            .iter()
+            .rev()
+            .filter(|gap| gap.tag == *tag)
+            .take(GAPS_OF_A_TAG_MAX)
+            .cloned()
+            .collect();
+        last.reverse();
+        last
+    }
+
+    fn note(&self, gap: Gap) -> bool {
+        let mut gaps = self.gaps.borrow_mut();
+        // A tag that left memory is loaded again.
+        if gap.cause == CRASH && gaps.contains(&gap) {
+            return false;
+        }
+        if gaps.len() >= GAPS_MAX {
+            gaps.pop_front();
+        }
+        gaps.push_back(gap);
+        !self.writing.replace(true)
+    }
+
+    /// Writes what is not written yet, for a stop.
+    pub fn flush(&self) {
+        if self.writing.replace(false) {
+            GapLog::write(&self.file, &self.text());
+        }
+    }
+
+    fn text(&self) -> String {
+        self.gaps.borrow().iter().map(Gap::line).collect()
+    }
+
+    fn write(file: &Path, text: &str) {
+        if let Err(error) = GapLog::replace(file, text) {
+            warn!(file = %file.display(), "the reasons for gaps can't be written: {error}");
+        }
+    }
+
+    /// The whole file in one go, so that a reader never finds half of it.
+    fn replace(file: &Path, text: &str) -> io::Result<()> {
+        let fresh = file.with_extension("new");
+        let mut options = fs::OpenOptions::new();
+        let mut out = options.write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        io::Write::write_all(&mut out, text.as_bytes())?;
+        fs::rename(&fresh, file)
+    }
+}
+
+impl Segments {
+    /// Why ids of this host's are missing.
+    #[must_use]
+    pub fn gaps(&self) -> &GapLog {
+        &self.gap_log
+    }
+
+    /// What this host holds of a tag and has not issued, and the highest end that it has seen, once the journal has told
+    /// it.
+    ///
+    /// # Errors
+    /// As for [`Segments::tag`]; also when the journal or the store takes long.
+    pub async fn held_of(
+        self: &Rc<Self>,
+        name: &Tag,
+        claimant: Claimant,
+    ) -> Result<(Vec<Range<u64>>, u64), Failure> {
+        let give_up = Instant::now() + LOADED_WITHIN;
+        loop {
+            let tag = self.tag(name, claimant)?;
+            if tag.shards.iter().all(|shard| shard.is_loaded()) {
+                let allocator = tag.allocator.borrow();
+                let held = allocator.exact_marks().map(|(_, run, first)| first..run.end());
+                let seen = allocator.highest_ends().into_iter().max().unwrap_or(0);
+                return Ok((held.filter(|ids| !ids.is_empty()).collect(), seen));
+            }
+            if Instant::now() > give_up {
+                return Err(tag.deadline());
+            }
+            tokio::time::sleep(LOOKED_AGAIN_AFTER).await;
+        }
+    }
+
+    /// Remembers that nobody gets these ids.
+    pub(super) fn note_gap(&self, tag: &Tag, cause: &str, ids: Range<u64>) {
+        if !ids.is_empty() {
+            let cause = cause.to_owned();
+            self.remember(Gap { at: clock::now().unix, tag: tag.clone(), cause, ids });
+        }
+    }
+
+    /// Remembers that nobody gets what is held of a shard from this id on.
+    pub(super) fn note_dropped(&self, tag: &SegmentTag, shard: usize, from: u64, cause: Cause) {
+        let dropped: Vec<Range<u64>> = {
+            let allocator = tag.allocator.borrow();
+            let held = allocator.exact_marks().filter(|(of, ..)| *of == shard_number(shard));
+            held.map(|(_, run, first)| first.max(from)..run.end()).collect()
+        };
+        dropped.into_iter().for_each(|ids| self.note_gap(&tag.tag, cause.name(), ids));
+    }
+
+    /// Remembers what claims that failed before this one may have taken without this host hearing of it.
+    pub(super) fn note_unanswered(&self, tag: &SegmentTag, shard: usize, claim: &Claim) {
+        let seen = tag.allocator.borrow().highest_end(shard_number(shard));
+        if tag.may_have_claimed() {
+            self.note_gap(&tag.tag, UNANSWERED, seen..claim.run.first);
+        }
+    }
+
+    /// Remembers where a tag went on after a crash, if there was one.
+    pub(super) fn note_crash(&self, tag: &SegmentTag, ids: Range<u64>) {
+        if let Some(at) = self.gap_log.crashed {
+            tag.in_trouble(|trouble| trouble.after_crash = true);
+            self.remember(Gap { at, tag: tag.tag.clone(), cause: CRASH.to_owned(), ids });
+        }
+    }
+
+    fn remember(&self, gap: Gap) {
+        if !self.gap_log.note(gap) {
+            return;
+        }
+        let log = Rc::clone(&self.gap_log);
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(WRITTEN_AFTER).await;
+            if log.writing.replace(false) {
+                let (file, text) = (log.file.clone(), log.text());
+                let write = move || GapLog::write(&file, &text);
+                let _ = tokio::task::spawn_blocking(write).await;
+            }
+        });
+    }
+}

@@ -1,0 +1,105 @@
+//! `leafctl gaps`: why numbers of a tag are missing.
+
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use clap_complete::engine::ArgValueCompleter;
+use leafd_client::{Client, opcode};
+use serde_json::{Value, json};
+
+use crate::complete;
+use crate::failure::Failure;
+use crate::whose::{host, instant, text};
+
+/// Which numbers.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A host knows only of its own claims what became of each id: ask the host that is named.
+
+Examples:
+  leafctl gaps orders 1..200000
+  leafctl gaps orders 120000..129999 --json")]
+pub struct GapsArgs {
+    /// A segment tag
+    #[arg(add = ArgValueCompleter::new(complete::tags))]
+    tag: String,
+    /// The first number and the last one
+    #[arg(value_name = "FIRST..LAST", value_parser = range)]
+    range: (u64, u64),
+    /// Print JSON, one part a line
+    #[arg(long)]
+    json: bool,
+}
+
+fn range(text: &str) -> Result<(u64, u64), String> {
+    let number = |text: &str| text.parse::<u64>().ok();
+    let ends = text.split_once("..").and_then(|(a, b)| Some((number(a)?, number(b)?)));
+    ends.ok_or_else(|| "it must be two numbers, such as 1..200000".to_owned())
+}
+
+/// Asks page by page, and prints.
+pub fn run(socket: &Path, args: &GapsArgs) -> Result<(), Failure> {
+    let client = Client::builder().socket(socket).build()?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    let (mut first, last) = args.range;
+    loop {
+        let body = json!({ "tag": args.tag, "first": first, "last": last });
+        let page: Value = serde_json::from_str(&client.admin(opcode::GAPS, &body.to_string())?)?;
+        for part in page["parts"].as_array().map_or(&[][..], Vec::as_slice) {
+            match args.json {
+                true => writeln!(out, "{part}")?,
+                false => writeln!(out, "{}..{}  {}", part["first"], part["last"], why(part))?,
+            }
+        }
+        out.flush()?;
+        match page["next"].as_u64() {
+            Some(next) if next > first => first = next,
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// What became of a part, in words.
+fn why(part: &Value) -> String {
+    let at = instant(&part["at_ms"]).unwrap_or_default();
+    let claimed = || {
+        let at = instant(&part["claimed_ms"]).unwrap_or_default();
+        let former = match part["earlier_tag"] == true {
+            true => ", of a tag of this name that was deleted since",
+            false => "",
+        };
+        format!("claimed by {} at {at}{former}", host(part, "host"))
+    };
+    match text(&part["why"]) {
+        "not_claimed" => "not claimed yet by anybody".to_owned(),
+        "not_remembered" => "claimed longer ago than is remembered, or below the tag's start".to_owned(),
+        "by_none_of_leafds_hosts" => {
+            "claimed by none of leafd's hosts: by a Leaf, by `leafctl tag raise`, or by a host that records no claims"
+                .to_owned()
+        }
+        "held" if part["own"] == true => format!("held, not issued yet; {}", claimed()),
+        "held" => format!("issued, held or skipped: ask there; {}", claimed()),
+        "issued" if part["own"] == true => {
+            format!("issued; what is missing was drawn and not used; {}", claimed())
+        }
+        "issued" => format!("issued or skipped by {at}: ask there; {}", claimed()),
+        "issued_until_crash" => format!(
+            "issued, and what is missing at the end was skipped by the crash before {at}; {}",
+            claimed()
+        ),
+        "lost" => format!("skipped: the host never had the store's answer to this claim; {}", claimed()),
+        "dropped" => format!("skipped at {at}: {}; {}", cause(part), claimed()),
+        other => format!("{other}; {}", claimed()),
+    }
+}
+
+fn cause(part: &Value) -> &str {
+    match text(&part["cause"]) {
+        "ceiling" => "they lie above a ceiling that was lowered",
+        "removed" => "the tag was deleted, or its journal contradicted itself",
+        "store" => "the store failed over or was another one, so that others might have had them",
+        "journal" => "the journal's leftovers were in doubt at a start",
+        "mask_key" => "the host lacked the tag's mask key",
+        other => other,
+    }
+}
