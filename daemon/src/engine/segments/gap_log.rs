@@ -44,7 +44,7 @@ pub struct Gap {
     pub at: UnixMs,
     /// Whose ids.
     pub tag: Tag,
-    /// Why; a name of [`Cause::ALL`], or [`CRASH`] or another one below.
+    /// Why: the name of a cause of skipped ids, [`CRASH`] or [`UNANSWERED`].
     pub cause: String,
     /// Which; of a crash: from where on the daemon went on, up to the end of all that it had claimed.
     pub ids: Range<u64>,
