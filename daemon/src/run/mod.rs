@@ -27,7 +27,7 @@ use crate::engine::segments::{ClaimLog, GapLog, SegmentSettings, Segments};
 use crate::engine::snowflakes::Snowflakes;
 use crate::engine::writer::Writer;
 use crate::health::Remedies;
-use crate::journal::{Identity, Journal, MACHINE_ID_FILE, Outside, SetAside, Write};
+use crate::journal::{Identity, Journal, MACHINE_ID_FILE, Outside, Recovered, SetAside, Write};
 use crate::logging::LogHandle;
 use crate::output;
 use crate::registry::Registry;
@@ -174,8 +174,7 @@ async fn live(
         upstreams,
         config.routing.clone(),
         recovered.host.clone(),
-        ClaimLog::new(lease::host_name(config).into(), config.claims_kept),
-        GapLog::open(state_dir.path(), !recovered.stopped_cleanly && !recovered.begun),
+        logs(config, &recovered, state_dir.path()),
         Rc::clone(&writer),
         Rc::clone(&masks),
     );
@@ -368,6 +367,13 @@ async fn guard_worker(
          number, then restart leafd",
         worker.worker()
     ));
+}
+
+/// What explains afterwards where this host's ids went.
+fn logs(config: &Config, recovered: &Recovered, state_dir: &Path) -> (ClaimLog, GapLog) {
+    let crashed = !recovered.stopped_cleanly && !recovered.begun;
+    let claims = ClaimLog::new(lease::host_name(config).into(), config.claims_kept);
+    (claims, GapLog::open(state_dir, crashed))
 }
 
 fn segment_settings(config: &Config) -> SegmentSettings {

@@ -117,8 +117,7 @@ impl Segments {
         upstreams: Vec<Rc<Upstream>>,
         routing: Routing,
         host: HostId,
-        claim_log: ClaimLog,
-        gap_log: GapLog,
+        (claim_log, gap_log): (ClaimLog, GapLog),
         writer: Rc<Writer>,
         masks: Rc<Masks>,
     ) -> Rc<Self> {
