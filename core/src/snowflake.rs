@@ -105,7 +105,8 @@ impl Generator {
     /// Continues under this grant; without one, nothing is issued. Under another worker or a new lease it starts above
     /// the mark.
     ///
-    /// # Panics If the worker doesn't fit the layout: its ids would be another worker's.
+    /// # Panics
+    /// If the worker doesn't fit the layout: its ids would be another worker's.
     pub fn follow(&mut self, grant: Option<LeaseGrant>) {
         let before = std::mem::replace(&mut self.grant, grant);
         let lease = |grant: LeaseGrant| (grant.worker, grant.start);

@@ -248,7 +248,8 @@ impl Lease {
 
     /// What may be issued now. Ask again after each event.
     ///
-    /// # Errors Why nothing may be issued.
+    /// # Errors
+    /// Why nothing may be issued.
     pub fn standing(&self, now: Now) -> Result<LeaseGrant, LeaseProblem> {
         if let Some(leaving) = &self.leaving {
             return Err(leaving.trouble());

@@ -76,8 +76,9 @@ impl<T> Allocator<T> {
     /// The caller judges whether the grant belongs to the tag and the store that are used now, also after
     /// [`Allocator::forget`]. A grant that must not be used counts as a failed claim.
     ///
-    /// # Errors The numbers lie below some that were claimed before: the store has lost commits. They must not be used.
-    /// The error is the end to which the store must be raised. The claim has not ended: report that it failed.
+    /// # Errors
+    /// The numbers lie below some that were claimed before: the store has lost commits. They must not be used. The
+    /// error is the end to which the store must be raised. The claim has not ended: report that it failed.
     pub fn claimed(
         &mut self,
         now: BootMs,
@@ -106,7 +107,8 @@ impl<T> Allocator<T> {
     ///
     /// As with [`Allocator::claimed`], the caller judges whether the grant may be used.
     ///
-    /// # Errors As [`Allocator::claimed`].
+    /// # Errors
+    /// As [`Allocator::claimed`].
     ///
     /// # Panics
     /// When the tag has more than one shard: independent stores can't order their ids.

@@ -55,7 +55,8 @@ impl<T> Allocator<T> {
     /// if it still [is idle](Allocator::is_idle) and has issued nothing since. Returns the same as
     /// [`Allocator::draw_marks_back`].
     ///
-    /// # Panics If marks are on their way to the journal: it would then have them above these.
+    /// # Panics
+    /// If marks are on their way to the journal: it would then have them above these.
     #[must_use]
     pub fn draw_all_marks_back(&mut self) -> Vec<(u32, Run, u64)> {
         assert!(self.marks_sent.is_none(), "no mark is on its way");

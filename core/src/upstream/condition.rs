@@ -123,8 +123,9 @@ impl Monitor {
     /// The identity for creating a tag. Unlike claims, this is allowed while the store has not answered, or while the
     /// daemon waits for its turn.
     ///
-    /// # Errors The store may have lost claims under the name that other daemons have not told it yet. Or it is not the
-    /// expected store, or that is not known.
+    /// # Errors
+    /// The store may have lost claims under the name that other daemons have not told it yet. Or it is not the expected
+    /// store, or that is not known.
     pub fn complete(&self) -> Result<&Identity, Condition> {
         match &self.standing {
             Standing::Trusted if self.loss.is_some() => Err(Condition::LostCommits),
@@ -197,7 +198,8 @@ impl Monitor {
     /// database must not take a worker there: a host of the right database may have the same one. Before the first
     /// meeting, the right store is the one in the journal. If the answer is unknown, a probe follows soon.
     ///
-    /// # Errors [`StoreError::Refused`] if it is another store; [`StoreError::Unavailable`] while that is unknown.
+    /// # Errors
+    /// [`StoreError::Refused`] if it is another store; [`StoreError::Unavailable`] while that is unknown.
     pub fn verify(&mut self, now: BootMs, found: &StoreId) -> Result<(), StoreError> {
         let meant = match &self.standing {
             Standing::Unmet => self.settings.remembered.as_ref().map(|(id, _)| id),

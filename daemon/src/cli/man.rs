@@ -11,7 +11,8 @@ use crate::config::{INTRODUCTION, SECTIONS};
 
 /// Writes the page into a folder.
 ///
-/// # Errors The page can't be written there.
+/// # Errors
+/// The page can't be written there.
 pub fn write_settings_page(folder: &Path) -> io::Result<()> {
     fs::write(folder.join("leafd.toml.5"), settings_page())
 }

@@ -30,7 +30,7 @@ pub struct Args {
     pub set: Vec<String>,
 }
 
-/// Examples for the end of a help page.
+/// Examples at the end of a help page.
 pub const EXAMPLES: &str = "\
 Examples:
   leafd                                         SQLite in the user's own folders

@@ -1,8 +1,8 @@
-//! What a program may have been built without: features of the package.
+//! Features of the package that a program may have been built without.
 
 use super::{Config, ConfigError, StoreUrl, WorkerSpec};
 
-/// Something is configured that this program was built without.
+/// The configuration needs something that this program was built without.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{what} can't be used: this leafd was built without {feature}; build it with: cargo build --release -p leafd \
@@ -41,7 +41,7 @@ fn feature_of(url: &StoreUrl) -> (&'static str, bool) {
 }
 
 impl Config {
-    /// Refuses what this program was built without.
+    /// Refuses a configuration that this program can't serve.
     ///
     /// # Errors
     /// [`ConfigError::NotBuilt`] for the first such store, for ZooKeeper, or for HTTP.

@@ -1,9 +1,10 @@
-//! What the configuration takes from env the process: variables, its user, the host's name.
+//! What the configuration takes from the process's environment: variables, its user, the host's
+//! name.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
-/// What the process finds env itself.
+/// The process's surroundings.
 #[derive(Clone, Debug, Default)]
 pub struct Env {
     /// The environment.
@@ -21,7 +22,7 @@ impl Env {
         Env {
             variables: std::env::vars_os().collect(),
             uid: nix::unistd::geteuid().as_raw(),
-            // A host without a name, or with an odd one, is told apart by other things.
+            // A host without a usable name is identified by other means.
             host: nix::unistd::gethostname()
                 .ok()
                 .and_then(|name| name.into_string().ok())

@@ -1,5 +1,5 @@
-//! Why a configuration is refused: always where it was given, which key, which value and what is
-//! allowed there instead. Values that may hold a password are not shown.
+//! Why a configuration is refused: where the value was given, which key, which value, and what is
+//! allowed instead. Values that may hold a password are not shown.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,16 +9,16 @@ use std::path::PathBuf;
 pub enum Source {
     /// On the command line, under this argument.
     Argument(&'static str),
-    /// In this variable of the environment.
+    /// In this environment variable.
     Variable(String),
     /// In the configuration file.
     File {
         /// Its name, as given.
         path: PathBuf,
-        /// The line, from 1, where it is known.
+        /// The line, from 1, if known.
         line: Option<usize>,
     },
-    /// Nowhere.
+    /// Nowhere: it is the default.
     Default,
 }
 
@@ -41,7 +41,7 @@ pub enum ConfigError {
     Syntax {
         /// Where.
         source_: Source,
-        /// What the parser says, without quoting the file.
+        /// The parser's message, without quotes from the file.
         cause: String,
     },
     /// No setting has this name.
@@ -51,12 +51,12 @@ pub enum ConfigError {
         source_: Source,
         /// The name.
         key: String,
-        /// What was perhaps meant.
+        /// A similar name, if there is one.
         meant: Option<String>,
-        /// The names that there are.
+        /// All names.
         allowed: String,
     },
-    /// A setting is given twice on one level.
+    /// A setting is given twice at the same level.
     #[error("{source_}: {key} is given twice, also as {other}; leave one of them out")]
     Twice {
         /// Where the second one was given.
@@ -66,7 +66,7 @@ pub enum ConfigError {
         /// Where the first one was given.
         other: Source,
     },
-    /// Two settings are given that say different things about the same.
+    /// Two settings contradict each other.
     #[error(
         "{source_}: {key} can't be given together with {other_key} ({other}); leave one of them out"
     )]
@@ -85,11 +85,11 @@ pub enum ConfigError {
     Value {
         /// Where it was given.
         source_: Source,
-        /// The setting, and the place in it where that is a list or a table.
+        /// The setting, and the place in its list or table.
         key: String,
         /// The value, without secrets.
         value: String,
-        /// What can be used instead.
+        /// What is allowed.
         allowed: String,
     },
     /// This program was built without it.
@@ -109,12 +109,12 @@ pub enum ConfigError {
     },
 }
 
-/// The name that is most like a misspelt one, if any is like it.
+/// The name most similar to a misspelt one, if any is similar enough.
 pub(super) fn most_like<'a>(
     misspelt: &str,
     names: impl Iterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    /// From 0, nothing in common, to 1, equal. What clap asks of arguments.
+    /// From 0 (nothing in common) to 1 (equal). clap uses the same limit for arguments.
     const LIKENESS_MIN: f64 = 0.7;
     let misspelt = misspelt.to_ascii_lowercase().replace('-', "_");
     let likeness = names.map(|name| (strsim::jaro(&misspelt, &name.to_ascii_lowercase()), name));
@@ -127,7 +127,7 @@ fn question(meant: Option<&str>) -> String {
 }
 
 impl Source {
-    /// The same place, with the line of a part of the value.
+    /// The same source, with the line of a part of the value.
     pub(super) fn at(&self, line_of_part: Option<usize>) -> Source {
         match self {
             Source::File { path, line } => {

@@ -1,20 +1,20 @@
-//! Which store of a list a tag belongs to. It must never change: a tag that is looked for in another store
-//! would begin there anew.
+//! Which store of a list a tag belongs to. This must never change: a tag that is looked for in another
+//! store would start over there.
 
-/// The place of a tag in a list of so many stores: the finished hash of its bytes modulo `length`, which is
-/// not 0.
+/// The place of a tag in a list of `length` stores: the finished hash of its bytes modulo `length`, which
+/// is not 0.
 pub(super) fn place(tag: &str, length: usize) -> usize {
     let length = u64::try_from(length).unwrap_or(u64::MAX).max(1);
     usize::try_from(finish(fnv1a(tag.as_bytes())) % length).unwrap_or(0)
 }
 
-/// FNV-1a of 64 bits.
+/// 64-bit FNV-1a.
 fn fnv1a(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-/// The finalizer of MurmurHash3 of 64 bits: FNV's low bits alone tell short tags badly apart.
+/// The finalizer of 64-bit MurmurHash3: the low bits of FNV alone spread short tags badly.
 fn finish(mut hash: u64) -> u64 {
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);

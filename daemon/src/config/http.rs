@@ -1,4 +1,4 @@
-//! Where HTTP is served: an address of this host, or a Unix socket; and to whom.
+//! Where HTTP is served (an address of this host, or a Unix socket), and to whom.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -37,12 +37,12 @@ impl fmt::Display for HttpAddress {
     }
 }
 
-/// Who may ask by Leaf's paths.
+/// Who may use Leaf's paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeafHttp {
-    /// From where.
+    /// The networks that may call.
     pub allow: Vec<Network>,
-    /// How often each address may; `None`: as often as it likes.
+    /// The rate that each address may use; `None`: no limit.
     pub requests_per_second: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ impl Network {
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         let high = |address: u128, width: u32| {
-            // A shift by all bits is none in Rust.
+            // Rust has no shift by all bits.
             address.checked_shr(width - self.bits).unwrap_or(0)
         };
         match (self.address, address) {

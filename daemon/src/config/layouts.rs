@@ -8,20 +8,20 @@ use leafd_wire::Layout;
 use super::value::{InvalidValue, Node, Value, parse_duration};
 use leafd_core::Tag;
 
-/// Snowflake layouts by the tag name that they are drawn under.
+/// Snowflake layouts by the tag name that draws from them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layouts(BTreeMap<Tag, Layout>);
 
-/// The name of the layout that is always there.
+/// The name of the layout that always exists.
 const LEAF_NAME: &str = "snowflake";
 
-/// Layouts that are there when they are switched on.
+/// Layouts that exist if they are switched on.
 const SHIPPED: [(&str, Layout); 1] = [("js53", Layout::JS53)];
 
 const LAYOUT_KEYS: &str = "time_bits, worker_bits, sequence_bits, unit, epoch";
 
 impl Layouts {
-    /// The layout of a name.
+    /// The layout with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Layout> {
         self.0.get(name)
@@ -32,7 +32,7 @@ impl Layouts {
         self.0.iter()
     }
 
-    /// The largest worker number that every layout holds, and the layout that holds no larger one.
+    /// The largest worker number that fits every layout, and the layout that sets this limit.
     #[must_use]
     pub fn worker_max(&self) -> (u64, &str) {
         let all = self.0.iter().map(|(name, layout)| (layout.worker_max(), name.as_str()));
@@ -58,7 +58,7 @@ pub(super) fn parse(node: &Node) -> Result<Layouts, InvalidValue> {
     Ok(Layouts(layouts))
 }
 
-/// The shipped layout of a name.
+/// The shipped layout with this name.
 fn shipped(name: &str, node: &Node) -> Result<Layout, InvalidValue> {
     let known = SHIPPED.iter().find(|(known, _)| *known == name);
     known.map(|(_, layout)| *layout).ok_or_else(|| {

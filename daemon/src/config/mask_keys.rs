@@ -1,4 +1,5 @@
-//! Where the keys of public ids are: in a file or a systemd credential, never in an argument or a variable.
+//! Where the keys of public ids are: in a file or a systemd credential, never in an argument or an environment
+//! variable.
 
 use std::fmt::Display;
 use std::io::Read as _;
@@ -13,13 +14,13 @@ use super::env::Env;
 /// The name of the systemd credential.
 const CREDENTIAL: &str = "mask_key";
 
-/// Longer than all keys with remarks between them; a larger file is something else.
+/// Longer than all keys with comments between them. A larger file is something else.
 const FILE_BYTES_MAX: u64 = 16 * 1024;
 
-/// Permission bits that let others than the owner and the group in.
+/// Permission bits for users other than the owner and the group.
 const OTHERS: u32 = 0o007;
 
-/// The file of the keys: the one that the setting names, else the credential.
+/// The file of the keys: the one that the setting names, otherwise the credential.
 pub(super) fn find(file: Option<PathBuf>, env: &Env) -> Option<PathBuf> {
     file.or_else(|| {
         let dir = PathBuf::from(env.variable("CREDENTIALS_DIRECTORY")?);
@@ -28,8 +29,8 @@ pub(super) fn find(file: Option<PathBuf>, env: &Env) -> Option<PathBuf> {
 }
 
 impl Config {
-    /// The keys of public ids, if there is a file of them. One that can't be used keeps the daemon from starting: it would
-    /// fail when the keys are needed.
+    /// The keys of public ids, if a file is configured. An unusable file keeps the daemon from starting; otherwise it
+    /// would fail when the keys are needed.
     ///
     /// # Errors
     /// As those of [`read_mask_keys`].
@@ -41,7 +42,7 @@ impl Config {
 /// Reads a file of keys.
 ///
 /// # Errors
-/// Why it can't be used, without what it holds.
+/// Why it can't be used, without quotes from it.
 pub fn read_mask_keys(path: &Path) -> Result<MaskKeys, String> {
     let failed =
         |cause: &dyn Display| format!("the mask keys in {} can't be used: {cause}", path.display());

@@ -1,17 +1,17 @@
-//! What the daemon is told to do: settings from arguments, environment and file become typed values
-//! once, here, and nothing after this reads text from an operator again.
+//! The daemon's configuration. Settings from arguments, environment and file become typed values once, here. Nothing
+//! after this parses an operator's text again.
 //!
-//! Every setting has one flat key. It is the key in the TOML file, `LEAFD_` and the key in capitals in
-//! the environment, and `--set KEY=VALUE` (some have an argument of their own) on the command line. An
-//! argument beats the environment, the environment beats the file, the file beats the default; a
-//! setting is taken whole from one of them, lists and tables included.
+//! Every setting has one flat key. It is the key in the TOML file, `LEAFD_` and the key in capitals in the
+//! environment, and `--set KEY=VALUE` on the command line (some have an argument of their own). An argument beats the
+//! environment, the environment beats the file, the file beats the default. A setting is taken whole from one of them,
+//! lists and tables included.
 //!
-//! - `settings`: the table of settings; the single source of keys, defaults, ranges and texts. `reference`: the
+//! - `settings`: the table of settings, the single source of keys, defaults, ranges and texts. `reference`: the
 //!   documents that are made from it.
-//! - `sources`: collects what was given where, and refuses what no setting is called.
-//! - `value`, `reader`: from given text to typed values, with the errors.
-//! - `stores`, `store_url`, `password`: where numbers are claimed; `routes`, `routing`, `hash`: which tag is at
-//!   home in which store.
+//! - `sources`: collects which values were given where, and refuses unknown names.
+//! - `value`, `reader`: from text to typed values, with the errors.
+//! - `stores`, `store_url`, `password`: where numbers are claimed; `routes`, `routing`, `hash`: which store a tag
+//!   belongs to.
 //! - `workers`: where the snowflake worker comes from.
 //! - `backend`: which of these this program was built with.
 //! - `http`: where HTTP is served.
@@ -77,56 +77,56 @@ use reader::Reader;
 use leafd_core::registry::Mode;
 pub use zookeeper::{LeafAddress, LeafName, Servers};
 
-/// However short `failover_settle` is, stores are not asked more often than this.
+/// Stores are not asked more often than this, however short `failover_settle` is.
 const STORE_CHECK_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// Everything that an operator can decide. Each field is the setting of the same name in [`SECTIONS`],
-/// which says what it does.
+/// Everything that an operator can decide. Each field is the setting of the same name in [`SECTIONS`], which describes
+/// it.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where clients connect.
     pub socket: PathBuf,
     /// The socket file's permission bits, 0o600 to 0o777.
     pub socket_mode: u32,
-    /// The group that the socket file is given to.
+    /// The group that owns the socket file.
     pub socket_group: Option<SocketGroup>,
     /// Where the journal lives.
     pub state_dir: PathBuf,
-    /// The stores, and which tags are at home in which: `store`, or `stores` and `routes`.
+    /// The stores, and which tags belong to which: `store`, or `stores` and `routes`.
     pub routing: Routing,
-    /// How long each server of a network store may take to let us in.
+    /// How long a login at each server of a network store may take.
     pub store_connect_timeout: Duration,
     /// How long one call of a network store may take.
     pub store_statement_timeout: Duration,
     /// How long claims wait after a store's fail-over.
     pub failover_settle: Duration,
-    /// Whether a network store is used although leafd's tables are not to be seen there.
+    /// Whether a network store is used even if leafd's tables are not visible there.
     pub leaf_only: bool,
-    /// Whether a network store is used on an engine that leafd was not tested on.
+    /// Whether a network store is used on a database engine that leafd was not tested on.
     pub untested_engine: bool,
     /// Where the snowflake worker's number comes from; it fits every layout in [`Config::layouts`].
     pub worker: WorkerSpec,
     /// How a worker is claimed.
     pub worker_mode: Mode,
-    /// How far ahead.
+    /// How far ahead a worker is claimed.
     pub lease: Duration,
-    /// Which may be claimed; all fit every layout.
+    /// Which workers may be claimed; all fit every layout.
     pub worker_range: Range<u64>,
     /// How long a worker is kept after a clean stop.
     pub restart_grace: Duration,
     /// How far the clock may be off.
     pub clock_threshold: Duration,
-    /// Who the daemon is to ZooKeeper.
+    /// The daemon's login for ZooKeeper.
     pub zookeeper_auth: StorePassword,
     /// The Leaf service that permanent workers in ZooKeeper belong to.
     pub leaf_name: Option<LeafName>,
-    /// What this host is called: the identity that was configured, else the host's name.
+    /// The host's name: the configured identity, otherwise the host's own name.
     pub host_name: String,
     /// Where worker numbers are locked, host-wide.
     pub worker_lock_dir: PathBuf,
-    /// Sets this daemon apart from others on the same machine.
+    /// Distinguishes this daemon from others on the same machine.
     pub identity: Option<String>,
-    /// How long the host goes on without the store.
+    /// How long the host should last without the store.
     pub autonomy: Duration,
     /// Most numbers in one claim that is made ahead of need; from 1.
     pub max_step: u64,
@@ -136,13 +136,13 @@ pub struct Config {
     pub max_drift: Duration,
     /// How often the tags in use are looked up in the store.
     pub removed_tag_check: Duration,
-    /// How long the store remembers who claimed what; zero for not at all.
+    /// How long the store remembers who claimed what; zero: not at all.
     pub claims_kept: Duration,
-    /// How long a tag that nobody draws stays in memory.
+    /// How long an unused tag stays in memory.
     pub tag_idle: Duration,
     /// Most connections at once; from 1.
     pub connections_max: usize,
-    /// Most bytes that peers together can make grow.
+    /// How much memory all peers together can make the daemon use.
     pub peer_memory_bytes: u64,
     /// Most requests that wait for one tag; from 1.
     pub waiters_max: usize,
@@ -150,7 +150,7 @@ pub struct Config {
     pub stop_within: Duration,
     /// Whether to poll for a moment before sleeping, while requests are coming.
     pub polling: bool,
-    /// Where the keys of public ids are, if there are any.
+    /// The file of the keys of public ids, if there is one.
     pub mask_key_file: Option<PathBuf>,
     /// What is logged.
     pub log: LogFilter,
@@ -158,11 +158,11 @@ pub struct Config {
     pub log_format: LogFormat,
     /// Where Leaf's own paths are served by HTTP, if they are.
     pub leaf_http: Option<SocketAddr>,
-    /// Who may ask there, and how often.
+    /// Who may use them, and how often.
     pub leaf_http_callers: LeafHttp,
-    /// Where the token is that they have to send.
+    /// The file of the token that callers must send.
     pub leaf_http_token_file: Option<PathBuf>,
-    /// How many tags the metrics tell one by one.
+    /// How many tags the metrics list one by one.
     pub metrics_tags: usize,
     /// Where metrics and health are served by HTTP, if they are.
     pub http: Option<HttpAddress>,
@@ -172,20 +172,20 @@ pub struct Config {
     pub layouts: Layouts,
     /// Every setting as it took effect, in the order of [`SECTIONS`].
     pub effective: Vec<Effective>,
-    /// What was given and is not used, in sentences.
+    /// Values that were given but have no effect, in sentences.
     pub warnings: Vec<String>,
 }
 
 impl Config {
-    /// Reads arguments, the process's environment and the file that either of them names.
+    /// Reads arguments, the process's environment, and the file that one of them names.
     ///
     /// # Errors
-    /// [`ConfigError`] for the first setting that can't be used, also because this program was built without it.
+    /// [`ConfigError`] for the first setting that can't be used, including one that this program was built without.
     pub fn load(args: &Args) -> Result<Config, ConfigError> {
         Config::load_from(args, &Env::of_this_process())?.require_built()
     }
 
-    /// Like [`Config::load`] with the process's surroundings as an argument, and for a program that can do everything.
+    /// As [`Config::load`], but with the process's surroundings as an argument, and for a program with all features.
     ///
     /// # Errors
     /// See [`Config::load`].
@@ -288,8 +288,8 @@ impl Config {
         })
     }
 
-    /// How often to look whether each store is still the same: four times in `failover_settle`, so that every
-    /// daemon has noticed a fail-over, and said what it has seen, before the first of them claims again.
+    /// How often to check whether each store is still the same: four times in `failover_settle`. So every daemon has
+    /// noticed a fail-over, and reported what it has seen, before the first of them claims again.
     #[must_use]
     pub fn store_check_interval(&self) -> Duration {
         (self.failover_settle / 4).max(STORE_CHECK_INTERVAL_MIN)
@@ -312,8 +312,8 @@ impl Config {
         self.effective.iter().find(|setting| setting.key == key).map(|setting| &setting.source)
     }
 
-    /// Every setting with its value and where that came from, as lines of a TOML file; behind them, as remarks,
-    /// what several stores record about themselves.
+    /// Every setting with its value and source, as lines of a TOML file. Comments after them show what several stores
+    /// record about themselves.
     #[must_use]
     pub fn render(&self) -> String {
         let settings = self.effective.iter().map(Effective::to_string);

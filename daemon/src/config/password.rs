@@ -1,33 +1,32 @@
-//! The store's password: from a file, a systemd credential or the environment, never from an argument, and
-//! never shown.
+//! The store's password: from a file, a systemd credential or the environment. It is never taken from an
+//! argument, and never shown.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use super::env::Env;
 
-/// Where the store's password is found. Files are read at each connection, so that a new password needs no
-/// restart.
+/// Where the store's password is. A file is read at each connection, so a new password needs no restart.
 #[derive(Clone, PartialEq, Eq)]
 pub enum StorePassword {
     /// There is none.
     None,
-    /// In this file, less the line's end.
+    /// In this file, without the line break at its end.
     File(PathBuf),
-    /// In the environment.
+    /// In this environment variable.
     Variable(String),
 }
 
-/// Not a setting, because settings are shown. For a named store see [`variable_of`].
+/// Not a setting, because settings are shown. For named stores see [`variable_of`].
 pub(super) const VARIABLE: &str = "LEAFD_STORE_PASSWORD";
 
 /// The name of the systemd credential.
 const CREDENTIAL: &str = "store_password";
 
-/// Longer than any password; a larger file is something else.
+/// Longer than any password. A larger file is something else.
 const FILE_BYTES_MAX: usize = 4096;
 
-/// The variable of a store's password; an empty name stands for the sole store.
+/// The environment variable of a store's password; an empty name means the only store.
 #[must_use]
 pub fn variable_of(store: &str) -> String {
     if store.is_empty() {
@@ -36,8 +35,8 @@ pub fn variable_of(store: &str) -> String {
     format!("{VARIABLE}_{}", store.to_ascii_uppercase().replace('-', "_"))
 }
 
-/// A store's password: in the file that a setting names, else the credential, else the variable. An empty
-/// name stands for the sole store.
+/// A store's password: in the file that a setting names, otherwise the credential, otherwise the variable.
+/// An empty name means the only store.
 pub(super) fn find(store: &str, file: Option<PathBuf>, env: &Env) -> StorePassword {
     if let Some(file) = file {
         return StorePassword::File(file);
@@ -59,7 +58,7 @@ impl StorePassword {
     /// The password, if there is one.
     ///
     /// # Errors
-    /// Why the file can't be read, without what it holds.
+    /// Why the file can't be read, without quotes from it.
     pub fn read(&self) -> Result<Option<String>, String> {
         let path = match self {
             StorePassword::None => return Ok(None),
@@ -80,7 +79,7 @@ impl StorePassword {
 }
 
 impl fmt::Display for StorePassword {
-    /// Where it is, not what it is.
+    /// Shows where the password is, not what it is.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StorePassword::None => f.write_str("no password"),

@@ -1,5 +1,5 @@
-//! Where socket and state go when nobody says: systemd's directories, then the system's for root, then
-//! the user's own.
+//! The default places of socket and state: systemd's directories, then the system's for root, then the
+//! user's own.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(super) fn socket(env: &Env) -> Result<String, String> {
     utf8(base.join("leafd/leafd.sock"))
 }
 
-/// The socket's default directory, whatever socket is configured.
+/// The socket's default directory, even if another socket is configured.
 pub(super) fn worker_lock_dir(around: &Env) -> Result<String, String> {
     let socket = socket(around)?;
     let dir = Path::new(&socket).parent().unwrap_or(Path::new("/"));
@@ -37,7 +37,7 @@ pub(super) fn state_dir(env: &Env) -> Result<String, String> {
     utf8(user_state(env)?.join("leafd"))
 }
 
-/// systemd lists several directories with colons between them; the first is the unit's main one.
+/// systemd separates several directories by colons. The first one is the unit's main one.
 fn from_systemd(env: &Env, name: &str) -> Option<PathBuf> {
     let first = env.variable(name)?.to_str()?.split(':').next()?;
     Path::new(first).is_absolute().then(|| PathBuf::from(first))
@@ -52,7 +52,7 @@ fn user_state(env: &Env) -> Result<PathBuf, String> {
     })
 }
 
-/// The XDG rules have relative paths ignored.
+/// By the XDG rules, relative paths are ignored.
 fn absolute(env: &Env, name: &str) -> Option<PathBuf> {
     env.variable(name).map(OsStr::to_owned).map(PathBuf::from).filter(|path| path.is_absolute())
 }

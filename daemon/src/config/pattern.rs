@@ -1,14 +1,14 @@
-//! Tags as settings name them: exactly, or by their beginning with a `*` after it.
+//! Tags in settings: an exact name, or a prefix followed by `*`.
 
 use super::value::{InvalidValue, Node};
 use leafd_core::Tag;
 
-/// Which tags a rule is about.
+/// Which tags a rule applies to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Pattern {
     /// This tag alone.
     Exact(String),
-    /// Every tag that begins so; with empty text every tag.
+    /// Every tag with this prefix; if it is empty, every tag.
     Prefix(String),
 }
 
@@ -42,13 +42,13 @@ pub(super) fn parse_list(node: &Node) -> Result<Vec<Pattern>, InvalidValue> {
 // === impl Pattern ===
 
 impl Pattern {
-    /// What stands before the `*`, if there is one.
+    /// The text before the `*`, or the whole pattern.
     pub(super) fn fixed(&self) -> &str {
         let (Pattern::Exact(fixed) | Pattern::Prefix(fixed)) = self;
         fixed
     }
 
-    /// Whether every tag that the other one matches is matched by this one.
+    /// Whether this pattern matches every tag that `other` matches.
     pub(super) fn covers(&self, other: &Pattern) -> bool {
         match self {
             Pattern::Prefix(prefix) => other.fixed().starts_with(prefix),

@@ -1,5 +1,5 @@
-//! Takes each setting's value from what was inputs, or its default, through the same parser; says where
-//! a bad one came from, and remembers what took effect.
+//! Takes each setting's value from the inputs, or its default, through the same parser. Reports where a
+//! bad value came from, and remembers what took effect.
 
 use std::fmt;
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl Reader {
         self.computed(setting, || Err("the table of settings gives none".to_owned()), parse)
     }
 
-    /// A setting whose default is found at start.
+    /// A setting whose default is found at the start.
     pub(super) fn computed<T>(
         &mut self,
         setting: &'static Setting,
@@ -71,7 +71,7 @@ impl Reader {
         Ok(None)
     }
 
-    /// Notes that a setting is not in force.
+    /// Notes that a setting has no effect.
     pub(super) fn unset(&mut self, setting: &'static Setting) {
         self.effective.push(Effective { key: setting.key, value: None, source: Source::Default });
     }
@@ -149,8 +149,8 @@ fn default_of(
     }
 }
 
-/// A value for an error message. A store that isn't a local file may carry a password anywhere, and a
-/// misspelt one all the more, so of such a one only the scheme is shown.
+/// A value for an error message. A store that isn't a local file may carry a password anywhere, especially
+/// if it is misspelt. So only the scheme of such a value is shown.
 fn show(setting: &Setting, node: &Node) -> String {
     if !["store", "stores"].contains(&setting.key) {
         return node.to_string();
@@ -163,8 +163,8 @@ fn show(setting: &Setting, node: &Node) -> String {
     }
 }
 
-/// A value as the file would have it: bare text gets the type that its setting has. A store's URL that was
-/// accepted has no password in it.
+/// A value as the file would have it: bare text gets its setting's type. An accepted store URL has no
+/// password in it.
 fn show_typed(setting: &Setting, node: &Node) -> String {
     match (&setting.kind, &node.value) {
         _ if ["store", "stores"].contains(&setting.key) => node.to_toml(&str::to_owned),

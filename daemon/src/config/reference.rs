@@ -1,4 +1,4 @@
-//! What describes the settings, made from their table: `leafd --help`, `docs/reference/settings.md` and
+//! Texts about the settings, made from their table: `leafd --help`, `docs/reference/settings.md` and
 //! `systemd/leafd.toml`. The manual page leafd.toml(5) is made from the same parts.
 
 use std::fmt::Write as _;
@@ -28,7 +28,7 @@ impl Setting {
     #[must_use]
     pub fn facts(&self) -> String {
         let allowed = match &self.kind {
-            // The introduction has the units.
+            // The introduction explains the units.
             Kind::Time(..) => {
                 self.kind.to_string().replace(": a whole number and ms, s, m or h", "")
             }
@@ -38,7 +38,7 @@ impl Setting {
         format!("Default: {}. Allowed: {allowed}.{reload}", self.default)
     }
 
-    /// Lines of TOML that show it: its default, or else an example.
+    /// Lines of TOML that show the setting: its default, otherwise an example.
     #[must_use]
     pub fn example(&self) -> String {
         match self.default {
@@ -54,7 +54,7 @@ impl Setting {
         }
     }
 
-    /// Whether [`Setting::example`] is something else than the default.
+    /// Whether [`Setting::example`] differs from the default.
     #[must_use]
     pub fn has_example(&self) -> bool {
         !matches!(self.default, Default::Is(_))
@@ -129,7 +129,7 @@ pub fn settings_file() -> String {
     out
 }
 
-/// Adds a text as remarks of a TOML file, in lines of at most [`FILE_COLUMNS`].
+/// Adds a text as comments of a TOML file, in lines of at most [`FILE_COLUMNS`].
 fn comment(out: &mut String, text: &str) {
     let mut line = String::new();
     for word in text.split(' ').filter(|word| !word.is_empty()) {

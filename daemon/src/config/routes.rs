@@ -1,32 +1,32 @@
-//! Rules that say which tag is at home in which store: parsed, and refused where they contradict the list of
-//! stores or each other.
+//! Rules that say which store a tag belongs to: parsed, and refused if they contradict the list of stores or
+//! each other.
 
 use super::pattern::{self, Pattern};
 use super::stores::{NO_SQLITE, Named};
 use super::value::{InvalidValue, Node, Value};
 
-/// A rule, its stores as indices into the list of stores.
+/// A rule. Its stores are indices into the list of stores.
 #[derive(Debug)]
 pub(super) struct Rule {
     pub(super) patterns: Vec<Pattern>,
     pub(super) home: RouteTarget,
 }
 
-/// Where the tags of a rule are at home.
+/// Where the tags of a rule belong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RouteTarget {
     /// In this store.
     One(usize),
     /// Each in one of these, by its hash.
     Hashed(Vec<usize>),
-    /// In all of these, each of which owns the numbers that are congruent to its place.
+    /// In all of these; each owns the numbers that are congruent to its place.
     Primaries(Vec<usize>, u32),
 }
 
-/// Most patterns in all rules together; what a store can record of them is fewer.
+/// The most patterns in all rules together. A store can record fewer.
 const PATTERNS_MAX: usize = 1_000;
 
-/// Most primaries of a tag.
+/// The most primaries of a tag.
 pub(super) const PRIMARIES_MAX: usize = 64;
 
 const RULE_KEYS: &str = "tags with one of store, hash and primaries; era with primaries";
@@ -60,7 +60,7 @@ pub(super) fn parse(node: &Node, stores: &[Named]) -> Result<Vec<Rule>, InvalidV
     Ok(rules)
 }
 
-/// The same place with a few words instead of a long value.
+/// The same place, with a few words in place of a long value.
 pub(super) fn counted(node: &Node, words: &str) -> Node {
     Node { value: Value::Other("list", words.to_owned()), line: node.line }
 }
@@ -138,7 +138,7 @@ fn list_of(node: &Node, stores: &[Named], most: usize) -> Result<Vec<usize>, Inv
     Ok(members)
 }
 
-/// Refuses tags that never come to this rule because an earlier one has them all.
+/// Refuses a rule that no tag reaches, because an earlier one matches all its tags.
 fn check_reached(node: &Node, rule: &Rule, earlier: &[Rule]) -> Result<(), InvalidValue> {
     for (place, pattern) in rule.patterns.iter().enumerate() {
         let covers = |other: &Rule| other.patterns.iter().any(|one| one.covers(pattern));
@@ -154,7 +154,7 @@ fn check_reached(node: &Node, rule: &Rule, earlier: &[Rule]) -> Result<(), Inval
     Ok(())
 }
 
-/// Refuses a store that is one of several primaries and something else as well: its rows count in another way.
+/// Refuses a store that is one of several primaries and also used alone: its rows count differently.
 fn check_shared(
     node: &Node,
     rule: &Rule,
@@ -177,7 +177,7 @@ fn check_shared(
     Ok(())
 }
 
-/// An item of a rule's list, to show it.
+/// An item of a rule's list, for an error.
 fn item_of(rule: &Node, key: &str, place: usize) -> Node {
     let list = rule.table().ok().and_then(|entries| entries.iter().find(|(name, _)| name == key));
     let item = list.and_then(|(_, list)| list.list().ok()?.get(place));

@@ -1,5 +1,5 @@
-//! Where each tag is at home, and what a store records about its own place, so that daemons that would look for
-//! a tag in different stores notice.
+//! Where each tag belongs, and what a store records about its own role. Daemons that would look for a tag in
+//! different stores notice it by that record.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -11,29 +11,29 @@ use super::stores::StoreSpec;
 use leafd_core::Tag;
 use leafd_core::store::Shard;
 
-/// The stores and which tags are whose.
+/// The stores, and which tags belong to which.
 #[derive(Clone, Debug)]
 pub struct Routing {
     stores: Vec<StoreSpec>,
     homes: Vec<RouteTarget>,
-    /// Homes of tags that are named exactly.
+    /// Placements of exactly named tags.
     exact: HashMap<String, usize>,
-    /// Homes by a tag's beginning, in the order of the rules.
+    /// Placements by a tag's prefix, in the order of the rules.
     prefixes: Vec<(String, usize)>,
-    /// The whole routing, the same text wherever it means the same; empty where nothing is routed.
+    /// The whole routing as text. Equal routings have equal texts; empty without routes.
     described: String,
 }
 
-/// Where a tag is at home: indices into [`Routing::stores`].
+/// Where a tag belongs: indices into [`Routing::stores`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement<'a> {
     /// In this store alone.
     One(usize),
     /// In every one of these.
     Primaries {
-        /// The primary at place i of N gives the ids that leave the remainder i when divided by N; 2 to 64 of them.
+        /// Primary i of N gives the ids that leave the remainder i when divided by N; 2 to 64 of them.
         members: &'a [usize],
-        /// Counts the changes of the list, from 1.
+        /// Counts changes of the list, from 1.
         era: u32,
     },
 }
@@ -41,23 +41,22 @@ pub enum Placement<'a> {
 /// What a store records about itself as one of several primaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrimaryRole {
-    /// Its place and how many primaries there are, 2 to 64: which ids are its to give.
+    /// Its place and the number of primaries, 2 to 64: they tell which ids it gives.
     pub shard: Shard,
     /// The era, from 1.
     pub era: u32,
 }
 
-/// The longest text that a store records about its place, in bytes: while a place is being changed there is room for
-/// both.
+/// The longest role that a store records, in bytes. While a role is being changed, there must be room for two.
 pub const ROLE_BYTES_MAX: usize = (leafd_core::store::ROLE_BYTES_MAX - CHANGE_BYTES) / 2;
 
-/// What is recorded env the two places of a change.
+/// Room for the words around the two roles of a change.
 const CHANGE_BYTES: usize = 64;
 
 // === impl Routing ===
 
 impl Routing {
-    /// Everything in the one store that there is.
+    /// All tags in the only store.
     pub(super) fn unrouted(stores: Vec<StoreSpec>) -> Routing {
         Routing {
             stores,
@@ -68,7 +67,7 @@ impl Routing {
         }
     }
 
-    /// Compiles rules that were checked against these stores.
+    /// Compiles rules that were already checked against these stores.
     ///
     /// # Errors
     /// The length of the longest role when that is more than [`ROLE_BYTES_MAX`].
@@ -78,7 +77,7 @@ impl Routing {
         for rule in rules {
             for pattern in rule.patterns {
                 match pattern {
-                    // No earlier rule has a beginning of it, or it would have been refused.
+                    // No earlier rule matches it by a prefix: it would have been refused.
                     Pattern::Exact(tag) => _ = exact.insert(tag, homes.len()),
                     Pattern::Prefix(prefix) => prefixes.push((prefix, homes.len())),
                 }
@@ -99,13 +98,13 @@ impl Routing {
         &self.stores
     }
 
-    /// Whether there is one store and every tag is at home in it.
+    /// Whether there is one store, to which every tag belongs.
     #[must_use]
     pub fn is_sole(&self) -> bool {
         self.described.is_empty()
     }
 
-    /// Where a tag is at home; `None` when no rule matches it.
+    /// Where a tag belongs; `None` if no rule matches it.
     #[must_use]
     pub fn placement(&self, tag: &Tag) -> Option<Placement<'_>> {
         let name = tag.as_str();
@@ -128,7 +127,7 @@ impl Routing {
         })
     }
 
-    /// The stores with the same tags as this one: itself, or all primaries of its list in their order.
+    /// The stores with the same tags as this one: itself, or all primaries of its list in order.
     #[must_use]
     pub fn together(&self, store: usize) -> Vec<usize> {
         let list = self.homes.iter().find_map(|home| match home {
@@ -146,7 +145,7 @@ impl Routing {
         self.are_primaries_together(store, store)
     }
 
-    /// The names of a home's stores, for messages.
+    /// The names of a placement's stores, for messages.
     #[must_use]
     pub fn names(&self, home: Placement<'_>) -> String {
         let members = match &home {
@@ -157,9 +156,9 @@ impl Routing {
         names.map(|store| &*store.name).collect::<Vec<_>>().join(",")
     }
 
-    /// What a store records about its place: empty for a sole store, else one line of at most
-    /// [`ROLE_BYTES_MAX`] bytes, which differs whenever the store or the home of any tag does, and is the same
-    /// on every host whose routes mean the same. See [`parse_primary`] for that of a primary.
+    /// What a store records about its role. Empty for the only store. Otherwise one line of at most
+    /// [`ROLE_BYTES_MAX`] bytes. It differs whenever the store or any tag's placement differs, and is equal on all
+    /// hosts with equal routes. For a primary's see [`parse_primary`].
     #[must_use]
     pub fn role(&self, store: usize) -> String {
         let Some(StoreSpec { name, .. }) = self.stores.get(store).filter(|_| !self.is_sole())
@@ -192,16 +191,16 @@ pub fn parse_primary(role: &str) -> Option<PrimaryRole> {
     sound.then_some(found)
 }
 
-/// Only as it is written: no sign, no leading zeros.
+/// Accepts the canonical form only: no sign, no leading zeros.
 fn number(text: &str) -> Option<u32> {
     text.parse().ok().filter(|number: &u32| number.to_string() == text)
 }
 
 /// The routing in one line, such as `pay.*->pay; *->hash(s0,s1)`.
 ///
-/// Of two patterns that match one tag the narrower stands in the earlier rule, because what an earlier
-/// rule covers is refused. So the narrowest decides and the rules' order says no more: patterns are sorted, and
-/// those left out that say the same as the next wider one.
+/// If two patterns match one tag, the narrower one stands in the earlier rule, because a rule that an earlier one
+/// covers is refused. So the narrowest pattern decides, and the order of the rules adds nothing. Therefore patterns
+/// are sorted, and those that say the same as the next wider one are left out.
 fn describe(stores: &[StoreSpec], rules: &[Rule]) -> String {
     let all: BTreeMap<&Pattern, String> = rules
         .iter()
@@ -243,7 +242,7 @@ fn describe_home(stores: &[StoreSpec], home: &RouteTarget) -> String {
     }
 }
 
-/// A pattern as the configuration has it, in quotes when it has characters that could be taken for others.
+/// A pattern as configured; in quotes if its characters could be mistaken for others.
 fn describe_pattern(pattern: &Pattern) -> String {
     let fixed = pattern.fixed();
     let plain = |c: char| c.is_ascii_alphanumeric() || "._:/@-".contains(c);

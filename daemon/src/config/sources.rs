@@ -1,5 +1,5 @@
-//! Collects what was given, and where, into at most one value a setting. A name that no setting has is
-//! refused: a misspelt setting must not be a silent default.
+//! Collects which values were given where, at most one for each setting. An unknown name is refused: a misspelt setting
+//! must not silently be a default.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -12,18 +12,18 @@ use super::password;
 use super::settings::{self, Kind, Setting};
 use super::value::{Node, parse_document, parse_value};
 
-/// The value of each setting that was given, by key, with where.
+/// The value of each given setting, by key, with its source.
 pub(super) type Inputs = BTreeMap<&'static str, (Node, Source)>;
 
 const PREFIX: &str = "LEAFD_";
 
-/// Names the file; not a setting, because the file can't name itself.
+/// Names the file. It is not a setting, because the file can't name itself.
 const CONFIG_VARIABLE: &str = "LEAFD_CONFIG";
 
-/// A configuration is small; a larger file is something else (a device, a log).
+/// A configuration is small. A larger file is something else (a device, a log).
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Collects file, environment and arguments; the later of them replace the earlier.
+/// Collects file, environment and arguments; later ones replace earlier ones.
 pub(super) fn collect(args: &Args, env: &Env) -> Result<Inputs, ConfigError> {
     let mut given = Inputs::new();
     if let Some((path, named_by)) = file_named(args, env) {
@@ -62,7 +62,7 @@ fn from_file(path: &Path, named_by: Source) -> Result<Inputs, ConfigError> {
 }
 
 fn read_file(path: &Path) -> Result<String, String> {
-    // Asked before it is opened: opening a pipe would wait for a writer.
+    // Checked before opening: opening a pipe would wait for a writer.
     let meta = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !meta.is_file() {
         return Err("it is not a regular file".to_owned());
@@ -91,18 +91,18 @@ fn from_variables(env: &Env) -> Result<Inputs, ConfigError> {
     Ok(given)
 }
 
-/// Whether it is the variable of a store's password, whatever the store's name. Which names there are is not known
-/// yet: see [`check_passwords`].
+/// Whether this is the variable of a store's password, for any store name. The names are not known yet: see
+/// [`check_passwords`].
 fn is_password(name: &str) -> bool {
     name.starts_with(password::VARIABLE) && name != settings::STORE_PASSWORD_FILE.variable()
 }
 
-/// The variables of passwords that no store takes, which may be left from before. `stores` are the names of all stores.
-/// One of the other form, of several stores where there is one or of the sole one where there are several, is nobody's
-/// mistake for long: the same environment serves both configurations while one follows the other.
+/// Password variables that no store uses, which may be left over. `stores`: the names of all stores. A variable of the
+/// other form (named stores where there is one, or the reverse) is accepted: the same environment may serve both
+/// configurations during a change.
 ///
 /// # Errors
-/// A variable that is of neither form: it is misspelt.
+/// A variable of neither form: it is misspelt.
 pub(super) fn check_passwords(env: &Env, stores: &[&str]) -> Result<Vec<String>, ConfigError> {
     let known: Vec<String> = stores.iter().map(|name| password::variable_of(name)).collect();
     let is_sole = stores == [""];
@@ -135,8 +135,8 @@ pub(super) fn check_passwords(env: &Env, stores: &[&str]) -> Result<Vec<String>,
     Ok(unused)
 }
 
-/// Kubernetes gives every pod such variables for each Service whose name begins with `leafd`, among
-/// them `LEAFD_SERVICE_HOST` and `LEAFD_PORT_80_TCP`. No setting is called like them.
+/// Kubernetes gives every pod such variables for each Service whose name begins with `leafd`, `LEAFD_SERVICE_HOST` and
+/// `LEAFD_PORT_80_TCP` among them. No setting has such a name.
 fn is_service_link(rest: &str) -> bool {
     let rest = format!("_{rest}");
     let numbered =
@@ -214,7 +214,7 @@ fn unknown(name: &str, source: &Source) -> ConfigError {
     ConfigError::UnknownKey { source_: source.clone(), key: name.to_owned(), meant, allowed }
 }
 
-/// A value from outside a file: TOML for lists and tables, else bare text.
+/// A value from outside a file: TOML for lists and tables, otherwise bare text.
 fn untyped(setting: &Setting, value: &OsStr, source: &Source) -> Result<Node, ConfigError> {
     let refused = |value: &str, allowed: String| ConfigError::Value {
         source_: source.clone(),
@@ -228,7 +228,7 @@ fn untyped(setting: &Setting, value: &OsStr, source: &Source) -> Result<Node, Co
     match setting.kind {
         Kind::Toml(_) => parse_value(text)
             .map_err(|cause| refused("read as TOML", format!("{} ({cause})", setting.kind))),
-        // In a file and in messages text stands between quotes: they are no part of it here either.
+        // Files and messages put text between quotes. Quotes are not part of the value here either.
         _ => Ok(Node::bare(unquoted(text))),
     }
 }

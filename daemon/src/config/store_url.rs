@@ -1,4 +1,4 @@
-//! The store's address: one URL for every kind of store, parsed by rules of our own, because the database
+//! The store's address: one URL form for every kind of store. It has a parser of its own, because the database
 //! crates' parsers lack several hosts (MySQL) or certificate checks (PostgreSQL).
 //!
 //! A password in the URL is refused: URLs end up in process lists, unit files and logs.
@@ -19,16 +19,16 @@ pub enum StoreUrl {
     Mysql(NetworkUrl),
 }
 
-/// A database on servers of its own.
+/// A database on its own servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkUrl {
-    /// The URL without its parameters, for people.
+    /// The URL without its parameters, for messages.
     shown: String,
-    /// Who logs in.
+    /// The user that logs in.
     pub user: String,
-    /// Where servers may be, in the order in which they are preferred; never empty.
+    /// The servers' places in order of preference; never empty.
     pub endpoints: Vec<Endpoint>,
-    /// Which of them failed last.
+    /// The one that failed last.
     failed: Option<usize>,
     /// The database's name.
     pub database: String,
@@ -36,7 +36,7 @@ pub struct NetworkUrl {
     pub tls: Option<Tls>,
 }
 
-/// Where one server is.
+/// A server's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// A host by name or address, and its port.
@@ -45,22 +45,22 @@ pub enum Endpoint {
     Unix(PathBuf, u16),
 }
 
-/// A protected connection. The server's certificate and name are always checked.
+/// A TLS connection. The server's certificate and name are always checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// Who is trusted to sign the server's certificate, PEM; `None` for whom the system trusts.
+    /// The authorities trusted for the server's certificate, PEM; `None` for the system's.
     pub root_certificates: Option<PathBuf>,
-    /// What we show of ourselves: certificates and key, PEM.
+    /// The client's own certificates and key, PEM.
     pub client: Option<(PathBuf, PathBuf)>,
 }
 
-/// What differs between the kinds of network stores.
+/// What distinguishes the kinds of network stores.
 struct Scheme {
     port: u16,
     allowed: &'static str,
 }
 
-/// The kinds of URL that there are.
+/// The supported kinds of URL.
 pub(super) const ALLOWED: &str =
     "sqlite:PATH, postgres://USER@HOST[:PORT]/DATABASE or mysql://USER@HOST[:PORT]/DATABASE";
 
@@ -114,7 +114,7 @@ fn sqlite(node: &Node, rest: &str) -> Result<PathBuf, InvalidValue> {
     Ok(PathBuf::from(path))
 }
 
-/// Parses what stands after the scheme; the error is what is allowed there.
+/// Parses the part after the scheme; the error says what is allowed.
 fn network(text: &str, rest: &str, scheme: &Scheme) -> Result<NetworkUrl, String> {
     let allowed = || scheme.allowed.to_owned();
     let rest = rest.strip_prefix("//").ok_or_else(allowed)?;
@@ -178,7 +178,7 @@ fn tls(parameters: &str) -> Result<Option<Tls>, String> {
             ("sslrootcert", _) if !value.is_empty() => roots = path(),
             ("sslcert", _) if !value.is_empty() => certificate = path(),
             ("sslkey", _) if !value.is_empty() => key = path(),
-            // It is always so: only a server that takes writes can give numbers.
+            // This is always so: only a server that accepts writes can give numbers.
             ("target_session_attrs", "read-write" | "primary") => {}
             _ => return Err(format!("after the ? only these, with & between them: {PARAMETERS}")),
         }
@@ -195,12 +195,12 @@ fn tls(parameters: &str) -> Result<Option<Tls>, String> {
     Ok((asked || named).then_some(Tls { root_certificates: roots, client }))
 }
 
-/// Text with its `%XX` undone; `None` when it is empty, not UTF-8 or has control characters.
+/// The text without `%XX` escapes; `None` if it is empty, not UTF-8 or has control characters.
 fn decoded(text: &str) -> Option<String> {
     percent_decoded(text).filter(|text| !text.is_empty() && !text.chars().any(char::is_control))
 }
 
-/// Text with its `%XX` undone; `None` when that is not UTF-8.
+/// The text without `%XX` escapes; `None` if the result is not UTF-8.
 pub(crate) fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -229,14 +229,14 @@ impl fmt::Display for Endpoint {
 }
 
 impl NetworkUrl {
-    /// The servers in the order in which they are tried: as preferred, and the one that failed last at the end. Hosts
-    /// that lose a server together meet again at the same one.
+    /// The servers in the order to try them: as preferred, with the one that failed last at the end. Hosts that lose
+    /// a server together then meet again at the same one.
     pub fn in_turn(&self) -> impl Iterator<Item = &Endpoint> {
         let failed = self.failed.and_then(|index| self.endpoints.get(index));
         self.endpoints.iter().filter(move |one| Some(*one) != failed).chain(failed)
     }
 
-    /// Has this server, as it is displayed, be tried last from now on.
+    /// From now on this server, given as displayed, is tried last.
     pub fn has_failed(&mut self, endpoint: &str) {
         self.failed = self.endpoints.iter().position(|one| one.to_string() == endpoint);
     }
@@ -268,7 +268,7 @@ impl fmt::Display for NetworkUrl {
 }
 
 impl fmt::Display for StoreUrl {
-    /// Without parameters; there never is a secret in it.
+    /// Without parameters. It never contains a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoreUrl::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
@@ -280,7 +280,7 @@ impl fmt::Display for StoreUrl {
 impl std::str::FromStr for StoreUrl {
     type Err = String;
 
-    /// As the setting `store`; the error is what is allowed.
+    /// Parses the setting `store`; the error says what is allowed.
     fn from_str(text: &str) -> Result<StoreUrl, String> {
         parse(&Node::bare(text)).map_err(|bad| bad.allowed.unwrap_or_else(|| ALLOWED.to_owned()))
     }

@@ -1,4 +1,4 @@
-//! The stores of a fleet: one that `store` names, or several with names of their own.
+//! The stores of a fleet: one, given by `store`, or several with names.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use super::value::{InvalidValue, Node, Value};
 /// One store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSpec {
-    /// Its name in the configuration; empty for the only one, which `store` names.
+    /// Its name in the configuration; empty for the only one, given by `store`.
     pub name: Arc<str>,
     /// Where it is.
     pub url: StoreUrl,
-    /// What it is shown at login.
+    /// The password for its login.
     pub password: StorePassword,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Named {
     password_file: Option<PathBuf>,
 }
 
-/// Most stores: each has a thread and a connection in every daemon.
+/// The most stores: each has a thread and a connection in every daemon.
 const STORES_MAX: usize = 256;
 
 /// Longest name of a store.
@@ -36,7 +36,7 @@ const NAME_BYTES_MAX: usize = 32;
 
 const STORE_KEYS: &str = "url, password_file";
 
-/// Parses `stores`: at least one, in the order of their names; several only if there are routes to them.
+/// Parses `stores`: at least one, ordered by name; several only if there are routes to them.
 pub(super) fn parse(node: &Node, routed: bool) -> Result<Vec<Named>, InvalidValue> {
     let entries = node.table()?;
     if !(1..=STORES_MAX).contains(&entries.len()) {
@@ -56,7 +56,7 @@ pub(super) fn parse(node: &Node, routed: bool) -> Result<Vec<Named>, InvalidValu
         let here = |bad: InvalidValue| bad.within(format!(".{name}"));
         check_name(name, value).map_err(here)?;
         let store = parse_store(name, value).map_err(here)?;
-        // Without its parameters: which certificates are checked doesn't make it another store.
+        // Without its parameters: a store with other certificate checks is the same store.
         let shown = store.url.to_string();
         if let Some(same) = stores.iter().find(|other| other.url.to_string() == shown) {
             let why = format!("another store; {} is this one already", same.name);
@@ -132,7 +132,7 @@ impl Named {
         matches!(self.url, StoreUrl::Sqlite(_))
     }
 
-    /// The store, with its password found.
+    /// The store, together with its password.
     pub(super) fn spec(&self, env: &Env) -> StoreSpec {
         let password = password::find(&self.name, self.password_file.clone(), env);
         StoreSpec { name: self.name.as_str().into(), url: self.url.clone(), password }

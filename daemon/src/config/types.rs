@@ -1,4 +1,4 @@
-//! Settings that become a type of their own, and how each is parsed.
+//! Settings with a type of their own, and their parsers.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -34,8 +34,8 @@ pub enum LogFormat {
 /// Most bytes of a socket's path: `sun_path` less its final NUL.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// While its ensemble is away, this client says so several times a second. What it comes to is logged by whoever needs
-/// the ensemble.
+/// While its ensemble is away, this client reports that several times a second. The parts that need the ensemble log
+/// the consequences.
 const QUIET: &str = "zookeeper_client=error";
 
 /// Longest identity.
@@ -92,8 +92,7 @@ pub(super) fn log(node: &Node) -> Result<LogFilter, InvalidValue> {
     let text = node.text()?;
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
     for directive in text.split(',').map(str::trim) {
-        // A lone word that is no level would be taken for the name of a module, and a misspelt level
-        // would silence everything.
+        // A lone word that is no level would count as a module's name, and a misspelt level would silence everything.
         let lone = !directive.contains(['=', '[', ':']);
         if lone && !levels.contains(&directive.to_ascii_lowercase().as_str()) {
             return Err(node.bad());
@@ -122,7 +121,7 @@ impl LogFilter {
     pub fn to_env_filter(&self) -> EnvFilter {
         match &*self.0 {
             "off" => EnvFilter::new("off"),
-            // What is named later counts.
+            // The last mention counts.
             text => EnvFilter::new(format!("{QUIET},{text}")),
         }
     }

@@ -1,4 +1,4 @@
-//! Values as they were given: TOML with lines, or bare text from the environment and the command line.
+//! Values as given: TOML with line numbers, or bare text from the environment and the command line.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use toml::de::{DeTable, DeValue};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
     pub(super) value: Value,
-    /// From 1; `None` for what didn't come from a file.
+    /// From 1; `None` if the value didn't come from a file.
     pub(super) line: Option<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
-    /// Text without a type of its own; the setting says what it should be.
+    /// Text without a type of its own; the setting decides the type.
     Bare(String),
     Text(String),
-    /// A number as written in base 10, or `None` when it has more digits than any setting takes.
+    /// A number in base 10; `None` if it has more digits than any setting allows.
     Integer(Option<i128>),
-    /// Types that no setting (or only one) takes, as they were written.
+    /// Types that no setting (or only one) allows, as they were written.
     Other(&'static str, String),
     Boolean(bool),
     List(Vec<Node>),
@@ -36,9 +36,9 @@ pub(super) type Entries = Vec<(String, Node)>;
 pub(super) struct InvalidValue {
     /// The place within the setting's value, such as `[1].uids`.
     pub(super) place: String,
-    /// What stands there.
+    /// What was given there.
     pub(super) node: Node,
-    /// What could stand there; `None` for what the setting itself says.
+    /// What is allowed there; `None` for the setting's own text.
     pub(super) allowed: Option<String>,
 }
 
@@ -47,17 +47,17 @@ impl Node {
         Node { value: Value::Bare(text.into()), line: None }
     }
 
-    /// That this value is not what the setting says.
+    /// This value is not what the setting allows.
     pub(super) fn bad(&self) -> InvalidValue {
         InvalidValue { place: String::new(), node: self.clone(), allowed: None }
     }
 
-    /// That this value is not what `allowed` says.
+    /// This value is not what `allowed` says.
     pub(super) fn bad_for(&self, allowed: impl Into<String>) -> InvalidValue {
         InvalidValue { allowed: Some(allowed.into()), ..self.bad() }
     }
 
-    /// As TOML, on one line, with each text as `show` has it.
+    /// As TOML on one line; `show` renders each text.
     pub(super) fn to_toml(&self, show: &dyn Fn(&str) -> String) -> String {
         match &self.value {
             Value::Bare(text) | Value::Text(text) => format!("{:?}", show(text)),
@@ -127,7 +127,7 @@ impl Node {
 }
 
 impl InvalidValue {
-    /// The same, seen from the value env it.
+    /// The same, seen from the enclosing value.
     pub(super) fn within(mut self, place: impl fmt::Display) -> InvalidValue {
         self.place = format!("{place}{}", self.place);
         self
@@ -137,7 +137,7 @@ impl InvalidValue {
 /// Parses a TOML document into its top-level entries.
 ///
 /// # Errors
-/// The line and the parser's words; they don't quote the document, which may hold secrets.
+/// The line and the parser's message. The message doesn't quote the document, which may hold secrets.
 pub(super) fn parse_document(text: &str) -> Result<Entries, (Option<usize>, String)> {
     let table = DeTable::parse(text).map_err(|error| located(&error, text))?;
     Ok(convert_table(table.into_inner(), Some(text)))
@@ -204,7 +204,7 @@ pub(super) fn parse_duration(text: &str) -> Option<Duration> {
     digits.parse::<u64>().ok()?.checked_mul(unit_ms).map(Duration::from_millis)
 }
 
-/// Writes a time in the largest unit that leaves it whole.
+/// Writes a time in the largest unit that gives a whole number.
 pub(super) fn show_duration(time: Duration) -> String {
     let ms = time.as_millis();
     for (unit_ms, unit) in [(3_600_000, "h"), (60_000, "m"), (1_000, "s")] {
@@ -216,7 +216,7 @@ pub(super) fn show_duration(time: Duration) -> String {
 }
 
 impl fmt::Display for Node {
-    /// As TOML, on one line, with what looks like a password left out.
+    /// As TOML on one line, without anything that looks like a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.to_toml(&redact))
     }
@@ -227,7 +227,7 @@ fn show_key(key: &str) -> String {
     if !key.is_empty() && key.chars().all(plain) { key.to_owned() } else { format!("{key:?}") }
 }
 
-/// Of a URL to another place, or of text with a password in it, only what it is.
+/// A URL to another place, or a text with a password, is shown by its kind only.
 pub(super) fn redact(text: &str) -> String {
     if let Some((scheme, _)) = text.split_once("://")
         && scheme != "sqlite"

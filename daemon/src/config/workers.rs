@@ -13,9 +13,9 @@ use leafd_core::registry::Mode;
 pub enum WorkerSpec {
     /// Nowhere: snowflake requests are refused.
     None,
-    /// The operator gave it.
+    /// The operator assigns it.
     Static(WorkerId),
-    /// A store, by its place among [`super::Routing::stores`].
+    /// A store, as an index into [`super::Routing::stores`].
     Store(usize),
     /// ZooKeeper.
     Zookeeper(Servers),
@@ -24,28 +24,28 @@ pub enum WorkerSpec {
 /// What the value of `worker` depends on.
 pub(super) struct Context<'a> {
     pub layouts: &'a Layouts,
-    /// The stores' names; the only one's may be empty.
+    /// The stores' names; the only store's may be empty.
     pub stores: Vec<&'a str>,
     pub zookeeper: Option<&'a Servers>,
     /// The numbers of hosts, by name.
     pub numbers: &'a [(String, WorkerId)],
-    /// What this host is called.
+    /// The host's name.
     pub host: &'a str,
-    /// What it was called in the configuration.
+    /// Its name in the configuration.
     pub identity: Option<&'a str>,
     pub mode: Mode,
     pub leaf_name: Option<&'a LeafName>,
 }
 
 impl Context<'_> {
-    /// One of several stores could only be guessed, and another guess on another host would give a number twice.
+    /// With several stores, a default would be a guess. Another guess on another host would give a number twice.
     pub(super) fn default(&self) -> &'static str {
         if self.stores.len() > 1 { "none" } else { "store" }
     }
 }
 
-/// Checks what permanent numbers need: a name to be given to, and in ZooKeeper that of the service, and a name as Leaf
-/// gives its own. Leased ones must not be where Leaf has its numbers.
+/// Checks what permanent numbers need: a name to give them to; in ZooKeeper also the service's name, and a host name
+/// of Leaf's form. Leased numbers must not be where Leaf has its own.
 fn check_permanent(
     node: &Node,
     context: &Context<'_>,
@@ -116,7 +116,7 @@ pub(super) fn parse(node: &Node, context: &Context<'_>) -> Result<WorkerSpec, In
         _ => {}
     }
     if let Some(name) = text.strip_prefix("store:") {
-        // One store by itself has no name.
+        // A single store has no name.
         if context.stores.iter().all(|store| store.is_empty()) {
             return Err(node.bad_for("store:NAME only with several stores; with one: store"));
         }
@@ -140,7 +140,7 @@ pub(super) fn parse(node: &Node, context: &Context<'_>) -> Result<WorkerSpec, In
     }
 }
 
-/// The numbers of hosts: each its own.
+/// The numbers of hosts: each has its own.
 pub(super) fn parse_numbers(
     node: &Node,
     layouts: &Layouts,

@@ -1,18 +1,18 @@
-//! What is set about ZooKeeper: where an ensemble is, `HOST[:PORT][,HOST[:PORT]..][/PATH]`, and the name of a Leaf
-//! service there.
+//! The settings for ZooKeeper: the place of an ensemble, `HOST[:PORT][,HOST[:PORT]..][/PATH]`, and the name of a
+//! Leaf service in it.
 
 use std::fmt;
 use std::net::Ipv6Addr;
 use std::str::FromStr;
 
-/// The port that a server has unless told otherwise.
+/// A server's default port.
 const PORT: u16 = 2181;
 
-/// What can be written.
+/// The allowed forms.
 pub const ALLOWED: &str =
     "HOST[:PORT][,HOST[:PORT]..][/PATH], an IPv6 address in brackets, the port 2181 unless given";
 
-/// The servers of an ensemble, and the path in it that everything lies under.
+/// The servers of an ensemble, and the path in it that contains everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Servers {
     /// Each a host by name or address, and its port; never empty.
@@ -25,7 +25,7 @@ pub struct Servers {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeafName(String);
 
-/// `IP:PORT`, what a number on Leaf's nodes belongs to.
+/// `IP:PORT`, the holder of a number on Leaf's nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LeafAddress {
     /// The host's address, or its name, without a `-`.
@@ -37,7 +37,7 @@ pub struct LeafAddress {
 impl FromStr for Servers {
     type Err = String;
 
-    /// The error is what is allowed.
+    /// The error says what is allowed.
     fn from_str(text: &str) -> Result<Servers, String> {
         if text.contains("://") || text.contains('@') {
             return Err(format!("{ALLOWED}; without TLS, and without a user"));
@@ -55,7 +55,7 @@ impl FromStr for Servers {
     }
 }
 
-/// Whether it can be a part of a node's path: not empty, not relative, and plain text.
+/// Whether it can be part of a node's path: not empty, not relative, and plain text.
 pub(super) fn is_node_name(name: &str) -> bool {
     let odd = |c: char| {
         c == '/' || c.is_control() || matches!(u32::from(c), 0xd800..=0xf8ff | 0xfff0..=0xffff)
@@ -83,7 +83,7 @@ fn host(text: &str) -> Option<(String, u16)> {
     (!host.is_empty() && host.chars().all(plain)).then(|| (host.to_owned(), port))
 }
 
-/// As it is configured, with every port.
+/// As configured, with every port.
 impl fmt::Display for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (host, port)) in self.hosts.iter().enumerate() {
@@ -101,7 +101,7 @@ impl fmt::Display for Servers {
 impl FromStr for LeafName {
     type Err = &'static str;
 
-    /// The error is what is allowed.
+    /// The error says what is allowed.
     fn from_str(text: &str) -> Result<LeafName, &'static str> {
         if !is_node_name(text) || text.len() > 255 {
             return Err(
@@ -123,7 +123,7 @@ impl FromStr for LeafAddress {
         let plain = !text.contains(['-', '/']);
         let address = parts.filter(|_| plain).and_then(|(ip, port)| {
             let port = port.parse().ok().filter(|port| *port > 0)?;
-            // Written in another way it would be another one for Java Leaf.
+            // Another spelling would be another holder for Java Leaf.
             Some(LeafAddress { ip: ip.to_owned(), port }).filter(|one| one.to_string() == text)
         });
         address.ok_or_else(|| {

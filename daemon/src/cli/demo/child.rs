@@ -29,7 +29,8 @@ impl ChildDaemon {
     /// Starts a daemon on SQLite with worker 0, all in a temporary folder, and waits until it answers. Call it on the
     /// main thread: the daemon ends with the thread that started it.
     ///
-    /// # Errors The daemon doesn't start; the text includes its log.
+    /// # Errors
+    /// The daemon doesn't start; the text includes its log.
     pub(super) fn start() -> Result<ChildDaemon> {
         let folder = tempfile::Builder::new()
             .prefix("leafd-")

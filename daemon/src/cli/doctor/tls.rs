@@ -38,7 +38,8 @@ const MYSQL_GREETING_MAX: usize = 4_096;
 
 /// Begins a protected connection, then closes it.
 ///
-/// # Errors The server didn't answer as expected, or the authorities' files can't be used.
+/// # Errors
+/// The server didn't answer as expected, or the authorities' files can't be used.
 pub fn look(
     url: &StoreUrl,
     tls: &Tls,

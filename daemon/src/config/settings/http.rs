@@ -1,4 +1,4 @@
-//! The settings of what is served by HTTP, beside the socket.
+//! The settings of HTTP, which leafd can serve besides its socket.
 
 use super::{Default, Kind, Setting};
 

@@ -1,7 +1,6 @@
-//! The table of settings: the one place that knows their keys, defaults, ranges and meaning.
+//! The table of settings: the one place with their keys, defaults, ranges and meaning.
 //!
-//! Parsing and `check-config` use it, and everything that describes the settings is made from it: see
-//! [`super::reference`].
+//! Parsing and `check-config` use it, and all texts about the settings are made from it: see [`super::reference`].
 
 mod host;
 mod http;
@@ -25,7 +24,7 @@ pub struct Setting {
     pub key: &'static str,
     /// What values it takes.
     pub kind: Kind,
-    /// What holds when nobody gives a value.
+    /// The value that applies if none is given.
     pub default: Default,
     /// What it decides, in plain sentences, with keys and values between backticks.
     pub help: &'static str,
@@ -42,33 +41,33 @@ pub enum Kind {
     Time(Duration, Duration),
     /// True or false.
     Boolean,
-    /// A list or table, written as TOML also in the environment; what is allowed, in words.
+    /// A list or table, written as TOML in the environment too; what is allowed, in words.
     Toml(&'static str),
 }
 
-/// Where a setting's value comes from when nobody gives one. An example is what `leafd.toml` shows instead of a
-/// default: lines of TOML that can be put in force.
+/// The value of a setting that is not given. `leafd.toml` shows an example in place of a missing default: lines of
+/// TOML that can be activated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Default {
-    /// This text, as written in a variable of the environment.
+    /// This text, as in an environment variable.
     Is(&'static str),
     /// This empty list or table, in TOML.
     Empty {
         /// `[]` or `{}`.
         value: &'static str,
-        /// What it looks like when it isn't empty.
+        /// An example that isn't empty.
         example: &'static str,
     },
     /// Nothing: the feature is off.
     Unset {
-        /// What it looks like when it is on.
+        /// An example of the feature switched on.
         example: &'static str,
     },
     /// Found at the start.
     Found {
-        /// In this way.
+        /// How it is found.
         how: &'static str,
-        /// What may be found.
+        /// A value that may be found.
         example: &'static str,
     },
 }
@@ -76,16 +75,16 @@ pub enum Default {
 /// Settings that belong together.
 #[derive(Debug)]
 pub struct Section {
-    /// What they are about.
+    /// Their topic.
     pub title: &'static str,
     /// What they have in common, in plain sentences; may be empty.
     pub intro: &'static str,
-    /// In the order in which an operator meets them.
+    /// In the order in which an operator needs them.
     pub settings: &'static [&'static Setting],
 }
 
-/// Every setting. Sections whose examples open TOML tables come last: what follows such a line in a file belongs to
-/// the table.
+/// Every setting. Sections whose examples open TOML tables come last, because the lines after such an opening
+/// belong to the table.
 pub static SECTIONS: &[Section] = &[
     Section {
         title: "Socket and state",
@@ -159,7 +158,7 @@ pub static SECTIONS: &[Section] = &[
     },
 ];
 
-/// The settings that a reload (SIGHUP) puts in force. The others need a restart.
+/// The settings that a reload (SIGHUP) activates. The others need a restart.
 pub const RELOADED: [&str; 8] = [
     "log",
     "admin_uids",
@@ -176,7 +175,7 @@ pub fn settings() -> impl Iterator<Item = &'static Setting> {
     SECTIONS.iter().flat_map(|section| section.settings).copied()
 }
 
-/// The setting of a key.
+/// The setting with this key.
 pub(in crate::config) fn by_key(key: &str) -> Option<&'static Setting> {
     settings().find(|setting| setting.key == key)
 }
@@ -191,13 +190,13 @@ const fn secs(count: u64) -> Duration {
 }
 
 impl Setting {
-    /// The variable of the environment that gives this setting.
+    /// The environment variable of this setting.
     #[must_use]
     pub fn variable(&self) -> String {
         format!("LEAFD_{}", self.key.to_ascii_uppercase())
     }
 
-    /// Whether a reload puts a new value in force.
+    /// Whether a reload activates a new value.
     #[must_use]
     pub fn is_reloaded(&self) -> bool {
         RELOADED.contains(&self.key)

@@ -1,4 +1,4 @@
-//! The settings of the stores, and of what is claimed there ahead of use.
+//! The settings of the stores, and of claims ahead of use.
 
 use std::time::Duration;
 

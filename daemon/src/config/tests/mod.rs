@@ -1,4 +1,4 @@
-//! Checks the configuration as an operator meets it: given text in, typed values or a sentence out.
+//! Checks the configuration as an operator uses it: text in, typed values or a message out.
 
 mod access;
 mod routes;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// Root's surroundings with these variables.
+/// Root's environment with these variables.
 fn root_with(variables: &[(&str, &str)]) -> Env {
     let variables = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
     Env { variables, uid: 0, host: "host-a".to_owned() }
@@ -25,7 +25,7 @@ fn set(pairs: &[&str]) -> Args {
     Args { set: pairs.iter().map(|pair| (*pair).to_owned()).collect(), ..Args::default() }
 }
 
-/// Loads a file with this text; the file is called `leafd.toml`.
+/// Loads this text as the file `leafd.toml`.
 fn from_text(text: &str) -> Result<Config, ConfigError> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("leafd.toml");
@@ -41,7 +41,7 @@ fn error_of(text: &str) -> String {
     }
 }
 
-/// The error for this file has each of these parts.
+/// Checks that the error for this file has each of these parts.
 #[track_caller]
 fn check(text: &str, parts: &[&str]) {
     let error = error_of(text);

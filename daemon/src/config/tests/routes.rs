@@ -1,4 +1,4 @@
-//! Routes: which tag is at home where, what stores record of it, and which rules are refused.
+//! Routes: where each tag belongs, what stores record about it, and which rules are refused.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -21,7 +21,7 @@ fn tag(name: &str) -> Tag {
     Tag::parse(name.as_bytes()).unwrap()
 }
 
-/// The name of the one store that a tag is in.
+/// The name of the only store that a tag is in.
 fn store_of(routing: &Routing, name: &str) -> Option<String> {
     match routing.placement(&tag(name))? {
         Placement::One(store) => Some(routing.stores()[store].name.to_string()),
@@ -34,7 +34,7 @@ const ALL: &str = "{tags = ['orders', 'pay.eu', 'pay.us.*'], store = 'a'},
     {tags = ['ticket.*', 'seat'], primaries = ['d', 'c'], era = 3},
     {tags = ['*'], hash = ['a', 'e']}";
 
-/// A rule for what is left, which uses every store.
+/// A rule for all other tags, which uses every store.
 const REST: &str = "{tags = ['*'], hash = ['a', 'b', 'c', 'd', 'e']}";
 
 #[test]
@@ -161,7 +161,7 @@ fn tags_that_could_be_taken_for_something_else_are_quoted() {
     assert_eq!(routing(&routes).role(0), format!("store a, of: {tags}; z->hash(a,b,c,d,e)"));
 }
 
-/// Every word of these letters with up to so many of them, the shorter ones first.
+/// Every word of these letters up to this length, the shorter ones first.
 fn words(letters: &str, longest: usize) -> Vec<String> {
     let (mut all, mut last) = (Vec::new(), vec![String::new()]);
     for _ in 0..longest {
@@ -179,7 +179,8 @@ fn the_first_match_is_the_home_and_roles_are_equal_just_where_homes_are() {
         .map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
     println!("LEAFD_TEST_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
-    // Tags have a letter and a length that patterns don't have, so that they tell all patterns apart.
+    // The tags have a letter and a length that the patterns lack, so that they distinguish all
+    // patterns.
     let (tags, fixed) = (words("xyv", 4), words("xy", 3));
     let mut homes_by_role: HashMap<String, Vec<Option<String>>> = HashMap::new();
     let mut accepted = 0;

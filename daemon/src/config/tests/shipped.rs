@@ -1,4 +1,4 @@
-//! What is written about the settings elsewhere is what they are.
+//! Texts about the settings elsewhere match the settings.
 
 use super::*;
 
@@ -11,12 +11,12 @@ fn the_shipped_example_is_the_defaults_and_names_every_setting() {
     };
     assert_eq!(values(&from_text(shipped).unwrap()), values(&plain));
 
-    // Prose has a space after its #, a setting has none.
+    // Prose has a space after its #; a setting has none.
     let in_force = |line: &str| match line.strip_prefix('#') {
         Some(rest) if !rest.starts_with(' ') => rest.to_owned(),
         _ => line.to_owned(),
     };
-    // Its last part is what excludes `store` and its password.
+    // The last part excludes `store` and its password.
     let (one, _) = shipped.split_once("# --- Several stores").unwrap();
     let load = |text: &str, without: &[&str]| {
         let lines = text.lines().map(in_force);
@@ -71,8 +71,8 @@ fn the_shipped_example_is_the_defaults_and_names_every_setting() {
     assert_eq!(js53.compose(largest), (1 << 53) - 1);
 }
 
-/// Files of the repository that are made from the table of settings. After a change of the table:
-/// `LEAFD_WRITE_SETTINGS=1 cargo test -p leafd --lib shipped`.
+/// Files of the repository that are made from the table of settings. After a change of the table
+/// run `LEAFD_WRITE_SETTINGS=1 cargo test -p leafd --lib shipped`.
 #[test]
 fn the_documents_of_the_settings_are_fresh() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

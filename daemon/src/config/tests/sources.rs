@@ -1,4 +1,4 @@
-//! What was given where: file, environment and arguments.
+//! Which values were given where: file, environment and arguments.
 
 use std::path::Path;
 

@@ -167,7 +167,7 @@ fn each_store_has_its_own_password() {
     assert!(!shown.contains("hunter"), "{shown}");
     assert!(shown.contains("# store b-2 is mysql://u@b/d, password in the environment"), "{shown}");
 
-    // Misspelt: of no store, and of no form.
+    // Misspelt: they name no store and have no valid form.
     let refused = |args: &Args, name: &str| {
         let env = root_with(&[(name, "hunter2")]);
         let error = Config::load_from(args, &env).unwrap_err().to_string();
@@ -180,7 +180,8 @@ fn each_store_has_its_own_password() {
     refused(&Args::default(), "LEAFD_STORE_PASSWORDS");
     refused(&Args::default(), "LEAFD_STORE_PASSWORD_");
 
-    // Of the other form, from before or for later: the environment may stay as it is while stores come and go.
+    // Variables of the other form, from before or for later: the environment may stay the same while stores
+    // come and go.
     let warned = |args: &Args, name: &str, used: &str| {
         let config = Config::load_from(args, &root_with(&[(name, "hunter2")])).unwrap();
         let [warning] = &*config.warnings else { panic!("{:?}", config.warnings) };
