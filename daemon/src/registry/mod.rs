@@ -1,13 +1,13 @@
 //! Where the snowflake worker number comes from.
 //!
-//! [`Registry`] is what a backend implements, blocking: a table of workers that changes by compare-and-set alone,
-//! and a clock. It decides nothing: which worker to take, for how long and when to let go is for the core
-//! ([`leafd_core::lease`]), so that every backend behaves alike and the core can be simulated whole.
+//! A backend implements [`Registry`], with blocking calls: a table of workers that changes by compare-and-set alone,
+//! and a clock. It decides nothing. The core ([`leafd_core::lease`]) decides which worker to take, for how long, and
+//! when to let go. So every backend behaves alike, and the core can be simulated as a whole.
 //!
 //! - [`static_worker`]: a number from the configuration, with no registry behind it.
-//! - `zookeeper`: workers in ZooKeeper, where the program is built with it.
+//! - `zookeeper`: workers in ZooKeeper, if the program is built with it.
 //!
-//! Those in a store's database are `store::sql::leases`, on the store's own connection.
+//! Workers in a store's database are in `store::sql::leases`, on the store's own connection.
 
 pub mod static_worker;
 #[cfg(feature = "zookeeper")]
@@ -46,43 +46,42 @@ impl Backend for dyn Registry + '_ {
 
 /// A registry of workers. Calls block; each returns within the backend's own time bound.
 ///
-/// Every call opens or reopens the connection when there is none. A call that fails with
-/// [`RegistryError::Unavailable`] may have been carried out, or may still be later: look again before concluding
-/// anything from it.
+/// Every call opens the connection if there is none. A call that fails with [`RegistryError::Unavailable`] may have
+/// been carried out, or may still be: look again before concluding anything.
 pub trait Registry: Send {
-    /// Records the layouts that are not recorded yet, and checks the others: all hosts of a registry must mean the
-    /// same by a layout's name, because their ids are told apart by the worker field alone.
+    /// Records new layouts and checks the recorded ones. All hosts of a registry must mean the same by a layout's
+    /// name, because only the worker field distinguishes their ids.
     ///
     /// # Errors
-    /// [`RegistryError::Refused`] when one is recorded with another definition (it shows both);
-    /// others as for every call.
+    /// [`RegistryError::Refused`] if a layout is recorded with another definition (it shows both); others as for
+    /// every call.
     fn register_layouts(&mut self, layouts: &[(Tag, Layout)]) -> Result<(), RegistryError>;
 
-    /// Everything there is: the registry's clock and every entry whose worker lies in `pool`, in ascending order.
+    /// The registry's clock, and every entry whose worker lies in `pool`, in ascending order.
     ///
     /// # Errors
     /// As for every call.
     fn snapshot(&mut self, pool: Range<u64>) -> Result<Snapshot, RegistryError>;
 
-    /// Replaces what is recorded of a worker if it still is `expected`, in one transaction that is durable when this
-    /// returns; answers the registry's clock.
+    /// Replaces a worker's entry if it still is `expected`, in one transaction that is durable when this returns.
+    /// Returns the registry's clock.
     ///
     /// # Errors
-    /// [`RegistryError::Conflict`] when something else is recorded (it has what);
-    /// [`RegistryError::TooFarAhead`] when the bound lies more than `ahead_max` beyond the registry's own clock: a
-    /// host whose clock is ahead must not take a worker away from everybody for years;
-    /// [`RegistryError::Changed`] when the registry is not what `under` says; others as for every call.
+    /// [`RegistryError::Conflict`] if the entry is another one, which the error contains.
+    /// [`RegistryError::TooFarAhead`] if the expiry lies more than `ahead_max` ahead of the registry's own clock: a
+    /// host with a fast clock must not take a worker away for years. [`RegistryError::Changed`] if the registry is
+    /// not `under`. Others as for every call.
     fn compare_and_set(
         &mut self,
         under: &RegistryId,
         swap: &CompareAndSet,
     ) -> Result<UnixMs, RegistryError>;
 
-    /// Enters a holder under a worker of `pool` that the registry chooses and that never had another holder, for
-    /// good: this is how permanent numbers are given. The same holder again gets the entry that it has.
+    /// Gives a holder a worker of `pool` for good: one that the registry chooses, and that never had another holder.
+    /// A holder that already has a worker gets its entry.
     ///
     /// # Errors
-    /// [`RegistryError::Exhausted`] when every worker of the pool was given; [`RegistryError::Changed`];
+    /// [`RegistryError::Exhausted`] if every worker of the pool is assigned; [`RegistryError::Changed`];
     /// [`RegistryError::Refused`] where numbers can only be leased; others as for every call.
     fn assign(
         &mut self,
@@ -91,11 +90,11 @@ pub trait Registry: Send {
         holding: &LeaseRecord,
     ) -> Result<Entry, RegistryError>;
 
-    /// Has `told` notified right after somebody else seems to have written what is recorded of this host's worker. A
-    /// registry that only leafd writes to tells nobody: each write of leafd's is judged by the next one.
+    /// Notifies `told` right after another program seems to have written the entry of this host's worker. A registry
+    /// that only leafd writes to never does: there the next write finds out.
     fn tell_of_writes(&mut self, _told: Arc<Notify>) {}
 
-    /// Who had a worker at an instant; `None` where the registry remembers present holders only.
+    /// Who had a worker at an instant; `None` if the registry remembers present holders only.
     ///
     /// # Errors
     /// As for every call.

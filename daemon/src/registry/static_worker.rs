@@ -1,5 +1,5 @@
-//! `static:N`: a worker number that the operator has given to this host alone. All that can be checked here is
-//! that no second daemon of the host uses it.
+//! `static:N`: a worker number that the operator has assigned to this host alone. The only possible check is that no
+//! second daemon of the host uses it.
 
 use std::cell::Cell;
 use std::fs::DirBuilder;
@@ -10,12 +10,12 @@ use std::path::Path;
 use crate::lock::{LockError, LockFile};
 use leafd_core::{UnixMs, WorkerId};
 
-/// A fixed worker number, held by this process alone of its host.
+/// A fixed worker number. No other process of the host holds it.
 #[derive(Debug)]
 pub struct StaticWorker {
     worker: WorkerId,
     lock: LockFile,
-    /// What is noted in the lock file, by this holder or those before it.
+    /// The note in the lock file, by this holder or earlier ones.
     noted: Cell<UnixMs>,
 }
 
@@ -39,7 +39,8 @@ impl StaticWorker {
     /// Another daemon of the host holds it, or the folder can't be used.
     pub fn claim(worker: WorkerId, lock_dir: &Path) -> Result<StaticWorker, FixedWorkerError> {
         let path = lock_dir.join(format!("leafd-worker-{worker}.lock"));
-        // Whether it is there shows below. Whoever can open the file can lock it: nobody else may.
+        // Whether the folder exists shows below. Only its owner may write there, because a user who can open the file
+        // can lock it.
         let _ = DirBuilder::new().mode(0o755).recursive(true).create(lock_dir);
         match LockFile::acquire(&path, 0o600) {
             Ok(lock) => {
@@ -56,17 +57,17 @@ impl StaticWorker {
         self.worker
     }
 
-    /// Below which instant ids may have been issued, as far as the holders of the number noted it; 0 when none did. It
+    /// Ids before this instant may have been issued, by the notes of the number's holders; 0 without a note. The note
     /// outlives the state directory.
     #[must_use]
     pub fn issued_below(&self) -> UnixMs {
         self.noted.get()
     }
 
-    /// Notes that ids below this instant may be issued from now on. The note only ever rises.
+    /// Notes that ids before this instant may be issued from now on. The note only ever rises.
     ///
     /// # Errors
-    /// The system's. Then no id above what was noted before may be issued.
+    /// The system's. Then no id beyond the former note may be issued.
     pub fn note(&self, mark: UnixMs) -> io::Result<()> {
         if mark > self.noted.get() {
             self.lock.note(&format!("{:020}", mark.0))?;
@@ -75,7 +76,7 @@ impl StaticWorker {
         Ok(())
     }
 
-    /// Whether the lock still keeps the host's other daemons out.
+    /// Whether the lock still excludes the host's other daemons.
     #[must_use]
     pub fn still_held(&self) -> bool {
         self.lock.still_held()

@@ -1,6 +1,6 @@
-//! What a request is answered.
+//! A request's answer.
 //!
-//! - [`failure`]: the one place where what went wrong becomes a status on the wire.
+//! - [`failure`]: the one place that turns an error into a status on the wire.
 //! - [`outbox`]: where answers gather until the connection writes them.
 
 pub mod failure;

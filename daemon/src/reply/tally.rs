@@ -1,4 +1,4 @@
-//! What answers add up to, over all connections.
+//! Totals of the answers of all connections.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use crate::histogram::Histogram;
 /// Counts answers.
 #[derive(Debug)]
 pub struct Tally {
-    /// By the status's place in [`Status::ALL`].
+    /// By the status's index in [`Status::ALL`].
     refusals: Box<[Cell<u64>]>,
-    /// How long requests waited that could not be answered at once.
+    /// How long requests waited that were not answered at once.
     pub waits: Histogram,
     held_runs: Cell<u64>,
     in_held_runs: Cell<u64>,
@@ -41,14 +41,14 @@ fn add(counter: &Cell<u64>, more: u64) {
 }
 
 impl Tally {
-    /// A request was answered with a failure.
+    /// A request failed with this status.
     pub(super) fn refused(&self, status: Status) {
         if let Some(place) = Status::ALL.iter().position(|known| *known == status) {
             add(&self.refusals[place], 1);
         }
     }
 
-    /// A request with these flags was answered with ids, for this user.
+    /// A request with these flags got ids, for this user.
     pub(super) fn drawn(&self, user: &Drawn, flags: u8, runs: &[Run]) {
         let ids = runs.iter().map(|run| u64::from(run.count)).sum();
         user.count(ids);
@@ -60,12 +60,12 @@ impl Tally {
         }
     }
 
-    /// A request was answered that came at `came_us`.
+    /// A request that had come at `came_us` was answered.
     pub(super) fn waited(&self, came_us: u64) {
         self.waits.observe(Duration::from_micros(monotonic_us().saturating_sub(came_us)));
     }
 
-    /// Failures by status; all that there are.
+    /// Failures by status, for every status.
     pub fn refusals(&self) -> impl Iterator<Item = (Status, u64)> {
         let counted = Status::ALL.iter().copied().zip(self.refusals.iter().map(Cell::get));
         counted.filter(|(status, _)| *status != Status::Ok)

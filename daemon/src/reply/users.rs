@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::clock;
 use leafd_core::RateMeter;
 
-/// Users that are told one by one.
+/// How many users are listed one by one.
 const USERS_MAX: usize = 256;
 
 /// What one user has drawn.
@@ -22,9 +22,9 @@ pub struct Drawn {
 /// What all users have drawn.
 #[derive(Debug)]
 pub struct Users {
-    /// Each connection shares its user's.
+    /// Shared with each connection of the user.
     known: RefCell<BTreeMap<u32, Rc<Drawn>>>,
-    /// Users beyond the limit, and those that were forgotten.
+    /// Users beyond the limit, and forgotten ones.
     others: Rc<Drawn>,
 }
 
@@ -33,7 +33,7 @@ impl Drawn {
         Rc::new(Drawn { ids: Cell::default(), rate: RefCell::new(RateMeter::new(clock::boot())) })
     }
 
-    /// Counts ids that were issued to it.
+    /// Counts ids issued to the user.
     pub(super) fn count(&self, ids: u64) {
         self.ids.set(self.ids.get().wrapping_add(ids));
         self.rate.borrow_mut().count(ids);
@@ -60,7 +60,7 @@ impl Default for Users {
 }
 
 impl Users {
-    /// Where a connection of this user counts what it draws.
+    /// Where a connection of this user counts its ids.
     pub(super) fn connect(&self, uid: u32) -> Rc<Drawn> {
         let mut known = self.known.borrow_mut();
         if let Some(drawn) = known.get(&uid) {
@@ -70,7 +70,7 @@ impl Users {
             known.retain(|_, drawn| {
                 let stays = drawn.connections() > 0;
                 if !stays {
-                    // What was drawn long ago is no rate of now.
+                    // Old draws must not raise the present rate.
                     self.others.ids.set(self.others.ids.get().wrapping_add(drawn.ids.get()));
                 }
                 stays
@@ -82,7 +82,7 @@ impl Users {
         Rc::clone(known.entry(uid).or_insert_with(Drawn::new))
     }
 
-    /// Those who have connected since the start, the busiest first; last those that are not told one by one, without a uid.
+    /// Users that have connected since the start, the busiest first. The last entry, without a uid, sums up the others.
     pub fn list(&self) -> Vec<Value> {
         let known = self.known.borrow();
         let mut users: Vec<Value> =
@@ -116,7 +116,7 @@ mod tests {
         assert!(list.iter().any(|user| user["uid"] == 7 && user["connections"] == 1), "{list:?}");
         assert!(list.len() < 5 && list.last().unwrap()["uid"].is_null(), "{list:?}");
 
-        // When all are connected, further ones are counted together.
+        // While all are connected, further ones are counted together.
         let all: Vec<_> = (0..USERS_MAX as u32 + 5).map(|uid| users.connect(uid)).collect();
         all.last().unwrap().count(3);
         assert_eq!(users.list().len(), USERS_MAX + 1);

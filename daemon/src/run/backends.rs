@@ -1,5 +1,5 @@
-//! What this program can open, as far as it was built with it: stores by their URLs, and ZooKeeper. A configuration that
-//! names anything else is refused when it is loaded.
+//! Opens what this program was built with: stores by their URLs, and ZooKeeper. A configuration that names anything
+//! else is refused when it is loaded.
 
 use anyhow::Result;
 
@@ -9,7 +9,7 @@ use crate::store::sql::{Examination, WorkersWish};
 use crate::store::{Store, sqlite};
 use leafd_core::store::StoreError;
 
-/// Opens a store. One behind a network connects with its first call.
+/// Opens a store. A network store connects with its first call.
 ///
 /// # Errors
 /// The embedded store's file can't be used; [`NotBuilt`].
@@ -30,7 +30,7 @@ pub fn open_store(config: &Config, spec: &StoreSpec) -> Result<Box<dyn Store>> {
     })
 }
 
-/// The statements that make the tables of such a store.
+/// The statements that create the tables of such a store.
 ///
 /// # Errors
 /// [`NotBuilt`].
@@ -46,11 +46,11 @@ pub fn schema_of(url: &StoreUrl) -> Result<String, NotBuilt> {
     })
 }
 
-/// Makes the tables that a store behind a network lacks, and names them. The embedded store makes its own whenever it is
-/// opened.
+/// Creates the tables that a network store lacks, and returns their names. The embedded store creates its own whenever
+/// it is opened.
 ///
 /// # Errors
-/// The store can't be used, or has other tables; [`NotBuilt`].
+/// The store can't be used, or has different tables; [`NotBuilt`].
 pub fn make_tables(config: &Config, spec: &StoreSpec) -> Result<Vec<&'static str>> {
     Ok(match &spec.url {
         StoreUrl::Sqlite(_) => {
@@ -66,7 +66,7 @@ pub fn make_tables(config: &Config, spec: &StoreSpec) -> Result<Vec<&'static str
     })
 }
 
-/// Looks at a store behind a network, and changes nothing; `None` for the embedded one.
+/// Inspects a network store and changes nothing; `None` for the embedded one.
 #[cfg_attr(
     not(any(feature = "mysql", feature = "postgres")),
     allow(unused_variables, reason = "the embedded store alone is built in")
@@ -91,7 +91,7 @@ pub fn examine(
     }
 }
 
-/// A network store's place and bounds, as configured.
+/// A network store's address and time limits, as configured.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 fn target(
     config: &Config,
@@ -128,7 +128,7 @@ pub fn open_zookeeper(config: &Config, servers: &Servers) -> Result<Box<dyn Regi
     })
 }
 
-/// Refuses: this program can't.
+/// Refuses: this program can't use ZooKeeper.
 ///
 /// # Errors
 /// Always [`NotBuilt`].

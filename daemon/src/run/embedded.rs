@@ -1,5 +1,5 @@
-//! Embedded stores beside a journal that was restored: what a store says was claimed is believed only if it is of the
-//! host's last life.
+//! Embedded stores beside a restored journal. A store's record of claims is believed only if it is from the host's
+//! last life.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::state_dir::StateDir;
 use crate::store::sqlite;
 use leafd_core::store::{StartToken, StoreError};
 
-/// The files of the embedded stores that are configured.
+/// The files of the configured embedded stores.
 pub fn files(config: &Config) -> impl Iterator<Item = &Path> {
     config.routing.stores().iter().filter_map(|spec| match &spec.url {
         StoreUrl::Sqlite(path) => Some(path.as_ref()),
@@ -21,13 +21,13 @@ pub fn files(config: &Config) -> impl Iterator<Item = &Path> {
     })
 }
 
-/// Whether a store may have been put back together with the journal that is to be set aside, so that it would issue
-/// numbers again that were issued since.
+/// Whether a store may have been restored together with the journal that is to be set aside. Such a store would issue
+/// numbers again.
 ///
 /// # Errors
-/// Those of reading the file.
+/// The errors of reading the file.
 pub fn in_doubt(path: &Path, dir: &StateDir, journal: &SetAside) -> Result<bool, StoreError> {
-    // A copied journal says nothing of a store elsewhere, which knows its own copies.
+    // A copied journal says nothing about a store elsewhere, which recognises its own copies.
     let beside = path.canonicalize().is_ok_and(|path| path.starts_with(dir.path()));
     if !journal.restored && !beside {
         return Ok(false);
@@ -36,10 +36,10 @@ pub fn in_doubt(path: &Path, dir: &StateDir, journal: &SetAside) -> Result<bool,
     Ok(!tokens.is_empty() && !tokens.iter().any(|token| journal.is_older_than(token)))
 }
 
-/// Refuses to begin a new journal beside a store that is in doubt.
+/// Refuses to start a new journal beside a store in doubt.
 ///
 /// # Errors
-/// What the operator is to be told.
+/// The message for the operator.
 pub fn refuse_doubtful(config: &Config, dir: &StateDir, journal: &SetAside) -> Result<(), String> {
     for path in files(config) {
         if in_doubt(path, dir, journal).map_err(|error| error.to_string())? {
@@ -56,7 +56,7 @@ pub fn refuse_doubtful(config: &Config, dir: &StateDir, journal: &SetAside) -> R
     Ok(())
 }
 
-/// Says so when a store's file is gone that this host has used.
+/// Reports a store's file that is gone although this host has used it.
 pub fn report_lost(config: &Config, recovered: &Recovered) {
     for spec in config.routing.stores().iter() {
         let StoreUrl::Sqlite(path) = &spec.url else { continue };
@@ -72,7 +72,8 @@ pub fn report_lost(config: &Config, recovered: &Recovered) {
     }
 }
 
-/// Tells the embedded stores of a clean stop as of a start: a copy that was taken while the daemon ran is known by it.
+/// Tells the embedded stores of a clean stop, as of a start. So a copy that was made while the daemon ran is
+/// recognised.
 pub async fn tell_stop(segments: &Segments, recovered: &Recovered, stop: &StartToken) {
     for upstream in segments.upstreams().iter().filter(|upstream| upstream.embedded) {
         let Some(trusted) = upstream.trusted() else { continue };

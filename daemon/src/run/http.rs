@@ -10,11 +10,11 @@ use crate::config::Config;
 use crate::requests::Dispatcher;
 use crate::systemd::activation::HttpListener;
 
-/// What is bound and not served yet.
+/// What is bound but not served yet.
 #[cfg(feature = "http")]
 pub(super) struct Listeners {
     monitoring: Option<crate::http::Bound>,
-    /// With the token that callers have to send.
+    /// With the token that callers must send.
     leaf: Option<(crate::http::Bound, Option<String>)>,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Listeners {
 #[cfg(not(feature = "http"))]
 pub(super) struct Listeners;
 
-/// Listens where the configuration says, or on what was handed over.
+/// Listens where the configuration says, or on the socket that was handed over.
 #[cfg(feature = "http")]
 pub(super) fn bind(config: &Config, given: Option<HttpListener>) -> Result<Listeners> {
     use crate::config::HttpAddress;
@@ -58,7 +58,7 @@ fn read_token(file: &Path) -> Result<String> {
     Ok(token.to_owned())
 }
 
-/// Refuses what can't be served.
+/// Refuses what this program can't serve.
 #[cfg(not(feature = "http"))]
 pub(super) fn bind(_: &Config, given: Option<HttpListener>) -> Result<Listeners> {
     match given {
@@ -67,7 +67,7 @@ pub(super) fn bind(_: &Config, given: Option<HttpListener>) -> Result<Listeners>
     }
 }
 
-/// Serves until the answer is dropped. `socket`: the daemon's own.
+/// Serves until the returned value is dropped. `socket`: the daemon's own.
 #[cfg(feature = "http")]
 pub(super) fn serve(
     listeners: Listeners,

@@ -11,7 +11,7 @@ use crate::journal::{Journal, LayoutRecord, Recovered, Write};
 use crate::registry::static_worker::StaticWorker;
 use leafd_core::UnixMs;
 
-/// Each configured layout with its recorded mark, 0 where none is recorded.
+/// Each configured layout with its recorded mark; 0 if there is none.
 pub fn recorded(config: &Config, recovered: &Recovered) -> Result<Vec<LayoutRecord>> {
     let mut records = Vec::new();
     for (name, layout) in config.layouts.iter() {
@@ -31,10 +31,10 @@ pub fn recorded(config: &Config, recovered: &Recovered) -> Result<Vec<LayoutReco
     Ok(records)
 }
 
-/// Lifts marks that are not known (all of them if `doubtful`) above everything that an earlier life with the
-/// same worker number may have issued: as far ahead of the clock as ids may run. Durable when this returns. Only for a
-/// number that outlives the journal: a registry knows where each claim starts, and a clock that is years ahead must
-/// not burn the journal.
+/// Raises unknown marks (all of them if `doubtful`) above everything that an earlier life with the same worker number
+/// may have issued: as far ahead of the clock as ids may run. The new marks are durable when this returns. This is
+/// only for a number that outlives the journal. A registry knows where each claim starts, and there a clock that is
+/// years ahead must not ruin the journal.
 pub async fn record_floors(
     journal: &Journal,
     layouts: &mut [LayoutRecord],
@@ -44,7 +44,7 @@ pub async fn record_floors(
 ) -> Result<()> {
     let Some(Ok(fixed)) = fixed else { return Ok(()) };
     let floor = UnixMs(clock::now().unix.0.saturating_add(clock::millis(max_drift)));
-    // Beyond its drift an earlier life may have gone only for a while after such a start as this, and noted it.
+    // An earlier life went beyond its drift only for a while after such a start, and noted that.
     let floor = floor.max(fixed.issued_below());
     let unknown = layouts.iter_mut().filter(|record| doubtful || record.mark == UnixMs(0));
     let mut writes = Vec::new();

@@ -20,11 +20,11 @@ use leafd_core::lease::{Lease, Settings};
 use leafd_core::registry::{HOLDER_BYTES_MAX, Holder, Mode};
 use leafd_core::store::NAME_BYTES_MAX;
 
-/// Opens what the worker comes from. Nothing is claimed yet. A host that is to have no worker forgets the one that it had
-/// claimed: so one leaves a registry that is not there any more, or was replaced.
+/// Opens the worker's source; nothing is claimed yet. A host that is configured without a worker forgets its claim.
+/// That is how to leave a registry that is gone or was replaced.
 ///
 /// # Errors
-/// The host's name or identity can't be told to a registry; the system gives no thread; the journal can't be written.
+/// A registry can't take the host's name or identity; the system can't start a thread; the journal can't be written.
 pub async fn open(
     config: &Config,
     fixed: Option<&Result<Rc<StaticWorker>, String>>,
@@ -78,15 +78,15 @@ pub async fn open(
     Ok(Worker::Leased(LeaseDriver::new(lease, link, journal.clone())))
 }
 
-/// What the lease is told.
+/// The lease's settings.
 fn settings(
     config: &Config,
     recovered: &Recovered,
     place: String,
     embedded: bool,
 ) -> Result<Settings> {
-    // What a file has acknowledged is not lost but with the host. An ensemble can be put back to an old copy, which those
-    // notice who have seen more.
+    // A file loses acknowledged writes only together with the host. An ensemble can be set back to an old copy, which
+    // is noticed by hosts that have seen more.
     let loses = !embedded;
     let name = printable(&config.host_name);
     if name.len() > HOLDER_BYTES_MAX {
@@ -116,14 +116,14 @@ fn settings(
     })
 }
 
-/// What the host is called where stores remember its claims.
+/// The host's name in the stores' record of claims.
 pub(super) fn host_name(config: &Config) -> String {
     let mut name = printable(&config.host_name);
     name.truncate(NAME_BYTES_MAX);
     name
 }
 
-/// A name as registries hold them: printable ASCII without spaces, everything else as % and its hexadecimal bytes.
+/// A name in the registries' form: printable ASCII without spaces; every other byte as % and two hexadecimal digits.
 fn printable(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'%';
     let shown =
@@ -131,7 +131,7 @@ fn printable(name: &str) -> String {
     name.bytes().map(shown).collect()
 }
 
-/// Where the worker comes from, for the status.
+/// The worker's source, for the status.
 pub(super) fn worker_text(config: &Config) -> String {
     match &config.worker {
         WorkerSpec::None => "none".to_owned(),

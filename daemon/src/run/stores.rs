@@ -1,4 +1,4 @@
-//! The configured stores: opened, and kept company with.
+//! The configured stores: opens and watches them.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::journal::{Journal, Recovered};
 use crate::store::StoreHandle;
 use leafd_core::store::Role;
 
-/// How long the start waits for the stores' first answers. It goes on without them, from the journal.
+/// How long a start waits for the stores' first answers. After that it continues from the journal.
 const FIRST_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
-/// Opens every configured store. Those behind a network connect later.
+/// Opens every configured store. Network stores connect later.
 ///
 /// # Errors
-/// The embedded store's file can't be used, or the system gives no thread.
+/// The embedded store's file can't be used, or the system can't start a thread.
 pub fn open(config: &Config, recovered: &Recovered) -> Result<Vec<Rc<Upstream>>> {
     let failover = FailoverSettings {
         settle: config.failover_settle,
@@ -54,8 +54,8 @@ pub fn open_one(config: &Config, spec: &StoreSpec) -> Result<StoreHandle> {
     Ok(StoreHandle::spawn(&spec.url.to_string(), backends::open_store(config, spec)?)?)
 }
 
-/// Keeps company with every store until the answer is dropped. Returns when each has been asked once, or when
-/// that takes too long.
+/// Watches every store until the returned value is dropped. Returns once each store has been asked, or after
+/// a time limit.
 pub async fn watch(
     segments: &Rc<Segments>,
     journal: &Journal,

@@ -1,10 +1,10 @@
 //! When to stay awake for the next request.
 //!
-//! Waking an idle core costs ten times what answering costs. So after an answer the daemon polls for a
-//! moment before it sleeps, and tells the client that it does, so that the client polls as well. But only
-//! while requests really come back to back: each that arrives while the daemon polls earns credit, each time
-//! that polling was in vain costs several. And never with a single usable core, and with few clients
-//! polling at once, because those that work need the other cores.
+//! Waking an idle core costs ten times as much as answering. So after an answer the daemon polls for a
+//! moment before it sleeps, and tells the client, which then polls as well. It does so only while requests
+//! come back to back: each request that arrives while the daemon polls earns credit, and each vain poll
+//! costs several times as much. It never polls with a single usable core, and few clients poll at once,
+//! because working processes need the other cores.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,14 +13,14 @@ use tokio::sync::Notify;
 
 use crate::clock::monotonic_us;
 
-/// Whether the daemon as a whole stays awake, and how many of its clients do.
+/// Whether the daemon as a whole polls, and how many of its clients do.
 #[derive(Debug)]
 pub struct BusyPoll {
     wanted: bool,
     /// How many clients may poll for their answers at once.
     clients_max: u32,
     clients: Cell<u32>,
-    /// Of all connections together.
+    /// Shared by all connections.
     credit: Cell<Credit>,
     answered_us: Cell<u64>,
     awake_until_us: Cell<u64>,
@@ -43,19 +43,19 @@ struct Credit(u32);
 /// How long the daemon polls after an answer.
 const AWAKE_US: u64 = 100;
 
-/// A request that comes within this after the last answer came back to back, even though client and
-/// daemon both had to be woken for it.
+/// A request within this time after the last answer came back to back, even if client and daemon both had to
+/// be woken.
 const BACK_TO_BACK_US: u64 = 150;
 
 impl Credit {
-    /// What is needed to begin polling.
+    /// The credit needed to start polling.
     const NEEDED: u32 = 8;
-    /// What can be saved up: so many vain moments in a row end it.
+    /// The most credit: it bounds how many vain polls in a row are possible.
     const MOST: u32 = 64;
-    /// What a vain moment costs.
+    /// The cost of a vain poll.
     const COST: u32 = 8;
 
-    /// A request came `gap_us` after the last answer, while it was polled for or not.
+    /// A request came `gap_us` after the last answer, with or without polling.
     fn earn(self, gap_us: u64, polling: bool) -> Credit {
         let paid_off = gap_us <= if polling { AWAKE_US } else { BACK_TO_BACK_US };
         if paid_off {
@@ -65,14 +65,14 @@ impl Credit {
         }
     }
 
-    /// Whether to poll, having done so until now or not.
+    /// Whether to poll, given whether it polls already.
     fn suffices(self, polling: bool) -> bool {
         self.0 >= if polling { 1 } else { Credit::NEEDED }
     }
 }
 
 impl BusyPoll {
-    /// `wanted`: the setting. `cores`: how many this process may use, quotas counted.
+    /// `wanted`: the setting. `cores`: how many this process may use, including quotas.
     #[must_use]
     pub fn new(wanted: bool, cores: usize) -> Rc<Self> {
         Rc::new(BusyPoll {
@@ -86,8 +86,8 @@ impl BusyPoll {
         })
     }
 
-    /// Keeps the runtime's thread from sleeping while requests are expected. Each turn looks at every
-    /// connection, so none is starved.
+    /// Keeps the runtime's thread awake while requests are expected. Each turn looks at every connection, so
+    /// none starves.
     pub async fn run(&self) {
         loop {
             if monotonic_us() < self.awake_until_us.get() {
@@ -131,7 +131,7 @@ impl ConnectionPoll {
         self.set_polling(room && self.credit.suffices(self.polling));
     }
 
-    /// Whether the client does well to poll for its next answer.
+    /// Whether the client should poll for its next answer.
     #[must_use]
     pub fn polling(&self) -> bool {
         self.polling

@@ -1,4 +1,4 @@
-//! Requests out of a stream of bytes, for tokio-util's framing.
+//! Cuts requests out of a byte stream, for tokio-util's framing.
 
 use bytes::{Buf as _, BytesMut};
 use leafd_wire::frame::{Frame, frame_end};
@@ -14,14 +14,14 @@ pub struct RequestDecoder;
 pub struct Request {
     /// Its header.
     pub header: Header,
-    /// What follows the header.
+    /// The bytes after the header.
     pub body: BytesMut,
 }
 
 /// Why no further request can be cut out.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// The stream can't be followed any further.
+    /// The stream can't be followed further.
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// The socket failed.
@@ -36,7 +36,7 @@ impl Decoder for RequestDecoder {
     fn decode(&mut self, buffer: &mut BytesMut) -> Result<Option<Request>, DecodeError> {
         let Some((frame, end)) = Frame::first(buffer, REQUEST_LENGTH_MAX)? else {
             if let Some(end) = frame_end(buffer, REQUEST_LENGTH_MAX)? {
-                // Room for the rest of this frame, and no more: the length is within the limit.
+                // Room for the rest of this frame and no more. The length is within the limit.
                 buffer.reserve(end - buffer.len());
             }
             return Ok(None);

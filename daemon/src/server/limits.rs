@@ -1,4 +1,5 @@
-//! What peers may take: connections, and the memory that they can make grow, each shared out by user.
+//! Limits for peers: connections, and the memory that they can make the daemon use. Each is shared
+//! out by user.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,7 +15,7 @@ pub struct Limits {
     memory_bytes: RefCell<Shares>,
 }
 
-/// One connection's part. Dropping it gives everything back.
+/// One connection's part. Dropping it returns everything.
 #[derive(Debug)]
 pub struct Part {
     limits: Rc<Limits>,
@@ -22,14 +23,14 @@ pub struct Part {
     bytes: u64,
 }
 
-/// What a connection takes by itself, with its task and the kernel's answer to who it is.
+/// The memory of a connection itself: its task, and the kernel's answer to who the peer is.
 const CONNECTION_BYTES: u64 = 4 * 1024;
 
-/// What a request that waits takes.
+/// The memory of a waiting request.
 pub const WAITING_BYTES: u64 = 256;
 
 impl Limits {
-    /// Nobody has taken anything. `memory_bytes`: of all peers together.
+    /// All is free. `memory_bytes`: for all peers together.
     #[must_use]
     pub fn new(connections: u64, memory_bytes: u64) -> Rc<Limits> {
         Rc::new(Limits {
@@ -38,20 +39,20 @@ impl Limits {
         })
     }
 
-    /// A part for a new connection; `None` when its user, or all users together, have too many.
+    /// A part for a new connection; `None` if its user, or all users together, have too many.
     pub fn connect(self: &Rc<Self>, claimant: Claimant) -> Option<Part> {
         let admitted = self.connections.borrow_mut().take(claimant, 1);
         admitted.then(|| Part { limits: Rc::clone(self), claimant, bytes: 0 })
     }
 
-    /// How many connections a user has, and how many there may be of all users.
+    /// How many connections a user has, and how many all users may have.
     #[must_use]
     pub fn connections_of(&self, uid: u32) -> (u64, u64) {
         let connections = self.connections.borrow();
         (connections.of(uid), connections.capacity())
     }
 
-    /// Bytes that peers have made grow.
+    /// How many bytes peers use.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes.borrow().taken()
@@ -59,13 +60,13 @@ impl Limits {
 }
 
 impl Part {
-    /// Who the connection belongs to.
+    /// The connection's user.
     #[must_use]
     pub fn uid(&self) -> u32 {
         self.claimant.uid
     }
 
-    /// Notes how much memory the connection takes now.
+    /// Sets how much memory the connection uses now.
     pub fn set_bytes(&mut self, bytes: u64) {
         if bytes == self.bytes {
             return;

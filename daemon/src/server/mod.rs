@@ -1,4 +1,4 @@
-//! Accepts connections and lets them go.
+//! Accepts and closes connections.
 
 pub mod busy_poll;
 mod codec;
@@ -38,13 +38,13 @@ pub struct Server {
     limits: Rc<Limits>,
     turns: Rc<Turns>,
     stopping: watch::Receiver<bool>,
-    /// Tells the connections to stop, once nobody can come in any more.
+    /// Tells the connections to stop, once no new one can come in.
     closing: watch::Sender<bool>,
     left: Rc<Notify>,
     warned: Cell<bool>,
 }
 
-/// How long to wait when the system has no descriptor for another connection.
+/// How long to wait if the system has no descriptor for another connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 /// Counts a connection while it lasts.
@@ -55,7 +55,8 @@ struct Counted {
 }
 
 impl Server {
-    /// A server that stops accepting, and the dispatcher's issuing, when `stopping` turns true.
+    /// A server that stops accepting when `stopping` turns true. The dispatcher then stops issuing as
+    /// well.
     #[must_use]
     pub fn new(
         listener: UnixListener,
@@ -79,7 +80,7 @@ impl Server {
         }
     }
 
-    /// Serves until told to stop and every connection has ended.
+    /// Serves until it is told to stop and every connection has ended.
     pub async fn run(self) {
         let mut stopping = self.stopping.clone();
         let turns = Rc::clone(&self.turns);
@@ -95,8 +96,8 @@ impl Server {
                 },
             }
         }
-        // The way in is closed before anybody is told to connect again: whoever came in by it now would
-        // be cut off a second time, and clients retry but once.
+        // Close the listener before clients are told to reconnect. A client that came in by it now
+        // would be cut off a second time, and clients retry only once.
         let Server { listener, dispatcher, closing, left, .. } = self;
         drop(listener);
         dispatcher.stop_issuing();
@@ -143,7 +144,7 @@ impl Server {
         });
     }
 
-    /// Says why, as far as the socket takes it at once, and closes.
+    /// Sends the reason, as far as the socket takes it at once, and closes.
     fn refuse(&self, stream: &UnixStream, peer: &Peer) {
         let turned_away = &self.dispatcher.counters().turned_away;
         turned_away.set(turned_away.get() + 1);

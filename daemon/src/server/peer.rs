@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, as the kernel tells it.
+//! Who is at the other end of a connection, by the kernel.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -7,13 +7,13 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
 use crate::config::Peer;
 
-/// More groups than this a process can't have (Linux's NGROUPS_MAX).
+/// A process can't have more groups than this (Linux's NGROUPS_MAX).
 const GROUPS_MAX: usize = 65_536;
 
 /// The uid, gid and supplementary groups that the peer had when it connected.
 ///
 /// # Errors
-/// The kernel's, when the socket is not a connected Unix socket.
+/// The kernel's, if the socket is not a connected Unix socket.
 pub fn of(socket: &impl AsFd) -> io::Result<Peer> {
     let credentials = getsockopt(socket, PeerCredentials)?;
     let mut gids = groups(socket)?;
@@ -23,7 +23,7 @@ pub fn of(socket: &impl AsFd) -> io::Result<Peer> {
     Ok(Peer { uid: credentials.uid(), gids })
 }
 
-/// The process that listens on (or made) the socket at the other end.
+/// The process that listens on (or created) the socket at the other end.
 ///
 /// # Errors
 /// As [`of`].
@@ -55,7 +55,7 @@ fn groups(socket: &impl AsFd) -> io::Result<Vec<u32>> {
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
             Some(libc::ERANGE) if gids.len() < GROUPS_MAX => gids.resize(GROUPS_MAX, 0),
-            // A kernel before 4.13: the primary group is all that can be known.
+            // A kernel before 4.13: only the primary group is known.
             Some(libc::ENOPROTOOPT) => return Ok(Vec::new()),
             _ => return Err(error),
         }

@@ -1,5 +1,5 @@
-//! The socket file: taken only when no other daemon has it, and never open to more than its mode says; or a socket
-//! that was handed over, whose file is not ours.
+//! The socket file. It is taken only if no other daemon has it, and never open to more users than its mode says.
+//! Or a socket was handed over, whose file belongs to someone else.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -14,7 +14,7 @@ use crate::lock::{LockError, LockFile};
 use crate::server::peer;
 use crate::systemd::activation::Given;
 
-/// A listening socket. Its file, if it is our own, goes when this is dropped.
+/// A listening socket. If the file is this daemon's own, it is removed when this is dropped.
 #[derive(Debug)]
 pub struct Socket {
     listener: Option<UnixListener>,
@@ -22,14 +22,14 @@ pub struct Socket {
     own: Option<Own>,
 }
 
-/// What makes a socket's file our own.
+/// What identifies the daemon's own socket file.
 #[derive(Debug)]
 struct Own {
     inode: u64,
     _lock: LockFile,
 }
 
-/// Why the socket can't be had.
+/// Why the socket can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// Another daemon serves there.
@@ -43,7 +43,7 @@ pub enum SocketError {
     /// Something that is not a socket is in the way.
     #[error("{} exists and is not a socket; remove it or give another --socket", .0.display())]
     NotASocket(PathBuf),
-    /// The lock beside it can't be had.
+    /// The lock beside it can't be taken.
     #[error(transparent)]
     Lock(LockError),
     /// The system refused.
@@ -51,7 +51,7 @@ pub enum SocketError {
     Io {
         /// What was tried.
         what: &'static str,
-        /// With which path.
+        /// The path.
         path: PathBuf,
         /// What happened.
         cause: io::Error,
@@ -59,7 +59,7 @@ pub enum SocketError {
 }
 
 impl Socket {
-    /// Listens on `path`. Its folder is made if it isn't there.
+    /// Listens on `path`. Creates its folder if it is missing.
     ///
     /// # Errors
     /// See [`SocketError`].
@@ -68,7 +68,7 @@ impl Socket {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(failed("create the folder of"))?;
         }
-        // A connection tells who serves there, a lock keeps two that start at once apart.
+        // A connection shows whether a daemon serves there. A lock separates two that start at once.
         match fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => {
                 return Err(SocketError::NotASocket(path.to_owned()));
@@ -89,7 +89,7 @@ impl Socket {
                 }
                 other => SocketError::Lock(other),
             })?;
-        // Made under another name and moved in place, so that nobody connects before the mode is set.
+        // Created under another name and then renamed, so no client connects before the mode is set.
         let fresh = with_suffix(path, ".new");
         match fs::remove_file(&fresh) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -117,13 +117,13 @@ impl Socket {
         Ok(Socket { listener: Some(listener), path: path.to_owned(), own })
     }
 
-    /// A socket that somebody else listens on for us, with the mode and group that they gave it.
+    /// A socket that the service manager listens on for leafd, with the mode and group that it set.
     #[must_use]
     pub fn handed_over(given: Given) -> Socket {
         Socket { listener: Some(given.listener), path: given.path, own: None }
     }
 
-    /// Where clients find it.
+    /// The path that clients use.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

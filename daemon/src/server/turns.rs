@@ -1,8 +1,8 @@
-//! Whose turn it is: the one thread that answers is shared out by user.
+//! Turns: users share the one thread that answers.
 //!
-//! A user whose connections have used up a moment waits in a line of its own. After each look at all the sockets the first
-//! in every line goes on. So a client waits for one turn of each busy user, however many connections that user has; and
-//! a user who is alone loses nothing but the looks.
+//! A user whose connections have used up their time waits in a line of its own. After each look at all sockets, the
+//! first one in every line continues. So a client waits for one turn of each busy user, however many connections that
+//! user has. A user who is alone loses only the time of the looks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -10,13 +10,13 @@ use std::task::Waker;
 
 use tokio::sync::Notify;
 
-/// How long one connection may go on before others get a turn, in microseconds.
+/// How long one connection may work before others get a turn, in microseconds.
 pub const TURN_US: u64 = 1_000;
 
-/// What a user's connections may use together before they have to line up, in microseconds.
+/// How much time a user's connections may use together before they have to line up, in microseconds.
 const USER_US: u64 = 1_000;
 
-/// After so long what was used is forgotten, in microseconds: only who is busy now lines up.
+/// The window after which used time is forgotten, in microseconds: only busy users line up.
 const WINDOW_US: u64 = 4_000;
 
 /// Users are forgotten when there are more than this and they have no line.
@@ -26,21 +26,21 @@ const USERS_KEPT: usize = 64;
 #[derive(Debug, Default)]
 pub struct Turns {
     users: RefCell<BTreeMap<u32, User>>,
-    /// Somebody lines up.
+    /// Some connection is waiting.
     waiting: Cell<bool>,
     woken: Notify,
 }
 
 #[derive(Debug, Default)]
 struct User {
-    /// In which window, or after which look, `used_us` was used.
+    /// The window, or the look, in which `used_us` was used.
     window: u64,
     used_us: u64,
     line: VecDeque<Waker>,
 }
 
 impl Turns {
-    /// Whether a connection of this user may go on now. If not, it is woken when it is its turn.
+    /// Whether a connection of this user may work now. If not, it is woken when its turn comes.
     pub fn enter(&self, uid: u32, now_us: u64, waker: &Waker) -> bool {
         let mut users = self.users.borrow_mut();
         if users.len() > USERS_KEPT && !users.contains_key(&uid) {
@@ -61,14 +61,14 @@ impl Turns {
         false
     }
 
-    /// A connection of this user has worked for so long.
+    /// A connection of this user has worked for this long.
     pub fn leave(&self, uid: u32, used_us: u64) {
         if let Some(user) = self.users.borrow_mut().get_mut(&uid) {
             user.used_us = user.used_us.saturating_add(used_us);
         }
     }
 
-    /// Gives out turns, until dropped.
+    /// Gives out turns until it is dropped.
     pub async fn run(&self) {
         loop {
             if !self.waiting.get() {

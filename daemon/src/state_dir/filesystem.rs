@@ -1,8 +1,8 @@
 //! Which file systems a state directory may lie on.
 //!
-//! A file system that several machines mount can't carry what belongs to one host: locks may not hold
-//! across machines, and what one has synced another may not see. One that forgets (memory, a
-//! container's layer) keeps the host from going on where it stopped, which costs ids but no safety.
+//! A file system that several machines mount can't hold one host's state: locks may not work across
+//! machines, and one machine may not see what another has synced. A file system that forgets (memory, a
+//! container's layer) keeps the host from continuing where it stopped. That costs ids, but no safety.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,18 +10,18 @@ use std::path::Path;
 
 use nix::sys::statfs::statfs;
 
-/// What to make of a file system.
+/// The verdict on a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Fine,
-    /// Usable, but this will surprise somebody.
+    /// Usable, but the operator should know.
     Forgets(&'static str),
     Refused(&'static str),
-    /// The number says only that a program in user space answers; its name tells more.
+    /// The number only says that a program in user space serves it. The mount's type tells more.
     Fuse,
 }
 
-/// Refuses or warns.
+/// Refuses the directory, or logs a warning.
 pub(super) fn check(dir: &Path) -> Result<(), String> {
     if let Some(name) = look(dir)? {
         tracing::warn!(
@@ -34,7 +34,7 @@ pub(super) fn check(dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses, or tells which file system it is that will not last.
+/// Refuses the directory, or names the file system if it will not last.
 pub(super) fn look(dir: &Path) -> Result<Option<&'static str>, String> {
     let found = statfs(dir).map_err(|e| {
         super::explain("finding out the directory's file system", &std::io::Error::from(e))
@@ -55,7 +55,7 @@ pub(super) fn look(dir: &Path) -> Result<Option<&'static str>, String> {
     }
 }
 
-/// Whether the file system is one that lives in memory.
+/// Whether the file system lives in memory.
 pub(super) fn is_memory(dir: &Path) -> bool {
     statfs(dir).is_ok_and(|found| {
         matches!(found.filesystem_type().0 as u64 & 0xffff_ffff, 0x0102_1994 | 0x8584_58f6)
@@ -88,8 +88,8 @@ fn verdict(magic: u32) -> Verdict {
     }
 }
 
-/// Of the file systems in user space only those known to be local are let in: sshfs, GlusterFS, s3fs
-/// and their like look the same from outside.
+/// In user space, only file systems known to be local are accepted. sshfs, GlusterFS, s3fs and the like
+/// look the same from outside.
 fn fuse_verdict(mount_type: Option<&str>) -> Verdict {
     match mount_type {
         Some("fuseblk" | "fuse.bindfs" | "fuse.gocryptfs" | "fuse.encfs") => Verdict::Fine,
@@ -99,7 +99,7 @@ fn fuse_verdict(mount_type: Option<&str>) -> Verdict {
     }
 }
 
-/// The mount's type by name, from the process's list of mounts.
+/// The mount's type, from the process's list of mounts.
 fn mount_type(dir: &Path) -> Option<String> {
     let device = fs::metadata(dir).ok()?.dev();
     let device = format!("{}:{}", nix::sys::stat::major(device), nix::sys::stat::minor(device));

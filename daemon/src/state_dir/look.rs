@@ -1,4 +1,4 @@
-//! Looks at a state directory without locking it, for `leafd doctor`.
+//! Inspects a state directory without locking it, for `leafd doctor`.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{LOCK_FILE, filesystem, owners};
 
-/// Whether what is in a directory outlives the machine's run.
+/// Whether a directory's content outlives the machine's run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasting {
     /// It does.
@@ -15,7 +15,7 @@ pub enum Lasting {
     Forgets(&'static str),
 }
 
-/// The process that has the directory locked, as the kernel tells: trying the lock could keep a daemon from starting.
+/// The process that has locked the directory, by the kernel. Trying the lock could keep a daemon from starting.
 #[must_use]
 pub fn locked_by(dir: &Path) -> Option<i32> {
     let file = dir.join(LOCK_FILE);
@@ -25,8 +25,8 @@ pub fn locked_by(dir: &Path) -> Option<i32> {
     locks.lines().any(|line| is_lock(line, noted, inode)).then_some(noted)
 }
 
-/// `1: FLOCK  ADVISORY  WRITE 707 08:02:131201 0 EOF`: who, and the inode behind the device. Inodes of several file systems
-/// may be equal, and the process tells them apart.
+/// Parses `1: FLOCK  ADVISORY  WRITE 707 08:02:131201 0 EOF`: the process, and the inode after the device. File systems
+/// may share inode numbers; the process distinguishes them.
 fn is_lock(line: &str, pid: i32, inode: u64) -> bool {
     let mut fields = line.split_whitespace().skip(1);
     let is_whole = fields.next() == Some("FLOCK");
@@ -35,7 +35,7 @@ fn is_lock(line: &str, pid: i32, inode: u64) -> bool {
     is_whole && holder == Some(pid) && file == Some(inode)
 }
 
-/// Whether root may trust the directory; nothing to say of other users.
+/// Whether root may trust the directory. Not checked for other users.
 ///
 /// # Errors
 /// Who else may write there, and what to do.
@@ -48,7 +48,7 @@ pub fn check_owners(dir: &Path) -> Result<(), String> {
     owners::check(dir, &resolved)
 }
 
-/// Whether the directory's file system can be used, and whether it stays.
+/// Whether the directory's file system is usable, and whether it lasts.
 ///
 /// # Errors
 /// Why it can't be used, and what to do.

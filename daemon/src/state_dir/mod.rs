@@ -1,8 +1,8 @@
-//! The state directory: made, locked and looked at once, before anything in it is trusted.
+//! The state directory: created, locked and checked once, before its content is trusted.
 //!
-//! One daemon owns it at a time: the lock is an exclusive `flock` on the file `lock`, which the kernel
-//! drops when its owner dies, so that no stale lock can be left behind. The file names its owner's pid
-//! for the error that a second daemon prints; the pid itself decides nothing.
+//! One daemon owns it at a time. The lock is an exclusive `flock` on the file `lock`. The kernel releases it when its
+//! owner dies, so a stale lock can't remain. The file names its owner's pid for a second daemon's error message; the
+//! pid decides nothing.
 
 mod filesystem;
 mod look;
@@ -49,12 +49,11 @@ const LOCK_FILE: &str = "lock";
 // === impl StateDir ===
 
 impl StateDir {
-    /// Makes the directory where there is none (readable by its owner only), checks what it lies on and
-    /// locks it.
+    /// Creates the directory if it is missing (readable by its owner only), checks its file system, and locks it.
     ///
     /// # Errors
-    /// When the path is no directory or can't be written to, lies on a network file system, or belongs to
-    /// another daemon, whose pid the error names; for root also when somebody else may write to it, or to the way there.
+    /// The path is no directory, can't be written to, lies on a network file system, or belongs to another daemon,
+    /// whose pid the error names. For root also: another user may write to it, or to a directory above it.
     pub fn open(path: &Path) -> Result<StateDir, StateDirError> {
         let given = path;
         let failed = |cause: String| StateDirError { path: path.to_path_buf(), cause };
@@ -63,7 +62,7 @@ impl StateDir {
             .recursive(true)
             .create(path)
             .map_err(|e| failed(explain("creating the directory", &e)))?;
-        // From here on a change of the working directory or of a link on the way can't lead elsewhere.
+        // From here on, a changed working directory or a changed link can't lead elsewhere.
         let path = path.canonicalize().map_err(|e| failed(explain("resolving its path", &e)))?;
         filesystem::check(&path).map_err(&failed)?;
         if nix::unistd::geteuid().is_root() {
@@ -79,16 +78,16 @@ impl StateDir {
         &self.shared.path
     }
 
-    /// Makes the names in the directory durable: files created, renamed and removed in it.
+    /// Makes the directory's names durable: files created, renamed and removed in it.
     ///
     /// # Errors
-    /// The system's, when the disk didn't take them.
+    /// The system's, if the disk failed.
     pub fn sync(&self) -> io::Result<()> {
         File::open(self.path())?.sync_all()
     }
 }
 
-/// Whether a directory lies in memory, so that nothing in it outlives the machine's run.
+/// Whether a directory lies in memory, so that its content ends with the machine's run.
 pub(crate) fn in_memory(dir: &Path) -> bool {
     filesystem::is_memory(dir)
 }
@@ -104,7 +103,7 @@ fn lock(dir: &Path) -> Result<LockFile, String> {
     })
 }
 
-/// What an I/O error means for whoever runs the daemon.
+/// An I/O error in words for the operator.
 pub(crate) fn explain(tried: &str, e: &io::Error) -> String {
     let next = match e.kind() {
         io::ErrorKind::PermissionDenied => {

@@ -1,14 +1,14 @@
-//! Whether root may trust a path: nobody else can put another directory in its place, or other files into it.
+//! Whether root may trust a path: no other user can replace the directory, or put files into it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Others may write, and in a sticky directory may not touch what isn't theirs.
+/// Others may write. In a sticky directory they still can't touch other users' files.
 const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
-/// Checks the path as it was given, links on the way included, and where it leads.
+/// Checks the path as given, including links on the way, and its target.
 pub(super) fn check(given: &Path, resolved: &Path) -> Result<(), String> {
     let given = std::path::absolute(given).map_err(|e| super::explain("resolving its path", &e))?;
     for path in given.ancestors().skip(1).chain(resolved.ancestors().skip(1)) {
@@ -22,7 +22,7 @@ fn check_one(path: &Path, sticky_will_do: bool) -> Result<(), String> {
     let found = fs::symlink_metadata(path)
         .map_err(|e| super::explain("checking who may write to it", &e))?;
     let (owner, mode) = (found.uid(), found.mode() & 0o7777);
-    // The mode of a link means nothing.
+    // A link's mode has no meaning.
     let open = !found.is_symlink() && mode & OTHERS_WRITE != 0;
     if owner == 0 && (!open || sticky_will_do && mode & STICKY != 0) {
         return Ok(());

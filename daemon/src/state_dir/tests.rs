@@ -1,4 +1,4 @@
-//! The state directory through its public surface.
+//! The state directory, tested through its public interface.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -43,7 +43,7 @@ fn a_file_in_its_place_is_an_error_that_says_so() {
     }
 }
 
-/// As root, somebody else who may write on the way there could swap the directory.
+/// Another user who may write above the directory could replace it.
 #[test]
 fn root_refuses_what_others_may_write() {
     if !nix::unistd::geteuid().is_root() {
@@ -72,7 +72,7 @@ fn root_refuses_what_others_may_write() {
         assert!(refused.contains("owner 10001"), "{refused}");
         std::os::unix::fs::chown(path, Some(0), None).unwrap();
     }
-    // A link that others may turn elsewhere.
+    // A link that other users may change.
     let link = place.path().join("link");
     std::os::unix::fs::symlink(&way, &link).unwrap();
     std::os::unix::fs::lchown(&link, Some(10_001), None).unwrap();

@@ -1,8 +1,8 @@
-//! What both kinds of registry have in an ensemble: who it is, its clock, the layouts, and writes that count only
-//! in the life of the registry that the caller trusts.
+//! What both kinds of registry share in an ensemble: its identity, its clock, the layouts, and writes that count only
+//! while the registry is in the life that the caller trusts.
 //!
-//! Under a folder of its own: `registry`, who it is; `clock`, written to read the ensemble's time; `layouts`; and a
-//! folder for the holders. They are made together, once, so that one that is missing was deleted.
+//! A registry has a folder with these nodes: `registry`, its identity; `clock`, written to read the ensemble's time;
+//! `layouts`; and a folder for the holders. All are created at once, so a missing one was deleted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use leafd_core::registry::{CompareAndSet, Entry, RegistryError, RegistryId, defi
 use leafd_core::store::{History, StoreId};
 use leafd_core::{Tag, UnixMs};
 
-/// How many nodes are read by one request: an even number.
+/// How many nodes one request reads: an even number.
 const READ_TOGETHER: usize = 256;
 
-/// How many such requests are under way at once.
+/// How many such requests run at once.
 const READS_UNDER_WAY: usize = 8;
 
 /// A registry's folder in an ensemble, and the connection to it.
@@ -34,32 +34,32 @@ pub(super) struct Ensemble {
     place: Place,
 }
 
-/// What tells the registries of an ensemble apart.
+/// What distinguishes the registries of an ensemble.
 pub(super) struct Folders {
-    /// The registry's own.
+    /// The registry's own folder.
     pub(super) base: String,
-    /// The one in it that holders stand in.
+    /// The folder in it for the holders.
     pub(super) holders: &'static str,
-    /// One that others use too, open to all.
+    /// A folder that other programs use too, open to all.
     pub(super) shared: Option<String>,
-    /// What is there when the ensemble is used in the other mode, and what to say then.
+    /// A node that exists if the ensemble is used in the other mode, and the message for that case.
     pub(super) rival: (&'static str, &'static str),
-    /// What is added to the registry's identity.
+    /// A suffix of the registry's identity.
     pub(super) kind: String,
 }
 
-/// Where the registry's nodes are, and what is known of them.
+/// The place of the registry's nodes, and what is known of them.
 pub(super) struct Place {
     folders: Folders,
     /// For leafd's own nodes.
     acls: Acls<'static>,
-    /// What errors call it.
+    /// The registry's name in errors.
     name: String,
-    /// The highest transaction that was seen, and in which registry.
+    /// The highest transaction seen, and in which registry.
     seen: Option<(String, i64)>,
 }
 
-/// Who the registry says it is.
+/// The registry's identity.
 pub(super) struct Standing {
     pub(super) id: RegistryId,
     /// When its writes were last found to be lost, if ever.
@@ -79,7 +79,7 @@ impl Ensemble {
         Ensemble { session: Session::new(target), place }
     }
 
-    /// Does `work` within the call's deadline.
+    /// Runs `work` within the call's deadline.
     pub(super) fn call<T>(
         &mut self,
         work: impl AsyncFnOnce(&Client, &mut Place) -> Result<T, Failure>,
@@ -109,7 +109,7 @@ impl Place {
         RegistryError::Refused(format!("the worker registry {}: {words}", self.name)).into()
     }
 
-    /// How leafd's own nodes are made.
+    /// The options for leafd's own nodes.
     pub(super) fn persistent(&self) -> CreateOptions<'static> {
         CreateMode::Persistent.with_acls(self.acls)
     }
@@ -128,7 +128,7 @@ impl Place {
         format!("{}/{name}", self.folders.base)
     }
 
-    /// Finds out whether a new connection leads to a registry, and makes one in an ensemble that has none.
+    /// Checks whether a new connection leads to a registry. Creates one in an ensemble that has none.
     async fn prepare(&mut self, client: &Client) -> Result<(), Failure> {
         if client.check_stat("/").await?.is_none() {
             let words = "that path doesn't exist; correct it, or create it with: zkCli.sh create";
@@ -141,12 +141,12 @@ impl Place {
         if client.check_stat(&self.node("registry")).await?.is_none() {
             self.make(client).await?;
         }
-        // What is written after it is read after it, whichever server we came to.
+        // A read after this write sees all that was written before, on any server.
         let clock = self.write_clock(client).await?;
         let standing = self.standing(client).await?;
         let identity = standing.registration.identity.clone();
         if self.seen.as_ref().is_some_and(|(seen, zxid)| *seen == identity && *zxid > clock.mzxid) {
-            // It has forgotten writes that it had answered: it was restored from an older state.
+            // It has lost writes that it acknowledged: it was restored from an older state.
             self.declare_loss(client, standing).await?;
         }
         self.seen = Some((identity, clock.mzxid));
@@ -170,7 +170,7 @@ impl Place {
         all.add_create(&self.node("registry"), &registration.to_bytes(), &options)?;
         match all.commit().await {
             Ok(_) => Ok(()),
-            // Somebody else made it at the same moment; if not, what is missing is said with the first use.
+            // Another daemon created it at the same moment. Otherwise the first use reports what is missing.
             Err(MultiWriteError::OperationFailed { source: Error::NodeExists, .. }) => {
                 if client.check_stat(&self.node("registry")).await?.is_some() {
                     return Ok(());
@@ -189,7 +189,7 @@ impl Place {
         }
     }
 
-    /// That a node which is made once and for all is not there.
+    /// The error that a node is missing which is created once and stays.
     pub(super) fn gone(&self, path: &str) -> Failure {
         let base = &self.folders.base;
         self.refused(format!(
@@ -209,13 +209,13 @@ impl Place {
             Some(standing.version),
         );
         match set.await {
-            // Somebody else has noticed it as well.
+            // Another daemon has noticed it as well.
             Ok(_) | Err(Error::BadVersion) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// The clock of the ensemble's leader, which is in whatever it writes.
+    /// The clock of the ensemble's leader, read from what it writes.
     pub(super) async fn clock(&mut self, client: &Client) -> Result<UnixMs, Failure> {
         let stat = self.write_clock(client).await?;
         Ok(self.written(&stat))
@@ -228,7 +228,7 @@ impl Place {
         }
     }
 
-    /// When the node at `path`, which the second write of a commit changed, was written.
+    /// When the node at `path` was written, which the second write of a commit changed.
     pub(super) async fn written_at(
         &mut self,
         client: &Client,
@@ -238,14 +238,14 @@ impl Place {
         if let Some(MultiWriteResult::SetData { stat }) = results.get(1) {
             return Ok(self.written(stat));
         }
-        // Servers don't say it of a node that is made in a transaction (ZOOKEEPER-4667).
+        // Servers don't return this for a node created in a transaction (ZOOKEEPER-4667).
         match client.check_stat(path).await? {
             Some(stat) => Ok(self.written(&stat)),
             None => self.clock(client).await,
         }
     }
 
-    /// When a node of this state was written, and that it was.
+    /// Notes a write by the node's state, and returns its time.
     fn written(&mut self, stat: &Stat) -> UnixMs {
         if let Some((_, zxid)) = &mut self.seen {
             *zxid = (*zxid).max(stat.mzxid);
@@ -253,7 +253,7 @@ impl Place {
         modified(stat)
     }
 
-    /// Which registry it is.
+    /// The registry's identity.
     pub(super) async fn standing(&self, client: &Client) -> Result<Standing, Failure> {
         let (bytes, stat) = match client.get_data(&self.node("registry")).await {
             Err(Error::NoNode) => return Err(self.gone(&self.node("registry"))),
@@ -270,8 +270,8 @@ impl Place {
         Ok(Standing { id, lost, version: stat.version, registration })
     }
 
-    /// Commits `writes` if the registry still is what `standing` says: their results, or `None` when any node is not
-    /// at its version, is there already or is there no more.
+    /// Commits `writes` if the registry is still in this standing. Returns their results; `None` if a node has another
+    /// version, exists already or is missing.
     pub(super) async fn commit(
         &mut self,
         client: &Client,
@@ -287,7 +287,7 @@ impl Place {
                 source: Error::BadVersion | Error::NodeExists | Error::NoNode,
                 ..
             }) => {
-                // It would be so for ever if there were nowhere to write.
+                // If the folder were missing, this would fail for ever.
                 self.children(client).await?;
                 Ok(None)
             }
@@ -295,14 +295,14 @@ impl Place {
         }
     }
 
-    /// Whether this is to be done where that is recorded.
+    /// Whether a write is allowed, given the recorded entry.
     pub(super) async fn judge(
         &mut self,
         client: &Client,
         swap: &CompareAndSet,
         found: Option<Entry>,
     ) -> Result<(), Failure> {
-        // When it was last written is a time that the ensemble's clock has reached: that is mostly enough.
+        // The ensemble's clock has reached the time of the last write. Mostly that is enough.
         let reached = found.as_ref().map_or(UnixMs(0), |entry| entry.written);
         match swap.judge(found.clone(), reached) {
             Err(RegistryError::TooFarAhead { .. }) => {
@@ -350,7 +350,7 @@ impl Place {
                 .expect("it serializes, because it has only text and numbers");
             match client.set_data(&path, &bytes, Some(stat.version)).await {
                 Ok(_) => return Ok(()),
-                // Somebody else recorded some meanwhile.
+                // Another daemon recorded a layout meanwhile.
                 Err(Error::BadVersion) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -358,15 +358,15 @@ impl Place {
     }
 }
 
-/// What is in the nodes of these paths, in their order; `None` where there is no node. Of an even path and the one after
-/// it, what was there at one moment.
+/// The contents of these nodes, in order; `None` for a missing node. An even path and the one after it are read at the
+/// same moment.
 pub(super) async fn read_all(
     client: &Client,
     paths: &[String],
 ) -> Result<Vec<Option<(Vec<u8>, Stat)>>, Failure> {
     let mut all = Vec::with_capacity(paths.len());
     for some in paths.chunks(READ_TOGETHER * READS_UNDER_WAY) {
-        // All are sent before the first is waited for.
+        // All requests are sent before the first answer is awaited.
         let mut asked = Vec::with_capacity(READS_UNDER_WAY);
         for few in some.chunks(READ_TOGETHER) {
             let mut reader = client.new_multi_reader();

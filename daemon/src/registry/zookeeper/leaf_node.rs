@@ -1,6 +1,6 @@
 //! Leaf's own nodes, as Java Leaf reads and writes them.
 //!
-//! The name is `IP:PORT-N`, with N the worker, of ten digits where ZooKeeper counted it; Java Leaf takes what stands between
+//! The name is `IP:PORT-N`; N is the worker, with ten digits if ZooKeeper counted it. Java Leaf uses the text between
 //! the first `-` and the next one. The payload is `{"ip":"10.0.0.1","port":"8080","timestamp":1600000000000}`.
 
 use std::time::Duration;
@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 use crate::config::LeafAddress;
 use leafd_core::UnixMs;
 
-/// For how long beyond its timestamp a node that Java Leaf wrote still covers ids: it writes every 3 s what its clock
-/// said, and issues meanwhile.
+/// How long beyond its timestamp a node written by Java Leaf still covers ids. Java Leaf writes its clock every 3 s,
+/// and issues ids meanwhile.
 pub const LEAF_COVER: Duration = Duration::from_secs(10);
 
-/// A child of `forever` that gives somebody a worker number.
+/// A child of `forever` that gives its holder a worker number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeafNode {
     /// The child's name.
     pub(super) name: String,
-    /// What stands before the first `-`, which is a [`LeafAddress`] if Leaf wrote it.
+    /// The text before the first `-`: a [`LeafAddress`] if Leaf wrote it.
     pub(super) holder: String,
     pub(super) worker: u64,
 }
@@ -31,13 +31,13 @@ struct Payload {
     timestamp: i64,
 }
 
-/// The one field that says something which the node's name doesn't.
+/// The only field that adds to the node's name.
 #[derive(Deserialize)]
 struct Timestamp {
     timestamp: i64,
 }
 
-/// What Java Leaf would write for this host; times beyond the end of its numbers are the last one.
+/// What Java Leaf would write for this host. Later times than its numbers hold become the last one.
 pub(super) fn payload(address: &LeafAddress, timestamp: UnixMs) -> Vec<u8> {
     let payload = Payload {
         ip: address.ip.clone(),
@@ -47,7 +47,7 @@ pub(super) fn payload(address: &LeafAddress, timestamp: UnixMs) -> Vec<u8> {
     serde_json::to_vec(&payload).expect("it has only text and numbers")
 }
 
-/// The timestamp of a payload; fields that Leaf doesn't know are none of its business.
+/// The timestamp of a payload. Unknown fields are ignored.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -57,11 +57,11 @@ pub(super) fn timestamp(payload: &[u8]) -> Result<UnixMs, String> {
     u64::try_from(timestamp).map(UnixMs).map_err(|_| "its timestamp is negative".to_owned())
 }
 
-/// What Java Leaf takes this child for; `None` when it gives nobody a number.
+/// How Java Leaf reads this child; `None` if it gives no number.
 pub(super) fn parse(child: &str) -> Option<LeafNode> {
     let mut parts = child.split('-');
     let (holder, number) = (parts.next()?, parts.next()?);
-    // As Java's Integer.parseInt.
+    // As Java's `Integer.parseInt` does.
     let number = number.strip_prefix('+').unwrap_or(number);
     let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     let worker = digits.then(|| number.parse::<i32>().ok())??;

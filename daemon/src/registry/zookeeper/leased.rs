@@ -1,4 +1,4 @@
-//! Workers that are had for a while: `/leafd/workers/NNNNN`, of at least five digits, for each that ever had a holder.
+//! Leased workers: a node `/leafd/workers/NNNNN`, of at least five digits, for each worker that ever had a holder.
 
 use std::ops::Range;
 
@@ -52,7 +52,7 @@ impl Registry for LeasedRegistry {
             let found = read_all(client, &paths).await?;
             let entries = workers.into_iter().zip(paths).zip(found);
             let entries = entries.filter_map(|((worker, path), found)| {
-                // Those that are not there any more are nobody's.
+                // Nodes that are gone have no holder.
                 let (bytes, stat) = found?;
                 Some(entry(worker, &bytes, &stat).unwrap_or_else(|odd| {
                     tracing::warn!(
@@ -100,7 +100,7 @@ impl Registry for LeasedRegistry {
                         None => all.add_create(&path, &bytes, &options),
                     })
                     .await?;
-                // Without results somebody was faster: what is there now decides.
+                // No results: another writer was faster. What is there now decides.
                 if let Some(results) = written {
                     return place.written_at(client, &path, &results).await;
                 }
@@ -120,8 +120,8 @@ impl Registry for LeasedRegistry {
     }
 }
 
-/// Refuses a path where Leaf has its numbers: one that is leased may be one of them. Nobody takes a worker without
-/// having looked, so that this is found in time also where the Leaf came later.
+/// Refuses a path where Leaf has its numbers, because a leased number may be one of them. Every daemon reads the
+/// workers before it takes one. So this is found in time even if the Leaf came later.
 async fn refuse_beside_leaf(client: &Client, place: &Place) -> Result<(), Failure> {
     let services = match client.list_children("/snowflake").await {
         Err(Error::NoNode) => return Ok(()),
@@ -144,7 +144,7 @@ fn path(place: &Place, worker: u64) -> String {
     place.holder(&format!("{worker:05}"))
 }
 
-/// The worker of a node's name, if it is one that leafd writes.
+/// The worker of a node's name, if leafd writes such names.
 fn worker(child: &str) -> Option<u64> {
     let worker = child.parse().ok()?;
     (format!("{worker:05}") == child).then_some(worker)
@@ -158,7 +158,7 @@ fn entry(worker: u64, bytes: &[u8], stat: &Stat) -> Result<Entry, String> {
     Ok(Entry { worker: WorkerId(worker), holding, seen, written })
 }
 
-/// A worker that nobody can take.
+/// An entry whose worker no host can take.
 fn for_ever(worker: u64, stat: &Stat) -> Entry {
     let holding = LeaseRecord { holder: None, expires: INSTANT_MAX };
     let written = modified(stat);

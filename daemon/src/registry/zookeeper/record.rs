@@ -1,5 +1,4 @@
-//! What leafd writes into nodes of its own, as JSON, and reads there again: nothing that is not exactly so is taken
-//! for a claim.
+//! What leafd writes as JSON into its own nodes, and reads there. Only an exact match counts as a claim.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +6,7 @@ use leafd_core::UnixMs;
 use leafd_core::registry::{Holder, LeaseRecord, check_id};
 use leafd_core::store::StartToken;
 
-/// Who has a worker until when, and what its writer's clock said. Times are milliseconds since 1970.
+/// Who has a worker, until when, and the writer's clock. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Record {
@@ -15,7 +14,7 @@ pub(super) struct Record {
     holder: Option<WrittenHolder>,
     bound: u64,
     seen: u64,
-    /// Of a permanent holder: its number.
+    /// The number, for a permanent holder.
     #[serde(skip_serializing_if = "Option::is_none")]
     worker: Option<u64>,
 }
@@ -28,17 +27,17 @@ struct WrittenHolder {
     incarnation: String,
 }
 
-/// Which registry it is, and which of its lives.
+/// The registry's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Registration {
     /// 32 hexadecimal digits.
     pub(super) identity: String,
-    /// Drawn anew when writes turn out to be lost: 32 hexadecimal digits.
+    /// Drawn anew when writes are found to be lost: 32 hexadecimal digits.
     pub(super) history: String,
 }
 
 impl Record {
-    /// Of a holding that was checked.
+    /// The record of a checked holding.
     pub(super) fn new(holding: &LeaseRecord, seen: UnixMs, worker: Option<u64>) -> Record {
         let holder = holding.holder.as_ref().map(|holder| WrittenHolder {
             id: holder.id.to_string(),

@@ -1,8 +1,8 @@
-//! A connection to an ensemble, every call within its deadline.
+//! A connection to an ensemble, with a deadline for every call.
 //!
-//! A thread of its own drives the crate's tasks also between calls, so that the session is kept alive. What a call
-//! waits for it waits for on the caller's thread, and no longer than its bound: the crate has none for operations,
-//! and queues them while it is disconnected.
+//! A thread of its own drives the crate's tasks between calls too, which keeps the session alive. The caller's
+//! thread waits for a call, and no longer than its time limit: the crate has no limit for operations, and queues
+//! them while it is disconnected.
 
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use zookeeper_client::{Client, Error, SessionState};
 use super::Target;
 use leafd_core::registry::RegistryError;
 
-/// What the driving thread is called.
+/// The driving thread's name.
 pub const THREAD_NAME: &str = "leafd-zookeeper";
 
-/// How long the ensemble keeps a session that it doesn't hear of. Nothing hangs on it but the connection.
+/// How long the ensemble keeps a silent session. Only the connection depends on it.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long saying goodbye may take.
+/// How long closing the session may take.
 const CLOSE_MAX: Duration = Duration::from_millis(500);
 
-/// A connection that is opened when it is needed and given up when it is in doubt.
+/// A connection that is opened on demand, and dropped when in doubt.
 pub(super) struct Session {
     target: Target,
     driver: Option<Driver>,
@@ -40,9 +40,9 @@ struct Driver {
 
 /// Why a call's work failed.
 pub(super) enum Failure {
-    /// What the ensemble or the connection says.
+    /// The ensemble's or the connection's error.
     Ensemble(Error),
-    /// What the registry says.
+    /// The registry's error.
     Registry(RegistryError),
 }
 
@@ -63,7 +63,7 @@ impl Session {
         Session { target, driver: None, client: None }
     }
 
-    /// Does `work` over a connection that `prepare` has found usable, which it is asked once for each.
+    /// Runs `work` over a connection that `prepare` has found usable. `prepare` runs once for each connection.
     pub(super) fn call<S, T>(
         &mut self,
         state: &mut S,
@@ -71,7 +71,7 @@ impl Session {
         work: impl AsyncFnOnce(&Client, &mut S) -> Result<T, Failure>,
     ) -> Result<T, RegistryError> {
         let handle = self.driving()?;
-        // The crate would find its way back too, but takes its time.
+        // The crate would reconnect too, but slowly.
         let live = |client: &Client| client.state() == SessionState::SyncConnected;
         let known = self.client.take().filter(live);
         let mut prepared = known.is_some();
@@ -125,7 +125,7 @@ impl Session {
         if let Some(secret) = self.target.auth.read().map_err(|cause| self.unavailable(cause))? {
             connector = connector.with_auth("digest", secret.as_bytes());
         }
-        // So that a server that doesn't answer leaves time for the others.
+        // A silent server leaves time for the others.
         let hosts = u32::try_from(servers.hosts.len()).unwrap_or(u32::MAX);
         connector = connector.with_connection_timeout(*bound / hosts);
         let cluster = servers.to_string();
@@ -149,7 +149,7 @@ impl Session {
         RegistryError::Refused(format!("the worker registry {}: {words}", self.name()))
     }
 
-    /// What errors call it.
+    /// The ensemble's name in errors.
     fn name(&self) -> String {
         format!("zookeeper {}", self.target.servers)
     }
@@ -161,7 +161,7 @@ impl Drop for Session {
         let mut state = client.state_watcher();
         drop(client);
         let closed = async { while !state.changed().await.is_terminated() {} };
-        // One that isn't closed ends by itself.
+        // A session that isn't closed expires.
         let _ = driver.handle.block_on(async { tokio::time::timeout(CLOSE_MAX, closed).await });
     }
 }
@@ -175,9 +175,9 @@ impl Driver {
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned()).spawn(move || {
-            // An error is the end of who would have told us, which is the same.
+            // An error means that the sender is gone, which also ends the thread.
             let _ = runtime.block_on(stopped);
-            // A look-up of a name may still hang in the system's resolver; it must not hold us.
+            // A name lookup may still hang in the system's resolver. Don't wait for it.
             runtime.shutdown_background();
         })?;
         Ok(Driver { handle, stop: Some(stop), thread: Some(thread) })
@@ -187,7 +187,7 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         drop(self.stop.take());
-        // It doesn't panic by itself, and a task's panic stays in the task.
+        // The thread itself doesn't panic, and a task's panic stays in the task.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

@@ -1,12 +1,12 @@
-//! Workers that are had for good, on Leaf's own nodes.
+//! Workers assigned for good, on Leaf's own nodes.
 //!
-//! Leaf's node says whose a number is and until when its ids go; leafd writes a time ahead of them there, Java Leaf the
-//! present one. A node of leafd's own beside it, changed in the same transaction, says what Leaf has no field for. So if
-//! the two were changed last by different transactions, somebody else wrote Leaf's: a Java Leaf.
+//! Leaf's node tells a number's holder and until when its ids go: leafd writes a time ahead of its ids there, Java Leaf
+//! the present time. A second node of leafd's own has what Leaf has no field for, and changes in the same transaction.
+//! So if different transactions last changed the two, another program wrote Leaf's: a Java Leaf.
 //!
-//! - `pair`: what the two say.
-//! - `number`: giving a host a number that nobody has.
-//! - `watch`: noticing at once that somebody else wrote Leaf's.
+//! - `pair`: what the two nodes say.
+//! - `number`: gives a host a free number.
+//! - `watch`: notices at once that another program wrote Leaf's node.
 
 mod number;
 mod pair;
@@ -34,7 +34,7 @@ use leafd_core::registry::{
 };
 use leafd_core::{Tag, UnixMs};
 
-/// Permanent workers in an ensemble, on the nodes of a Leaf service.
+/// Permanent workers in an ensemble, on a Leaf service's nodes.
 pub struct PermanentRegistry {
     ensemble: Ensemble,
     forever: Forever,
@@ -120,7 +120,7 @@ impl Registry for PermanentRegistry {
             loop {
                 let standing = place.standing(client).await?;
                 standing.id.check(under)?;
-                // Before what it is judged by: whatever changes meanwhile fails the creation.
+                // Read first: whatever changes later makes the creation fail.
                 let before = forever.before(client, place, standing, &address).await?;
                 let (nodes, stat) = forever.nodes(client, place).await?;
                 if let Some(node) = own(place, &nodes, &address, &pool)? {
@@ -134,7 +134,7 @@ impl Registry for PermanentRegistry {
                 let number = forever.choose(client, place, &before, &nodes, &stat, &pool).await?;
                 let made = forever.make(client, place, &before, holding, number).await?;
                 let Some(made) = made else { continue };
-                // A Java Leaf looks at nobody else's number, so it is for us to make way.
+                // A Java Leaf ignores the other numbers, so leafd must give way.
                 let (nodes, _) = forever.nodes(client, place).await?;
                 if own(place, &nodes, &address, &pool).is_err() {
                     match client.delete(&forever.path(&made), None).await {
@@ -152,7 +152,7 @@ impl Forever {
         format!("{}/{name}", self.0)
     }
 
-    /// The nodes that give numbers, and the state of their folder.
+    /// The nodes that assign numbers, and the state of their folder.
     async fn nodes(
         &self,
         client: &Client,
@@ -165,14 +165,14 @@ impl Forever {
         Ok((children.iter().filter_map(|child| leaf_node::parse(child)).collect(), stat))
     }
 
-    /// What is in these nodes and beside them; those that are deleted meanwhile are left out.
+    /// These nodes with leafd's own nodes; skips those that are deleted meanwhile.
     async fn pairs(
         &self,
         client: &Client,
         place: &Place,
         nodes: Vec<LeafNode>,
     ) -> Result<Vec<Pair>, Failure> {
-        // Beside a name that is no address there can be nothing.
+        // A name that is no address can't have a node of leafd's.
         let beside = |node: &LeafNode| match node.holder.parse::<LeafAddress>() {
             Ok(_) => place.holder(&node.holder),
             Err(_) => place.holder("-"),
@@ -237,7 +237,7 @@ impl Forever {
                     }
                 })
                 .await?;
-            // Without results somebody was faster: what is there now decides.
+            // No results: another writer was faster. What is there now decides.
             if let Some(results) = written {
                 let at = place.written_at(client, &leaf_path, &results).await?;
                 return Ok((at, Written { leaf: leaf_path, side: side_path }));
@@ -245,7 +245,7 @@ impl Forever {
         }
     }
 
-    /// The node that gives somebody the number of a swap, that of whom it is about if there are two.
+    /// The node that assigns the number of a compare-and-set: the concerned holder's if there are two.
     async fn find(
         &self,
         client: &Client,
@@ -256,7 +256,7 @@ impl Forever {
         let about = swap.expected.as_ref().and_then(|expected| expected.holder.as_ref());
         let about = about.map_or("", |holder| &*holder.id);
         if about.parse::<LeafAddress>().is_ok() {
-            // So the counter names it, and leafd.
+            // The usual name, as the counter and leafd form it.
             let usual = leaf_node::parse(&format!("{about}-{worker:010}")).into_iter().collect();
             if let Some(pair) = self.pairs(client, place, usual).await?.pop() {
                 return Ok(Some(pair));
@@ -270,7 +270,7 @@ impl Forever {
     }
 }
 
-/// Who `holding` belongs to.
+/// The holder's address.
 fn address(place: &Place, holding: &LeaseRecord) -> Result<LeafAddress, Failure> {
     let Some(holder) = &holding.holder else {
         return Err(place.refused("a permanent worker needs a holder"));

@@ -1,7 +1,7 @@
-//! Gives a host a number that nobody has, in a way that Java Leafs on the same nodes can do nothing wrong with.
+//! Gives a host a free number, in a way that Java Leafs on the same nodes can't disturb.
 //!
-//! As they do it, by the ensemble's counter, while that stands in the pool. It never goes back, so beyond the pool
-//! numbers are given again whose nodes were deleted.
+//! It uses the ensemble's counter, as Java Leaf does, while the counter is within the pool. The counter never goes
+//! back. So beyond the pool, numbers whose nodes were deleted are assigned again.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -17,28 +17,28 @@ use crate::config::LeafAddress;
 use leafd_core::UnixMs;
 use leafd_core::registry::{LeaseRecord, RegistryError};
 
-/// How many of the hosts that wrote longest ago are named when there are no numbers left.
+/// How many of the longest silent hosts are named when no number is left.
 const OLDEST_NAMED: usize = 3;
 
-/// What leafd has recorded, at some moment before a host is given a number.
+/// What leafd had recorded at some moment before a host gets a number.
 pub(super) struct Before {
     standing: Standing,
-    /// Who is to have one.
+    /// The host that needs a number.
     address: LeafAddress,
-    /// The version of their folder, which changes when a free number is taken.
+    /// The version of the holders' folder, which changes when a free number is taken.
     version: i32,
     /// The version of the host's own node, if it has one.
     own: Option<i32>,
-    /// Numbers that others may still be using, also if their nodes under `forever` were deleted, and until when.
+    /// Numbers that other hosts may still use, even if their nodes under `forever` were deleted, and until when.
     used: Vec<(u64, UnixMs)>,
 }
 
-/// How a new number is entered.
+/// The kind of a new number.
 #[derive(Clone, Copy)]
 pub(super) enum Number {
-    /// By the ensemble's counter, as Java Leaf does it.
+    /// From the ensemble's counter, as with Java Leaf.
     Counted,
-    /// One that is free.
+    /// A free number.
     Free(u64),
 }
 
@@ -70,7 +70,7 @@ impl Forever {
         Ok(before)
     }
 
-    /// A number for a host that has none, by the nodes and the state of their folder.
+    /// A number for a host that has none, chosen by the nodes and the state of their folder.
     pub(super) async fn choose(
         &self,
         client: &Client,
@@ -84,7 +84,8 @@ impl Forever {
         let used = before.used.iter().filter(|(_, bound)| *bound > now);
         let taken: HashSet<u64> =
             used.map(|(worker, _)| *worker).chain(nodes.iter().map(|node| node.worker)).collect();
-        // The state's version counts changes: creations twice, less those that are there.
+        // The folder's version counts changes: creations and deletions. So creations are half of version and
+        // children.
         let counter = (i64::from(folder.cversion) + i64::from(folder.num_children)) / 2;
         let free = |worker: &u64| !taken.contains(worker);
         if u64::try_from(counter).is_ok_and(|worker| pool.contains(&worker) && free(&worker)) {
@@ -96,8 +97,8 @@ impl Forever {
         }
     }
 
-    /// Enters a host with its number: the node's name, or `None` if somebody was faster. A creation that was given up
-    /// and arrives late finds other versions as well, so that no host has two nodes.
+    /// Records a host with its number. Returns the node's name; `None` if another writer was faster. A creation that
+    /// was given up and arrives late finds other versions too, so no host gets two nodes.
     pub(super) async fn make(
         &self,
         client: &Client,
@@ -142,7 +143,7 @@ impl Forever {
         }))
     }
 
-    /// That there is no number left, and who might be gone.
+    /// The error that no number is left, and which hosts might be gone.
     async fn exhausted(
         &self,
         client: &Client,
@@ -170,7 +171,7 @@ impl Forever {
     }
 }
 
-/// The node that a host has, if it has one that it alone can use.
+/// The host's node, if it has one that no other host can use.
 pub(super) fn own(
     place: &Place,
     nodes: &[LeafNode],

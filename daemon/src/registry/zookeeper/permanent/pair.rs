@@ -1,4 +1,4 @@
-//! What stands in a Leaf node and in leafd's own beside it, and who has a number by that.
+//! The content of a Leaf node and of leafd's own node beside it, and the holder that they give.
 
 use zookeeper_client::Stat;
 
@@ -12,7 +12,7 @@ use leafd_core::{UnixMs, WorkerId};
 /// How many bytes of a node are shown.
 const PAYLOAD_SHOWN: usize = 200;
 
-/// A Leaf node and leafd's own beside it, as they are.
+/// A Leaf node, and leafd's own node beside it.
 pub(super) struct Pair {
     pub(super) node: LeafNode,
     pub(super) leaf: (Vec<u8>, Stat),
@@ -53,7 +53,7 @@ impl Pair {
         Ok(Entry { worker, holding, seen, written })
     }
 
-    /// Says who wrote Leaf's node where leafd's own writing was expected, and what.
+    /// Logs who wrote Leaf's node, and what, where leafd's own write was expected.
     pub(super) fn tell_of_a_leaf(&self, path: &str, expected: Option<&LeaseRecord>) {
         let by_leafd = |holder: &Holder| !holder.incarnation.0.is_empty();
         let expected = expected.and_then(|expected| expected.holder.as_ref());
@@ -70,7 +70,7 @@ impl Pair {
         );
     }
 
-    /// That somebody has the number is all that is known.
+    /// All that is known is that the number has a holder.
     pub(super) fn unreadable(&self) -> Entry {
         let written = modified(&self.leaf.1);
         let holding = self.held_by_leaf(UnixMs(0));
@@ -78,7 +78,7 @@ impl Pair {
     }
 
     fn held_by_leaf(&self, bound: UnixMs) -> LeaseRecord {
-        // Anybody can write names here.
+        // Any program can write names here.
         let plain = |c: char| if c.is_ascii_graphic() { c } else { '?' };
         let mut id: String = self.node.holder.chars().map(plain).take(HOLDER_BYTES_MAX).collect();
         if id.is_empty() {

@@ -1,5 +1,5 @@
-//! Whether somebody else writes the node that this host wrote last: a Java Leaf with its address, which issues ids as the
-//! same worker from then on. The ensemble says so at once, and the next renewal would only seconds later.
+//! Notices when another program writes the node that this host wrote last: a Java Leaf with its address, which issues
+//! ids as the same worker from then on. The ensemble reports this at once; the next renewal would notice seconds later.
 
 use std::sync::Arc;
 
@@ -9,29 +9,29 @@ use zookeeper_client::Client;
 
 use super::super::session::Failure;
 
-/// The nodes that one transaction wrote: Leaf's, and leafd's own beside it.
+/// The nodes that one transaction wrote: Leaf's, and leafd's own.
 pub(super) struct Written {
     pub(super) leaf: String,
     pub(super) side: String,
 }
 
-/// The watch over Leaf's node between two writes of leafd's own.
+/// Watches Leaf's node between two writes of leafd's own.
 #[derive(Default)]
 pub(super) struct NodeWatch {
-    /// Who is told.
+    /// Whom to notify.
     pub(super) told: Option<Arc<Notify>>,
     waits: Option<AbortHandle>,
 }
 
 impl NodeWatch {
-    /// leafd is about to write: what is written from now on is nobody's concern.
+    /// leafd is about to write: don't report writes from now on.
     pub(super) fn end(&mut self) {
         if let Some(waits) = self.waits.take() {
             waits.abort();
         }
     }
 
-    /// leafd has written both: any other write is told from now on, and one that came in between at once.
+    /// leafd has written both. From now on any other write is reported; one that came in between is reported at once.
     pub(super) async fn begin(&mut self, client: &Client, node: &Written) -> Result<(), Failure> {
         let Some(told) = self.told.clone() else { return Ok(()) };
         let (leaf, watcher) = client.check_and_watch_stat(&node.leaf).await?;
