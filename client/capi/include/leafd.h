@@ -659,8 +659,8 @@ enum leafd_status leafd_decode(uint64_t id,
                                struct leafd_parts *parts);
 
 /**
- * The public ids of `count` dense ones of `tag`, as numbers: for rights, keys and what public ids hide see leafd's page
- * on them. They don't say which key made them: once another key is in use, they are read wrongly unless `form` names it.
+ * The public ids of `count` dense ones of `tag`, as numbers; what they hide and who may ask is in leafd's guide. They don't
+ * say which key made them: once another one is in use, they are read wrongly unless `form` names theirs.
  *
  * `form`: may be NULL, as if it were all zeros. `timeout_ms`: see `leafd_new()`; it holds for the whole call, which asks for
  * 240 ids at a time.
