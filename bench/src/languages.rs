@@ -136,7 +136,7 @@ fn budgets(section: &Section) -> [Budget; 3] {
 
 // === what they need ===
 
-fn sources() -> PathBuf {
+pub(crate) fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("languages")
 }
 
@@ -145,7 +145,7 @@ fn client_sources() -> PathBuf {
 }
 
 /// The library as C programs and the Python package get it.
-fn built_library() -> Result<PathBuf> {
+pub(crate) fn built_library() -> Result<PathBuf> {
     let target = leafd_binary().ancestors().nth(2).context("target/PROFILE/leafd")?;
     let mut command = Command::new("make");
     without_cargo_s_variables(&mut command)
@@ -171,7 +171,7 @@ fn compiled(library: &Path, dir: &Path) -> Result<PathBuf> {
 }
 
 /// The package as it is when installed.
-fn python_package(library: &Path, dir: &Path) -> Result<PathBuf> {
+pub(crate) fn python_package(library: &Path, dir: &Path) -> Result<PathBuf> {
     let path = dir.join("python");
     let package = path.join("leafd");
     fs::create_dir_all(&package)?;

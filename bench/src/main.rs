@@ -7,6 +7,7 @@
 //! - `fleet`: what many hosts cost their database, beside its own sequences;
 //! - `languages`: what calls from C and Python take;
 //! - `masks`: what FF1 takes;
+//! - `peers`: what else there is for unique ids, in Rust and in Python;
 //! - `hostile`: what one user can do to others;
 //! - `duplicates`: that no id came twice, without which no number is worth anything;
 //! - `processes`, `stop`: what is started, and how it ends;
@@ -19,6 +20,7 @@ mod hostile;
 mod languages;
 mod machine;
 mod masks;
+mod peers;
 mod processes;
 mod report;
 mod stats;
@@ -33,7 +35,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 
 use duplicates::Duplicates;
-use host::{Target, echo, held};
+use host::{Target, echo, held, paced};
 use machine::Machine;
 use report::Report;
 
@@ -79,6 +81,10 @@ struct Args {
     #[arg(long, conflicts_with_all = ["rounds", "seconds"])]
     smoke: bool,
 
+    /// Print the tables as Markdown, without budgets
+    #[arg(long)]
+    markdown: bool,
+
     /// Write everything, each round included, as JSON to a file, or with - to standard output instead of the tables
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -104,12 +110,26 @@ enum Helper {
         #[arg(long, value_parser = parse_seconds)]
         seconds: Duration,
     },
+    /// Draw ids at a modest pace and print them
+    #[command(name = "helper-pace", hide = true)]
+    Pace {
+        server: paced::Server,
+        #[arg(long)]
+        socket: PathBuf,
+        #[arg(long)]
+        tag: String,
+        #[arg(long, value_parser = parse_seconds)]
+        seconds: Duration,
+        #[arg(long)]
+        first_us: u64,
+    },
 }
 
 const EXAMPLES: &str = "\
 Examples, after `cargo run --release -p leafd-bench --`:
   'back to back' --rounds 9      some rows, more closely
   segment snowflake redis echo   one host's ids
+  peers                          leafd beside Redis, PostgreSQL, UUIDs, snowflake packages
   fleet                          what many hosts cost a PostgreSQL
   hostile                        what one user can do to others (as root)
   --json bench.json              everything, and a file to compare later
@@ -132,6 +152,10 @@ fn main() -> ExitCode {
     let outcome = match cli.helper {
         Some(Helper::Echo { polls }) => echo::serve(polls),
         Some(Helper::Draw { socket, tag, seconds }) => held::draw_and_tell(&socket, &tag, seconds),
+        Some(Helper::Pace { server, socket, tag, seconds, first_us }) => {
+            let first = Duration::from_micros(first_us);
+            paced::draw_and_tell(server, &socket, &tag, seconds, first)
+        }
         None => run(cli.args),
     };
     match outcome {
@@ -162,13 +186,14 @@ fn run(args: Args) -> Result<()> {
     if matches!(target, Target::Own) {
         languages::measure(&plan, &mut duplicates, &mut report)?;
         masks::measure(&plan, &mut report)?;
+        peers::measure(&plan, &mut report)?;
         fleet::measure(&plan, &mut duplicates, &mut report)?;
         hostile::measure(&plan, &mut report)?;
     }
     progress("");
     report.ids_compared = duplicates.ids();
     report.about = machine.about();
-    tell(&report, args.json.as_deref())
+    tell(&report, args.json.as_deref(), args.markdown)
 }
 
 // === impl Plan ===
@@ -176,9 +201,15 @@ fn run(args: Args) -> Result<()> {
 impl Plan {
     /// An error if a pattern of the command line finds nothing.
     fn check(&self) -> Result<()> {
-        let names =
-            [host::names(), languages::names(), masks::names(), fleet::names(), hostile::names()]
-                .concat();
+        let names = [
+            host::names(),
+            languages::names(),
+            masks::names(),
+            peers::names(),
+            fleet::names(),
+            hostile::names(),
+        ]
+        .concat();
         for pattern in &self.only {
             if !names.iter().any(|name| name.contains(pattern)) {
                 bail!("no row's name contains {pattern:?}; there are\n  {}", names.join("\n  "));
@@ -221,7 +252,7 @@ fn progress(what: &str) {
     }
 }
 
-fn tell(report: &Report, json: Option<&Path>) -> Result<()> {
+fn tell(report: &Report, json: Option<&Path>, markdown: bool) -> Result<()> {
     let text = || format!("{:#}\n", report.json());
     let mut out = std::io::stdout();
     match json {
@@ -233,6 +264,7 @@ fn tell(report: &Report, json: Option<&Path>) -> Result<()> {
             .with_context(|| format!("cannot write {}", path.display()))?,
         None => {}
     }
-    out.write_all(report.to_string().as_bytes())?;
+    let told = if markdown { report.markdown() } else { report.to_string() };
+    out.write_all(told.as_bytes())?;
     Ok(())
 }

@@ -32,6 +32,8 @@ pub(crate) struct Section {
 #[derive(Debug)]
 struct Row {
     name: String,
+    /// What is to be said beside the numbers.
+    note: Option<String>,
     rounds: BTreeMap<&'static str, Vec<f64>>,
 }
 
@@ -56,7 +58,7 @@ impl Section {
     /// Gives a row its place, if it has none yet: below those that there are.
     pub(crate) fn place(&mut self, row: &str) -> usize {
         self.rows.iter().position(|known| known.name == row).unwrap_or_else(|| {
-            self.rows.push(Row { name: row.to_owned(), rounds: BTreeMap::new() });
+            self.rows.push(Row { name: row.to_owned(), note: None, rounds: BTreeMap::new() });
             self.rows.len() - 1
         })
     }
@@ -69,6 +71,12 @@ impl Section {
         self.rows[place].rounds.entry(column).or_default().push(value);
     }
 
+    /// Says something beside a row's numbers.
+    pub(crate) fn note(&mut self, row: &str, note: String) {
+        let place = self.place(row);
+        self.rows[place].note = Some(note);
+    }
+
     /// The median of a row's rounds.
     pub(crate) fn median(&self, row: &str, column: &str) -> Option<f64> {
         self.rows.iter().find(|known| known.name == row)?.median(column)
@@ -78,32 +86,54 @@ impl Section {
         let row = |row: &Row| {
             let medians: BTreeMap<_, _> =
                 self.columns.iter().map(|column| (column, row.median(column))).collect();
-            json!({ "row": row.name, "medians": medians, "rounds": row.rounds })
+            json!({ "row": row.name, "medians": medians, "rounds": row.rounds, "note": row.note })
         };
         let rows: Vec<Value> = self.rows.iter().map(row).collect();
         json!({ "name": self.name, "about": self.about, "rows": rows })
     }
 
     fn table(&self, budgets: &[Budget]) -> String {
+        let (lines, words) = self.lines(budgets);
+        aligned(&lines, words)
+    }
+
+    /// The same in Markdown, without the judgements: for the documents.
+    fn markdown(&self) -> String {
+        let (mut lines, words) = self.lines(&[]);
+        let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+        let rule = |column| match column {
+            0 => "---",
+            last if words && last + 1 == columns => "---",
+            _ => "--:",
+        };
+        lines.insert(1, (0..columns).map(|column| rule(column).to_owned()).collect());
+        lines.iter().map(|line| format!("| {} |\n", line.join(" | "))).collect()
+    }
+
+    /// Its cells, and whether the last column is of words.
+    fn lines(&self, budgets: &[Budget]) -> (Vec<Vec<String>>, bool) {
         let of_row = |row: &Row| budgets.iter().filter(|budget| budget.row == row.name).collect();
         let budgets: Vec<Vec<&Budget>> = self.rows.iter().map(of_row).collect();
         let judged = budgets.iter().any(|of_row| !of_row.is_empty());
+        let noted = self.rows.iter().any(|row| row.note.is_some());
+        let words = judged || noted;
         let mut heading = vec![self.name.to_owned()];
         heading.extend(self.columns.iter().map(|column| (*column).to_owned()));
-        heading.extend(judged.then(|| "budget".to_owned()));
+        heading.extend(words.then(|| if judged { "budget" } else { "" }.to_owned()));
         let mut lines = vec![heading];
         for (row, budgets) in self.rows.iter().zip(budgets) {
             let mut line = vec![row.name.clone()];
             line.extend(
                 self.columns.iter().map(|column| row.median(column).map_or("-".into(), shown)),
             );
-            if judged {
-                let words: Vec<String> = budgets.iter().map(|budget| budget.to_string()).collect();
+            if words {
+                let judgements = budgets.iter().map(|budget| budget.to_string());
+                let words: Vec<String> = judgements.chain(row.note.clone()).collect();
                 line.push(words.join("; "));
             }
             lines.push(line);
         }
-        aligned(&lines, judged)
+        (lines, words)
     }
 }
 
@@ -158,6 +188,18 @@ impl Report {
             "not_measured": self.not_measured,
             "ids_compared": self.ids_compared,
         })
+    }
+}
+
+impl Report {
+    /// Its tables, to be put into the documents.
+    pub(crate) fn markdown(&self) -> String {
+        let tables = self
+            .sections
+            .iter()
+            .map(|section| format!("{}\n\n{}", section.about, section.markdown()));
+        let about = self.about.join("\n");
+        format!("{about}\n\n{}", tables.collect::<Vec<_>>().join("\n"))
     }
 }
 
@@ -238,6 +280,18 @@ mod tests {
             [0.014, 0.9999, 9.3, 43.21, 999.4, 1_234_567.4, -1234.0].map(shown).into();
         assert_eq!(shown, ["0.014", "1.00", "9.30", "43.2", "999", "1,234,567", "-1,234"]);
         assert_eq!(thousands(-123.0), "-123");
+    }
+
+    #[test]
+    fn tables_are_told_in_markdown() {
+        let mut section = Section::new("row", "about".to_owned(), &["us"]);
+        section.put("a", "us", 2.0);
+        section.put("b", "us", 1.0);
+        section.note("b", "ahead".to_owned());
+        assert_eq!(
+            section.markdown(),
+            "| row | us |  |\n| --- | --: | --- |\n| a | 2.00 |  |\n| b | 1.00 | ahead |\n"
+        );
     }
 
     #[test]

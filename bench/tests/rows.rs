@@ -38,9 +38,9 @@ fn every_row_of_a_host_brings_numbers() {
     let of = |system: &str| {
         rows.iter().filter(|row| row["row"].as_str().unwrap().starts_with(system)).count()
     };
-    assert_eq!((of("echo: "), of("segment: "), of("snowflake: ")), (2, 11, 12));
+    assert_eq!((of("echo: "), of("segment: "), of("snowflake: ")), (2, 14, 15));
     let without_redis = json["not_measured"].to_string().contains("redis-server");
-    assert_eq!(of("redis: "), if without_redis { 0 } else { 5 });
+    assert_eq!(of("redis: "), if without_redis { 0 } else { 8 });
     for row in rows {
         assert!(row["medians"]["ids/s"].as_f64().unwrap() > 0.0, "{row}");
     }
@@ -66,6 +66,32 @@ fn every_call_of_c_and_python_brings_numbers() {
     );
     assert_eq!(json["budgets"].as_array().unwrap().len(), 3);
     assert!(json["ids_compared"].as_u64().unwrap() > 4_000);
+}
+
+#[test]
+fn every_peer_brings_a_number_or_says_how_to_get_it() {
+    let json = measured(&["peers"]);
+    let rows = section(&json, "peer");
+    for row in rows {
+        assert!(row["medians"]["ns/id"].as_f64().unwrap() > 0.0, "{row}");
+        assert!(row["medians"]["x leafd held"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    let names: Vec<&str> = rows.iter().map(|row| row["row"].as_str().unwrap()).collect();
+    for name in
+        ["Rust: snowflaked, shared by threads", "Rust: uuid, version 7", "Python: uuid.uuid4"]
+    {
+        assert!(names.contains(&name), "{names:?}");
+    }
+    let missing = json["not_measured"].as_array().unwrap().iter();
+    let missing: Vec<&str> = missing.map(|line| line.as_str().unwrap()).collect();
+    for package in ["redis-py", "uuid-utils", "uuid6", "uuid7", "snowflake-id"] {
+        let there = names.iter().any(|name| name.contains(package));
+        let told =
+            missing.iter().any(|line| line.contains("pip install") && line.contains(package));
+        let no_redis =
+            package == "redis-py" && missing.iter().any(|line| line.contains("redis-server"));
+        assert!(there || told || no_redis, "{package}: {names:?} {missing:?}");
+    }
 }
 
 #[test]

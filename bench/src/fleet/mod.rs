@@ -43,7 +43,7 @@ const SMOKE_TAGS: usize = 100;
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Where Debian has PostgreSQL's server.
-const POSTGRES: &str = "/usr/lib/postgresql";
+pub(crate) const POSTGRES: &str = "/usr/lib/postgresql";
 
 /// What all measurements of a fleet share.
 struct Bench<'a> {
@@ -111,7 +111,7 @@ pub(crate) fn measure(plan: &Plan, duplicates: &mut Duplicates, report: &mut Rep
 }
 
 /// A server that lets everybody in. On a disk it waits for that at each commit.
-fn server() -> Postgres {
+pub(crate) fn server() -> Postgres {
     let fsync = if place() == memory() { "fsync=off" } else { "fsync=on" };
     let server = Postgres::empty(&[fsync, "shared_buffers=128MB", "max_connections=300"]);
     server.without_passwords();

@@ -33,8 +33,12 @@ pub(super) fn judge(results: &Results) -> Vec<Budget> {
         to_redis(Workload::Steady, Workload::Steady, P50Us, AtMost(1.0), "x Redis p50");
         let pipelined = Workload::Pipelined;
         to_redis(pipelined, pipelined, IdsPerSecond, AtLeast(2.0), "x Redis ids/s");
-        let eight = Workload::EightConnections;
-        to_redis(eight, eight, IdsPerSecond, AtLeast(1.5), "x Redis ids/s");
+        for many in [Workload::EightConnections, Workload::Connections64, Workload::Connections512]
+        {
+            to_redis(many, many, IdsPerSecond, AtLeast(1.5), "x Redis ids/s");
+        }
+        let paced = Workload::SixteenPaced;
+        to_redis(paced, paced, P50Us, AtMost(1.0), "x Redis p50");
         if system == System::Segment {
             to_redis(Workload::HeldSteady, Workload::Steady, P99Us, AtMost(0.2), "x Redis p99");
         }
@@ -56,9 +60,9 @@ pub(super) fn judge(results: &Results) -> Vec<Budget> {
     budgets.push(budget(&all.name(), share, AtLeast(95.0), " % of the layout's cap"));
     for (cost, most) in [
         (Cost::IdleCpuPercent, 0.1),
-        (Cost::IdleMib, 10.0),
-        (Cost::TagsMib, 30.0),
-        (Cost::ConnectionsMib, 30.0),
+        (Cost::IdleMib, 9.0),
+        (Cost::TagsMib, 18.0),
+        (Cost::ConnectionsMib, 13.0),
         (Cost::ReadyFreshMs, 50.0),
         (Cost::ReadyWarmMs, 50.0),
     ] {

@@ -1,6 +1,6 @@
 //! One host: what an id costs in every form of asking, and what the daemon itself takes.
 //!
-//! - `rows`: what is measured; `workloads`, `held`, `echo`: the timed loops; `transport`, `redis`: over what;
+//! - `rows`: what is measured; `workloads`, `held`, `paced`, `echo`: the timed loops; `transport`, `redis`: over what;
 //! - `footprint`: memory, start, idle processor time; `daemon`: whose;
 //! - `budget`: what the design allows.
 
@@ -9,6 +9,7 @@ pub(crate) mod daemon;
 pub(crate) mod echo;
 mod footprint;
 pub(crate) mod held;
+pub(crate) mod paced;
 pub(crate) mod redis;
 mod rows;
 mod transport;

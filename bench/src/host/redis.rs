@@ -38,6 +38,12 @@ const START_WITHIN: Duration = Duration::from_secs(5);
 // === impl RedisServer ===
 
 impl RedisServer {
+    /// Increments of a key, over a connection of their own.
+    pub(crate) fn increments(&self, key: &str) -> Result<impl FnMut() -> Result<u64> + use<>> {
+        let mut transport = RedisTransport::connect(&self.socket, key)?;
+        Ok(move || transport.one())
+    }
+
     /// `None`: it is not installed.
     pub(crate) fn start() -> Result<Option<RedisServer>> {
         let Some(program) = find_program("redis-server") else { return Ok(None) };

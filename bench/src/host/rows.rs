@@ -9,7 +9,7 @@ use leafd_client::Client;
 use super::redis::{RedisServer, RedisTransport};
 use super::transport::LeafdTransport;
 use super::workloads::{self, Round, Setting};
-use super::{echo, held};
+use super::{echo, held, paced};
 use crate::processes::CpuClock;
 
 /// Who answers.
@@ -31,6 +31,9 @@ pub(super) enum Workload {
     Steady,
     Pipelined,
     EightConnections,
+    Connections64,
+    Connections512,
+    SixteenPaced,
     EightPipelined,
     Batch100,
     Batch1000,
@@ -68,8 +71,11 @@ pub(super) struct Servers {
 
 const PIPELINED_BY: usize = 100;
 const CONNECTIONS: usize = 8;
+const CONNECTIONS_MORE: usize = 64;
+const CONNECTIONS_MOST: usize = 512;
 const CONNECTION_PIPELINED_BY: usize = 16;
 const PROCESSES: usize = 4;
+const PROCESSES_PACED: usize = 16;
 
 /// A row of one id a millisecond takes so many times longer than others, to see enough of them.
 const STEADY_TIMES: u32 = 4;
@@ -93,6 +99,9 @@ pub(super) fn all() -> Vec<Row> {
         rows(Steady, &compared),
         rows(Pipelined, &compared),
         rows(EightConnections, &compared),
+        rows(Connections64, &compared),
+        rows(Connections512, &compared),
+        rows(SixteenPaced, &compared),
         rows(EightPipelined, &compared),
         rows(Batch100, &own),
         rows(Batch1000, &own),
@@ -121,7 +130,7 @@ impl Row {
 
     pub(super) fn time(self, base: Duration) -> Duration {
         match self.workload {
-            Workload::Steady | Workload::HeldSteady => base * STEADY_TIMES,
+            Workload::Steady | Workload::HeldSteady | Workload::SixteenPaced => base * STEADY_TIMES,
             _ => base,
         }
     }
@@ -137,6 +146,16 @@ impl Row {
 
     fn segment_tag(self, leafd: &Leafd) -> String {
         leafd.tag.clone().unwrap_or_else(|| self.own_tag())
+    }
+
+    /// As many connections as the form has.
+    fn each_connection<T>(self, transport: impl Fn() -> Result<T>) -> Result<Vec<T>> {
+        let count = match self.workload {
+            Workload::Connections64 => CONNECTIONS_MORE,
+            Workload::Connections512 => CONNECTIONS_MOST,
+            _ => CONNECTIONS,
+        };
+        (0..count).map(|_| transport()).collect()
     }
 
     /// Measures one round.
@@ -164,9 +183,16 @@ impl Row {
             Workload::Pipelined => {
                 workloads::connections(vec![transport()?], PIPELINED_BY, setting)
             }
-            Workload::EightConnections => workloads::connections(eight(transport)?, 1, setting),
+            Workload::EightConnections | Workload::Connections64 | Workload::Connections512 => {
+                workloads::connections(self.each_connection(transport)?, 1, setting)
+            }
+            Workload::SixteenPaced => {
+                let (server, key) = (paced::Server::Redis, self.own_tag());
+                paced::processes(server, &redis.socket, &key, PROCESSES_PACED, setting)
+            }
             Workload::EightPipelined => {
-                workloads::connections(eight(transport)?, CONNECTION_PIPELINED_BY, setting)
+                let transports = self.each_connection(transport)?;
+                workloads::connections(transports, CONNECTION_PIPELINED_BY, setting)
             }
             workload => anyhow::bail!("Redis is not asked in the form {workload:?}"),
         }
@@ -182,9 +208,16 @@ impl Row {
             Workload::Pipelined => {
                 workloads::connections(vec![transport()?], PIPELINED_BY, setting)
             }
-            Workload::EightConnections => workloads::connections(eight(transport)?, 1, setting),
+            Workload::EightConnections | Workload::Connections64 | Workload::Connections512 => {
+                workloads::connections(self.each_connection(transport)?, 1, setting)
+            }
+            Workload::SixteenPaced => {
+                let server = paced::Server::Leafd;
+                paced::processes(server, &leafd.socket, tag, PROCESSES_PACED, setting)
+            }
             Workload::EightPipelined => {
-                workloads::connections(eight(transport)?, CONNECTION_PIPELINED_BY, setting)
+                let transports = self.each_connection(transport)?;
+                workloads::connections(transports, CONNECTION_PIPELINED_BY, setting)
             }
             Workload::Batch100 => workloads::batches(&client()?.tag(tag)?, 100, setting),
             Workload::Batch1000 => workloads::batches(&client()?.tag(tag)?, 1_000, setting),
@@ -198,10 +231,6 @@ impl Row {
             Workload::Blocking | Workload::Polling => anyhow::bail!("leafd is no echo"),
         }
     }
-}
-
-fn eight<T>(transport: impl Fn() -> Result<T>) -> Result<Vec<T>> {
-    (0..CONNECTIONS).map(|_| transport()).collect()
 }
 
 impl System {
@@ -224,6 +253,9 @@ impl Workload {
             Workload::Steady => "direct, 1,000/s",
             Workload::Pipelined => "direct, pipelined by 100",
             Workload::EightConnections => "direct, 8 connections",
+            Workload::Connections64 => "direct, 64 connections",
+            Workload::Connections512 => "direct, 512 connections",
+            Workload::SixteenPaced => "direct, 16 processes at 500/s",
             Workload::EightPipelined => "direct, 8 connections by 16",
             Workload::Batch100 => "batches of 100",
             Workload::Batch1000 => "batches of 1,000",
