@@ -1,7 +1,7 @@
-//! The second-best way to wipe memory in a forked child: a handler that runs in it.
+//! The second-best way to wipe memory in a forked child: a handler that runs in the child.
 //!
-//! The handler may find the parent's other threads stopped anywhere, so it takes no lock: it walks
-//! a list whose nodes are never freed, only used again.
+//! The parent's other threads may have stopped anywhere, so the handler takes no lock. It walks a
+//! list whose nodes are reused but never freed.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -16,18 +16,19 @@ struct Node {
 static NODES: AtomicPtr<Node> = AtomicPtr::new(ptr::null_mut());
 static HANDLER_SET: AtomicBool = AtomicBool::new(false);
 
-/// Has `length` bytes from `memory` on zeroed in every child from now on. `false`: it can't be had.
+/// Zeroes `length` bytes from `memory` on in every future child. Returns `false` if that is
+/// impossible.
 pub(crate) fn register(memory: NonNull<u8>, length: usize) -> bool {
     if !HANDLER_SET.load(Ordering::Acquire) {
-        // Two threads may get here together: the memory is then zeroed twice, which is as good.
-        // SAFETY: the handler does nothing but what is allowed in a fork handler.
+        // Two threads may get here together. The memory is then zeroed twice, which does no harm.
+        // SAFETY: the handler does only what is allowed in a fork handler.
         if unsafe { libc::pthread_atfork(None, None, Some(wipe_all)) } != 0 {
             return false;
         }
         HANDLER_SET.store(true, Ordering::Release);
     }
     for node in nodes() {
-        // Claimed by its length first: with a length but no memory yet, the handler passes it by.
+        // Claim the node by its length first: the handler skips a node with a length but no memory.
         let claim = node.length.compare_exchange(0, length, Ordering::Relaxed, Ordering::Relaxed);
         if claim.is_ok() {
             node.memory.store(memory.as_ptr(), Ordering::Release);
@@ -50,7 +51,7 @@ pub(crate) fn register(memory: NonNull<u8>, length: usize) -> bool {
     }
 }
 
-/// Forgets memory that is about to be unmapped.
+/// Removes memory that is about to be unmapped.
 pub(crate) fn unregister(memory: NonNull<u8>) {
     if let Some(node) = nodes().find(|node| node.memory.load(Ordering::Acquire) == memory.as_ptr())
     {
@@ -73,8 +74,8 @@ extern "C" fn wipe_all() {
     for node in nodes() {
         let memory = node.memory.load(Ordering::Acquire);
         if !memory.is_null() {
-            // SAFETY: memory is unregistered before it is unmapped, so at the instant of the fork
-            // it was mapped, with this length; the child has no other thread that could use it.
+            // SAFETY: memory is unregistered before it is unmapped. So at the instant of the fork
+            // it was mapped, with this length. The child has no other thread that could use it.
             unsafe { ptr::write_bytes(memory, 0, node.length.load(Ordering::Relaxed)) };
         }
     }

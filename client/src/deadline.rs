@@ -1,4 +1,4 @@
-//! Until when a call may take.
+//! A call's deadline.
 
 use std::time::{Duration, Instant};
 
@@ -13,69 +13,68 @@ use crate::state::GRACE;
 pub(crate) struct Deadline {
     start: Instant,
     limit: Duration,
-    /// When the daemon has to have answered.
+    /// When the daemon must have answered.
     end: Instant,
-    /// When there has to be a connection: later than `end` where the call waits longer for a daemon that isn't there.
+    /// When there must be a connection. Later than `end` if the call waits longer for a missing daemon.
     connect_by: Instant,
     waits: bool,
 }
 
 impl Deadline {
-    /// From now on. Longer limits than the daemon honours are cut to that.
+    /// A deadline from now on. Limits longer than the daemon's maximum are cut.
     pub(crate) fn after(limit: Duration) -> Deadline {
         let limit = limit.min(Duration::from_millis(u64::from(DEADLINE_MS_MAX)));
         let start = Instant::now();
         Deadline { start, limit, end: start + limit, connect_by: start + limit, waits: false }
     }
 
-    /// As [`Deadline::after`], for a call that waits for a daemon that isn't there: up to `wait`, or `limit` if that is
-    /// longer. It doesn't if `wait` is zero.
+    /// As [`Deadline::after`], for a call that waits for a missing daemon: up to `wait`, or `limit` if that is longer.
+    /// It doesn't wait if `wait` is zero.
     pub(crate) fn waiting(limit: Duration, wait: Duration) -> Deadline {
         let deadline = Deadline::after(limit);
         let connect_by = deadline.connect_by.max(deadline.start + wait.min(WAIT_MAX));
         Deadline { connect_by, waits: !wait.is_zero(), ..deadline }
     }
 
-    /// When the daemon has to have answered.
+    /// When the daemon must have answered.
     pub(crate) fn end(&self) -> Instant {
         self.end
     }
 
-    /// When there has to be a connection.
+    /// When there must be a connection.
     pub(crate) fn connect_by(&self) -> Instant {
         self.connect_by
     }
 
-    /// Whether the call waits for a daemon that never was there.
+    /// Whether the call waits for a daemon that was never there.
     pub(crate) fn waits(&self) -> bool {
         self.waits
     }
 
-    /// There is a connection, made at an instant: the time that the daemon has for its answer counts from then if the call
-    /// waited for it.
+    /// Notes a connection made at `at`. If the call waited for it, the daemon's time to answer starts then.
     pub(crate) fn connected(&mut self, at: Instant) {
         if self.waits() {
             self.end = self.end.max(at + self.limit);
         }
     }
 
-    /// When the client stops to wait for the daemon's word.
+    /// When the client stops waiting for the daemon's answer.
     pub(crate) fn end_of_grace(&self) -> Instant {
         self.end + GRACE
     }
 
-    /// When a call stops to wait for another thread, which may be waiting for a connection.
+    /// When a call stops waiting for another thread, which may be waiting for a connection.
     pub(crate) fn last_moment(&self) -> Instant {
         let last = if self.waits() { self.connect_by + self.limit } else { self.end };
         last.max(self.end) + GRACE
     }
 
-    /// What is left, as the wire has it: in milliseconds, rounded up.
+    /// The time left for the wire: in milliseconds, rounded up.
     pub(crate) fn left_ms(&self) -> u32 {
         as_ms(self.end().saturating_duration_since(Instant::now()))
     }
 
-    /// What was left at the start.
+    /// The time at the start.
     pub(crate) fn whole_ms(&self) -> u32 {
         as_ms(self.limit)
     }

@@ -1,4 +1,4 @@
-//! What can go wrong, split into what the service said and what the client found.
+//! Errors, split into what the service reported and what the client found.
 
 use std::fmt;
 use std::io;
@@ -9,18 +9,18 @@ use leafd_wire::Status;
 
 /// Why a call failed.
 ///
-/// [`Error::Service`] is the daemon's own word; all others are what the client found on its side.
-/// A failed call never used up an id that another call could return: at most ids are skipped.
+/// [`Error::Service`] is the daemon's own answer; all others were found on the client's side. A failed call
+/// never used up an id that another call could return: at most ids are skipped.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// The daemon answered, and refused.
     #[non_exhaustive]
     Service {
-        /// What became of the request. A number that this client doesn't know (from a newer
-        /// daemon) is told as [`Status::Internal`].
+        /// The outcome. A number that this client doesn't know (from a newer daemon) becomes
+        /// [`Status::Internal`].
         status: Status,
-        /// The number as it came in.
+        /// The number as it was received.
         number: u16,
         /// When a retry may succeed, if the daemon knows.
         retry_after: Option<Duration>,
@@ -32,15 +32,15 @@ pub enum Error {
     Connect {
         /// The socket's path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The connection broke while the call waited, and what may be retried has been.
+    /// The connection broke while the call waited, and the allowed retries failed.
     #[non_exhaustive]
     Disconnected {
         /// The socket's path.
         path: PathBuf,
-        /// What the system said; an end of the stream is [`io::ErrorKind::UnexpectedEof`].
+        /// The system's error; the end of the stream is [`io::ErrorKind::UnexpectedEof`].
         source: io::Error,
     },
     /// No answer came within the deadline.
@@ -58,7 +58,7 @@ pub enum Error {
         /// What was wrong with it.
         what: String,
     },
-    /// An argument can't be.
+    /// An argument is invalid.
     #[non_exhaustive]
     InvalidArgument {
         /// Which one, and what is allowed.
@@ -67,17 +67,17 @@ pub enum Error {
     /// A limit of the client or the system was reached.
     #[non_exhaustive]
     Resources {
-        /// What could not be had.
+        /// What was not available.
         what: &'static str,
         /// What the system said.
         source: io::Error,
     },
 }
 
-/// What the calls of this crate return.
+/// The result of this crate's calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a connection is of no more use; cheap to hand to everyone who waited on it.
+/// Why a connection can't be used any more; cheap to copy to every waiting thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Break {
     /// The daemon closed it.
@@ -86,7 +86,7 @@ pub(crate) enum Break {
     Os(i32),
     /// The peer doesn't speak the protocol.
     Protocol(&'static str),
-    /// A frame's length field that none may have.
+    /// A frame's length field is out of range.
     FrameLength(u32),
     /// So many answers are overdue that none is expected any more.
     Overdue,
@@ -95,7 +95,7 @@ pub(crate) enum Break {
 // === impl Error ===
 
 impl Error {
-    /// The status, when the service said it.
+    /// The status, if the service reported one.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
         match self {
@@ -104,10 +104,10 @@ impl Error {
         }
     }
 
-    /// Whether the same call may succeed later without anyone changing anything.
+    /// Whether the same call may succeed later without any repair.
     ///
-    /// True of id requests only: whether an administrative request that failed by
-    /// [`Error::Disconnected`] or [`Error::Timeout`] took effect has to be looked up first.
+    /// True for id requests only. After an administrative request failed by [`Error::Disconnected`] or
+    /// [`Error::Timeout`], first find out whether it took effect.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -123,7 +123,7 @@ impl Error {
         }
     }
 
-    /// After how long a retry may succeed, when the daemon said so.
+    /// When a retry may succeed, if the daemon said so.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -211,8 +211,8 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {
-    /// What lies below the system's error: that one is part of this one's text already, and a chain that is
-    /// printed whole must not say it twice.
+    /// The cause below the system's error. The system's error is part of this error's text, and a fully
+    /// printed chain must not repeat it.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Connect { source, .. }
@@ -223,7 +223,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// Whether the environment named the path, perhaps long ago and for another daemon.
+/// Whether the path came from the environment, perhaps long ago and for another daemon.
 fn is_from_environment(path: &Path) -> bool {
     std::env::var_os("LEAFD_SOCKET").is_some_and(|named| Path::new(&named) == path)
 }
@@ -231,7 +231,7 @@ fn is_from_environment(path: &Path) -> bool {
 // === impl Break ===
 
 impl Break {
-    /// Whether what was asked may be asked again on a new connection.
+    /// Whether a request may be repeated on a new connection.
     pub(crate) fn is_retryable(self) -> bool {
         !matches!(self, Break::Protocol(_) | Break::FrameLength(_))
     }

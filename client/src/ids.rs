@@ -1,18 +1,17 @@
-//! Ids as they were drawn: a few runs instead of millions of numbers.
+//! Drawn ids: a few runs instead of millions of numbers.
 
 use std::iter::FusedIterator;
 use std::vec;
 
 use leafd_wire::Run;
 
-/// Ids that were drawn together, in the order in which they were issued.
+/// Ids that were drawn together, in the order of issue.
 ///
-/// It iterates over the ids; [`Ids::into_runs`] gives the runs themselves. The ids are the
-/// caller's, like any number it holds: a process that forks half way through must not go on with
-/// the rest in both.
+/// It iterates over the ids; [`Ids::into_runs`] gives the runs themselves. The ids belong to the
+/// caller. If the process forks half way through, only one of the two may use the rest.
 #[derive(Clone, Debug)]
 pub struct Ids {
-    /// What is left of the run at the front; its count may be 0.
+    /// The rest of the front run; its count may be 0.
     front: Run,
     rest: vec::IntoIter<Run>,
     left: u64,
@@ -34,7 +33,7 @@ impl Ids {
         self.left
     }
 
-    /// What is left as runs, none of them empty.
+    /// The rest as runs, none of them empty.
     pub fn into_runs(self) -> impl Iterator<Item = Run> {
         std::iter::once(self.front).chain(self.rest).filter(|run| run.count > 0)
     }
@@ -50,7 +49,7 @@ impl Iterator for Ids {
         }
         let id = self.front.first;
         self.front.count -= 1;
-        // The number after a run's last may be none that can be an id; it is never looked at.
+        // The number after the run's last id may be no valid id. It is never used.
         self.front.first = id.wrapping_add(u64::from(self.front.stride));
         self.left -= 1;
         Some(id)

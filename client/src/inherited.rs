@@ -1,7 +1,7 @@
-//! What a forked child has of its parent's on the heap, and must not touch: locks in it may be held for ever.
+//! A parent's heap data in a forked child. The child must not touch it: its locks may be held for ever.
 //!
-//! The way to it is wiped. It is kept reachable from here, so that tools that look for leaks see that it
-//! is left on purpose.
+//! The pointer to it is wiped. It stays reachable from here, so that leak checkers see that it is left on
+//! purpose.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -13,7 +13,7 @@ struct Kept {
 
 static KEPT: AtomicPtr<Kept> = AtomicPtr::new(ptr::null_mut());
 
-/// Keeps what a parent made reachable, for ever; null is nothing.
+/// Keeps what a parent made reachable for ever; ignores null.
 #[cold]
 pub(crate) fn keep<T>(what: *const T) {
     if what.is_null() {
@@ -25,7 +25,7 @@ pub(crate) fn keep<T>(what: *const T) {
         KEPT.compare_exchange_weak(next, kept, Ordering::Release, Ordering::Relaxed)
     {
         next = now;
-        // SAFETY: it is not in the list yet, so it is this thread's alone.
+        // SAFETY: the node is not in the list yet, so it belongs to this thread alone.
         unsafe { (*kept)._next = next };
     }
 }

@@ -1,7 +1,7 @@
 //! From a tag's name to its cell, without a lock.
 //!
-//! A fork may stop a thread anywhere in here, and the child goes on with the same table: so it is
-//! a list per bucket that only grows, at its head, by one compare-and-swap. The nodes hold no ids.
+//! A fork may stop a thread anywhere in here, and the child continues with the same table. So each
+//! bucket is a list that only grows, at its head, by one compare-and-swap. The nodes hold no ids.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::slot::Slot;
 use crate::supply::Supply;
 
-/// Most tags that one client can use in its life.
+/// The most tags that one client can use in its life.
 pub const TAGS_MAX: usize = 65_536;
 
 const BUCKETS: usize = 1024;
@@ -24,19 +24,19 @@ pub(crate) struct Names {
     count: AtomicUsize,
 }
 
-/// A tag that a client has used. It stays until the client goes.
+/// A tag that a client has used. It lives as long as the client.
 pub(crate) struct Node {
     name: Box<str>,
     hash: u64,
     cell: NonNull<Cell>,
     /// What keeps a child from finding its parent's run in the cell.
     guard: Guard,
-    /// The supply that was made last, also where the way to it has been wiped since.
+    /// The latest supply, even after the pointer to it was wiped.
     pub(crate) made: AtomicPtr<Supply>,
     next: *mut Node,
 }
 
-// SAFETY: a node does not change once it can be seen; its cell holds nothing but atomics.
+// SAFETY: a visible node does not change, and its cell holds only atomics.
 unsafe impl Send for Node {}
 // SAFETY: as above.
 unsafe impl Sync for Node {}
@@ -95,7 +95,8 @@ impl Names {
         });
         loop {
             let head = bucket.load(Ordering::Acquire);
-            // Looked for again below the very head that the swap expects: so no name is in twice.
+            // The search repeats below the very head that the swap expects, so no name is added
+            // twice.
             let same = |node: &&Node| node.hash == hash && *node.name == *name;
             if let Some(theirs) = chain(head).find(same) {
                 // Another thread added it. This node's cell stays unused.
@@ -107,7 +108,7 @@ impl Names {
             match bucket.compare_exchange(head, new, Ordering::AcqRel, Ordering::Relaxed) {
                 // SAFETY: nodes in the table live as long as it does.
                 Ok(_) => return Ok(unsafe { &*new }),
-                // SAFETY: it was not put in, so it is this thread's alone.
+                // SAFETY: it was not added, so it belongs to this thread alone.
                 Err(_) => node = unsafe { Box::from_raw(new) },
             }
         }
@@ -141,13 +142,13 @@ impl Node {
         unsafe { self.cell.as_ref() }
     }
 
-    /// The slot. Where [`Node::is_wiped`] says no, it may hold a parent's run.
+    /// The slot. If [`Node::is_wiped`] is false, it may hold a parent's run.
     #[inline]
     pub(crate) fn slot(&self) -> &Slot {
         &self.cell().slot
     }
 
-    /// Whether the cell is all zeros in every child, however it is made.
+    /// Whether every child finds the cell zeroed, however the child was made.
     #[inline]
     pub(crate) fn is_wiped(&self) -> bool {
         self.guard == Guard::Kernel
@@ -166,8 +167,8 @@ fn chain<'a>(head: *mut Node) -> impl Iterator<Item = &'a Node> {
     })
 }
 
-/// A quick hash by eight bytes at a time. The names are the process's own, so nobody gains by
-/// making them collide.
+/// A fast hash of eight bytes at a time. The names are the process's own, so an attacker gains
+/// nothing from collisions.
 #[inline]
 fn hash(bytes: &[u8]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;

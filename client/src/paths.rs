@@ -1,4 +1,4 @@
-//! Where the daemon's socket is when nobody says.
+//! The default path of the daemon's socket.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,7 @@ const SYSTEM_SOCKET: &str = "/run/leafd/leafd.sock";
 
 const FOLDER_AND_NAME: &str = "leafd/leafd.sock";
 
-/// The path of the socket that clients use unless told otherwise: where a daemon is that this user
-/// started, else where the system's is.
+/// The default path of the socket: this user's daemon if there is one, otherwise the system's.
 ///
 /// 1. `$LEAFD_SOCKET`, if not empty;
 /// 2. for root `/run/leafd/leafd.sock`, where root's daemon listens;
@@ -18,8 +17,8 @@ const FOLDER_AND_NAME: &str = "leafd/leafd.sock";
 /// 4. `/run/leafd/leafd.sock`, if it exists;
 /// 5. the first of 3, where this user's daemon would listen; without a home `/run/leafd/leafd.sock`.
 ///
-/// As the base directory specification has it, `XDG_` variables that are not absolute paths count
-/// as unset.
+/// By the base directory specification, `XDG_` variables that are not absolute paths count as
+/// unset.
 #[must_use]
 pub fn default_socket_path() -> PathBuf {
     // SAFETY: it takes nothing, touches no memory and can't fail.
@@ -42,7 +41,7 @@ fn choose(
     let absolute = |name| variable(name).filter(|path| path.is_absolute());
     let state = absolute("XDG_STATE_HOME")
         .or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
-    // Both, for a daemon that was started where there is no runtime folder, as cron and su do.
+    // Both are tried, because cron and su start daemons without a runtime folder.
     let own: Vec<PathBuf> = [absolute("XDG_RUNTIME_DIR"), state]
         .into_iter()
         .flatten()

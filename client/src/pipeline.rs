@@ -1,4 +1,4 @@
-//! Many requests on their way before the first answer is read.
+//! Sends many requests before the first answer is read.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use crate::names::Node;
 use crate::requests::{Asked, Drawn, Group, Outcome};
 use crate::state::State;
 
-/// Queued bytes are sent when there are this many, at the latest.
+/// Queued bytes are sent once there are this many.
 const SEND_AT_BYTES: usize = 16 * 1024;
 
-/// Requests of one large batch that are in flight at once.
+/// How many requests of one large batch are in flight at once.
 const BATCH_IN_FLIGHT: usize = 4;
 
-/// A queue of id requests on the client's connection. Other threads go on using the client.
+/// A queue of id requests on the client's connection. Other threads can use the client meanwhile.
 ///
-/// [`Pipeline::push`] queues a request, [`Pipeline::answer`] sends what is queued and waits for
-/// the next answer, in whichever order answers come. A request is sent again when the daemon
-/// restarts, like any other. Dropping the pipeline gives up what is outstanding.
+/// [`Pipeline::push`] queues a request. [`Pipeline::answer`] sends what is queued and waits for the next answer, in
+/// any order. As elsewhere, a request is sent again when the daemon restarts. Dropping the pipeline gives up all
+/// outstanding requests.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), leafd_client::Error> {
@@ -43,12 +43,12 @@ const BATCH_IN_FLIGHT: usize = 4;
 #[derive(Debug)]
 pub struct Pipeline<'client> {
     client: &'client Client,
-    /// Of each request; none: the client's own.
+    /// The limit of each request; `None`: the client's own.
     limit: Option<Duration>,
-    /// The process's state and the group in it; none before the first request. A forked child
-    /// knows by it that the outstanding answers are its parent's.
+    /// The process's state and the pipeline's group in it; `None` before the first request. A forked child
+    /// recognises by it that the outstanding answers are its parent's.
     place: Option<Place<'client>>,
-    /// What was pushed and not yet answered: number `first` at the front.
+    /// Pushed requests without an answer; number `first` is at the front.
     pushed: VecDeque<Option<Pushed<'client>>>,
     first: u64,
     outstanding: usize,
@@ -91,29 +91,29 @@ impl<'client> Pipeline<'client> {
         }
     }
 
-    /// Sets how long each request may take from its push on (see [`crate::Builder::deadline`]).
+    /// Sets how long each request may take, counted from its push (see [`crate::Builder::deadline`]).
     #[must_use]
     pub fn deadline(mut self, limit: Duration) -> Pipeline<'client> {
         self.limit = Some(limit);
         self
     }
 
-    /// Requests that are pushed and not yet answered.
+    /// The number of requests without an answer.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.outstanding
     }
 
-    /// Queues a request for `count` (1 to [`COUNT_MAX`]) ids of `tag`, and returns its number: 0
-    /// for the first, then one more each time. It is sent when some more are queued, or by
-    /// [`Pipeline::flush`] or [`Pipeline::answer`].
+    /// Queues a request for `count` (1 to [`COUNT_MAX`]) ids of `tag`, and returns its number: 0 for the first,
+    /// then one more each time. It is sent when enough requests are queued, or by [`Pipeline::flush`] or
+    /// [`Pipeline::answer`].
     ///
-    /// The daemon works on [`leafd_wire::PIPELINE_MAX`] requests of a connection at once; more of
-    /// them gain nothing. At most [`crate::IN_FLIGHT_MAX`] may be outstanding.
+    /// The daemon works on [`leafd_wire::PIPELINE_MAX`] requests of a connection at once; more of them gain
+    /// nothing. At most [`crate::IN_FLIGHT_MAX`] may be outstanding.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for an impossible tag or count or too many requests,
-    /// [`Error::Connect`] when there is no connection to be had.
+    /// [`Error::Connect`] if no connection can be made.
     pub fn push(&mut self, tag: &str, count: u32) -> Result<u64> {
         let mut deadline = self.client.core.deadline(self.limit);
         let whole_ms = deadline.whole_ms();
@@ -143,7 +143,7 @@ impl<'client> Pipeline<'client> {
     /// Sends all that is queued.
     ///
     /// # Errors
-    /// [`Error::Timeout`] when the daemon takes no more bytes.
+    /// [`Error::Timeout`] if the daemon accepts no more bytes.
     pub fn flush(&mut self) -> Result<()> {
         let Some(Place { state, .. }) = self.own_place() else { return Ok(()) };
         let mut link = state.lock();
@@ -157,7 +157,7 @@ impl<'client> Pipeline<'client> {
         sent.ok_or_else(|| deadline.missed())
     }
 
-    /// The next answer, waited for if need be. `None`: nothing is outstanding.
+    /// Waits for the next answer. `None`: nothing is outstanding.
     pub fn answer(&mut self) -> Option<Answer> {
         while self.outstanding > 0 {
             let oldest = self.pushed.iter().flatten().next()?.deadline;
@@ -181,7 +181,7 @@ impl<'client> Pipeline<'client> {
     /// Turns an outcome into an answer, or sends the request again.
     fn settle(&mut self, number: u64, outcome: Outcome) -> Option<Answer> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        // A request that was given up has no place any more.
+        // A request that was given up is no longer in the queue.
         let mut pushed = self.pushed.get_mut(index)?.take()?;
         let core = &self.client.core;
         let ids = match core.settle(outcome, Some(&mut pushed.attempts), &pushed.deadline) {
@@ -223,7 +223,7 @@ impl<'client> Pipeline<'client> {
         self.submit(number, pushed, deadline_ms)
     }
 
-    /// `deadline_ms`: as the daemon is told it. Connecting may take some of that: then the daemon waits longer than
+    /// `deadline_ms`: what the daemon is told. Connecting may use up some of it. The daemon then waits longer than
     /// this client, which does no harm.
     fn submit(
         &mut self,

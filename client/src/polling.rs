@@ -1,29 +1,28 @@
-//! When a waiting thread asks the socket again and again for a moment instead of going to sleep.
+//! When a waiting thread polls the socket for a moment before it sleeps.
 //!
-//! Waking a sleeping core costs more than all the rest of a round trip, so polling pays while
-//! requests come back to back and the daemon polls, too. Everywhere else it burns a core that
-//! others, the daemon first of all, could use: so it is bounded, and a poll in vain turns polling
-//! off for ever more requests.
+//! Waking a sleeping core costs more than all the rest of a round trip. So polling pays while requests come
+//! back to back and the daemon polls too. Otherwise it burns a core that others could use, the daemon first
+//! of all. So polling is bounded, and each vain poll turns it off for more and more requests.
 
 use std::fs;
 use std::mem;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Longest poll, and the longest pause between an answer and the next request that still counts
-/// as back to back.
+/// The longest poll. Also the longest pause between an answer and the next request that still counts as
+/// back to back.
 pub(crate) const WINDOW: Duration = Duration::from_micros(100);
 
-/// How many requests go by without a poll after the first one in vain, and at most.
+/// How many requests go without a poll after the first vain one, and the most after many.
 const PENALTY_MIN: u32 = 8;
 const PENALTY_MAX: u32 = 4096;
 
-/// The policy, as far as one connection has learned. It reads no clock.
+/// The policy, as learned on one connection. It reads no clock.
 pub(crate) struct Polling {
     allowed: bool,
     daemon_awake: bool,
     answered_at: Option<Instant>,
-    /// Requests that must not poll yet.
+    /// How many more requests must not poll.
     rest: u32,
     penalty: u32,
 }
@@ -35,15 +34,15 @@ impl Polling {
         Polling { allowed, daemon_awake: false, answered_at: None, rest: 0, penalty: 0 }
     }
 
-    /// Whether a request that is sent now should poll for its answer.
+    /// Whether to poll for the answer of a request that is sent now.
     pub(crate) fn begin(&mut self, now: Instant) -> bool {
         let back_to_back =
             self.answered_at.is_some_and(|at| now.saturating_duration_since(at) < WINDOW);
         if !self.allowed || !back_to_back {
             return false;
         }
-        // Counted whether or not the daemon is awake: it goes to sleep while this client rests, and the two
-        // must not wait for one another.
+        // Counted even if the daemon is asleep. It falls asleep while this client rests, and the two must
+        // not wait for each other.
         if self.rest > 0 {
             self.rest -= 1;
             return false;
@@ -68,8 +67,8 @@ impl Polling {
     }
 }
 
-/// Whether this process may use more than one core: with one, polling only keeps the daemon from
-/// running. By the threads' affinity and the control groups' quotas.
+/// Whether this process may use more than one core, by its threads' affinity and the control groups'
+/// quotas. With one core, polling only keeps the daemon from running.
 pub(crate) fn has_cores_to_spare() -> bool {
     affinity_cores().is_none_or(|cores| cores > 1) && quota_cores().is_none_or(|cores| cores > 1.0)
 }
@@ -79,8 +78,8 @@ fn affinity_cores() -> Option<i32> {
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
     // SAFETY: the set is valid for writes of its size.
     let outcome = unsafe { libc::sched_getaffinity(0, mem::size_of_val(&set), &raw mut set) };
-    // More cores than the set has room for is an error, and no reason not to poll.
-    // SAFETY: the set is a valid set.
+    // More cores than the set can hold are an error, but no reason not to poll. SAFETY: the set is a valid
+    // set.
     (outcome == 0).then(|| unsafe { libc::CPU_COUNT(&set) })
 }
 

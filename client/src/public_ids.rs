@@ -1,4 +1,4 @@
-//! Public ids: what outsiders are shown instead of dense ones.
+//! Public ids: what outsiders see instead of dense ids.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::core::Core;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
-/// The public ids of one tag, in one form: numbers of some bits, or text that the same number is written as.
+/// The public ids of one tag in one form: numbers of some width, or the same numbers as text.
 ///
-/// A public id tells nothing of how many ids there are, nor of their order; only daemons with the key make one of a dense
-/// id, or the other way round. The form must be the same in both directions.
+/// A public id tells neither how many ids there are nor their order. Only daemons with the key can turn a dense id into
+/// a public one, or back. Both directions must use the same form.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), leafd_client::Error> {
@@ -37,33 +37,33 @@ impl<'a> PublicIds<'a> {
         PublicIds { core, tag, prefix: "", bits: 63, key: 0, limit: None }
     }
 
-    /// How many bits the ids have, dense and public ones: 63 unless given, 53 for JavaScript's numbers.
+    /// The width of dense and public ids in bits. Default: 63. Use 53 for JavaScript's numbers.
     #[must_use]
     pub fn bits(self, bits: u8) -> Self {
         PublicIds { bits, ..self }
     }
 
-    /// What texts begin with, before a `_`: a letter and further `a` to `z`, `0` to `9` or `_`. None unless given.
+    /// The prefix of texts, before a `_`: a letter and further `a` to `z`, `0` to `9` or `_`. Default: none.
     #[must_use]
     pub fn prefix(self, prefix: &'a str) -> Self {
         PublicIds { prefix, ..self }
     }
 
-    /// The number of the key: the daemon's current one unless given. Texts carry theirs.
+    /// The number of the key. Default: the daemon's current one. Texts contain the number.
     #[must_use]
     pub fn key(self, key: u8) -> Self {
         PublicIds { key, ..self }
     }
 
-    /// How long a call may take, however many requests it needs: as long as the client's calls unless given (see
+    /// How long a call may take, over all its requests. Default: the client's limit (see
     /// [`Builder::deadline`](crate::Builder::deadline)).
     #[must_use]
     pub fn within(self, limit: Duration) -> Self {
         PublicIds { limit: Some(limit), ..self }
     }
 
-    /// The public ids of dense ones, as numbers. They don't say which key made them: after a new key is in use they are
-    /// read wrongly, unless its number is kept.
+    /// The public ids of dense ones, as numbers. Numbers don't tell which key made them: once a new key is in use, they
+    /// are read wrongly unless the caller passes the old key's number.
     ///
     /// # Errors
     /// [`Error::Service`] of [`leafd_wire::Status::ValueRefused`] for an id that is outside of the bits, of
@@ -103,7 +103,7 @@ impl<'a> PublicIds<'a> {
         })
     }
 
-    /// The dense ids of public ones, which text stands for.
+    /// The dense ids of public ones given as text.
     ///
     /// # Errors
     /// As for [`PublicIds::mask`]; [`leafd_wire::Status::ValueRefused`] also for text that is no public id of this form,
@@ -117,7 +117,7 @@ impl<'a> PublicIds<'a> {
         })
     }
 
-    /// What a call asks for, and until when.
+    /// The form and the deadline of a call.
     fn begin(&self, is_text: bool) -> (MaskForm<'a>, Deadline) {
         let form = MaskForm {
             tag: self.tag.as_bytes(),
@@ -148,14 +148,14 @@ impl<'a> PublicIds<'a> {
     }
 }
 
-/// Longer than any tag and prefix, and within a frame beside the largest batch.
+/// Longer than any tag and prefix. It fits a frame beside the largest batch.
 const LENGTH_MAX: usize = 1024;
 
 fn numbers(reply: MaskReply<'_>) -> std::result::Result<Vec<u64>, Malformed> {
     Ok(reply.numbers()?.collect())
 }
 
-/// Asks for so many at a time as a request may have. An answer has as many items as were asked about.
+/// Splits the items into requests of the largest size. Each answer has as many items as its request.
 fn in_batches<T, U>(items: &[T], mut ask: impl FnMut(&[T]) -> Result<Vec<U>>) -> Result<Vec<U>> {
     let mut all = Vec::with_capacity(items.len());
     for some in items.chunks(BATCH) {
@@ -169,7 +169,7 @@ fn in_batches<T, U>(items: &[T], mut ask: impl FnMut(&[T]) -> Result<Vec<U>>) ->
     Ok(all)
 }
 
-/// A text has up to 256 bytes in a request, so that fewer than the most ids are sure to fit a frame.
+/// A text takes up to 256 bytes in a request, so only 240 are sure to fit a frame.
 const BATCH: usize = if MASKS_MAX < 240 { MASKS_MAX } else { 240 };
 
 impl std::fmt::Debug for PublicIds<'_> {

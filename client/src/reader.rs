@@ -11,13 +11,13 @@ use crate::error::Break;
 use crate::polling::WINDOW;
 use crate::socket::{Readiness, Socket};
 
-/// Room for some thousand replies of one run each. Untouched pages of it cost nothing.
+/// Room for about a thousand replies of one run each. Untouched pages cost nothing.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Held by the one thread that reads, outside of any lock.
+/// Owned by the one thread that reads, outside any lock.
 pub(crate) struct Reader {
     socket: Arc<Socket>,
-    /// Received and not yet taken: from `start` to `end`.
+    /// Bytes that were received but not consumed: from `start` to `end`.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -26,16 +26,16 @@ pub(crate) struct Reader {
 /// How a thread waits for bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// Ask again and again for a moment first.
+    /// Poll for a moment first.
     pub(crate) poll: bool,
-    /// An answer may be there already, so ask before sleeping.
+    /// An answer may have arrived already, so check before sleeping.
     pub(crate) maybe_there: bool,
     /// Also return when bytes can be sent.
     pub(crate) writable: bool,
     pub(crate) until: Instant,
 }
 
-/// What came of it.
+/// The outcome of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     Bytes,
@@ -54,7 +54,7 @@ impl Reader {
         Arc::ptr_eq(&self.socket, socket)
     }
 
-    /// Waits for bytes. Returns what came of it, and whether a poll was tried and hit.
+    /// Waits for bytes. Returns the outcome, and whether a poll was made and hit.
     pub(crate) fn fill(&mut self, patience: Patience) -> (Result<Arrival, Break>, Option<bool>) {
         let mut polled = None;
         if patience.poll {
@@ -68,8 +68,8 @@ impl Reader {
                 outcome => return (outcome, None),
             }
         }
-        // Not by a receive that blocks: that would be woken once more when the daemon takes the request
-        // out of the socket, for the room that this makes to write.
+        // Not by a blocking receive: that would wake once more when the daemon takes the request out of
+        // the socket, which makes room for writing.
         let wanted = Readiness { readable: true, writable: patience.writable };
         let outcome = match self.socket.wait(wanted, patience.until) {
             Ok(ready) if ready.readable => self.receive(),
@@ -79,7 +79,7 @@ impl Reader {
         (outcome, polled)
     }
 
-    /// The next whole frame, if one is there. The caller has to consume it by its length.
+    /// The next complete frame, if there is one. The caller must then consume its length.
     pub(crate) fn frame(&self) -> Result<Option<(Frame<'_>, usize)>, Break> {
         Frame::first(&self.buffer[self.start..self.end], REPLY_LENGTH_MAX)
             .map_err(|error| Break::FrameLength(error.length))
@@ -92,7 +92,7 @@ impl Reader {
         }
     }
 
-    /// Takes what is there without waiting.
+    /// Receives what is there without waiting.
     pub(crate) fn receive(&mut self) -> Result<Arrival, Break> {
         self.make_room()?;
         match self.socket.receive(&mut self.buffer[self.end..]) {
@@ -117,7 +117,7 @@ impl Reader {
         }
     }
 
-    /// Makes room for the rest of the frame that has begun, whose length has been checked.
+    /// Makes room for the rest of the current frame, whose length has been checked.
     fn make_room(&mut self) -> Result<(), Break> {
         let begun = &self.buffer[self.start..self.end];
         let needed = match frame_end(begun, REPLY_LENGTH_MAX) {
@@ -136,7 +136,7 @@ impl Reader {
     }
 }
 
-/// Why a connection is gone by what a system call said.
+/// Why a connection is gone, by the error of a system call.
 pub(crate) fn broken_by(error: &io::Error) -> Break {
     match error.raw_os_error() {
         Some(libc::EPIPE) | None => Break::End,

@@ -1,31 +1,30 @@
 //! How many ids the next run should have.
 //!
-//! Where ids grow old within milliseconds (snowflake), a run is to last about three milliseconds of
-//! the rate at which the process takes them. Elsewhere (segments) runs begin small, double
-//! while one lasts too short to ask for the next one in time, and shrink when it lasts too long: so a process that ends
-//! skips fewer ids than it has drawn, on average.
+//! Snowflake ids expire within milliseconds. Their run should last about three milliseconds at the process's rate.
+//! Segment ids don't: their runs begin small, double while a run is too short to ask for the next one in time, and
+//! shrink when it lasts too long. So a process that ends skips fewer ids than it has drawn, on average.
 
 use crate::slot::RUN_COUNT_MAX;
 
-/// The first run of a tag: small, as a process may draw a few ids and end, and skips what it holds then.
+/// The first run of a tag. It is small, because a process may draw a few ids and end, and then skips the rest.
 const FIRST: u32 = 4;
 
-/// Fewest ids of a run that may be held for long.
+/// The fewest ids in a run of long-lived ids.
 const LONG_FLOOR: u32 = 4;
 
 /// Ids that may be held for less than this are short-lived.
 const SHORT_HOLD_MS: u32 = 1000;
 
-/// How long a run of short-lived ids is to last.
+/// How long a run of short-lived ids should last.
 const SHORT_RUN_NS: u64 = 3_000_000;
 
-/// A long-lived run should last from this, so that of a thousand ids a second fewer than one in a hundred
-/// pays for asking …
+/// A long-lived run should last at least this. Then at a thousand ids a second, fewer than one in a hundred pays for
+/// asking …
 const LONG_RUN_MIN_NS: u64 = 250_000_000;
-/// … to this.
+/// … and at most this.
 const LONG_RUN_MAX_NS: u64 = 2_000_000_000;
 
-/// Most growth in one step: one measurement may be off.
+/// The largest growth in one step: one measurement may be off.
 const GROWTH_MAX: u32 = 16;
 
 /// The size to ask for, as learned so far. It reads no clock.
@@ -44,7 +43,7 @@ impl Sizing {
         self.wish
     }
 
-    /// Learns that `used` ids of a run of `count` went in `lasted_ns`.
+    /// Learns that `used` ids of a run of `count` were used in `lasted_ns`.
     pub(crate) fn observe(&mut self, hold_ms: u32, count: u32, used: u32, lasted_ns: u64) {
         let (used, lasted_ns) = (u64::from(used.max(1)), lasted_ns.max(1));
         let target_ns = if hold_ms < SHORT_HOLD_MS {
@@ -76,7 +75,7 @@ impl Sizing {
 mod tests {
     use super::*;
 
-    /// Runs of the wished size at a steady rate, until the wish settles.
+    /// Draws runs of the wished size at a steady rate until the wish settles.
     fn settled(hold_ms: u32, ids_a_second: u64) -> u32 {
         let mut sizing = Sizing::new();
         for _ in 0..64 {

@@ -1,16 +1,15 @@
-//! The run that a process holds of one tag, and taking an id of it by one atomic addition.
+//! The run that a process holds of one tag. One atomic addition takes an id from it.
 //!
-//! A slot may be all zeros at any moment (that is what a fork makes of it in the child), so zero
-//! means empty. The cursor carries the generation of the run that it counts in, and the reader
-//! checks that the run it read is of that generation: so no thread pairs one run's cursor with
-//! another run's end, however long it slept in between.
+//! A fork zeroes the slot in the child, so a slot may be all zeros at any moment, and zero means empty. The cursor
+//! carries the generation of its run, and the reader checks that the run it read has the same generation. So no
+//! thread pairs one run's cursor with another run's end, however long it slept in between.
 //!
 //! ```text
 //! cursor: generation (40 bits) | offset (24 bits)
 //! ```
 //!
-//! A generation is used once. Its offset starts where [`Slot::install`] says and only goes up, so
-//! each (generation, offset) is handed to one thread only.
+//! A generation is used once. Its offset starts where [`Slot::install`] says and only rises, so each (generation,
+//! offset) goes to one thread only.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
@@ -19,32 +18,30 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use leafd_wire::Run;
 
-/// Most ids in an installed run. What is left of the offset's bits is room for threads that come
-/// too late: most go on to [`Slot::clear`], and far above the run's end each sets the offset back.
+/// The most ids in an installed run. The rest of the offset's range is room for late threads. Most of them continue
+/// with [`Slot::clear`]; far above the run's end each of them resets the offset.
 pub(crate) const RUN_COUNT_MAX: u32 = 65_536;
 
-/// Runs of fewer ids are short.
+/// Runs with fewer ids are short.
 const SHORT_RUN_COUNT: u64 = 256;
 
-/// From here on the offset is set back: it must never reach the generation's bits, where it would
-/// bring an earlier run to life again.
+/// From here on the offset is reset. It must never reach the generation's bits, where it would revive an earlier run.
 const OFFSET_LATE: u64 = 1 << (OFFSET_BITS - 1);
 
-/// The last generation. A slot that gets there (after a century of 300 runs a second) holds no
-/// more runs.
+/// The last generation. A slot that gets there (after a century at 300 runs a second) holds no more runs.
 pub(crate) const GENERATION_MAX: u64 = (1 << (64 - OFFSET_BITS)) - 1;
 
 const OFFSET_BITS: u32 = 24;
 const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
 
-/// How many runs back a thread may lag before its id is skipped. Under loom one place makes every
-/// install overwrite what a reader may be looking at.
+/// How many runs a thread may lag behind before its id is skipped. Under loom there is one place, so every install
+/// overwrites what a reader may be looking at.
 const RING: usize = if cfg!(loom) { 1 } else { 4 };
 
-/// Stands in a descriptor while its fields change. No generation is this large.
+/// The generation of a descriptor whose fields are changing. No real generation is this large.
 const WRITING: u64 = u64::MAX;
 
-/// One tag's held run. On its own cache lines: the cursor moves, the descriptors rarely do.
+/// One tag's held run. It has cache lines of its own: the cursor changes often, the descriptors rarely.
 #[repr(C)]
 pub(crate) struct Slot {
     cursor: Cursor,
@@ -70,9 +67,9 @@ struct Descriptor {
     expires_ns: AtomicU64,
 }
 
-/// Whoever takes the id of this offset asks for the next run. A long run leaves half of itself for the answer to come
-/// in: it is used by the microsecond. A short one is used slowly, or its process has just begun and may end soon; the
-/// later it asks, the less is skipped then.
+/// The thread that takes the id at this offset asks for the next run. A long run is used within microseconds, so half
+/// of it is left for the time until the answer comes. A short run is used slowly, or its process has just begun and
+/// may end soon. The later that one asks, the fewer ids are skipped.
 #[inline]
 fn refill_offset(count: u64) -> u64 {
     if count < SHORT_RUN_COUNT { count - count.div_ceil(4) } else { count / 2 }
@@ -81,12 +78,12 @@ fn refill_offset(count: u64) -> u64 {
 // === impl Slot ===
 
 impl Slot {
-    /// Takes the next id of the held run. `None`: nothing is held, or it is used up or too old;
-    /// the caller must then go by the slow path, which clears or refills the slot.
+    /// Takes the next id of the held run. `None`: nothing is held, or the run is used up or too old. The caller must
+    /// then take the slow path, which clears or refills the slot.
     #[inline]
     pub(crate) fn take(&self, now_ns: u64) -> Option<Taken> {
-        // Acquire pairs with the Release in `install`: whoever sees a generation in the cursor
-        // sees its descriptor's fields, or later ones.
+        // Acquire pairs with the Release in `install`: a thread that sees a generation in the cursor sees its
+        // descriptor's fields, or later ones.
         let cursor = self.cursor.0.fetch_add(1, Ordering::Acquire);
         let generation = cursor >> OFFSET_BITS;
         let offset = cursor & OFFSET_MASK;
@@ -94,8 +91,8 @@ impl Slot {
         let first = run.first.load(Ordering::Relaxed);
         let shape = run.shape.load(Ordering::Relaxed);
         let expires_ns = run.expires_ns.load(Ordering::Relaxed);
-        // If any field above came from a later install, then this fence makes the mark that the
-        // install set first visible to the load below, and the generations differ.
+        // If any field above came from a later install, this fence makes the mark that the install set first visible
+        // to the load below, and the generations differ.
         fence(Ordering::Acquire);
         if run.generation.load(Ordering::Relaxed) != generation {
             return self.nothing(offset);
@@ -109,12 +106,12 @@ impl Slot {
         Some(Taken { id: first + offset * (shape >> 32), refill_due })
     }
 
-    /// There is nothing to take. Callers that only look for what is held ask again and again.
+    /// Nothing is left to take. Callers that only look for held ids come here repeatedly.
     #[cold]
     fn nothing(&self, offset: u64) -> Option<Taken> {
         if offset >= OFFSET_LATE {
             let mut cursor = self.cursor.0.load(Ordering::Relaxed);
-            // A run that was installed meanwhile has a small offset again, and is left alone.
+            // A run that was installed meanwhile has a small offset again, and stays as it is.
             while cursor & OFFSET_MASK >= OFFSET_LATE {
                 match self.cursor.0.compare_exchange_weak(
                     cursor,
@@ -130,7 +127,7 @@ impl Slot {
         None
     }
 
-    /// Makes `run` the one that ids are taken of, from its `offset`-th id on.
+    /// Makes ids come from `run`, from its `offset`-th id on.
     ///
     /// Only one thread at a time may call this or [`Slot::clear`], each generation must be above
     /// all earlier ones, and the run's ids must be positive signed 64-bit numbers.
@@ -149,12 +146,12 @@ impl Slot {
         self.cursor.0.store(generation << OFFSET_BITS | u64::from(offset), Ordering::Release);
     }
 
-    /// Empties the slot; what was left in it is skipped.
+    /// Empties the slot and skips the rest of its ids.
     pub(crate) fn clear(&self) {
         self.cursor.0.store(0, Ordering::Relaxed);
     }
 
-    /// How many offsets of `generation` have been given out, if it is the current one.
+    /// How many offsets of `generation` were given out, if it is the current one.
     pub(crate) fn offset(&self, generation: u64) -> Option<u32> {
         let cursor = self.cursor.0.load(Ordering::Relaxed);
         (cursor >> OFFSET_BITS == generation).then_some((cursor & OFFSET_MASK) as u32)
@@ -276,8 +273,8 @@ mod tests {
         assert_eq!(ids.len(), all, "an id came twice: {ids:?}");
     }
 
-    /// Each install overwrites the descriptor that the taker may be reading: a publish without
-    /// Release, a missing generation check or a missing fence lets it pair old with new.
+    /// Each install overwrites the descriptor that the taker may be reading. A publish without Release, a missing
+    /// generation check or a missing fence would pair old fields with new ones.
     #[test]
     fn loom_no_cursor_is_paired_with_another_runs_end() {
         loom::model(|| {
@@ -298,7 +295,7 @@ mod tests {
 
     #[test]
     fn loom_threads_that_share_a_run_never_share_an_id() {
-        // Two takers and an installer have too many schedules to try all.
+        // Two takers and an installer have too many schedules to try them all.
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(1);
         model.check(|| {

@@ -1,8 +1,8 @@
-//! What a process keeps for a client: one connection, shared by all threads.
+//! A process's state for a client: one connection, shared by all threads.
 //!
-//! Requests are told apart by their id, so that any number of threads wait at once. One of them
-//! reads and hands the others their answers; when it has its own, the next one takes over. No
-//! lock is held while a thread waits for the socket.
+//! Requests have ids, so any number of threads can wait at once. One of them reads and hands the others
+//! their answers. When it has its own answer, the next thread takes over. No lock is held while a thread
+//! waits for the socket.
 //!
 //! A forked child never sees its parent's state: it finds a null pointer and makes its own.
 
@@ -20,23 +20,22 @@ use crate::reader::{Arrival, Patience};
 use crate::requests::{For, Group, Outcome, Ticket};
 use crate::socket::{Record, Socket};
 
-/// How much longer than the deadline that the daemon was told a client waits for the daemon's own
-/// word on it.
+/// How much longer than the daemon's deadline a client waits for the daemon's own answer about it.
 pub(crate) const GRACE: Duration = Duration::from_millis(250);
 
-/// For how long a socket that was removed is taken for that of a daemon that restarts.
+/// How long a removed socket counts as that of a restarting daemon.
 const JUST_NOW: Duration = Duration::from_secs(10);
 
-/// What stays the same over a fork: where the socket is, and what is known about it.
+/// What a fork does not change: the socket's path, and what is known about it.
 pub(crate) struct Target {
     pub(crate) path: PathBuf,
     pub(crate) polling: bool,
-    /// Whether a connection was ever made: then a missing daemon is one that restarts.
+    /// Whether a connection was ever made. If so, a missing daemon is restarting.
     pub(crate) reached: AtomicBool,
     pub(crate) record: Record,
 }
 
-/// A process's connection and those who wait on it.
+/// A process's connection and the threads that wait on it.
 pub(crate) struct State {
     /// The process that made it.
     pub(crate) pid: u32,
@@ -50,7 +49,7 @@ pub(crate) type Guard<'a> = MutexGuard<'a, Link>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
     Answer(For),
-    /// That all bytes are with the system.
+    /// That the system has taken all bytes.
     Sent,
 }
 
@@ -74,8 +73,9 @@ impl State {
         }
     }
 
-    /// The lock, with a connection. It is made anew, with growing pauses, as long as the deadline
-    /// allows; a daemon that never was there is an error at once, unless the call is to wait for it.
+    /// Takes the lock, with a connection. A lost connection is made anew, with growing pauses, as long as
+    /// the deadline allows. A daemon that was never there is an error at once, unless the call is to wait
+    /// for it.
     pub(crate) fn connected(&self, deadline: &mut Deadline) -> Result<Guard<'_>> {
         let until = deadline.connect_by();
         loop {
@@ -121,8 +121,8 @@ impl State {
         }
     }
 
-    /// Waits until the ticket's outcome is there. `None`: not by `until`; it is still in flight.
-    /// `maybe_there`: it was sent some time ago.
+    /// Waits for the ticket's outcome. `None`: it did not come by `until`, and the request is still in
+    /// flight. `maybe_there`: the request was sent some time ago.
     pub(crate) fn answer(
         &self,
         link: Guard<'_>,
@@ -158,13 +158,13 @@ impl State {
         }
     }
 
-    /// Ends the connection; everyone who waits on it is told.
+    /// Ends the connection and tells every thread that waits on it.
     pub(crate) fn break_off(&self, link: &mut Link, why: Break) {
         self.target.record.clear();
         link.break_off(why);
     }
 
-    /// Finds out whether the peer has closed the connection meanwhile, without waiting.
+    /// Checks, without waiting, whether the peer has closed the connection.
     pub(crate) fn probe(&self) {
         let mut link = self.lock();
         if let Some(mut reader) = link.reader.take() {
@@ -176,7 +176,7 @@ impl State {
         }
     }
 
-    /// Waits until `ready` has something, reading if nobody else does.
+    /// Waits until `ready` returns something. Reads if no other thread does.
     fn wait<'a, T>(
         &'a self,
         mut link: Guard<'a>,
@@ -185,7 +185,7 @@ impl State {
         until: Instant,
         mut ready: impl FnMut(&mut Link) -> Option<T>,
     ) -> (Guard<'a>, Option<T>) {
-        // What is there already, as most answers of a pipeline are, is found without a look at the clock.
+        // An answer that is there already, as most of a pipeline's are, needs no look at the clock.
         let mut found = ready(&mut link);
         if found.is_none() {
             let mut now = Instant::now();
@@ -208,17 +208,17 @@ impl State {
                         self.break_off(&mut link, why);
                     }
                     if is_signalled() {
-                        // Somebody else may read meanwhile, the handler as well.
+                        // Another thread may read meanwhile, and so may the handler.
                         link.pass_reading_on();
                         drop(link);
                         is_ended();
                         link = self.lock();
                     }
                 } else if let Some(socket) = link.unsent_socket() {
-                    // The reader may be asleep without knowing of these bytes.
+                    // The reader may be asleep and not know of these bytes.
                     drop(link);
                     let wanted = crate::socket::Readiness { readable: false, writable: true };
-                    // Whatever it finds, the next turn tries to send, and sees.
+                    // Whatever it finds, the next round tries to send and sees.
                     let _ = socket.wait(wanted, until.min(now + Duration::from_millis(20)));
                     link = self.lock();
                 } else {
@@ -240,7 +240,7 @@ impl State {
         (link, found)
     }
 
-    /// Gives the frames that arrived to those who wait for them.
+    /// Hands the received frames to the threads that wait for them.
     fn take_in(
         &self,
         link: &mut Link,
@@ -262,10 +262,10 @@ impl State {
         link
     }
 
-    /// Whether a daemon that can't be reached now may be there soon.
+    /// Whether an unreachable daemon may be back soon.
     fn may_come_back(&self, error: &std::io::Error, deadline: &Deadline) -> bool {
         match error.raw_os_error() {
-            // The backlog is full: it is there. Or a daemon was killed that had listened.
+            // The backlog is full, so a daemon is there. Or a listening daemon was killed.
             Some(libc::EAGAIN | libc::ECONNREFUSED) => true,
             Some(libc::ENOENT) => {
                 deadline.waits()
@@ -277,8 +277,8 @@ impl State {
     }
 }
 
-/// Whether a daemon's socket was at `path` a moment ago: its lock is left, and something in the folder
-/// has changed since [`JUST_NOW`].
+/// Whether a daemon's socket was at `path` a moment ago: its lock file is there, and the folder has
+/// changed since [`JUST_NOW`].
 fn has_just_gone(path: &Path) -> bool {
     let mut lock = path.as_os_str().to_owned();
     lock.push(".lock");

@@ -1,8 +1,8 @@
-//! Reading and writing little-endian fields, bounds checked.
+//! Reads and writes little-endian fields with bounds checks.
 
 use std::fmt;
 
-/// Where encoded bytes go: a `Vec<u8>`, or whatever buffer the caller wraps.
+/// The destination of encoded bytes: a `Vec<u8>` or any buffer that the caller wraps.
 pub trait Sink {
     /// Appends `bytes`.
     fn put(&mut self, bytes: &[u8]);
@@ -14,7 +14,7 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// A body that is not what its opcode asks for.
+/// A body that doesn't fit its opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
     /// What is wrong, for the error text.
@@ -68,7 +68,7 @@ impl<'a> Fields<'a> {
         self.bytes(length)
     }
 
-    /// So many bytes.
+    /// The next `length` bytes.
     pub(crate) fn bytes(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
         if length > self.rest.len() {
             return Err(Malformed { what: "a length points past the end of the body" });
@@ -96,7 +96,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A length that a `u16` field carries. Callers bound what they pass; a longer one is a bug.
+/// A length for a `u16` field. Callers bound what they pass; a longer one is a bug.
 pub(crate) fn short_length(length: usize) -> [u8; 2] {
     u16::try_from(length).expect("the caller keeps texts within 65,535 bytes").to_le_bytes()
 }

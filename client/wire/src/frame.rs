@@ -14,7 +14,7 @@ use std::fmt;
 
 use crate::Sink;
 
-/// Bytes of a header, its length field included.
+/// A header's size in bytes, its length field included.
 pub const HEADER_BYTES: usize = 12;
 
 /// Largest value of a request's length field (bytes after the field itself).
@@ -29,7 +29,7 @@ const COUNTED_HEADER_BYTES: u32 = 8;
 /// A frame's header, without its length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// What is asked or answered (see [`crate::opcode`]).
+    /// The request or reply type (see [`crate::opcode`]).
     pub opcode: u8,
     /// See [`crate::flag`].
     pub flags: u8,
@@ -39,7 +39,7 @@ pub struct Header {
     pub request_id: u32,
 }
 
-/// A length field that no frame may have. The stream can't be followed any further.
+/// A length field that is out of range. The stream can't be followed any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameError {
     /// The length field's value.
@@ -53,7 +53,7 @@ pub struct FrameError {
 pub struct Frame<'a> {
     /// The frame's header.
     pub header: Header,
-    /// What follows the header.
+    /// The bytes after the header.
     pub body: &'a [u8],
 }
 
@@ -92,8 +92,8 @@ impl<'a> Frame<'a> {
     /// Finds the frame at the start of `buffer`. `None`: more bytes are needed.
     ///
     /// # Errors
-    /// A length below the header's own 8 bytes or above `length_max`, told as soon as the length
-    /// field is there, before anything is allocated for it.
+    /// A length below the header's own 8 bytes or above `length_max`. It is reported as soon as the
+    /// length field is there, before anything is allocated for it.
     pub fn first(
         buffer: &'a [u8],
         length_max: u32,
@@ -112,7 +112,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// How many bytes the frame at the start of `buffer` takes. `None`: its length is not there yet.
+/// The size of the frame at the start of `buffer`. `None`: its length is not there yet.
 ///
 /// # Errors
 /// As [`Frame::first`].

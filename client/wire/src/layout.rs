@@ -1,6 +1,6 @@
-//! How a snowflake id is put together: a sign bit of 0, then time, worker and sequence.
+//! How a snowflake id is composed: a sign bit of 0, then time, worker and sequence.
 //!
-//! Time counts units of `unit_ms` milliseconds since the layout's epoch; such a unit is a tick.
+//! Time counts ticks of `unit_ms` milliseconds since the layout's epoch.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ pub struct Parts {
     pub sequence: u64,
 }
 
-/// Why a layout or an id can't be.
+/// Why a layout or an id is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LayoutError {
@@ -40,7 +40,7 @@ pub enum LayoutError {
     TooWide,
     /// A tick lasts from 1 ms to an hour.
     Unit,
-    /// The last instant that the time bits can name is not an instant that milliseconds can.
+    /// The last tick lies beyond the instants that milliseconds can express.
     EpochTooLate,
     /// The id is negative or has bits above the layout's.
     IdTooLarge,
@@ -50,8 +50,7 @@ pub enum LayoutError {
 pub const UNIT_MS_MAX: u32 = 3_600_000;
 
 impl Layout {
-    /// Leaf's: 41 bits of milliseconds since 2010-11-04T01:42:54.657Z, 10 of worker, 12 of
-    /// sequence.
+    /// Leaf's: 41 bits of milliseconds since 2010-11-04T01:42:54.657Z, 10 bits of worker, 12 bits of sequence.
     pub const LEAF: Layout = Layout {
         time_bits: 41,
         worker_bits: 10,
@@ -60,8 +59,8 @@ impl Layout {
         epoch_ms: 1_288_834_974_657,
     };
 
-    /// For the numbers of JavaScript, which hold 53 bits exactly: 37 bits of 10 ms since 2025-01-01T00:00:00Z, so until
-    /// 2068, 8 of worker, 8 of sequence.
+    /// For JavaScript's numbers, which hold 53 bits exactly: 37 bits of 10 ms since 2025-01-01T00:00:00Z (until 2068),
+    /// 8 bits of worker, 8 bits of sequence.
     pub const JS53: Layout = Layout {
         time_bits: 37,
         worker_bits: 8,
@@ -70,7 +69,7 @@ impl Layout {
         epoch_ms: 1_735_689_600_000,
     };
 
-    /// Checks that the layout's ids are positive and its instants can be computed with.
+    /// Checks that the layout's ids are positive, and that its instants fit the arithmetic.
     ///
     /// # Errors
     /// See [`LayoutError`].
@@ -86,7 +85,7 @@ impl Layout {
         if self.unit_ms == 0 || self.unit_ms > UNIT_MS_MAX {
             return Err(LayoutError::Unit);
         }
-        // Half the range, so that a bound and a margin can be added without a check.
+        // Half the range, so that adding a bound and a margin can't overflow.
         let end = u128::from(self.epoch_ms)
             + (u128::from(self.tick_max()) + 1) * u128::from(self.unit_ms);
         if end > u128::from(u64::MAX / 2) {
@@ -113,8 +112,7 @@ impl Layout {
         mask(self.sequence_bits)
     }
 
-    /// The tick that an instant lies in; `None` before the epoch. It may be beyond
-    /// [`Layout::tick_max`].
+    /// The tick of an instant; `None` before the epoch. It may exceed [`Layout::tick_max`].
     #[must_use]
     pub fn tick_at(&self, unix_ms: u64) -> Option<u64> {
         Some(unix_ms.checked_sub(self.epoch_ms)? / u64::from(self.unit_ms))
@@ -129,7 +127,7 @@ impl Layout {
     /// The id of these parts.
     ///
     /// # Panics
-    /// When a part does not fit its field: that would be another part's id.
+    /// If a part does not fit its field: the id would have other parts.
     #[must_use]
     pub fn compose(&self, parts: Parts) -> u64 {
         assert!(parts.tick <= self.tick_max(), "tick {} overflows its field", parts.tick);

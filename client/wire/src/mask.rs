@@ -1,15 +1,15 @@
-//! MASK and UNMASK: dense ids to public ones and back, many at once.
+//! MASK and UNMASK: turn many dense ids into public ones at once, and back.
 
 use crate::bytes::{Fields, short_length};
 use crate::{Header, Malformed, flag};
 
-/// Most ids of one request.
+/// The most ids in one request.
 pub const MASKS_MAX: usize = 1_000;
 
-/// Longest prefix of a public id's text.
+/// The longest prefix of a public id's text.
 pub const PREFIX_BYTES_MAX: usize = 32;
 
-/// Which permutation is asked for.
+/// The requested permutation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaskForm<'a> {
     /// The tag's bytes, not yet checked.
@@ -18,7 +18,7 @@ pub struct MaskForm<'a> {
     pub bits: u8,
     /// The number of the key; 0: the daemon's current one.
     pub key: u8,
-    /// Text with this prefix rather than a number; an empty one is text without a prefix.
+    /// Text with this prefix instead of numbers; if it is empty, text without a prefix.
     pub prefix: Option<&'a [u8]>,
 }
 
@@ -28,7 +28,7 @@ pub struct MaskForm<'a> {
 /// header's [`flag::TEXT`] asks for text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaskRequest<'a> {
-    /// Of which permutation.
+    /// The permutation.
     pub form: MaskForm<'a>,
     ids: &'a [u8],
 }
@@ -38,18 +38,18 @@ pub struct MaskRequest<'a> {
 /// Body: as MASK's; with [`flag::TEXT`] each item is a `u8` length and text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnmaskRequest<'a> {
-    /// Of which permutation.
+    /// The permutation.
     pub form: MaskForm<'a>,
     count: usize,
     items: &'a [u8],
 }
 
-/// What UNMASK is asked.
+/// What UNMASK is asked about.
 #[derive(Clone, Copy, Debug)]
 pub enum PublicIds<'a> {
     /// Numbers.
     Numbers(&'a [u64]),
-    /// Texts; of one that is longer than 255 bytes, which none is, only so much is sent.
+    /// Texts. A text longer than 255 bytes, which no public id is, is cut to that.
     Texts(&'a [&'a [u8]]),
 }
 
@@ -87,7 +87,7 @@ impl<'a> MaskForm<'a> {
         Ok((MaskForm { tag, bits, key, prefix: is_text.then_some(prefix) }, count))
     }
 
-    /// The flags of its request's header.
+    /// The flags of the request's header.
     #[must_use]
     pub fn flags(&self) -> u8 {
         if self.prefix.is_some() { flag::TEXT } else { 0 }
@@ -110,10 +110,10 @@ impl<'a> MaskForm<'a> {
 // === impl MaskRequest ===
 
 impl<'a> MaskRequest<'a> {
-    /// Takes a frame apart. Tag, bits, key and prefix are the caller's to check.
+    /// Takes a frame apart. The caller checks tag, bits, key and prefix.
     ///
     /// # Errors
-    /// A body of another form, or one of too many ids.
+    /// A malformed body, or too many ids.
     pub fn decode(header: &Header, body: &'a [u8]) -> Result<Self, Malformed> {
         let mut fields = Fields::new(body);
         let (form, count) = MaskForm::decode(header, &mut fields)?;
@@ -138,10 +138,10 @@ impl<'a> MaskRequest<'a> {
 // === impl UnmaskRequest ===
 
 impl<'a> UnmaskRequest<'a> {
-    /// Takes a frame apart. Tag, bits, key and prefix are the caller's to check.
+    /// Takes a frame apart. The caller checks tag, bits, key and prefix.
     ///
     /// # Errors
-    /// A body of another form, or one of too many ids.
+    /// A malformed body, or too many ids.
     pub fn decode(header: &Header, body: &'a [u8]) -> Result<Self, Malformed> {
         let mut fields = Fields::new(body);
         let (form, count) = MaskForm::decode(header, &mut fields)?;
@@ -155,12 +155,12 @@ impl<'a> UnmaskRequest<'a> {
         Ok(UnmaskRequest { form, count, items })
     }
 
-    /// The numbers; none where texts are asked about.
+    /// The numbers; none in a request with texts.
     pub fn numbers(&self) -> impl Iterator<Item = u64> + use<'a> {
         numbers(if self.form.prefix.is_some() { &[] } else { self.items })
     }
 
-    /// The texts; none where numbers are asked about.
+    /// The texts; none in a request with numbers.
     pub fn texts(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let mut fields = Fields::new(self.items);
         let count = if self.form.prefix.is_some() { self.count } else { 0 };
@@ -170,8 +170,7 @@ impl<'a> UnmaskRequest<'a> {
         })
     }
 
-    /// The body of a request for 1 to [`MASKS_MAX`] ids. Texts go with a form that has a prefix, numbers with one that has
-    /// none.
+    /// The body of a request for 1 to [`MASKS_MAX`] ids. Texts need a form with a prefix, numbers a form without one.
     #[must_use]
     pub fn body(form: &MaskForm<'_>, ids: PublicIds<'_>) -> Vec<u8> {
         let (count, items): (usize, Vec<u8>) = match ids {
@@ -198,7 +197,7 @@ impl<'a> MaskReply<'a> {
     /// Takes the body apart.
     ///
     /// # Errors
-    /// A body of another form.
+    /// A malformed body.
     pub fn decode(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut fields = Fields::new(body);
         let count = usize::from(fields.u16()?);
@@ -214,7 +213,7 @@ impl<'a> MaskReply<'a> {
     /// The items as numbers.
     ///
     /// # Errors
-    /// They are no numbers.
+    /// The items are no numbers.
     pub fn numbers(&self) -> Result<impl Iterator<Item = u64> + use<'a>, Malformed> {
         match self.item_length {
             ID_BYTES => Ok(numbers(self.items)),
@@ -225,7 +224,7 @@ impl<'a> MaskReply<'a> {
     /// The items as texts.
     ///
     /// # Errors
-    /// They are no texts.
+    /// The items are no texts.
     pub fn texts(&self) -> Result<impl Iterator<Item = &'a str> + use<'a>, Malformed> {
         let length = self.item_length;
         match std::str::from_utf8(self.items) {

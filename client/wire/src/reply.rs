@@ -1,4 +1,4 @@
-//! What the daemon answers. STATUS and the administrative requests are answered with JSON.
+//! The daemon's answers. STATUS and the administrative requests are answered with JSON.
 
 use crate::bytes::{Fields, short_length};
 use crate::{Header, Layout, Malformed, Run, Sink, Status, opcode};
@@ -9,8 +9,8 @@ use crate::{Header, Layout, Malformed, Run, Sink, Status, opcode};
 /// `u32` count, `u32` stride.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdsReply<'a> {
-    /// How long a process may hold ids of this tag before it uses them, in milliseconds. 0: they
-    /// must not be held at all. Of weight for ids of held runs only.
+    /// How long a process may hold ids of this tag before it uses them, in milliseconds. 0: it must
+    /// not hold them at all. This matters for held runs only.
     pub hold_ms: u32,
     runs: &'a [u8],
 }
@@ -20,23 +20,23 @@ pub struct IdsReply<'a> {
 pub struct InfoReply {
     /// The version that both sides speak.
     pub version: u16,
-    /// Whether ids of segment tags can be had now.
+    /// Whether ids of segment tags are available now.
     pub segments_ready: bool,
-    /// Whether snowflake ids can be had now.
+    /// Whether snowflake ids are available now.
     pub snowflake_ready: bool,
     /// Largest length field of a request.
     pub request_length_max: u32,
-    /// Most ids in one request.
+    /// The most ids in one request.
     pub count_max: u32,
-    /// Requests that may await an answer on one connection.
+    /// The most requests that may await an answer on one connection.
     pub pipeline_max: u32,
-    /// Longest deadline that is honoured, in milliseconds.
+    /// The longest deadline that the daemon honours, in milliseconds.
     pub deadline_ms_max: u32,
     /// The daemon's process id (in the daemon's own process namespace).
     pub pid: u32,
     /// The daemon's release, such as `0.1.0`.
     pub release: String,
-    /// The snowflake layouts, by the tag name under which their ids are drawn.
+    /// The snowflake layouts, by the tag name that draws from them.
     pub layouts: Vec<(String, Layout)>,
 }
 
@@ -47,7 +47,7 @@ pub struct InfoReply {
 pub struct ErrorReply<'a> {
     /// After how many milliseconds a retry may succeed; 0: unknown.
     pub retry_after_ms: u32,
-    /// What was tried, what happened and what to do next, for a person.
+    /// What was tried, what happened and what to do next, for people.
     pub message: &'a str,
 }
 
@@ -72,7 +72,7 @@ impl<'a> IdsReply<'a> {
     /// Takes the body apart.
     ///
     /// # Errors
-    /// A body of another form, an empty run, or ids that are not positive signed 64-bit numbers.
+    /// A malformed body, an empty run, or ids that are not positive signed 64-bit numbers.
     pub fn decode(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut fields = Fields::new(body);
         let hold_ms = fields.u32()?;
@@ -93,7 +93,7 @@ impl<'a> IdsReply<'a> {
         Ok(reply)
     }
 
-    /// The runs, in the order in which their ids were issued.
+    /// The runs, in the order of issue.
     pub fn runs(&self) -> impl Iterator<Item = Run> + use<'a> {
         let (runs, _) = self.runs.as_chunks::<RUN_BYTES>();
         runs.iter().map(|run| {
@@ -108,7 +108,7 @@ impl<'a> IdsReply<'a> {
         })
     }
 
-    /// Writes the reply's frame for ids that were drawn.
+    /// Writes the reply's frame for drawn ids.
     pub fn put(header: &Header, hold_ms: u32, runs: &[Run], sink: &mut impl Sink) {
         sink.put(&header.encode(8 + runs.len() * RUN_BYTES));
         let mut head = [0; 8];
@@ -128,8 +128,8 @@ impl<'a> IdsReply<'a> {
 // === impl InfoReply ===
 
 impl InfoReply {
-    /// Takes the body apart. Bytes after the last known field are passed over, so that a later
-    /// daemon can say more.
+    /// Takes the body apart. Bytes after the last known field are ignored, so that a later daemon
+    /// can add fields.
     ///
     /// # Errors
     /// A body that ends too early, or a layout that is not valid.
@@ -200,7 +200,7 @@ impl InfoReply {
 // === impl ErrorReply ===
 
 impl<'a> ErrorReply<'a> {
-    /// Takes the body apart. Text that is not UTF-8 is cut where it stops being so.
+    /// Takes the body apart. Text is cut where it stops being UTF-8.
     ///
     /// # Errors
     /// A body shorter than its first field.

@@ -1,4 +1,4 @@
-//! What a client sends. STATUS has an empty body; the administrative requests carry JSON.
+//! A client's requests. STATUS has an empty body; the administrative requests carry JSON.
 
 use crate::bytes::{Fields, short_length};
 use crate::{Header, Malformed, Sink, flag, opcode};
@@ -34,7 +34,7 @@ impl InfoRequest {
     /// Takes the body apart.
     ///
     /// # Errors
-    /// A body of another form.
+    /// A malformed body.
     pub fn decode(body: &[u8]) -> Result<Self, Malformed> {
         let mut fields = Fields::new(body);
         let request = InfoRequest { version_min: fields.u16()?, version_max: fields.u16()? };
@@ -54,10 +54,10 @@ impl InfoRequest {
 // === impl IdsRequest ===
 
 impl<'a> IdsRequest<'a> {
-    /// Takes the body apart. Tag and count are the caller's to check: each has its own status.
+    /// Takes the body apart. The caller checks tag and count, because each has its own status.
     ///
     /// # Errors
-    /// A body of another form.
+    /// A malformed body.
     pub fn decode(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut fields = Fields::new(body);
         let count = fields.u32()?;

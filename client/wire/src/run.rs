@@ -1,4 +1,4 @@
-//! A run of ids: the one form in which ids are claimed from a store, kept in a host's journal and held by a process.
+//! A run of ids: the form in which ids are claimed from a store, kept in a host's journal and held by a process.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// The run's last id, `None` when it would not be a positive signed 64-bit number.
+    /// The run's last id; `None` if it would not be a positive signed 64-bit number.
     #[must_use]
     pub fn last(&self) -> Option<u64> {
         let steps = u64::from(self.count).checked_sub(1)?;
@@ -36,7 +36,7 @@ impl Run {
         self.last().expect("a run's ids are positive signed numbers") + 1
     }
 
-    /// From the first id to past the last one; with a stride above 1 most of it are others' ids.
+    /// From the first id to past the last one. With a stride above 1, most numbers in it are others' ids.
     ///
     /// # Panics
     /// When the run has no [`Run::last`] id.
@@ -45,14 +45,15 @@ impl Run {
         self.first..self.end()
     }
 
-    /// How many of the ids are below a number.
+    /// How many of the ids are below `number`.
     #[must_use]
     pub fn count_below(&self, number: u64) -> u32 {
         let below = number.saturating_sub(self.first).div_ceil(u64::from(self.stride));
         u32::try_from(below).map_or(self.count, |below| below.min(self.count))
     }
 
-    /// The number that parts the first `count` ids from the others: the first of these, or the end where there are none.
+    /// The number that separates the first `count` ids from the rest: the first id of the rest, or the end if nothing
+    /// remains.
     ///
     /// # Panics
     /// When the run has no [`Run::last`] id, or fewer than `count` ids.
@@ -65,7 +66,7 @@ impl Run {
         }
     }
 
-    /// What is left without the first `count` ids; `None` where nothing is.
+    /// The rest without the first `count` ids; `None` if nothing remains.
     #[must_use]
     pub fn without_first(self, count: u32) -> Option<Run> {
         let left = self.count.checked_sub(count).filter(|left| *left > 0)?;

@@ -1,13 +1,13 @@
 //! Which names a tag (or a layout) may have.
 //!
-//! The bound is that of Leaf's column, `varchar(128)`: 128 characters, so up to 512 bytes.
+//! The limit is that of Leaf's column, `varchar(128)`: 128 characters, so up to 512 bytes.
 
 use std::fmt;
 
-/// Most characters (Unicode scalar values) of a tag.
+/// The most characters (Unicode scalar values) of a tag.
 pub const TAG_CHARACTERS_MAX: usize = 128;
 
-/// Most bytes of a tag: as many characters of four bytes each.
+/// The most bytes of a tag: as many characters of four bytes each.
 pub const TAG_BYTES_MAX: usize = 4 * TAG_CHARACTERS_MAX;
 
 /// Why bytes are not a tag.
@@ -20,11 +20,11 @@ pub enum TagError {
     TooLong,
     /// It is not UTF-8.
     NotUtf8,
-    /// It has a control character (which databases and logs treat each in their own way).
+    /// It has a control character, which databases and logs treat differently.
     Control,
 }
 
-/// Checks a tag's bytes as they came in.
+/// Checks a tag's bytes from outside.
 ///
 /// # Errors
 /// See [`TagError`].
@@ -36,7 +36,7 @@ pub fn check_tag(bytes: &[u8]) -> Result<&str, TagError> {
         return Err(TagError::TooLong);
     }
     let text = std::str::from_utf8(bytes).map_err(|_| TagError::NotUtf8)?;
-    // Up to the limit in bytes there can be no more characters than the limit either.
+    // A text within the limit in bytes is within the limit in characters too.
     if bytes.len() > TAG_CHARACTERS_MAX && text.chars().count() > TAG_CHARACTERS_MAX {
         return Err(TagError::TooLong);
     }
