@@ -1,4 +1,4 @@
-//! A headless Chromium (Debian's `chromium`), steered by its DevTools protocol over a pair of pipes.
+//! A headless Chromium (Debian's `chromium`), controlled by its DevTools protocol over two pipes.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::host::eventually;
 use crate::program::die_with_parent;
 
-/// How long a page may take to become as a test wants it, on a busy machine.
+/// How long a page may take to reach the state that a test expects, on a busy machine.
 pub const SHOWN_WITHIN: Duration = Duration::from_secs(60);
 
 /// A browser with one page.
@@ -28,7 +28,8 @@ impl Browser {
     pub fn start() -> Browser {
         let profile = tempfile::Builder::new().prefix("leafd-browser-").tempdir().unwrap();
         let mut command = Command::new("sh");
-        // The protocol's pipes are descriptors 3 and 4. Root has no sandbox, and the page comes from this test.
+        // The protocol's pipes are descriptors 3 and 4. Root can't use the sandbox, and the page comes from
+        // this test.
         command
             .arg("-c")
             .arg("exec chromium \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1")
@@ -49,7 +50,7 @@ impl Browser {
         browser
     }
 
-    /// One call of the protocol.
+    /// Makes one call of the protocol.
     #[track_caller]
     pub fn call(&mut self, method: &str, parameters: Value) -> Value {
         self.next += 1;
@@ -73,13 +74,13 @@ impl Browser {
         }
     }
 
-    /// Looks at another address.
+    /// Opens another address.
     #[track_caller]
     pub fn open(&mut self, address: &str) {
         self.call("Page.navigate", json!({"url": address}));
     }
 
-    /// What an expression of JavaScript comes to.
+    /// The value of a JavaScript expression.
     #[track_caller]
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let parameters =
@@ -92,7 +93,7 @@ impl Browser {
     /// Waits until an expression is true.
     #[track_caller]
     pub fn until(&mut self, expression: &str) {
-        // A page that is being loaded has no elements yet.
+        // A page that is still loading has no elements.
         let safe = format!(
             "(() => {{ try {{ return Boolean({expression}); }} catch {{ return false; }} }})()"
         );
@@ -112,7 +113,7 @@ impl Browser {
         self.evaluate("document.body.innerText").as_str().unwrap().to_owned()
     }
 
-    /// Is so many pixels wide, and dark or light.
+    /// Sets the page's width in pixels, and a dark or light theme.
     pub fn look(&mut self, width: u32, theme: &str) {
         let size = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
         self.call("Emulation.setDeviceMetricsOverride", size);
@@ -120,7 +121,7 @@ impl Browser {
         self.call("Emulation.setEmulatedMedia", features);
     }
 
-    /// The whole page as a PNG, in base 64.
+    /// The whole page as a PNG, in base64.
     pub fn picture(&mut self) -> String {
         let whole = json!({"format": "png", "captureBeyondViewport": true});
         self.call("Page.captureScreenshot", whole)["data"].as_str().unwrap().to_owned()

@@ -1,5 +1,5 @@
-//! A host for one test: a folder of its own and the real `leafd` in it, which can be stopped, killed, frozen
-//! and started again, and which never outlives the test.
+//! A host for one test: its own folder, with the real `leafd` in it. The daemon can be stopped, killed, frozen and
+//! started again, and never outlives the test.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
@@ -24,10 +24,10 @@ use crate::servers::process::memory;
 /// How long a daemon may take from its start to its first answer on a busy machine.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
-/// How long one question whether it is ready may wait for its answer.
+/// How long one check for readiness may wait for its answer.
 const READY_POLL: Duration = Duration::from_millis(300);
 
-/// How long an end may take beyond what `stop_within` allows.
+/// How long a daemon may take to end, beyond `stop_within`.
 const END_WITHIN: Duration = Duration::from_secs(20);
 
 /// A host and its daemon.
@@ -35,22 +35,22 @@ pub struct Host {
     folder: TempDir,
     settings: Vec<String>,
     variables: Vec<(String, String)>,
-    /// A command that the daemon is run by: its words come before the daemon's.
+    /// A command that runs the daemon: its words come before the daemon's.
     runner: Vec<String>,
     user: Option<u32>,
-    /// The daemon's program, unless it is the one that was built.
+    /// The daemon's program, if it isn't the one that was built.
     program: Option<PathBuf>,
     child: Option<Child>,
 }
 
-/// How a daemon ended that did not get as far as serving.
+/// How a daemon ended that never served.
 #[derive(Debug)]
 pub struct Refusal {
     pub code: Option<i32>,
     pub said: String,
 }
 
-/// Tries until it works; panics with `what` when it doesn't in time.
+/// Retries until it works; panics with `what` if it doesn't in time.
 #[track_caller]
 pub fn eventually<T>(what: &str, within: Duration, mut attempt: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + within;
@@ -73,7 +73,7 @@ impl Host {
 
     fn below(folder: &Path) -> Host {
         let folder = tempfile::Builder::new().prefix("leafd-it-").tempdir_in(folder).unwrap();
-        // Other users come in as well: the socket's own mode is what keeps them out.
+        // Other users may enter too: only the socket's own mode keeps them out.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(folder.path().join("locks")).unwrap();
         Host {
@@ -87,14 +87,14 @@ impl Host {
         }
     }
 
-    /// A host whose daemon is on a database server's store. Its journal is in memory, like the server: it outlives the
-    /// daemon, which is all that such a host is asked for, and no disk's pace is measured.
+    /// A host whose daemon uses a database server's store. Its journal is in memory, like the server. It outlives the
+    /// daemon, which is all that such a host needs, and no test waits for a disk.
     pub fn on_store(url: &str) -> Host {
         let host = Host::below(&memory());
         host.set("store", url).variable("LEAFD_STORE_PASSWORD", PASSWORD)
     }
 
-    /// A host whose daemon is on several stores, by name, and these routes, in TOML.
+    /// A host whose daemon uses several named stores, and these routes, in TOML.
     pub fn on_stores(stores: &[(&str, String)], routes: &str) -> Host {
         let urls: Vec<String> =
             stores.iter().map(|(name, url)| format!("{name} = {url:?}")).collect();
@@ -107,24 +107,24 @@ impl Host {
         })
     }
 
-    /// With this worker.
+    /// Sets the worker.
     pub fn worker(self, worker: u64) -> Host {
         self.set("worker", &format!("static:{worker}"))
     }
 
-    /// With a setting.
+    /// Adds a setting.
     pub fn set(mut self, key: &str, value: &str) -> Host {
         self.change(key, value);
         self
     }
 
-    /// With a variable in the environment.
+    /// Adds an environment variable.
     pub fn variable(mut self, name: &str, value: impl AsRef<Path>) -> Host {
         self.variables.push((name.to_owned(), value.as_ref().to_str().unwrap().to_owned()));
         self
     }
 
-    /// Run as another user, who owns the state directory then.
+    /// Runs it as another user, who then owns the state directory.
     pub fn user(mut self, uid: u32) -> Host {
         self.user = Some(uid);
         fs::create_dir(self.state_dir()).unwrap();
@@ -134,7 +134,7 @@ impl Host {
         self
     }
 
-    /// Run by a command, such as one that mounts something first and then runs what follows its words.
+    /// Runs it by a command, such as one that mounts something and then runs the words after its own.
     pub fn runner(mut self, words: &[&str]) -> Host {
         self.runner = words.iter().map(|word| (*word).to_owned()).collect();
         self
@@ -152,17 +152,17 @@ impl Host {
         self.variables.push((name.to_owned(), value.to_owned()));
     }
 
-    /// Takes a setting away.
+    /// Removes a setting.
     pub fn unset(&mut self, key: &str) {
         self.settings.retain(|setting| !setting.starts_with(&format!("{key}=")));
     }
 
-    /// Takes a variable away.
+    /// Removes a variable.
     pub fn unset_variable(&mut self, name: &str) {
         self.variables.retain(|(known, _)| known != name);
     }
 
-    /// Has the next daemon run under the layer that drops unsynced writes.
+    /// Runs the next daemon under the layer that drops unsynced writes.
     pub fn watch(&mut self, power: &PowerLoss, mode: Mode) {
         let mut command = Command::new("true");
         for (name, value) in power.watch(&mut command, mode).get_envs() {
@@ -171,7 +171,7 @@ impl Host {
         }
     }
 
-    /// The daemon's command as it stands, or one of its subcommands with the same arguments.
+    /// The daemon's command as configured, or one of its subcommands with the same arguments.
     pub fn command(&self, subcommand: Option<&str>) -> Command {
         let program = self.program.as_deref().unwrap_or_else(|| leafd_binary());
         let mut words = self.runner.iter();
@@ -197,11 +197,11 @@ impl Host {
         command
     }
 
-    /// Has another program, such as an upgrade brings, be the daemon from the next start on.
+    /// From the next start on, uses another copy of the program, as after an upgrade.
     pub fn replace(&mut self) {
         let program = self.path("leafd-replaced");
-        // By another process: one that a test's thread forks meanwhile would hold the copy open for writing, and it could
-        // not be run.
+        // Copied by another process: a process that a test's thread forks meanwhile would hold the copy open for
+        // writing, and then it could not be run.
         let copied = Command::new("cp").arg(leafd_binary()).arg(&program).status().unwrap();
         assert!(copied.success(), "{} can't be copied to", program.display());
         self.program = Some(program);
@@ -221,7 +221,7 @@ impl Host {
         self.answering(said_from)
     }
 
-    /// Starts the daemon, which is to be awaited by [`Host::answering`]. Tells how long the log was before.
+    /// Starts the daemon without waiting; [`Host::answering`] waits. Returns how long the log was before.
     pub fn begin(&mut self) -> usize {
         assert!(self.child.is_none(), "one daemon at a time");
         let log = OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
@@ -233,7 +233,7 @@ impl Host {
         said_from
     }
 
-    /// Waits until the daemon that was begun answers or ends.
+    /// Waits until the daemon that was started answers or ends.
     pub fn answering(&mut self, said_from: usize) -> Result<(), Refusal> {
         let end = Instant::now() + READY_WITHIN;
         loop {
@@ -256,7 +256,7 @@ impl Host {
         }
     }
 
-    /// Starts the daemon and draws one id of a tag as soon as it gives one. Tells the id, and how long after the start of
+    /// Starts the daemon and draws one id of a tag as soon as possible. Returns the id, and how long after the start of
     /// the process it came.
     #[track_caller]
     pub fn first_id(&mut self, tag: &str) -> (u64, Duration) {
@@ -278,14 +278,14 @@ impl Host {
         raw.try_info().is_ok_and(|info| info.pid == pid)
     }
 
-    /// Ends it at once, without a chance to write anything.
+    /// Kills the daemon, without a chance to write anything.
     pub fn kill(&mut self) {
         let mut child = self.child.take().expect("a daemon runs");
         child.kill().unwrap();
         child.wait().unwrap();
     }
 
-    /// Stops it in order; fails unless it ends with 0.
+    /// Stops it cleanly; fails unless it exits with 0.
     #[track_caller]
     pub fn stop(&mut self) {
         self.signal(Signal::SIGTERM);
@@ -319,7 +319,7 @@ impl Host {
         assert_eq!(ended, None, "leafd has ended:\n{}", self.log());
     }
 
-    /// Whether a daemon was started and neither ended nor awaited since.
+    /// Whether the daemon was started and has not ended.
     pub fn runs(&self) -> bool {
         self.child.is_some()
     }
@@ -340,7 +340,7 @@ impl Host {
         self.path("state")
     }
 
-    /// All that the daemons of this host have said.
+    /// Everything that this host's daemons have logged.
     pub fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
@@ -373,28 +373,28 @@ impl Host {
         serde_json::from_str(&self.client().status_json().unwrap()).unwrap()
     }
 
-    /// Changes the store by hand, as an operator may.
+    /// Changes the store directly, as an operator may.
     pub fn store_sql(&self, sql: &str) {
         let store = rusqlite::Connection::open(self.state_dir().join("store.db")).unwrap();
         store.busy_timeout(Duration::from_secs(5)).unwrap();
         store.execute_batch(sql).unwrap();
     }
 
-    /// Memory that the daemon has in use, in KiB.
+    /// The daemon's resident memory in KiB.
     pub fn resident_kib(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
         line.trim().trim_end_matches(" kB").parse().expect("a number of kB")
     }
 
-    /// Runs `leafctl` with these words against the daemon, to its end.
+    /// Runs `leafctl` with these arguments against the daemon, to its end.
     pub fn leafctl(&self, words: &[&str]) -> Output {
         let leafctl = leafd_binary().with_file_name("leafctl");
         let mut command = Command::new(leafctl);
         command.env_clear().env("LEAFD_SOCKET", self.socket()).args(words).output().unwrap()
     }
 
-    /// Runs a command of the daemon's, such as `check-config`, to its end.
+    /// Runs a subcommand of the daemon, such as `check-config`, to its end.
     pub fn run(&self, subcommand: &str) -> (Option<i32>, String) {
         let output = File::create(self.path("output")).unwrap();
         let status = self

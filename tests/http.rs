@@ -1,4 +1,4 @@
-//! HTTP as plain as it goes: a request's bytes out, and all of the answer in.
+//! A minimal HTTP client: sends a request's bytes and reads the whole answer.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use crate::host::{Host, eventually};
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
-    /// The head as it came, status line included.
+    /// The head as received, status line included.
     pub head: String,
     pub body: String,
 }
@@ -18,13 +18,13 @@ pub struct Answer {
 /// How long one answer may take on a busy machine.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
-/// Asks for a path, on a connection of its own.
+/// Requests a path, on a new connection.
 #[track_caller]
 pub fn get(address: &str, path: &str) -> Answer {
     get_with(address, path, "")
 }
 
-/// The same with further fields of the head, each ended by `\r\n`.
+/// The same with more header fields, each ended by `\r\n`.
 #[track_caller]
 pub fn get_with(address: &str, path: &str, fields: &str) -> Answer {
     let head =
@@ -37,7 +37,7 @@ pub fn get_with(address: &str, path: &str, fields: &str) -> Answer {
 pub fn send(mut stream: impl Read + Write, bytes: &[u8]) -> Answer {
     stream.write_all(bytes).unwrap();
     let mut answer = Vec::new();
-    // A reset after the answer is an end as well.
+    // A reset after the answer also ends it.
     let _ = stream.read_to_end(&mut answer);
     let answer = String::from_utf8(answer).unwrap();
     let (head, body) =
@@ -58,7 +58,7 @@ impl Answer {
 }
 
 impl Host {
-    /// Where the daemon said last that it serves what the words name by HTTP.
+    /// The address in the daemon's last log line that says that it serves `what` by HTTP.
     pub fn http(&self, what: &str) -> String {
         eventually("the daemon serves HTTP", ANSWERS_WITHIN, || {
             let log = self.log();

@@ -1,4 +1,4 @@
-//! A load on daemons, by clients in this process: each thread draws one tag from one daemon, whatever becomes of that
+//! A load on daemons, by clients in this process. Each thread draws one tag from one daemon, whatever happens to that
 //! daemon, and keeps every id and every error. At the end no id of a tag may have come twice.
 
 use std::collections::BTreeMap;
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use leafd_client::{Client, Error};
 
-/// How long a request may wait for its ids: less than an outage lasts, and long for a busy machine.
+/// How long a request may wait for its ids: shorter than an outage, and long enough for a busy machine.
 const DEADLINE: Duration = Duration::from_secs(4);
 
-/// A thread's rest after an error.
+/// A thread's pause after an error.
 const REST: Duration = Duration::from_millis(20);
 
 /// How long every thread may take for its first ids.
@@ -26,7 +26,7 @@ pub struct Draw {
     pub socket: PathBuf,
     /// The tag.
     pub tag: String,
-    /// Ids between two pauses: one by one from a held run, and as many in one batch without.
+    /// How many ids a thread draws between two pauses: one by one from a held run, or in one batch without held runs.
     pub ids: u64,
     /// How long a pause is.
     pub pause: Duration,
@@ -40,19 +40,19 @@ pub struct Load {
     begun: Instant,
 }
 
-/// What threads drew.
+/// What the threads drew.
 #[derive(Debug, Default)]
 pub struct Drawn {
     /// Every id, by tag; ascending once a load has stopped.
     pub ids: BTreeMap<String, Vec<u64>>,
-    /// Every error's text, with the status before it, and how often it came.
+    /// Every error's text, preceded by its status, and how often it came.
     pub errors: BTreeMap<String, u64>,
-    /// How many times ids were asked for, and the longest that it took.
+    /// How many times ids were requested, and the longest wait.
     pub requests: u64,
     pub longest: Duration,
-    /// Ids that came after higher ones where they have to ascend.
+    /// Ids that came after higher ones although they had to ascend.
     pub backwards: Vec<(u64, u64)>,
-    /// How long it took.
+    /// How long the load lasted.
     pub seconds: f64,
 }
 
@@ -105,7 +105,7 @@ impl Draw {
     }
 }
 
-/// An error as it is counted: without what differs from one time to the next.
+/// An error's text for counting, without the parts that vary.
 pub fn text(error: &Error) -> String {
     match error {
         Error::Service { status, message, .. } => format!("{status}: {message}"),
@@ -133,7 +133,7 @@ impl Load {
         self.each_draws(UNDER_WAY_WITHIN);
     }
 
-    /// Waits until every thread has ids that it has not now.
+    /// Waits until every thread has drawn more ids.
     #[track_caller]
     pub fn each_draws(&self, within: Duration) {
         let now: Vec<u64> =
@@ -152,7 +152,7 @@ impl Load {
         self.issued.iter().map(|issued| issued.load(Ordering::Relaxed)).sum()
     }
 
-    /// Ends it.
+    /// Stops the load.
     #[track_caller]
     pub fn stop(mut self) -> Drawn {
         self.stop.store(true, Ordering::Relaxed);
@@ -181,7 +181,7 @@ impl Drawn {
         answer
     }
 
-    /// Adds what others drew.
+    /// Adds what another load drew.
     pub fn add(&mut self, other: Drawn) {
         for (tag, ids) in other.ids {
             let of_tag = self.ids.entry(tag).or_default();
@@ -197,7 +197,7 @@ impl Drawn {
         self.seconds += other.seconds;
     }
 
-    /// Adds ids that were drawn otherwise.
+    /// Adds ids that were drawn in another way.
     pub fn add_ids(&mut self, tag: &str, ids: &[u64]) {
         let of_tag = self.ids.entry(tag.to_owned()).or_default();
         of_tag.extend(ids);
@@ -220,7 +220,7 @@ impl Drawn {
         self.ids.values().map(of_tag).sum()
     }
 
-    /// Fails if an id came twice, or out of turn where one host's have to ascend.
+    /// Fails if an id came twice, or out of order where one host's ids must ascend.
     #[track_caller]
     pub fn assert_sound(&self) {
         for (tag, ids) in &self.ids {

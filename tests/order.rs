@@ -1,5 +1,5 @@
-//! Answers with the times at which they were asked for and came, on the test's one clock, and whether a later one
-//! overtook an earlier one: what strict order means to those who ask.
+//! Answers with the times at which they were requested and received, on one clock. Checks strict order: no later
+//! answer may have a smaller id than an earlier one.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ pub struct Answer {
     pub last: u64,
 }
 
-/// Two answers of which the later one, asked for when the first had come, is not the larger.
+/// Two answers that break the order: the second was requested after the first was received, but is not larger.
 pub fn overtaken(answers: &[Answer]) -> Option<(Answer, Answer)> {
     let mut by_asked = answers.to_vec();
     let mut by_answered = answers.to_vec();

@@ -1,4 +1,4 @@
-//! The programs that the tests start, and how.
+//! The programs that the tests start.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use nix::sys::signal::Signal;
 
-/// The daemon's binary, with leafctl's beside it, built once by the cargo and the profile that built this program.
+/// The daemon's binary, with leafctl's beside it. It is built once, by the same cargo and profile as this program.
 pub fn leafd_binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
@@ -44,8 +44,8 @@ pub fn leafd_binary() -> &'static Path {
     })
 }
 
-/// Has a command know nothing of the cargo that runs this test: dependencies would be built anew because its variables
-/// are others than a shell's.
+/// Hides from a command the cargo that runs this test. Cargo's variables would differ from a shell's, and dependencies
+/// would be rebuilt.
 pub fn without_cargo_s_variables(command: &mut Command) -> &mut Command {
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
@@ -59,9 +59,9 @@ pub fn without_cargo_s_variables(command: &mut Command) -> &mut Command {
     command
 }
 
-/// Has a command's process die with the thread that starts it, so that no test leaves one behind.
+/// Makes a command's process die with the thread that starts it, so that no test leaves one behind.
 pub fn die_with_parent(command: &mut Command) -> &mut Command {
-    // SAFETY: between fork and exec only one system call is made.
+    // SAFETY: only one system call is made between fork and exec.
     unsafe {
         command.pre_exec(|| {
             nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(std::io::Error::from)

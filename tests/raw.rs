@@ -1,4 +1,4 @@
-//! A client that sends whatever bytes a test likes, well formed or not.
+//! A client that sends any bytes that a test wants, well formed or not.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -13,7 +13,7 @@ use leafd_wire::{
 
 use crate::host::eventually;
 
-/// How long a daemon may take for an answer that it owes.
+/// How long a daemon may take to send an expected answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 
 /// A connection.
@@ -21,7 +21,7 @@ pub struct Raw {
     pub stream: UnixStream,
 }
 
-/// A frame that came back.
+/// A received frame.
 #[derive(Debug)]
 pub struct Reply {
     pub header: Header,
@@ -60,7 +60,7 @@ impl Raw {
         self.send(&bytes);
     }
 
-    /// Asks for ids, without waiting for them.
+    /// Requests ids without waiting for them.
     #[track_caller]
     pub fn ask(&mut self, tag: impl AsRef<[u8]>, count: u32, request_id: u32) {
         self.send(&ids_request(tag, count, request_id, 10_000));
@@ -93,7 +93,7 @@ impl Raw {
         reply.ids()
     }
 
-    /// Draws one id, again and again until that works.
+    /// Draws one id, and retries until that works.
     #[track_caller]
     pub fn draw_until(&mut self, tag: &str, within: Duration) -> u64 {
         eventually(tag, within, || {
@@ -116,7 +116,7 @@ impl Raw {
         InfoReply::decode(&reply.body).map_err(|_| io::Error::other("an answer that is not INFO's"))
     }
 
-    /// Sends one frame and expects this status in the answer. Returns the answer's text.
+    /// Sends one frame and expects this status. Returns the answer's text.
     #[track_caller]
     pub fn refused(&mut self, bytes: &[u8], status: Status) -> String {
         self.send(bytes);
@@ -128,7 +128,7 @@ impl Raw {
     pub fn assert_closed(&mut self) {
         match self.stream.read(&mut [0]) {
             Ok(0) => {}
-            // What was sent and never read makes the kernel say so.
+            // If the daemon closed with unread input, the kernel reports a reset.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
             other => panic!("the connection is still open: {other:?}"),
         }
@@ -161,7 +161,7 @@ impl Reply {
         self.text()
     }
 
-    /// What a failure says.
+    /// The text of a failure.
     pub fn text(&self) -> String {
         ErrorReply::decode(&self.body).map_or(String::new(), |reply| reply.message.to_owned())
     }
@@ -171,7 +171,7 @@ impl Reply {
     }
 }
 
-/// A request for ids as bytes.
+/// The bytes of a request for ids.
 pub fn ids_request(
     tag: impl AsRef<[u8]>,
     count: u32,
@@ -183,10 +183,10 @@ pub fn ids_request(
     bytes
 }
 
-/// Connects as somebody else.
+/// Connects as another user.
 ///
-/// To the kernel, credentials are a thread's. The C library sets those of all threads at once; the bare
-/// system calls, made here, only those of a thread that ends when it has connected.
+/// To the kernel, credentials belong to a thread. The C library would set those of all threads. The
+/// bare system calls used here set those of one thread, which ends when it has connected.
 pub fn connect_as(
     socket: &Path,
     uid: u32,
@@ -198,7 +198,7 @@ pub fn connect_as(
         let call = |outcome: libc::c_long| {
             if outcome == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
         };
-        // SAFETY: the list is as long as it says, and the other two take numbers only.
+        // SAFETY: the list is as long as stated, and the other two calls take numbers only.
         unsafe {
             call(libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()))?;
             call(libc::syscall(libc::SYS_setresgid, gid, gid, gid))?;

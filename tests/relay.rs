@@ -1,8 +1,8 @@
-//! A TCP relay between daemons and a server, owned by a test: it passes, delays, swallows or refuses, cuts what is
-//! open, and can fail at the one moment that matters, a claim's COMMIT.
+//! A TCP relay between daemons and a server, controlled by a test. It passes, delays, swallows or refuses, cuts open
+//! connections, and can fail at the one moment that matters: a claim's COMMIT.
 //!
-//! A black hole takes bytes and gives none, in both directions, and tells neither side of the other's end. A
-//! connection that has lost bytes to it never passes any again: [`Relay::pass`] cuts it.
+//! A black hole takes bytes and gives none, in both directions, and neither side learns that the other has closed. A
+//! connection that lost bytes this way never passes any again: [`Relay::pass`] cuts it.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -16,24 +16,24 @@ use crate::servers::process::free_port;
 /// `COMMIT` as clients send it: a simple query of PostgreSQL's, a COM_QUERY of MySQL's.
 const COMMITS: [&[u8]; 2] = [b"Q\0\0\0\x0bCOMMIT\0", b"\x07\0\0\0\x03COMMIT"];
 
-/// How often the accepting thread looks what it is to do.
+/// How often the accepting thread checks what to do.
 const LOOK_EVERY: Duration = Duration::from_millis(3);
 
-/// A relay on a port of its own.
+/// A relay on its own port.
 pub struct Relay {
     port: u16,
     shared: Arc<Mutex<Shared>>,
     accepting: Option<JoinHandle<()>>,
 }
 
-/// What becomes of a transaction's end, once.
+/// What happens at a transaction's COMMIT, once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtCommit {
     /// The server commits; its answer is not passed on, and the connection is cut.
     CutAnswer,
-    /// The server commits; its answer and all that follows is swallowed.
+    /// The server commits; its answer and everything after it are swallowed.
     SwallowAnswer,
-    /// The server commits; its answer is passed on so much later.
+    /// The server commits; its answer is delayed by this time.
     DelayAnswer(Duration),
     /// The server never sees the COMMIT, and the connection stays open on its side.
     SwallowCommit,
@@ -48,7 +48,7 @@ enum Mode {
 }
 
 struct Shared {
-    /// Where connections lead to.
+    /// The port that connections lead to.
     target: u16,
     mode: Mode,
     delay: Duration,
@@ -72,9 +72,9 @@ struct LinkState {
     swallows: bool,
     /// The text before [`Shared::at_commit`] was seen here.
     named: bool,
-    /// The next answer is a COMMIT's: cut instead of passing it.
+    /// The next answer is a COMMIT's: cut the connection instead of passing it.
     cut_answer: bool,
-    /// The next answer is a COMMIT's: passed on so much later.
+    /// The next answer is a COMMIT's: delay it by this time.
     delay_answer: Duration,
 }
 
@@ -85,7 +85,7 @@ enum Direction {
 }
 
 impl Relay {
-    /// A relay to this port of the loopback interface.
+    /// A relay to this port on the loopback interface.
     pub fn to(target: u16) -> Relay {
         let port = free_port();
         let shared = Arc::new(Mutex::new(Shared {
@@ -112,12 +112,12 @@ impl Relay {
         self.port
     }
 
-    /// Connections that were accepted.
+    /// How many connections were accepted.
     pub fn accepted(&self) -> u32 {
         self.lock().accepted
     }
 
-    /// As a wire does; what a black hole was opened on is cut.
+    /// Passes everything; connections that were in a black hole are cut.
     pub fn pass(&self) {
         let mut shared = self.lock();
         shared.mode = Mode::Pass;
@@ -133,12 +133,12 @@ impl Relay {
         self.until_listening(true);
     }
 
-    /// Every piece is passed on so much later.
+    /// Passes everything, delayed by this time.
     pub fn delay(&self, by: Duration) {
         self.lock().delay = by;
     }
 
-    /// Accepts and swallows, also on the connections that are open.
+    /// Accepts connections and swallows all bytes, also of open connections.
     pub fn swallow(&self) {
         let mut shared = self.lock();
         shared.mode = Mode::Swallow;
@@ -147,32 +147,32 @@ impl Relay {
         }
     }
 
-    /// Cuts the connections that are open now.
+    /// Cuts the open connections.
     pub fn cut(&self) {
         for link in self.lock().open.drain(..) {
             link.cut();
         }
     }
 
-    /// Cuts what is open, and nothing listens here any more.
+    /// Cuts the open connections and stops listening.
     pub fn refuse(&self) {
         self.lock().mode = Mode::Refuse;
         self.until_listening(false);
         self.cut();
     }
 
-    /// New connections lead elsewhere; those that are open are cut.
+    /// Leads new connections to another port, and cuts the open ones.
     pub fn lead_to(&self, target: u16) {
         self.lock().target = target;
         self.cut();
     }
 
-    /// Fails so at the COMMIT of the next transaction that has this text in it, once.
+    /// At the COMMIT of the next transaction that contains this text, fails in this way, once.
     pub fn at_commit_of(&self, text: &str, what: AtCommit) {
         self.lock().at_commit = Some((text.to_owned(), what));
     }
 
-    /// How many COMMITs [`Relay::at_commit_of`] was done to.
+    /// How many COMMITs [`Relay::at_commit_of`] has acted on.
     pub fn commits_met(&self) -> u32 {
         self.lock().commits_met
     }
@@ -217,7 +217,7 @@ fn accept(port: u16, shared: &Arc<Mutex<Shared>>) {
         drop(now);
         while let Some((client, _)) = listener.as_ref().and_then(|one| one.accept().ok()) {
             client.set_nonblocking(false).unwrap();
-            // A server that is not there: the client's connection ends with this.
+            // If the server is not there, the client's connection ends here.
             let Ok(server) = TcpStream::connect(("127.0.0.1", target)) else { continue };
             let state = Mutex::new(LinkState { swallows, ..LinkState::default() });
             let link = Arc::new(Link { client, server, state });
@@ -241,12 +241,12 @@ fn accept(port: u16, shared: &Arc<Mutex<Shared>>) {
 
 impl Link {
     fn cut(&self) {
-        // Either may be gone.
+        // Either side may be gone.
         let _ = self.client.shutdown(Shutdown::Both);
         let _ = self.server.shutdown(Shutdown::Both);
     }
 
-    /// Moves bytes one way until either side ends: what comes is read at once, and written when its delay is over.
+    /// Moves bytes one way until either side ends. Bytes are read at once, and written when their delay is over.
     fn pump(self: &Arc<Link>, direction: Direction, shared: &Mutex<Shared>) {
         let (late, due) = mpsc::channel::<(Instant, Vec<u8>)>();
         std::thread::scope(|scope| {
@@ -293,7 +293,7 @@ impl Link {
         }
     }
 
-    /// Writes what has come through, unless it is to get lost. False: the connection ends with it.
+    /// Writes the bytes, unless they must get lost. Returns false if this ends the connection.
     fn put(&self, direction: Direction, bytes: &[u8]) -> bool {
         let state = self.state.lock().unwrap();
         if direction == Direction::ToClient && state.cut_answer {
@@ -305,7 +305,8 @@ impl Link {
         swallows || to.write_all(bytes).is_ok()
     }
 
-    /// Prepares for what is to happen at a COMMIT, if this is the one. Clients send it by itself, so that it comes whole.
+    /// Prepares what happens at a COMMIT, if this is the one. Clients send COMMIT in a packet of its own, so it arrives
+    /// whole.
     fn meet_commit(&self, bytes: &[u8], shared: &Mutex<Shared>) {
         let contains = |part: &[u8]| bytes.windows(part.len()).any(|some| some == part);
         let mut shared = shared.lock().unwrap();
@@ -322,7 +323,7 @@ impl Link {
             AtCommit::DelayAnswer(by) => state.delay_answer = by,
             AtCommit::SwallowCommit => state.swallows = true,
             AtCommit::SwallowAnswer => {
-                // Before the answer can come.
+                // Set before the answer can arrive.
                 state.swallows = true;
                 let _ = (&self.server).write_all(bytes);
             }

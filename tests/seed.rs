@@ -1,5 +1,5 @@
-//! Random tests that can be run again: each prints its seed when it fails, and `LEAFD_TEST_SEED=N` runs that
-//! seed alone.
+//! Random tests that can be repeated: each prints its seed when it fails, and `LEAFD_TEST_SEED=N` runs only
+//! that seed.
 
 use std::env;
 

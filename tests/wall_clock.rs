@@ -1,5 +1,5 @@
-//! A wall clock in the test's hand, for one daemon, by way of libfaketime (Debian package `faketime`). Its boot-time clock
-//! stays the system's.
+//! A wall clock that a test sets, for one daemon, by libfaketime (Debian package `faketime`). The daemon's boot-time
+//! clock stays the system's.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,13 +8,13 @@ use leafd_wire::Layout;
 
 use crate::host::Host;
 
-/// What a daemon's wall clock shows: the system's plus an offset.
+/// The offset of a daemon's wall clock from the system's.
 pub struct WallClock {
     offset: PathBuf,
 }
 
 impl WallClock {
-    /// Gives a host that has not started such a clock, right at first.
+    /// Gives a host that has not started such a clock. It starts without an offset.
     pub fn of(host: Host) -> (Host, WallClock) {
         let library = ["x86_64-linux-gnu", "aarch64-linux-gnu", ""]
             .map(|triple| PathBuf::from("/usr/lib").join(triple).join("faketime/libfaketime.so.1"))
@@ -32,7 +32,7 @@ impl WallClock {
         (host, WallClock { offset })
     }
 
-    /// Steps it to so many seconds from the right time.
+    /// Sets the clock this many seconds off.
     pub fn step(&self, seconds: i64) {
         let next = self.offset.with_extension("next");
         fs::write(&next, format!("{seconds:+}")).unwrap();
@@ -40,7 +40,7 @@ impl WallClock {
     }
 }
 
-/// How far an id of Leaf's layout is ahead of the right time, in milliseconds.
+/// How far an id of Leaf's layout is ahead of the true time, in milliseconds.
 pub fn ahead_ms(id: u64) -> i64 {
     let tick = Layout::LEAF.decompose(id).unwrap().tick;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();

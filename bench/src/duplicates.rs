@@ -1,4 +1,4 @@
-//! Sees to it that no id was drawn twice: every id of the run is kept, as ranges, and compared.
+//! Checks that no id was drawn twice: keeps every id of the run, as ranges, and compares them.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ pub(crate) struct Span {
     pub(crate) last: u64,
 }
 
-/// Everything drawn so far, by the name under which ids must differ.
+/// Everything drawn so far, by the name under which ids must be unique.
 #[derive(Debug, Default)]
 pub(crate) struct Duplicates {
     spans: BTreeMap<String, Vec<Span>>,
     ids: u64,
 }
 
-/// Turns ids, in whatever order, into spans. An id that is there twice makes two spans that overlap.
+/// Turns ids in any order into spans. An id that appears twice makes two overlapping spans.
 pub(crate) fn spans_of(ids: &mut [u64]) -> Vec<Span> {
-    // What one connection brings is sorted already, and then this costs a look at each.
+    // One connection's ids are sorted already; then this costs one look at each.
     ids.sort_unstable();
     let mut spans: Vec<Span> = Vec::new();
     for &id in ids.iter() {
@@ -32,7 +32,7 @@ pub(crate) fn spans_of(ids: &mut [u64]) -> Vec<Span> {
     spans
 }
 
-/// Whether ids of one connection came in strictly ascending order, as those that are drawn directly must.
+/// Checks that one connection's ids strictly ascend, as directly drawn ids must.
 pub(crate) fn check_ascending(ids: &[u64]) -> Result<()> {
     match ids.windows(2).find(|pair| pair[0] >= pair[1]) {
         Some(pair) => bail!("id {} was followed by {} on one connection", pair[0], pair[1]),
@@ -43,7 +43,7 @@ pub(crate) fn check_ascending(ids: &[u64]) -> Result<()> {
 // === impl Duplicates ===
 
 impl Duplicates {
-    /// Adds what was drawn, and compares it with all that was drawn before.
+    /// Adds drawn ids, and compares them with all earlier ones.
     pub(crate) fn add(&mut self, name: &str, spans: Vec<Span>) -> Result<()> {
         self.ids += spans.iter().map(|span| span.last - span.first + 1).sum::<u64>();
         let all = self.spans.entry(name.to_owned()).or_default();

@@ -1,11 +1,11 @@
-//! The machine that was measured, and what else it did meanwhile: numbers mean nothing without it.
+//! The machine, and what else it did during the run: numbers mean nothing without it.
 
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 
-/// Above so much of a core, the numbers are not the machine's own.
+/// If other programs use more of a core than this, the numbers are not reliable.
 const OTHERS_PERCENT_MAX: f64 = 10.0;
 
 /// The machine from some moment on.
@@ -14,7 +14,7 @@ pub(crate) struct Machine {
     began: Instant,
     busy: Duration,
     ours: Duration,
-    /// Processes that ran or wanted to, by the average over the minute before.
+    /// The load average of the minute before.
     load: String,
 }
 
@@ -24,7 +24,7 @@ impl Machine {
         Machine { began: Instant::now(), busy: busy(), ours: ours(), load }
     }
 
-    /// How the run was made, in lines. To be asked when everything that it started has ended.
+    /// How the run was made, as lines. Call it when everything that the run started has ended.
     pub(crate) fn about(&self) -> Vec<String> {
         let cpu = read("/proc/cpuinfo").lines().find_map(|line| {
             Some(line.strip_prefix("model name")?.split_once(':')?.1.trim().to_owned())
@@ -56,7 +56,7 @@ impl Machine {
         about
     }
 
-    /// What everything but the bench has used since, in percent of one core.
+    /// How much others have used since, in percent of one core.
     fn others_percent(&self) -> f64 {
         let busy = busy().saturating_sub(self.busy);
         let others = busy.saturating_sub(ours().saturating_sub(self.ours));
@@ -68,7 +68,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Time that all processors together have worked, or were kept from working by other virtual machines.
+/// How long all processors together have worked, or were kept from working by other virtual machines.
 fn busy() -> Duration {
     /// The unit of `/proc/stat`, the same on every Linux.
     const TICK_MS: u64 = 10;
@@ -80,7 +80,7 @@ fn busy() -> Duration {
     Duration::from_millis(working.map(|(_, ticks): (_, u64)| ticks).sum::<u64>() * TICK_MS)
 }
 
-/// Time of this process and of those of its children, and theirs, that have ended.
+/// The time of this process and of its ended descendants.
 fn ours() -> Duration {
     let time = |usage: Usage| {
         let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();

@@ -1,5 +1,5 @@
-//! The processes that the bench starts and watches: ended whatever becomes of the bench, and asked for
-//! their time and memory.
+//! Processes that the bench starts and watches. They end however the bench ends, and their time and
+//! memory can be read.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -13,20 +13,20 @@ use nix::sys::signal::{Signal, kill};
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
 
-/// A process of ours. Dropping kills it; it dies with the bench, too.
+/// A child process. Dropping kills it; it also dies with the bench.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
     lines: Option<BufReader<ChildStdout>>,
 }
 
-/// The processor time that one process has used so far.
+/// Reads the processor time of one process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CpuClock {
     pid: Pid,
 }
 
-/// How long a process may take to obey a polite signal.
+/// How long a process may take to end after a signal.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
 /// This program, with the arguments of one of its hidden helpers.
@@ -37,7 +37,7 @@ pub(crate) fn helper(job: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// Where a shell would find a program.
+/// The path at which a shell would find a program.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
@@ -46,10 +46,11 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
 // === impl Process ===
 
 impl Process {
-    /// Starts it with standard output as a pipe. Call it on the main thread only: the system takes the
-    /// end of the thread that started a process for the end of its parent.
+    /// Starts it with standard output as a pipe. Call it on the main thread only: the system treats
+    /// the end of the starting thread as the end of the parent.
     pub(crate) fn start(command: &mut Command) -> Result<Process> {
-        // A group of its own: the Ctrl-C of a terminal reaches only the bench, which then ends it.
+        // A process group of its own: a terminal's Ctrl-C reaches only the bench, which then ends the
+        // process.
         command.process_group(0).stdout(Stdio::piped());
         // SAFETY: between fork and exec only a system call is made.
         unsafe {
@@ -81,13 +82,13 @@ impl Process {
         Ok(line)
     }
 
-    /// Tells it to go on by a byte.
+    /// Sends a byte that tells it to continue.
     pub(crate) fn go(&mut self) -> Result<()> {
         let stdin: &mut ChildStdin = self.child.stdin.as_mut().context("it takes no input")?;
         stdin.write_all(b"\n").context("cannot tell a process to go on")
     }
 
-    /// What it prints until its end, which must be a success.
+    /// Its output until its end. It must end successfully.
     pub(crate) fn rest(mut self) -> Result<Vec<u8>> {
         let mut rest = Vec::new();
         if let Some(lines) = &mut self.lines {
@@ -100,7 +101,7 @@ impl Process {
         Ok(rest)
     }
 
-    /// Asks it to end and waits for that.
+    /// Tells it to end, and waits.
     pub(crate) fn stop(mut self) -> Result<()> {
         kill(pid_of(self.pid()), Signal::SIGTERM).context("cannot stop a process")?;
         let give_up = Instant::now() + STOP_WITHIN;
@@ -119,7 +120,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Errors mean that it has ended already.
+        // An error means that it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -132,7 +133,7 @@ impl CpuClock {
         CpuClock { pid: pid_of(pid) }
     }
 
-    /// User and system time of all its threads. `None`: it is gone, or not ours to ask.
+    /// User and system time of all its threads. `None`: it is gone or can't be read.
     pub(crate) fn used(self) -> Option<Duration> {
         let time = clock_getcpuclockid(self.pid).ok()?.now().ok()?;
         Some(time.into())

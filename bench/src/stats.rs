@@ -1,34 +1,34 @@
-//! Numbers that rows bring, and how rounds of them become one.
+//! The numbers of a row, and how its rounds are combined.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::processes::CpuClock;
 
-/// What a number is of.
+/// What a number measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Metric {
-    /// Latency that half of the calls stay below, in microseconds.
+    /// The latency that half of the calls stay below, in microseconds.
     P50Us,
-    /// 99 of 100 calls.
+    /// The same for 99 of 100 calls.
     P99Us,
-    /// 999 of 1,000 calls.
+    /// The same for 999 of 1,000 calls.
     P999Us,
     IdsPerSecond,
-    /// Time that passes for each id, whichever thread gets it.
+    /// Time per id, counted over all threads together.
     NsPerId,
-    /// Time that a thread spends for each of its ids.
+    /// A thread's time for each of its ids.
     NsPerIdOfThread,
-    /// By how much the 99.9th percentile is above that of the same loop without the call.
+    /// How far the 99.9th percentile is above that of the same loop without the call.
     TailExcessUs,
-    /// Processor time of the server, in percent of one core.
+    /// The server's processor time, in percent of one core.
     ServerCpuPercent,
 }
 
 /// The numbers of one round of a row.
 pub(crate) type Stats = BTreeMap<Metric, f64>;
 
-/// A stretch of time that is measured, with the server's processor time in it.
+/// A measured stretch of time, with the server's processor time.
 #[derive(Debug)]
 pub(crate) struct Stretch {
     server: Option<CpuClock>,
@@ -44,7 +44,7 @@ impl Stretch {
         Stretch { server, began: Instant::now(), cpu_before }
     }
 
-    /// Ends it and puts down what it tells: the rate of `ids`, and the server's share of a core.
+    /// Ends it and records the rate of `ids` and the server's share of a core.
     pub(crate) fn end(self, ids: usize) -> Stats {
         let seconds = self.began.elapsed().as_secs_f64();
         let cpu_after = self.server.and_then(CpuClock::used);
@@ -58,7 +58,7 @@ impl Stretch {
     }
 }
 
-/// Puts down the percentiles of latencies in nanoseconds. None are put down for no calls.
+/// Records the percentiles of latencies in nanoseconds; none if there were no calls.
 pub(crate) fn put_percentiles(latencies_ns: &mut [u32], stats: &mut Stats) {
     latencies_ns.sort_unstable();
     for (metric, share) in [(Metric::P50Us, 0.5), (Metric::P99Us, 0.99), (Metric::P999Us, 0.999)] {
@@ -85,7 +85,7 @@ pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
-/// Nanoseconds of one call.
+/// The duration of one call in nanoseconds.
 pub(crate) fn call_ns(took: Duration) -> u32 {
     u32::try_from(took.as_nanos()).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! Ctrl-C: what is being measured ends early, and everything that was started with it.
+//! Ctrl-C ends the measurement early, and everything that it started.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// An instant, or the user's wish to end.
+/// An instant, or earlier if the user stops the run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct End(Instant);
 
@@ -16,7 +16,7 @@ extern "C" fn on_signal(_: i32) {
     STOPPED.store(true, Ordering::Relaxed);
 }
 
-/// Makes the first SIGINT or SIGTERM end the run in order. The second one kills.
+/// Makes the first SIGINT or SIGTERM end the run cleanly. The second one kills.
 pub(crate) fn on_signals() -> Result<()> {
     let flags = SaFlags::SA_RESTART | SaFlags::SA_RESETHAND;
     let action = SigAction::new(SigHandler::Handler(on_signal), flags, SigSet::empty());
@@ -27,7 +27,7 @@ pub(crate) fn on_signals() -> Result<()> {
     Ok(())
 }
 
-/// An error once the user wants to end.
+/// Returns an error once the user wants to stop.
 pub(crate) fn check() -> Result<()> {
     if STOPPED.load(Ordering::Relaxed) {
         bail!("interrupted; everything that the bench started is stopped");

@@ -1,4 +1,4 @@
-//! Completions of a shell's command lines: the words that there are, and the tags that the daemon knows.
+//! Completions for shells: the fixed words, and the tags that the daemon knows.
 
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -10,24 +10,24 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 
-/// A shell that asks for completions sets it.
+/// A shell that asks for completions sets this.
 const VARIABLE: &str = "LEAFCTL_COMPLETE";
 
-/// Somebody waits with a finger on the key.
+/// A person is waiting for the completion.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 
-/// More than this nobody reads.
+/// Longer lists are of no use.
 const TAGS_MAX: usize = 200;
 
-/// Stores are asked one after the other.
+/// How many stores are asked, one after the other.
 const STORES_MAX: usize = 8;
 
-/// Answers a shell that asks, and ends then.
+/// Answers a shell that asks for completions, and exits.
 pub fn answer(command: fn() -> clap::Command) {
     CompleteEnv::with_factory(command).var(VARIABLE).complete();
 }
 
-/// A shell's script that asks this program at each key.
+/// A shell's script, which calls this program at each completion.
 pub fn script(shell: &str) -> Result<Vec<u8>, Failure> {
     let shells = Shells::builtins();
     let Some(shell) = shells.completer(shell) else {
@@ -42,7 +42,7 @@ pub fn script(shell: &str) -> Result<Vec<u8>, Failure> {
     Ok(script)
 }
 
-/// The tags that begin so. Who may not list them, or has no daemon, is offered none.
+/// The tags that begin with `begun`. A user who may not list them, or has no daemon, gets none.
 pub fn tags(begun: &OsStr) -> Vec<CompletionCandidate> {
     offered(begun, |client, begun| {
         let mut found = Vec::new();
@@ -53,12 +53,12 @@ pub fn tags(begun: &OsStr) -> Vec<CompletionCandidate> {
     })
 }
 
-/// The stores that begin so.
+/// The stores that begin with `begun`.
 pub fn stores(begun: &OsStr) -> Vec<CompletionCandidate> {
     offered(begun, |client, _| names_of_stores(client))
 }
 
-/// Those names that can be offered.
+/// The names that can be offered.
 fn offered(
     begun: &OsStr,
     ask: impl FnOnce(&Client, &str) -> Result<Vec<String>, Failure>,
@@ -80,7 +80,7 @@ fn names_of_stores(client: &Client) -> Result<Vec<String>, Failure> {
     Ok(stores.iter().filter_map(|store| store["name"].as_str()).map(str::to_owned).collect())
 }
 
-/// Names come in order, so those that begin so are next to what was begun.
+/// Names come in order, so those that begin with `begun` follow it directly.
 fn tags_of(client: &Client, store: &str, begun: &str) -> Result<Vec<String>, Failure> {
     let mut place = json!({ "limit": TAGS_MAX });
     for (member, text) in [("store", store), ("after", begun)] {
@@ -93,7 +93,7 @@ fn tags_of(client: &Client, store: &str, begun: &str) -> Result<Vec<String>, Fai
     Ok(rows.iter().filter_map(|row| row["tag"].as_str()).map(str::to_owned).collect())
 }
 
-/// Whether a shell takes a name as it is: others would be run as part of a command.
+/// Whether a shell takes a name literally. Others would be run as part of a command.
 fn is_plain(name: &str) -> bool {
     let is_plain = |letter: char| letter.is_alphanumeric() || "._-/:@%+".contains(letter);
     name.chars().all(is_plain) && !name.starts_with('-')

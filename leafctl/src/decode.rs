@@ -1,4 +1,5 @@
-//! `leafctl decode`: when, where and as which one an id was issued.
+//! `leafctl decode`: takes a snowflake id apart: when it was issued, by which worker, with which
+//! sequence number.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -41,7 +42,7 @@ pub fn run(socket: &Path, args: &DecodeArgs) -> Result<(), Failure> {
         .ok()
         .and_then(|ms| Timestamp::from_millisecond(ms).ok())
         .with_context(|| format!("the time of {} is beyond the calendar's end", args.id))?;
-    // As Leaf's own page showed it, with the offset that makes it an instant.
+    // As Leaf's own page showed it, plus the offset from UTC.
     let local = time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S%.3f %:z").to_string();
     let mut out = io::stdout().lock();
     if args.json {
@@ -68,7 +69,7 @@ pub fn run(socket: &Path, args: &DecodeArgs) -> Result<(), Failure> {
 
 fn layout(socket: &Path, name: &str) -> Result<Layout, Failure> {
     match Client::builder().socket(socket).build()?.layout(name) {
-        // Leaf's layout is what that name means unless a daemon says otherwise.
+        // Without a daemon, this name means Leaf's layout.
         Err(Error::Connect { .. }) if name == "snowflake" => {
             eprintln!(
                 "leafctl: no daemon answers on {}; using Leaf's own layout",

@@ -20,7 +20,7 @@ pub struct DoctorArgs {
     json: bool,
 }
 
-/// Looks, and prints what it found.
+/// Runs the checks and prints the findings.
 pub fn run(socket: &Path, args: &DoctorArgs) -> Result<(), Failure> {
     let mut report = Report::default();
     let expected =

@@ -1,8 +1,8 @@
-//! What goes wrong, and the exit status that says so.
+//! Errors, and their exit statuses.
 
 use std::io;
 
-/// Why a command did not do what it was asked to.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The daemon refused, or the client could not reach it.
@@ -11,10 +11,10 @@ pub enum Failure {
     /// The daemon answers, but isn't ready.
     #[error("{0}")]
     NotReady(String),
-    /// The doctor has said what is wrong.
+    /// The doctor has reported what is wrong.
     #[error("something failed")]
     Unwell,
-    /// Whoever reads our output has stopped reading: nothing to complain about.
+    /// The reader of the output has stopped reading: nothing to complain about.
     #[error("nobody reads any more")]
     Quiet,
     /// Something else, in words.
@@ -23,7 +23,8 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// See the help text. 3 is for what a script may wait out: only failures of reaching the daemon.
+    /// See the help text. 3 means that a script may wait and retry: only if the daemon could not be
+    /// reached.
     pub fn exit_status(&self) -> u8 {
         use leafd_client::Error;
         match self {

@@ -130,7 +130,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints a shell's completions, whole or not at all.
+/// Prints a shell's completions, completely or not at all.
 fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
     let script = complete::script(&shell.to_string())?;
     let mut out = std::io::stdout().lock();

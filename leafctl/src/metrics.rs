@@ -39,14 +39,14 @@ pub fn run(socket: &Path, args: &MetricsArgs) -> Result<(), Failure> {
     match asked {
         Ok(text) => Ok(replace(file, &text)?),
         Err(error) => {
-            // Numbers of a daemon that is gone would pass for present ones.
+            // The numbers of a dead daemon would look current.
             let _ = fs::remove_file(file);
             Err(error.into())
         }
     }
 }
 
-/// Under another name first: a collector that reads meanwhile reads all of the old one.
+/// Writes another file and renames it, so a collector reads either the old or the new text.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     let mut fresh = file.as_os_str().to_owned();
     fresh.push(".new");

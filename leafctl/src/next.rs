@@ -1,4 +1,4 @@
-//! `leafctl next`: ids on standard output, one a line, millions a second.
+//! `leafctl next`: prints ids, one per line, millions per second.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -37,7 +37,8 @@ pub struct NextArgs {
     json: bool,
 }
 
-/// Ids in one request: enough to make requests cheap, few enough that none takes long.
+/// How many ids one request draws: enough to make requests cheap, few enough to make each one
+/// short.
 const BATCH: u64 = 10_000;
 
 /// Buffered output, in bytes.
@@ -59,7 +60,7 @@ pub fn run(socket: &Path, args: &NextArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ids as lines, or as one JSON array.
+/// Writes ids as lines, or as one JSON array.
 struct Lines {
     out: BufWriter<io::Stdout>,
     json: bool,

@@ -80,7 +80,7 @@ pub fn run(socket: &Path, args: &PingArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Why: the daemon's status knows, and `leafctl status` says more of it.
+/// The reason, from the daemon's status; `leafctl status` shows more.
 fn not_ready(client: &Client, kind: &str) -> String {
     let status = client.status_json().ok();
     let status = status.and_then(|text| serde_json::from_str::<Value>(&text).ok());

@@ -1,5 +1,5 @@
-//! The first part of `leafctl status`, a report: whether all is well, then what isn't, since when, what it means for ids
-//! and what to do.
+//! The first part of `leafctl status`: whether all is well. Then what isn't, since when, what it means for ids, and
+//! what to do.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use jiff::{Timestamp, Zoned, tz::TimeZone};
 use leafd_checkup::NEAR_PERCENT;
 use serde_json::Value;
 
-/// Prints the line that says it all, then each condition.
+/// Prints the summary line, then each condition.
 pub fn write(out: &mut impl Write, status: &Value) -> io::Result<()> {
     writeln!(out, "{}", first_line(status))?;
     let now = Zoned::now();
@@ -17,7 +17,7 @@ pub fn write(out: &mut impl Write, status: &Value) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Whether all is well.
+/// The line that says whether all is well.
 pub fn first_line(status: &Value) -> String {
     let kinds = [("segments", "segment"), ("snowflake", "snowflake")];
     let meant = |kind: &str| kind != "snowflake" || status["snowflake"]["registry"] != "none";
@@ -52,14 +52,14 @@ pub fn first_line(status: &Value) -> String {
     }
 }
 
-/// Tags that are used up, or soon will be.
+/// Tags that are used up or soon will be.
 fn near_their_ceiling(status: &Value) -> Vec<&Value> {
     let tags = status["segments"]["tags"].as_array().map_or(&[][..], Vec::as_slice).iter();
     let near = tags.filter(|tag| tag["ceiling_used_percent"].as_u64() >= Some(NEAR_PERCENT));
     near.map(|tag| &tag["tag"]).collect()
 }
 
-/// What keeps ids of a kind from being had, in a sentence.
+/// Why ids of a kind are not available, in one sentence.
 pub fn reason(status: &Value, kind: &str) -> Option<String> {
     let of_kind = conditions(status).iter().find(|one| one["kind"] == kind || one["kind"] == "all");
     of_kind.and_then(|one| one["message"].as_str()).map(str::to_owned)
@@ -93,7 +93,7 @@ fn line(out: &mut impl Write, name: &str, text: &str) -> io::Result<()> {
     if text.is_empty() { Ok(()) } else { writeln!(out, "  {name:<20} {text}") }
 }
 
-/// An instant of the past in the host's own time: only the hour when it was today.
+/// An instant in the past, in local time; only the time of day if it was today.
 fn instant(now: &Zoned, ms_ago: u64) -> Option<String> {
     let then = now.timestamp().as_millisecond().checked_sub(i64::try_from(ms_ago).ok()?)?;
     let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
@@ -102,14 +102,14 @@ fn instant(now: &Zoned, ms_ago: u64) -> Option<String> {
     Some(then.strftime(form).to_string())
 }
 
-/// The hour of an instant in the host's own time.
+/// An instant's time of day, in local time.
 pub fn clock_time(unix_ms: u64) -> Option<String> {
     let at = Timestamp::from_millisecond(i64::try_from(unix_ms).ok()?).ok()?;
     let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
     Some(at.to_zoned(zone).strftime("%H:%M:%S").to_string())
 }
 
-/// A length of time, in the words that the daemon uses for it.
+/// A length of time, in the daemon's own words.
 pub fn duration(ms: u64) -> String {
     let seconds = ms / 1_000;
     match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60) {

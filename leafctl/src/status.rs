@@ -1,4 +1,4 @@
-//! `leafctl status`: what the daemon says of itself.
+//! `leafctl status`: what the daemon reports about itself.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -59,7 +59,7 @@ pub fn run(socket: &Path, args: &StatusArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Each store: its name, whether it can be claimed from, and what is out of the ordinary.
+/// Each store: its name, whether claims can be made from it, and anything unusual.
 fn stores(out: &mut impl Write, stores: &Value) -> io::Result<()> {
     for store in stores.as_array().map_or(&[][..], Vec::as_slice) {
         let (name, url) = (text(&store["name"]), text(&store["url"]));
@@ -92,7 +92,7 @@ fn stores(out: &mut impl Write, stores: &Value) -> io::Result<()> {
     Ok(())
 }
 
-/// A value without JSON's quotes; nothing for null.
+/// A value without JSON's quotes; an empty text for null.
 pub fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -100,7 +100,7 @@ pub fn text(value: &Value) -> String {
     }
 }
 
-/// The lease of the worker, and the clock that ids are made of.
+/// The worker's lease, and the clock that ids are made with.
 pub fn lease(out: &mut impl Write, lease: &Value) -> io::Result<()> {
     line(out, "worker mode", &lease["mode"])?;
     for (name, member) in [("lease left", "left_ms"), ("renewed ago", "renewed_ms_ago")] {
@@ -125,7 +125,7 @@ pub fn lease(out: &mut impl Write, lease: &Value) -> io::Result<()> {
     Ok(())
 }
 
-/// A line, if there is something to say.
+/// Writes a line if the value has a text.
 pub fn line(out: &mut impl Write, name: &str, value: &Value) -> io::Result<()> {
     if value.is_null() {
         return Ok(());
@@ -133,7 +133,7 @@ pub fn line(out: &mut impl Write, name: &str, value: &Value) -> io::Result<()> {
     writeln!(out, "{name:<22} {}", text(value))
 }
 
-/// The busiest tags, with how long what is held lasts and how much of each is used up.
+/// The busiest tags: how long the held ids last, and how much of each tag is used up.
 fn tags(out: &mut impl Write, tags: &Value) -> io::Result<()> {
     let Some(tags) = tags.as_array().filter(|tags| !tags.is_empty()) else { return Ok(()) };
     writeln!(
@@ -161,7 +161,7 @@ fn tags(out: &mut impl Write, tags: &Value) -> io::Result<()> {
     Ok(())
 }
 
-/// How much of a tag's numbers is claimed, marked when little is left.
+/// How much of a tag's numbers is claimed, highlighted when little is left.
 pub fn used(percent: Option<u64>) -> String {
     match percent {
         None => String::new(),

@@ -118,7 +118,7 @@ Examples:
     },
 }
 
-/// How deleting is confirmed, and what it means.
+/// How to confirm a deletion, and what it loses.
 const WHAT_IS_LOST: &str =
     "No host can draw its ids any more, within removed_tag_check (30 s) also from what is held; \
     processes go on with runs
@@ -129,13 +129,13 @@ above those claimed.";
 /// The largest id.
 const ID_MAX: u64 = i64::MAX as u64;
 
-/// Masked ids of fewer bits are found by whoever may try many.
+/// Masked ids with fewer bits can be found by trying many.
 const FEW_BITS: u8 = 48;
 
-/// Tags asked for at once.
+/// How many tags one request lists.
 const PAGE: u64 = 1_000;
 
-/// Does it.
+/// Runs the subcommand.
 pub fn run(socket: &Path, command: &TagCommand) -> Result<(), Failure> {
     let client = Client::builder().socket(socket).build()?;
     match command {
@@ -196,7 +196,7 @@ fn one(client: &Client, opcode: u8, body: &Value, json: bool) -> Result<(), Fail
     Ok(())
 }
 
-/// Says which independent primaries an answer lacks something of.
+/// Reports which independent primaries the answer is missing something from.
 fn tell_of_primaries(answer: &Value) {
     let names = |member: &str| {
         let names = answer[member].as_array().into_iter().flatten().map(text);
@@ -234,7 +234,7 @@ fn show(out: &mut impl Write, row: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Shows what will be lost, and deletes just that when the name is repeated.
+/// Shows what will be lost. Deletes exactly that if the name is repeated.
 fn delete(client: &Client, tag: &str, confirmed: Option<&str>, json: bool) -> Result<(), Failure> {
     let answer = client.admin(opcode::TAG_SHOW, &json!({"tag": tag}).to_string())?;
     let row: Value = serde_json::from_str(&answer)?;
@@ -256,7 +256,7 @@ fn list(
     json: bool,
 ) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    // After the first page only: above an error it would look like an empty list.
+    // Only once the first page is there: above an error, the header would look like an empty list.
     let mut header_due = !json;
     let mut store = only.map(str::to_owned);
     while left > 0 {
@@ -277,7 +277,7 @@ fn list(
             header_due = false;
         }
         for row in rows {
-            // The largest id is a bound for every tag, and no ceiling.
+            // The largest id limits every tag, so it is not shown as a ceiling.
             let ceiling = row["ceiling"].as_u64().filter(|ceiling| *ceiling < ID_MAX);
             if json {
                 writeln!(out, "{row}")?;
@@ -321,7 +321,7 @@ fn list(
     Ok(())
 }
 
-/// The members that are there.
+/// The members that have a value.
 fn object(members: &[(&str, Option<Value>)]) -> Value {
     let members =
         members.iter().filter_map(|(name, value)| Some(((*name).to_owned(), value.clone()?)));

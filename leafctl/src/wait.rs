@@ -1,4 +1,5 @@
-//! `leafctl wait`: for whatever starts after the daemon, and for whatever stops it after its clients.
+//! `leafctl wait`: for programs that start after the daemon, and for scripts that stop it after its
+//! clients.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -38,10 +39,10 @@ enum What {
     Unused,
 }
 
-/// Between two looks.
+/// The pause between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long one look may wait for its answer.
+/// How long one look may wait for an answer.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// Waits.
@@ -66,7 +67,7 @@ pub fn run(socket: &Path, args: &WaitArgs) -> Result<(), Failure> {
     }
 }
 
-/// Whether a later look may find otherwise.
+/// Whether a later look may succeed.
 fn may_pass(what: What, failure: &Failure) -> bool {
     match (what, failure) {
         (What::Answering, Failure::Client(error)) => error.is_retryable(),
@@ -80,7 +81,7 @@ fn unused(client: &Client) -> Result<(), Failure> {
     let connections = status["connections"].as_u64().ok_or_else(|| {
         anyhow!("only administrators may see who is connected: root, the daemon's own user, admin_uids and admin_gids")
     })?;
-    // One of them is ours.
+    // One of them is this one.
     match connections.saturating_sub(1) {
         0 => Ok(()),
         others => {

@@ -154,13 +154,13 @@ fn holder(answer: &Value) -> String {
     format!("{tag} {id}, of {at}, {what}")
 }
 
-/// A host by its name and its id, the member `id`.
+/// A host, by its name and by its id in the member `id`.
 pub fn host(value: &Value, id: &str) -> String {
     let this = if value["own"] == true { ", this host" } else { "" };
     format!("{} (host {}{this})", text(&value["name"]), text(&value[id]))
 }
 
-/// A text, empty where there is none.
+/// A text; empty if there is none.
 pub fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }

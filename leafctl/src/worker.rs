@@ -40,7 +40,7 @@ pub enum WorkerCommand {
     },
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub fn run(socket: &Path, command: &WorkerCommand) -> Result<(), Failure> {
     let client = Client::builder().socket(socket).build()?;
     match command {

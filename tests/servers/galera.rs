@@ -14,10 +14,10 @@ use super::process::{Server as Process, free_port};
 use super::{DATABASE, MariaDb, PASSWORD, Server as _, USER, apply_schema};
 use crate::host::eventually;
 
-/// How long a node may take for an answer to the test itself.
+/// How long a node may take to answer the test itself.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long a node may take to join the others again.
+/// How long a node may take to rejoin.
 const WHOLE_WITHIN: Duration = Duration::from_secs(60);
 
 /// A node, on one port of the loopback interface as long as it lives.
@@ -30,14 +30,14 @@ pub struct Galera {
     pub nodes: [Node; 3],
 }
 
-/// Where a node talks to the others.
+/// The ports by which a node talks to the others.
 struct Ports {
     group: u16,
     transfer: u16,
     incremental: u16,
 }
 
-/// A node that finds `bootstrap` in its folder begins a cluster of its own, once.
+/// A node that finds `bootstrap` in its folder starts a cluster of its own, once.
 const PROGRAM: &str = r#"
 [ ! -e bootstrap ] || { rm bootstrap; set -- --wsrep-new-cluster; }
 exec /usr/sbin/mariadbd --defaults-file="$PWD/my.cnf" "$@""#;
@@ -89,7 +89,7 @@ impl Node {
         rows(&mut self.connection().unwrap(), sql)
     }
 
-    /// Starts it again with what it had, and waits until it serves.
+    /// Starts it again with its data, and waits until it serves.
     pub fn start(&mut self) {
         self.process.start(is_ready);
     }
@@ -98,7 +98,7 @@ impl Node {
         self.process.kill();
     }
 
-    /// SIGSTOP: the others hear nothing of it, and its connections stay.
+    /// SIGSTOP: the other nodes get no answer, and its connections stay open.
     pub fn freeze(&self) {
         kill(self.process.pid(), Signal::SIGSTOP).unwrap();
     }
@@ -107,25 +107,25 @@ impl Node {
         kill(self.process.pid(), Signal::SIGCONT).unwrap();
     }
 
-    /// Cuts it off from the other nodes, not from its clients; or joins it again.
+    /// Cuts it off from the other nodes but not from its clients, or reconnects it.
     pub fn isolate(&self, on: bool) {
         let value = i32::from(on);
         self.sql(&format!("SET GLOBAL wsrep_provider_options = 'gmcast.isolate={value}'"));
     }
 
-    /// Has it answer every client's query with an error; or as before.
+    /// Makes it answer every client's query with an error, or stops that.
     pub fn reject(&self, on: bool) {
         self.sql(&format!("SET GLOBAL wsrep_reject_queries = {}", if on { "ALL" } else { "NONE" }));
     }
 
-    /// Deletes all that it has, when it doesn't run: another node gives it all of it at its next start.
+    /// Deletes its data while it is stopped. At its next start another node sends it everything.
     pub fn wipe(&self) {
         let data = self.process.dir.join("data");
         std::fs::remove_dir_all(&data).unwrap();
         self.process.run(&["/bin/mkdir", data.to_str().unwrap()]);
     }
 
-    /// What tells whether a write can be committed here, for a thread of its own.
+    /// A check, for a thread of its own, whether a write can be committed here.
     pub fn probe(&self) -> impl Fn() -> bool + Send + 'static {
         let (dir, port) = (self.process.dir.clone(), self.process.port);
         move || {
@@ -141,7 +141,7 @@ fn connect(dir: &Path) -> Result<Conn, mysql::Error> {
     Conn::new(options.read_timeout(bound).write_timeout(bound))
 }
 
-/// One line of what a node says of itself.
+/// One line of a node's status.
 fn status(dir: &Path, name: &str) -> Option<String> {
     let line: Option<(String, String)> =
         connect(dir).ok()?.query_first(format!("SHOW GLOBAL STATUS LIKE '{name}'")).ok()?;
@@ -152,7 +152,7 @@ fn is_ready(process: &Process) -> bool {
     status(&process.dir, "wsrep_ready").is_some_and(|ready| ready == "ON")
 }
 
-/// As checks of nodes do: one that is behind the others, or gives another one all that it has, is left alone.
+/// As health checks of nodes do: a node that is behind, or that sends its data to another one, is not used.
 fn is_well(dir: &Path) -> bool {
     let rejects = || -> Option<String> {
         connect(dir).ok()?.query_first("SELECT @@GLOBAL.wsrep_reject_queries").ok()?
@@ -202,14 +202,14 @@ impl Galera {
         cluster
     }
 
-    /// A store's URL with all nodes, from this one on.
+    /// A store's URL with all nodes, starting with this one.
     pub fn url_from(&self, first: usize) -> String {
         let mut ports = self.nodes.each_ref().map(|node| node.process.port);
         ports.rotate_left(first);
         MariaDb::url_of(&ports, DATABASE)
     }
 
-    /// Waits until all nodes serve and see each other. One that was stopped or cut off notices it late.
+    /// Waits until all nodes serve and see each other. A node that was stopped or cut off notices late.
     #[track_caller]
     pub fn is_whole(&self) {
         let sees_all = |node: &Node| {
@@ -230,7 +230,7 @@ impl Galera {
         (0..counts.len()).rev().max_by_key(|index| counts[*index]).expect("there are nodes")
     }
 
-    /// The nodes for a proxy: what says whether each is well looks at the node's own state.
+    /// The nodes as seen by a proxy. Each one's health check reads the node's own state.
     pub fn behind(&self) -> [Behind; 3] {
         self.nodes.each_ref().map(|node| {
             let dir = node.process.dir.clone();
@@ -239,7 +239,7 @@ impl Galera {
         })
     }
 
-    /// What tells whether each node serves.
+    /// Checks whether each node serves.
     pub fn probes(&self) -> Vec<Box<dyn Fn() -> bool + Send>> {
         let boxed = |node: &Node| Box::new(node.probe()) as Box<dyn Fn() -> bool + Send>;
         self.nodes.iter().map(boxed).collect()

@@ -1,4 +1,4 @@
-//! HAProxy from Debian's package: one address for all servers of a cluster, which it asks how they are over HTTP.
+//! HAProxy from Debian's package: one address for all servers of a cluster. It checks their health over HTTP.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::health;
 use super::process::{Server as Process, free_port};
 use crate::host::eventually;
 
-/// How long it may take until it has found a server that is well.
+/// How long it may take to find a healthy server.
 const SERVES_WITHIN: Duration = Duration::from_secs(30);
 
 /// A proxy that is running.
@@ -14,14 +14,14 @@ pub struct HaProxy {
     pub process: Process,
 }
 
-/// A server behind it: its port, and the port and path that answer 200 while it may be used.
+/// A server behind it: its port, and the port and path that answer 200 while the server may be used.
 pub struct Behind {
     pub port: u16,
     pub health: u16,
     pub path: &'static str,
 }
 
-/// Which of the servers that are well a connection goes to.
+/// Which healthy server a connection goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Balance {
     /// Always the first one.
@@ -61,7 +61,7 @@ listen store
 }
 
 impl HaProxy {
-    /// A proxy before these servers, of which one is well.
+    /// A proxy in front of these servers, one of which is healthy.
     pub fn before(behind: &[Behind], balance: Balance) -> HaProxy {
         let status = free_port();
         let mut process = Process::new("haproxy", "TERM", |dir, port| {
@@ -75,7 +75,7 @@ impl HaProxy {
         HaProxy { process }
     }
 
-    /// The one address.
+    /// The proxy's port.
     pub fn port(&self) -> u16 {
         self.process.port
     }

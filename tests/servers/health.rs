@@ -1,4 +1,4 @@
-//! As much of HTTP as asking a server how it is takes, and as answering that.
+//! Just enough HTTP to ask a server for its health, and to answer such a question.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// How long an answer may take: more than a server needs to change its role.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
-/// Asks a server on this port; the answer's status and body, or nothing when there is none.
+/// Asks the server on this port. Returns the answer's status and body; `None` without an answer.
 pub fn request(port: u16, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(ANSWERS_WITHIN)).ok()?;
@@ -21,14 +21,14 @@ pub fn request(port: u16, method: &str, path: &str, body: &str) -> Option<(u16, 
     Some((status, body.to_owned()))
 }
 
-/// Answers every question with 200 or 503, as long as the process lives. Its port.
+/// Answers every request with 200 or 503 while the process lives. Returns its port.
 pub fn answer(is_well: impl Fn() -> bool + Send + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let status = if is_well() { "200 OK" } else { "503 Service Unavailable" };
-            // Who asked may have given up.
+            // The client may have given up.
             let _ = reply(&stream, status);
         }
     });

@@ -13,13 +13,13 @@ pub struct MariaDb {
     process: Process,
 }
 
-/// A folder and port for a server, and the tables that come with it.
+/// A folder and port for a server, with the initial tables.
 fn place(settings: &[&str]) -> Process {
     let process = Process::new("mysql", "TERM", |dir, port| {
         let dir = dir.display();
         let own = [
             format!("--datadir={dir}/data"),
-            // A server that starts deletes temporary tables there, also those of another one.
+            // A starting server deletes temporary tables there, even another server's.
             format!("--tmpdir={dir}"),
             format!("--socket={dir}/socket"),
             format!("--pid-file={dir}/pid"),
@@ -88,7 +88,7 @@ impl MariaDb {
         self.ask("mysql", sql)
     }
 
-    /// Runs one of its programs on this server, by a shell's rules.
+    /// Runs one of its programs on this server, in a shell.
     fn run(&self, command: &str) {
         let socket = self.process.dir.join("socket");
         let options = format!("--no-defaults --socket={} --user=root", socket.display());
@@ -116,7 +116,7 @@ impl Server for MariaDb {
     }
 
     fn connections(count: u32) -> String {
-        // Above these it always keeps one for an administrator.
+        // It always keeps one more for an administrator.
         format!("--max-connections={count}")
     }
 
@@ -175,7 +175,7 @@ impl Server for MariaDb {
     }
 
     fn has_reached(&self, position: &str) -> bool {
-        // It answers 0 when it is there.
+        // It returns 0 when it has reached the position.
         self.admin(&format!("SELECT MASTER_GTID_WAIT('{position}', 0.1)")) == [["0"]]
     }
 
@@ -216,7 +216,7 @@ impl Server for MariaDb {
     }
 
     fn restore_over(&self, database: &str, dump: &Path) {
-        // Such a backup drops each table before it makes it.
+        // Such a backup drops each table before it creates it.
         self.run(&format!("mariadb OPTIONS {database} < {}", dump.display()));
     }
 

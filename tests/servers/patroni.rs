@@ -1,4 +1,4 @@
-//! PostgreSQL under Patroni with etcd, from Debian's packages: two nodes, of which Patroni makes one the leader.
+//! PostgreSQL under Patroni with etcd, from Debian's packages: two nodes, one of which Patroni makes the leader.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,25 +17,25 @@ use crate::host::eventually;
 /// How long a change of the leader may take on a busy machine.
 const LEADS_WITHIN: Duration = Duration::from_secs(60);
 
-/// How long a node may take to let the test itself in.
+/// How long a node may take to accept the test's own login.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(2);
 
-/// Two nodes and what they agree by.
+/// Two nodes, and the etcd that they coordinate by.
 pub struct Patroni {
     pub nodes: [Node; 2],
     synchronous: bool,
     _etcd: Process,
 }
 
-/// Patroni and its PostgreSQL, each on one port of the loopback interface as long as they live.
+/// Patroni and its PostgreSQL, each on one port of the loopback interface for its whole life.
 pub struct Node {
     pub process: Process,
-    /// Of Patroni's interface.
+    /// The port of Patroni's interface.
     pub rest: u16,
     name: String,
 }
 
-/// Patroni leaves its server running when it ends while it is paused, and when it is killed.
+/// Patroni leaves its server running when it is killed, or when it ends while paused.
 const PROGRAM: &str = r#"
 patroni node.yml &
 patroni=$!
@@ -109,7 +109,7 @@ impl Node {
         rows(&mut administrator(self.process.port, database).unwrap(), sql)
     }
 
-    /// Kills Patroni and its server at once, as when the host goes.
+    /// Kills Patroni and its server at once, as when the host dies.
     pub fn kill(&mut self) {
         let server = self.server();
         let mut all = children(server);
@@ -126,7 +126,7 @@ impl Node {
         kill_all(&all);
     }
 
-    /// The server, as soon as there is one: Patroni stops it to wind it back.
+    /// The server's process, once there is one: Patroni stops it to rewind it.
     #[track_caller]
     fn server(&self) -> Pid {
         let path = self.process.dir.join("data/postmaster.pid");
@@ -136,7 +136,7 @@ impl Node {
         })
     }
 
-    /// The process by which a follower gets what the leader commits.
+    /// The process by which a follower receives the leader's commits.
     #[track_caller]
     pub fn receiver(&self) -> Pid {
         eventually("the follower's receiver", LEADS_WITHIN, || {
@@ -147,13 +147,13 @@ impl Node {
         })
     }
 
-    /// How often its files were wound back to follow another leader.
+    /// How often its files were rewound to follow another leader.
     pub fn rewinds(&self) -> usize {
         let log = std::fs::read_to_string(self.process.dir.join("log")).unwrap();
         log.matches("running pg_rewind from").count()
     }
 
-    /// What tells whether a write can be committed here, for a thread of its own.
+    /// A check, for a thread of its own, whether a write can be committed here.
     pub fn probe(&self) -> impl Fn() -> bool + Send + 'static {
         let port = self.process.port;
         move || {
@@ -167,7 +167,7 @@ impl Node {
 
 fn kill_all(processes: &[Pid]) {
     for process in processes {
-        // One that has ended meanwhile is gone as well.
+        // A process may have ended meanwhile.
         let _ = kill(*process, Signal::SIGKILL);
     }
     eventually("killed processes end", LEADS_WITHIN, || {
@@ -185,7 +185,7 @@ fn administrator(port: u16, database: &str) -> Result<postgres::Client, postgres
         .connect(NoTls)
 }
 
-/// Whether Patroni says that its server is this at present.
+/// Whether Patroni reports this role for its server.
 fn is(rest: u16, role: &str) -> bool {
     health::request(rest, "GET", &format!("/{role}"), "").is_some_and(|(status, _)| status == 200)
 }
@@ -193,7 +193,7 @@ fn is(rest: u16, role: &str) -> bool {
 // === impl Patroni ===
 
 impl Patroni {
-    /// A running cluster with leafd's tables, of which the first node leads.
+    /// A running cluster with leafd's tables. The first node leads.
     pub fn new(synchronous: bool) -> Patroni {
         let peers = free_port();
         let mut etcd = Process::new("etcd", "TERM", |dir, port| {
@@ -237,13 +237,13 @@ impl Patroni {
         Postgres::url_of(&self.nodes.each_ref().map(|node| node.process.port), DATABASE)
     }
 
-    /// Which node leads, as soon as one does.
+    /// Waits for a leader, and returns which node it is.
     #[track_caller]
     pub fn leader(&self) -> usize {
         eventually("a node leads", LEADS_WITHIN, || self.nodes.iter().position(Node::leads))
     }
 
-    /// Waits until the follower may take over: a synchronous one has to have all commits.
+    /// Waits until the follower may take over. A synchronous one must have all commits.
     #[track_caller]
     pub fn may_change(&self) {
         let role = if self.synchronous { "synchronous" } else { "replica" };
@@ -258,21 +258,21 @@ impl Patroni {
         eventually("the other node leads", LEADS_WITHIN, || node.leads().then_some(()));
     }
 
-    /// Has the leader and its follower change places in good order.
+    /// Makes the leader and its follower swap roles cleanly.
     #[track_caller]
     pub fn switch_over(&self) {
         let leader = self.leader();
         let [from, to] = [&self.nodes[leader], &self.nodes[1 - leader]];
         let body = format!(r#"{{"leader": "{}", "candidate": "{}"}}"#, from.name, to.name);
         eventually("a switchover", LEADS_WITHIN, || {
-            // Refused while the follower isn't ready for it.
+            // Refused until the follower is ready.
             let (status, _) = health::request(from.rest, "POST", "/switchover", &body)?;
             (status == 200).then_some(())
         });
         self.other_leads(leader);
     }
 
-    /// Has Patroni leave everything as it is; or take care again.
+    /// Makes Patroni pause, or resume.
     #[track_caller]
     pub fn pause(&self, on: bool) {
         let rest = self.nodes[0].rest;
@@ -280,14 +280,14 @@ impl Patroni {
         assert!(matches!(answer, Some((200, _))), "{answer:?}");
     }
 
-    /// The nodes for a proxy, which Patroni tells whether each leads.
+    /// The nodes as seen by a proxy. Patroni tells whether each one leads.
     pub fn behind(&self) -> [Behind; 2] {
         let behind =
             |node: &Node| Behind { port: node.process.port, health: node.rest, path: "/primary" };
         self.nodes.each_ref().map(behind)
     }
 
-    /// What tells whether each node takes writes.
+    /// Checks whether each node accepts writes.
     pub fn probes(&self) -> Vec<Box<dyn Fn() -> bool + Send>> {
         let boxed = |node: &Node| Box::new(node.probe()) as Box<dyn Fn() -> bool + Send>;
         self.nodes.iter().map(boxed).collect()

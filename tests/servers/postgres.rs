@@ -13,7 +13,7 @@ pub struct Postgres {
     process: Process,
 }
 
-/// Where its programs are, of the newest version that is installed.
+/// The folder of its programs, of the newest installed version.
 pub(super) fn bin_dir() -> PathBuf {
     let versions = std::fs::read_dir("/usr/lib/postgresql").expect("PostgreSQL is installed");
     let mut found: Vec<_> = versions.map(|one| one.unwrap().path()).collect();
@@ -25,7 +25,7 @@ fn program(name: &str) -> String {
     bin_dir().join(name).display().to_string()
 }
 
-/// A folder and port for a server; what is in the folder comes after.
+/// A folder and port for a server. The folder is still empty.
 fn place(settings: &[&str]) -> Process {
     Process::new("postgres", "INT", |dir, port| {
         let dir = dir.display();
@@ -54,7 +54,7 @@ fn client(process: &Process, database: &str) -> Result<Client, postgres::Error> 
         .port(process.port)
         .user("postgres")
         .dbname(database)
-        // An administrator goes on writing where others may not.
+        // An administrator can still write where others may not.
         .options("-c default_transaction_read_only=off")
         .connect(NoTls)
 }
@@ -72,8 +72,8 @@ pub(super) fn rows(client: &mut Client, sql: &str) -> Vec<Vec<String>> {
 }
 
 impl Postgres {
-    /// Lets everybody in: to prove a password costs an unoptimised daemon so much that a hundred at once would be
-    /// measured by it.
+    /// Lets everyone in without a password. Checking a password costs an unoptimised daemon so much that a
+    /// hundred at once would dominate a measurement.
     pub fn without_passwords(&self) {
         let path = self.process.dir.join("data/pg_hba.conf");
         let rules = std::fs::read_to_string(&path).unwrap();
@@ -238,7 +238,7 @@ impl Server for Postgres {
 
     fn restore_over(&self, database: &str, dump: &Path) {
         let dump = dump.to_str().unwrap();
-        // In one transaction, as with a backup that is read by psql -1.
+        // In one transaction, as when psql -1 reads a backup.
         let how = ["--clean", "--if-exists", "--single-transaction", "--dbname", database, dump];
         self.run("pg_restore", &how);
     }

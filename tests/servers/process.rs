@@ -1,5 +1,5 @@
-//! Throwaway database servers: started by the tests, as the user that the server insists on, and ended with
-//! them, however they end.
+//! Throwaway database servers. The tests start them, as the user that the server requires, and the servers end with
+//! the tests, however those end.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, User};
 
-/// Longest that a server may take to start.
+/// How long a server may take to start.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// Holds the server while its standard input is open. A line there ends the server and leaves its folder;
-/// without one, that is when the tests are gone, the folder goes too.
+/// Runs the server while its standard input is open. A line there ends the server and keeps its folder. Without a line
+/// the tests are gone, and the folder is removed too.
 const KEEPER: &str = r#"
 dir=$1 signal=$2
 shift 2
@@ -30,11 +30,11 @@ wait "$server"
 [ -n "$keep" ] || rm -rf "$dir"
 "#;
 
-/// A folder for a server, and the server when it runs.
+/// A folder for a server, and the server while it runs.
 pub struct Server {
     /// Its folder.
     pub dir: PathBuf,
-    /// On the loopback interface.
+    /// Its port on the loopback interface.
     pub port: u16,
     program: Vec<String>,
     stop_signal: &'static str,
@@ -42,7 +42,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that is to run as `user` if the tests are root; `program` is told its folder and port.
+    /// A server that runs as `user` if the tests are root. `program` gets its folder and port.
     pub fn new(
         user: &str,
         stop_signal: &'static str,
@@ -84,7 +84,7 @@ impl Server {
             let log = || std::fs::read_to_string(self.dir.join("log")).unwrap_or_default();
             assert!(begun.elapsed() < START_MAX, "the server doesn't start: {}", log());
             std::thread::sleep(Duration::from_millis(50));
-            // What a killed server left behind may need a moment to go.
+            // What a killed server left may need a moment to go.
             if self.running.as_ref().is_some_and(|(_, pid)| kill(*pid, None).is_err()) {
                 self.stop();
                 self.spawn();
@@ -111,7 +111,7 @@ impl Server {
         self.running = Some((keeper, Pid::from_raw(pid)));
     }
 
-    /// Ends it in good order, or what is left of it; its folder stays.
+    /// Stops it cleanly, or what is left of it. Its folder stays.
     pub fn stop(&mut self) {
         if let Some((mut keeper, _)) = self.running.take() {
             drop(keeper.stdin.take().map(|mut stdin| writeln!(stdin, "keep")));
@@ -124,18 +124,18 @@ impl Server {
         self.running.as_ref().expect("it runs").1
     }
 
-    /// Kills it with all its processes and waits until it is gone: a child that has not noticed yet might answer.
+    /// Kills it with all its processes and waits until it is gone: a child that has not noticed might still answer.
     pub fn kill(&mut self) {
         let pid = self.pid();
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
         let children = children.unwrap_or_default();
         kill(pid, Signal::SIGKILL).unwrap();
         for child in children.split_whitespace() {
-            // One that has ended meanwhile is gone as well.
+            // A process may have ended meanwhile.
             let _ = kill(Pid::from_raw(child.parse().unwrap()), Signal::SIGKILL);
         }
         self.stop();
-        // Until then they hold memory and files that a restart wants for itself.
+        // Until then they hold memory and files that a restart needs.
         let begun = Instant::now();
         while !children.split_whitespace().all(gone) {
             assert!(begun.elapsed() < START_MAX, "killed processes of the server don't end");
@@ -156,30 +156,30 @@ impl Drop for Server {
             drop(keeper.stdin.take());
             let _ = keeper.wait();
         }
-        // The keeper had no part in it if the server was stopped before.
+        // If the server was stopped before, the keeper did not remove the folder.
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 
-/// Where servers keep their files: in the folder that LEAFD_TEST_SERVERS_IN names, for measurements that a disk's pace
-/// belongs to; else in memory.
+/// Where servers keep their files: in the folder named by LEAFD_TEST_SERVERS_IN, for measurements that include a disk;
+/// otherwise in memory.
 pub fn place() -> PathBuf {
     std::env::var_os("LEAFD_TEST_SERVERS_IN").map_or_else(memory, PathBuf::from)
 }
 
-/// Where files need not outlive the machine: in memory, if the system has such a place.
+/// A place for files that need not outlive the machine: in memory, if the system has that.
 pub fn memory() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     if memory.is_dir() { memory } else { std::env::temp_dir() }
 }
 
-/// A port that nothing listens on, of those that the system gives to no connection by itself: a server that is
-/// down keeps its port, and nobody connects to himself there.
+/// A port that nothing listens on, outside the range that the system assigns to connections. A stopped server keeps
+/// its port, and no client connects to itself there.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     const PORTS: std::ops::Range<u32> = 12_000..32_000;
     loop {
-        // Two test processes begin at different places.
+        // Two test processes start at different places.
         let offset = std::process::id().wrapping_mul(64) + NEXT.fetch_add(1, Ordering::Relaxed);
         let port = PORTS.start + offset % (PORTS.end - PORTS.start);
         let port = u16::try_from(port).expect("they are all below 2^16");

@@ -1,4 +1,4 @@
-//! ZooKeeper from Debian's package: one server, which is an ensemble too, or three.
+//! ZooKeeper from Debian's package: a single server, which is an ensemble too, or three.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use super::process::{Server, free_port};
 
-/// A server of the test's own. Its longest session lasts 6 s.
+/// A test's own server. Its longest session lasts 6 s.
 pub struct ZooKeeper {
-    /// Its process, folder and port. What it keeps is in `data` there.
+    /// Its process, folder and port. Its data is in the folder `data`.
     pub process: Server,
 }
 
-/// Ticks are how ZooKeeper counts sessions' time: from 2 to 20 of them.
+/// ZooKeeper measures sessions in ticks: from 2 to 20 of them.
 const SETTINGS: &str = "tickTime=300
 admin.enableServer=false
 forceSync=no
@@ -23,7 +23,7 @@ maxClientCnxns=0
 clientPortAddress=127.0.0.1
 ";
 
-/// What a server of an ensemble needs beside that.
+/// Additional settings for a server of an ensemble.
 const TOGETHER: &str = "initLimit=20
 syncLimit=10
 ";
@@ -32,14 +32,14 @@ fn program(dir: &Path, port: u16, together: &str) -> Vec<String> {
     let own = format!("dataDir={}/data\nclientPort={port}\n", dir.display());
     std::fs::write(dir.join("zoo.cfg"), format!("{SETTINGS}{own}{together}")).unwrap();
     let java = ["/usr/bin/java", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"];
-    // Without others it is an ensemble of its own.
+    // Alone, it is an ensemble of its own.
     let server =
         ["/usr/share/java/zookeeper.jar", "org.apache.zookeeper.server.quorum.QuorumPeerMain"];
     let config = format!("{}/zoo.cfg", dir.display());
     java.into_iter().chain(server).map(str::to_owned).chain([config]).collect()
 }
 
-/// What it says of itself.
+/// Its role, as it reports it.
 fn standing(port: u16) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
@@ -67,7 +67,7 @@ impl ZooKeeper {
         server
     }
 
-    /// A running ensemble of three servers, of which two are enough.
+    /// A running ensemble of three servers. Two are enough to serve.
     pub fn three() -> [ZooKeeper; 3] {
         let ports: Vec<(u16, u16)> = (0..3).map(|_| (free_port(), free_port())).collect();
         let mut together = TOGETHER.to_owned();
@@ -84,7 +84,7 @@ impl ZooKeeper {
             };
             ZooKeeper { process: Server::new("zookeeper", "TERM", place) }
         });
-        // None serves before the second one is there.
+        // The first one doesn't serve before the second one is there.
         std::thread::scope(|scope| {
             for server in &mut servers {
                 scope.spawn(|| server.start());
@@ -98,18 +98,18 @@ impl ZooKeeper {
         standing(self.process.port).is_some_and(|answer| answer.contains("Mode: leader"))
     }
 
-    /// What tells whether it serves, for a thread of its own.
+    /// A check, for a thread of its own, whether it serves.
     pub fn probe(&self) -> Box<dyn Fn() -> bool + Send> {
         let port = self.process.port;
         Box::new(move || serves(port))
     }
 
-    /// Starts it again, with what it had.
+    /// Starts it again with its data.
     pub fn start(&mut self) {
         self.process.start(is_up);
     }
 
-    /// As the setting `zookeeper`.
+    /// In the form of the setting `zookeeper`.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.process.port)
     }

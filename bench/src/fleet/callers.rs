@@ -1,4 +1,4 @@
-//! Clients that ask again as soon as they are answered, for some time, and what that took of the server.
+//! Clients that call again as soon as they are answered, for some time, and what that costs the server.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,19 +10,20 @@ use leafd_tests::servers::{Postgres, Server as _};
 use crate::duplicates::{Span, spans_of};
 use crate::stats::{call_ns, percentile};
 
-/// What clients did.
+/// The calls of all clients.
 #[derive(Debug, Default)]
 pub(super) struct Called {
     pub(super) seconds: f64,
-    /// Processor time of the server's.
+    /// The server's processor time.
     pub(super) store_cpu: Duration,
-    /// What each call took, ascending.
+    /// How long each call took, ascending.
     latencies_ns: Vec<u32>,
-    /// What the calls answered with.
+    /// The ids that the calls returned.
     ids: Vec<u64>,
 }
 
-/// Runs so many clients for so long. `connect` makes one, told its number; a client is a call that answers with an id.
+/// Runs `clients` for some time. `connect` makes a client, given its number. A client is a call that returns an
+/// id.
 pub(super) fn run<C>(
     server: &Postgres,
     clients: usize,
@@ -40,7 +41,7 @@ where
             let (connect, ready, stop) = (&connect, &ready, &stop);
             scope.spawn(move || {
                 let client = connect(number);
-                // Also after an error: the others wait here.
+                // Even after an error: the others wait here.
                 ready.wait();
                 let mut call = client?;
                 let (mut latencies_ns, mut ids) = (Vec::new(), Vec::new());
@@ -56,8 +57,8 @@ where
         ready.wait();
         let (begun, cpu_before) = (Instant::now(), server.cpu());
         std::thread::sleep(time);
-        // Before the first of them hangs up, and the server's process for it ends. Those of earlier ones may have ended
-        // since, and count no more.
+        // Read before the first client disconnects and the server's process for it ends. Processes of earlier clients
+        // may have ended meanwhile, and no longer count.
         let used = server.cpu().into_iter().map(|(process, cpu)| {
             cpu.saturating_sub(cpu_before.get(&process).copied().unwrap_or_default())
         });
@@ -89,12 +90,12 @@ impl Called {
         percentile(&self.latencies_ns, share).map_or(f64::NAN, |ns| f64::from(ns) / 1000.0)
     }
 
-    /// The server's processor time for each of so many things, in microseconds.
+    /// The server's processor time for each of `each_of` things, in microseconds.
     pub(super) fn store_cpu_us(&self, each_of: f64) -> f64 {
         self.store_cpu.as_secs_f64() * 1e6 / each_of
     }
 
-    /// What the calls answered with, to be compared.
+    /// The ids that the calls returned, for the check for duplicates.
     pub(super) fn spans(&mut self) -> Vec<Span> {
         spans_of(&mut self.ids)
     }

@@ -1,4 +1,4 @@
-//! What each call that a daemon makes takes of the server's processors, and from that what a large fleet would.
+//! What each of a daemon's calls costs the server's processors, and from that the cost of a large fleet.
 
 use anyhow::{Context as _, Result, ensure};
 use leafd::store::Store as _;
@@ -8,14 +8,14 @@ use super::callers::{self, Called};
 use super::claims::{claimer, connect, name, tag, with_tags};
 use crate::report::Section;
 
-/// Connections that call at once.
+/// Concurrent connections.
 const CONNECTIONS: usize = 10;
 
-/// A fleet to reckon with.
+/// The size of the calculated fleet.
 const HOSTS: f64 = 10_000.0;
 const TAGS_OF_HOST: usize = 10;
 
-/// The defaults of `autonomy`, `removed_tag_check`, and the mean of the times between two probes, in seconds.
+/// The defaults of `autonomy` and `removed_tag_check`, and the mean time between two probes, in seconds.
 const AUTONOMY: f64 = 600.0;
 const CHECK_EVERY: f64 = 30.0;
 const PROBE_EVERY: f64 = 1.875;
@@ -67,7 +67,7 @@ fn put(section: &mut Section, row: &str, called: &Called) {
     section.put(row, "store CPU us", called.store_cpu_us(called.count()));
 }
 
-/// What the calls of a large fleet would take.
+/// The calculated cost of a large fleet's calls.
 fn fleet(calls: &Section) -> Result<Section> {
     let about = "10,000 hosts of 10 tags each, at up to 16,667 ids a second a tag and host, by the default settings";
     let columns = ["calls/s", "store CPU us", "cores"];

@@ -1,5 +1,5 @@
-//! As many claims as one daemon, ten daemons, and a hundred connections can make: of one tag, which all of them want, and
-//! of ten thousand.
+//! How many claims one daemon, ten daemons and a hundred connections can make: of one tag that all of them want, and of
+//! ten thousand tags.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use super::callers::{self, Called};
 use super::{Bench, Database, claims_of, client, counted};
 use crate::report::Section;
 
-/// Daemon processes, each with one client that asks again when it is answered.
+/// Numbers of daemon processes; each has one client that asks again when it is answered.
 const DAEMONS: [usize; 2] = [1, 10];
 
-/// Connections that claim as a daemon does, each as fast as it can: what a hundred daemons in a hurry would do.
+/// Connections that claim like a daemon, each as fast as it can: the load of a hundred daemons at full speed.
 const CLAIMERS: usize = 100;
 
-/// The tag that all want.
+/// The tag that all of them want.
 const HOT: &str = "hot";
 
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Vec<Section>> {
@@ -41,7 +41,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Vec<Section>> {
     Ok(vec![section])
 }
 
-/// Every id costs a claim where no more than one may be claimed.
+/// With at most one id per claim, every id costs a claim.
 fn one_tag(bench: &mut Bench<'_>, daemons: usize, section: &mut Section) -> Result<()> {
     let database = with_tags(&bench.server, bench.tags);
     let hosts = database.hosts(daemons, &[("max_step", "1")]);
@@ -59,7 +59,7 @@ fn many_tags(bench: &Bench<'_>, daemons: usize, section: &mut Section) -> Result
     let hosts = database.hosts(daemons, &[]);
     let called = callers::run(&bench.server, daemons, bench.time, |number| {
         let client = client(&hosts[number])?;
-        // Each daemon its own way through the tags.
+        // Each daemon takes the tags in an order of its own.
         let mut next = number * bench.tags / daemons;
         Ok(move || {
             next += 1;
@@ -88,7 +88,7 @@ fn claimers(bench: &mut Bench<'_>, section: &mut Section) -> Result<()> {
     Ok(())
 }
 
-/// Claims one number of a tag after the other, from one of them on.
+/// Claims one number of a tag after the other, starting with a given tag.
 pub(super) fn claimer<'a>(
     database: &Database<'_>,
     under: &Identity,
@@ -104,7 +104,7 @@ pub(super) fn claimer<'a>(
     })
 }
 
-/// A database with the hot tag and so many others, made by hand.
+/// A database with the hot tag and `count` others, inserted directly.
 pub(super) fn with_tags(server: &Postgres, count: usize) -> Database<'_> {
     let database = Database::new(server);
     let columns = "leaf_alloc (biz_tag, max_id, step)";
@@ -132,7 +132,7 @@ fn put(section: &mut Section, row: &str, called: &Called, claims: f64) {
     section.put(row, "store CPU %", called.store_cpu.as_secs_f64() / called.seconds * 100.0);
 }
 
-/// A connection to a store, as a daemon has one.
+/// A connection to a store, like a daemon's.
 pub(super) fn connect(database: &Database<'_>) -> Result<postgres::PostgresStore> {
     let url = database.url().parse();
     let Ok(StoreUrl::Postgres(url)) = url else { bail!("a server's URL is none of PostgreSQL's") };

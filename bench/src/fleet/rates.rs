@@ -1,5 +1,5 @@
-//! How many claims a tag costs as its rate grows a thousandfold: one in the time of `autonomy`, and above the rate at
-//! which `max_step` caps a claim, one for each `max_step` ids.
+//! How many claims a tag costs as its rate grows a thousandfold: one per `autonomy`; above the rate at which
+//! `max_step` caps a claim, one per `max_step` ids.
 
 use std::time::{Duration, Instant};
 
@@ -11,23 +11,23 @@ use crate::duplicates::{Span, spans_of};
 use crate::report::Section;
 use crate::stop;
 
-/// Ids a second, each of a tag and daemon of its own.
+/// Ids per second, each rate with a tag and a daemon of its own.
 const RATES: [u64; 7] = [1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000];
 
-/// Those of `--smoke`.
+/// How many of them `--smoke` measures.
 const SMOKE_RATES: usize = 3;
 
-/// The defaults, 10 min and 10,000,000, three hundred times smaller: they cap at the same rate.
+/// The defaults, 10 min and 10,000,000, divided by three hundred: they cap at the same rate.
 const AUTONOMY: Duration = Duration::from_secs(2);
 const STEP_MAX: u64 = 33_333;
 
-/// How long until a tag's claims follow its rate.
+/// How many `autonomy` it takes until a tag's claims follow its rate.
 const SETTLES: u32 = 3;
 
 /// How many `autonomy` are measured.
 const MEASURED: u32 = 4;
 
-/// Between two batches.
+/// The pause between two batches.
 const PAUSE: Duration = Duration::from_millis(10);
 
 const TAG: &str = "steady";
@@ -63,12 +63,12 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Vec<Section>> {
     Ok(vec![section])
 }
 
-/// What was drawn while it was measured.
+/// What was drawn during the measurement.
 struct Drawn {
     ids: f64,
     claimed: f64,
     seconds: f64,
-    /// Every id, those before included.
+    /// Every id, including those before the measurement.
     spans: Vec<Span>,
 }
 

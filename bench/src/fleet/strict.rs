@@ -1,4 +1,5 @@
-//! A strict tag's requests beside `nextval` of a sequence on the same server, by as many clients, in turns.
+//! A strict tag's requests compared with `nextval` of a sequence on the same server, with equally many
+//! clients, in turns.
 
 use anyhow::Result;
 use leafd_client::opcode;
@@ -11,10 +12,10 @@ use super::callers::{self, Called};
 use super::{Bench, Database, claims_of, client, counted};
 use crate::report::Section;
 
-/// Clients that ask at once.
+/// Numbers of clients that ask at once.
 const CLIENTS: [usize; 3] = [1, 8, 32];
 
-/// Hosts that the clients are spread over in the third row.
+/// In the third row the clients are spread over this many hosts.
 const HOSTS: usize = 4;
 
 const TAG: &str = "ledger";
@@ -70,7 +71,7 @@ fn put(section: &mut Section, name: &str, called: &Called, plain: f64) {
     section.put(name, "store CPU us a request", called.store_cpu_us(called.count()));
 }
 
-/// As an application would that has a connection of its own: over TCP, prepared.
+/// As an application with its own connection does: over TCP, with a prepared statement.
 fn nextval(database: &Database<'_>) -> Result<impl FnMut() -> Result<u64> + use<>> {
     let mut client = Config::new()
         .host("127.0.0.1")

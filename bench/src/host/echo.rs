@@ -1,4 +1,4 @@
-//! The floors: what two processes need to pass messages of leafd's size to and fro, doing nothing else.
+//! The floor: what two processes need to exchange messages of leafd's size, without any other work.
 
 use std::io::{ErrorKind, Read, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -20,7 +20,7 @@ const REPLY_BYTES: usize = 36;
 
 const WARM_UP: usize = 64;
 
-/// Measures round trips to an echo in a process of its own. `polls`: neither side ever sleeps.
+/// Measures round trips to an echo in another process. `polls`: neither side ever sleeps.
 pub(super) fn measure(polls: bool, time: Duration) -> Result<Stats> {
     let (echo, mut stream) = start(polls)?;
     stream.set_nonblocking(polls)?;
@@ -42,14 +42,14 @@ pub(super) fn measure(polls: bool, time: Duration) -> Result<Stats> {
     Ok(stats)
 }
 
-/// Starts an echo and gives this side of its socket.
+/// Starts an echo. Returns it with this side of its socket.
 pub(crate) fn start(polls: bool) -> Result<(Process, UnixStream)> {
     let (stream, theirs) = UnixStream::pair().context("cannot make a pair of sockets")?;
     let mut command = helper("helper-echo")?;
     if polls {
         command.arg("--polls");
     }
-    // With the command goes the other end's descriptor here, so that an end of the echo is seen.
+    // Dropping the command closes our copy of the echo's end, so that the end of the echo is noticed.
     let echo = Process::start(command.stdin(Stdio::from(OwnedFd::from(theirs))))?;
     Ok((echo, stream))
 }
@@ -59,7 +59,7 @@ fn round_trip(stream: &mut UnixStream) -> Result<()> {
     receive(stream, &mut [0; REPLY_BYTES]).context("the echo is gone")
 }
 
-/// The echo's side. The socket is its standard input; it ends with the other side.
+/// The echo itself. Its standard input is the socket. It ends when the other side does.
 pub(crate) fn serve(polls: bool) -> Result<()> {
     let mut stream = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     stream.set_nonblocking(polls)?;
@@ -71,7 +71,7 @@ pub(crate) fn serve(polls: bool) -> Result<()> {
     Ok(())
 }
 
-/// Fills `bytes`, asking again and again where the socket does not block.
+/// Fills `bytes`, polling a socket that does not block.
 fn receive(stream: &mut UnixStream, bytes: &mut [u8]) -> std::io::Result<()> {
     let mut filled = 0;
     while filled < bytes.len() {

@@ -1,4 +1,4 @@
-//! Ids out of held runs, which take nanoseconds: timed by the chunk, and against an empty loop.
+//! Ids from held runs take nanoseconds: they are timed by the chunk, and against an empty loop.
 
 use std::io::{BufRead as _, Write as _};
 use std::path::Path;
@@ -17,16 +17,16 @@ use crate::processes::{Process, helper};
 use crate::stats::{Metric, Stretch, call_ns, percentile};
 use crate::stop::End;
 
-/// Most ids that a thread keeps of a chunk. What is done with them afterwards is not timed.
+/// The most ids that a thread stores per chunk. Their later use is not timed.
 const CHUNK_IDS: usize = 1 << 20;
 
-/// Ids between two looks at the clock.
+/// How many ids are drawn between two looks at the clock.
 const IDS_A_LOOK: usize = 256;
 
-/// How long runs may grow before the clock starts.
+/// How long runs may grow before the measurement.
 const WARM_UP: Duration = Duration::from_millis(20);
 
-/// Between two ids at 1,000,000 a second.
+/// The pause between two ids at 1,000,000 per second.
 const TAIL_PAUSE: Duration = Duration::from_micros(1);
 
 /// Each thread's share of a chunk.
@@ -36,7 +36,7 @@ struct Share {
     ids: Vec<u64>,
 }
 
-/// As fast as it goes, by `threads` threads of one client.
+/// As fast as possible, with `threads` threads of one client.
 pub(super) fn unpaced(tag: &Tag, threads: usize, setting: Setting) -> Result<Round> {
     let mut buffers: Vec<Vec<u64>> = (0..threads).map(|_| touched_buffer()).collect();
     let mut spans = Vec::new();
@@ -68,7 +68,7 @@ pub(super) fn unpaced(tag: &Tag, threads: usize, setting: Setting) -> Result<Rou
     Ok((stats, spans))
 }
 
-/// Its pages are there, so that drawing into it costs no page faults.
+/// A buffer whose pages are touched, so that drawing into it causes no page faults.
 fn touched_buffer() -> Vec<u64> {
     let mut buffer = vec![1; CHUNK_IDS];
     buffer.clear();
@@ -86,7 +86,7 @@ fn warm_up(tag: &Tag, buffer: &mut Vec<u64>, spans: &mut Vec<Span>) -> Result<()
     Ok(())
 }
 
-/// Draws until `end`, or until the buffer is full; some ids at least.
+/// Draws until `end` or until the buffer is full; always some ids.
 fn draw(tag: &Tag, end: End, buffer: &mut Vec<u64>) -> Result<()> {
     loop {
         for _ in 0..IDS_A_LOOK {
@@ -115,7 +115,7 @@ fn chunk(tag: &Tag, buffers: Vec<Vec<u64>>, time: Duration) -> Result<Vec<Share>
     })
 }
 
-/// One id a microsecond, and before that as many turns of the same loop without it.
+/// One id per microsecond. Before that, as many turns of the same loop without the call.
 pub(super) fn tail(tag: &Tag, setting: Setting) -> Result<Round> {
     let mut buffer = touched_buffer();
     let mut spans = Vec::new();
@@ -144,7 +144,7 @@ fn tail_ns(latencies_ns: &mut [u32]) -> Result<u32> {
     percentile(latencies_ns, 0.999).context("nothing was measured")
 }
 
-/// Turns of a loop that takes a microsecond; it spins, because nothing sleeps that short.
+/// Turns of a loop of one microsecond. It spins, because no sleep is that short.
 fn paced(latencies_ns: &mut [u32], mut call: impl FnMut() -> Result<()>) -> Result<()> {
     let mut due = Instant::now();
     for latency_ns in latencies_ns {
@@ -160,7 +160,7 @@ fn paced(latencies_ns: &mut [u32], mut call: impl FnMut() -> Result<()>) -> Resu
     Ok(())
 }
 
-/// As fast as it goes, by `count` processes.
+/// As fast as possible, with `count` processes.
 pub(super) fn processes(socket: &Path, tag: &str, count: usize, setting: Setting) -> Result<Round> {
     let mut workers = Vec::new();
     for _ in 0..count {
@@ -186,7 +186,7 @@ pub(super) fn processes(socket: &Path, tag: &str, count: usize, setting: Setting
         ended_ns = ended_ns.max(ended);
     }
     let mut stats = stretch.end(usize::try_from(drawn)?);
-    // By the helpers' own clocks: waking up to read what they say takes time, too.
+    // Timed by the helpers' own clocks, because waking up to read their output takes time too.
     let seconds = ended_ns.saturating_sub(began_ns) as f64 / 1e9;
     stats.insert(Metric::IdsPerSecond, drawn as f64 / seconds);
     let mut spans = Vec::new();
@@ -199,8 +199,8 @@ pub(super) fn processes(socket: &Path, tag: &str, count: usize, setting: Setting
     Ok((stats, spans))
 }
 
-/// One of these processes: says that it is ready, waits for a line, draws, and prints how many ids that
-/// brought, from when to when, and then which ids.
+/// The helper process: reports that it is ready, waits for a line, draws, and prints how many ids that
+/// gave, from when to when, and which ids.
 pub(crate) fn draw_and_tell(socket: &Path, tag: &str, time: Duration) -> Result<()> {
     let tag = Client::connect(socket)?.tag(tag)?;
     let mut buffer = touched_buffer();

@@ -1,15 +1,16 @@
-//! A connection that ids are drawn over, whoever is at the other end: so that leafd and what it is
-//! compared with are measured by the same loops.
+//! A connection over which ids are drawn, to any server. So the same loops measure leafd and the
+//! systems that it is compared with.
 
 use anyhow::Result;
 use leafd_client::{Client, Tag};
 
-/// One connection and what is drawn over it.
+/// One connection, and what is drawn over it.
 pub(super) trait Transport: Send {
     /// Draws one id.
     fn one(&mut self) -> Result<u64>;
 
-    /// Sends `depth` requests for an id each before it reads the first answer, and appends the ids.
+    /// Sends `depth` requests for one id each before it reads the first answer, and appends the
+    /// ids.
     fn pipelined(&mut self, depth: usize, ids: &mut Vec<u64>) -> Result<()>;
 }
 

@@ -1,4 +1,4 @@
-//! In which form ids are drawn over connections: the loops that are timed.
+//! The timed loops that draw ids over connections, one for each form of asking.
 
 use std::sync::Barrier;
 use std::thread;
@@ -13,23 +13,23 @@ use crate::processes::CpuClock;
 use crate::stats::{Stats, Stretch, call_ns, put_percentiles};
 use crate::stop::End;
 
-/// How long a round of a row takes, and whose processor time is put down.
+/// How long one round of a row takes, and whose processor time is measured.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
     pub(super) time: Duration,
     pub(super) server: Option<CpuClock>,
 }
 
-/// What a round brings: numbers, and the ids that it drew.
+/// The result of a round: numbers, and the ids drawn.
 pub(super) type Round = (Stats, Vec<Span>);
 
-/// Requests before the clock starts: connections and policies have settled by then.
+/// Requests before the measurement, so that connections and policies settle.
 const WARM_UP: usize = 64;
 
-/// Between two ids of an application that draws 1,000 a second.
+/// The pause between two ids of an application that draws 1,000 per second.
 const STEADY_PAUSE: Duration = Duration::from_millis(1);
 
-/// One request at a time, each as soon as the last is answered.
+/// One request at a time, each right after the last answer.
 pub(super) fn back_to_back(
     mut transport: impl Transport,
     setting: Setting,
@@ -52,7 +52,7 @@ pub(super) fn back_to_back(
     finish(stretch, latencies_ns, ids, held)
 }
 
-/// One id a millisecond, by the clock: a late one does not delay those after it. Sleeps in between, as
+/// One id per millisecond, by the clock: a late one does not delay the next. Sleeps in between, as
 /// applications do.
 pub(super) fn steady(mut transport: impl Transport, setting: Setting, held: bool) -> Result<Round> {
     let mut ids = Vec::new();
@@ -93,7 +93,7 @@ fn finish(
     Ok((stats, spans_of(&mut ids)))
 }
 
-/// Some connections at once, a thread each, each with `depth` requests on their way.
+/// Several connections at once, each with a thread and `depth` requests in flight.
 pub(super) fn connections<T: Transport>(
     transports: Vec<T>,
     depth: usize,
@@ -106,7 +106,7 @@ pub(super) fn connections<T: Transport>(
         let threads: Vec<_> =
             transports.into_iter().map(|transport| scope.spawn(move || work(transport))).collect();
         warm.wait();
-        // Begun before the threads go on: this one may be the last to be woken.
+        // Start timing before the threads continue: this thread may be the last to wake.
         let stretch = Stretch::begin(setting.server);
         start.wait();
         let joined = threads.into_iter().map(thread::ScopedJoinHandle::join);
@@ -125,7 +125,7 @@ pub(super) fn connections<T: Transport>(
     Ok((stats, spans_of(&mut ids)))
 }
 
-/// What one connection drew, and how many ids of it while the clock ran.
+/// What one connection drew, and how many of these ids during the measurement.
 fn draw_pipelined(
     mut transport: impl Transport,
     depth: usize,
@@ -137,7 +137,7 @@ fn draw_pipelined(
     let warming =
         (0..WARM_UP.div_ceil(depth)).try_for_each(|_| draw(&mut transport, depth, &mut ids));
     let drawn_before = ids.len();
-    // Also after an error: the others wait here.
+    // Even after an error: the others wait here.
     warm.wait();
     start.wait();
     warming?;
@@ -157,7 +157,7 @@ fn draw(transport: &mut impl Transport, depth: usize, ids: &mut Vec<u64>) -> Res
     Ok(())
 }
 
-/// Batches of `count` ids by one request each.
+/// Batches of `count` ids, one request each.
 pub(super) fn batches(tag: &Tag, count: u64, setting: Setting) -> Result<Round> {
     let mut spans = Vec::new();
     let mut latencies_ns = Vec::new();

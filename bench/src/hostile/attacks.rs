@@ -14,9 +14,9 @@ use leafd_wire::{Header, opcode};
 /// One way to hurt others.
 pub(super) struct Attack {
     pub(super) name: &'static str,
-    /// What the victim draws meanwhile.
+    /// The tag that the victim draws meanwhile.
     pub(super) victim_tag: &'static str,
-    /// Goes on until told that it is over, then lets everything go.
+    /// Attacks until told to stop, then releases everything.
     pub(super) run: fn(&Host, &AtomicBool),
 }
 
@@ -53,7 +53,7 @@ pub(super) const ATTACKS: [Attack; 8] = [
 
 const UID: u32 = 4_001;
 
-/// Connections of attacks that keep many open.
+/// How many connections attacks keep open that keep many.
 const CONNECTIONS: usize = 1_000;
 
 fn connect(host: &Host) -> Option<UnixStream> {
@@ -70,9 +70,9 @@ fn requests(opcode: u8, count: u32) -> Vec<u8> {
     bytes
 }
 
-/// Sends as much as the socket takes now.
+/// Sends as much as the socket accepts now.
 fn push(mut stream: &UnixStream, bytes: &[u8]) {
-    // A refusal is the daemon's right.
+    // The daemon may refuse this.
     let _ = stream.write(bytes);
 }
 
@@ -174,7 +174,7 @@ fn broken_frames(host: &Host, over: &AtomicBool) {
             let mut bytes = vec![0; random.usize(1..4_096)];
             random.fill(&mut bytes);
             if random.bool() {
-                // A length that is believed, and whatever behind it.
+                // A valid length, followed by random bytes.
                 let length = random.u32(8..65_536);
                 bytes.splice(0..0, length.to_le_bytes());
             }

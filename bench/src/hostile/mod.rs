@@ -1,7 +1,8 @@
-//! What one user can do to others: every attack beside a victim that draws 1,000 ids a second as another user.
+//! What one user can do to others: each attack, beside a victim that draws 1,000 ids per second as another
+//! user.
 //!
-//! - `attacks`: what is done.
-//! - `victim`: who suffers from it, and what it sees.
+//! - `attacks`: what the attacker does.
+//! - `victim`: what the victim experiences.
 
 mod attacks;
 mod victim;
@@ -23,10 +24,10 @@ const NAME: &str = "hostile: one user against another";
 /// How long an attack lasts.
 const TIME: Duration = Duration::from_secs(5);
 
-/// For how long the victim is watched before it.
+/// How long the victim is watched before the attack.
 const BEFORE: Duration = Duration::from_secs(2);
 
-/// And after it: by then the daemon's memory has to be back.
+/// And after it: by then the daemon must have returned the memory.
 const AFTER: Duration = Duration::from_secs(10);
 
 /// How often the daemon's memory is read.
@@ -41,7 +42,7 @@ const MEMORY_BEFORE: &str = "memory before, MiB";
 const MEMORY_MOST: &str = "most";
 const MEMORY_AFTER: &str = "10 s after";
 
-/// What can be asked for.
+/// The names of all attacks.
 pub(crate) fn names() -> Vec<String> {
     ATTACKS.iter().map(row).collect()
 }
@@ -50,10 +51,10 @@ fn row(attack: &Attack) -> String {
     format!("hostile: {}", attack.name)
 }
 
-/// Makes every attack that is wanted.
+/// Runs every selected attack.
 ///
 /// # Errors
-/// The daemon can't be started, or ends; the user's wish to end.
+/// The daemon can't be started, or ends; the user stops the run.
 pub(crate) fn measure(plan: &Plan, report: &mut Report) -> Result<()> {
     let wanted: Vec<_> = ATTACKS.iter().filter(|attack| plan.wants(&row(attack))).collect();
     if wanted.is_empty() {
@@ -97,9 +98,9 @@ pub(crate) fn measure(plan: &Plan, report: &mut Report) -> Result<()> {
 }
 
 struct Outcome {
-    /// What the victim saw before, during and after.
+    /// What the victim experienced before, during and after.
     seen: [Seen; 3],
-    /// Before, at most, and at the end.
+    /// Before, the maximum, and at the end.
     memory_mib: [f64; 3],
 }
 

@@ -1,4 +1,4 @@
-//! A client that draws one id each millisecond and notes how long each took.
+//! A client that draws one id per millisecond and measures each.
 
 use std::io;
 use std::sync::Mutex;
@@ -12,24 +12,24 @@ use leafd_wire::Status;
 
 use crate::stats::{call_ns, percentile};
 
-/// The user that it is.
+/// The victim's user.
 const UID: u32 = 4_002;
 
 /// How often it draws.
 const EVERY: Duration = Duration::from_millis(1);
 
-/// One, drawing.
+/// A drawing victim.
 pub(super) struct Victim {
     raw: Mutex<Raw>,
     tag: &'static str,
     phase: AtomicUsize,
 }
 
-/// What it saw in a phase.
+/// The victim's numbers of one phase.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     pub(super) p99_us: f64,
-    /// The longest time from one id to the next, beyond the pace.
+    /// The longest time between two ids, less the pace.
     pub(super) worst_ms: f64,
     pub(super) errors: f64,
 }
@@ -38,17 +38,17 @@ impl Victim {
     pub(super) fn new(host: &Host, tag: &'static str) -> Victim {
         let stream = connect_as(&host.socket(), UID, UID, &[]).expect("the victim is let in");
         let mut raw = Raw::over(stream);
-        // What it draws is held from here on.
+        // From here on its ids come from held runs.
         raw.draw(tag, 1);
         Victim { raw: Mutex::new(raw), tag, phase: AtomicUsize::new(0) }
     }
 
-    /// From now on it is after, or during, what was before.
+    /// The next phase begins.
     pub(super) fn next_phase(&self) {
         self.phase.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Draws until told to end. Tells of each of the three phases.
+    /// Draws until told to stop. Returns the three phases.
     pub(super) fn draw_until(&self, ended: &AtomicBool) -> [Seen; 3] {
         let mut raw = self.raw.lock().expect("one thread draws");
         let mut latencies_ns: [Vec<u32>; 3] = Default::default();

@@ -1,4 +1,4 @@
-//! A status as the lines of a terminal: what is wrong first, then stores, worker, users, tags, and events.
+//! A status as lines of a terminal: first what is wrong, then stores, worker, users, tags and events.
 
 use serde_json::Value;
 
@@ -8,24 +8,24 @@ use crate::report::{self, duration};
 use crate::status::text;
 use leafd_checkup::NEAR_PERCENT;
 
-/// What is shown.
+/// The content of the screen.
 #[derive(Default)]
 pub(super) struct View {
-    /// The last one.
+    /// The last status.
     pub status: Option<Value>,
     /// Why the daemon doesn't answer.
     pub away: Option<String>,
-    /// Tags above the first that is shown.
+    /// How many tags are scrolled out above.
     pub scrolled: usize,
 }
 
-/// Fewer lines of tags than these are not made room for.
+/// How many lines the tags get before events get any.
 const TAGS_MIN: usize = 4;
 
-/// Events that are shown.
+/// How many events are shown.
 const EVENTS_MAX: usize = 6;
 
-/// Columns of the figures behind a tag's name and bar.
+/// The width of the figures after a tag's name and bar, in columns.
 const FIGURES: u16 = 44;
 
 impl View {
@@ -33,12 +33,12 @@ impl View {
         list(self.status.as_ref().map_or(&Value::Null, |status| &status["segments"]["tags"]))
     }
 
-    /// Goes on to later tags.
+    /// Scrolls to later tags.
     pub(super) fn scroll_down(&mut self, by: usize) {
         self.scrolled = (self.scrolled + by).min(self.tags().len().saturating_sub(1));
     }
 
-    /// As many lines as there is room for.
+    /// As many lines as fit.
     pub(super) fn lines(&self, size: Size) -> Vec<Line> {
         let columns = size.columns;
         let room = usize::from(size.lines).saturating_sub(1);
@@ -212,7 +212,7 @@ fn users(lines: &mut Vec<Line>, users: &Value, columns: u16) {
     }
 }
 
-/// Where the parts of a tag's line are: the name's width, then the bar's place and width.
+/// The layout of a tag's line: the name's width, then the bar's column and width.
 fn places(columns: u16) -> (u16, u16, u16) {
     let left = columns.saturating_sub(FIGURES);
     let name = if left < 30 { left } else { left * 2 / 5 };
@@ -259,7 +259,7 @@ fn tag_line(tag: &Value, columns: u16) -> Line {
     )
 }
 
-/// What is left of each segment: it empties from the left.
+/// What is left of each segment. The bar empties from the left.
 fn bar_of(segments: &Value, wide: u16) -> String {
     let segments: Vec<(u64, u64)> = list(segments)
         .iter()
@@ -281,7 +281,7 @@ fn bar_of(segments: &Value, wide: u16) -> String {
     boxes.collect::<Vec<String>>().join(" ")
 }
 
-/// Whether the terminal's user reads Unicode.
+/// Whether the terminal shows Unicode.
 fn is_unicode() -> bool {
     let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(std::env::var_os);
     let set = set.map(|value| value.to_string_lossy().to_ascii_lowercase());
@@ -302,7 +302,7 @@ fn event_line(event: &Value, columns: u16) -> Line {
     line.part(9, columns.saturating_sub(9), look, &(text(&event["text"]) + &times))
 }
 
-/// A number that fits into a column: 12,345, 12.3 M.
+/// A number that fits a column: 12,345 or 12.3 M.
 fn number(value: f64) -> String {
     for (size, unit) in [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")] {
         if value >= size {

@@ -1,4 +1,5 @@
-//! A line for a terminal of any width: parts at their columns, none of which can spoil the others or the terminal.
+//! A line for a terminal of any width. Its parts have columns of their own, and no part can spoil another one or
+//! the terminal.
 
 use std::fmt::Write as _;
 
@@ -20,24 +21,25 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// With a text at its beginning.
+    /// A line that begins with this text.
     pub(super) fn of(look: Look, text: &str, columns: u16) -> Line {
         Line::default().part(0, columns, look, text)
     }
 
-    /// With another part, from this column on and at most so wide.
+    /// Adds a part that starts at this column and is at most `width` wide.
     pub(super) fn part(mut self, column: u16, width: u16, look: Look, text: &str) -> Line {
         self.parts.push((column, look, fitted(text, usize::from(width))));
         self
     }
 
-    /// With another part that ends at this column.
+    /// Adds a part that ends at this column.
     pub(super) fn right(self, end: u16, look: Look, text: &str) -> Line {
         let width = u16::try_from(width(text)).unwrap_or(u16::MAX);
         self.part(end.saturating_sub(width), width, look, text)
     }
 
-    /// For the terminal. A part begins where it should, however wide the terminal draws what is before.
+    /// Writes the line for the terminal. Each part begins at its column, however wide the terminal draws the text
+    /// before it.
     pub(super) fn write(&self, out: &mut String) {
         let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         for (column, look, text) in &self.parts {
@@ -57,17 +59,17 @@ impl Line {
     }
 }
 
-/// How many columns a text takes at most: what is not ASCII may be wide.
+/// The largest number of columns that a text may take: a character outside ASCII may be wide.
 fn width(text: &str) -> usize {
     text.chars().map(|letter| if is_narrow(letter) { 1 } else { 2 }).sum()
 }
 
 fn is_narrow(letter: char) -> bool {
-    // Latin, Greek, Cyrillic, and what bars are made of.
+    // Latin, Greek, Cyrillic, and the characters of bars.
     letter < '\u{530}' || ('\u{2010}'..='\u{25ff}').contains(&letter)
 }
 
-/// A text without what steers a terminal or turns the direction of letters, and no wider than this.
+/// A text cut to this width, without characters that control a terminal or change the direction of writing.
 fn fitted(text: &str, columns: usize) -> String {
     let turns = |letter: char| matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let shown = text.chars().map(|letter| {

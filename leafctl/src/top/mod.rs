@@ -1,6 +1,6 @@
 //! `leafctl top`: the daemon's state in a terminal, live.
 //!
-//! - `screen`: the terminal, as it is while this runs, and as it was after.
+//! - `screen`: takes over the terminal while this runs, and restores it.
 //! - `draw`: a status as lines.
 //! - `line`: a line for a terminal of any width.
 
@@ -31,10 +31,10 @@ pub struct TopArgs {
 /// How long an answer may take before the daemon counts as away.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
-/// How often the terminal's size is looked at.
+/// How often to check the terminal's size.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Shows until a key ends it.
+/// Shows the state until a key ends it.
 pub fn run(socket: &Path, args: &TopArgs) -> Result<(), Failure> {
     let mut screen = Screen::open()?;
     let mut view = View::default();
@@ -68,7 +68,7 @@ pub fn run(socket: &Path, args: &TopArgs) -> Result<(), Failure> {
     }
 }
 
-/// A new client each time: one that waits for a daemon that is away would show it late when it is back.
+/// Uses a new client each time: a client that waits for a missing daemon would show its return late.
 fn ask(socket: &Path) -> Result<Value, Failure> {
     let client = Client::builder().socket(socket).deadline(ANSWERS_WITHIN).build()?;
     Ok(serde_json::from_str(&client.status_json()?)?)

@@ -1,4 +1,4 @@
-//! The terminal: its keys one by one and its whole screen while this runs, and as it was before when that ends.
+//! The terminal: takes over its keys and its whole screen while this runs, and restores it at the end.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -10,19 +10,19 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetat
 use super::line::Line;
 use crate::failure::Failure;
 
-/// A terminal that is ours.
+/// A terminal that this program has taken over.
 pub(super) struct Screen {
     before: Termios,
 }
 
-/// How large it is.
+/// The terminal's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
     pub columns: u16,
     pub lines: u16,
 }
 
-/// What was pressed.
+/// A pressed key.
 pub(super) enum Key {
     Quit,
     Up,
@@ -32,12 +32,12 @@ pub(super) enum Key {
     Other,
 }
 
-/// Another screen, without a cursor, on which no line is wrapped.
+/// Switches to the alternate screen, hides the cursor, and turns line wrapping off.
 const BEGIN: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 const END: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 
 impl Screen {
-    /// Takes the terminal.
+    /// Takes over the terminal.
     pub(super) fn open() -> Result<Screen, Failure> {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
             return Err(anyhow!(
@@ -57,7 +57,7 @@ impl Screen {
         Ok(screen)
     }
 
-    /// As it is now.
+    /// The present size.
     pub(super) fn size(&self) -> Size {
         let found =
             tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
@@ -74,7 +74,7 @@ impl Screen {
             if place > 0 {
                 text.push_str("\r\n");
             }
-            // What stood there; afterwards it would take the last column along.
+            // Erase the line first: erasing it afterwards would take the last column along.
             text.push_str("\x1b[2K");
             if let Some(line) = lines.get(place) {
                 line.write(&mut text);
@@ -85,7 +85,7 @@ impl Screen {
         Ok(out.flush()?)
     }
 
-    /// What is pressed within this time.
+    /// The key pressed within this time, if any.
     pub(super) fn key(&mut self, within: Duration) -> Result<Option<Key>, Failure> {
         let stdin = io::stdin();
         let mut waited = [PollFd::new(&stdin, PollFlags::IN)];
@@ -111,7 +111,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Whoever has taken the terminal away needs nothing of it.
+        // If the terminal is gone, it needs no restoring.
         let mut out = io::stdout().lock();
         let _ = out.write_all(END.as_bytes());
         let _ = out.flush();
