@@ -284,6 +284,35 @@ fn only_administrators_are_told_of_users_events_and_places() {
 }
 
 #[test]
+fn of_many_troubles_the_worst_are_shown() {
+    let mut host = Host::on_store("sqlite:unset");
+    let (store, http) = (host.path("store.db"), host.path("http.sock"));
+    host.change("store", &format!("sqlite:{}", store.display()));
+    host.change("http", http.to_str().unwrap());
+    host.start();
+    // Tags that are used up: a trouble each.
+    let mut raw = host.raw();
+    for number in 0..40 {
+        let tag = format!("tag-{number}");
+        create(&host, &json!({"tag": tag, "ceiling": 5, "step": 5}).to_string());
+        raw.send(&ids_request(&tag, 5, 1, 60_000));
+        assert_eq!(raw.reply().ids(), [1, 2, 3, 4, 5]);
+        raw.send(&ids_request(&tag, 1, 1, 60_000));
+        assert_eq!(raw.reply().status(), Status::TagExhausted);
+    }
+    let mut browser = Browser::start();
+    browser.open(&format!("http://{}/", port_of(http)));
+    browser.until("document.querySelectorAll('.condition').length === 20");
+    browser.until(
+        "document.querySelector('#further').textContent === 'and 20 more, none of them worse'",
+    );
+    let text = browser.text();
+    assert!(text.contains("What is wrong") && text.contains("What to do:"), "{text}");
+    fits(&mut browser);
+    keep_pictures(&mut browser, "troubles");
+}
+
+#[test]
 fn the_page_loads_nothing_but_its_own() {
     let mut host = Host::new().set("http", "127.0.0.1:0");
     host.start();

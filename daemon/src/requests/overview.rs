@@ -36,6 +36,12 @@ const SLICE: usize = 256;
 /// Tags that are shown one by one.
 const BUSIEST: usize = 50;
 
+/// Tags that are shown before requests have their turn.
+const SHOWN_AT_ONCE: usize = 10;
+
+/// Troubles that are shown.
+const CONDITIONS_MAX: usize = 20;
+
 /// What strangers are told of a store: its numbers, as in the metrics.
 const PUBLIC_OF_STORE: [&str; 9] = [
     "name",
@@ -83,15 +89,22 @@ impl Dispatcher {
         let mut found = Vec::new();
         for mut search in searches {
             search.keep_busiest();
-            found.push(search.finish());
-            tokio::task::yield_now().await;
+            found.push(search.finish().await);
         }
-        Overview { all: self.shown(true), public: self.shown(false), found }
+        let all = self.shown(true);
+        tokio::task::yield_now().await;
+        Overview { all, public: self.shown(false), found }
     }
 
     fn shown(&self, administers: bool) -> Value {
         let (mut status, _) = self.figures();
         status["health"] = self.health.status(administers);
+        if let Some(conditions) = status["health"]["conditions"].as_array_mut() {
+            // The worst come first; each of thousands of tags may have one.
+            let left_out = conditions.len().saturating_sub(CONDITIONS_MAX);
+            conditions.truncate(CONDITIONS_MAX);
+            status["health"]["conditions_left_out"] = json!(left_out);
+        }
         if administers {
             self.add_of_host(&mut status);
             return status;
@@ -126,8 +139,13 @@ impl Search {
         self.seen.truncate(BUSIEST);
     }
 
-    fn finish(self) -> Found {
-        let now = clock::boot();
+    async fn finish(self) -> Found {
+        let mut busiest = Vec::new();
+        for some in self.seen.chunks(SHOWN_AT_ONCE) {
+            let now = clock::boot();
+            busiest.extend(some.iter().map(|seen| show_tag(&seen.tag, now)));
+            tokio::task::yield_now().await;
+        }
         Found {
             sums: json!({
                 "tags": self.tags,
@@ -135,7 +153,7 @@ impl Search {
                 "held": self.held,
                 "waiting": self.waiting,
             }),
-            busiest: self.seen.iter().map(|seen| show_tag(&seen.tag, now)).collect(),
+            busiest,
         }
     }
 }

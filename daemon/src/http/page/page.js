@@ -198,6 +198,8 @@ function showLease(card, snowflake, lease) {
 
 function showConditions(health) {
   byId("health").hidden = health.conditions.length === 0;
+  const more = health.conditions_left_out;
+  setText(byId("further"), more > 0 ? `and ${count(more)} more, none of them worse` : "");
   keep(byId("conditions"), health.conditions, (condition) => condition.code + " " + condition.subject, () => make("article"), (element, condition) => {
     element.className = "condition " + condition.severity;
     const lines = [
