@@ -8,6 +8,7 @@
 //! - `languages`: what calls from C and Python take;
 //! - `masks`: what FF1 takes;
 //! - `peers`: what else there is for unique ids, in Rust and in Python;
+//! - `watched`: what collectors and open pages take;
 //! - `hostile`: what one user can do to others;
 //! - `duplicates`: that no id came twice, without which no number is worth anything;
 //! - `processes`, `stop`: what is started, and how it ends;
@@ -25,6 +26,7 @@ mod processes;
 mod report;
 mod stats;
 mod stop;
+mod watched;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -187,6 +189,7 @@ fn run(args: Args) -> Result<()> {
         languages::measure(&plan, &mut duplicates, &mut report)?;
         masks::measure(&plan, &mut report)?;
         peers::measure(&plan, &mut report)?;
+        watched::measure(&plan, &mut duplicates, &mut report)?;
         fleet::measure(&plan, &mut duplicates, &mut report)?;
         hostile::measure(&plan, &mut report)?;
     }
@@ -206,6 +209,7 @@ impl Plan {
             languages::names(),
             masks::names(),
             peers::names(),
+            watched::names(),
             fleet::names(),
             hostile::names(),
         ]

@@ -126,3 +126,15 @@ fn a_row_that_is_not_there_is_refused_with_those_that_are() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("\"segmint\"") && said.contains("segment: held, 1 thread"), "{said}");
 }
+
+#[test]
+fn every_onlooker_brings_numbers() {
+    let json = measured(&["watched"]);
+    let rows = section(&json, "watched");
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        for column in ["p50 us", "p99 us", "daemon MiB"] {
+            assert!(row["medians"][column].as_f64().unwrap() > 0.0, "{row}");
+        }
+    }
+}

@@ -39,12 +39,18 @@ fn socket(dir: &Path) -> PathBuf {
 impl OwnDaemon {
     /// Starts one with the defaults, but for places and the worker's number, and waits until it says that it is ready.
     pub(crate) fn start(dir: &Path) -> Result<OwnDaemon> {
+        OwnDaemon::start_with(dir, &[])
+    }
+
+    /// The same with further settings.
+    pub(crate) fn start_with(dir: &Path, settings: &[&str]) -> Result<OwnDaemon> {
         let mut command = Command::new(leafd_binary());
         // The environment has no say.
         command.env_clear().stdin(Stdio::null());
         command.arg("--socket").arg(socket(dir)).arg("--state-dir").arg(state_dir(dir));
         command.args(["--worker", "static:0", "--set", "log=error", "--set"]);
         command.arg(format!("worker_lock_dir={}", dir.display()));
+        command.args(settings.iter().flat_map(|setting| ["--set", setting]));
         let mut process = Process::start(&mut command)?;
         let line = process.line().context("the bench's daemon does not get ready")?;
         if !line.contains("is ready") {

@@ -160,7 +160,7 @@ fn tag_name(index: usize) -> String {
 
 /// Makes a store with many tags, and a journal that has numbers left of each. Tag by tag through a daemon
 /// this would take minutes of waiting for the disk.
-fn make_tags(dir: &Path) -> Result<()> {
+pub(crate) fn make_tags(dir: &Path) -> Result<()> {
     let state = StateDir::open(&state_dir(dir))?;
     let path = state_dir(dir).join(STORE_FILE);
     let store_id = sqlite::open(&path, &host_fingerprint(None))?.identity()?.id;
@@ -196,7 +196,8 @@ fn make_tags(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-fn draw_of_every_tag(socket: &Path) -> Result<()> {
+/// Draws an id of each of them.
+pub(crate) fn draw_of_every_tag(socket: &Path) -> Result<()> {
     let client = Client::connect(socket)?;
     for first in (0..TAGS).step_by(TAGS_AT_ONCE) {
         stop::check()?;

@@ -7,7 +7,7 @@
 mod budget;
 pub(crate) mod daemon;
 pub(crate) mod echo;
-mod footprint;
+pub(crate) mod footprint;
 pub(crate) mod held;
 pub(crate) mod paced;
 pub(crate) mod redis;
