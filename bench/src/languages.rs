@@ -1,6 +1,6 @@
-//! What a call takes from C and from Python, beside what else there is in each.
+//! What a call costs from C and from Python, beside alternatives in each language.
 //!
-//! `languages/measure.c` and `languages/measure.py` time the calls; what they need is built and made here.
+//! `languages/measure.c` and `languages/measure.py` time the calls. What they need is built here.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -23,18 +23,18 @@ const NAME: &str = "languages: calls from C and Python";
 
 const ROUNDS: u32 = 7;
 
-/// By how much `--smoke` divides the number of calls.
+/// `--smoke` divides the number of calls by this.
 const SMOKE_DIVISOR: u32 = 100;
 
 const TAG: &str = "bench";
 
-/// Ids of a batch in both programs.
+/// How many ids a batch has in both programs.
 const BATCH: f64 = 1000.0;
 
 const C: &str = "C, ns";
 const PYTHON: &str = "Python, ns";
 
-/// Rows by the name that the programs give them.
+/// Rows by their names in the programs.
 const ROWS: [(&str, &str); 10] = [
     ("held", HELD),
     ("handle", "    through a handle: leafd_tag_next"),
@@ -51,7 +51,7 @@ const ROWS: [(&str, &str); 10] = [
 const UUID: &str = "a random UUID: uuid_generate, uuid.uuid4";
 const HELD: &str = "one id of a held run: leafd_next, next_id";
 
-/// What both programs are told.
+/// The arguments of both programs.
 struct Setup {
     socket: PathBuf,
     ids: PathBuf,
@@ -59,15 +59,15 @@ struct Setup {
     redis: Option<RedisServer>,
 }
 
-/// What can be asked for.
+/// The names of all rows.
 pub(crate) fn names() -> Vec<String> {
     vec![NAME.to_owned()]
 }
 
-/// Measures both if they are wanted.
+/// Measures the selected languages.
 ///
 /// # Errors
-/// Something can't be built or measured, or an id came twice; the user's wish to end.
+/// Something can't be built or measured, or an id came twice; the user stops the run.
 pub(crate) fn measure(plan: &Plan, duplicates: &mut Duplicates, report: &mut Report) -> Result<()> {
     if !plan.wants(NAME) {
         return Ok(());
@@ -105,7 +105,7 @@ pub(crate) fn measure(plan: &Plan, duplicates: &mut Duplicates, report: &mut Rep
         setup.run(&mut Command::new(&program), C, &mut section)?;
         let mut python = Command::new("python3");
         python.arg(sources().join("measure.py")).env("PYTHONPATH", &python_path);
-        // Nothing is to be left between the sources.
+        // Don't leave files between the sources.
         python.env("PYTHONDONTWRITEBYTECODE", "1");
         setup.run(&mut python, PYTHON, &mut section)?;
         stop::check()?;
@@ -118,7 +118,7 @@ pub(crate) fn measure(plan: &Plan, duplicates: &mut Duplicates, report: &mut Rep
     Ok(())
 }
 
-/// The row that a program means.
+/// The row with a program's name for it.
 fn row_of(name: &str) -> Result<&'static str> {
     let row = ROWS.iter().find(|(known, _)| *known == name);
     Ok(row.with_context(|| format!("there is no row {name:?}"))?.1)
@@ -158,7 +158,7 @@ pub(crate) fn built_library() -> Result<PathBuf> {
 }
 
 fn compiled(library: &Path, dir: &Path) -> Result<PathBuf> {
-    // By the name that its soname asks for.
+    // The file name that its soname asks for.
     let linked = dir.join("libleafd.so.1");
     std::os::unix::fs::symlink(library, &linked)?;
     let program = dir.join("measure");
@@ -195,7 +195,7 @@ fn succeed(command: &mut Command) -> Result<()> {
 // === impl Setup ===
 
 impl Setup {
-    /// One round of a language's rows.
+    /// Runs one round of a language's rows.
     fn run(
         &self,
         command: &mut Command,
@@ -220,7 +220,7 @@ impl Setup {
         Ok(())
     }
 
-    /// The ids that were drawn since this was asked last.
+    /// The ids drawn since the last call.
     fn drawn(&self) -> Result<Vec<u64>> {
         let bytes = fs::read(&self.ids)?;
         fs::remove_file(&self.ids)?;

@@ -1,4 +1,4 @@
-//! What was measured: as tables for people, and as JSON.
+//! The results: as tables for people, and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,13 +37,13 @@ struct Row {
     rounds: BTreeMap<&'static str, Vec<f64>>,
 }
 
-/// What the design allows a row, and whether it keeps to that.
+/// What the design allows for a row, and whether the row keeps within it.
 #[derive(Debug)]
 pub(crate) struct Budget {
     row: String,
-    /// In words.
+    /// The budget in words.
     allowed: String,
-    /// In the same unit. `None`: something that it needs was not measured.
+    /// The measured value, in the same unit. `None`: something that it needs was not measured.
     measured: Option<f64>,
     met: Option<bool>,
 }
@@ -55,7 +55,7 @@ impl Section {
         Section { name, about, columns: columns.to_vec(), rows: Vec::new() }
     }
 
-    /// Gives a row its place, if it has none yet: below those that there are.
+    /// Gives a row its place below the existing ones, if it has none yet.
     pub(crate) fn place(&mut self, row: &str) -> usize {
         self.rows.iter().position(|known| known.name == row).unwrap_or_else(|| {
             self.rows.push(Row { name: row.to_owned(), note: None, rounds: BTreeMap::new() });
@@ -63,7 +63,7 @@ impl Section {
         })
     }
 
-    /// Adds one round's number of a row.
+    /// Adds a row's number of one round.
     #[track_caller]
     pub(crate) fn put(&mut self, row: &str, column: &'static str, value: f64) {
         assert!(self.columns.contains(&column), "{} has no column {column}", self.name);
@@ -222,7 +222,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// A number with about three digits that say something.
+/// A number with about three significant digits.
 fn shown(value: f64) -> String {
     match value.abs() {
         small if small < 0.9995 => format!("{value:.3}"),
@@ -246,7 +246,7 @@ fn thousands(value: f64) -> String {
     out
 }
 
-/// The first column to the left, like the last one if it is of `words`; numbers to the right.
+/// Aligns columns: the first one left, and the last one too if it has `words`; numbers right.
 fn aligned(lines: &[Vec<String>], words: bool) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

@@ -1,4 +1,4 @@
-//! Throwaway database servers for daemons: the same of PostgreSQL and of MariaDB, so that one suite runs on both.
+//! Throwaway database servers for daemons. PostgreSQL and MariaDB share one interface, so that one suite runs on both.
 //! A server that can't be started fails the test.
 //!
 //! ```text
@@ -36,29 +36,29 @@ pub use process::Server as Process;
 /// The daemons' database.
 pub const DATABASE: &str = "ids";
 
-/// Who the daemons are there, and their password over TCP.
+/// The daemons' user there; over TCP it needs a password.
 pub const USER: &str = "leafd";
 /// See [`USER`].
 pub const PASSWORD: &str = "a-long-password";
 
-/// How long a standby may take to follow, and a standby's promotion.
+/// How long a standby may take to catch up, or to be promoted.
 const FOLLOWS_WITHIN: Duration = Duration::from_secs(30);
 
-/// A database server of the test's own, on one port of the loopback interface as long as it lives.
+/// A test's own database server, on one port of the loopback interface for its whole life.
 pub trait Server: Sized + Send + 'static {
-    /// What it is, in a measured line.
+    /// Its name in printed measurements.
     const NAME: &'static str;
 
-    /// What the URL of such a store begins with.
+    /// The scheme of such a store's URL.
     const SCHEME: &'static str;
 
-    /// An administrator's connection, open as long as it lives.
+    /// An administrator's connection, open while it lives.
     type Connection;
 
-    /// A running server that has the user [`USER`] and the empty database [`DATABASE`], which is the user's.
+    /// A running server with the user [`USER`] and that user's empty database [`DATABASE`].
     fn empty(settings: &[&str]) -> Self;
 
-    /// Settings by which only so many connections are let in.
+    /// Settings that allow only this many connections.
     fn connections(count: u32) -> String;
 
     /// Its process.
@@ -67,52 +67,53 @@ pub trait Server: Sized + Send + 'static {
     /// Its process.
     fn process_mut(&mut self) -> &mut Process;
 
-    /// Whether it lets an administrator in.
+    /// Whether an administrator can log in.
     fn is_up(process: &Process) -> bool;
 
-    /// Runs statements as an administrator, over the Unix socket; the answer's rows as text, NULL as nothing.
+    /// Runs statements as an administrator, over the Unix socket. Returns the answer's rows as text, NULL as an empty
+    /// one.
     fn ask(&self, database: &str, sql: &str) -> Vec<Vec<String>>;
 
-    /// One more connection, or why there is none.
+    /// One more connection, or the reason why there is none.
     fn connection(&self) -> Result<Self::Connection, String>;
 
-    /// Ends every session of [`USER`]'s. Tells how many there were.
+    /// Ends every session of [`USER`]. Returns how many there were.
     fn end_sessions(by: &mut Self::Connection) -> usize;
 
-    /// Lets [`USER`] in by this password only, and ends the sessions that there are.
+    /// From now on [`USER`] needs this password. Ends the open sessions.
     fn set_password(&self, password: &str);
 
-    /// Has it take no writes of [`USER`]'s, and ends the sessions that there are; or as before.
+    /// Makes it refuse writes by [`USER`], and ends the open sessions; or undoes that.
     fn set_read_only(&self, on: bool);
 
-    /// A server that follows this one through this port.
+    /// A standby that follows this server through this port.
     fn standby(&self, through: u16) -> Self;
 
-    /// How far a primary is.
+    /// A primary's replication position.
     fn position(&self) -> String;
 
-    /// Whether a standby has come as far.
+    /// Whether a standby has reached this position.
     fn has_reached(&self, position: &str) -> bool;
 
-    /// Makes a standby a primary.
+    /// Promotes a standby.
     fn promote(&mut self);
 
-    /// Writes a backup of a database, as its manual says.
+    /// Writes a backup of a database, as the manual describes.
     fn dump(&self, database: &str) -> PathBuf;
 
-    /// Drops a database if it is there, and makes it from a backup.
+    /// Drops a database if it exists, and restores it from a backup.
     fn restore(&self, database: &str, dump: &Path);
 
-    /// Puts a backup's tables in the place of those that are there; nobody's connection ends.
+    /// Replaces the present tables by a backup's. No connection ends.
     fn restore_over(&self, database: &str, dump: &Path);
 
-    /// Writes a backup of what is in a database's tables.
+    /// Writes a backup of the rows of a database's tables.
     fn dump_rows(&self, database: &str) -> PathBuf;
 
-    /// Replaces what is in the tables by a backup's rows, and leaves the tables as they are.
+    /// Replaces the tables' rows by a backup's, and leaves the tables as they are.
     fn restore_rows(&self, database: &str, dump: &Path);
 
-    /// An empty database of [`USER`]'s beside the first.
+    /// Creates another empty database for [`USER`].
     fn create_database(&self, database: &str);
 
     // --- Provided ---
@@ -145,7 +146,7 @@ pub trait Server: Sized + Send + 'static {
         self.process().port
     }
 
-    /// The store's URL without anything in between.
+    /// The store's URL with no relay or proxy in between.
     fn url(&self) -> String {
         Self::url_of(&[self.port()], DATABASE)
     }
@@ -155,13 +156,13 @@ pub trait Server: Sized + Send + 'static {
         self.ask(DATABASE, sql)
     }
 
-    /// The first number of a tag that is not claimed.
+    /// The tag's first number that is not claimed.
     fn max_id(&self, tag: &str) -> u64 {
         let rows = self.sql(&format!("SELECT max_id FROM leaf_alloc WHERE biz_tag = '{tag}'"));
         rows[0][0].parse().unwrap()
     }
 
-    /// Processor time so far of it and of every process of its own, by process.
+    /// The processor time so far of the server and each of its processes, by process.
     fn cpu(&self) -> BTreeMap<Pid, Duration> {
         let server = self.process().pid();
         let used = |process: Pid| {
@@ -172,13 +173,13 @@ pub trait Server: Sized + Send + 'static {
         children(server).into_iter().chain([server]).filter_map(used).collect()
     }
 
-    /// SIGSTOP to it and every process of its own: it holds its connections and answers nothing.
+    /// SIGSTOP to the server and all its processes: it keeps its connections and answers nothing.
     fn freeze(&self) {
         let server = self.process().pid();
-        // It first: then there are no new ones.
+        // The server first: then it starts no new processes.
         kill(server, Signal::SIGSTOP).unwrap();
         for child in children(server) {
-            // One that has ended meanwhile is as good as frozen.
+            // A process may have ended meanwhile.
             let _ = kill(child, Signal::SIGSTOP);
         }
     }
@@ -196,7 +197,7 @@ pub trait Server: Sized + Send + 'static {
         self.process_mut().kill();
     }
 
-    /// Stops it in good order.
+    /// Stops it cleanly.
     fn stop(&mut self) {
         self.process_mut().stop();
     }
@@ -212,13 +213,13 @@ pub struct Pair<S> {
 }
 
 fn children(of: Pid) -> Vec<Pid> {
-    // One that has ended has none.
+    // A process that has ended has none.
     let listed = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children"));
     let listed = listed.unwrap_or_default();
     listed.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap())).collect()
 }
 
-/// Makes leafd's tables by `leafd schema apply`.
+/// Creates leafd's tables by `leafd schema apply`.
 #[track_caller]
 pub fn apply_schema(url: &str) {
     let output = Command::new(leafd_binary())
@@ -242,7 +243,7 @@ impl<S: Server> Pair<S> {
         pair
     }
 
-    /// Waits until the standby has all that the primary has by now.
+    /// Waits until the standby has everything that the primary has now.
     #[track_caller]
     pub fn caught_up(&self) {
         let position = self.primary.position();
@@ -251,7 +252,7 @@ impl<S: Server> Pair<S> {
         });
     }
 
-    /// From now on nothing that the primary commits comes to the standby.
+    /// From now on no commit of the primary reaches the standby.
     pub fn lose_from_now(&self) {
         self.link.refuse();
     }

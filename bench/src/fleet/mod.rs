@@ -1,12 +1,13 @@
-//! What a fleet costs its database, measured on a real PostgreSQL with real daemons.
+//! What a fleet costs its database, measured with a real PostgreSQL and real daemons.
 //!
-//! - `strict`: a strict tag beside the same server's `nextval`;
+//! - `strict`: a strict tag compared with the same server's `nextval`;
 //! - `claims`: one daemon, ten daemons and a hundred claimers, on one tag and on ten thousand;
-//! - `calls`: what each call of a daemon's takes of the server's processors, and from that a fleet's bill;
+//! - `calls`: what each of a daemon's calls costs the server's processors, and from that the cost of a
+//!   fleet;
 //! - `rates`: how many claims a tag costs as its rate grows;
 //! - `callers`: clients that ask again as soon as they are answered.
 //!
-//! The servers and hosts are the tests': one that can't be started ends the bench.
+//! The servers and hosts are the tests' own. One that can't be started ends the bench.
 
 mod callers;
 mod calls;
@@ -32,17 +33,17 @@ use crate::{Plan, progress};
 const ROUNDS: u32 = 3;
 const TIME: Duration = Duration::from_secs(3);
 
-/// How long a measurement of `--smoke` takes: some calls of each kind.
+/// How long a measurement takes with `--smoke`: some calls of each kind.
 const SMOKE: Duration = Duration::from_millis(200);
 
-/// Tags of a store with many.
+/// How many tags a store with many tags has.
 const TAGS: usize = 10_000;
 const SMOKE_TAGS: usize = 100;
 
-/// How long a client waits for an id of a database that is busy.
+/// How long a client waits for an id while the database is busy.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Where Debian has PostgreSQL's server.
+/// Debian's folder of PostgreSQL's server.
 pub(crate) const POSTGRES: &str = "/usr/lib/postgresql";
 
 /// What all measurements of a fleet share.
@@ -55,10 +56,10 @@ struct Bench<'a> {
     duplicates: &'a mut Duplicates,
 }
 
-/// A name and how what it names is measured.
+/// A measurement's name and function.
 type Measurement = (&'static str, fn(&mut Bench<'_>) -> Result<Vec<Section>>);
 
-/// In their order. What one has started has ended before the next.
+/// In order. Everything that one has started ends before the next begins.
 const MEASUREMENTS: [Measurement; 4] = [
     ("fleet: strict tags beside nextval", strict::measure),
     ("fleet: claims", claims::measure),
@@ -66,21 +67,21 @@ const MEASUREMENTS: [Measurement; 4] = [
     ("fleet: rates", rates::measure),
 ];
 
-/// A database of one measurement's own, with leafd's tables.
+/// One measurement's own database, with leafd's tables.
 struct Database<'a> {
     server: &'a Postgres,
     name: String,
 }
 
-/// What can be asked for.
+/// The names of all measurements.
 pub(crate) fn names() -> Vec<String> {
     MEASUREMENTS.iter().map(|(name, _)| (*name).to_owned()).collect()
 }
 
-/// Measures what is wanted.
+/// Runs the selected measurements.
 ///
 /// # Errors
-/// Something can't be measured, or an id came twice; the user's wish to end.
+/// Something can't be measured, or an id came twice; the user stops the run.
 ///
 /// # Panics
 /// A server or a daemon can't be started.
@@ -110,7 +111,7 @@ pub(crate) fn measure(plan: &Plan, duplicates: &mut Duplicates, report: &mut Rep
     Ok(())
 }
 
-/// A server that lets everybody in. On a disk it waits for that at each commit.
+/// A server without passwords. On a disk, it syncs at each commit.
 pub(crate) fn server() -> Postgres {
     let fsync = if place() == memory() { "fsync=off" } else { "fsync=on" };
     let server = Postgres::empty(&[fsync, "shared_buffers=128MB", "max_connections=300"]);
@@ -118,7 +119,7 @@ pub(crate) fn server() -> Postgres {
     server
 }
 
-/// So many of something, in words.
+/// A count of something, in words.
 fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
@@ -127,7 +128,7 @@ fn client(host: &Host) -> Result<Client> {
     Ok(Client::builder().socket(host.socket()).deadline(DEADLINE).build()?)
 }
 
-/// Claims that hosts have made so far.
+/// How many claims these hosts have made so far.
 fn claims_of(hosts: &[Host]) -> Result<u64> {
     let mut claims = 0;
     for host in hosts {
@@ -140,7 +141,7 @@ fn claims_of(hosts: &[Host]) -> Result<u64> {
 // === impl Bench ===
 
 impl Bench<'_> {
-    /// What a table says of itself: what it is of, and how it was measured.
+    /// A table's description: what it measures, and how.
     fn about(&self, what: &str) -> String {
         let files = match place() {
             place if place == memory() => "in memory, where a commit waits for no disk".to_owned(),
@@ -175,7 +176,7 @@ impl Database<'_> {
         self.server.ask(&self.name, sql);
     }
 
-    /// Daemons on it that are up.
+    /// Running daemons that use this database.
     fn hosts(&self, count: usize, settings: &[(&str, &str)]) -> Vec<Host> {
         let set = |host: Host, (key, value): &(&str, &str)| host.set(key, value);
         let host = |_| settings.iter().fold(Host::on_store(&self.url()), set);

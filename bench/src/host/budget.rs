@@ -1,4 +1,4 @@
-//! What the design allows each row to cost.
+//! The budgets that the design sets for the rows.
 
 use super::Results;
 use super::footprint::Cost;
@@ -6,7 +6,7 @@ use super::rows::{Row, System, Workload};
 use crate::report::Budget;
 use crate::stats::Metric::{IdsPerSecond, NsPerId, P50Us, P99Us, ServerCpuPercent, TailExcessUs};
 
-/// Most ids a second of the default layout: 4,096 in each millisecond.
+/// The most ids per second of the default layout: 4,096 in each millisecond.
 const SNOWFLAKE_CAP: f64 = 4_096_000.0;
 
 /// Which way is better.
@@ -49,7 +49,8 @@ pub(super) fn judge(results: &Results) -> Vec<Budget> {
         own(Workload::Steady, ServerCpuPercent, AtMost(5.0), " % of a core");
         own(Workload::HeldTail, TailExcessUs, AtMost(5.0), " us p99.9 over an empty loop");
         if system == System::Segment {
-            // A layout's cap allows an id each 244 ns, so these are no budgets of snowflake's.
+            // A layout's cap allows one id per 244 ns, so these budgets don't apply to snowflake
+            // ids.
             own(Workload::HeldSteady, P50Us, AtMost(1.0), " us p50");
             own(Workload::Held, NsPerId, AtMost(10.0), " ns/id");
             own(Workload::HeldByTwo, NsPerId, AtMost(25.0), " ns/id");

@@ -1,4 +1,4 @@
-//! Redis, for comparison: a server of our own that keeps nothing, and INCR over its Unix socket.
+//! Redis, for comparison: a server that stores nothing on disk, and INCR over its Unix socket.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -27,7 +27,7 @@ pub(super) struct RedisTransport {
     request: Vec<u8>,
     requests: Vec<u8>,
     received: Vec<u8>,
-    /// Where a read goes first; kept, so that a read costs no clearing of it.
+    /// Where a read goes first. It is kept, so that a read doesn't have to clear it.
     buffer: Box<[u8]>,
 }
 
@@ -83,7 +83,7 @@ impl RedisTransport {
         })
     }
 
-    /// Reads until `count` answers are there, and appends their numbers.
+    /// Reads until `count` answers have arrived, and appends their numbers.
     fn answers(&mut self, count: usize, ids: &mut Vec<u64>) -> Result<()> {
         let mut left = count;
         loop {
@@ -110,7 +110,7 @@ impl RedisTransport {
     }
 }
 
-/// The number of the answer `:N\r\n` at the front, and the answer's length.
+/// The number in the answer `:N\r\n` at the front, and the answer's length.
 fn integer(bytes: &[u8]) -> Result<Option<(u64, usize)>> {
     let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") else { return Ok(None) };
     let text = std::str::from_utf8(&bytes[..end])?;

@@ -1,4 +1,4 @@
-//! The rows of the table: who answers, and in which form it is asked.
+//! The rows of the table: a system and a way to ask it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use super::workloads::{self, Round, Setting};
 use super::{echo, held, paced};
 use crate::processes::CpuClock;
 
-/// Who answers.
+/// The system that answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum System {
-    /// A process that does nothing else.
+    /// A process that only echoes.
     Echo,
     Redis,
     Segment,
     Snowflake,
 }
 
-/// In which form it is asked.
+/// The way to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Workload {
     Blocking,
@@ -56,9 +56,9 @@ pub(super) struct Row {
 pub(super) struct Leafd {
     pub(super) socket: PathBuf,
     pub(super) cpu: CpuClock,
-    /// The segment tag of every row; without one, each row has its own (see [`Row::own_tag`]).
+    /// The segment tag of every row; `None`: each row has its own (see [`Row::own_tag`]).
     pub(super) tag: Option<String>,
-    /// Whether it has a worker number.
+    /// Whether the daemon has a worker number.
     pub(super) snowflake: bool,
 }
 
@@ -77,7 +77,7 @@ const CONNECTION_PIPELINED_BY: usize = 16;
 const PROCESSES: usize = 4;
 const PROCESSES_PACED: usize = 16;
 
-/// A row of one id a millisecond takes so many times longer than others, to see enough of them.
+/// A row of one id per millisecond runs this many times longer than the others, to see enough ids.
 const STEADY_TIMES: u32 = 4;
 
 /// The layout whose cap is known.
@@ -117,13 +117,13 @@ pub(super) fn all() -> Vec<Row> {
 // === impl Row ===
 
 impl Row {
-    /// What the command line names and the table shows.
+    /// Its name on the command line and in the table.
     pub(super) fn name(self) -> String {
         format!("{}: {}", self.system.name(), self.workload.name())
     }
 
-    /// The tag of a segment row on a daemon of the bench's own: six bytes, so that frames have the size
-    /// of the floors' messages, and no other row's, so that none changes another's rate.
+    /// A segment row's own tag on the bench's daemon. It has six bytes, so that frames are as large as
+    /// the floors' messages. No two rows share a tag, so that none changes another one's rate.
     pub(super) fn own_tag(self) -> String {
         format!("row-{:02}", self.workload as u32)
     }
@@ -135,7 +135,7 @@ impl Row {
         }
     }
 
-    /// The name under which this row's ids must differ from all others.
+    /// The name under which this row's ids must be unique.
     pub(super) fn ids_of(self, leafd: &Leafd) -> String {
         match self.system {
             System::Echo | System::Redis => self.name(),
