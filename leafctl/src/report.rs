@@ -28,7 +28,9 @@ pub fn first_line(status: &Value) -> String {
         names.join(" and ")
     };
     let (ready, missing) = (names(true), names(false));
-    if conditions(status).is_empty() && missing.is_empty() {
+    // A tag's end that is near is no trouble yet.
+    let trouble = conditions(status).iter().any(|one| one["code"] != "tag_near_ceiling");
+    if !trouble && missing.is_empty() {
         return match near_their_ceiling(status).as_slice() {
             [] => format!("all is well: {ready} ids can be had"),
             [tag] => format!("WARNING: tag {tag} is near its ceiling; {ready} ids can be had"),
@@ -171,6 +173,8 @@ mod tests {
         );
         full["segments"]["tags"][0]["ceiling_used_percent"] = json!(80);
         assert!(first_line(&full).contains("\"orders\" and 1 more are near"));
+        full["health"]["conditions"] = json!([{ "code": "tag_near_ceiling", "subject": "orders" }]);
+        assert!(first_line(&full).starts_with("WARNING: tag \"orders\""));
     }
 
     #[test]

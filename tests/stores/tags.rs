@@ -260,6 +260,7 @@ fn ceilings_are_warned_about_and_kept(hosts: &mut [Host], _: Sql<'_>) {
     );
     assert!(warnings[0].contains("ERROR"), "{}", warnings[0]);
 
+    ends_are_told_in_time(host);
     for (tag, ceiling) in [("of-32-bits", (1_u64 << 31) - 1), ("of-53-bits", (1 << 53) - 1)] {
         let (start, most) = ((ceiling - 99).to_string(), ceiling.to_string());
         row(host, &["create", tag, "--start", &start, "--ceiling", &most, "--step", "30"]);
@@ -286,6 +287,29 @@ fn a_ceiling_that_was_lowered_while_a_host_was_off_holds_at_once(hosts: &mut [Ho
     let text = until_refused(&mut hosts[0].raw(), "lowered", Status::TagExhausted, &mut ids);
     assert!(text.contains("used up"), "{text}");
     assert_eq!(ids, (1..=20).collect::<Vec<u64>>());
+}
+
+/// Whoever looks is told as long as it is so, and ids can be had all the same.
+fn ends_are_told_in_time(host: &Host) {
+    row(host, &["create", "ending", "--ceiling", "1000", "--start", "700", "--step", "5"]);
+    let near = || {
+        let status = host.status();
+        let conditions = status["health"]["conditions"].as_array().cloned().unwrap();
+        conditions
+            .into_iter()
+            .find(|one| one["code"] == "tag_near_ceiling" && one["subject"] == "ending")
+    };
+    let mut raw = host.raw();
+    raw.draw("ending", 1);
+    assert!(near().is_none(), "{:?}", near());
+    raw.draw("ending", 130);
+    let told = near().expect("it is told");
+    assert_eq!([&told["severity"], &told["kind"]], ["warning", "segments"]);
+    assert!(told["message"].as_str().unwrap().contains("\"ending\" is 8"), "{told}");
+    assert!(told["remedy"].as_str().unwrap().contains("leafctl tag set"), "{told}");
+    assert!(host.leafctl(&["ping", "--ready", "segments"]).status.success());
+    row(host, &["set", "ending", "--ceiling", "2000"]);
+    assert!(near().is_none(), "{:?}", near());
 }
 
 fn percent(line: &str) -> u64 {

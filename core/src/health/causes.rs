@@ -27,6 +27,8 @@ pub enum Code {
     TagClaimsFailing,
     /// A tag has no numbers left below its ceiling.
     TagUsedUp,
+    /// A tag has few numbers left up to its ceiling.
+    TagNearCeiling,
     /// The worker registry has not been fully asked yet.
     WorkerStarting,
     /// The worker registry can't be reached.
@@ -122,6 +124,7 @@ impl Code {
             Code::ClaimsFailing => "claims_failing",
             Code::TagClaimsFailing => "tag_claims_failing",
             Code::TagUsedUp => "tag_used_up",
+            Code::TagNearCeiling => "tag_near_ceiling",
             Code::WorkerStarting => "worker_starting",
             Code::RegistryAway => "registry_away",
             Code::RegistrySettling => "registry_settling",
@@ -141,7 +144,13 @@ impl Code {
     /// Whether it concerns one tag, which not every user may know of.
     #[must_use]
     pub fn is_of_a_tag(self) -> bool {
-        matches!(self, Code::TagClaimsFailing | Code::TagUsedUp)
+        matches!(self, Code::TagClaimsFailing | Code::TagUsedUp | Code::TagNearCeiling)
+    }
+
+    /// Whether the log is told of it by who finds it, and not again and again for as long as it lasts, which may be months.
+    #[must_use]
+    pub fn is_logged_where_found(self) -> bool {
+        self == Code::TagNearCeiling
     }
 
     /// The code of a store's condition.

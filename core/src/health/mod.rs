@@ -161,7 +161,7 @@ impl Health {
                 }
                 return !is_over;
             }
-            if let Some(occasion) = entry.occasion(now) {
+            if let Some(occasion) = entry.occasion(now).filter(|_| !code.is_logged_where_found()) {
                 let condition = entry.condition(now);
                 notices.push(notice(occasion, words::line(&condition, occasion)));
                 entry.told = Some(Told {

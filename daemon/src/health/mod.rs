@@ -143,6 +143,18 @@ impl Watch {
                 ..new(code, name.as_str(), failure.error.to_string(), lasts)
             });
         }
+        for (name, near) in self.segments.near_ceilings() {
+            if !causes
+                .iter()
+                .any(|cause| cause.kind == Kind::Segments && *cause.subject == *name.as_str())
+            {
+                let message = format!(
+                    "tag {name:?} is {} % used: {} is claimed of the numbers up to {}",
+                    near.percent, near.claimed_to, near.ceiling
+                );
+                causes.push(new(Code::TagNearCeiling, name.as_str(), message, Lasts::NoEnd));
+            }
+        }
     }
 
     fn add_clock(&self, causes: &mut Vec<Cause>, now: Now) {

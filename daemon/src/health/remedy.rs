@@ -86,7 +86,7 @@ impl Remedies {
                 "look at the tag's row: leafctl tag show {:?}; leafd tries again by itself",
                 &*cause.subject
             ),
-            Code::TagUsedUp => format!(
+            Code::TagUsedUp | Code::TagNearCeiling => format!(
                 "raise its ceiling with: leafctl tag set {:?} --ceiling N, or move to a new tag",
                 &*cause.subject
             ),

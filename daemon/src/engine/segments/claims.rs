@@ -116,6 +116,7 @@ impl Segments {
             self.abandon(tag, &failure);
             return self.retry_claim(tag, failure);
         }
+        self.note_ceiling(tag, claim.run.end() - 1, claim.ceiling);
         warn_of_ceiling(tag, shard, &claim);
         if claim.strict {
             return self.distribute(tag, shard, &claim, sent.shard);

@@ -24,7 +24,7 @@ mod tags;
 mod unconfirmed;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -50,6 +50,7 @@ use leafd_core::store::{HostId, StoreError};
 use leafd_core::{BootMs, Tag, Want};
 #[cfg(test)]
 pub(crate) use marks::cut_writes;
+use outlook::NearCeiling;
 pub use outlook::StoreTrouble;
 use skipped::{Cause, Skipped};
 pub use tag::SegmentTag;
@@ -98,6 +99,8 @@ pub struct Segments {
     estimates: RefCell<Vec<(BootMs, Option<Lasts>)>>,
     /// Claimed ids that nobody gets.
     pub(crate) skipped: Skipped,
+    /// Tags in use that come to the end of their numbers.
+    near_ceilings: RefCell<BTreeMap<Tag, NearCeiling>>,
     /// Ids issued of tags that are no longer in use.
     issued_before: Cell<u64>,
     /// Claims that the store or the journal has not answered.
@@ -142,6 +145,7 @@ impl Segments {
             outcomes: RefCell::new(ClaimOutcomes::new(stores)),
             estimates: RefCell::new(vec![(BootMs(0), None); stores]),
             skipped: Skipped::default(),
+            near_ceilings: RefCell::default(),
             issued_before: Cell::new(0),
             claiming: TaskTracker::new(),
             stopping: Cell::new(false),

@@ -6,10 +6,11 @@ use std::rc::Rc;
 use super::{SegmentTag, Segments};
 use crate::clock;
 use crate::engine::upstream::Upstream;
-use leafd_core::BootMs;
+use leafd_checkup::NEAR_PERCENT;
 use leafd_core::health::{Code, Lasts};
-use leafd_core::store::StoreError;
+use leafd_core::store::{StoreError, percent_used};
 use leafd_core::upstream::Condition;
+use leafd_core::{BootMs, Tag};
 
 /// How long an estimate of what is held serves everybody who asks, in milliseconds.
 const ESTIMATE_LASTS_MS: u64 = 100;
@@ -29,7 +30,39 @@ pub struct StoreTrouble {
     pub last_success: Option<BootMs>,
 }
 
+/// How far a tag has come that has few numbers left.
+#[derive(Clone, Copy, Debug)]
+pub struct NearCeiling {
+    /// The highest number that is known to be claimed.
+    pub claimed_to: u64,
+    /// The largest one that may be.
+    pub ceiling: u64,
+    /// How much of it is used.
+    pub percent: u64,
+}
+
+/// So many of these tags are told of: who has more has them for a reason.
+const NEAR_CEILINGS_MAX: usize = 32;
+
 impl Segments {
+    /// Notes how far a tag has come.
+    pub(super) fn note_ceiling(&self, tag: &SegmentTag, claimed_to: u64, ceiling: u64) {
+        let percent = percent_used(claimed_to, ceiling);
+        let mut near = self.near_ceilings.borrow_mut();
+        if percent >= NEAR_PERCENT {
+            near.insert(tag.tag.clone(), NearCeiling { claimed_to, ceiling, percent });
+        } else {
+            near.remove(&tag.tag);
+        }
+    }
+
+    /// Tags in use that come to the end of their numbers, the first of them by name.
+    #[must_use]
+    pub fn near_ceilings(&self) -> Vec<(Tag, NearCeiling)> {
+        let near = self.near_ceilings.borrow();
+        near.iter().take(NEAR_CEILINGS_MAX).map(|(tag, near)| (tag.clone(), *near)).collect()
+    }
+
     /// Notes what a claim came to.
     pub(super) fn note_outcome(
         &self,

@@ -216,6 +216,7 @@ impl Segments {
     /// Takes over the terms of a store. What is held and may not be issued any more is dropped.
     fn set_terms(self: &Rc<Self>, tag: &Rc<SegmentTag>, index: usize, terms: &TagTerms) {
         self.note_dropped(tag, index, terms.ceiling.saturating_add(1), Cause::Ceiling);
+        self.note_ceiling(tag, terms.end.saturating_sub(1), terms.ceiling);
         let cut = {
             let mut allocator = tag.allocator.borrow_mut();
             allocator.set_step(terms.step);
@@ -246,6 +247,7 @@ impl Segments {
         let allocator = tag.allocator.borrow();
         self.issued_before.set(self.issued_before.get() + allocator.issued());
         self.skipped.add(Cause::Removed, allocator.unissued());
+        self.near_ceilings.borrow_mut().remove(&tag.tag);
     }
 
     /// Drops what is held of one shard.
