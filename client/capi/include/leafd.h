@@ -47,13 +47,13 @@
 #include <stdint.h>
 
 /**
- * The ABI that this header describes. It is the number in the library's name (`libleafd.so.1`), and
- * changes only when a program would have to be compiled anew. `leafd_abi_version()` tells the library's.
+ * The ABI that this header describes. It is the number in the library's name (`libleafd.so.1`), and changes only if
+ * programs must be recompiled. `leafd_abi_version()` returns the library's.
  */
 #define LEAFD_ABI_VERSION 1
 
 /**
- * As a timeout: the client's own, which `leafd_new()` was given.
+ * As a timeout: the client's own, as given to `leafd_new()`.
  */
 #define LEAFD_TIMEOUT_DEFAULT UINT32_MAX
 
@@ -64,31 +64,31 @@
 #define LEAFD_DIRECT 1
 
 /**
- * For `leafd_new()`: a thread that waits sleeps at once. Otherwise it may first poll the socket, for up to 100
+ * For `leafd_new()`: a waiting thread sleeps at once. Otherwise it may first poll the socket, for up to 100
  * microseconds and only while requests come back to back.
  */
 #define LEAFD_NO_POLLING 2
 
 /**
- * Room for the message in a `leafd_error`, its zero among them.
+ * Room for the message in a `leafd_error`, including its zero.
  */
 #define LEAFD_ERROR_MESSAGE_BYTES 1024
 
 /**
- * In what `leafd_loop_take()` returns, beside the id: it is time to ask for the next run.
+ * This bit in the result of `leafd_loop_take()`, beside the id, means: ask for the next run now.
  */
 #define LEAFD_LOOP_REFILL 9223372036854775808ull
 
 /**
- * Room for a public id as text, its zero among it: more than the longest has.
+ * Room for a public id as text, including its zero: more than the longest one needs.
  */
 #define LEAFD_PUBLIC_ID_BYTES 64
 
 /**
- * What became of a call. A number is given once and never used again for anything else.
+ * The outcome of a call. A number is assigned once and never reused.
  *
- * Up to 999: the daemon's word, with the numbers of leafd's protocol. From 1000 on: what the library found. Later
- * releases may add numbers: treat one that you don't know like `LEAFD_STATUS_INTERNAL`.
+ * Up to 999: the daemon's answer, with the numbers of leafd's protocol. From 1000 on: what the library found.
+ * Later releases may add numbers: treat an unknown one like `LEAFD_STATUS_INTERNAL`.
  */
 typedef enum leafd_status {
     /**
@@ -96,7 +96,7 @@ typedef enum leafd_status {
      */
     LEAFD_STATUS_OK = 0,
     /**
-     * The body is not what the opcode asks for.
+     * The body doesn't fit the opcode.
      */
     LEAFD_STATUS_MALFORMED = 1,
     /**
@@ -108,11 +108,11 @@ typedef enum leafd_status {
      */
     LEAFD_STATUS_VERSION = 3,
     /**
-     * A length field that no frame may have.
+     * A length field is out of range.
      */
     LEAFD_STATUS_FRAME_LENGTH = 4,
     /**
-     * The tag's name is not one that a tag can have.
+     * The tag's name is invalid.
      */
     LEAFD_STATUS_TAG_INVALID = 5,
     /**
@@ -128,11 +128,11 @@ typedef enum leafd_status {
      */
     LEAFD_STATUS_DENIED = 8,
     /**
-     * A queue of the daemon's is full. A retry may help.
+     * One of the daemon's queues is full. A retry may help.
      */
     LEAFD_STATUS_OVERLOADED = 9,
     /**
-     * The deadline passed in the daemon; the message says what was waited for. A retry may help.
+     * The deadline passed in the daemon; the message says what the request waited for. A retry may help.
      */
     LEAFD_STATUS_DEADLINE = 10,
     /**
@@ -160,15 +160,15 @@ typedef enum leafd_status {
      */
     LEAFD_STATUS_JOURNAL = 16,
     /**
-     * The daemon is stopping, and no other came in time. A retry may help.
+     * The daemon is stopping, and no other one started in time. A retry may help.
      */
     LEAFD_STATUS_SHUTTING_DOWN = 17,
     /**
-     * A tag of this name is there already.
+     * A tag of this name exists already.
      */
     LEAFD_STATUS_TAG_EXISTS = 18,
     /**
-     * An administrative request asks for a value that is not allowed.
+     * A value in an administrative request is not allowed.
      */
     LEAFD_STATUS_VALUE_REFUSED = 19,
     /**
@@ -176,7 +176,7 @@ typedef enum leafd_status {
      */
     LEAFD_STATUS_INTERNAL = 20,
     /**
-     * The daemon has as many connections as it may have. A retry may help.
+     * The daemon has reached its connection limit. A retry may help.
      */
     LEAFD_STATUS_CONNECTION_LIMIT = 21,
     /**
@@ -184,15 +184,15 @@ typedef enum leafd_status {
      */
     LEAFD_STATUS_STORE_REFUSED = 22,
     /**
-     * The daemon lacks the key for masking, or has another one than the store knows.
+     * The daemon lacks the key for masking, or its key is not the one that the store records.
      */
     LEAFD_STATUS_MASK_KEY = 23,
     /**
-     * No connection could be made: nobody listens, or this user may not open the socket.
+     * No connection could be made: no daemon listens, or this user may not open the socket.
      */
     LEAFD_STATUS_CONNECT = 1000,
     /**
-     * The connection broke while the call waited, and again when it was repeated. A retry may help.
+     * The connection broke while the call waited, and again after a retry. A retry may help.
      */
     LEAFD_STATUS_DISCONNECTED = 1001,
     /**
@@ -204,7 +204,7 @@ typedef enum leafd_status {
      */
     LEAFD_STATUS_PROTOCOL = 1003,
     /**
-     * An argument can't be.
+     * An argument is invalid.
      */
     LEAFD_STATUS_INVALID_ARGUMENT = 1004,
     /**
@@ -212,7 +212,7 @@ typedef enum leafd_status {
      */
     LEAFD_STATUS_RESOURCES = 1005,
     /**
-     * A pointer is NULL that must not be.
+     * A required pointer is NULL.
      */
     LEAFD_STATUS_NULL_POINTER = 1006,
     /**
@@ -230,18 +230,18 @@ typedef enum leafd_status {
 } leafd_status;
 
 /**
- * A process's way to the daemon: one connection for all threads, made on first use, and the ids that the process
+ * A process's access to the daemon: one connection for all threads, made on first use, and the ids that the process
  * holds.
  */
 typedef struct leafd_client leafd_client;
 
 /**
- * One tag of a client: the fastest way to draw again and again.
+ * One tag of a client: the fastest way to draw many ids.
  */
 typedef struct leafd_tag leafd_tag;
 
 /**
- * What went wrong with a call. After `LEAFD_STATUS_OK` it says so, with an empty message and zeros.
+ * A call's error. After `LEAFD_STATUS_OK` it has that status, an empty message and zeros.
  */
 typedef struct leafd_error {
     /**
@@ -253,11 +253,11 @@ typedef struct leafd_error {
      */
     uint32_t retry_after_ms;
     /**
-     * The system's error number (an `errno`) behind it; 0: none.
+     * The system's error number (an `errno`) that caused it; 0: none.
      */
     int32_t os_error;
     /**
-     * Whether the same call may succeed later without anyone changing anything.
+     * Whether the same call may succeed later without any repair.
      */
     bool retryable;
     /**
@@ -267,11 +267,11 @@ typedef struct leafd_error {
 } leafd_error;
 
 /**
- * How an interpreter's lock is let go of and taken again, and how its handlers of signals are run. None may be NULL.
+ * How to release and take an interpreter's lock, and how to run its signal handlers. None may be NULL.
  */
 typedef struct leafd_interpreter {
     /**
-     * Lets go of the lock. Returns what `enter` takes.
+     * Releases the lock. Returns the argument for `enter`.
      */
     void *(*leave)(void);
     /**
@@ -279,13 +279,13 @@ typedef struct leafd_interpreter {
      */
     void (*enter)(void*);
     /**
-     * Asked with the lock after a signal: runs what handlers there are. Not 0: the call ends, with `INTERRUPTED`.
+     * Called with the lock after a signal: runs the handlers. Not 0: the call ends, with `INTERRUPTED`.
      */
     int (*check)(void);
 } leafd_interpreter;
 
 /**
- * How snowflake ids are put together: a sign bit of 0, then time, worker and sequence. Time counts ticks.
+ * How snowflake ids are composed: a sign bit of 0, then time, worker and sequence. Time counts ticks.
  */
 typedef struct leafd_layout {
     /**
@@ -297,7 +297,7 @@ typedef struct leafd_layout {
      */
     uint8_t worker_bits;
     /**
-     * Bits of the sequence field, from 1. All three together: at most 63.
+     * Bits of the sequence field, from 1. All three fields together: at most 63.
      */
     uint8_t sequence_bits;
     /**
@@ -333,20 +333,20 @@ typedef struct leafd_parts {
 } leafd_parts;
 
 /**
- * How public ids look. All zeros: 63 bits, by the daemon's current key, as text without a prefix.
+ * The form of public ids. All zeros: 63 bits, the daemon's current key, and texts without a prefix.
  */
 typedef struct leafd_public_form {
     /**
-     * How many bits the ids have, dense and public ones: 20 to 63, and 53 for JavaScript's numbers; 0: 63.
+     * The width of dense and public ids in bits: 20 to 63, 53 for JavaScript's numbers; 0: 63.
      */
     uint32_t bits;
     /**
-     * The number of the key, 1 to 31; 0: the daemon's current one. Texts carry theirs, so it is not looked at where they
-     * are read.
+     * The number of the key, 1 to 31; 0: the daemon's current one. Texts contain the number, so it is ignored when
+     * they are read.
      */
     uint32_t key;
     /**
-     * What texts begin with, before a `_`: a letter and further `a` to `z`, `0` to `9` or `_`; NULL or "": nothing.
+     * The prefix of texts, before a `_`: a letter and further `a` to `z`, `0` to `9` or `_`; NULL or "": none.
      */
     const char *prefix;
 } leafd_public_form;
@@ -361,20 +361,20 @@ extern "C" {
 uint32_t leafd_abi_version(void);
 
 /**
- * The library's release, such as "0.1.0": text that stays for ever. Safe at any time, also in signal handlers.
+ * The library's release, such as "0.1.0". The text stays valid for ever. Safe at any time, also in signal handlers.
  */
 const char *leafd_version(void);
 
 /**
- * Makes a client. It connects on first use: `leafd_connect()` does so at once.
+ * Makes a client. It connects on first use; `leafd_connect()` connects at once.
  *
- * `socket_path`: the daemon's socket, 1 to 107 bytes; NULL: `$LEAFD_SOCKET`, else where a daemon of this user or of
- * the system listens. `timeout_ms`: how long calls may take unless they say otherwise, in milliseconds, at most
- * 60000 (more is cut); `LEAFD_TIMEOUT_DEFAULT`: 2000. When the time is over, a call waits up to 250 ms more for the
- * daemon's own word on why. `flags`: 0, or `LEAFD_DIRECT` and `LEAFD_NO_POLLING` added up.
+ * `socket_path`: the daemon's socket, 1 to 107 bytes; NULL: `$LEAFD_SOCKET`, otherwise where a daemon of this user or
+ * of the system listens. `timeout_ms`: how long calls without a timeout of their own may take, in milliseconds, at
+ * most 60000 (more is cut); `LEAFD_TIMEOUT_DEFAULT`: 2000. After the timeout, a call waits up to 250 ms more for the
+ * daemon's own answer why. `flags`: 0, or the sum of `LEAFD_DIRECT` and `LEAFD_NO_POLLING`.
  *
- * Writes the client to `client`; end it with `leafd_free()`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT`,
- * `RESOURCES`. Any thread; not for signal handlers.
+ * Writes the client to `client`; end it with `leafd_free()`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT`, `RESOURCES`.
+ * Any thread; not for signal handlers.
  *
  * # Safety
  * `socket_path` is NULL or ends with a zero; `client` is valid for a write.
@@ -385,13 +385,13 @@ enum leafd_status leafd_new(const char *socket_path,
                             struct leafd_client **client);
 
 /**
- * As `leafd_new()`, for a process that may start before the daemon does: calls without a timeout of their own wait up
- * to `wait_ms` milliseconds, at most 3600000 (more is cut), for a daemon that isn't there, before their timeout begins
- * to count; as long as their timeout if `wait_ms` is less.
+ * As `leafd_new()`, for a process that may start before the daemon does. Calls without a timeout of their own wait up
+ * to `wait_ms` milliseconds, at most 3600000 (more is cut), for a missing daemon before their timeout begins to count.
+ * If `wait_ms` is less than their timeout, they wait as long as their timeout.
  *
- * With 0, which is what `leafd_new()` has, a daemon that never was there is an error at once. One that seems to be
- * restarting is waited for even so, as long as the timeout lasts: where this client has been connected before, where a
- * socket is left that nobody listens on, and where one was removed in the last ten seconds.
+ * With 0, as in `leafd_new()`, a daemon that was never there is an error at once. A daemon that seems to be restarting
+ * is waited for even so, as long as the timeout lasts: if this client has been connected before, if a socket is left
+ * that no daemon listens on, and if one was removed in the last ten seconds.
  *
  * # Safety
  * As for `leafd_new()`.
@@ -403,20 +403,20 @@ enum leafd_status leafd_new_waiting(const char *socket_path,
                                     struct leafd_client **client);
 
 /**
- * Ends a client. Tags that were made of it go on working, and keep the connection until the last of them is freed.
+ * Ends a client. Tags made from it still work, and keep the connection until the last of them is freed.
  *
- * NULL is fine. Errors: `HANDLE`. No other thread may be in a call with this client. A forked child may free its
- * parent's client: the parent's is not touched. Not for signal handlers.
+ * NULL is allowed. Errors: `HANDLE`. No other thread may be in a call with this client. A forked child may free its
+ * parent's client: the parent's own is not affected. Not for signal handlers.
  *
  * # Safety
- * `client` is NULL or one that `leafd_new()` made and that nobody uses.
+ * `client` is NULL, or was made by `leafd_new()` and is not in use.
  */
 enum leafd_status leafd_free(struct leafd_client *client);
 
 /**
  * Connects if there is no connection, and agrees with the daemon on the protocol's version.
  *
- * Errors: `VERSION`, or whatever kept the daemon from answering. Any thread; not for signal handlers.
+ * Errors: `VERSION`, or the reason why the daemon did not answer. Any thread; not for signal handlers.
  *
  * # Safety
  * `client` is a live client.
@@ -424,13 +424,13 @@ enum leafd_status leafd_free(struct leafd_client *client);
 enum leafd_status leafd_connect(const struct leafd_client *client);
 
 /**
- * The next id of `tag`: a number from 1 to 2^63-1 that nobody else gets. Mostly out of a run of ids that the
- * process holds, in nanoseconds; ids of different threads and processes are then not in order of time.
+ * The next id of `tag`: a number from 1 to 2^63-1, and unique. Most ids come from a run that the process holds, in
+ * nanoseconds. Ids of different threads and processes are then not in order of time.
  *
- * `tag`: UTF-8, 1 to 128 characters, none of them a control character. A client uses at most 65536 of them.
+ * `tag`: UTF-8, 1 to 128 characters, none of them a control character. A client uses at most 65536 different tags.
  *
- * Writes the id to `id`. Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`, or whatever kept the daemon from
- * answering. Any thread; not for signal handlers. `leafd_tag_next()` saves looking up the name.
+ * Writes the id to `id`. Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`, or the reason why the daemon did not
+ * answer. Any thread; not for signal handlers. `leafd_tag_next()` saves looking up the name.
  *
  * # Safety
  * `client` is a live client, `tag` ends with a zero, `id` is valid for a write.
@@ -451,8 +451,8 @@ enum leafd_status leafd_next_within(const struct leafd_client *client,
                                     uint64_t *id);
 
 /**
- * The next id of `tag`, drawn directly, by a request of its own: higher than any that was drawn so on this host
- * before. In microseconds, within `timeout_ms` milliseconds (see `leafd_new()`). Otherwise as `leafd_next()`.
+ * The next id of `tag`, drawn directly by a request of its own. It is higher than all ids drawn directly on this host
+ * before. Takes microseconds, and at most `timeout_ms` milliseconds (see `leafd_new()`). Otherwise as `leafd_next()`.
  *
  * # Safety
  * As for `leafd_next()`.
@@ -463,11 +463,11 @@ enum leafd_status leafd_next_direct(const struct leafd_client *client,
                                     uint64_t *id);
 
 /**
- * `count` ids of `tag`, in the order in which they were issued, straight from the daemon: all of them within
- * `timeout_ms` milliseconds (see `leafd_new()`), or none.
+ * `count` ids of `tag`, in the order of issue, straight from the daemon: all of them within `timeout_ms` milliseconds
+ * (see `leafd_new()`), or none.
  *
- * Writes them to `ids`, which has room for `count` numbers and may be NULL for 0. More than 1000000 are drawn by
- * several requests. Errors as of `leafd_next()`. Any thread; not for signal handlers.
+ * Writes them to `ids`, which has room for `count` numbers and may be NULL for 0. More than 1000000 take several
+ * requests. Errors: as for `leafd_next()`. Any thread; not for signal handlers.
  *
  * # Safety
  * `client` is a live client, `tag` ends with a zero, `ids` is valid for writes of `count` numbers.
@@ -479,11 +479,11 @@ enum leafd_status leafd_next_many(const struct leafd_client *client,
                                   size_t count);
 
 /**
- * Copies the path of the daemon's socket, as it was found when the client was made.
+ * Copies the path of the daemon's socket, as determined when the client was made.
  *
- * `buffer` takes at most `size` bytes, the terminating zero among them; a longer path is cut. `buffer` may be NULL when
- * `size` is 0. Returns the bytes of the whole path without the zero; 0 when `client` is no live handle. Any thread; not
- * for signal handlers.
+ * Writes at most `size` bytes to `buffer`, including the terminating zero; a longer path is cut. `buffer` may be NULL
+ * if `size` is 0. Returns the length of the whole path without the zero; 0 if `client` is no live handle. Any thread;
+ * not for signal handlers.
  *
  * # Safety
  * `client` is a live client, `buffer` is valid for writes of `size` bytes.
@@ -493,7 +493,7 @@ size_t leafd_socket_path(const struct leafd_client *client,
                          size_t size);
 
 /**
- * As `leafd_connect()`, with what goes wrong in `error`, which may be NULL.
+ * As `leafd_connect()`, with the error in `error`, which may be NULL.
  *
  * # Safety
  * `client` is a live client, `error` is NULL or valid for a write.
@@ -501,8 +501,8 @@ size_t leafd_socket_path(const struct leafd_client *client,
 enum leafd_status leafd_connect_e(const struct leafd_client *client, struct leafd_error *error);
 
 /**
- * The next id of `tag`, as `leafd_next_within()` or, with `LEAFD_DIRECT` as `flags` and not 0, as `leafd_next_direct()`,
- * with what goes wrong in `error`, which may be NULL: for runtimes whose calls hop between threads, so that the thread's
+ * The next id of `tag`, as `leafd_next_within()`, with the error in `error`, which may be NULL. `flags`: 0, or
+ * `LEAFD_DIRECT` to draw as `leafd_next_direct()`. For runtimes whose calls move between threads, so that the thread's
  * last failure may be another call's.
  *
  * # Safety
@@ -516,7 +516,7 @@ enum leafd_status leafd_next_e(const struct leafd_client *client,
                                struct leafd_error *error);
 
 /**
- * As `leafd_next_many()`, with what goes wrong in `error`, which may be NULL.
+ * As `leafd_next_many()`, with the error in `error`, which may be NULL.
  *
  * # Safety
  * As for `leafd_next_many()`; `error` is NULL or valid for a write.
@@ -529,12 +529,12 @@ enum leafd_status leafd_next_many_e(const struct leafd_client *client,
                                     struct leafd_error *error);
 
 /**
- * An id of the run that the process holds, without waiting, for an event loop that talks to the daemon on a socket of
- * its own (leafd's protocol is a page to read); 0: none is held, or `tag` is no live handle.
+ * An id of the run that the process holds, without waiting. For an event loop that talks to the daemon on its own
+ * socket (leafd's protocol is a page to read). 0: no id is held, or `tag` is no live handle.
  *
- * With `LEAFD_LOOP_REFILL` set in it, half of the run is used, and the loop does well to ask for the next one now: by a
- * request for `leafd_loop_wish()` ids with the flag HOLD, whose reply goes to `leafd_loop_hold()`. After 0, try
- * `leafd_loop_advance()`, and ask if that has none either. Any thread; not for signal handlers.
+ * If `LEAFD_LOOP_REFILL` is set in the result, half of the run is used, and the loop should ask for the next one now:
+ * it sends a request for `leafd_loop_wish()` ids with the flag HOLD, and passes the reply to `leafd_loop_hold()`.
+ * After 0, try `leafd_loop_advance()`, and ask if that has none either. Any thread; not for signal handlers.
  *
  * # Safety
  * `tag` is a live tag.
@@ -542,8 +542,8 @@ enum leafd_status leafd_next_many_e(const struct leafd_client *client,
 uint64_t leafd_loop_take(const struct leafd_tag *tag);
 
 /**
- * The first id of the next run that `leafd_loop_hold()` was given; 0: there is none, or `tag` is no live handle. Never
- * waits for the daemon. Any thread; not for signal handlers.
+ * The first id of the next run that was passed to `leafd_loop_hold()`; 0: there is none, or `tag` is no live handle.
+ * Never waits for the daemon. Any thread; not for signal handlers.
  *
  * # Safety
  * `tag` is a live tag.
@@ -551,8 +551,8 @@ uint64_t leafd_loop_take(const struct leafd_tag *tag);
 uint64_t leafd_loop_advance(const struct leafd_tag *tag);
 
 /**
- * How many ids a loop should ask for when `waiting` of its callers have none: by the rate at which they went so far.
- * At least 1. Any thread; not for signal handlers.
+ * How many ids a loop should ask for when `waiting` of its callers have none, by the rate of use so far. At least 1.
+ * Any thread; not for signal handlers.
  *
  * # Safety
  * `tag` is a live tag.
@@ -561,13 +561,13 @@ uint32_t leafd_loop_wish(const struct leafd_tag *tag,
                          uint32_t waiting);
 
 /**
- * Takes in the reply to a request for `asked` ids with the flag HOLD, whose status was OK.
+ * Takes in the reply, with status OK, to a request for `asked` ids with the flag HOLD.
  *
- * `reply`: its body, of `length` bytes, as it came. `asked_ns`: when the request was sent, in nanoseconds of
- * CLOCK_BOOTTIME. Hand each reply over before the process can fork, and only once.
+ * `reply`: its body, of `length` bytes, as received. `asked_ns`: when the request was sent, in nanoseconds of
+ * CLOCK_BOOTTIME. Pass each reply on only once, and before the process can fork.
  *
- * Writes to `id` 0, or, when ids of this tag may not be held, the one that was drawn: it is the caller's. Errors:
- * `NULL_POINTER`, `HANDLE`, `PROTOCOL` for a body that is no answer to such a request. Any thread; not for signal
+ * Writes 0 to `id`. If ids of this tag may not be held, it writes a drawn id, which belongs to the caller. Errors:
+ * `NULL_POINTER`, `HANDLE`, `PROTOCOL` for a body that doesn't answer such a request. Any thread; not for signal
  * handlers.
  *
  * # Safety
@@ -581,27 +581,27 @@ enum leafd_status leafd_loop_hold(const struct leafd_tag *tag,
                                   uint64_t *id);
 
 /**
- * Has the calling thread's waits let go of an interpreter's lock, and ask the interpreter after a signal whether to go
- * on: otherwise a handler, which runs in the interpreter, has to wait for the call's end. The thread must have the lock
- * from now on when it makes a call that may wait. For Python's main thread, these are `PyEval_SaveThread`,
- * `PyEval_RestoreThread` and `PyErr_CheckSignals`.
+ * Makes the calling thread release an interpreter's lock while it waits, and ask the interpreter after a signal
+ * whether to continue. Otherwise a handler, which runs in the interpreter, must wait until the call ends. From now on
+ * the thread must have the lock when it makes a call that may wait. For Python's main thread, the functions are
+ * `PyEval_SaveThread`, `PyEval_RestoreThread` and `PyErr_CheckSignals`.
  *
- * `interpreter`: NULL for none, as it is at first. Errors: `NULL_POINTER`. It holds for this thread alone, and in a child
- * that the thread forks. Not for signal handlers.
+ * `interpreter`: NULL for none, the initial state. Errors: `NULL_POINTER`. Applies to this thread only, and to the
+ * thread in a child that it forks. Not for signal handlers.
  *
  * # Safety
- * `interpreter` is NULL or valid for a read, and its functions may be called so on this thread.
+ * `interpreter` is NULL or valid for a read, and its functions may be called in this way on this thread.
  */
 enum leafd_status leafd_set_interpreter(const struct leafd_interpreter *interpreter);
 
 /**
- * Copies what went wrong in this thread's last call that failed: what was tried, what happened, what to do.
+ * Copies the error of this thread's last failed call: what was tried, what happened, what to do.
  *
- * `buffer` takes at most `size` bytes, the terminating zero among them; longer text is cut between
- * characters (it is UTF-8). `buffer` may be NULL when `size` is 0. Returns the bytes of the whole text
- * without the zero: 0 when no call has failed yet.
+ * Writes at most `size` bytes to `buffer`, including the terminating zero; longer text is cut between
+ * characters (it is UTF-8). `buffer` may be NULL if `size` is 0. Returns the length of the whole text without
+ * the zero: 0 if no call has failed yet.
  *
- * Calls that succeed leave it as it is. Each thread has its own. Not for signal handlers.
+ * Successful calls don't change it. Each thread has its own. Not for signal handlers.
  *
  * # Safety
  * `buffer` is valid for writes of `size` bytes.
@@ -609,34 +609,33 @@ enum leafd_status leafd_set_interpreter(const struct leafd_interpreter *interpre
 size_t leafd_error_message(char *buffer, size_t size);
 
 /**
- * After how many milliseconds a retry of this thread's last call that failed may succeed; 0: unknown. Not for
+ * The milliseconds after which a retry of this thread's last failed call may succeed; 0: unknown. Not for
  * signal handlers.
  */
 uint32_t leafd_error_retry_after_ms(void);
 
 /**
- * Whether this thread's last call that failed may succeed later without anyone changing anything. Not for
- * signal handlers.
+ * Whether this thread's last failed call may succeed later without any repair. Not for signal handlers.
  */
 bool leafd_error_is_retryable(void);
 
 /**
- * The system's error number (an `errno`) behind this thread's last call that failed; 0: none. Not for signal
+ * The system's error number (an `errno`) that caused this thread's last failed call; 0: none. Not for signal
  * handlers.
  */
 int32_t leafd_error_errno(void);
 
 /**
- * The layout of Leaf's own snowflake ids: 41 bits of milliseconds since 2010-11-04T01:42:54.657Z, 10 of worker, 12 of
- * sequence. Any thread, also in signal handlers.
+ * The layout of Leaf's own snowflake ids: 41 bits of milliseconds since 2010-11-04T01:42:54.657Z, 10 bits of worker,
+ * 12 bits of sequence. Any thread, also in signal handlers.
  */
 struct leafd_layout leafd_layout_leaf(void);
 
 /**
- * Asks the daemon for the layout of the snowflake ids that are drawn under the tag name `name` ("snowflake").
+ * Asks the daemon for the layout of the snowflake ids that are drawn with the tag name `name` ("snowflake").
  *
- * Writes it to `layout`. Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT` when the daemon has none of this name, or
- * whatever kept the daemon from answering. Any thread; not for signal handlers.
+ * Writes it to `layout`. Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT` if the daemon has no layout of this
+ * name, or the reason why the daemon did not answer. Any thread; not for signal handlers.
  *
  * # Safety
  * `client` is a live client, `name` ends with a zero, `layout` is valid for a write.
@@ -648,7 +647,7 @@ enum leafd_status leafd_layout_of(const struct leafd_client *client,
 /**
  * Takes a snowflake id apart by its layout.
  *
- * Writes the parts to `parts`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT` for a layout that can't be or an id with bits
+ * Writes the parts to `parts`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT` for an invalid layout or an id with bits
  * that the layout doesn't have. Any thread; not for signal handlers.
  *
  * # Safety
@@ -659,16 +658,17 @@ enum leafd_status leafd_decode(uint64_t id,
                                struct leafd_parts *parts);
 
 /**
- * The public ids of `count` dense ones of `tag`, as numbers; what they hide and who may ask is in leafd's guide. They don't
- * say which key made them: once another one is in use, they are read wrongly unless `form` names theirs.
+ * The public ids of `count` dense ones of `tag`, as numbers. leafd's guide explains what they hide and who may ask.
+ * Numbers don't tell which key made them: once another key is in use, they are read wrongly unless `form` names the
+ * old one.
  *
- * `form`: may be NULL, as if it were all zeros. `timeout_ms`: see `leafd_new()`; it holds for the whole call, which asks for
- * 240 ids at a time.
+ * `form`: may be NULL, which means all zeros. `timeout_ms`: see `leafd_new()`; it applies to the whole call, which
+ * makes one request for every 240 ids.
  *
- * Writes to `public_ids`, which has room for `count` numbers and may be where `ids` is, and to `error`, which may be
- * NULL. Errors: `VALUE_REFUSED` for an id that is 0 or has more bits, and for a form that can't be; `DENIED` where this
- * user has no right to mask and unmask; `MASK_KEY` where the daemon has no such key, or a wrong one; `NULL_POINTER`,
- * `HANDLE`, `INVALID_ARGUMENT`, or whatever kept the daemon from answering. Any thread; not for signal handlers.
+ * Writes to `public_ids`, which has room for `count` numbers and may be the same array as `ids`, and to `error`, which
+ * may be NULL. Errors: `VALUE_REFUSED` for an id that is 0 or has more bits, and for an invalid form; `DENIED` if this
+ * user may not mask and unmask; `MASK_KEY` if the daemon has no such key, or a wrong one; `NULL_POINTER`, `HANDLE`,
+ * `INVALID_ARGUMENT`, or the reason why the daemon did not answer. Any thread; not for signal handlers.
  *
  * # Safety
  * `client` is a live client, `tag` and the form's prefix end with a zero, `ids` is valid for reads and `public_ids` for
@@ -684,7 +684,8 @@ enum leafd_status leafd_mask(const struct leafd_client *client,
                              struct leafd_error *error);
 
 /**
- * The dense ids of public ones, as `leafd_mask()` made them with the same `form`. `ids` may be where `public_ids` is.
+ * The dense ids of public ones that `leafd_mask()` made with the same `form`. `ids` may be the same array as
+ * `public_ids`.
  *
  * # Safety
  * As for `leafd_mask()`, with `ids` for `public_ids`.
@@ -699,7 +700,7 @@ enum leafd_status leafd_unmask(const struct leafd_client *client,
                                struct leafd_error *error);
 
 /**
- * As `leafd_mask()`, as text: such as "ord_16dsky4r4xzza8d" with the prefix "ord". Each ends with a zero.
+ * As `leafd_mask()`, but as text, such as "ord_16dsky4r4xzza8d" with the prefix "ord". Each text ends with a zero.
  *
  * # Safety
  * As for `leafd_mask()`; `texts` is valid for writes of `count` arrays.
@@ -714,10 +715,10 @@ enum leafd_status leafd_mask_text(const struct leafd_client *client,
                                   struct leafd_error *error);
 
 /**
- * The dense ids of `count` texts, as `leafd_mask_text()` made them with the same bits and prefix.
+ * The dense ids of `count` texts that `leafd_mask_text()` made with the same bits and prefix.
  *
- * Writes them to `ids`, which has room for `count` numbers. `VALUE_REFUSED` also for text that is no public id of this
- * form, because it was mistyped, cut or made up: the message names the first one. Otherwise as `leafd_mask()`.
+ * Writes them to `ids`, which has room for `count` numbers. `VALUE_REFUSED` also for a text that is no public id of
+ * this form, because it was mistyped, cut or made up: the message names the first one. Otherwise as `leafd_mask()`.
  *
  * # Safety
  * As for `leafd_mask()`; each of `texts` ends with a zero, `ids` is valid for writes of `count` numbers.
@@ -732,23 +733,23 @@ enum leafd_status leafd_unmask_text(const struct leafd_client *client,
                                     struct leafd_error *error);
 
 /**
- * A status' name, such as "TAG_UNKNOWN": text that stays for ever; "UNKNOWN" for a number that is none. Safe at
- * any time, also in signal handlers.
+ * The name of a status, such as "TAG_UNKNOWN"; "UNKNOWN" for an unknown number. The text stays valid for ever.
+ * Safe at any time, also in signal handlers.
  */
 const char *leafd_status_name(uint32_t status);
 
 /**
- * What a status means, in a few words: text that stays for ever. `leafd_error_message()` tells more. Safe at any
- * time, also in signal handlers.
+ * The meaning of a status in a few words. The text stays valid for ever. `leafd_error_message()` tells more. Safe
+ * at any time, also in signal handlers.
  */
 const char *leafd_status_text(uint32_t status);
 
 /**
- * Makes a handle of a tag. The daemon is not asked whether there is such a tag.
+ * Makes a handle of a tag. The daemon is not asked whether the tag exists.
  *
- * `name`: as `leafd_next()` has it. `flags`: 0, or `LEAFD_DIRECT` so that this handle's ids are drawn directly.
+ * `name`: as for `leafd_next()`. `flags`: 0, or `LEAFD_DIRECT` so that this handle's ids are drawn directly.
  *
- * Writes the handle to `tag`; end it with `leafd_tag_free()`. It keeps what it needs of the client alive. Errors:
+ * Writes the handle to `tag`; end it with `leafd_tag_free()`. It keeps alive what it needs of the client. Errors:
  * `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`, `RESOURCES`. Any thread; not for signal handlers.
  *
  * # Safety
@@ -760,19 +761,19 @@ enum leafd_status leafd_tag_new(const struct leafd_client *client,
                                 struct leafd_tag **tag);
 
 /**
- * Ends a tag's handle. NULL is fine. Errors: `HANDLE`. No other thread may be in a call with it. Not for signal
+ * Ends a tag's handle. NULL is allowed. Errors: `HANDLE`. No other thread may be in a call with it. Not for signal
  * handlers.
  *
  * # Safety
- * `tag` is NULL or one that `leafd_tag_new()` made and that nobody uses.
+ * `tag` is NULL, or was made by `leafd_tag_new()` and is not in use.
  */
 enum leafd_status leafd_tag_free(struct leafd_tag *tag);
 
 /**
  * The next id; see `leafd_next()`.
  *
- * Writes it to `id`. Errors: `NULL_POINTER`, `HANDLE`, or whatever kept the daemon from answering. Any thread; not
- * for signal handlers.
+ * Writes it to `id`. Errors: `NULL_POINTER`, `HANDLE`, or the reason why the daemon did not answer. Any thread;
+ * not for signal handlers.
  *
  * # Safety
  * `tag` is a live tag, `id` is valid for a write.
@@ -800,8 +801,8 @@ enum leafd_status leafd_tag_next_many(const struct leafd_tag *tag,
                                       size_t count);
 
 /**
- * An id of the run that the process holds, without waiting; 0: none is held, or `tag` is no live handle. For
- * bindings that do something before they wait (let go of an interpreter's lock, say) and then call
+ * An id of the run that the process holds, without waiting; 0: no id is held, or `tag` is no live handle. For
+ * bindings that do something before they wait (release an interpreter's lock, say) and then call
  * `leafd_tag_next_within()`. Any thread; not for signal handlers.
  *
  * # Safety

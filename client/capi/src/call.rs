@@ -1,4 +1,4 @@
-//! What every call does: pointers are checked, failures remembered, and no panic gets across.
+//! What every call shares: checked pointers, remembered failures, and no panic into C.
 
 use std::any::Any;
 use std::ffi::{CStr, c_char};
@@ -12,7 +12,7 @@ use crate::error::LeafdError;
 use crate::last::remember;
 use crate::status::{Failure, LeafdStatus};
 
-/// Runs a call's body and turns what comes of it into a status.
+/// Runs a call's body and turns its outcome into a status.
 #[inline]
 pub(crate) fn call(body: impl FnOnce() -> Result<(), Failure>) -> LeafdStatus {
     // A body writes its outputs last, so a panic leaves nothing half done.
@@ -23,7 +23,7 @@ pub(crate) fn call(body: impl FnOnce() -> Result<(), Failure>) -> LeafdStatus {
     }
 }
 
-/// As [`call`], with what became of it in the caller's structure as well.
+/// As [`call`], and also writes the outcome into the caller's structure.
 ///
 /// # Safety
 /// `error` is null or valid for a write.
@@ -64,7 +64,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Failure {
     )
 }
 
-/// An output's place.
+/// The place of an output.
 ///
 /// # Safety
 /// `output` is null or valid for writes.
@@ -74,7 +74,7 @@ pub(crate) unsafe fn output<'a, T>(output: *mut T, name: &str) -> Result<&'a mut
     unsafe { output.as_mut() }.ok_or_else(|| Failure::null(name))
 }
 
-/// A structure that C passes.
+/// A structure from C.
 ///
 /// # Safety
 /// `input` is null or valid for reads.
@@ -98,7 +98,7 @@ pub(crate) unsafe fn outputs<'a>(ids: *mut u64, count: usize) -> Result<&'a mut 
     Ok(unsafe { std::slice::from_raw_parts_mut(ids, count) })
 }
 
-/// A text that C passes.
+/// A text from C.
 ///
 /// # Safety
 /// `text` is null or points to bytes that end with a zero.
@@ -117,7 +117,7 @@ pub(crate) fn limit(timeout_ms: u32) -> Option<Duration> {
     (timeout_ms != LEAFD_TIMEOUT_DEFAULT).then(|| Duration::from_millis(u64::from(timeout_ms)))
 }
 
-/// Draws as many ids as there are places, and writes them when all are there.
+/// Draws as many ids as there are places, and writes them once all are drawn.
 pub(crate) fn fill(tag: &Tag, timeout_ms: u32, places: &mut [u64]) -> Result<(), Failure> {
     let count = places.len() as u64;
     let ids = match limit(timeout_ms) {
@@ -139,7 +139,7 @@ mod tests {
     fn a_panic_becomes_a_status_with_its_words() {
         let told = |status: LeafdStatus| {
             let mut why = [0_u8; 512];
-            // SAFETY: the buffer is as long as is said.
+            // SAFETY: the buffer has the given length.
             unsafe { leafd_error_message(why.as_mut_ptr().cast(), why.len()) };
             let why = CStr::from_bytes_until_nul(&why).unwrap().to_str().unwrap().to_owned();
             (status, why)

@@ -13,7 +13,7 @@ use crate::known::Known;
 use crate::status::{Failure, LeafdStatus};
 use crate::{LEAFD_DIRECT, LEAFD_NO_POLLING, LEAFD_TIMEOUT_DEFAULT};
 
-/// A process's way to the daemon: one connection for all threads, made on first use, and the ids that the process
+/// A process's access to the daemon: one connection for all threads, made on first use, and the ids that the process
 /// holds.
 pub struct LeafdClient {
     _cell: Cell<Known>,
@@ -39,15 +39,15 @@ unsafe fn known<'a>(client: *const LeafdClient) -> Result<&'a Known, Failure> {
     unsafe { handle::get(client.cast::<Cell<Known>>()) }
 }
 
-/// Makes a client. It connects on first use: `leafd_connect()` does so at once.
+/// Makes a client. It connects on first use; `leafd_connect()` connects at once.
 ///
-/// `socket_path`: the daemon's socket, 1 to 107 bytes; NULL: `$LEAFD_SOCKET`, else where a daemon of this user or of
-/// the system listens. `timeout_ms`: how long calls may take unless they say otherwise, in milliseconds, at most
-/// 60000 (more is cut); `LEAFD_TIMEOUT_DEFAULT`: 2000. When the time is over, a call waits up to 250 ms more for the
-/// daemon's own word on why. `flags`: 0, or `LEAFD_DIRECT` and `LEAFD_NO_POLLING` added up.
+/// `socket_path`: the daemon's socket, 1 to 107 bytes; NULL: `$LEAFD_SOCKET`, otherwise where a daemon of this user or
+/// of the system listens. `timeout_ms`: how long calls without a timeout of their own may take, in milliseconds, at
+/// most 60000 (more is cut); `LEAFD_TIMEOUT_DEFAULT`: 2000. After the timeout, a call waits up to 250 ms more for the
+/// daemon's own answer why. `flags`: 0, or the sum of `LEAFD_DIRECT` and `LEAFD_NO_POLLING`.
 ///
-/// Writes the client to `client`; end it with `leafd_free()`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT`,
-/// `RESOURCES`. Any thread; not for signal handlers.
+/// Writes the client to `client`; end it with `leafd_free()`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT`, `RESOURCES`.
+/// Any thread; not for signal handlers.
 ///
 /// # Safety
 /// `socket_path` is NULL or ends with a zero; `client` is valid for a write.
@@ -62,13 +62,13 @@ pub unsafe extern "C" fn leafd_new(
     unsafe { leafd_new_waiting(socket_path, timeout_ms, 0, flags, client) }
 }
 
-/// As `leafd_new()`, for a process that may start before the daemon does: calls without a timeout of their own wait up
-/// to `wait_ms` milliseconds, at most 3600000 (more is cut), for a daemon that isn't there, before their timeout begins
-/// to count; as long as their timeout if `wait_ms` is less.
+/// As `leafd_new()`, for a process that may start before the daemon does. Calls without a timeout of their own wait up
+/// to `wait_ms` milliseconds, at most 3600000 (more is cut), for a missing daemon before their timeout begins to count.
+/// If `wait_ms` is less than their timeout, they wait as long as their timeout.
 ///
-/// With 0, which is what `leafd_new()` has, a daemon that never was there is an error at once. One that seems to be
-/// restarting is waited for even so, as long as the timeout lasts: where this client has been connected before, where a
-/// socket is left that nobody listens on, and where one was removed in the last ten seconds.
+/// With 0, as in `leafd_new()`, a daemon that was never there is an error at once. A daemon that seems to be restarting
+/// is waited for even so, as long as the timeout lasts: if this client has been connected before, if a socket is left
+/// that no daemon listens on, and if one was removed in the last ten seconds.
 ///
 /// # Safety
 /// As for `leafd_new()`.
@@ -108,13 +108,13 @@ pub unsafe extern "C" fn leafd_new_waiting(
     })
 }
 
-/// Ends a client. Tags that were made of it go on working, and keep the connection until the last of them is freed.
+/// Ends a client. Tags made from it still work, and keep the connection until the last of them is freed.
 ///
-/// NULL is fine. Errors: `HANDLE`. No other thread may be in a call with this client. A forked child may free its
-/// parent's client: the parent's is not touched. Not for signal handlers.
+/// NULL is allowed. Errors: `HANDLE`. No other thread may be in a call with this client. A forked child may free its
+/// parent's client: the parent's own is not affected. Not for signal handlers.
 ///
 /// # Safety
-/// `client` is NULL or one that `leafd_new()` made and that nobody uses.
+/// `client` is NULL, or was made by `leafd_new()` and is not in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_free(client: *mut LeafdClient) -> LeafdStatus {
     // SAFETY: as the caller says.
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn leafd_free(client: *mut LeafdClient) -> LeafdStatus {
 
 /// Connects if there is no connection, and agrees with the daemon on the protocol's version.
 ///
-/// Errors: `VERSION`, or whatever kept the daemon from answering. Any thread; not for signal handlers.
+/// Errors: `VERSION`, or the reason why the daemon did not answer. Any thread; not for signal handlers.
 ///
 /// # Safety
 /// `client` is a live client.
@@ -136,13 +136,13 @@ pub unsafe extern "C" fn leafd_connect(client: *const LeafdClient) -> LeafdStatu
     })
 }
 
-/// The next id of `tag`: a number from 1 to 2^63-1 that nobody else gets. Mostly out of a run of ids that the
-/// process holds, in nanoseconds; ids of different threads and processes are then not in order of time.
+/// The next id of `tag`: a number from 1 to 2^63-1, and unique. Most ids come from a run that the process holds, in
+/// nanoseconds. Ids of different threads and processes are then not in order of time.
 ///
-/// `tag`: UTF-8, 1 to 128 characters, none of them a control character. A client uses at most 65536 of them.
+/// `tag`: UTF-8, 1 to 128 characters, none of them a control character. A client uses at most 65536 different tags.
 ///
-/// Writes the id to `id`. Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`, or whatever kept the daemon from
-/// answering. Any thread; not for signal handlers. `leafd_tag_next()` saves looking up the name.
+/// Writes the id to `id`. Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`, or the reason why the daemon did not
+/// answer. Any thread; not for signal handlers. `leafd_tag_next()` saves looking up the name.
 ///
 /// # Safety
 /// `client` is a live client, `tag` ends with a zero, `id` is valid for a write.
@@ -192,8 +192,8 @@ pub unsafe extern "C" fn leafd_next_within(
     })
 }
 
-/// The next id of `tag`, drawn directly, by a request of its own: higher than any that was drawn so on this host
-/// before. In microseconds, within `timeout_ms` milliseconds (see `leafd_new()`). Otherwise as `leafd_next()`.
+/// The next id of `tag`, drawn directly by a request of its own. It is higher than all ids drawn directly on this host
+/// before. Takes microseconds, and at most `timeout_ms` milliseconds (see `leafd_new()`). Otherwise as `leafd_next()`.
 ///
 /// # Safety
 /// As for `leafd_next()`.
@@ -215,11 +215,11 @@ pub unsafe extern "C" fn leafd_next_direct(
     })
 }
 
-/// `count` ids of `tag`, in the order in which they were issued, straight from the daemon: all of them within
-/// `timeout_ms` milliseconds (see `leafd_new()`), or none.
+/// `count` ids of `tag`, in the order of issue, straight from the daemon: all of them within `timeout_ms` milliseconds
+/// (see `leafd_new()`), or none.
 ///
-/// Writes them to `ids`, which has room for `count` numbers and may be NULL for 0. More than 1000000 are drawn by
-/// several requests. Errors as of `leafd_next()`. Any thread; not for signal handlers.
+/// Writes them to `ids`, which has room for `count` numbers and may be NULL for 0. More than 1000000 take several
+/// requests. Errors: as for `leafd_next()`. Any thread; not for signal handlers.
 ///
 /// # Safety
 /// `client` is a live client, `tag` ends with a zero, `ids` is valid for writes of `count` numbers.
@@ -238,11 +238,11 @@ pub unsafe extern "C" fn leafd_next_many(
     })
 }
 
-/// Copies the path of the daemon's socket, as it was found when the client was made.
+/// Copies the path of the daemon's socket, as determined when the client was made.
 ///
-/// `buffer` takes at most `size` bytes, the terminating zero among them; a longer path is cut. `buffer` may be NULL when
-/// `size` is 0. Returns the bytes of the whole path without the zero; 0 when `client` is no live handle. Any thread; not
-/// for signal handlers.
+/// Writes at most `size` bytes to `buffer`, including the terminating zero; a longer path is cut. `buffer` may be NULL
+/// if `size` is 0. Returns the length of the whole path without the zero; 0 if `client` is no live handle. Any thread;
+/// not for signal handlers.
 ///
 /// # Safety
 /// `client` is a live client, `buffer` is valid for writes of `size` bytes.

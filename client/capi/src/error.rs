@@ -1,4 +1,4 @@
-//! The calls that tell the caller, not the thread, what went wrong: for runtimes that hop between threads.
+//! The calls that report errors to the caller instead of the thread, for runtimes whose calls move between threads.
 
 use std::ffi::c_char;
 
@@ -7,22 +7,22 @@ use crate::client::{LeafdClient, get};
 use crate::status::{Failure, LeafdStatus};
 use crate::{LEAFD_DIRECT, LEAFD_ERROR_MESSAGE_BYTES};
 
-/// What went wrong with a call. After `LEAFD_STATUS_OK` it says so, with an empty message and zeros.
+/// A call's error. After `LEAFD_STATUS_OK` it has that status, an empty message and zeros.
 #[repr(C)]
 pub struct LeafdError {
     /// The status that the call returned.
     pub status: u32,
     /// After how many milliseconds a retry may succeed; 0: unknown.
     pub retry_after_ms: u32,
-    /// The system's error number (an `errno`) behind it; 0: none.
+    /// The system's error number (an `errno`) that caused it; 0: none.
     pub os_error: i32,
-    /// Whether the same call may succeed later without anyone changing anything.
+    /// Whether the same call may succeed later without any repair.
     pub retryable: bool,
     /// What was tried, what happened, what to do: UTF-8 that ends with a zero, cut between characters if need be.
     pub message: [c_char; LEAFD_ERROR_MESSAGE_BYTES],
 }
 
-/// As much of a text as fits into `bytes_max`.
+/// As much of a text as fits into `bytes_max`, in whole characters.
 pub(crate) fn whole_characters(text: &str, bytes_max: usize) -> &str {
     let longest = text.len().min(bytes_max);
     // 0 is always the start of a character.
@@ -31,7 +31,7 @@ pub(crate) fn whole_characters(text: &str, bytes_max: usize) -> &str {
 }
 
 impl LeafdError {
-    /// Writes down what became of a call.
+    /// Records a call's outcome.
     pub(crate) fn tell(&mut self, failure: Option<&Failure>) {
         self.status = failure.map_or(LeafdStatus::Ok, |failure| failure.status) as u32;
         self.retry_after_ms = failure.map_or(0, |failure| failure.retry_after_ms);
@@ -45,7 +45,7 @@ impl LeafdError {
     }
 }
 
-/// As `leafd_connect()`, with what goes wrong in `error`, which may be NULL.
+/// As `leafd_connect()`, with the error in `error`, which may be NULL.
 ///
 /// # Safety
 /// `client` is a live client, `error` is NULL or valid for a write.
@@ -63,8 +63,8 @@ pub unsafe extern "C" fn leafd_connect_e(
     }
 }
 
-/// The next id of `tag`, as `leafd_next_within()` or, with `LEAFD_DIRECT` as `flags` and not 0, as `leafd_next_direct()`,
-/// with what goes wrong in `error`, which may be NULL: for runtimes whose calls hop between threads, so that the thread's
+/// The next id of `tag`, as `leafd_next_within()`, with the error in `error`, which may be NULL. `flags`: 0, or
+/// `LEAFD_DIRECT` to draw as `leafd_next_direct()`. For runtimes whose calls move between threads, so that the thread's
 /// last failure may be another call's.
 ///
 /// # Safety
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn leafd_next_e(
     }
 }
 
-/// As `leafd_next_many()`, with what goes wrong in `error`, which may be NULL.
+/// As `leafd_next_many()`, with the error in `error`, which may be NULL.
 ///
 /// # Safety
 /// As for `leafd_next_many()`; `error` is NULL or valid for a write.

@@ -1,4 +1,4 @@
-//! The calls for event loops that talk to the daemon themselves: the runs that they fetch are held by the library.
+//! The calls for event loops that talk to the daemon themselves. The library holds the runs that they fetch.
 
 use leafd_client::Tag;
 
@@ -6,15 +6,15 @@ use crate::call::{call, output};
 use crate::status::{Failure, LeafdStatus};
 use crate::tag::{LeafdTag, get};
 
-/// In what `leafd_loop_take()` returns, beside the id: it is time to ask for the next run.
+/// This bit in the result of `leafd_loop_take()`, beside the id, means: ask for the next run now.
 pub const LEAFD_LOOP_REFILL: u64 = 0x8000_0000_0000_0000;
 
-/// An id of the run that the process holds, without waiting, for an event loop that talks to the daemon on a socket of
-/// its own (leafd's protocol is a page to read); 0: none is held, or `tag` is no live handle.
+/// An id of the run that the process holds, without waiting. For an event loop that talks to the daemon on its own
+/// socket (leafd's protocol is a page to read). 0: no id is held, or `tag` is no live handle.
 ///
-/// With `LEAFD_LOOP_REFILL` set in it, half of the run is used, and the loop does well to ask for the next one now: by a
-/// request for `leafd_loop_wish()` ids with the flag HOLD, whose reply goes to `leafd_loop_hold()`. After 0, try
-/// `leafd_loop_advance()`, and ask if that has none either. Any thread; not for signal handlers.
+/// If `LEAFD_LOOP_REFILL` is set in the result, half of the run is used, and the loop should ask for the next one now:
+/// it sends a request for `leafd_loop_wish()` ids with the flag HOLD, and passes the reply to `leafd_loop_hold()`.
+/// After 0, try `leafd_loop_advance()`, and ask if that has none either. Any thread; not for signal handlers.
 ///
 /// # Safety
 /// `tag` is a live tag.
@@ -28,8 +28,8 @@ pub unsafe extern "C" fn leafd_loop_take(tag: *const LeafdTag) -> u64 {
     }
 }
 
-/// The first id of the next run that `leafd_loop_hold()` was given; 0: there is none, or `tag` is no live handle. Never
-/// waits for the daemon. Any thread; not for signal handlers.
+/// The first id of the next run that was passed to `leafd_loop_hold()`; 0: there is none, or `tag` is no live handle.
+/// Never waits for the daemon. Any thread; not for signal handlers.
 ///
 /// # Safety
 /// `tag` is a live tag.
@@ -39,8 +39,8 @@ pub unsafe extern "C" fn leafd_loop_advance(tag: *const LeafdTag) -> u64 {
     unsafe { number_of(tag, 0, |tag| tag.advance().unwrap_or(0)) }
 }
 
-/// How many ids a loop should ask for when `waiting` of its callers have none: by the rate at which they went so far.
-/// At least 1. Any thread; not for signal handlers.
+/// How many ids a loop should ask for when `waiting` of its callers have none, by the rate of use so far. At least 1.
+/// Any thread; not for signal handlers.
 ///
 /// # Safety
 /// `tag` is a live tag.
@@ -50,13 +50,13 @@ pub unsafe extern "C" fn leafd_loop_wish(tag: *const LeafdTag, waiting: u32) -> 
     unsafe { number_of(tag, 1, |tag| tag.wish(waiting)) }
 }
 
-/// Takes in the reply to a request for `asked` ids with the flag HOLD, whose status was OK.
+/// Takes in the reply, with status OK, to a request for `asked` ids with the flag HOLD.
 ///
-/// `reply`: its body, of `length` bytes, as it came. `asked_ns`: when the request was sent, in nanoseconds of
-/// CLOCK_BOOTTIME. Hand each reply over before the process can fork, and only once.
+/// `reply`: its body, of `length` bytes, as received. `asked_ns`: when the request was sent, in nanoseconds of
+/// CLOCK_BOOTTIME. Pass each reply on only once, and before the process can fork.
 ///
-/// Writes to `id` 0, or, when ids of this tag may not be held, the one that was drawn: it is the caller's. Errors:
-/// `NULL_POINTER`, `HANDLE`, `PROTOCOL` for a body that is no answer to such a request. Any thread; not for signal
+/// Writes 0 to `id`. If ids of this tag may not be held, it writes a drawn id, which belongs to the caller. Errors:
+/// `NULL_POINTER`, `HANDLE`, `PROTOCOL` for a body that doesn't answer such a request. Any thread; not for signal
 /// handlers.
 ///
 /// # Safety
@@ -87,7 +87,7 @@ fn refill(due: bool) -> u64 {
     if due { LEAFD_LOOP_REFILL } else { 0 }
 }
 
-/// What a body makes of a tag; `none` where there is no tag.
+/// The result of `body` for a tag; `none` if there is no tag.
 ///
 /// # Safety
 /// As for [`get`].

@@ -1,7 +1,7 @@
-//! Handles that C holds, told from freed and foreign pointers as far as memory can tell.
+//! Handles that C holds. Freed and foreign pointers are recognised as far as memory can tell.
 //!
-//! A handle's memory begins with a mark of its kind, and is never given back to the system: so the mark of a
-//! freed handle can still be read. It is used again for another handle of the same kind only after
+//! A handle's memory begins with a mark of its kind, and is never given back to the system. So the mark of a
+//! freed handle can still be read. The memory is reused for another handle of the same kind only after
 //! [`QUARANTINE`] others were freed.
 
 use std::collections::VecDeque;
@@ -15,14 +15,14 @@ use crate::status::{Failure, LeafdStatus};
 /// How many handles must be freed after one before its memory is used again.
 const QUARANTINE: usize = 1024;
 
-/// The mark of a freed handle, whatever its kind was.
+/// The mark of a freed handle of any kind.
 const FREED: u64 = 0x6465_6572_6664_6561;
 
-/// What a handle stands for.
+/// The kind of a handle.
 pub(crate) trait Kind: Sized + 'static {
-    /// Marks handles of this kind; no other memory begins so but by chance.
+    /// Marks handles of this kind. Other memory begins with it only by chance.
     const MARK: u64;
-    /// As it is called in messages.
+    /// Its name in messages.
     const NAME: &'static str;
     /// The freed handles of this kind.
     fn freed() -> &'static Freed<Self>;
@@ -40,7 +40,7 @@ pub(crate) struct Freed<T>(Mutex<VecDeque<Place<T>>>);
 
 struct Place<T>(NonNull<Cell<T>>);
 
-// SAFETY: a place in the queue has no value in it, and belongs to whoever takes it out.
+// SAFETY: a place in the queue has no value in it, and belongs to the thread that takes it out.
 unsafe impl<T> Send for Place<T> {}
 
 /// A new handle.
@@ -56,7 +56,7 @@ pub(crate) fn make<T: Kind>(value: T) -> *mut Cell<T> {
     }
 }
 
-/// What a handle stands for.
+/// The value of a handle.
 ///
 /// # Safety
 /// `handle` is null, or points to memory that can be read; a handle must not be freed meanwhile.
@@ -74,7 +74,7 @@ pub(crate) unsafe fn get<'a, T: Kind>(handle: *const Cell<T>) -> Result<&'a T, F
     }
 }
 
-/// Ends a handle; null is none, and fine.
+/// Ends a handle; null is allowed.
 ///
 /// # Safety
 /// As for [`get`]; no other thread uses the handle.
@@ -93,7 +93,7 @@ pub(crate) unsafe fn free<T: Kind>(handle: *mut Cell<T>) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Why a pointer is no handle.
+/// The error for a pointer that is no handle.
 #[cold]
 unsafe fn refused<T: Kind>(handle: *const Cell<T>) -> Failure {
     let name = T::NAME;
@@ -120,7 +120,7 @@ impl<T> Freed<T> {
         Freed(Mutex::new(VecDeque::new()))
     }
 
-    /// Never waits: in a forked child the lock may be held for ever. A place that is not put in is lost.
+    /// Never waits: in a forked child the lock may be held for ever. If it is, the place is lost.
     fn put(&self, place: Place<T>) {
         if let Ok(mut places) = self.0.try_lock() {
             places.push_back(place);

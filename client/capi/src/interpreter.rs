@@ -7,28 +7,28 @@ use leafd_client::{Interpreter, set_interpreter};
 use crate::call::call;
 use crate::status::{Failure, LeafdStatus};
 
-/// How an interpreter's lock is let go of and taken again, and how its handlers of signals are run. None may be NULL.
+/// How to release and take an interpreter's lock, and how to run its signal handlers. None may be NULL.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct LeafdInterpreter {
-    /// Lets go of the lock. Returns what `enter` takes.
+    /// Releases the lock. Returns the argument for `enter`.
     pub leave: Option<extern "C" fn() -> *mut c_void>,
     /// Takes the lock again.
     pub enter: Option<extern "C" fn(*mut c_void)>,
-    /// Asked with the lock after a signal: runs what handlers there are. Not 0: the call ends, with `INTERRUPTED`.
+    /// Called with the lock after a signal: runs the handlers. Not 0: the call ends, with `INTERRUPTED`.
     pub check: Option<extern "C" fn() -> c_int>,
 }
 
-/// Has the calling thread's waits let go of an interpreter's lock, and ask the interpreter after a signal whether to go
-/// on: otherwise a handler, which runs in the interpreter, has to wait for the call's end. The thread must have the lock
-/// from now on when it makes a call that may wait. For Python's main thread, these are `PyEval_SaveThread`,
-/// `PyEval_RestoreThread` and `PyErr_CheckSignals`.
+/// Makes the calling thread release an interpreter's lock while it waits, and ask the interpreter after a signal
+/// whether to continue. Otherwise a handler, which runs in the interpreter, must wait until the call ends. From now on
+/// the thread must have the lock when it makes a call that may wait. For Python's main thread, the functions are
+/// `PyEval_SaveThread`, `PyEval_RestoreThread` and `PyErr_CheckSignals`.
 ///
-/// `interpreter`: NULL for none, as it is at first. Errors: `NULL_POINTER`. It holds for this thread alone, and in a child
-/// that the thread forks. Not for signal handlers.
+/// `interpreter`: NULL for none, the initial state. Errors: `NULL_POINTER`. Applies to this thread only, and to the
+/// thread in a child that it forks. Not for signal handlers.
 ///
 /// # Safety
-/// `interpreter` is NULL or valid for a read, and its functions may be called so on this thread.
+/// `interpreter` is NULL or valid for a read, and its functions may be called in this way on this thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_set_interpreter(
     interpreter: *const LeafdInterpreter,

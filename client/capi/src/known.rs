@@ -1,7 +1,7 @@
-//! Tags that a client is asked for by name again and again, found by the place of the name.
+//! Tags that a client is repeatedly asked for by name, found by the address of the name.
 //!
 //! Measuring, checking and hashing a name takes twice as long as the id. Most programs pass the same literal
-//! each time: so its address says where to look, and the characters there are compared.
+//! each time. So the address tells where to look, and then the characters are compared.
 
 use std::ffi::{CStr, CString, c_char};
 use std::ptr;
@@ -28,7 +28,7 @@ impl Known {
         Known { client, places: [const { AtomicPtr::new(ptr::null_mut()) }; PLACES] }
     }
 
-    /// The tag of this name, if it was the first to be remembered at this address' place.
+    /// The tag of this name, if it was the first one remembered for this address.
     ///
     /// # Safety
     /// `name` is null or points to bytes that end with a zero.
@@ -56,7 +56,7 @@ impl Known {
         let swap =
             place.compare_exchange(ptr::null_mut(), named, Ordering::Release, Ordering::Relaxed);
         if swap.is_err() {
-            // SAFETY: it was not put in, so it is this thread's alone.
+            // SAFETY: it was not added, so it belongs to this thread alone.
             drop(unsafe { Box::from_raw(named) });
         }
     }

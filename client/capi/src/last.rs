@@ -1,4 +1,4 @@
-//! What is remembered of a thread's last failure, for whoever wants more than its status.
+//! A thread's last failure, for callers that want more than its status.
 
 use std::cell::RefCell;
 use std::ffi::c_char;
@@ -27,7 +27,7 @@ pub(crate) fn remember(failure: Failure) {
         retryable: failure.retryable,
         os_error: failure.os_error,
     };
-    // Where a thread is ending there is nobody to read it.
+    // In a thread that is ending, nothing will read it.
     let _ = LAST.try_with(|place| place.replace(last));
 }
 
@@ -35,13 +35,13 @@ fn read<T>(none: T, read: impl FnOnce(&Last) -> T) -> T {
     LAST.try_with(|last| read(&last.borrow())).unwrap_or(none)
 }
 
-/// Copies what went wrong in this thread's last call that failed: what was tried, what happened, what to do.
+/// Copies the error of this thread's last failed call: what was tried, what happened, what to do.
 ///
-/// `buffer` takes at most `size` bytes, the terminating zero among them; longer text is cut between
-/// characters (it is UTF-8). `buffer` may be NULL when `size` is 0. Returns the bytes of the whole text
-/// without the zero: 0 when no call has failed yet.
+/// Writes at most `size` bytes to `buffer`, including the terminating zero; longer text is cut between
+/// characters (it is UTF-8). `buffer` may be NULL if `size` is 0. Returns the length of the whole text without
+/// the zero: 0 if no call has failed yet.
 ///
-/// Calls that succeed leave it as it is. Each thread has its own. Not for signal handlers.
+/// Successful calls don't change it. Each thread has its own. Not for signal handlers.
 ///
 /// # Safety
 /// `buffer` is valid for writes of `size` bytes.
@@ -60,21 +60,20 @@ pub unsafe extern "C" fn leafd_error_message(buffer: *mut c_char, size: usize) -
     })
 }
 
-/// After how many milliseconds a retry of this thread's last call that failed may succeed; 0: unknown. Not for
+/// The milliseconds after which a retry of this thread's last failed call may succeed; 0: unknown. Not for
 /// signal handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn leafd_error_retry_after_ms() -> u32 {
     read(0, |last| last.retry_after_ms)
 }
 
-/// Whether this thread's last call that failed may succeed later without anyone changing anything. Not for
-/// signal handlers.
+/// Whether this thread's last failed call may succeed later without any repair. Not for signal handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn leafd_error_is_retryable() -> bool {
     read(false, |last| last.retryable)
 }
 
-/// The system's error number (an `errno`) behind this thread's last call that failed; 0: none. Not for signal
+/// The system's error number (an `errno`) that caused this thread's last failed call; 0: none. Not for signal
 /// handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn leafd_error_errno() -> i32 {

@@ -1,4 +1,4 @@
-//! Taking snowflake ids apart.
+//! Takes snowflake ids apart.
 
 use std::ffi::c_char;
 
@@ -8,7 +8,7 @@ use crate::call::{call, input, output, text};
 use crate::client::{LeafdClient, get};
 use crate::status::{Failure, LeafdStatus};
 
-/// How snowflake ids are put together: a sign bit of 0, then time, worker and sequence. Time counts ticks.
+/// How snowflake ids are composed: a sign bit of 0, then time, worker and sequence. Time counts ticks.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct LeafdLayout {
@@ -16,7 +16,7 @@ pub struct LeafdLayout {
     pub time_bits: u8,
     /// Bits of the worker field.
     pub worker_bits: u8,
-    /// Bits of the sequence field, from 1. All three together: at most 63.
+    /// Bits of the sequence field, from 1. All three fields together: at most 63.
     pub sequence_bits: u8,
     /// Length of a tick in milliseconds, 1 to 3600000.
     pub tick_ms: u32,
@@ -38,17 +38,17 @@ pub struct LeafdParts {
     pub unix_ms: u64,
 }
 
-/// The layout of Leaf's own snowflake ids: 41 bits of milliseconds since 2010-11-04T01:42:54.657Z, 10 of worker, 12 of
-/// sequence. Any thread, also in signal handlers.
+/// The layout of Leaf's own snowflake ids: 41 bits of milliseconds since 2010-11-04T01:42:54.657Z, 10 bits of worker,
+/// 12 bits of sequence. Any thread, also in signal handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn leafd_layout_leaf() -> LeafdLayout {
     Layout::LEAF.into()
 }
 
-/// Asks the daemon for the layout of the snowflake ids that are drawn under the tag name `name` ("snowflake").
+/// Asks the daemon for the layout of the snowflake ids that are drawn with the tag name `name` ("snowflake").
 ///
-/// Writes it to `layout`. Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT` when the daemon has none of this name, or
-/// whatever kept the daemon from answering. Any thread; not for signal handlers.
+/// Writes it to `layout`. Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT` if the daemon has no layout of this
+/// name, or the reason why the daemon did not answer. Any thread; not for signal handlers.
 ///
 /// # Safety
 /// `client` is a live client, `name` ends with a zero, `layout` is valid for a write.
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn leafd_layout_of(
 
 /// Takes a snowflake id apart by its layout.
 ///
-/// Writes the parts to `parts`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT` for a layout that can't be or an id with bits
+/// Writes the parts to `parts`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT` for an invalid layout or an id with bits
 /// that the layout doesn't have. Any thread; not for signal handlers.
 ///
 /// # Safety

@@ -1,16 +1,16 @@
-//! leafd's client for C and for whatever speaks C: opaque handles, numbered statuses, no panic across.
+//! leafd's client for C and every language that calls C: opaque handles, numbered statuses, no panics.
 //!
 //! The contract is the header's preamble (`cbindgen.toml`). By file:
 //!
 //! - `client`, `tag`: the calls on the two handles; `known`: tags by the address of their name;
-//! - `error`: the calls that tell the caller, not the thread, what went wrong;
-//! - `event_loop`: what is held for loops that ask by themselves;
+//! - `error`: the calls that report errors to the caller instead of the thread;
+//! - `event_loop`: held runs for loops that talk to the daemon themselves;
 //! - `interpreter`: signals that end a call, for interpreters with a lock;
 //! - `layout`: taking snowflake ids apart;
 //! - `public_ids`: dense ids to public ones and back;
 //! - `status`, `last`: what a call returns, and what it leaves behind about a failure;
-//! - `handle`: pointers that are told from freed and foreign ones;
-//! - `call`: what every call does about pointers, failures and panics.
+//! - `handle`: pointers that are distinguished from freed and foreign ones;
+//! - `call`: how every call treats pointers, failures and panics.
 
 mod call;
 mod client;
@@ -27,22 +27,22 @@ mod tag;
 
 use std::ffi::{CStr, c_char};
 
-/// The ABI that this header describes. It is the number in the library's name (`libleafd.so.1`), and
-/// changes only when a program would have to be compiled anew. `leafd_abi_version()` tells the library's.
+/// The ABI that this header describes. It is the number in the library's name (`libleafd.so.1`), and changes only if
+/// programs must be recompiled. `leafd_abi_version()` returns the library's.
 pub const LEAFD_ABI_VERSION: u32 = 1;
 
-/// As a timeout: the client's own, which `leafd_new()` was given.
+/// As a timeout: the client's own, as given to `leafd_new()`.
 pub const LEAFD_TIMEOUT_DEFAULT: u32 = u32::MAX;
 
 /// For `leafd_new()` and `leafd_tag_new()`: every id is drawn directly, by a request of its own. Ids of a tag are then
 /// strictly increasing on this host, and take microseconds instead of nanoseconds.
 pub const LEAFD_DIRECT: u32 = 1;
 
-/// For `leafd_new()`: a thread that waits sleeps at once. Otherwise it may first poll the socket, for up to 100
+/// For `leafd_new()`: a waiting thread sleeps at once. Otherwise it may first poll the socket, for up to 100
 /// microseconds and only while requests come back to back.
 pub const LEAFD_NO_POLLING: u32 = 2;
 
-/// Room for the message in a `leafd_error`, its zero among them.
+/// Room for the message in a `leafd_error`, including its zero.
 pub const LEAFD_ERROR_MESSAGE_BYTES: usize = 1024;
 
 const VERSION: &CStr =
@@ -57,7 +57,7 @@ pub extern "C" fn leafd_abi_version() -> u32 {
     LEAFD_ABI_VERSION
 }
 
-/// The library's release, such as "0.1.0": text that stays for ever. Safe at any time, also in signal handlers.
+/// The library's release, such as "0.1.0". The text stays valid for ever. Safe at any time, also in signal handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn leafd_version() -> *const c_char {
     VERSION.as_ptr()

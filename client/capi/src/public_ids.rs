@@ -1,4 +1,4 @@
-//! The calls that make public ids of dense ones, and read them again.
+//! The calls that turn dense ids into public ones, and back.
 
 use std::ffi::{CStr, c_char};
 
@@ -9,26 +9,26 @@ use crate::client::{LeafdClient, get};
 use crate::error::LeafdError;
 use crate::status::{Failure, LeafdStatus};
 
-/// Room for a public id as text, its zero among it: more than the longest has.
+/// Room for a public id as text, including its zero: more than the longest one needs.
 pub const LEAFD_PUBLIC_ID_BYTES: usize = 64;
 
-/// How public ids look. All zeros: 63 bits, by the daemon's current key, as text without a prefix.
+/// The form of public ids. All zeros: 63 bits, the daemon's current key, and texts without a prefix.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct LeafdPublicForm {
-    /// How many bits the ids have, dense and public ones: 20 to 63, and 53 for JavaScript's numbers; 0: 63.
+    /// The width of dense and public ids in bits: 20 to 63, 53 for JavaScript's numbers; 0: 63.
     pub bits: u32,
-    /// The number of the key, 1 to 31; 0: the daemon's current one. Texts carry theirs, so it is not looked at where they
-    /// are read.
+    /// The number of the key, 1 to 31; 0: the daemon's current one. Texts contain the number, so it is ignored when
+    /// they are read.
     pub key: u32,
-    /// What texts begin with, before a `_`: a letter and further `a` to `z`, `0` to `9` or `_`; NULL or "": nothing.
+    /// The prefix of texts, before a `_`: a letter and further `a` to `z`, `0` to `9` or `_`; NULL or "": none.
     pub prefix: *const c_char,
 }
 
-/// What a call is about: a client's tag and a form.
+/// The tag and the form of a call.
 ///
 /// # Safety
-/// As for [`leafd_mask`], for as long as what it returns is used.
+/// As for [`leafd_mask`], for as long as the result is used.
 unsafe fn public_ids<'a>(
     client: *const LeafdClient,
     tag: *const c_char,
@@ -57,7 +57,7 @@ unsafe fn public_ids<'a>(
     })
 }
 
-/// So many items that the caller has.
+/// An array from the caller.
 ///
 /// # Safety
 /// `items` is null, or valid for reads of `count` of them for as long as the slice is used.
@@ -77,16 +77,17 @@ fn check_room<T>(items: *const T, name: &str, count: usize) -> Result<(), Failur
     Ok(())
 }
 
-/// The public ids of `count` dense ones of `tag`, as numbers; what they hide and who may ask is in leafd's guide. They don't
-/// say which key made them: once another one is in use, they are read wrongly unless `form` names theirs.
+/// The public ids of `count` dense ones of `tag`, as numbers. leafd's guide explains what they hide and who may ask.
+/// Numbers don't tell which key made them: once another key is in use, they are read wrongly unless `form` names the
+/// old one.
 ///
-/// `form`: may be NULL, as if it were all zeros. `timeout_ms`: see `leafd_new()`; it holds for the whole call, which asks for
-/// 240 ids at a time.
+/// `form`: may be NULL, which means all zeros. `timeout_ms`: see `leafd_new()`; it applies to the whole call, which
+/// makes one request for every 240 ids.
 ///
-/// Writes to `public_ids`, which has room for `count` numbers and may be where `ids` is, and to `error`, which may be
-/// NULL. Errors: `VALUE_REFUSED` for an id that is 0 or has more bits, and for a form that can't be; `DENIED` where this
-/// user has no right to mask and unmask; `MASK_KEY` where the daemon has no such key, or a wrong one; `NULL_POINTER`,
-/// `HANDLE`, `INVALID_ARGUMENT`, or whatever kept the daemon from answering. Any thread; not for signal handlers.
+/// Writes to `public_ids`, which has room for `count` numbers and may be the same array as `ids`, and to `error`, which
+/// may be NULL. Errors: `VALUE_REFUSED` for an id that is 0 or has more bits, and for an invalid form; `DENIED` if this
+/// user may not mask and unmask; `MASK_KEY` if the daemon has no such key, or a wrong one; `NULL_POINTER`, `HANDLE`,
+/// `INVALID_ARGUMENT`, or the reason why the daemon did not answer. Any thread; not for signal handlers.
 ///
 /// # Safety
 /// `client` is a live client, `tag` and the form's prefix end with a zero, `ids` is valid for reads and `public_ids` for
@@ -114,7 +115,8 @@ pub unsafe extern "C" fn leafd_mask(
     }
 }
 
-/// The dense ids of public ones, as `leafd_mask()` made them with the same `form`. `ids` may be where `public_ids` is.
+/// The dense ids of public ones that `leafd_mask()` made with the same `form`. `ids` may be the same array as
+/// `public_ids`.
 ///
 /// # Safety
 /// As for `leafd_mask()`, with `ids` for `public_ids`.
@@ -141,7 +143,7 @@ pub unsafe extern "C" fn leafd_unmask(
     }
 }
 
-/// As `leafd_mask()`, as text: such as "ord_16dsky4r4xzza8d" with the prefix "ord". Each ends with a zero.
+/// As `leafd_mask()`, but as text, such as "ord_16dsky4r4xzza8d" with the prefix "ord". Each text ends with a zero.
 ///
 /// # Safety
 /// As for `leafd_mask()`; `texts` is valid for writes of `count` arrays.
@@ -176,10 +178,10 @@ pub unsafe extern "C" fn leafd_mask_text(
     }
 }
 
-/// The dense ids of `count` texts, as `leafd_mask_text()` made them with the same bits and prefix.
+/// The dense ids of `count` texts that `leafd_mask_text()` made with the same bits and prefix.
 ///
-/// Writes them to `ids`, which has room for `count` numbers. `VALUE_REFUSED` also for text that is no public id of this
-/// form, because it was mistyped, cut or made up: the message names the first one. Otherwise as `leafd_mask()`.
+/// Writes them to `ids`, which has room for `count` numbers. `VALUE_REFUSED` also for a text that is no public id of
+/// this form, because it was mistyped, cut or made up: the message names the first one. Otherwise as `leafd_mask()`.
 ///
 /// # Safety
 /// As for `leafd_mask()`; each of `texts` ends with a zero, `ids` is valid for writes of `count` numbers.
@@ -203,7 +205,7 @@ pub unsafe extern "C" fn leafd_unmask_text(
             if given.iter().any(|text| text.is_null()) {
                 return Err(Failure::null("texts[i]"));
             }
-            // Whatever a stranger typed is the daemon's to refuse.
+            // The daemon refuses any text that a stranger typed.
             let shown: Vec<_> =
                 given.iter().map(|&text| CStr::from_ptr(text).to_string_lossy()).collect();
             let unmasked = asked.unmask_text(&shown)?;

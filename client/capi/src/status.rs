@@ -5,24 +5,24 @@ use std::io;
 
 use leafd_client::Error;
 
-/// What became of a call. A number is given once and never used again for anything else.
+/// The outcome of a call. A number is assigned once and never reused.
 ///
-/// Up to 999: the daemon's word, with the numbers of leafd's protocol. From 1000 on: what the library found. Later
-/// releases may add numbers: treat one that you don't know like `LEAFD_STATUS_INTERNAL`.
+/// Up to 999: the daemon's answer, with the numbers of leafd's protocol. From 1000 on: what the library found.
+/// Later releases may add numbers: treat an unknown one like `LEAFD_STATUS_INTERNAL`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeafdStatus {
     /// Done; the outputs are written.
     Ok = 0,
-    /// The body is not what the opcode asks for.
+    /// The body doesn't fit the opcode.
     Malformed = 1,
     /// The daemon doesn't know the request: it is older than the library.
     UnknownOpcode = 2,
     /// The library and the daemon have no protocol version in common.
     Version = 3,
-    /// A length field that no frame may have.
+    /// A length field is out of range.
     FrameLength = 4,
-    /// The tag's name is not one that a tag can have.
+    /// The tag's name is invalid.
     TagInvalid = 5,
     /// The store has no such tag.
     TagUnknown = 6,
@@ -30,9 +30,9 @@ pub enum LeafdStatus {
     CountInvalid = 7,
     /// This user may not do this.
     Denied = 8,
-    /// A queue of the daemon's is full. A retry may help.
+    /// One of the daemon's queues is full. A retry may help.
     Overloaded = 9,
-    /// The deadline passed in the daemon; the message says what was waited for. A retry may help.
+    /// The deadline passed in the daemon; the message says what the request waited for. A retry may help.
     Deadline = 10,
     /// The central store can't be reached. A retry may help.
     StoreUnavailable = 11,
@@ -46,34 +46,34 @@ pub enum LeafdStatus {
     TimeExhausted = 15,
     /// The daemon's state directory can't be written. A retry may help.
     Journal = 16,
-    /// The daemon is stopping, and no other came in time. A retry may help.
+    /// The daemon is stopping, and no other one started in time. A retry may help.
     ShuttingDown = 17,
-    /// A tag of this name is there already.
+    /// A tag of this name exists already.
     TagExists = 18,
-    /// An administrative request asks for a value that is not allowed.
+    /// A value in an administrative request is not allowed.
     ValueRefused = 19,
     /// A defect in the daemon; also a status that this library doesn't know.
     Internal = 20,
-    /// The daemon has as many connections as it may have. A retry may help.
+    /// The daemon has reached its connection limit. A retry may help.
     ConnectionLimit = 21,
     /// The store answered with something that can't be used safely.
     StoreRefused = 22,
-    /// The daemon lacks the key for masking, or has another one than the store knows.
+    /// The daemon lacks the key for masking, or its key is not the one that the store records.
     MaskKey = 23,
 
-    /// No connection could be made: nobody listens, or this user may not open the socket.
+    /// No connection could be made: no daemon listens, or this user may not open the socket.
     Connect = 1000,
-    /// The connection broke while the call waited, and again when it was repeated. A retry may help.
+    /// The connection broke while the call waited, and again after a retry. A retry may help.
     Disconnected = 1001,
     /// No answer came within the timeout. A retry may help.
     Timeout = 1002,
     /// The peer sent something that is not leafd's protocol.
     Protocol = 1003,
-    /// An argument can't be.
+    /// An argument is invalid.
     InvalidArgument = 1004,
     /// A limit of the library or the system was reached.
     Resources = 1005,
-    /// A pointer is NULL that must not be.
+    /// A required pointer is NULL.
     NullPointer = 1006,
     /// A pointer is no handle of its kind: it has been freed, or never was one. Found as far as memory can tell.
     Handle = 1007,
@@ -83,7 +83,7 @@ pub enum LeafdStatus {
     Interrupted = 1009,
 }
 
-/// A call that failed, with all that is told about it.
+/// A failed call, with all that is known about it.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) status: LeafdStatus,
@@ -144,15 +144,15 @@ fn described(status: u32) -> Option<&'static Described> {
     STATUSES.iter().find(|(known, _, _)| *known as u32 == status)
 }
 
-/// A status' name, such as "TAG_UNKNOWN": text that stays for ever; "UNKNOWN" for a number that is none. Safe at
-/// any time, also in signal handlers.
+/// The name of a status, such as "TAG_UNKNOWN"; "UNKNOWN" for an unknown number. The text stays valid for ever.
+/// Safe at any time, also in signal handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn leafd_status_name(status: u32) -> *const c_char {
     described(status).map_or(c"UNKNOWN", |(_, name, _)| name).as_ptr()
 }
 
-/// What a status means, in a few words: text that stays for ever. `leafd_error_message()` tells more. Safe at any
-/// time, also in signal handlers.
+/// The meaning of a status in a few words. The text stays valid for ever. `leafd_error_message()` tells more. Safe
+/// at any time, also in signal handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn leafd_status_text(status: u32) -> *const c_char {
     described(status)
@@ -163,7 +163,7 @@ pub extern "C" fn leafd_status_text(status: u32) -> *const c_char {
 // === impl Failure ===
 
 impl Failure {
-    /// One that a retry doesn't help.
+    /// A failure that a retry doesn't help.
     pub(crate) fn new(status: LeafdStatus, message: String) -> Failure {
         Failure { status, message, retry_after_ms: 0, retryable: false, os_error: 0 }
     }

@@ -1,4 +1,4 @@
-//! The calls on a tag that has been looked up.
+//! The calls on a handle of a tag.
 
 use std::ffi::c_char;
 
@@ -10,7 +10,7 @@ use crate::client::{self, LeafdClient};
 use crate::handle::{self, Cell, Freed, Kind};
 use crate::status::{Failure, LeafdStatus};
 
-/// One tag of a client: the fastest way to draw again and again.
+/// One tag of a client: the fastest way to draw many ids.
 pub struct LeafdTag {
     _cell: Cell<Tag>,
 }
@@ -30,11 +30,11 @@ pub(crate) unsafe fn get<'a>(tag: *const LeafdTag) -> Result<&'a Tag, Failure> {
     unsafe { handle::get(tag.cast::<Cell<Tag>>()) }
 }
 
-/// Makes a handle of a tag. The daemon is not asked whether there is such a tag.
+/// Makes a handle of a tag. The daemon is not asked whether the tag exists.
 ///
-/// `name`: as `leafd_next()` has it. `flags`: 0, or `LEAFD_DIRECT` so that this handle's ids are drawn directly.
+/// `name`: as for `leafd_next()`. `flags`: 0, or `LEAFD_DIRECT` so that this handle's ids are drawn directly.
 ///
-/// Writes the handle to `tag`; end it with `leafd_tag_free()`. It keeps what it needs of the client alive. Errors:
+/// Writes the handle to `tag`; end it with `leafd_tag_free()`. It keeps alive what it needs of the client. Errors:
 /// `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`, `RESOURCES`. Any thread; not for signal handlers.
 ///
 /// # Safety
@@ -60,11 +60,11 @@ pub unsafe extern "C" fn leafd_tag_new(
     })
 }
 
-/// Ends a tag's handle. NULL is fine. Errors: `HANDLE`. No other thread may be in a call with it. Not for signal
+/// Ends a tag's handle. NULL is allowed. Errors: `HANDLE`. No other thread may be in a call with it. Not for signal
 /// handlers.
 ///
 /// # Safety
-/// `tag` is NULL or one that `leafd_tag_new()` made and that nobody uses.
+/// `tag` is NULL, or was made by `leafd_tag_new()` and is not in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_tag_free(tag: *mut LeafdTag) -> LeafdStatus {
     // SAFETY: as the caller says.
@@ -73,8 +73,8 @@ pub unsafe extern "C" fn leafd_tag_free(tag: *mut LeafdTag) -> LeafdStatus {
 
 /// The next id; see `leafd_next()`.
 ///
-/// Writes it to `id`. Errors: `NULL_POINTER`, `HANDLE`, or whatever kept the daemon from answering. Any thread; not
-/// for signal handlers.
+/// Writes it to `id`. Errors: `NULL_POINTER`, `HANDLE`, or the reason why the daemon did not answer. Any thread;
+/// not for signal handlers.
 ///
 /// # Safety
 /// `tag` is a live tag, `id` is valid for a write.
@@ -127,8 +127,8 @@ pub unsafe extern "C" fn leafd_tag_next_many(
     })
 }
 
-/// An id of the run that the process holds, without waiting; 0: none is held, or `tag` is no live handle. For
-/// bindings that do something before they wait (let go of an interpreter's lock, say) and then call
+/// An id of the run that the process holds, without waiting; 0: no id is held, or `tag` is no live handle. For
+/// bindings that do something before they wait (release an interpreter's lock, say) and then call
 /// `leafd_tag_next_within()`. Any thread; not for signal handlers.
 ///
 /// # Safety
