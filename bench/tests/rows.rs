@@ -95,6 +95,22 @@ fn every_peer_brings_a_number_or_says_how_to_get_it() {
 }
 
 #[test]
+fn everything_of_the_masks_brings_numbers() {
+    let json = measured(&["masks"]);
+    for (name, rows, columns) in [
+        ("masks", 3, ["mask, ns", "unmask, ns"]),
+        ("masks asked for", 4, ["numbers, us", "texts, us"]),
+    ] {
+        assert_eq!(section(&json, name).len(), rows, "{json}");
+        for row in section(&json, name) {
+            let is_number =
+                |column: &str| row["medians"][column].as_f64().is_some_and(|of| of > 0.0);
+            assert!(columns.into_iter().all(is_number), "{row}");
+        }
+    }
+}
+
+#[test]
 fn everything_of_a_fleet_brings_numbers() {
     let json = measured(&["fleet"]);
     for (name, rows) in

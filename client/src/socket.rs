@@ -117,7 +117,7 @@ impl Socket {
             // Computed anew after an interruption.
             let left = until.saturating_duration_since(Instant::now());
             let timeout = libc::timespec {
-                tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX),
+                tv_sec: left.as_secs().try_into().unwrap_or(i32::MAX.into()),
                 tv_nsec: left.subsec_nanos().into(),
             };
             // SAFETY: one valid pollfd, a valid time, and no signal mask.
