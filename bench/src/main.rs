@@ -1,16 +1,16 @@
-//! `leafd-bench`: what leafd costs on this machine, beside what the machine itself and its alternatives cost.
+//! `leafd-bench`: what leafd costs on this machine, compared with the machine's own floor and with alternatives.
 //!
-//! Rows are measured briefly in turn, round after round, and a row's number is the median of its rounds:
-//! so drift and disturbances hit all rows alike.
+//! Rows are measured briefly in turn, round after round, and a row's number is the median of its rounds. So drift and
+//! disturbances affect all rows alike.
 //!
-//! - `host`: one host's daemon: ids in every form of asking, memory, starts; beside an echo and Redis;
-//! - `fleet`: what many hosts cost their database, beside its own sequences;
-//! - `languages`: what calls from C and Python take;
-//! - `masks`: what FF1 takes;
-//! - `peers`: what else there is for unique ids, in Rust and in Python;
-//! - `watched`: what collectors and open pages take;
+//! - `host`: one host's daemon: ids in every form of asking, memory, starts; compared with an echo and Redis;
+//! - `fleet`: what many hosts cost their database, compared with its own sequences;
+//! - `languages`: what calls from C and Python cost;
+//! - `masks`: what FF1 costs;
+//! - `peers`: other ways to make unique ids, in Rust and in Python;
+//! - `watched`: what collectors and open pages cost;
 //! - `hostile`: what one user can do to others;
-//! - `duplicates`: that no id came twice, without which no number is worth anything;
+//! - `duplicates`: checks that no id came twice, without which no number is worth anything;
 //! - `processes`, `stop`: what is started, and how it ends;
 //! - `stats`, `machine`, `report`: from numbers to tables.
 
@@ -137,7 +137,7 @@ Examples, after `cargo run --release -p leafd-bench --`:
   --json bench.json              everything, and a file to compare later
   --tag scratch                  the daemon that is running; use a tag made for it";
 
-/// What is to be measured, and for how long.
+/// What to measure, and for how long.
 #[derive(Debug)]
 struct Plan {
     only: Vec<String>,
@@ -146,7 +146,7 @@ struct Plan {
     smoke: bool,
 }
 
-/// How long a measurement of `--smoke` takes.
+/// How long a measurement takes with `--smoke`.
 const SMOKE: Duration = Duration::from_millis(20);
 
 fn main() -> ExitCode {
@@ -202,7 +202,7 @@ fn run(args: Args) -> Result<()> {
 // === impl Plan ===
 
 impl Plan {
-    /// An error if a pattern of the command line finds nothing.
+    /// An error if a pattern of the command line matches nothing.
     fn check(&self) -> Result<()> {
         let names = [
             host::names(),
@@ -222,7 +222,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether a row of this name is to be measured.
+    /// Whether to measure the row with this name.
     fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|pattern| name.contains(pattern))
     }
@@ -250,7 +250,7 @@ fn progress(what: &str) {
     use std::io::IsTerminal as _;
     let mut out = std::io::stderr();
     if out.is_terminal() {
-        // Nobody depends on it.
+        // Errors don't matter here.
         let _ = write!(out, "\r{what:<70}\r");
         let _ = out.flush();
     }

@@ -1,8 +1,8 @@
-//! leafd beside what programs have at hand for unique ids: databases, packages, UUIDs. One caller draws one id after the
+//! leafd compared with other sources of unique ids: databases, packages, UUIDs. One caller draws one id after the
 //! other, in Rust and in Python, all in turn in one run.
 //!
-//! The packages are this bench's alone. Those of Python are taken from the machine: a row whose package isn't there says
-//! how to get it.
+//! Only this bench uses these packages. Python's are taken from the machine; a row whose package is missing says how to
+//! install it.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -35,13 +35,13 @@ const TO_DIRECT: &str = "x leafd direct";
 const TAG: &str = "bench";
 const LAYOUT: &str = "snowflake";
 
-/// Calls between two looks at the clock, of what takes nanoseconds.
+/// How many calls of nanoseconds are made between two looks at the clock.
 const CALLS: u32 = 256;
 
-/// What every process could count as: nobody gave it this number, which is what is wrong with it.
+/// The worker number that every process would use. Nothing assigns it to a single process, and that is the flaw.
 const WORKER: u16 = 1;
 
-/// A row, and why it is faster where it is.
+/// A row, and why it is faster if it is.
 struct Peer {
     name: &'static str,
     ahead_because: &'static str,
@@ -58,7 +58,7 @@ const ALONE: &str = "nothing keeps two processes with the same worker number fro
 const RANDOM: &str = "16 bytes by chance: no daemon is asked, and nothing is 64 bits wide or dense";
 const COMPILED: &str = "a random number that a compiled module makes: no daemon, and 16 bytes";
 
-/// Rows by the name that `peers.py` gives them, with what installs them.
+/// Rows by their names in `peers.py`, with the command that installs each.
 const PYTHON: [(&str, Peer, &str); 8] = [
     ("held", Peer { name: PYTHON_HELD, ahead_because: "" }, ""),
     ("direct", Peer { name: PYTHON_DIRECT, ahead_because: "" }, ""),
@@ -85,15 +85,15 @@ const PYTHON: [(&str, Peer, &str); 8] = [
 /// One peer's calls.
 type Next<'a> = Box<dyn FnMut() -> Result<u64> + 'a>;
 
-/// What can be asked for.
+/// The names of all rows.
 pub(crate) fn names() -> Vec<String> {
     vec![NAME.to_owned()]
 }
 
-/// Measures all that there are, if they are wanted.
+/// Measures all available rows, if they are selected.
 ///
 /// # Errors
-/// Something can't be measured; the user's wish to end.
+/// Something can't be measured; the user stops the run.
 pub(crate) fn measure(plan: &Plan, report: &mut Report) -> Result<()> {
     if !plan.wants(NAME) {
         return Ok(());
@@ -166,7 +166,7 @@ fn database() -> Postgres {
     server
 }
 
-/// What is measured in Rust: each with how many calls are made between two looks at the clock.
+/// What is measured in Rust, each with the number of calls between two looks at the clock.
 fn in_rust<'a>(
     client: &Client,
     redis: Option<&RedisServer>,
@@ -216,7 +216,7 @@ fn in_rust<'a>(
     Ok(peers)
 }
 
-/// Sees to it that no id comes twice.
+/// Checks that no id comes twice.
 fn ascending(mut next: impl FnMut() -> Result<u64>) -> impl FnMut() -> Result<u64> {
     let mut last = 0;
     move || {
@@ -227,7 +227,7 @@ fn ascending(mut next: impl FnMut() -> Result<u64>) -> impl FnMut() -> Result<u6
     }
 }
 
-/// As an application would that has a connection of its own: over TCP, prepared.
+/// As an application with its own connection does: over TCP, with a prepared statement.
 fn nextval(server: &Postgres, sequence: &str) -> Result<impl FnMut() -> Result<u64> + use<>> {
     let mut client = Config::new()
         .host("127.0.0.1")
@@ -239,7 +239,7 @@ fn nextval(server: &Postgres, sequence: &str) -> Result<impl FnMut() -> Result<u
     Ok(move || Ok(client.query_one(&statement, &[])?.try_get::<_, i64>(0)?.unsigned_abs()))
 }
 
-/// Nanoseconds a call, over so long.
+/// Nanoseconds per call, measured for this long.
 fn ns_each(calls: u32, time: Duration, next: &mut Next<'_>) -> Result<f64> {
     let mut some = || {
         (0..calls).try_for_each(|_| {
@@ -256,7 +256,7 @@ fn ns_each(calls: u32, time: Duration, next: &mut Next<'_>) -> Result<f64> {
     Ok(began.elapsed().as_nanos() as f64 / made as f64)
 }
 
-/// One round of Python's rows. The answer is what isn't installed.
+/// One round of Python's rows. Returns what isn't installed.
 fn run_python(command: &mut Command, section: &mut Section) -> Result<Vec<String>> {
     let told = Process::start(command)?.rest().context("cannot measure Python's packages")?;
     let mut not_installed = Vec::new();
@@ -272,7 +272,7 @@ fn run_python(command: &mut Command, section: &mut Section) -> Result<Vec<String
     Ok(not_installed)
 }
 
-/// Puts each row beside leafd's, and says why one is ahead.
+/// Puts each row beside leafd's, and says why one is faster.
 fn compare(section: &mut Section, peers: &[Peer], held: &str, direct: &str) {
     let (Some(held_ns), Some(direct_ns)) = (section.median(held, NS), section.median(direct, NS))
     else {

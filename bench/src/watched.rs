@@ -1,5 +1,5 @@
-//! What it costs callers and memory that somebody watches: a collector that scrapes once a second, and pages that are
-//! open, on a daemon with many tags.
+//! What callers and memory pay when the daemon is watched: by a collector that scrapes once a second, and by open
+//! pages, on a daemon with many tags.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -24,16 +24,16 @@ const NAME: &str = "watched: ids while somebody looks on";
 const ROUNDS: u32 = 5;
 const TIME: Duration = Duration::from_secs(5);
 
-/// One id each millisecond, as applications draw.
+/// The pause between two ids: one id per millisecond, as applications draw.
 const EVERY: Duration = Duration::from_millis(1);
 
 /// How often a collector asks.
 const SCRAPES_EVERY: Duration = Duration::from_secs(1);
 
-/// As many pages as the daemon keeps up to date.
+/// As many pages as the daemon serves live.
 const PAGES: usize = 8;
 
-/// Who looks on; "nobody again" tells by how much runs differ by themselves.
+/// The watchers. "nobody again" shows how much runs differ by themselves.
 const ROWS: [(&str, Onlooker); 4] = [
     ("nobody", Onlooker::Nobody),
     ("a scrape a second", Onlooker::Collector),
@@ -53,15 +53,15 @@ enum Onlooker {
     Pages,
 }
 
-/// What can be asked for.
+/// The names of all rows.
 pub(crate) fn names() -> Vec<String> {
     vec![NAME.to_owned()]
 }
 
-/// Measures it if it is wanted.
+/// Measures the costs if they are selected.
 ///
 /// # Errors
-/// A daemon that can't be started or doesn't answer; the user's wish to end.
+/// A daemon can't be started or doesn't answer; the user stops the run.
 pub(crate) fn measure(plan: &Plan, duplicates: &mut Duplicates, report: &mut Report) -> Result<()> {
     if !plan.wants(NAME) {
         return Ok(());
@@ -118,7 +118,7 @@ fn draw(client: &Client, tag: &str, time: Duration, ids: &mut Vec<u64>) -> Resul
     Ok(latencies_ns)
 }
 
-/// Does it while somebody looks on.
+/// Draws while the daemon is watched.
 fn while_looked_on<T>(
     onlooker: Onlooker,
     http: &Path,

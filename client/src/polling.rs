@@ -78,8 +78,8 @@ fn affinity_cores() -> Option<i32> {
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
     // SAFETY: the set is valid for writes of its size.
     let outcome = unsafe { libc::sched_getaffinity(0, mem::size_of_val(&set), &raw mut set) };
-    // More cores than the set can hold are an error, but no reason not to poll. SAFETY: the set is a valid
-    // set.
+    // More cores than the set can hold are an error, but no reason not to poll.
+    // SAFETY: the set is a valid set.
     (outcome == 0).then(|| unsafe { libc::CPU_COUNT(&set) })
 }
 

@@ -59,7 +59,7 @@ pub fn run(socket: &Path, args: &GapsArgs) -> Result<(), Failure> {
     }
 }
 
-/// What became of a part, in words.
+/// What happened to a part, in words.
 fn why(part: &Value) -> String {
     let at = instant(&part["at_ms"]).unwrap_or_default();
     let claimed = || {

@@ -1,4 +1,4 @@
-//! A daemon of the bench's own: the real program, in a temporary directory.
+//! The bench's own daemon: the real program, in a temporary directory.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -37,15 +37,16 @@ fn socket(dir: &Path) -> PathBuf {
 // === impl OwnDaemon ===
 
 impl OwnDaemon {
-    /// Starts one with the defaults, but for places and the worker's number, and waits until it says that it is ready.
+    /// Starts a daemon with default settings, except for its paths and its worker number. Waits until it reports that
+    /// it is ready.
     pub(crate) fn start(dir: &Path) -> Result<OwnDaemon> {
         OwnDaemon::start_with(dir, &[])
     }
 
-    /// The same with further settings.
+    /// The same with more settings.
     pub(crate) fn start_with(dir: &Path, settings: &[&str]) -> Result<OwnDaemon> {
         let mut command = Command::new(leafd_binary());
-        // The environment has no say.
+        // The environment must not affect it.
         command.env_clear().stdin(Stdio::null());
         command.arg("--socket").arg(socket(dir)).arg("--state-dir").arg(state_dir(dir));
         command.args(["--worker", "static:0", "--set", "log=error", "--set"]);
@@ -63,7 +64,7 @@ impl OwnDaemon {
         socket(&self.dir)
     }
 
-    /// Makes a tag in its store.
+    /// Creates a tag in its store.
     pub(crate) fn create_tag(&self, client: &Client, tag: &str) -> Result<()> {
         let body = serde_json::json!({ "tag": tag }).to_string();
         client.admin(opcode::TAG_CREATE, &body).with_context(|| format!("cannot create {tag}"))?;

@@ -1,4 +1,4 @@
-//! What a daemon costs besides its answers: memory, time to get ready, processor time when idle.
+//! A daemon's costs besides answering: memory, time until it is ready, processor time when idle.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::processes::resident_mib;
 use crate::stats::median;
 use crate::stop;
 
-/// What is measured of a daemon.
+/// The measured costs of a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cost {
     IdleCpuPercent,
@@ -35,7 +35,7 @@ pub(super) enum Cost {
 
 pub(super) type Costs = BTreeMap<Cost, f64>;
 
-/// A daemon that nobody uses, watched for as long as the rest of the run takes.
+/// An idle daemon, watched for as long as the rest of the run takes.
 #[derive(Debug)]
 pub(super) struct Idle {
     daemon: OwnDaemon,
@@ -50,19 +50,19 @@ const STORE_FILE: &str = "store.db";
 const TAGS: usize = 10_000;
 const CONNECTIONS: usize = 1_000;
 
-/// Descriptors beside those of the connections.
+/// Descriptors besides those of the connections.
 const DESCRIPTORS_MORE: u64 = 100;
 
-/// Starts that are timed of each kind.
+/// How many starts of each kind are timed.
 const STARTS: usize = 5;
 
-/// Numbers that each tag of the warm journal has left.
+/// How many numbers the warm journal has left for each tag.
 const NUMBERS_LEFT: u32 = 1_000_000;
 
-/// Requests for different tags at once; the daemon looks up no more than 1,000.
+/// Concurrent requests for different tags; the daemon looks up no more than 1,000.
 const TAGS_AT_ONCE: usize = 500;
 
-/// When a daemon that has started has nothing left to do.
+/// After this time, a started daemon has nothing left to do.
 const SETTLE: Duration = Duration::from_millis(300);
 
 // === impl Cost ===
@@ -111,7 +111,7 @@ impl Idle {
     }
 }
 
-/// Measures all the rest, each on daemons of its own.
+/// Measures the remaining costs, each on daemons of its own.
 pub(super) fn measure(costs: &mut Costs) -> Result<()> {
     let mut fresh_ms = Vec::new();
     for _ in 0..STARTS {
@@ -149,7 +149,7 @@ fn time_start(dir: &Path) -> Result<(OwnDaemon, f64)> {
     let before = Instant::now();
     let daemon = OwnDaemon::start(dir)?;
     let ms = before.elapsed().as_secs_f64() * 1000.0;
-    // That it says so is one thing.
+    // Check that it really answers.
     Client::connect(daemon.socket())?;
     Ok((daemon, ms))
 }
@@ -158,7 +158,7 @@ fn tag_name(index: usize) -> String {
     format!("t{index:05}")
 }
 
-/// Makes a store with many tags, and a journal that has numbers left of each. Tag by tag through a daemon
+/// Makes a store with many tags, and a journal with numbers left for each. Through a daemon, tag by tag,
 /// this would take minutes of waiting for the disk.
 pub(crate) fn make_tags(dir: &Path) -> Result<()> {
     let state = StateDir::open(&state_dir(dir))?;
@@ -196,7 +196,7 @@ pub(crate) fn make_tags(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Draws an id of each of them.
+/// Draws one id of every tag.
 pub(crate) fn draw_of_every_tag(socket: &Path) -> Result<()> {
     let client = Client::connect(socket)?;
     for first in (0..TAGS).step_by(TAGS_AT_ONCE) {

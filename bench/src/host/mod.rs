@@ -1,7 +1,8 @@
-//! One host: what an id costs in every form of asking, and what the daemon itself takes.
+//! One host: what an id costs in every form of asking, and the daemon's own footprint.
 //!
-//! - `rows`: what is measured; `workloads`, `held`, `paced`, `echo`: the timed loops; `transport`, `redis`: over what;
-//! - `footprint`: memory, start, idle processor time; `daemon`: whose;
+//! - `rows`: what is measured; `workloads`, `held`, `paced`, `echo`: the timed loops; `transport`, `redis`: the
+//!   connections;
+//! - `footprint`: memory, start, idle processor time; `daemon`: the daemon for it;
 //! - `budget`: what the design allows.
 
 mod budget;
@@ -32,21 +33,21 @@ use footprint::{Cost, Costs};
 use redis::RedisServer;
 use rows::{Leafd, Row, Servers, System, Workload};
 
-/// Which daemon the rows are measured of.
+/// The measured daemon.
 #[derive(Debug)]
 pub(crate) enum Target {
-    /// One of the bench's own.
+    /// The bench's own.
     Own,
-    /// One that runs.
+    /// A running one.
     Running {
-        /// Where it listens.
+        /// Its socket.
         socket: PathBuf,
-        /// A segment tag of its.
+        /// One of its segment tags.
         tag: String,
     },
 }
 
-/// Everything that was measured of the rows.
+/// All measured values of the rows.
 #[derive(Debug, Default)]
 struct Results {
     rounds: BTreeMap<Row, Vec<Stats>>,
@@ -74,10 +75,10 @@ pub(crate) fn names() -> Vec<String> {
     rows.chain(Cost::ALL.map(|cost| cost.name().to_owned())).collect()
 }
 
-/// Measures the rows that are wanted.
+/// Measures the selected rows.
 ///
 /// # Errors
-/// What keeps a row from being measured; an id that came twice; the user's wish to end.
+/// A row can't be measured, or an id came twice; the user stops the run.
 pub(crate) fn measure(
     plan: &Plan,
     target: &Target,
@@ -117,7 +118,7 @@ pub(crate) fn measure(
     Ok(())
 }
 
-/// Takes out rows that can't be measured, and says why.
+/// Removes rows that can't be measured, and reports why.
 fn leave_out(rows: &mut Vec<Row>, servers: &Servers, report: &mut Report) {
     let mut without = |system, why: &str| {
         let before = rows.len();
@@ -168,7 +169,7 @@ fn own_leafd(daemon: &OwnDaemon, rows: &[Row]) -> Result<Leafd> {
     })
 }
 
-/// A daemon that was running before.
+/// A daemon that was already running.
 fn running_leafd(socket: &Path, tag: &str) -> Result<Leafd> {
     let client = Client::connect(socket)?;
     let info = client.info()?;
@@ -190,13 +191,13 @@ impl Results {
         median(rounds.iter().filter_map(|stats| stats.get(&metric).copied()).collect())
     }
 
-    /// How many times another row's number a row's is.
+    /// A row's number, as a multiple of another row's.
     fn ratio(&self, row: Row, to: Row, metric: Metric) -> Option<f64> {
         let ratio = self.median(row, metric)? / self.median(to, metric)?;
         ratio.is_finite().then_some(ratio)
     }
 
-    /// A row's ratio to another one: by latency where one request is awaited at a time, else by the rate.
+    /// A row's ratio to another one: by latency if requests are awaited one at a time, otherwise by rate.
     fn compare(&self, row: Row, system: System, workload: Workload) -> Option<f64> {
         let metric = match row.workload {
             Workload::Pipelined | Workload::EightConnections | Workload::EightPipelined => {

@@ -1,5 +1,4 @@
-//! Processes that each draw at a modest pace: what a host with many workers does. Each is a process of its own with a
-//! connection of its own.
+//! Processes that each draw at a modest pace, as on a host with many workers. Each one has a connection of its own.
 
 use std::io::{BufRead as _, Write as _};
 use std::path::Path;
@@ -18,20 +17,20 @@ use crate::processes::{Process, helper};
 use crate::stats::{Stretch, call_ns, put_percentiles};
 use crate::stop::End;
 
-/// Whom the processes ask.
+/// The server that the processes ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Server {
     Leafd,
     Redis,
 }
 
-/// Between two ids of one process: 500 a second.
+/// The pause between two ids of one process: 500 per second.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Ids before the clock starts.
+/// Ids before the measurement.
 const WARM_UP: usize = 8;
 
-/// A round by so many processes.
+/// One round by this many processes.
 pub(super) fn processes(
     server: Server,
     socket: &Path,
@@ -48,7 +47,7 @@ pub(super) fn processes(
         });
         command.arg("--socket").arg(socket).args(["--tag", tag]);
         command.args(["--seconds", &setting.time.as_secs_f64().to_string()]);
-        // Not all at the same moment, which no real ones are.
+        // Not all at the same moment: real processes aren't synchronised.
         let first_us = PAUSE.as_micros() * number as u128 / count as u128;
         command.args(["--first-us", &first_us.to_string()]);
         workers.push(Process::start(command.stdin(Stdio::piped()))?);
@@ -77,8 +76,8 @@ pub(super) fn processes(
     Ok((stats, spans_of(&mut ids)))
 }
 
-/// One of these processes: says that it is ready, waits for a line, draws, and prints how many ids that brought, and then
-/// each id with the nanoseconds that it took.
+/// The helper process: reports that it is ready, waits for a line, draws, and prints how many ids that gave. Then it
+/// prints each id with the nanoseconds that it took.
 pub(crate) fn draw_and_tell(
     server: Server,
     socket: &Path,
