@@ -48,6 +48,7 @@ pub fn run(socket: &Path, args: &WhoseArgs) -> Result<(), Failure> {
         write_claims(&mut out, &answer)?;
     } else {
         writeln!(out, "{}", holder(&answer))?;
+        write_processes(&mut out, &answer)?;
     }
     Ok(())
 }
@@ -98,7 +99,21 @@ fn write_claims(out: &mut impl Write, answer: &Value) -> io::Result<()> {
     if !nobody.is_empty() {
         return writeln!(out, "{subject} {nobody}");
     }
-    claims.iter().try_for_each(|claim| writeln!(out, "{subject} {}", claimed(claim)))
+    claims.iter().try_for_each(|claim| writeln!(out, "{subject} {}", claimed(claim)))?;
+    write_processes(out, answer)
+}
+
+/// Which processes of this host drew it.
+fn write_processes(out: &mut impl Write, answer: &Value) -> io::Result<()> {
+    let processes = answer["processes"].as_array().map_or(&[][..], Vec::as_slice);
+    processes.iter().try_for_each(|process| {
+        let unit = match text(&process["unit"]) {
+            "" => String::new(),
+            unit => format!(", {unit}"),
+        };
+        let at = instant(&process["at_ms"]).unwrap_or_default();
+        writeln!(out, "  given to uid {}, pid {}{unit} at {at}", process["uid"], process["pid"])
+    })
 }
 
 /// One claim in words.

@@ -4,6 +4,7 @@
 use leafd_wire::{Status, opcode};
 use serde_json::{Value, json};
 
+use crate::access::{STRANGER, raw_as};
 use crate::host::Host;
 use crate::public_ids::host_of_vectors;
 
@@ -25,6 +26,7 @@ fn ids_are_unmasked_before_they_are_looked_up() {
         let answer = said(&host, &[&id.to_string(), "--tag", "tickets"]);
         assert_eq!((&answer["number"], &answer["verdict"]), (&json!(number), &json!("claimed")));
         assert_eq!(answer["claims"][0]["own"], true, "{answer}");
+        assert_eq!(answer["processes"][0]["pid"], std::process::id(), "{answer}");
     }
     // A number of another mask's is nobody's.
     assert_eq!(said(&host, &["17", "--tag", "tickets"])["verdict"], "not_claimed");
@@ -58,4 +60,41 @@ fn what_is_no_id_is_refused() {
     // Nothing was claimed yet, nor is anything remembered.
     assert_eq!(answer["remembered_since_ms"], Value::Null);
     assert_eq!(said(&host, &["2124082651684941858"])["verdict"], "no_registry");
+}
+
+/// By whichever way ids are drawn.
+#[test]
+fn the_process_that_drew_an_id_is_told() {
+    let mut host = Host::new().worker(17).set("socket_mode", "0666");
+    host.start();
+    host.create("orders");
+    host.admin(opcode::TAG_CREATE, &json!({ "tag": "ledger", "strict": true }));
+    let mut stranger = raw_as(&host, STRANGER, STRANGER, &[]);
+    let mut other = host.raw();
+    for tag in ["orders", "ledger", "snowflake"] {
+        let (mine, theirs) = (other.draw(tag, 3), stranger.draw(tag, 3));
+        let held = host.client().next(tag).unwrap();
+        let own_uid = nix::unistd::getuid().as_raw();
+        for (id, uid) in
+            [(mine[0], own_uid), (mine[2], own_uid), (theirs[1], STRANGER), (held, own_uid)]
+        {
+            let answer = said(&host, &[&id.to_string(), "--tag", tag]);
+            let [process] = &answer["processes"].as_array().unwrap()[..] else {
+                panic!("{answer}")
+            };
+            assert_eq!(
+                (&process["uid"], &process["pid"]),
+                (&json!(uid), &json!(std::process::id()))
+            );
+        }
+    }
+    let id = other.draw("orders", 1)[0];
+    let output = host.leafctl(&["whose", &id.to_string(), "--tag", "orders"]);
+    let words = String::from_utf8_lossy(&output.stdout);
+    assert!(words.contains(&format!("pid {}", std::process::id())), "{words}");
+    // Another daemon remembers nothing.
+    host.stop();
+    host.start();
+    let answer = said(&host, &[&id.to_string(), "--tag", "orders"]);
+    assert_eq!(answer["processes"], json!([]), "{answer}");
 }

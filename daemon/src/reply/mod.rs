@@ -4,6 +4,7 @@
 //! - [`outbox`]: where answers gather until the connection writes them.
 
 pub mod failure;
+pub mod given;
 pub mod outbox;
 pub mod tally;
 pub mod users;

@@ -10,6 +10,7 @@ use leafd_wire::reply::reply_header;
 use leafd_wire::{ErrorReply, Header, IdsReply, InfoReply, Run, Sink, Status, flag, opcode};
 
 use super::Failure;
+use super::given::TagMark;
 use super::tally::Tally;
 use super::users::Drawn;
 use crate::clock::monotonic_us;
@@ -22,6 +23,10 @@ pub struct Outbox {
     tally: Rc<Tally>,
     /// What its user draws.
     drawn: Rc<Drawn>,
+    /// The process at the other end.
+    pid: u32,
+    /// By which number its ids are noted, once it draws some.
+    process: Cell<Option<u32>>,
     bytes: RefCell<BytesMut>,
     /// Requests that wait for their answer.
     awaiting: Cell<u32>,
@@ -56,12 +61,14 @@ impl Sink for Out<'_> {
 // === impl Outbox ===
 
 impl Outbox {
-    /// An empty one, for a connection of this user.
+    /// An empty one, for a connection of this user and process.
     #[must_use]
-    pub fn new(claimant: Claimant, tally: Rc<Tally>) -> Rc<Outbox> {
+    pub fn new(claimant: Claimant, pid: u32, tally: Rc<Tally>) -> Rc<Outbox> {
         Rc::new(Outbox {
             claimant,
             drawn: tally.users.connect(claimant.uid),
+            pid,
+            process: Cell::new(None),
             tally,
             bytes: RefCell::default(),
             awaiting: Cell::new(0),
@@ -76,6 +83,17 @@ impl Outbox {
     #[must_use]
     pub fn claimant(&self) -> Claimant {
         self.claimant
+    }
+
+    /// Notes that its process is given these numbers of a tag.
+    pub fn given(&self, tag: TagMark, runs: &[Run]) {
+        let given = &self.tally.given;
+        let process = self.process.get().unwrap_or_else(|| {
+            let number = given.process(self.claimant.uid, self.pid);
+            self.process.set(Some(number));
+            number
+        });
+        given.note(process, tag, runs);
     }
 
     /// Answers with ids.
@@ -172,6 +190,13 @@ impl Outbox {
 // === impl ReplyTo ===
 
 impl ReplyTo {
+    /// See [`Outbox::given`].
+    pub fn given(&self, tag: TagMark, runs: &[Run]) {
+        if !self.gone() {
+            self.outbox.given(tag, runs);
+        }
+    }
+
     /// Answers with ids.
     pub fn ids(self, hold_ms: u32, runs: &[Run]) {
         self.answer(|outbox, header| outbox.ids(header, hold_ms, runs));

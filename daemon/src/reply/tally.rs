@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use leafd_wire::{Run, Status, flag};
 
+use super::given::Given;
 use super::users::{Drawn, Users};
 use crate::clock::monotonic_us;
 use crate::histogram::Histogram;
@@ -21,6 +22,8 @@ pub struct Tally {
     direct: Cell<u64>,
     /// What each user of the host draws.
     pub users: Users,
+    /// To which processes the last ids went.
+    pub given: Given,
 }
 
 impl Default for Tally {
@@ -32,6 +35,7 @@ impl Default for Tally {
             in_held_runs: Cell::default(),
             direct: Cell::default(),
             users: Users::default(),
+            given: Given::default(),
         }
     }
 }

@@ -128,10 +128,10 @@ const KEEP_WARM: Duration = Duration::from_secs(1);
 impl Session {
     /// A new connection's.
     #[must_use]
-    pub fn new(peer: Peer, claimant: Claimant, tally: Rc<Tally>) -> Self {
+    pub fn new(peer: Peer, pid: u32, claimant: Claimant, tally: Rc<Tally>) -> Self {
         Session {
             peer,
-            outbox: Outbox::new(claimant, tally),
+            outbox: Outbox::new(claimant, pid, tally),
             last: RefCell::default(),
             runs: RefCell::default(),
             waited_for: RefCell::default(),
@@ -273,6 +273,7 @@ impl Dispatcher {
         match source {
             Source::Segment(tag) => {
                 if self.segments.take(&tag, want, &mut runs) {
+                    session.outbox.given(tag.mark, &runs);
                     session.outbox.ids(header, tag.publish(&mut runs)?, &runs);
                 } else {
                     let reply = session.outbox.later(*header);
@@ -283,6 +284,7 @@ impl Dispatcher {
             Source::Snowflake(tag) => {
                 self.snowflakes.check_count(&tag, request.count)?;
                 if self.snowflakes.take(&tag, want, &mut runs) {
+                    session.outbox.given(tag.mark, &runs);
                     session.outbox.ids(header, snowflakes::HOLD_MS, &runs);
                 } else {
                     let reply = session.outbox.later(*header);
@@ -386,6 +388,7 @@ impl Dispatcher {
             loop {
                 tokio::time::sleep(KEEP_WARM).await;
                 self.snowflakes.keep_warm();
+                self.tally.given.tick();
                 self.health.tell();
             }
         };

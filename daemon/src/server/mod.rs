@@ -110,8 +110,9 @@ impl Server {
 
     fn connected(&self, stream: UnixStream) {
         let counters = self.dispatcher.counters();
-        let peer = match peer::of(&stream) {
-            Ok(peer) => peer,
+        let peer = peer::of(&stream).and_then(|peer| Ok((peer, peer::pid(&stream)?)));
+        let (peer, pid) = match peer {
+            Ok(known) => known,
             Err(error) => {
                 return debug!("a client disconnected before its credentials were read: {error}");
             }
@@ -134,7 +135,12 @@ impl Server {
             left: Rc::clone(&self.left),
         };
         let pace = self.wakefulness.pace();
-        let session = Session::new(peer, claimant, Rc::clone(&self.dispatcher.tally));
+        let session = Session::new(
+            peer,
+            u32::try_from(pid).unwrap_or(0),
+            claimant,
+            Rc::clone(&self.dispatcher.tally),
+        );
         let (dispatcher, turns) = (Rc::clone(&self.dispatcher), Rc::clone(&self.turns));
         let connection = Connection::new(stream, session, dispatcher, pace, part, turns);
         let stopping = self.closing.subscribe();

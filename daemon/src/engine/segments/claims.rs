@@ -175,6 +175,7 @@ impl Segments {
             Ok(shared) => {
                 self.skipped.add(Cause::Surplus, shared.dropped);
                 for (reply, run) in shared.served {
+                    reply.given(tag.mark, &[run]);
                     reply.ids(0, &[run]);
                 }
                 // Nothing of it is left to issue; what counts is how far the store has come.

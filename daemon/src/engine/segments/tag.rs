@@ -7,6 +7,7 @@ use super::masked::Form;
 use super::unconfirmed::Place;
 use crate::engine::upstream::Upstream;
 use crate::reply::Failure;
+use crate::reply::given::TagMark;
 use crate::reply::outbox::ReplyTo;
 use leafd_core::segment::Allocator;
 use leafd_core::shares::Shares;
@@ -16,6 +17,8 @@ use leafd_core::{Backoff, BootMs, Tag, Want};
 /// One segment tag in use. A host may use a hundred thousand, so what few of them need is kept elsewhere.
 pub struct SegmentTag {
     pub(crate) tag: Tag,
+    /// What tells it in the notes of who was given what.
+    pub(crate) mark: TagMark,
     pub(crate) allocator: RefCell<Allocator<ReplyTo>>,
     /// The stores that feed it: one, or several independent primaries.
     pub(super) shards: Box<[Shard]>,
@@ -104,6 +107,7 @@ impl SegmentTag {
         now: BootMs,
     ) -> Self {
         SegmentTag {
+            mark: TagMark::of(&tag),
             tag,
             allocator: RefCell::new(allocator),
             shards,

@@ -18,6 +18,7 @@ use super::writer::Writer;
 use crate::clock;
 use crate::journal::LayoutRecord;
 use crate::reply::Failure;
+use crate::reply::given::TagMark;
 use crate::reply::outbox::ReplyTo;
 use leafd_core::lines::Lines;
 use leafd_core::snowflake::{Generator, Now, Refusal};
@@ -37,6 +38,8 @@ pub struct Snowflakes {
 /// One layout, drawn under its name.
 pub struct SnowflakeTag {
     pub(crate) name: Tag,
+    /// What tells it in the notes of who was given what.
+    pub(crate) mark: TagMark,
     pub(crate) layout: Layout,
     pub(crate) generator: RefCell<Generator>,
     waiting: RefCell<Lines<Waiter>>,
@@ -93,6 +96,7 @@ impl Snowflakes {
             .into_iter()
             .map(|LayoutRecord { name, layout, mark }| {
                 Rc::new(SnowflakeTag {
+                    mark: TagMark::of(&name),
                     name,
                     layout,
                     generator: RefCell::new(Generator::new(layout, mark, drift_max_ms)),
@@ -273,6 +277,7 @@ impl Snowflakes {
             waiter.left -= turn - undrawn;
             let done = waiter.left == 0 || waiter.allow_partial && !waiter.runs.is_empty();
             if done {
+                waiter.reply.given(tag.mark, &waiter.runs);
                 waiter.reply.ids(HOLD_MS, &waiter.runs);
                 continue;
             }

@@ -11,6 +11,7 @@ use crate::config::Peer;
 use crate::engine::lease::Worker;
 use crate::engine::masks::mask_key;
 use crate::reply::Failure;
+use crate::reply::given::{Process, TagMark};
 use crate::requests::Dispatcher;
 use crate::requests::tags::refused;
 use crate::requests::workers::failure as registry_failure;
@@ -89,8 +90,19 @@ impl Dispatcher {
             "number": number,
             "verdict": verdict,
             "claims": claims,
+            "processes": self.processes(tag, number),
             "remembered_since_ms": remembered_ms,
         }))
+    }
+
+    /// Which processes of this host were given an id, as far as it remembers.
+    fn processes(&self, tag: &Tag, id: u64) -> Vec<Value> {
+        let found = self.tally.given.find(TagMark::of(tag), id).into_iter();
+        found
+            .map(|(Process { uid, pid, unit }, at)| {
+                json!({ "uid": uid, "pid": pid, "unit": unit, "at_ms": at.0 })
+            })
+            .collect()
     }
 
     /// The number that was claimed: of a masked tag, what its id stands for.
@@ -137,6 +149,7 @@ impl Dispatcher {
             "own": false,
             "taken_ms": null,
             "until_ms": null,
+            "processes": self.processes(tag, id),
         });
         let Worker::Leased(keeper) = &self.snowflakes.worker else {
             answer["verdict"] = json!("no_registry");

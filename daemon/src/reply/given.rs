@@ -1,0 +1,270 @@
+//! To which processes the last ids went: a ring of a fixed size in memory, to find out later who drew an id. Nothing
+//! depends on it, and a restart forgets it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fs;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::LazyLock;
+
+use leafd_core::{Tag, UnixMs};
+use leafd_wire::Run;
+
+use crate::clock;
+
+/// Entries that are kept: 1 MiB.
+const GRANTS_MAX: usize = 32_768;
+
+/// Processes that are kept, each with its place in the cgroups.
+const PROCESSES_MAX: usize = 4_096;
+
+/// Longest name of a unit that is kept, in bytes.
+const UNIT_BYTES_MAX: usize = 128;
+
+/// Most answers to one question.
+const FOUND_MAX: usize = 8;
+
+/// Ids that a process drew within one second.
+#[derive(Clone, Copy, Debug)]
+struct Grant {
+    tag: TagMark,
+    first: u64,
+    count: u32,
+    stride: u32,
+    at_s: u32,
+    process: u32,
+}
+
+/// Tells a tag from others, in less room than its name takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TagMark(u64);
+
+/// A process that draws ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its effective user when it connected.
+    pub uid: u32,
+    /// Its number, as this daemon sees it; 0 when it is in a container that this daemon can't see into.
+    pub pid: u32,
+    /// The last part of its cgroup: a unit, or a container's scope; `None` where the kernel doesn't show it.
+    pub unit: Option<Box<str>>,
+}
+
+/// The ring.
+#[derive(Debug)]
+pub struct Given {
+    grants: RefCell<Vec<Grant>>,
+    /// The entry that was written last.
+    last: Cell<usize>,
+    /// In seconds after the start, told once a second.
+    now_s: Cell<u32>,
+    started: UnixMs,
+    processes: RefCell<Processes>,
+}
+
+#[derive(Debug, Default)]
+struct Processes {
+    known: VecDeque<Process>,
+    /// The number of the first one that is kept.
+    first: u32,
+}
+
+impl TagMark {
+    /// A tag's. Nobody outside can name tags that share one.
+    #[must_use]
+    pub fn of(tag: &Tag) -> TagMark {
+        static MARKS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        TagMark(MARKS.hash_one(tag.as_str()))
+    }
+}
+
+impl Default for Given {
+    fn default() -> Given {
+        Given {
+            // Of this the kernel gives pages as they are written to.
+            grants: RefCell::new(Vec::with_capacity(GRANTS_MAX)),
+            last: Cell::new(0),
+            now_s: Cell::new(0),
+            started: clock::now().unix,
+            processes: RefCell::default(),
+        }
+    }
+}
+
+impl Given {
+    /// Takes note of the time. Nobody looks at a clock when ids are drawn.
+    pub fn tick(&self) {
+        let passed_s = clock::now().unix.0.saturating_sub(self.started.0) / 1_000;
+        self.now_s.set(u32::try_from(passed_s).unwrap_or(u32::MAX));
+    }
+
+    /// A process connects and draws: the number by which its ids are noted.
+    pub(super) fn process(&self, uid: u32, pid: u32) -> u32 {
+        let process = Process { uid, pid, unit: unit_of(pid) };
+        let mut processes = self.processes.borrow_mut();
+        let Processes { known, first } = &mut *processes;
+        // Clients come back often, and most draw one by one.
+        if known.back() != Some(&process) {
+            if known.len() >= PROCESSES_MAX {
+                known.pop_front();
+                *first = first.wrapping_add(1);
+            }
+            known.push_back(process);
+        }
+        let last = u32::try_from(known.len() - 1).unwrap_or(u32::MAX);
+        first.wrapping_add(last)
+    }
+
+    /// Notes ids that a process was given. Those that follow the last ones within a second share an entry.
+    pub(super) fn note(&self, process: u32, tag: TagMark, runs: &[Run]) {
+        let mut grants = self.grants.borrow_mut();
+        let at_s = self.now_s.get();
+        for run in runs {
+            if let Some(last) = grants.get_mut(self.last.get())
+                && last.follows(process, tag, at_s, run)
+                && let Some(count) = last.count.checked_add(run.count)
+            {
+                last.count = count;
+                continue;
+            }
+            let Run { first, count, stride } = *run;
+            let grant = Grant { tag, first, count, stride, at_s, process };
+            if grants.len() < GRANTS_MAX {
+                self.last.set(grants.len());
+                grants.push(grant);
+            } else {
+                let next = (self.last.get() + 1) % GRANTS_MAX;
+                self.last.set(next);
+                grants[next] = grant;
+            }
+        }
+    }
+
+    /// Which processes were given an id, and when: the last ones.
+    #[must_use]
+    pub fn find(&self, tag: TagMark, id: u64) -> Vec<(Process, UnixMs)> {
+        let (grants, processes) = (self.grants.borrow(), self.processes.borrow());
+        let found = grants.iter().filter(|grant| grant.tag == tag && grant.has(id));
+        let mut found: Vec<(Process, UnixMs)> = found
+            .filter_map(|grant| {
+                let index = grant.process.wrapping_sub(processes.first);
+                let process = processes.known.get(usize::try_from(index).ok()?)?;
+                let at = self.started.0 + u64::from(grant.at_s) * 1_000;
+                Some((process.clone(), UnixMs(at)))
+            })
+            .collect();
+        found.sort_by_key(|(_, at)| std::cmp::Reverse(*at));
+        found.truncate(FOUND_MAX);
+        found
+    }
+}
+
+impl Grant {
+    fn follows(&self, process: u32, tag: TagMark, at_s: u32, run: &Run) -> bool {
+        let next = self.first.wrapping_add(u64::from(self.count) * u64::from(self.stride));
+        (next, self.tag, self.process, self.at_s, self.stride)
+            == (run.first, tag, process, at_s, run.stride)
+    }
+
+    fn has(&self, id: u64) -> bool {
+        let stride = u64::from(self.stride.max(1));
+        let Some(past) = id.checked_sub(self.first) else { return false };
+        past.is_multiple_of(stride) && past / stride < u64::from(self.count)
+    }
+}
+
+/// The unit, session or container that a process belongs to, by the last part of its cgroup.
+fn unit_of(pid: u32) -> Option<Box<str>> {
+    if pid == 0 {
+        return None;
+    }
+    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    unit_in(&text)
+}
+
+fn unit_in(cgroups: &str) -> Option<Box<str>> {
+    let path = |controllers: &str| {
+        cgroups.lines().find_map(|line| {
+            let (_, rest) = line.split_once(':')?;
+            rest.strip_prefix(controllers)?.strip_prefix(':')
+        })
+    };
+    let of_unified = path("").filter(|path| path.len() > 1);
+    let last = of_unified.or_else(|| path("name=systemd"))?.rsplit('/').next()?;
+    let printable = !last.is_empty() && last.chars().all(|one| !one.is_control());
+    (printable && last.len() <= UNIT_BYTES_MAX).then(|| last.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(first: u64, count: u32) -> Run {
+        Run { first, count, stride: 1 }
+    }
+
+    #[test]
+    fn what_was_given_last_is_found() {
+        let given = Given::default();
+        let tags = ["a", "b"].map(|name| TagMark::of(&Tag::parse(name.as_bytes()).unwrap()));
+        let mine = given.process(7, std::process::id());
+        given.note(
+            mine,
+            tags[0],
+            &[run(1, 4), run(5, 1), Run { first: 100, count: 3, stride: 10 }],
+        );
+        assert_eq!(given.grants.borrow().len(), 2, "ids that follow each other share an entry");
+        let found = |tag, id| given.find(tag, id).iter().map(|(of, _)| of.uid).collect::<Vec<_>>();
+        for id in [1, 4, 5, 100, 110, 120] {
+            assert_eq!(found(tags[0], id), [7], "{id}");
+            assert_eq!(found(tags[1], id), [0_u32; 0], "{id}");
+        }
+        for id in [0, 6, 99, 101, 130] {
+            assert_eq!(found(tags[0], id), [0_u32; 0], "{id}");
+        }
+    }
+
+    #[test]
+    fn the_ring_and_the_processes_are_bounded() {
+        let given = Given::default();
+        let tag = TagMark::of(&Tag::parse(b"a").unwrap());
+        let (most, first) = (GRANTS_MAX as u64, given.process(1, 0));
+        for id in 0..most + 10 {
+            // Every other one is left out, or they would share an entry.
+            given.note(first, tag, &[run(1 + 2 * id, 1)]);
+        }
+        assert_eq!(given.grants.borrow().len(), GRANTS_MAX);
+        assert!(given.find(tag, 19).is_empty(), "the oldest are overwritten");
+        assert_eq!(given.find(tag, 21).len(), 1);
+        assert_eq!(given.find(tag, 1 + 2 * (most + 9)).len(), 1);
+        for uid in 2..PROCESSES_MAX as u32 + 2 {
+            given.process(uid, 0);
+        }
+        assert_eq!(given.processes.borrow().known.len(), PROCESSES_MAX);
+        assert!(
+            given.find(tag, 21).is_empty(),
+            "a process that is forgotten is not told as another"
+        );
+        let last = given.process(9, 0);
+        given.note(last, tag, &[run(1, 1)]);
+        assert_eq!(given.find(tag, 1)[0].0.uid, 9);
+        assert_eq!(given.process(9, 0), last, "the same one once more");
+    }
+
+    #[test]
+    fn units_and_containers_are_named_by_their_cgroups() {
+        for (cgroups, unit) in [
+            ("0::/system.slice/php-fpm.service\n", Some("php-fpm.service")),
+            (
+                "12:pids:/x\n1:name=systemd:/user.slice/session-3.scope\n0::/\n",
+                Some("session-3.scope"),
+            ),
+            ("0::/system.slice/docker-0a1b.scope\n", Some("docker-0a1b.scope")),
+            ("0::/\n", None),
+            ("", None),
+            ("nonsense", None),
+        ] {
+            assert_eq!(unit_in(cgroups).as_deref(), unit, "{cgroups:?}");
+        }
+    }
+}
