@@ -263,17 +263,35 @@ fn only_administrators_are_told_of_users_events_and_places() {
         (&json!(false), &json!("orders"))
     );
     let text = told.to_string();
-    for secret in
-        ["users", "events", "socket", "state_dir", "\"host\"", "holder", "\"url\"", "store_id"]
-    {
+    for secret in [
+        "users",
+        "events",
+        "socket",
+        "state_dir",
+        "\"host\"",
+        "holder",
+        "\"url\"",
+        "highest_ends",
+        "store_id",
+    ] {
         assert!(!text.contains(secret), "{secret} is in {text}");
     }
+    host.stop();
+
+    // Where the metrics name no tags, the page names them to administrators alone.
+    host.change("metrics_tags", "0");
+    host.start();
+    let _ = host.raw().draw("orders", 1);
+    let told = first_event(TcpStream::connect(host.http(SERVED)).unwrap());
+    assert_eq!((&told["tags"]["sums"]["tags"], &told["tags"]["busiest"]), (&json!(1), &json!([])));
     host.stop();
 
     let socket = host.path("http.sock");
     host.change("http", socket.to_str().unwrap());
     host.start();
+    let _ = host.raw().draw("orders", 1);
     let told = first_event(UnixStream::connect(&socket).unwrap());
+    assert_eq!(told["tags"]["busiest"][0]["tag"], "orders");
     assert_eq!(told["administers"], true);
     let status = &told["status"];
     assert!(status["users"].is_array() && status["events"][0]["text"].is_string(), "{told}");

@@ -17,6 +17,8 @@ pub struct Overview {
     pub all: Value,
     /// For whoever else can connect: what the metrics and the status tell them as well.
     pub public: Value,
+    /// So many tags of each search are for whoever else can connect: as many as the metrics name.
+    pub public_tags: usize,
     /// As many as were looked for, in the same order.
     pub found: Vec<Found>,
 }
@@ -93,7 +95,7 @@ impl Dispatcher {
         }
         let all = self.shown(true);
         tokio::task::yield_now().await;
-        Overview { all, public: self.shown(false), found }
+        Overview { all, public: self.shown(false), public_tags: self.about.metrics_tags, found }
     }
 
     fn shown(&self, administers: bool) -> Value {
@@ -143,7 +145,14 @@ impl Search {
         let mut busiest = Vec::new();
         for some in self.seen.chunks(SHOWN_AT_ONCE) {
             let now = clock::boot();
-            busiest.extend(some.iter().map(|seen| show_tag(&seen.tag, now)));
+            for seen in some {
+                let mut tag = show_tag(&seen.tag, now);
+                // How many ids all hosts have claimed: the metrics don't tell either, and nobody needs it to look on.
+                if let Some(members) = tag.as_object_mut() {
+                    members.remove("highest_ends");
+                }
+                busiest.push(tag);
+            }
             tokio::task::yield_now().await;
         }
         Found {
