@@ -1,12 +1,11 @@
 //! Memory that is all zeros in a forked child.
 //!
-//! Everything that can yield an id, and the way to every lock, starts in such memory: each tag's
-//! slot, and the pointers to what the process keeps on the heap for the client and its tags. A
-//! child therefore finds empty slots and null pointers and makes its own, whatever the parent's
-//! threads were doing when it forked.
+//! Everything that can yield an id, and the way to every lock, starts in such memory: each tag's slot,
+//! and the pointers to the process's heap data for the client and its tags. So a child finds empty slots
+//! and null pointers, and makes its own data, whatever the parent's threads were doing at the fork.
 //!
-//! The kernel does it (`MADV_WIPEONFORK`); where it refuses, a fork handler does (see
-//! [`crate::atfork`]); where that can't be had either, no runs are held.
+//! The kernel wipes it (`MADV_WIPEONFORK`). If the kernel refuses, a fork handler does (see
+//! [`crate::atfork`]). If that fails too, no runs are held.
 
 use std::io;
 use std::ptr::{self, NonNull};
@@ -25,16 +24,16 @@ pub(crate) struct Cell {
     pub(crate) supply: AtomicPtr<Supply>,
 }
 
-/// How a chunk gets to be zero in a child.
+/// How a chunk becomes zero in a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Guard {
     /// The kernel wipes it.
     Kernel,
-    /// A fork handler wipes it. It doesn't run in a child made by a bare system call: so whoever uses
-    /// the memory compares process ids as well. (Two that are equal because each is the first of its
-    /// own namespace are not told apart.)
+    /// A fork handler wipes it. The handler doesn't run in a child made by a bare system call, so users
+    /// of the memory compare process ids too. (Two equal ids are not told apart, if each process is the
+    /// first of its own namespace.)
     Handler,
-    /// Nobody does: ids must not be held in it.
+    /// Nothing wipes it: no ids may be held in it.
     Nobody,
 }
 
@@ -45,7 +44,7 @@ pub(crate) struct Arena {
     guard: Guard,
 }
 
-/// Wiped, too: the way to what the process keeps for the client.
+/// Also wiped: the pointer to the process's data for the client.
 #[repr(C)]
 struct Root {
     state: AtomicPtr<State>,
@@ -54,7 +53,7 @@ struct Root {
 struct Chunk {
     memory: NonNull<u8>,
     guard: Guard,
-    /// Cells given out, and those that were asked for in vain.
+    /// Cells given out, and those requested in vain.
     used: AtomicUsize,
     next: *mut Chunk,
 }
@@ -66,8 +65,8 @@ const CHUNK_CELLS: usize = CHUNK_BYTES / CELL_BYTES;
 // The first cell of the first chunk is the root's.
 const _: () = assert!(size_of::<Root>() <= CELL_BYTES && align_of::<Root>() <= align_of::<Cell>());
 
-// SAFETY: the chunks are plain memory that any thread may use; their list changes by
-// compare-and-swap only, and is taken down by the sole owner.
+// SAFETY: the chunks are plain memory that any thread may use. Their list changes only by
+// compare-and-swap, and its sole owner takes it down.
 unsafe impl Send for Arena {}
 // SAFETY: as above; cells and root hold nothing but atomics.
 unsafe impl Sync for Arena {}
@@ -93,11 +92,11 @@ impl Arena {
         unsafe { &self.root.as_ref().state }
     }
 
-    /// A cell that nobody else has, and how it gets to be zero in a child. It lives as long as the arena.
+    /// A new cell, and how it becomes zero in a child. It lives as long as the arena.
     pub(crate) fn cell(&self) -> io::Result<(NonNull<Cell>, Guard)> {
         loop {
             let head = self.chunks.load(Ordering::Acquire);
-            // SAFETY: the list is never empty, and no chunk goes before the arena does.
+            // SAFETY: the list is never empty, and every chunk lives as long as the arena.
             let index = unsafe { (*head).used.fetch_add(1, Ordering::Relaxed) };
             if index < CHUNK_CELLS {
                 // SAFETY: as above; the offset stays within the chunk.
@@ -114,7 +113,7 @@ impl Arena {
             let swap =
                 self.chunks.compare_exchange(head, chunk, Ordering::Release, Ordering::Relaxed);
             if swap.is_err() {
-                // SAFETY: nobody else has seen it.
+                // SAFETY: no other thread has seen it.
                 drop(unsafe { Box::from_raw(chunk) });
             }
         }

@@ -1,4 +1,4 @@
-//! How a client is set up.
+//! A client's settings.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use crate::core::{Core, Limits};
 use crate::error::{Error, Result};
 use crate::paths::default_socket_path;
 
-/// How long a call may take unless it says otherwise.
+/// How long a call without a deadline of its own may take.
 pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(2);
 
-/// Longest wait for a daemon that isn't there; see [`Builder::wait`].
+/// The longest wait for a missing daemon; see [`Builder::wait`].
 pub const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// Sets up a [`Client`].
@@ -58,35 +58,33 @@ impl Builder {
 
     /// How long calls without a deadline of their own may take. Default: [`DEADLINE_DEFAULT`].
     ///
-    /// Connecting, waiting in the daemon and one retry all count. More than 60 s (what the daemon
-    /// honours) is cut to that. When the time is over, a call still waits up to 250 ms for the
-    /// daemon's own word on why.
+    /// Connecting, waiting in the daemon and one retry all count. More than 60 s (the daemon's maximum) is cut to that.
+    /// After the deadline, a call still waits up to 250 ms for the daemon's own answer why.
     #[must_use]
     pub fn deadline(mut self, limit: Duration) -> Builder {
         self.deadline = limit;
         self
     }
 
-    /// How long calls without a deadline of their own wait for a daemon that isn't there, before their deadline
-    /// begins to count: for a process that may start before the daemon does. They wait as long as their deadline even if
-    /// `limit` is shorter. More than [`WAIT_MAX`] is cut to that.
+    /// How long calls without a deadline of their own wait for a missing daemon before their deadline begins to count:
+    /// for a process that may start before the daemon does. They wait as long as their deadline even if `limit` is
+    /// shorter. More than [`WAIT_MAX`] is cut to that.
     ///
-    /// Default: zero. Then a daemon that never was there is an error at once. One that seems to be
-    /// restarting is waited for even so, as long as the deadline lasts: where this client has been
-    /// connected before, where a socket is left that nobody listens on, and where one was removed in the
-    /// last ten seconds.
+    /// Default: zero. Then a daemon that was never there is an error at once. A daemon that seems to be restarting is
+    /// waited for even so, as long as the deadline lasts: if this client has been connected before, if a socket is left
+    /// that no daemon listens on, and if one was removed in the last ten seconds.
     #[must_use]
     pub fn wait(mut self, limit: Duration) -> Builder {
         self.wait = limit;
         self
     }
 
-    /// Whether every id is drawn directly, by a request of its own, and none comes from a run that the
-    /// process holds. Default: no.
+    /// Whether every id is drawn directly, by a request of its own, and none comes from a run that the process holds.
+    /// Default: no.
     ///
-    /// Ids of a tag are then strictly increasing on this host, none is skipped when the process
-    /// ends, and each takes microseconds instead of nanoseconds. (So it is as well where no means can
-    /// be had to keep a forked child from using the parent's ids.)
+    /// Ids of a tag are then strictly increasing on this host, none is skipped when the process ends, and each takes
+    /// microseconds instead of nanoseconds. (Ids are also drawn directly if a forked child can't be kept from using the
+    /// parent's ids.)
     #[must_use]
     pub fn direct(mut self, direct: bool) -> Builder {
         self.direct = direct;
@@ -95,18 +93,18 @@ impl Builder {
 
     /// Whether a waiting thread may poll the socket for some 50 µs before it sleeps. Default: yes.
     ///
-    /// Even then it does so only while requests come back to back, the daemon polls as well, polls
-    /// are not in vain, and more than one core is usable.
+    /// Even then it polls only while requests come back to back, the daemon polls too, polls hit, and more than one
+    /// core is usable.
     #[must_use]
     pub fn polling(mut self, polling: bool) -> Builder {
         self.polling = polling;
         self
     }
 
-    /// The client. It connects on first use (see [`Client::connect`] for at once).
+    /// Builds the client. It connects on first use; [`Client::connect`] connects at once.
     ///
     /// # Errors
-    /// [`Error::Resources`] when the system has no memory.
+    /// [`Error::Resources`] if the system has no memory.
     pub fn build(self) -> Result<Client> {
         let path = self.socket.unwrap_or_else(default_socket_path);
         let limits = Limits { deadline: self.deadline, wait: self.wait };

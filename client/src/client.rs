@@ -1,4 +1,4 @@
-//! The client's face: what can be asked of the daemon.
+//! The client's public calls.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,11 +18,11 @@ use crate::pipeline::Pipeline;
 use crate::public_ids::PublicIds;
 use crate::tag::Tag;
 
-/// A connection to the host's leafd, for all threads of a process and, each on its own, for its
-/// forked children.
+/// A connection to the host's leafd, for all threads of a process. Forked children use it too, each with a
+/// connection of its own.
 ///
-/// Clones share everything and cost a reference count. All calls block, none longer than its
-/// deadline (and 250 ms of grace), unless the client is to [wait](Builder::wait) for the daemon.
+/// Clones share everything and cost a reference count. All calls block, but no longer than their deadline (and
+/// 250 ms of grace), unless the client [waits](Builder::wait) for the daemon.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) core: Arc<Core>,
@@ -72,7 +72,7 @@ impl Client {
     /// Connects to the daemon at `path` and agrees on a protocol version, now.
     ///
     /// # Errors
-    /// [`Error::Connect`] when nobody answers there, or what [`Client::info`] returns.
+    /// [`Error::Connect`] if no daemon answers there, or the errors of [`Client::info`].
     ///
     /// ```no_run
     /// # fn main() -> Result<(), leafd_client::Error> {
@@ -92,15 +92,14 @@ impl Client {
         Builder::new()
     }
 
-    /// The next id of `tag`, a positive signed 64-bit number that nobody else gets.
+    /// The next id of `tag`: a positive signed 64-bit number, and unique.
     ///
-    /// Most calls answer from a run that the process holds, without a
-    /// system call; ids of different threads and processes are then not in order of time.
-    /// [`Client::tag`] saves the look-up of the name.
+    /// Most calls answer from a run that the process holds, without a system call. Ids of different threads and
+    /// processes are then not in order of time. [`Client::tag`] saves looking up the name.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a name that no tag can have (1 to 128 characters, none of
-    /// them a control character), else whatever kept the daemon from answering.
+    /// [`Error::InvalidArgument`] for an invalid tag name (1 to 128 characters, none of them a control
+    /// character), or the reason why the daemon did not answer.
     #[inline]
     pub fn next(&self, tag: &str) -> Result<u64> {
         let node = self.core.node(tag)?;
@@ -115,8 +114,8 @@ impl Client {
         next(&self.core, self.core.node(tag)?, self.core.holds, Some(limit))
     }
 
-    /// The next id of `tag`, drawn directly, by a request of its own: higher than any that was drawn so on this
-    /// host before.
+    /// The next id of `tag`, drawn directly by a request of its own. It is higher than all ids drawn directly
+    /// on this host before.
     ///
     /// # Errors
     /// As [`Client::next`].
@@ -132,13 +131,13 @@ impl Client {
         next(&self.core, self.core.node(tag)?, false, Some(limit))
     }
 
-    /// `count` ids of `tag`, in the order in which they were issued, straight from the daemon.
+    /// `count` ids of `tag`, in the order of issue, straight from the daemon.
     ///
-    /// More than [`COUNT_MAX`] are drawn by several requests, some of them in flight at once. Zero
-    /// ids are no request at all.
+    /// More than [`COUNT_MAX`] take several requests, some of them in flight at once. For zero ids no request
+    /// is sent.
     ///
     /// # Errors
-    /// As [`Client::next`]. Ids that were drawn before one of several requests failed are skipped.
+    /// As [`Client::next`]. If one of several requests fails, the ids of the others are skipped.
     pub fn next_batch(&self, tag: &str, count: u64) -> Result<Ids> {
         self.draw_batch(tag, count, self.core.deadline(None))
     }
@@ -163,11 +162,11 @@ impl Client {
         }
     }
 
-    /// A handle of `tag` for drawing many ids. The daemon is not asked whether there is such a tag.
+    /// A handle of `tag` for drawing many ids. The daemon is not asked whether the tag exists.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a name that no tag can have, or when this client has used
-    /// [`crate::TAGS_MAX`] others.
+    /// [`Error::InvalidArgument`] for an invalid tag name, or if this client has used [`crate::TAGS_MAX`]
+    /// others.
     pub fn tag(&self, tag: &str) -> Result<Tag> {
         Tag::new(self, tag)
     }
@@ -187,10 +186,10 @@ impl Client {
     /// The daemon's version, limits, readiness and layouts.
     ///
     /// # Errors
-    /// Whatever kept the daemon from answering; a [`Error::Service`] of
-    /// [`leafd_wire::Status::Version`] when client and daemon have no version in common.
+    /// The reason why the daemon did not answer; an [`Error::Service`] of [`leafd_wire::Status::Version`] if
+    /// client and daemon have no version in common.
     pub fn info(&self) -> Result<InfoReply> {
-        // The lowest and the highest version that is spoken.
+        // The lowest and the highest version that this client speaks.
         let body = [leafd_wire::VERSION.to_le_bytes(); 2].concat();
         let reply = self.core.ask(opcode::INFO, 0, &body, true, &mut self.core.deadline(None))?;
         let info = InfoReply::decode(&reply)
@@ -208,10 +207,10 @@ impl Client {
         Ok(info)
     }
 
-    /// The layout of the snowflake ids that are drawn under the tag name `name`.
+    /// The layout of the snowflake ids that are drawn with the tag name `name`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] when the daemon has none of this name; else as [`Client::info`].
+    /// [`Error::InvalidArgument`] if the daemon has no layout of this name; otherwise as [`Client::info`].
     pub fn layout(&self, name: &str) -> Result<Layout> {
         let layouts = self.info()?.layouts;
         let found = layouts.iter().find(|(of, _)| of == name);
@@ -224,10 +223,10 @@ impl Client {
         })
     }
 
-    /// The daemon's state, as the JSON text that it sends.
+    /// The daemon's state, as JSON text.
     ///
     /// # Errors
-    /// Whatever kept the daemon from answering.
+    /// The reason why the daemon did not answer.
     pub fn status_json(&self) -> Result<String> {
         text(self.core.ask(opcode::STATUS, 0, &[], true, &mut self.core.deadline(None))?)
     }
@@ -235,7 +234,7 @@ impl Client {
     /// The daemon's metrics as text, for administrators.
     ///
     /// # Errors
-    /// [`Error::Service`] when this user is none, or the daemon knows no metrics; see [`Error`].
+    /// [`Error::Service`] if this user is no administrator, or the daemon knows no metrics; see [`Error`].
     pub fn metrics_text(&self, format: MetricsFormat) -> Result<String> {
         let format = [format as u8];
         text(self.core.ask(opcode::METRICS, 0, &format, true, &mut self.core.deadline(None))?)
@@ -245,8 +244,8 @@ impl Client {
     /// repeats it: after [`Error::Disconnected`] or [`Error::Timeout`] it may have taken effect.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a body that is too long for a frame, else whatever kept the
-    /// daemon from answering or from doing it.
+    /// [`Error::InvalidArgument`] for a body that is too long for a frame; otherwise the reason why the daemon
+    /// did not answer, or refused.
     pub fn admin(&self, opcode: u8, json: &str) -> Result<String> {
         self.administer(opcode, json, self.core.deadline(None))
     }
@@ -260,7 +259,7 @@ impl Client {
     }
 
     fn administer(&self, opcode: u8, json: &str, mut deadline: Deadline) -> Result<String> {
-        // What the length field counts besides the body.
+        // The header's part of the length field.
         let body_max = REQUEST_LENGTH_MAX as usize - (leafd_wire::HEADER_BYTES - 4);
         if json.len() > body_max {
             return Err(Error::invalid(format!(
@@ -284,7 +283,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// The next id, out of the held run if there is one.
+/// The next id, from the held run if there is one.
 #[inline]
 fn next(core: &Core, node: &Node, holds: bool, limit: Option<Duration>) -> Result<u64> {
     if holds

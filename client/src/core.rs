@@ -1,4 +1,5 @@
-//! What all clones of a client share: settings, wiped memory, and the way to the process's state.
+//! What all clones of a client share: settings, wiped memory, and the pointer to the process's
+//! state.
 
 use std::io;
 use std::path::PathBuf;
@@ -23,7 +24,7 @@ use crate::state::{State, Target};
 pub(crate) struct Core {
     names: Names,
     arena: Arena,
-    /// The state that was made last, also where the way to it has been wiped since.
+    /// The latest state, even after the pointer to it was wiped.
     made: AtomicPtr<State>,
     target: Arc<Target>,
     pub(crate) limits: Limits,
@@ -31,18 +32,18 @@ pub(crate) struct Core {
     pub(crate) holds: bool,
 }
 
-/// How long calls may take unless they say otherwise.
+/// How long calls without a limit of their own may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) deadline: Duration,
-    /// For a daemon that isn't there.
+    /// For a missing daemon.
     pub(crate) wait: Duration,
 }
 
 /// How often a request is sent again when its connection breaks.
 ///
-/// Once, if the connection had served: that is a daemon that restarts. A few times more if the new
-/// connections never served anything: that is a daemon still on its way down or up.
+/// Once, if the connection had answered before: then the daemon is restarting. A few more times if
+/// the new connections never answered anything: then the daemon is still stopping or starting.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     breaks: u32,
@@ -61,7 +62,7 @@ impl Core {
         polling: bool,
     ) -> io::Result<Core> {
         let arena = Arena::new()?;
-        // Where no child can be kept from using its parent's runs, there are none.
+        // If a child can't be kept from using its parent's runs, none are held.
         let holds = holds && arena.guard() != Guard::Nobody;
         let target = Arc::new(Target {
             path,
@@ -77,7 +78,7 @@ impl Core {
         &self.target.path
     }
 
-    /// The deadline of a call that begins now. `limit`: its own.
+    /// The deadline of a call that begins now. `limit`: the call's own.
     pub(crate) fn deadline(&self, limit: Option<Duration>) -> Deadline {
         match limit {
             Some(limit) => Deadline::after(limit),
@@ -90,9 +91,9 @@ impl Core {
         self.names.get(tag, &self.arena)
     }
 
-    /// Whether something that was made by process `pid` is this process's own.
+    /// Whether something made by process `pid` belongs to this process.
     pub(crate) fn is_own(&self, pid: u32) -> bool {
-        // The kernel's wiping leaves nothing of the parent's to be found.
+        // If the kernel wipes, nothing of the parent's can be found.
         self.arena.guard() == Guard::Kernel || pid == std::process::id()
     }
 
@@ -101,8 +102,8 @@ impl Core {
         let place = self.arena.state();
         let found = place.load(Ordering::Acquire);
         // SAFETY: the pointer is null or a state that lives as long as the core: it was made by
-        // `Box::into_raw` below and is freed in `drop` only. (In a child where nobody wipes it may
-        // be the parent's; its process id is plain memory that the child has a copy of.)
+        // `Box::into_raw` below, and is freed in `drop` only. (In a child without wiping it may be
+        // the parent's; its process id is plain memory, copied into the child.)
         match unsafe { found.as_ref() } {
             Some(state) if self.is_own(state.pid) => state,
             _ => self.make_state(found),
@@ -126,8 +127,8 @@ impl Core {
                 unsafe { &*new }
             }
             Err(theirs) => {
-                // SAFETY: `new` was never seen by others; `theirs` is another thread's of this
-                // process and freed in `drop` only.
+                // SAFETY: no other thread has seen `new`; `theirs` was made by another thread of
+                // this process, and is freed in `drop` only.
                 unsafe {
                     drop(Box::from_raw(new));
                     &*theirs
@@ -136,7 +137,7 @@ impl Core {
         }
     }
 
-    /// Draws ids by a request of its own. Also says when it was sent (exact clock, ns).
+    /// Draws ids by a request of its own. Also returns when it was sent (exact clock, ns).
     pub(crate) fn draw(
         &self,
         tag: &str,
@@ -158,7 +159,7 @@ impl Core {
         }
     }
 
-    /// Asks for anything else. `repeatable`: a broken connection is no reason not to ask again.
+    /// Sends any other request. `repeatable`: it may be sent again after a broken connection.
     pub(crate) fn ask(
         &self,
         opcode: u8,
@@ -169,7 +170,7 @@ impl Core {
     ) -> Result<Vec<u8>> {
         let attempts = repeatable.then(Attempts::default);
         if attempts.is_none() {
-            // A connection that went away while nobody looked must not take the request along.
+            // Notice a connection that has closed meanwhile, or it would take the request with it.
             self.state().probe();
         }
         let asked = Asked::Body { opcode };
@@ -206,7 +207,7 @@ impl Core {
         }
     }
 
-    /// An outcome as it goes to the caller; `None`: the request is to be sent again.
+    /// The outcome for the caller; `None`: send the request again.
     pub(crate) fn settle(
         &self,
         outcome: Outcome,
@@ -240,9 +241,9 @@ impl Drop for Core {
         let place = self.arena.state().swap(ptr::null_mut(), Ordering::AcqRel);
         // SAFETY: as in `state`.
         match unsafe { place.as_ref() } {
-            // SAFETY: made by `Box::into_raw`, and nobody else holds the core any more.
+            // SAFETY: made by `Box::into_raw`, and no other reference to the core exists.
             Some(state) if self.is_own(state.pid) => drop(unsafe { Box::from_raw(place) }),
-            // A child that never used the client; or one where nobody wiped.
+            // A child that never used the client, or one without wiping.
             _ => {
                 crate::inherited::keep(*self.made.get_mut());
                 if let Some(inherited) = self.target.record.get() {
@@ -256,7 +257,7 @@ impl Drop for Core {
 // === impl Attempts ===
 
 impl Attempts {
-    /// Counts a broken connection and says whether to send again.
+    /// Counts a broken connection and decides whether to send again.
     pub(crate) fn again(&mut self, why: Break, served: bool) -> bool {
         self.breaks += 1;
         self.served_breaks += u32::from(served);

@@ -1,4 +1,4 @@
-//! The connection as its lock guards it: bytes to send, requests in flight, who sleeps.
+//! The connection, guarded by its lock: bytes to send, requests in flight, sleeping threads.
 
 use std::io;
 use std::sync::{Arc, Condvar};
@@ -18,27 +18,27 @@ use crate::state::Awaited;
 const BACK_OFF_MIN: Duration = Duration::from_millis(2);
 const BACK_OFF_MAX: Duration = Duration::from_millis(100);
 
-/// Bytes kept for requests that are being written; more is given back.
+/// The capacity kept for outgoing bytes; more is given back.
 const OUTGOING_KEPT_BYTES: usize = 256 * 1024;
 
-/// Everything about a connection but the reading itself.
+/// Everything about a connection except reading.
 pub(crate) struct Link {
     socket: Option<Arc<Socket>>,
-    /// When the connection was made that there is.
+    /// When the present connection was made.
     connected_at: Option<Instant>,
-    /// Taken by the thread that reads; `None` as well when there is no connection.
+    /// The reading thread takes it; also `None` without a connection.
     pub(crate) reader: Option<Reader>,
     pub(crate) requests: Requests,
     pub(crate) polling: Polling,
-    /// Who waits while another thread reads, each on a condition of its own.
+    /// Threads that wait while another one reads, each with a condition of its own.
     pub(crate) sleeping: Vec<(Awaited, Arc<Condvar>)>,
     pub(crate) spare_beds: Vec<Arc<Condvar>>,
-    /// Bytes that the system has not taken: from `sent_bytes` on.
+    /// Bytes that the system has not taken, from `sent_bytes` on.
     outgoing: Vec<u8>,
     sent_bytes: usize,
-    /// The peer takes no more bytes; what it sent before may still be read.
+    /// The peer reads no more bytes. What it sent before may still be read.
     deaf: bool,
-    /// Whether this connection has brought an answer.
+    /// Whether this connection has answered anything.
     served: bool,
     next_try: Option<Instant>,
     back_off: Duration,
@@ -84,8 +84,8 @@ impl Link {
         self.next_try.unwrap_or(now)
     }
 
-    /// An attempt to connect failed. The pauses double; a part of each is the clock's last digits,
-    /// so that a host's processes don't all come at once.
+    /// Notes a failed attempt to connect. Pauses double. Part of each comes from the clock's last
+    /// digits, so that a host's processes don't all retry at once.
     pub(crate) fn refused(&mut self, now: Instant) {
         let jitter_percent = crate::clock::exact_ns() / 64 % 50;
         self.next_try = Some(now + self.back_off * (75 + jitter_percent as u32) / 100);
@@ -111,7 +111,7 @@ impl Link {
         self.sent_bytes = 0;
         self.requests.fail_all(why, self.served);
         if !self.served {
-            // A connection that never answered anything is as good as none.
+            // A connection that never answered counts as a failed attempt.
             self.refused(Instant::now());
         }
         for (_, bed) in &self.sleeping {
@@ -135,14 +135,15 @@ impl Link {
         Ok(ticket)
     }
 
-    /// Sends what the system takes without waiting.
+    /// Sends as much as the system takes without waiting.
     pub(crate) fn send(&mut self) {
         let Some(socket) = &self.socket else { return };
         while self.sent_bytes < self.outgoing.len() && !self.deaf {
             match socket.send(&self.outgoing[self.sent_bytes..]) {
                 Ok(sent) => self.sent_bytes += sent,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // The peer may have said why before it closed: reading finds that, then the end.
+                // The peer may have sent a reason before it closed: reading finds that, then the
+                // end.
                 Err(error) if broken_by(&error) == Break::End => self.deaf = true,
                 Err(_) => {
                     socket.shut_down();
@@ -167,7 +168,7 @@ impl Link {
         if self.is_sent() { None } else { self.socket.clone() }
     }
 
-    /// Takes the reader back. `false`: it is of a connection that has been given up meanwhile.
+    /// Takes the reader back. Returns `false` if its connection has been given up meanwhile.
     pub(crate) fn put_back(&mut self, reader: Reader) -> bool {
         let current = self.socket.as_ref().is_some_and(|socket| reader.reads(socket));
         if current {
@@ -176,7 +177,7 @@ impl Link {
         current
     }
 
-    /// If nobody reads, wakes one of those who wait, to read.
+    /// If no thread reads, wakes one of the waiting threads to read.
     pub(crate) fn pass_reading_on(&self) {
         if self.reader.is_some()
             && let Some((_, bed)) = self.sleeping.first()
@@ -185,7 +186,7 @@ impl Link {
         }
     }
 
-    /// Gives each frame that has arrived to the one who waits for it.
+    /// Hands each received frame to the thread that waits for it.
     pub(crate) fn dispatch(&mut self, now: Instant) -> std::result::Result<(), Break> {
         let Some(mut reader) = self.reader.take() else { return Ok(()) };
         let outcome = loop {
@@ -212,7 +213,7 @@ impl Link {
     ) -> std::result::Result<(), Break> {
         let closes = Status::from_number(frame.header.status).is_some_and(Status::closes);
         if closes && frame.header.request_id == 0 {
-            // Said to the connection, not to a request.
+            // Meant for the connection, not for one request.
             self.requests.refuse_all(frame)?;
             return Err(Break::End);
         }

@@ -1,8 +1,8 @@
 //! The slow path of one tag: where its runs come from.
 //!
-//! One thread at a time fetches a tag's next run; the others wait for it, each by its own
-//! deadline. No lock is held meanwhile, and other tags are not held up. Well before a run's end the
-//! thread that takes that id asks for the next one, without waiting for the answer.
+//! One thread at a time fetches a tag's next run. The others wait for it, each by its own deadline. No
+//! lock is held meanwhile, and other tags don't wait. Well before a run's end, one thread asks for the
+//! next run without waiting for the answer.
 
 use std::collections::VecDeque;
 use std::ptr;
@@ -22,27 +22,27 @@ use crate::requests::{Asked, Drawn, Outcome, Ticket};
 use crate::sizing::Sizing;
 use crate::slot::{GENERATION_MAX, RUN_COUNT_MAX, Slot};
 
-/// Most runs of a tag that wait for the held one's end; more are skipped. A reply has no more of them.
+/// The most runs of a tag that queue behind the held one; more are skipped. A reply has no more of them.
 const QUEUED_MAX: usize = 65_536;
 
-/// What a process keeps of one tag besides the slot. It lives on the heap; the way to it is wiped
-/// memory, so that a child makes its own.
+/// A process's data of one tag besides the slot. It lives on the heap. The pointer to it is in wiped
+/// memory, so a child makes its own.
 pub(crate) struct Supply {
     /// The process that made it.
     pid: u32,
     stock: Mutex<Stock>,
-    /// A run was installed, or whoever fetched one gave up.
+    /// A run was installed, or the fetching thread gave up.
     changed: Condvar,
 }
 
 struct Stock {
-    /// Of the run installed last; each is used once.
+    /// The generation of the last installed run; each is used once.
     generation: u64,
     /// Runs that came along with an installed one.
     queued: VecDeque<Held>,
-    /// The next run, asked for and not yet awaited.
+    /// The request for the next run, if it was sent but not collected.
     refill: Option<Refill>,
-    /// A thread awaits the next run.
+    /// A thread is fetching the next run.
     fetching: bool,
     waiting: u32,
     /// Ids of this tag may not be held.
@@ -64,7 +64,7 @@ struct Refill {
     sent_ns: u64,
 }
 
-/// What the installed run was, to learn from how it went.
+/// The installed run's data, to learn from its use.
 #[derive(Clone, Copy)]
 struct Current {
     count: u32,
@@ -77,7 +77,7 @@ type Locked<'a> = MutexGuard<'a, Stock>;
 // === impl Node ===
 
 impl Node {
-    /// An id out of a held run, or a new run's first.
+    /// An id from a held run, or the first one of a new run.
     #[cold]
     pub(crate) fn next_slow(&self, core: &Core, deadline: &mut Deadline) -> Result<u64> {
         let _outside = Outside::new();
@@ -106,7 +106,7 @@ impl Node {
                 return self.fetch(core, supply, stock, deadline);
             }
             if in_handler() {
-                // The one who fetches may be this very thread.
+                // The fetching thread may be this very one.
                 drop(stock);
                 let (drawn, _) = core.draw(self.name(), 1, false, deadline)?;
                 return Ok(drawn.first.first);
@@ -131,7 +131,7 @@ impl Node {
         }
     }
 
-    /// Asks for the next run, if nobody has and nobody is in the way.
+    /// Asks for the next run, unless that was done or a lock is taken.
     #[cold]
     pub(crate) fn refill(&self, core: &Core) {
         if let Ok(mut stock) = self.supply().stock.try_lock() {
@@ -139,7 +139,7 @@ impl Node {
         }
     }
 
-    /// An id of the run that is held now, or of the next one in the queue.
+    /// An id of the held run, or of the next one in the queue.
     pub(crate) fn advance(&self) -> Option<u64> {
         let supply = self.supply();
         let mut stock = supply.lock();
@@ -182,14 +182,14 @@ impl Node {
         let own = |supply: &Supply| self.is_wiped() || supply.pid == std::process::id();
         // SAFETY: as in `supply`.
         if unsafe { supply.as_ref() }.is_some_and(own) {
-            // SAFETY: made by `Box::into_raw`; the core is being dropped, so nobody uses it.
+            // SAFETY: made by `Box::into_raw`; the core is being dropped, so nothing else uses it.
             drop(unsafe { Box::from_raw(supply) });
         } else {
             crate::inherited::keep(self.made.load(Ordering::Acquire));
         }
     }
 
-    /// Whether what the cell holds was put there by this process. For cells that the kernel doesn't wipe.
+    /// Whether this process filled the cell. For cells that the kernel doesn't wipe.
     #[cold]
     pub(crate) fn is_own(&self) -> bool {
         let found = self.cell().supply.load(Ordering::Acquire);
@@ -200,14 +200,14 @@ impl Node {
     fn supply(&self) -> &Supply {
         let place = &self.cell().supply;
         let found = place.load(Ordering::Acquire);
-        // SAFETY: null, or made by `Box::into_raw` below and freed with the core only. (In a child
-        // where nobody wipes it may be the parent's; its process id is a copy in plain memory.)
+        // SAFETY: null, or made by `Box::into_raw` below and freed with the core only. (In a child without
+        // wiping it may be the parent's; its process id is plain memory, copied into the child.)
         if let Some(supply) = unsafe { found.as_ref() } {
             if self.is_wiped() || supply.pid == std::process::id() {
                 return supply;
             }
-            // The run is the parent's as well. Before the swap: once the new supply is out, another thread
-            // may install a run of this process.
+            // The run is the parent's too. Clear it before the swap: once the new supply is visible,
+            // another thread may install a run of this process.
             self.slot().clear();
         }
         let new = Box::into_raw(Box::new(Supply::new()));
@@ -217,7 +217,7 @@ impl Node {
                 // SAFETY: just made; freed with the core only.
                 unsafe { &*new }
             }
-            // SAFETY: `new` was never seen by others; `theirs` is this process's.
+            // SAFETY: no other thread has seen `new`; `theirs` is this process's.
             Err(theirs) => unsafe {
                 drop(Box::from_raw(new));
                 &*theirs
@@ -260,18 +260,18 @@ impl Node {
         Ok(stock.stow(self.slot(), &drawn, sent_ns))
     }
 
-    /// One id by a request of its own.
+    /// Draws one id by a request of its own.
     fn next_unheld(&self, core: &Core, supply: &Supply, deadline: &mut Deadline) -> Result<u64> {
         let (drawn, _) = core.draw(self.name(), 1, true, deadline)?;
         if drawn.hold_ms > 0 {
-            // The tag was made anew, as one whose ids may be held.
+            // The tag was created anew, and its ids may be held now.
             supply.lock().never_hold = false;
         }
         Ok(drawn.first.first)
     }
 }
 
-/// The answer to a refill, if it brought ids that are still good. `Err`: it is still to come.
+/// The answer to a refill, if it brought usable ids. `Err`: it is still to come.
 fn await_refill(
     core: &Core,
     refill: Refill,
@@ -284,7 +284,7 @@ fn await_refill(
         Some(Outcome::Ids(drawn)) if expiry_ns(refill.sent_ns, drawn.hold_ms) > exact_ns() => {
             Ok(Some(drawn))
         }
-        // Whatever went wrong was some time ago: a request of now tells what is the matter now.
+        // An old error says little: a new request tells what is wrong now.
         Some(_) => Ok(None),
     }
 }
@@ -324,7 +324,7 @@ impl Supply {
 // === impl Stock ===
 
 impl Stock {
-    /// Puts drawn ids where they belong and takes the first.
+    /// Stores drawn ids and takes the first one.
     fn stow(&mut self, slot: &Slot, drawn: &Drawn, sent_ns: u64) -> u64 {
         let hold_ms = drawn.hold_ms;
         if hold_ms == 0 {
@@ -332,7 +332,7 @@ impl Stock {
             self.never_hold = true;
             return drawn.first.first;
         }
-        // Counted from the sending: when the daemon issued them is not known any better.
+        // Counted from when the request was sent, because the time of issue is not known better.
         let expires_ns = expiry_ns(sent_ns, hold_ms);
         self.queued.extend(drawn.rest.iter().map(|&run| Held { run, hold_ms, expires_ns }));
         self.install(slot, Held { run: drawn.first, hold_ms, expires_ns })
@@ -362,11 +362,11 @@ impl Stock {
     }
 
     fn wish(&self) -> u32 {
-        // Each thread that waits is to get one.
+        // Each waiting thread needs one.
         self.sizing.wish().max(self.waiting + 1).min(COUNT_MAX).min(RUN_COUNT_MAX)
     }
 
-    /// Learns from how the current run went so far; once a run.
+    /// Learns from the use of the current run; once per run.
     fn learn(&mut self, slot: &Slot, now_ns: u64) {
         if let Some(current) = self.current.take() {
             let used = slot.offset(self.generation).unwrap_or(current.count).min(current.count);
@@ -375,7 +375,7 @@ impl Stock {
         }
     }
 
-    /// Sends a request for the next run, if there is nothing to wait for in doing so.
+    /// Sends a request for the next run, if that needs no waiting.
     fn refill(&mut self, node: &Node, core: &Core) {
         if self.refill.is_some() || self.fetching || !self.queued.is_empty() || self.never_hold {
             return;
@@ -390,7 +390,7 @@ impl Stock {
         let deadline_ms = u32::try_from(core.limits.deadline.as_millis()).unwrap_or(u32::MAX);
         let request = IdsRequest { tag: node.name().as_bytes(), count, deadline_ms };
         let asked = Asked::Ids { count, hold: true };
-        // One that can't be sent is not missed: the end of the run asks again.
+        // If it can't be sent, nothing is lost: the end of the run asks again.
         if let Ok(ticket) = link.submit(asked, None, |id, out| request.put(true, id, out)) {
             link.send();
             self.refill = Some(Refill { ticket, sent_ns });

@@ -1,14 +1,15 @@
-//! The pure core of leafd: which ids may be issued next. Nothing in here reads a clock, draws a random
-//! number or does I/O; time, chance and answers are arguments.
+//! The pure core of leafd: decides which ids may be issued next. It reads no clock, draws no random number and
+//! does no I/O: time, chance and answers are arguments.
 //!
 //! - [`segment`]: numbers of a tag, claimed in ranges ahead of use and held, or claimed one request at a time;
 //! - [`snowflake`]: ids made of time, worker and sequence;
 //! - [`lease`]: the host's right to the worker number that goes into them;
 //! - [`shares`], [`lines`], [`quota`]: what users may take, so that others find room;
-//! - [`health`]: what keeps ids from being had, since when, and what the log is told of it;
+//! - [`health`]: what keeps ids from being issued, since when, and what the log says about it;
 //! - [`mask`]: dense numbers as public ids that tell nothing of their count or order;
-//! - [`upstream`]: a store as one daemon knows it, over its fail-overs;
-//! - [`store`], [`registry`]: the plain types of what is behind them, and the rules that every backend shares.
+//! - [`upstream`]: a store as one daemon sees it, across its fail-overs;
+//! - [`store`], [`registry`]: the plain types of stores and registries, and the rules that every backend
+//!   shares.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     test,

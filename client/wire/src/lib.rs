@@ -1,6 +1,6 @@
 //! leafd's wire protocol as types and bytes, without I/O: what `protocol.md` says, in Rust.
 //!
-//! Both ends use this crate, so that a frame is described once:
+//! Both ends use this crate, so a frame is described only once:
 //!
 //! - [`frame`]: the header that every frame starts with, where a frame ends, and how long it may be;
 //! - [`request`]: what a client sends;
@@ -8,11 +8,11 @@
 //! - [`mask`]: dense ids as public ones;
 //! - [`run`]: ids that follow one another;
 //! - [`status`]: the numbered outcomes, each with what a client may do next;
-//! - [`layout`]: how a snowflake id is put together and taken apart;
+//! - [`layout`]: how a snowflake id is composed and taken apart;
 //! - [`tag`]: which names a tag may have.
 //!
-//! Nothing in here allocates by what a peer's length says: decoding borrows from the caller's
-//! buffer, whose size the caller bounds by the limits below. Integers are little-endian.
+//! Decoding never allocates by a length that a peer sent: it borrows from the caller's buffer,
+//! whose size the caller bounds by the limits below. Integers are little-endian.
 
 pub mod bytes;
 pub mod frame;
@@ -37,17 +37,17 @@ pub use tag::TagError;
 /// The one protocol version that this crate speaks.
 pub const VERSION: u16 = 1;
 
-/// Most ids that one request may ask for.
+/// The most ids that one request may ask for.
 pub const COUNT_MAX: u32 = 1_000_000;
 
-/// Longest deadline that the daemon honours, in milliseconds; longer ones are shortened to it.
+/// The longest deadline that the daemon honours, in milliseconds; longer ones are cut.
 pub const DEADLINE_MS_MAX: u32 = 60_000;
 
-/// Requests of one connection that may await an answer at once; the daemon stops reading from a
+/// How many requests of one connection may await an answer at once. The daemon stops reading from a
 /// connection that has this many, so further ones wait in the socket.
 pub const PIPELINE_MAX: u32 = 1024;
 
-/// What a frame asks for. A reply carries the request's number with [`opcode::REPLY`] added.
+/// The type of a frame. A reply carries the request's number with [`opcode::REPLY`] added.
 pub mod opcode {
     /// Agree on a version; learn the daemon's limits and layouts.
     pub const INFO: u8 = 1;
@@ -69,7 +69,7 @@ pub mod opcode {
     pub const TAG_SHOW: u8 = 18;
     /// Change a tag's settings (administrative, JSON).
     pub const TAG_SET: u8 = 19;
-    /// Lift a tag's next number (administrative, JSON).
+    /// Raise a tag's next number (administrative, JSON).
     pub const TAG_RAISE: u8 = 20;
     /// Delete a tag (administrative, JSON).
     pub const TAG_DELETE: u8 = 21;
@@ -79,7 +79,7 @@ pub mod opcode {
     pub const WORKER_RELEASE: u8 = 23;
     /// Tell who issued an id (administrative, JSON).
     pub const WHOSE: u8 = 24;
-    /// Tell what became of a range of numbers (administrative, JSON).
+    /// Tell what happened to a range of numbers (administrative, JSON).
     pub const GAPS: u8 = 25;
     /// Set in every reply's opcode.
     pub const REPLY: u8 = 0x80;
@@ -87,12 +87,12 @@ pub mod opcode {
 
 /// Bits of the header's flags.
 pub mod flag {
-    /// On an IDS request: the ids go to a run that the process holds, so that the daemon may give
-    /// fewer than asked for (at least one) rather than let the client wait.
+    /// On an IDS request: the ids go into a run that the process holds. So the daemon may give
+    /// fewer than requested (at least one) instead of making the client wait.
     pub const HOLD: u8 = 1;
     /// On a MASK or UNMASK request: public ids are text.
     pub const TEXT: u8 = 2;
-    /// On a reply: the daemon stays awake for a moment, so a client that is about to send the next
-    /// request does better to poll for its answer than to sleep.
+    /// On a reply: the daemon stays awake for a moment. A client that will send its next request
+    /// soon should poll for the answer instead of sleeping.
     pub const AWAKE: u8 = 1;
 }

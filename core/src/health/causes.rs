@@ -147,7 +147,7 @@ impl Code {
         matches!(self, Code::TagClaimsFailing | Code::TagUsedUp | Code::TagNearCeiling)
     }
 
-    /// Whether the log is told of it by who finds it, and not again and again for as long as it lasts, which may be months.
+    /// Whether the code that finds it logs it once. Otherwise the log repeats it while it lasts, which may be months.
     #[must_use]
     pub fn is_logged_where_found(self) -> bool {
         self == Code::TagNearCeiling

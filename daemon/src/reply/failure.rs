@@ -1,4 +1,4 @@
-//! The one place where what went wrong becomes a status on the wire.
+//! The one place that turns an error into a status on the wire.
 
 use leafd_wire::{Malformed, Status, TagError};
 
@@ -7,7 +7,7 @@ use leafd_core::snowflake::Refusal;
 use leafd_core::store::StoreError;
 use leafd_core::{Tag, UnixMs};
 
-/// A request's failure, as the client is told.
+/// A request's failure, as sent to the client.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The status on the wire.
@@ -18,12 +18,12 @@ pub struct Failure {
     pub message: String,
 }
 
-/// After how long a client may try again what the journal or the store kept from succeeding. Both are
-/// retried at least this often.
+/// When a client may retry what the journal or the store prevented. The daemon retries both at least
+/// this often.
 const RETRY_MS: u32 = 1_000;
 
 impl Failure {
-    /// A failure that a retry does not mend by itself.
+    /// A failure that a retry alone does not fix.
     pub fn new(status: Status, message: impl Into<String>) -> Self {
         Failure { status, retry_after_ms: 0, message: message.into() }
     }
@@ -37,13 +37,13 @@ impl Failure {
         )
     }
 
-    /// A store can't be claimed from at present.
+    /// Claims can't be made from a store at present.
     #[must_use]
     pub fn store_away(message: impl Into<String>) -> Self {
         Failure { retry_after_ms: RETRY_MS, ..Failure::new(Status::StoreUnavailable, message) }
     }
 
-    /// The journal contradicts what was held: it is loaded anew.
+    /// The journal contradicts what was held, so it is loaded again.
     #[must_use]
     pub fn journal_contradicts(message: impl Into<String>) -> Self {
         Failure { retry_after_ms: RETRY_MS, ..Failure::new(Status::Journal, message) }
@@ -55,7 +55,7 @@ impl Failure {
         Failure::new(Status::ShuttingDown, "the daemon is stopping; connect again and retry")
     }
 
-    /// Too much waits already.
+    /// Too many requests wait already.
     #[must_use]
     pub fn overloaded(what: &str, setting: &str, limit: usize) -> Self {
         Failure {
@@ -67,7 +67,7 @@ impl Failure {
         }
     }
 
-    /// No snowflake id of a layout can be issued.
+    /// A layout can't issue a snowflake id.
     #[must_use]
     pub fn refusal(layout: &Tag, refusal: Refusal, now: UnixMs) -> Self {
         match refusal {

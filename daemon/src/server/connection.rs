@@ -1,8 +1,8 @@
 //! One client's connection: bytes in, requests to the dispatcher, answers out.
 //!
-//! Memory stays bounded whatever the peer does: nothing more is read while too many requests await their
-//! answer or too many answers await the peer, and a peer that takes none for long is dropped. A peer that has gone takes
-//! its waiting requests along.
+//! Memory stays bounded whatever the peer does. Nothing more is read while too many requests await their answer, or too
+//! many answers await the peer. A peer that reads nothing for long is dropped. When a peer goes, its waiting requests
+//! go too.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -27,26 +27,25 @@ use crate::server::limits::{Part, WAITING_BYTES};
 use crate::server::stream::Stream;
 use crate::server::turns::{TURN_US, Turns};
 
-/// Answers that may wait for a peer to take them, in bytes. One answer more may always be added.
+/// How many bytes of answers may wait for a peer. One more answer may always be added.
 const OUTBOX_BYTES_MAX: usize = 256 * 1024;
 
-/// How long a peer may take none of the answers that wait for it.
+/// How long a peer may leave waiting answers unread.
 const STALL_MAX: Duration = Duration::from_secs(30);
 
 /// How much is read at once.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Capacity that an idle connection's buffers keep.
+/// How much capacity an idle connection's buffers keep.
 const IDLE_BYTES: usize = 4 * 1024;
 
-/// Requests answered before the clock is looked at: together they take far less than a turn.
+/// How many requests are answered before the clock is read: together they take far less than a turn.
 const REQUESTS_UNTIMED: u32 = 16;
 
 thread_local! {
-    /// Where bytes arrive.
+    /// The buffer that reads go into.
     static ARRIVALS: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
-    /// The one buffer to cut requests out of: a connection keeps bytes of its own only while a frame is
-    /// incomplete.
+    /// The one buffer that requests are cut from. A connection keeps bytes of its own only while a frame is incomplete.
     static SPARE: RefCell<BytesMut> = RefCell::new(BytesMut::new());
 }
 
@@ -57,24 +56,24 @@ pub struct Connection {
     dispatcher: Rc<Dispatcher>,
     decoder: RequestDecoder,
     pace: ConnectionPoll,
-    /// What it takes of what all peers share.
+    /// Its part of what all peers share.
     part: Part,
     turns: Rc<Turns>,
     /// When the present turn ends.
     turn_ends_us: u64,
-    /// What was read of a frame that is not complete yet.
+    /// The bytes of an incomplete frame.
     partial: BytesMut,
     /// Bytes that the peer's socket has taken.
     written_bytes: u64,
-    /// Nothing more comes in: the peer has closed its side, sent what can't be followed, or we stop.
+    /// Turns false when nothing more comes in: the peer has closed its side or sent garbage, or the daemon stops.
     reading: bool,
 }
 
-/// What a turn ended with.
+/// How a turn ended.
 enum Turn {
-    /// Everything is answered and nothing more will come.
+    /// Everything is answered, and nothing more will come.
     Done,
-    /// Others may have a turn, then this connection goes on.
+    /// Others get a turn, then this connection continues.
     Again,
 }
 
@@ -104,7 +103,7 @@ impl Connection {
         }
     }
 
-    /// Serves the client until it leaves, or `stopping` turns true and what it has asked is answered.
+    /// Serves the client until it leaves. Or until `stopping` turns true and its requests are answered.
     pub async fn serve(mut self, mut stopping: watch::Receiver<bool>) {
         let outcome = loop {
             tokio::select! {
@@ -125,7 +124,7 @@ impl Connection {
         self.dispatcher.left(&self.session);
     }
 
-    /// Reads, answers and writes until there is nothing to do.
+    /// Reads, answers and writes until nothing is left to do.
     async fn turn(&mut self) -> io::Result<Turn> {
         let mut stall = pin!(tokio::time::sleep(STALL_MAX));
         let mut stalled_at = None;
@@ -149,7 +148,7 @@ impl Connection {
         .await
     }
 
-    /// Does what there is to do, when it is this user's turn.
+    /// Does the pending work when it is this user's turn.
     fn poll_in_turn(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Turn>> {
         let began_us = monotonic_us();
         if !self.turns.enter(self.part.uid(), began_us, cx.waker()) {
@@ -173,7 +172,7 @@ impl Connection {
                 return Poll::Ready(Ok(Turn::Again));
             }
             if !self.reading || self.full() {
-                // An answer that comes, or room at the peer, wakes this task. One who has gone wants no answer.
+                // An answer, or room at the peer, wakes this task. A peer that has gone needs no answer.
                 ready!(self.stream.poll_gone(cx))?;
                 return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
             }
@@ -188,14 +187,14 @@ impl Connection {
             || (awaiting > 0 || unread > 0) && !self.part.admits(0)
     }
 
-    /// What this connection has made grow.
+    /// How much memory this connection uses.
     fn bytes(&self) -> u64 {
         let held = self.session.outbox.len() + self.partial.len();
         let waiting = u64::from(self.session.outbox.awaiting()) * WAITING_BYTES;
         waiting.saturating_add(held as u64)
     }
 
-    /// Writes what is to be written.
+    /// Writes what is pending.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut bytes = self.session.outbox.bytes();
         while !bytes.is_empty() {
@@ -224,7 +223,7 @@ impl Connection {
         ARRIVALS.with_borrow_mut(|arrivals| {
             let count = ready!(self.stream.poll_read(cx, arrivals))?;
             if count == 0 {
-                // Half-closed: what was asked is still answered. An incomplete frame never will be.
+                // Half-closed: earlier requests are still answered. An incomplete frame never completes.
                 self.reading = false;
                 return Poll::Ready(Ok(()));
             }
@@ -233,7 +232,7 @@ impl Connection {
         })
     }
 
-    /// Puts bytes behind those of an incomplete frame and answers.
+    /// Appends bytes to an incomplete frame, and answers.
     fn arrived(&mut self, bytes: &[u8]) {
         let mut buffer = std::mem::take(&mut self.partial);
         if buffer.is_empty() {
@@ -244,13 +243,13 @@ impl Connection {
         self.answer(buffer);
     }
 
-    /// Whether a whole request (or one that can't be) is held already.
+    /// Whether a complete request is held already, or one that is invalid.
     fn complete(&self) -> bool {
         let length_max = leafd_wire::REQUEST_LENGTH_MAX;
         !matches!(leafd_wire::frame::Frame::first(&self.partial, length_max), Ok(None))
     }
 
-    /// Answers the requests in `buffer`, until the turn ends, and keeps what is left of it.
+    /// Answers the requests in `buffer` until the turn ends, and keeps the rest.
     fn answer(&mut self, mut buffer: BytesMut) {
         self.pace.requested();
         self.session.outbox.set_awake(self.pace.polling());
@@ -287,7 +286,7 @@ impl Connection {
         self.session.outbox.failure(&Header::default(), &failure);
     }
 
-    /// Keeps what is left of a buffer, and the buffer itself for the next read.
+    /// Keeps the rest of a buffer, and the buffer itself for the next read.
     fn give_back(&mut self, mut buffer: BytesMut) {
         if !buffer.is_empty() {
             self.partial = BytesMut::from(&buffer[..]);
@@ -299,7 +298,7 @@ impl Connection {
         SPARE.set(buffer);
     }
 
-    /// The user's connections hold so much that a long request can't be waited for.
+    /// The user's connections use so much memory that a long request can't be read.
     fn refuse_partial(&mut self) {
         let uid = self.part.uid();
         let failure = Failure::new(
@@ -314,10 +313,10 @@ impl Connection {
         self.reading = false;
     }
 
-    /// The daemon stops: what has already arrived is answered (by now with a refusal), then no more.
+    /// The daemon stops. Requests that have arrived are still answered (with a refusal), later ones are not.
     fn stop_reading(&mut self) {
         ARRIVALS.with_borrow_mut(|arrivals| {
-            // What can't be read any more needs no answer either.
+            // What can't be read any more needs no answer.
             let count = self.stream.read_now(arrivals).unwrap_or(0);
             self.turn_ends_us = u64::MAX;
             self.arrived(&arrivals[..count]);
