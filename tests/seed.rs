@@ -22,6 +22,13 @@ impl std::ops::DerefMut for Seeded {
     }
 }
 
+impl Seeded {
+    /// Chance from this seed.
+    pub fn new(seed: u64) -> Seeded {
+        Seeded { seed, random: fastrand::Rng::with_seed(seed) }
+    }
+}
+
 impl Drop for Seeded {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -36,8 +43,5 @@ pub fn seeds(count: usize) -> impl Iterator<Item = Seeded> {
         .ok()
         .map(|seed| seed.parse().expect("LEAFD_TEST_SEED is a number"));
     let count = if named.is_some() { 1 } else { count };
-    (0..count).map(move |_| {
-        let seed = named.unwrap_or_else(|| fastrand::u64(..));
-        Seeded { seed, random: fastrand::Rng::with_seed(seed) }
-    })
+    (0..count).map(move |_| Seeded::new(named.unwrap_or_else(|| fastrand::u64(..))))
 }

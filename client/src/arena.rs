@@ -9,7 +9,9 @@
 
 use std::io;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+use leafd_wire::share::RunPage;
 
 use crate::atfork;
 use crate::slot::Slot;
@@ -22,6 +24,10 @@ pub(crate) struct Cell {
     pub(crate) slot: Slot,
     /// The process's supply of the tag; null until it is needed.
     pub(crate) supply: AtomicPtr<Supply>,
+    /// The pages of the user's shared run as this process maps them; null until they are asked for.
+    pub(crate) shared: AtomicPtr<RunPage>,
+    /// Until when the daemon is not asked for them.
+    pub(crate) unshared_until_ns: AtomicU64,
 }
 
 /// How a chunk becomes zero in a child.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use leafd_wire::share::Taken;
 use leafd_wire::{COUNT_MAX, InfoReply, Layout, Parts, REQUEST_LENGTH_MAX, opcode};
 
 use crate::builder::Builder;
@@ -16,6 +17,7 @@ use crate::ids::Ids;
 use crate::names::Node;
 use crate::pipeline::Pipeline;
 use crate::public_ids::PublicIds;
+use crate::sharing::{Lack, Shared};
 use crate::tag::Tag;
 
 /// A connection to the host's leafd, for all threads of a process. Forked children use it too, each with a
@@ -120,7 +122,7 @@ impl Client {
     /// # Errors
     /// As [`Client::next`].
     pub fn next_direct(&self, tag: &str) -> Result<u64> {
-        next(&self.core, self.core.node(tag)?, false, None)
+        next_slow(&self.core, self.core.node(tag)?, false, None)
     }
 
     /// As [`Client::next_direct`], within `limit` (see [`Builder::deadline`]).
@@ -128,7 +130,7 @@ impl Client {
     /// # Errors
     /// As [`Client::next`].
     pub fn next_direct_within(&self, tag: &str, limit: Duration) -> Result<u64> {
-        next(&self.core, self.core.node(tag)?, false, Some(limit))
+        next_slow(&self.core, self.core.node(tag)?, false, Some(limit))
     }
 
     /// `count` ids of `tag`, in the order of issue, straight from the daemon.
@@ -286,6 +288,13 @@ impl fmt::Debug for Client {
 /// The next id, from the held run if there is one.
 #[inline]
 fn next(core: &Core, node: &Node, holds: bool, limit: Option<Duration>) -> Result<u64> {
+    if core.shares && node.is_wiped() {
+        match node.take_shared() {
+            Ok(taken) => return Ok(shared(core, node, taken)),
+            Err(Lack::Ask { ticket }) => return next_shared(core, node, holds, ticket, limit),
+            Err(Lack::NotShared) => {}
+        }
+    }
     if holds
         && (node.is_wiped() || node.is_own())
         && let Some(taken) = node.slot().take(coarse_ns())
@@ -296,6 +305,35 @@ fn next(core: &Core, node: &Node, holds: bool, limit: Option<Duration>) -> Resul
         return Ok(taken.id);
     }
     next_slow(core, node, holds, limit)
+}
+
+/// An id that was taken from a shared run.
+#[inline]
+pub(crate) fn shared(core: &Core, node: &Node, taken: Taken) -> u64 {
+    if taken.refill_due {
+        node.ask_for_more(core);
+    }
+    taken.id
+}
+
+/// The next id after the daemon was asked for a shared run.
+#[cold]
+pub(crate) fn next_shared(
+    core: &Core,
+    node: &Node,
+    holds: bool,
+    ticket: Option<u64>,
+    limit: Option<Duration>,
+) -> Result<u64> {
+    let mut deadline = core.deadline(limit);
+    match node.next_shared(core, ticket, &mut deadline)? {
+        Shared::Id(id) => Ok(id),
+        Shared::Not if holds => node.next_slow(core, &mut deadline),
+        Shared::Not => {
+            let (drawn, _) = core.draw(node.name(), 1, false, &mut deadline)?;
+            Ok(drawn.first.first)
+        }
+    }
 }
 
 /// The next id when no run is held, or none may be.

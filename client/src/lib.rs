@@ -24,6 +24,7 @@
 //! - `client`, `tag`, `pipeline`: what can be asked; `event_loop`: what is held for whoever asks by itself;
 //! - `public_ids`: what outsiders are shown instead of ids;
 //! - `names`, `slot`, `supply`, `sizing`: the held runs, and where the next one comes from;
+//! - `sharing`, `mapping`: ids from a run that all processes of the user share;
 //! - `core`, `arena`, `atfork`, `inherited`: what clones share, what a fork wipes, and what it leaves;
 //! - `state`, `link`, `requests`, `reader`, `polling`: the one connection that threads share;
 //! - `socket`, `clock`: system calls; `interruption`: signals that end a wait.
@@ -41,6 +42,7 @@ mod ids;
 mod inherited;
 mod interruption;
 mod link;
+mod mapping;
 mod names;
 mod paths;
 mod pipeline;
@@ -48,6 +50,7 @@ mod polling;
 mod public_ids;
 mod reader;
 mod requests;
+mod sharing;
 mod sizing;
 mod slot;
 mod socket;

@@ -4,9 +4,11 @@
 //! keeps its place until its answer comes, so that a late answer never meets another request.
 
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 
 use leafd_wire::frame::Frame;
-use leafd_wire::{ErrorReply, IdsReply, Run, Status, opcode};
+use leafd_wire::share::DESCRIPTORS;
+use leafd_wire::{ErrorReply, IdsReply, Run, ShareReply, Status, opcode};
 
 use crate::error::{Break, Error};
 
@@ -33,6 +35,8 @@ pub(crate) enum Asked {
     Ids { count: u32, hold: bool },
     /// Bytes, whatever they are.
     Body { opcode: u8 },
+    /// A shared run.
+    Share,
 }
 
 /// What became of a request.
@@ -40,6 +44,7 @@ pub(crate) enum Asked {
 pub(crate) enum Outcome {
     Ids(Drawn),
     Body(Vec<u8>),
+    Share(ShareReply, Option<SharedPages>),
     Failed(Error),
     /// The connection went first. `served`: it had answered something before.
     Broken {
@@ -47,6 +52,9 @@ pub(crate) enum Outcome {
         served: bool,
     },
 }
+
+/// The descriptors of a shared run's pages.
+pub(crate) type SharedPages = [OwnedFd; DESCRIPTORS];
 
 /// Ids as they were drawn. One run takes no allocation.
 #[derive(Debug)]
@@ -75,6 +83,8 @@ pub(crate) struct Requests {
     abandoned: usize,
     /// A group's answers so far, each with the number that the group gave it.
     groups: Vec<Option<VecDeque<(u64, Outcome)>>>,
+    /// What came with the reply that is looked at.
+    pub(crate) descriptors: Option<SharedPages>,
 }
 
 struct Entry {
@@ -171,7 +181,7 @@ impl Requests {
         let entry = &mut self.entries[place];
         match entry.progress {
             Progress::Waiting => {
-                let outcome = decode(frame, entry.asked)?;
+                let outcome = decode(frame, entry.asked, self.descriptors.take())?;
                 match entry.group {
                     Some((group, number)) => {
                         entry.progress = Progress::Free;
@@ -306,10 +316,15 @@ pub(crate) fn decode_held(body: &[u8], count: u32) -> Result<Drawn, Error> {
     })
 }
 
-fn decode(frame: &Frame<'_>, asked: Asked) -> Result<Outcome, Break> {
+fn decode(
+    frame: &Frame<'_>,
+    asked: Asked,
+    descriptors: Option<SharedPages>,
+) -> Result<Outcome, Break> {
     let opcode = match asked {
         Asked::Ids { .. } => opcode::IDS,
         Asked::Body { opcode } => opcode,
+        Asked::Share => opcode::SHARE,
     };
     if frame.header.opcode != opcode | opcode::REPLY {
         return Err(Break::Protocol("a reply's opcode differs from its request's"));
@@ -320,6 +335,10 @@ fn decode(frame: &Frame<'_>, asked: Asked) -> Result<Outcome, Break> {
     match asked {
         Asked::Ids { count, hold } => Drawn::decode(frame.body, count, hold).map(Outcome::Ids),
         Asked::Body { .. } => Ok(Outcome::Body(frame.body.to_vec())),
+        Asked::Share => {
+            let reply = ShareReply::decode(frame.body);
+            Ok(Outcome::Share(reply.map_err(|error| Break::Protocol(error.what))?, descriptors))
+        }
     }
 }
 

@@ -1,19 +1,27 @@
 //! The system calls on a connection: never blocking but in [`Socket::wait`], never interrupted,
 //! never a SIGPIPE.
 
+use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+
+use leafd_wire::share::DESCRIPTORS;
 
 use crate::interruption::noticed;
 
 /// A connected, non-blocking, close-on-exec stream socket.
 pub(crate) struct Socket {
     descriptor: OwnedFd,
+    /// Descriptors may come along with bytes.
+    expects_descriptors: AtomicBool,
+    /// Those that came, in their order.
+    came: Mutex<VecDeque<OwnedFd>>,
 }
 
 /// What a wait is for, and what it found.
@@ -65,8 +73,12 @@ impl Socket {
         let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: no memory is passed.
         let descriptor = check(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
-        // SAFETY: the descriptor is new and nobody else's.
-        let socket = Socket { descriptor: unsafe { OwnedFd::from_raw_fd(descriptor) } };
+        let socket = Socket {
+            // SAFETY: the descriptor is new and nobody else's.
+            descriptor: unsafe { OwnedFd::from_raw_fd(descriptor) },
+            expects_descriptors: AtomicBool::new(false),
+            came: Mutex::default(),
+        };
         let length = mem::size_of_val(&address) as libc::socklen_t;
         uninterrupted(|| {
             // SAFETY: the address is valid for its length.
@@ -88,6 +100,9 @@ impl Socket {
 
     /// Receives what is there; 0 is the stream's end.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.expects_descriptors.load(Ordering::Relaxed) {
+            return self.receive_with_descriptors(buffer);
+        }
         uninterrupted(|| {
             // SAFETY: the buffer is valid for writes of its length.
             let got = unsafe {
@@ -100,6 +115,61 @@ impl Socket {
             };
             usize::try_from(got).map_err(|_| io::Error::last_os_error())
         })
+    }
+
+    /// From now on takes descriptors that come along.
+    pub(crate) fn expect_descriptors(&self) {
+        self.expects_descriptors.store(true, Ordering::Relaxed);
+    }
+
+    /// The descriptors that came first of those that were not taken.
+    pub(crate) fn take_descriptors(&self) -> Option<[OwnedFd; DESCRIPTORS]> {
+        let mut came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
+        if came.len() < DESCRIPTORS {
+            return None;
+        }
+        let taken: Vec<OwnedFd> = came.drain(..DESCRIPTORS).collect();
+        taken.try_into().ok()
+    }
+
+    fn receive_with_descriptors(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        /// Room for the descriptors of one answer and its header, aligned as that.
+        #[repr(C)]
+        union Room {
+            _header: libc::cmsghdr,
+            bytes: [u8; 64],
+        }
+        let mut room = Room { bytes: [0; 64] };
+        let mut parts = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        // SAFETY: all zeros is a valid structure.
+        let mut message: libc::msghdr = unsafe { mem::zeroed() };
+        message.msg_iov = &raw mut parts;
+        message.msg_iovlen = 1;
+        let got = uninterrupted(|| {
+            message.msg_control = (&raw mut room).cast();
+            message.msg_controllen = mem::size_of::<Room>() as _;
+            let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+            // SAFETY: buffer and room are valid for writes of their lengths.
+            let got = unsafe { libc::recvmsg(self.number(), &raw mut message, flags) };
+            usize::try_from(got).map_err(|_| io::Error::last_os_error())
+        })?;
+        // SAFETY: the kernel has filled the room and said how far; the macros stay within that.
+        unsafe {
+            let mut header = libc::CMSG_FIRSTHDR(&raw const message);
+            while let Some(found) = header.as_ref() {
+                if (found.cmsg_level, found.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                    let bytes = found.cmsg_len - libc::CMSG_LEN(0) as usize;
+                    let numbers = libc::CMSG_DATA(header).cast::<RawFd>();
+                    let mut came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
+                    for place in 0..bytes / mem::size_of::<RawFd>() {
+                        let number = numbers.add(place).read_unaligned();
+                        came.push_back(OwnedFd::from_raw_fd(number));
+                    }
+                }
+                header = libc::CMSG_NXTHDR(&raw const message, header);
+            }
+        }
+        Ok(got)
     }
 
     /// Sleeps until one of `wanted` is there (an error or end counts as readable), it is `until`, or a

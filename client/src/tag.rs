@@ -5,12 +5,13 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::{Client, next_slow};
+use crate::client::{Client, next_shared, next_slow, shared};
 use crate::clock::coarse_ns;
 use crate::core::Core;
 use crate::error::Result;
 use crate::ids::Ids;
 use crate::names::Node;
+use crate::sharing::Lack;
 use crate::slot::{Slot, Taken};
 
 /// One tag of a client. It is made by [`Client::tag`], cheap to clone, and good in forked children.
@@ -32,6 +33,8 @@ pub struct Tag {
     /// The node's, looked up beforehand; it lives as long.
     slot: NonNull<Slot>,
     holding: Holding,
+    /// Whether ids are taken from the user's shared run, where there is one.
+    shares: bool,
 }
 
 /// Whether ids may be taken of the held run.
@@ -60,13 +63,20 @@ impl Tag {
             (true, true) => Holding::Wiped,
             (true, false) => Holding::OwnOnly,
         };
-        Ok(Tag { node: NonNull::from(node), slot, core: Arc::clone(&client.core), holding })
+        Ok(Tag {
+            node: NonNull::from(node),
+            slot,
+            core: Arc::clone(&client.core),
+            holding,
+            shares: client.core.shares && node.is_wiped(),
+        })
     }
 
     /// The same tag, with every id drawn directly, by a request of its own.
     #[must_use]
     pub fn direct(mut self) -> Tag {
         self.holding = Holding::No;
+        self.shares = false;
         self
     }
 
@@ -82,10 +92,7 @@ impl Tag {
     /// Whatever kept the daemon from answering.
     #[inline]
     pub fn next(&self) -> Result<u64> {
-        match self.take() {
-            Some(id) => Ok(id),
-            None => self.next_slow(None),
-        }
+        self.next_or(None)
     }
 
     /// As [`Tag::next`], within `limit` (see [`crate::Builder::deadline`]).
@@ -94,9 +101,23 @@ impl Tag {
     /// As [`Tag::next`].
     #[inline]
     pub fn next_within(&self, limit: Duration) -> Result<u64> {
-        match self.take() {
+        self.next_or(Some(limit))
+    }
+
+    #[inline]
+    fn next_or(&self, limit: Option<Duration>) -> Result<u64> {
+        if self.shares {
+            match self.node().take_shared() {
+                Ok(taken) => return Ok(shared(&self.core, self.node(), taken)),
+                Err(Lack::Ask { ticket }) => {
+                    return next_shared(&self.core, self.node(), self.holds(), ticket, limit);
+                }
+                Err(Lack::NotShared) => {}
+            }
+        }
+        match self.take_held() {
             Some(id) => Ok(id),
-            None => self.next_slow(Some(limit)),
+            None => self.next_slow(limit),
         }
     }
 
@@ -116,12 +137,24 @@ impl Tag {
         self.client().next_batch_within(self.name(), count, limit)
     }
 
-    /// An id of the held run, if there is one. It never waits.
+    /// An id of the held or shared run, if there is one. It never waits.
     ///
     /// For bindings that do something before they wait; [`Tag::next`] begins with it.
     #[inline]
     #[must_use]
     pub fn take(&self) -> Option<u64> {
+        if self.shares {
+            match self.node().take_shared() {
+                Ok(taken) => return Some(shared(&self.core, self.node(), taken)),
+                Err(Lack::Ask { .. }) => return None,
+                Err(Lack::NotShared) => {}
+            }
+        }
+        self.take_held()
+    }
+
+    #[inline]
+    fn take_held(&self) -> Option<u64> {
         let taken = self.take_of_run(coarse_ns())?;
         if taken.refill_due {
             self.node().refill(&self.core);

@@ -23,6 +23,14 @@ pub fn token() -> Result<String, NoRandomness> {
     Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
+/// A number from 1 to 2^64 - 1.
+///
+/// # Errors
+/// [`NoRandomness`].
+pub fn number() -> Result<u64, NoRandomness> {
+    Ok(getrandom::u64().map_err(NoRandomness)?.max(1))
+}
+
 /// A new tag's generation, from 1 to 2^63 - 1: unlike a counter it stays unique when the store is set back.
 ///
 /// # Errors

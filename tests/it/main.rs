@@ -34,6 +34,7 @@ mod public_ids;
 mod reload;
 mod restores;
 mod service;
+mod shared_runs;
 mod shown;
 mod starts;
 mod tidy;

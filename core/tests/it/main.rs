@@ -13,6 +13,7 @@ mod mask;
 mod purity;
 mod segment;
 mod shards;
+mod shared;
 mod shares;
 mod snowflake;
 mod strict;

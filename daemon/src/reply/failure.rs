@@ -49,6 +49,17 @@ impl Failure {
         Failure { retry_after_ms: RETRY_MS, ..Failure::new(Status::Journal, message) }
     }
 
+    /// No access rule allows it.
+    #[must_use]
+    pub fn may_not_draw(tag: &str, uid: u32) -> Self {
+        Failure::new(
+            Status::Denied,
+            format!(
+                "uid {uid} may not draw tag {tag:?}: no access rule for it names this user or its groups"
+            ),
+        )
+    }
+
     /// The daemon is stopping.
     #[must_use]
     pub fn stopping() -> Self {

@@ -19,6 +19,7 @@ mod metrics;
 mod overview;
 mod quotas;
 mod readiness;
+mod shares;
 mod status;
 mod tag_stores;
 mod tags;
@@ -202,6 +203,7 @@ impl Dispatcher {
         self.access.send_replace(access);
         self.quotas.forget();
         self.access_edition.set(self.access_edition.get() + 1);
+        self.segments.end_all_shared();
     }
 
     /// Answers one request, at once into the session's outbox or later.
@@ -213,6 +215,7 @@ impl Dispatcher {
             match header.opcode {
                 opcode::IDS => self.ids(session, header, body),
                 opcode::INFO => self.info(session, header, body),
+                opcode::SHARE => self.share(session, header, body),
                 opcode::STATUS => self.status(session, header, body),
                 opcode::MASK | opcode::UNMASK => self.mask(session, header, body),
                 opcode::METRICS => self.metrics(session, header, body),
@@ -309,13 +312,7 @@ impl Dispatcher {
         }
         let text = check_tag(name)?;
         if !self.access.borrow().may_draw(text, &session.peer) {
-            return Err(Failure::new(
-                Status::Denied,
-                format!(
-                    "uid {} may not draw tag {text:?}: no access rule for it names this user or its groups",
-                    session.peer.uid
-                ),
-            ));
+            return Err(Failure::may_not_draw(text, session.peer.uid));
         }
         let source = match self.snowflakes.layout(text) {
             Some(layout) => Source::Snowflake(Rc::clone(layout)),
@@ -376,6 +373,7 @@ impl Dispatcher {
     pub async fn run(self: &Rc<Self>, check_removed: Duration) {
         let writing = self.writer.run(
             |failure| {
+                self.segments.end_all_shared();
                 self.segments.abandon_all(failure);
                 self.snowflakes.abandon_all(failure);
             },

@@ -23,7 +23,7 @@ use crate::blocking::Backend as _;
 use crate::config::{Args, Config, ConfigError, Source, WorkerSpec};
 use crate::engine::lease::Worker;
 use crate::engine::masks::Masks;
-use crate::engine::segments::{ClaimLog, GapLog, SegmentSettings, Segments};
+use crate::engine::segments::{ClaimLog, GapLog, PAGES_MAX, SegmentSettings, Segments};
 use crate::engine::snowflakes::Snowflakes;
 use crate::engine::writer::Writer;
 use crate::health::Remedies;
@@ -178,6 +178,9 @@ async fn live(
         Rc::clone(&writer),
         Rc::clone(&masks),
     );
+    if !recovered.stopped_cleanly {
+        segments.share_after_crash();
+    }
     let watching = stores::watch(&segments, &journal, recovered.clone()).await;
     if segments.upstreams().iter().any(|upstream| upstream.stale()) {
         layouts::record_floors(&journal, &mut layouts, fixed.as_ref(), true, config.max_drift)
@@ -384,8 +387,8 @@ fn segment_settings(config: &Config) -> SegmentSettings {
 /// As many connections as are wanted and as descriptors allow.
 fn connections_max(config: &Config) -> usize {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    /// What the daemon itself needs, with room.
-    const OWN_DESCRIPTORS: u64 = 64;
+    /// What the daemon itself needs, with room, and two for each shared run.
+    const OWN_DESCRIPTORS: u64 = 64 + 2 * PAGES_MAX;
     let wanted =
         u64::try_from(config.connections_max).unwrap_or(u64::MAX).saturating_add(OWN_DESCRIPTORS);
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {

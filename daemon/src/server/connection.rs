@@ -198,11 +198,13 @@ impl Connection {
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut bytes = self.session.outbox.bytes();
         while !bytes.is_empty() {
-            match ready!(self.stream.poll_write(cx, &bytes))? {
+            let (end, descriptors) = self.session.outbox.next_part(bytes.len());
+            match ready!(self.stream.poll_write(cx, &bytes[..end], descriptors.as_deref()))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 written => {
                     self.written_bytes += written as u64;
                     bytes.advance(written);
+                    self.session.outbox.wrote(written);
                 }
             }
         }
@@ -253,6 +255,9 @@ impl Connection {
     fn answer(&mut self, mut buffer: BytesMut) {
         self.pace.requested();
         self.session.outbox.set_awake(self.pace.polling());
+        if self.session.outbox.descriptors_unread() && self.stream.unread() == 0 {
+            self.session.outbox.all_read();
+        }
         let mut requests = 0;
         while !self.full() && !self.session.outbox.closing() {
             if requests % REQUESTS_UNTIMED == REQUESTS_UNTIMED - 1

@@ -126,6 +126,7 @@ impl Segments {
             // A strict tag's row was made anew as a plain one.
             return self.start_over(tag);
         }
+        self.end_shared_above(tag, claim.ceiling);
         let cut = tag.allocator.borrow_mut().set_ceiling(number, claim.ceiling);
         self.journal_cut(tag, sent.shard, cut);
         let now = clock::boot();

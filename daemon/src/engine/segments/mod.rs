@@ -4,7 +4,7 @@
 //! - `claims`: what the allocator wants from the store, and what comes of it.
 //! - `restart`: what is done when the journal contradicts what is held.
 //! - `outlook`: whether ids can be had, and for how long.
-//! - `masked`: tags whose numbers are not their ids.
+//! - `masked`: tags whose numbers are not their ids; `shared`: ids that processes draw from memory.
 //! - `tag`: one tag, and how far it has come in each of its stores; `in_use`, `tags`: which tags are in use at all;
 //!   `unconfirmed`: names that nothing is known of yet.
 //! - `rounds`: what is done for all of them by and by.
@@ -18,6 +18,7 @@ mod masked;
 mod outlook;
 mod restart;
 mod rounds;
+mod shared;
 mod skipped;
 mod tag;
 mod tags;
@@ -52,6 +53,8 @@ use leafd_core::{BootMs, Tag, Want};
 pub(crate) use marks::cut_writes;
 use outlook::NearCeiling;
 pub use outlook::StoreTrouble;
+use shared::SharedRuns;
+pub use shared::{NOT_SHARED_MS, PAGES_MAX};
 use skipped::{Cause, Skipped};
 pub use tag::SegmentTag;
 use tag::{Refusal, Shard, ShardState};
@@ -101,6 +104,7 @@ pub struct Segments {
     pub(crate) skipped: Skipped,
     /// Tags in use that come to the end of their numbers.
     near_ceilings: RefCell<BTreeMap<Tag, NearCeiling>>,
+    shared: SharedRuns,
     /// Ids issued of tags that are no longer in use.
     issued_before: Cell<u64>,
     /// Claims that the store or the journal has not answered.
@@ -146,6 +150,7 @@ impl Segments {
             estimates: RefCell::new(vec![(BootMs(0), None); stores]),
             skipped: Skipped::default(),
             near_ceilings: RefCell::default(),
+            shared: SharedRuns::default(),
             issued_before: Cell::new(0),
             claiming: TaskTracker::new(),
             stopping: Cell::new(false),
@@ -273,6 +278,7 @@ impl Segments {
             return;
         }
         self.serve(tag);
+        self.refill_shared(tag);
         let now = clock::boot();
         let moves = tag.allocator.borrow_mut().marks_wanted(now);
         if !moves.is_empty() {
@@ -315,7 +321,7 @@ impl Segments {
 
     /// Looks after the tags in use, until dropped.
     pub async fn run(self: &Rc<Self>) {
-        tokio::join!(self.retry(), self.keep_small());
+        tokio::join!(self.retry(), self.keep_small(), self.keep_shared());
     }
 
     /// Looks at the tags with waiting requests or failed claims, every [`TICK`] while there are any.
@@ -399,6 +405,7 @@ impl Segments {
     /// Claims nothing more: the daemon stops.
     pub fn stop_claiming(&self) {
         self.stopping.set(true);
+        self.close_shared();
     }
 
     /// Waits until the claims under way are in the journal or have failed.

@@ -159,6 +159,8 @@ impl SegmentTag {
             && !self.evicted.get()
             && !self.in_retry_queue.get()
             && self.unconfirmed.borrow().is_none()
+            // Who draws from memory is not seen to draw.
+            && self.pages.get() == 0
             // Of a masked tag the journal has nothing left.
             && !(holds && self.is_masked())
             && self.shards.iter().all(can_be_loaded)

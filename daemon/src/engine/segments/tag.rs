@@ -35,6 +35,8 @@ pub struct SegmentTag {
     pub(super) form: RefCell<Form>,
     /// Places for waiting requests, shared out by user, while any of them is taken.
     places: RefCell<Weak<RefCell<Shares>>>,
+    /// How many users have a shared run of it.
+    pub(super) pages: Cell<u32>,
     /// What requests wait for, for the text of a deadline, unless a trouble tells more.
     stage: Cell<&'static str>,
     /// What goes wrong with it, as long as it does.
@@ -118,6 +120,7 @@ impl SegmentTag {
             unconfirmed: RefCell::new(unconfirmed),
             form: RefCell::default(),
             places: RefCell::default(),
+            pages: Cell::new(0),
             stage: Cell::new("the tag is still being looked up"),
             trouble: RefCell::default(),
         }

@@ -215,6 +215,7 @@ impl Segments {
 
     /// Takes over the terms of a store. What is held and may not be issued any more is dropped.
     fn set_terms(self: &Rc<Self>, tag: &Rc<SegmentTag>, index: usize, terms: &TagTerms) {
+        self.end_shared_above(tag, terms.ceiling);
         self.note_dropped(tag, index, terms.ceiling.saturating_add(1), Cause::Ceiling);
         self.note_ceiling(tag, terms.end.saturating_sub(1), terms.ceiling);
         let cut = {
@@ -241,6 +242,7 @@ impl Segments {
 
     /// Counts what a tag has issued, and what is held of it: it goes out of use.
     pub(super) fn leave(&self, tag: &SegmentTag) {
+        self.end_shared(tag);
         for index in 0..tag.shards.len() {
             self.note_dropped(tag, index, 0, Cause::Removed);
         }
@@ -252,6 +254,7 @@ impl Segments {
 
     /// Drops what is held of one shard.
     fn forget_shard(&self, tag: &SegmentTag, index: usize, cause: Cause) {
+        self.end_shared(tag);
         self.note_dropped(tag, index, 0, cause);
         let mut allocator = tag.allocator.borrow_mut();
         let held = allocator.unissued();
@@ -278,6 +281,10 @@ impl Tenants for Segments {
         for (tag, index) in self.loaded_in(upstream) {
             self.forget_shard(&tag, index, Cause::Store);
         }
+    }
+
+    fn bounds_changed(&self) {
+        self.bound_shared();
     }
 
     fn set_all_aside(&self) {

@@ -138,6 +138,7 @@ impl Segments {
         };
         if tag.unconfirmed.borrow().is_some() && idle() && !tag.evicted.replace(true) {
             tag.unconfirmed.take();
+            self.end_shared(tag);
             self.tags.borrow_mut().remove(tag.tag.as_str());
         }
     }

@@ -34,6 +34,9 @@ pub trait Tenants {
     /// The same for every store.
     fn set_all_aside(&self);
 
+    /// What is held of a store may be issued until another instant than before.
+    fn bounds_changed(&self);
+
     /// Who this host is to its stores.
     fn host(&self) -> HostId;
 
@@ -85,6 +88,8 @@ impl<T: Tenants + 'static> Driver<T> {
         loop {
             let step = self.upstream.monitor.borrow_mut().next(clock::boot());
             self.upstream.follow();
+            self.tenants.bounds_changed();
+            self.tenants.bounds_changed();
             match step {
                 Step::Event(event) => self.happened(event),
                 Step::Request(request) => {

@@ -150,8 +150,14 @@ impl Upstream {
     /// Whether ids may be issued from what is held of it: see [`Monitor::may_issue`].
     #[must_use]
     pub fn may_issue(&self) -> bool {
-        let until = self.own_until.get();
+        let until = self.issues_until();
         until == NO_END || clock::boot() < until
+    }
+
+    /// From when on no ids may be issued from what is held of it.
+    #[must_use]
+    pub fn issues_until(&self) -> BootMs {
+        self.own_until.get()
     }
 
     /// Why it can't be claimed from, if it can't.
