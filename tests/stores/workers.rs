@@ -21,7 +21,8 @@ on_each_server!(
     a_clock_that_is_wrong_claims_nothing_and_burns_nothing,
     permanent_workers_outlive_any_outage_and_an_identity_is_one_daemon_s,
     hosts_that_mean_different_things_are_refused,
-    another_database_gives_no_worker_until_it_is_adopted
+    another_database_gives_no_worker_until_it_is_adopted,
+    two_hosts_with_one_static_number_are_warned,
 );
 
 const TAG: &str = "snowflake";
@@ -302,4 +303,45 @@ fn another_database_gives_no_worker_until_it_is_adopted<S: Server>() {
 fn agrees(host: &Host) -> Option<()> {
     let lease: Value = host.status()["snowflake"]["lease"].clone();
     (lease["clock_error"].is_null() && lease["clock_held_back_ms"] == 0).then_some(())
+}
+
+/// The operator has given one number to two hosts: the store that they share tells both. A restart is no second host.
+fn two_hosts_with_one_static_number_are_warned<S: Server>() {
+    let server = S::new();
+    let mut hosts = ["a", "b"]
+        .map(|name| Host::on_store(&server.url()).set("worker", "static:17").set("identity", name));
+    let shared = |host: &Host| {
+        let status = host.status();
+        let conditions = status["health"]["conditions"].as_array().cloned().unwrap();
+        conditions.into_iter().find(|one| one["code"] == "worker_shared")
+    };
+    let noted = || server.sql("SELECT value FROM leafd_meta WHERE name = 'static_worker_17'");
+    hosts[0].start();
+    eventually("it is noted", Duration::from_secs(30), || (!noted().is_empty()).then_some(()));
+    hosts[0].kill();
+    // Another start, noted twice, and nobody else.
+    let before = noted();
+    hosts[0].start();
+    for turn in 0..2 {
+        let former = if turn == 0 { before.clone() } else { noted() };
+        eventually("it is noted anew", Duration::from_secs(30), || {
+            (noted() != former).then_some(())
+        });
+    }
+    assert_eq!(shared(&hosts[0]), None);
+    hosts[1].start();
+    for (host, other) in [(&hosts[0], "b"), (&hosts[1], "a")] {
+        let told = eventually("it is told", Duration::from_secs(90), || shared(host));
+        assert_eq!([&told["severity"], &told["kind"]], ["warning", "snowflake"]);
+        let message = told["message"].as_str().unwrap();
+        assert!(
+            message.contains("worker 17")
+                && message.ends_with(&format!("{other}; snowflake ids of both may be equal")),
+            "{message}"
+        );
+        assert!(host.raw().info().snowflake_ready);
+        eventually("it is logged", Duration::from_secs(30), || {
+            host.log().contains("worker 17 is in use on another host").then_some(())
+        });
+    }
 }

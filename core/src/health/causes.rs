@@ -41,6 +41,8 @@ pub enum Code {
     WorkersTaken,
     /// Another host has this host's worker number.
     WorkerLost,
+    /// Another daemon uses this host's static worker number.
+    WorkerShared,
     /// Another live daemon has this host's identity.
     IdentityInUse,
     /// There is no worker until a person repairs something.
@@ -131,6 +133,7 @@ impl Code {
             Code::RegistryReplaced => "registry_replaced",
             Code::WorkersTaken => "workers_taken",
             Code::WorkerLost => "worker_lost",
+            Code::WorkerShared => "worker_shared",
             Code::IdentityInUse => "identity_in_use",
             Code::WorkerRefused => "worker_refused",
             Code::WorkerReleased => "worker_released",

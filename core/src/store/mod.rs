@@ -11,6 +11,7 @@ mod error;
 mod identity;
 mod record;
 mod shard;
+mod static_worker;
 
 use leafd_wire::Run;
 
@@ -25,6 +26,7 @@ pub use identity::{
 };
 pub use record::{ClaimRecord, ClaimedBy, NAME_BYTES_MAX};
 pub use shard::Shard;
+pub use static_worker::{StaticUser, note_static_user};
 
 /// Tells a tag from an earlier one of the same name; 0 where only Leaf's table is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -102,6 +102,11 @@ impl Remedies {
                  --worker N; or widen worker_range and the layouts' worker bits"
                     .to_owned()
             }
+            Code::WorkerShared => {
+                "stop one of the two, give it a number of its own (worker = \"static:N\") and start it again; ids that both \
+                 have issued meanwhile may be equal"
+                    .to_owned()
+            }
             Code::WorkerLost => "wait: another one is being leased".to_owned(),
             Code::IdentityInUse => {
                 "give each daemon an identity of its own, or stop the other one".to_owned()

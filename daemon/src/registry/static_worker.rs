@@ -1,11 +1,12 @@
-//! `static:N`: a worker number that the operator has assigned to this host alone. The only possible check is that no
-//! second daemon of the host uses it.
+//! `static:N`: a worker number that the operator has assigned to this host alone. That no second daemon of the host uses
+//! it is checked here. That no other host does, only a store that hosts share can tell.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::lock::{LockError, LockFile};
 use leafd_core::{UnixMs, WorkerId};
@@ -17,6 +18,8 @@ pub struct StaticWorker {
     lock: LockFile,
     /// The note in the lock file, by this holder or earlier ones.
     noted: Cell<UnixMs>,
+    /// Which other daemons use the number now, as the store tells.
+    others: RefCell<Vec<Arc<str>>>,
 }
 
 /// Why the number can't be used.
@@ -45,7 +48,12 @@ impl StaticWorker {
         match LockFile::acquire(&path, 0o600) {
             Ok(lock) => {
                 let noted = lock.former_note().trim().parse().map(UnixMs).unwrap_or_default();
-                Ok(StaticWorker { worker, lock, noted: Cell::new(noted) })
+                Ok(StaticWorker {
+                    worker,
+                    lock,
+                    noted: Cell::new(noted),
+                    others: RefCell::default(),
+                })
             }
             Err(cause) => Err(FixedWorkerError { worker, cause }),
         }
@@ -74,6 +82,17 @@ impl StaticWorker {
             self.noted.set(mark);
         }
         Ok(())
+    }
+
+    /// Which hosts use the number as well: by their names.
+    #[must_use]
+    pub fn others(&self) -> Vec<Arc<str>> {
+        self.others.borrow().clone()
+    }
+
+    /// The store has told which hosts use the number as well.
+    pub fn found_others(&self, others: Vec<Arc<str>>) {
+        *self.others.borrow_mut() = others;
     }
 
     /// Whether the lock still excludes the host's other daemons.

@@ -5,6 +5,7 @@ pub(crate) mod embedded;
 mod http;
 mod layouts;
 mod lease;
+mod static_worker;
 pub(crate) mod stores;
 
 use std::io::Write as _;
@@ -232,6 +233,13 @@ async fn live(
             tokio::join!(dispatcher.run(check_removed), wakefulness.run());
         }
     });
+    if let Some(Ok(worker)) = &fixed {
+        let store = Rc::clone(&segments.upstreams()[0]);
+        let name = lease::host_name(config).into();
+        let noting =
+            static_worker::note_use(Rc::clone(worker), store, recovered.token.clone(), name);
+        tokio::task::spawn_local(noting);
+    }
     let guarding = tokio::task::spawn_local(guard_worker(fixed, Rc::clone(&dispatcher)));
     let service = Rc::new(Service::default());
     let attending = tokio::task::spawn_local({

@@ -1,16 +1,17 @@
 //! A store on a thread of its own, with a method for each call.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
     CheckIn, Claim, ClaimRecord, ClaimWish, ClaimedBy, Generation, HostId, Identity, NewTag, Role,
-    StartToken, Store, StoreError, TagChange, TagRow, TagTerms,
+    StartToken, StaticUser, Store, StoreError, TagChange, TagRow, TagTerms,
 };
 use crate::blocking::{Backend, Handle};
 use crate::registry::Registry;
-use leafd_core::Tag;
 use leafd_core::mask::KeyNumber;
 use leafd_core::registry::{Mode, RegistryError};
+use leafd_core::{Tag, WorkerId};
 
 /// Calls a store that runs on its thread. What a call claimed whose future was dropped is lost.
 pub type StoreHandle = Handle<dyn Store>;
@@ -234,6 +235,21 @@ impl StoreHandle {
     ) -> Result<CheckIn, StoreError> {
         let (under, host, next) = (under.clone(), host.clone(), next.clone());
         self.call(move |store| store.check_in(&under, &host, &known, &next)).await
+    }
+
+    /// See [`Store::note_static_worker`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn note_static_worker(
+        &self,
+        under: &Identity,
+        worker: WorkerId,
+        start: &StartToken,
+        name: &Arc<str>,
+    ) -> Result<Vec<StaticUser>, StoreError> {
+        let (under, start, name) = (under.clone(), start.clone(), Arc::clone(name));
+        self.call(move |store| store.note_static_worker(&under, worker, &start, &name)).await
     }
 
     /// Calls the store as a registry, see [`Store::workers`].

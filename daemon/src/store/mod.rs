@@ -23,13 +23,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use leafd_core::Tag;
 use leafd_core::mask::KeyNumber;
 use leafd_core::registry::Mode;
 use leafd_core::store::{
     CheckIn, Claim, ClaimRecord, ClaimWish, ClaimedBy, Generation, HostId, Identity, NewTag, Role,
-    StartToken, StoreError, TagChange, TagRow, TagTerms,
+    StartToken, StaticUser, StoreError, TagChange, TagRow, TagTerms,
 };
+use leafd_core::{Tag, WorkerId};
 
 use crate::registry::Registry;
 
@@ -227,6 +227,19 @@ pub trait Store: Send {
         known: &[StartToken],
         next: &StartToken,
     ) -> Result<CheckIn, StoreError>;
+
+    /// Notes that the daemon of this start, on a host of this name, uses a static worker number now, and tells which others
+    /// have noted that lately. Nothing where only Leaf's table is: there is no place for it.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`]; others as for every call.
+    fn note_static_worker(
+        &mut self,
+        under: &Identity,
+        worker: WorkerId,
+        start: &StartToken,
+        name: &str,
+    ) -> Result<Vec<StaticUser>, StoreError>;
 
     /// Counts the transactions that met what others wrote at the same moment, and were tried again.
     fn conflicts(&self) -> Arc<AtomicU64>;

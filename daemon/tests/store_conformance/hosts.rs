@@ -1,7 +1,11 @@
 //! Starts of hosts, and the store's own name.
 
+use std::sync::Arc;
+
+use leafd::store::Store;
+use leafd_core::WorkerId;
 use leafd_core::mask::KeyNumber;
-use leafd_core::store::{CheckIn, HostId, Identity, StartToken, StoreError, StoreId};
+use leafd_core::store::{CheckIn, HostId, Identity, StartToken, StaticUser, StoreError, StoreId};
 
 use crate::{Backend, check_in};
 
@@ -70,4 +74,26 @@ pub fn the_first_host_s_mask_key_counts(backend: &mut dyn Backend) {
     backend.execute("UPDATE leafd_meta SET value = 'mine' WHERE name = 'mask_key_1'");
     let error = store.note_mask_key(&under, KeyNumber::FIRST, 17).unwrap_err();
     assert!(error.to_string().contains("mask_key_1"), "{error}");
+}
+
+pub fn who_uses_a_static_worker_number_is_told_of_the_others(backend: &mut dyn Backend) {
+    let (mut one, mut other) = (backend.connect(), backend.connect());
+    let under = one.identity().unwrap();
+    let starts = ["s1", "s2"].map(|start| StartToken(start.into()));
+    let names = |users: Vec<StaticUser>| -> Vec<Arc<str>> {
+        assert!(users.iter().all(|user| user.ago_ms < 60_000), "{users:?}");
+        users.into_iter().map(|user| user.name).collect()
+    };
+    let note = |store: &mut dyn Store, worker, at: usize| {
+        let name = ["a", "b"][at];
+        names(store.note_static_worker(&under, WorkerId(worker), &starts[at], name).unwrap())
+    };
+    assert_eq!(note(&mut *one, 17, 0), []);
+    assert_eq!(note(&mut *one, 17, 0), []);
+    assert_eq!(note(&mut *other, 18, 1), []);
+    assert_eq!(note(&mut *other, 17, 1), ["a".into()]);
+    assert_eq!(note(&mut *one, 17, 0), ["b".into()]);
+    let other_store = Identity { id: StoreId("another".into()), ..under.clone() };
+    let refused = one.note_static_worker(&other_store, WorkerId(17), &starts[0], "a");
+    assert!(matches!(refused, Err(StoreError::Changed { .. })), "{refused:?}");
 }

@@ -8,10 +8,10 @@ use std::task::{Context, Poll, Waker};
 use leafd::blocking::Backend as _;
 use leafd::registry::Registry;
 use leafd::store::*;
-use leafd_core::Tag;
 use leafd_core::mask::KeyNumber;
 use leafd_core::registry::Mode;
 use leafd_core::store::*;
+use leafd_core::{Tag, WorkerId};
 
 use crate::sqlite::Throwaway;
 use crate::{Backend, new_tag, tag};
@@ -117,6 +117,15 @@ impl Store for Stub {
         _: &StartToken,
     ) -> Result<CheckIn, StoreError> {
         Ok(CheckIn::New)
+    }
+    fn note_static_worker(
+        &mut self,
+        _: &Identity,
+        _: WorkerId,
+        _: &StartToken,
+        _: &str,
+    ) -> Result<Vec<StaticUser>, StoreError> {
+        unreachable!("not asked here")
     }
     fn note_mask_key(&mut self, _: &Identity, _: KeyNumber, _: u64) -> Result<u64, StoreError> {
         unreachable!("not asked here")

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{LeaseDriver, Worker};
+use crate::registry::static_worker::StaticWorker;
 use leafd_core::health::{Cause, Code, Kind, Lasts};
 use leafd_core::lease::LeaseProblem;
 use leafd_core::snowflake::Now;
@@ -13,14 +14,25 @@ impl Worker {
     pub fn causes(&self, now: Now) -> Vec<Cause> {
         match self {
             Worker::None => Vec::new(),
-            Worker::Static(worker) => {
-                let why = worker.borrow().as_ref().err().cloned();
-                let cause = |why| cause(Code::WorkerRefused, "static", why, Lasts::Over);
-                why.map(cause).into_iter().collect()
-            }
+            Worker::Static(worker) => match &*worker.borrow() {
+                Err(why) => {
+                    vec![cause(Code::WorkerRefused, "static", why.clone(), Lasts::Over)]
+                }
+                Ok(worker) => shared(worker).into_iter().collect(),
+            },
             Worker::Leased(driver) => driver.causes(now),
         }
     }
+}
+
+/// Other hosts use the number as well.
+fn shared(worker: &StaticWorker) -> Option<Cause> {
+    let (number, others) = (worker.worker(), worker.others());
+    let message = format!(
+        "worker {number} is in use on another host as well, as the store tells: {}; snowflake ids of both may be equal",
+        others.join(", ")
+    );
+    (!others.is_empty()).then(|| cause(Code::WorkerShared, "static", message, Lasts::NoEnd))
 }
 
 impl LeaseDriver {

@@ -214,6 +214,7 @@ pub(super) const STATEMENTS: Statements = Statements {
     note: "INSERT INTO leafd_meta (name, value) VALUES ('noticed', :p1) ON DUPLICATE KEY UPDATE value = VALUES(value)",
     now_ms: "SELECT CAST(FLOOR(UNIX_TIMESTAMP(NOW(3)) * 1000) AS CHAR)",
     enter_meta: "INSERT IGNORE INTO leafd_meta (name, value) VALUES (:p1, :p2)",
+    set_meta: "UPDATE leafd_meta SET value = :p2 WHERE name = :p1",
     meta: "SELECT name, value FROM leafd_meta",
 };
 

@@ -215,6 +215,7 @@ pub(super) const STATEMENTS: Statements = Statements {
         ON CONFLICT (name) DO UPDATE SET value = excluded.value",
     now_ms: "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint::text",
     enter_meta: "INSERT INTO leafd_meta (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
+    set_meta: "UPDATE leafd_meta SET value = $2 WHERE name = $1",
     meta: "SELECT name, value FROM leafd_meta",
 };
 

@@ -270,6 +270,8 @@ pub struct Statements {
     pub now_ms: &'static str,
     /// (name, value): enters a row of `leafd_meta`, if there is none of the name.
     pub enter_meta: &'static str,
+    /// (name, value): of one that is there.
+    pub set_meta: &'static str,
     /// Name and value of all there is in `leafd_meta`.
     pub meta: &'static str,
 }

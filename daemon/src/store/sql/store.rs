@@ -13,13 +13,14 @@ use super::tag_rows::TAGS_A_STATEMENT_MAX;
 use super::{Driver, Failure, Location, Param};
 use crate::registry::Registry;
 use crate::store::Store;
-use leafd_core::Tag;
 use leafd_core::mask::KeyNumber;
 use leafd_core::registry::Mode;
 use leafd_core::store::{
     CheckIn, Claim, ClaimRecord, ClaimWish, ClaimedBy, Generation, HostId, Identity, NewTag, Role,
-    StartToken, StoreError, TagChange, TagRow, TagTerms, judge_start, plan_claim,
+    StartToken, StaticUser, StoreError, TagChange, TagRow, TagTerms, judge_start, note_static_user,
+    plan_claim,
 };
+use leafd_core::{Tag, WorkerId};
 
 impl<D: Driver> Store for SqlStore<D> {
     fn identity(&mut self) -> Result<Identity, StoreError> {
@@ -356,6 +357,30 @@ impl<D: Driver> Store for SqlStore<D> {
             // Somebody else may have been faster.
             let known = session.meta(&entry)?.unwrap_or_default();
             parse_check_value(&entry, &known)
+        })
+    }
+
+    fn note_static_worker(
+        &mut self,
+        under: &Identity,
+        worker: WorkerId,
+        start: &StartToken,
+        name: &str,
+    ) -> Result<Vec<StaticUser>, StoreError> {
+        self.write(|session| {
+            // One after the other.
+            session.lock_role()?;
+            session.check(under)?;
+            if !session.side {
+                return Ok(Vec::new());
+            }
+            let entry = format!("static_worker_{worker}");
+            let (known, now_ms) = (session.meta(&entry)?, session.now_ms()?);
+            let (text, others) =
+                note_static_user(known.as_deref().unwrap_or_default(), now_ms, &start.0, name);
+            let sql = if known.is_some() { D::SQL.set_meta } else { D::SQL.enter_meta };
+            session.driver.execute(sql, &[Param::Text(&entry), Param::Text(&text)])?;
+            Ok(others)
         })
     }
 

@@ -99,6 +99,7 @@ pub(super) const STATEMENTS: Statements = Statements {
     // It keeps days with milliseconds.
     now_ms: "SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer)",
     enter_meta: "INSERT INTO leafd_meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING",
+    set_meta: "UPDATE leafd_meta SET value = ?2 WHERE name = ?1",
     meta: "SELECT name, CAST(value AS text) FROM leafd_meta",
 };
 

@@ -1,0 +1,46 @@
+//! Has the store remember that this host uses its static worker number, and tell whether another one does.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::clock;
+use crate::engine::upstream::Upstream;
+use crate::registry::static_worker::StaticWorker;
+use leafd_core::store::StartToken;
+
+/// How often the use is noted at first, and later: two daemons that start together should hear of each other soon.
+const FIRST_NOTED_EVERY: Duration = Duration::from_secs(2);
+const NOTED_EVERY: Duration = Duration::from_secs(30);
+
+/// Notes the use in the store that comes first, until dropped. A host's own file knows no other hosts.
+pub async fn note_use(
+    worker: Rc<StaticWorker>,
+    upstream: Rc<Upstream>,
+    start: StartToken,
+    name: Arc<str>,
+) {
+    if upstream.embedded {
+        return;
+    }
+    let mut wait = FIRST_NOTED_EVERY;
+    let mut first: Option<Instant> = None;
+    loop {
+        if let Some(under) = upstream.present() {
+            let asked = Instant::now();
+            let noted =
+                upstream.store.note_static_worker(&under, worker.worker(), &start, &name).await;
+            match noted {
+                Ok(others) => {
+                    // Who has noted nothing since this daemon did so first may be gone, as a former start of this host is.
+                    let since_ms = clock::millis(asked - *first.get_or_insert(asked));
+                    let live = others.into_iter().filter(|other| other.ago_ms < since_ms);
+                    worker.found_others(live.map(|other| other.name).collect());
+                }
+                Err(error) => tracing::debug!(%error, "can't note the use of the static worker"),
+            }
+        }
+        tokio::time::sleep(wait).await;
+        wait = NOTED_EVERY.min(wait * 2);
+    }
+}
