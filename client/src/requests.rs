@@ -1,7 +1,7 @@
 //! The requests of one connection that await an answer.
 //!
-//! A request id is a place in the table and the place's turn. A request that its caller gave up
-//! keeps its place until its answer comes, so that a late answer never meets another request.
+//! A request id consists of a place in the table and the place's turn. An abandoned request keeps its place until its
+//! answer comes, so a late answer never reaches another request.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -12,41 +12,41 @@ use leafd_wire::{ErrorReply, IdsReply, Run, ShareReply, Status, opcode};
 
 use crate::error::{Break, Error};
 
-/// Most requests of one connection that may await an answer, in all threads together.
+/// The most requests of one connection that may await an answer, over all threads.
 pub const IN_FLIGHT_MAX: usize = 65_536;
 
-/// Runs are asked for ahead only while fewer requests than this are in flight or answered and not looked at: a run that
-/// nobody comes to take keeps its request's place, and callers that wait must find one.
+/// Runs are requested ahead only while fewer requests than this are in flight, or answered but not collected. A run
+/// that no thread collects keeps its request's place, and waiting callers must find a free one.
 const AHEAD_MAX: usize = IN_FLIGHT_MAX / 2;
 
-/// When this many given-up requests are still unanswered, the daemon is taken for hung.
+/// With this many abandoned requests unanswered, the daemon counts as hung.
 const ABANDONED_MAX: usize = 8192;
 
 const PLACE_BITS: u32 = 16;
 
-/// A request in flight. It has to be taken or abandoned.
+/// A request in flight. It must be taken or abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(u32);
 
-/// What a request is, as far as its answer must fit it.
+/// The kind of a request, to check its answer against.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asked {
-    /// That many ids; to be held, up to that many.
+    /// This many ids; if they are to be held, up to this many.
     Ids { count: u32, hold: bool },
-    /// Bytes, whatever they are.
+    /// Any bytes.
     Body { opcode: u8 },
     /// A shared run.
     Share,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Ids(Drawn),
     Body(Vec<u8>),
     Share(ShareReply, Option<SharedPages>),
     Failed(Error),
-    /// The connection went first. `served`: it had answered something before.
+    /// The connection broke first. `served`: it had answered something before.
     Broken {
         why: Break,
         served: bool,
@@ -56,7 +56,7 @@ pub(crate) enum Outcome {
 /// The descriptors of a shared run's pages.
 pub(crate) type SharedPages = [OwnedFd; DESCRIPTORS];
 
-/// Ids as they were drawn. One run takes no allocation.
+/// Drawn ids. A single run needs no allocation.
 #[derive(Debug)]
 pub(crate) struct Drawn {
     pub(crate) hold_ms: u32,
@@ -68,7 +68,7 @@ pub(crate) struct Drawn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Group(pub(crate) usize);
 
-/// Whom a request's answer is for.
+/// Where a request's answer goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum For {
     Ticket(Ticket),
@@ -105,7 +105,7 @@ enum Progress {
 // === impl Ticket ===
 
 impl Ticket {
-    /// The number that goes over the wire.
+    /// The number sent over the wire.
     pub(crate) fn request_id(self) -> u32 {
         self.0
     }
@@ -125,7 +125,7 @@ impl Requests {
             }
         };
         let entry = &mut self.entries[usize::from(place)];
-        // Never 0, so that no request has the id 0, by which a daemon speaks to nobody.
+        // Never 0: with request id 0 a daemon addresses the connection as a whole.
         entry.turn = entry.turn.checked_add(1).unwrap_or(1);
         entry.asked = asked;
         entry.group = group;
@@ -133,12 +133,12 @@ impl Requests {
         Some(Ticket(u32::from(entry.turn) << PLACE_BITS | u32::from(place)))
     }
 
-    /// Whether a request that nobody waits for may take a place.
+    /// Whether there is room for a request that no thread waits for.
     pub(crate) fn has_room_ahead(&self) -> bool {
         self.entries.len() - self.free.len() < AHEAD_MAX
     }
 
-    /// The outcome, once it is there; the request is then over.
+    /// Takes the outcome once it is there. The request is then over.
     pub(crate) fn take(&mut self, ticket: Ticket) -> Option<Outcome> {
         let place = self.place(ticket)?;
         let entry = &mut self.entries[place];
@@ -153,7 +153,7 @@ impl Requests {
         }
     }
 
-    /// Drops a request, or its answer when it comes. `false`: too many are overdue.
+    /// Drops a request, or its answer when it comes. Returns `false` if too many are overdue.
     #[must_use]
     pub(crate) fn abandon(&mut self, ticket: Ticket) -> bool {
         let Some(place) = self.place(ticket) else { return true };
@@ -172,7 +172,7 @@ impl Requests {
         self.abandoned < ABANDONED_MAX
     }
 
-    /// Gives a reply to its request. `Ok(None)`: nobody waits for it any more.
+    /// Matches a reply to its request. `Ok(None)`: no thread waits for it any more.
     pub(crate) fn complete(&mut self, frame: &Frame<'_>) -> Result<Option<For>, Break> {
         let ticket = Ticket(frame.header.request_id);
         let Some(place) = self.place(ticket) else {
@@ -207,7 +207,7 @@ impl Requests {
         }
     }
 
-    /// Ends every request with what the daemon said to the connection as a whole.
+    /// Ends every request with the daemon's message to the whole connection.
     pub(crate) fn refuse_all(&mut self, frame: &Frame<'_>) -> Result<(), Break> {
         let mut refusals = Vec::new();
         for _ in &self.entries {
@@ -257,7 +257,7 @@ impl Requests {
         Group(index)
     }
 
-    /// Ends a group and gives up what it waits for. `false`: too many are overdue.
+    /// Ends a group and abandons its requests. Returns `false` if too many are overdue.
     #[must_use]
     pub(crate) fn close_group(&mut self, group: Group) -> bool {
         for entry in &mut self.entries {
@@ -308,7 +308,7 @@ impl Drawn {
     }
 }
 
-/// What the body of a reply carries to a request for `count` ids to be held.
+/// The content of a reply to a request for `count` ids to be held.
 pub(crate) fn decode_held(body: &[u8], count: u32) -> Result<Drawn, Error> {
     Drawn::decode(body, count, true).map_err(|why| match why {
         Break::Protocol(what) => Error::Protocol { what: what.to_owned() },
@@ -342,7 +342,7 @@ fn decode(
     }
 }
 
-/// The error that a reply carries.
+/// The error in a reply.
 pub(crate) fn failure(frame: &Frame<'_>) -> Result<Error, Break> {
     let reply = ErrorReply::decode(frame.body).map_err(|error| Break::Protocol(error.what))?;
     Ok(Error::service(frame.header.status, reply.retry_after_ms, reply.message))

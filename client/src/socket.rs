@@ -1,5 +1,5 @@
-//! The system calls on a connection: never blocking but in [`Socket::wait`], never interrupted,
-//! never a SIGPIPE.
+//! The system calls on a connection. Only [`Socket::wait`] blocks, none is interrupted, and none raises
+//! SIGPIPE.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,17 +24,17 @@ pub(crate) struct Socket {
     came: Mutex<VecDeque<OwnedFd>>,
 }
 
-/// What a wait is for, and what it found.
+/// What to wait for, and what was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Readiness {
     pub(crate) readable: bool,
     pub(crate) writable: bool,
 }
 
-/// Which descriptor the process's connection has, so that a forked child can close its copy.
+/// The descriptor of the process's connection, so that a forked child can close its copy.
 ///
-/// Numbers are used again, and the child may have closed and opened what it liked. So the number
-/// is closed only while it still names the socket that it did.
+/// Numbers are reused, and the child may have closed and opened any of them. So the child closes the number
+/// only while it still names the same socket.
 pub(crate) struct Record {
     descriptor: AtomicI32,
     device: AtomicU64,
@@ -74,7 +74,7 @@ impl Socket {
         // SAFETY: no memory is passed.
         let descriptor = check(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
         let socket = Socket {
-            // SAFETY: the descriptor is new and nobody else's.
+            // SAFETY: the descriptor is new, and nothing else owns it.
             descriptor: unsafe { OwnedFd::from_raw_fd(descriptor) },
             expects_descriptors: AtomicBool::new(false),
             came: Mutex::default(),
@@ -87,7 +87,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Sends what fits at once, and says how much that was.
+    /// Sends what fits at once, and returns how much that was.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         uninterrupted(|| {
@@ -172,8 +172,9 @@ impl Socket {
         Ok(got)
     }
 
-    /// Sleeps until one of `wanted` is there (an error or end counts as readable), it is `until`, or a
-    /// signal comes that an interpreter wants to know of. poll and not select: descriptors may be any number.
+    /// Sleeps until one of `wanted` holds (an error or end counts as readable), until the time `until`, or
+    /// until a signal that an interpreter must handle. It uses poll, not select, because descriptors may be
+    /// any number.
     pub(crate) fn wait(&self, wanted: Readiness, until: Instant) -> io::Result<Readiness> {
         let mut events = 0;
         if wanted.readable {
@@ -205,9 +206,9 @@ impl Socket {
         })
     }
 
-    /// Ends the connection, so that whoever sleeps on it wakes.
+    /// Ends the connection, which wakes every thread that sleeps on it.
     pub(crate) fn shut_down(&self) {
-        // SAFETY: no memory is passed. A connection that has ended already is as good.
+        // SAFETY: no memory is passed. It is fine if the connection has ended already.
         unsafe { libc::shutdown(self.number(), libc::SHUT_RDWR) };
     }
 
@@ -227,7 +228,7 @@ impl Record {
         }
     }
 
-    /// Writes a connection down. A fork in the middle finds no descriptor, and leaves it open.
+    /// Records a connection. After a fork in the middle, the child finds no descriptor and leaves it open.
     pub(crate) fn set(&self, socket: &Socket) {
         self.clear();
         if let Ok((device, inode)) = socket_identity(socket.number()) {
@@ -257,7 +258,7 @@ impl Inherited {
     /// Closes the parent's socket in a child, if its number still names it.
     pub(crate) fn close(self) {
         if socket_identity(self.descriptor).is_ok_and(|it| it == (self.device, self.inode)) {
-            // SAFETY: the descriptor is this client's socket, whose owner (the parent's state) the
+            // SAFETY: the descriptor is this client's socket. Its owner is the parent's state, which the
             // child has leaked.
             unsafe { libc::close(self.descriptor) };
         }

@@ -1,4 +1,4 @@
-//! A handle that has its tag's name looked up already.
+//! A handle of a tag whose name has been looked up.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -14,7 +14,8 @@ use crate::names::Node;
 use crate::sharing::Lack;
 use crate::slot::{Slot, Taken};
 
-/// One tag of a client. It is made by [`Client::tag`], cheap to clone, and good in forked children.
+/// One tag of a client, made by [`Client::tag`]. It is cheap to clone, and usable in forked
+/// children.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), leafd_client::Error> {
@@ -37,12 +38,12 @@ pub struct Tag {
     shares: bool,
 }
 
-/// Whether ids may be taken of the held run.
+/// Whether ids may be taken from the held run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holding {
     /// A child never finds its parent's.
     Wiped,
-    /// By the process that fetched it, which is to be asked each time.
+    /// Only by the process that fetched it, which must be checked each time.
     OwnOnly,
     No,
 }
@@ -86,10 +87,10 @@ impl Tag {
         self.node().name()
     }
 
-    /// The next id; see [`Client::next`]. Out of a held run this takes nanoseconds.
+    /// The next id; see [`Client::next`]. From a held run this takes nanoseconds.
     ///
     /// # Errors
-    /// Whatever kept the daemon from answering.
+    /// The reason why the daemon did not answer.
     #[inline]
     pub fn next(&self) -> Result<u64> {
         self.next_or(None)

@@ -1,4 +1,4 @@
-//! What nobody must be able to draw twice, from the kernel's random numbers.
+//! Values that must never be drawn twice, from the kernel's random numbers.
 
 use leafd_core::store::{Generation, StoreError};
 
@@ -31,7 +31,8 @@ pub fn number() -> Result<u64, NoRandomness> {
     Ok(getrandom::u64().map_err(NoRandomness)?.max(1))
 }
 
-/// A new tag's generation, from 1 to 2^63 - 1: unlike a counter it stays unique when the store is set back.
+/// A new tag's generation, from 1 to 2^63 - 1. Unlike a counter, it stays unique when the store is set
+/// back.
 ///
 /// # Errors
 /// [`NoRandomness`].

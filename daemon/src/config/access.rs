@@ -1,4 +1,4 @@
-//! Who may draw which tags, and who may administer: rules from the configuration, compiled for asking.
+//! Who may draw which tags, and who may administer: rules from the configuration, compiled for fast checks.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use leafd_core::quota::Quota;
 use super::pattern::{self, Pattern};
 use super::value::{InvalidValue, Node};
 
-/// A process at the other end of a connection, as the kernel tells.
+/// A process at the other end of a connection, by the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its effective user.
@@ -23,17 +23,17 @@ pub struct AccessRules(Arc<Compiled>);
 
 #[derive(Debug)]
 struct Compiled {
-    /// Rules by the exact tags that they name: indices into `members`.
+    /// Rules by the exact tags that they name, as indices into `members`.
     exact: HashMap<String, Vec<usize>>,
-    /// Beginnings of tags, each with its rule.
+    /// Prefixes of tags, each with its rule.
     prefixes: Vec<(String, usize)>,
-    /// Whom each rule reserves its tags for; `None` in one that is only a quota.
+    /// The users that each rule reserves its tags for; `None` for a rule that is only a quota.
     members: Vec<Option<Members>>,
-    /// Who else may mask and unmask the ids of each rule's tags.
+    /// The additional users that may mask and unmask the ids of each rule's tags.
     unmaskers: Vec<Members>,
     /// Whose processes may share a run of each rule's tags in memory.
     sharers: Vec<BTreeSet<u32>>,
-    /// What each rule lets each of those users draw of each tag.
+    /// How much each rule lets each of its users draw of each tag.
     quotas: Vec<Option<Quota>>,
     admins: Members,
     own_uid: u32,
@@ -60,7 +60,7 @@ const RULE_KEYS: &str =
 /// Whom the kernel shows users as that a namespace has no number for: it may be any number of people.
 const OVERFLOW_UID: u32 = 65_534;
 
-/// The most ids a second, and in a burst, that a quota can allow.
+/// The most ids per second, and in a burst, that a quota can allow.
 const QUOTA_MAX: u64 = 1_000_000_000_000;
 
 // === impl AccessRules ===
@@ -101,8 +101,8 @@ impl AccessRules {
         AccessRules(Arc::new(compiled))
     }
 
-    /// Whether this peer may draw ids of this tag (or layout): when no rule matches the tag, everybody;
-    /// else those whom a matching rule names, root and the daemon's own user.
+    /// Whether this peer may draw ids of this tag (or layout). If no rule matches the tag, everyone may. Otherwise
+    /// root, the daemon's own user, and the users that a matching rule names.
     #[must_use]
     pub fn may_draw(&self, tag: &str, peer: &Peer) -> bool {
         let rules = &*self.0;
@@ -119,7 +119,7 @@ impl AccessRules {
         !reserved
     }
 
-    /// Whether a rule reserves this tag (or layout), for whomever.
+    /// Whether a rule reserves this tag (or layout).
     #[must_use]
     pub fn reserves(&self, tag: &str) -> bool {
         self.0.matching(tag).any(|rule| self.0.members[rule].is_some())
@@ -131,8 +131,8 @@ impl AccessRules {
         self.0.members.iter().any(Option::is_some)
     }
 
-    /// How many ids of this tag (or layout) this peer's user may draw: by the first rule with a quota that matches the tag
-    /// and names the peer, or nobody.
+    /// How many ids of this tag (or layout) this peer's user may draw, by the first rule with a quota that matches the
+    /// tag and that names the peer or no one.
     #[must_use]
     pub fn quota(&self, tag: &str, peer: &Peer) -> Option<Quota> {
         let rules = &*self.0;
@@ -141,8 +141,8 @@ impl AccessRules {
         rules.matching(tag).filter(applies).find_map(|rule| rules.quotas[rule])
     }
 
-    /// Whether this peer may mask and unmask ids of this tag: when a matching rule names it for that, and administrators.
-    /// To draw ids is another matter.
+    /// Whether this peer may mask and unmask ids of this tag: users that a matching rule names for that, and
+    /// administrators. The right to draw ids is not enough.
     #[must_use]
     pub fn may_unmask(&self, tag: &str, peer: &Peer) -> bool {
         let rules = &*self.0;
@@ -161,8 +161,8 @@ impl AccessRules {
             && self.may_draw(tag, &user)
     }
 
-    /// Whether this peer may create and change tags: root, the daemon's own user, and those whom
-    /// `admin_uids` and `admin_gids` name.
+    /// Whether this peer may create and change tags: root, the daemon's own user, and those in `admin_uids` and
+    /// `admin_gids`.
     #[must_use]
     pub fn may_administer(&self, peer: &Peer) -> bool {
         self.0.is_trusted(peer) || self.0.admins.name(peer)
@@ -194,7 +194,7 @@ impl Members {
 pub(super) fn parse_ids(node: &Node) -> Result<Vec<u32>, InvalidValue> {
     let mut ids = Vec::new();
     for (index, item) in node.list()?.iter().enumerate() {
-        // The largest 32-bit number means "no change" to the kernel and is nobody's.
+        // To the kernel the largest 32-bit number means "no change", so it is no user's.
         let id = item.integer(0, u64::from(u32::MAX) - 1);
         let id = id.map_err(|bad| bad.within(format!("[{index}]")))?;
         ids.push(u32::try_from(id).map_err(|_| item.bad())?);

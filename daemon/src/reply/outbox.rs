@@ -1,4 +1,4 @@
-//! One connection's answers on their way out, and the handle by which a waiting request is answered later.
+//! One connection's outgoing answers, and the handle that answers a waiting request later.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -19,13 +19,13 @@ use super::tally::Tally;
 use super::users::Drawn;
 use crate::clock::monotonic_us;
 
-/// Answers that the connection has yet to write.
+/// Answers that the connection has not written yet.
 #[derive(Debug)]
 pub struct Outbox {
-    /// Whose connection it is.
+    /// The connection's user.
     claimant: Claimant,
     tally: Rc<Tally>,
-    /// What its user draws.
+    /// Where the user's draws are counted.
     drawn: Rc<Drawn>,
     /// The process at the other end.
     pid: u32,
@@ -38,7 +38,7 @@ pub struct Outbox {
     descriptors_unread: Cell<bool>,
     /// Requests that wait for their answer.
     awaiting: Cell<u32>,
-    /// The connection's task, to be woken by an answer that comes later.
+    /// The connection's task. An answer that comes later wakes it.
     waker: RefCell<Option<Waker>>,
     /// Whether answers tell the client that the daemon stays awake.
     awake: Cell<bool>,
@@ -52,7 +52,7 @@ pub struct Outbox {
 #[derive(Debug)]
 pub struct Descriptors(pub [OwnedFd; leafd_wire::share::DESCRIPTORS]);
 
-/// A request that waits. Dropping it unanswered would leave the client waiting, so it answers once.
+/// A waiting request. Answer it exactly once: dropped unanswered, it would leave its client waiting.
 #[derive(Debug)]
 pub struct ReplyTo {
     outbox: Rc<Outbox>,
@@ -60,7 +60,7 @@ pub struct ReplyTo {
     came_us: u64,
     /// The page that who asks to share has.
     has_page: u64,
-    /// Where it holds one of the places for waiting requests.
+    /// The places of waiting requests, if it holds one.
     place: Option<Rc<RefCell<Shares>>>,
 }
 
@@ -95,7 +95,7 @@ impl Outbox {
         })
     }
 
-    /// Whose connection it is.
+    /// The connection's user.
     #[must_use]
     pub fn claimant(&self) -> Claimant {
         self.claimant
@@ -125,7 +125,7 @@ impl Outbox {
         header.put_frame(body, &mut Out(&mut self.bytes.borrow_mut()));
     }
 
-    /// Answers with what the daemon can do.
+    /// Answers an INFO request.
     pub fn info(&self, request: &Header, reply: &InfoReply) {
         let header = reply_header(request, Status::Ok, self.flags());
         reply.put(&header, &mut Out(&mut self.bytes.borrow_mut()));
@@ -210,13 +210,13 @@ impl Outbox {
         self.bytes.borrow_mut()
     }
 
-    /// How many bytes are to be written.
+    /// How many bytes are waiting.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.borrow().len()
     }
 
-    /// Whether nothing is to be written.
+    /// Whether no bytes are waiting.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -233,7 +233,7 @@ impl Outbox {
         self.awake.set(awake);
     }
 
-    /// Whom to wake when an answer comes later.
+    /// Sets the task that a later answer wakes.
     pub fn wake_on_answer(&self, waker: &Waker) {
         let mut slot = self.waker.borrow_mut();
         if !slot.as_ref().is_some_and(|known| known.will_wake(waker)) {
@@ -304,13 +304,14 @@ impl ReplyTo {
         self.answer(|outbox, header| outbox.failure(header, failure));
     }
 
-    /// Whose request it is.
+    /// The request's user.
     #[must_use]
     pub fn claimant(&self) -> Claimant {
         self.outbox.claimant
     }
 
-    /// Takes one of the places that waiting requests share, until it is answered. False: none is left for its user.
+    /// Takes one of the places that waiting requests share, until the answer. Returns false if none is left for the
+    /// user.
     pub fn take_place(&mut self, places: &Rc<RefCell<Shares>>) -> bool {
         debug_assert!(self.place.is_none(), "a request waits in one place");
         let taken = places.borrow_mut().take(self.outbox.claimant, 1);
@@ -318,7 +319,7 @@ impl ReplyTo {
         taken
     }
 
-    /// Whether the client is gone, so that nothing need be issued for it.
+    /// Whether the client is gone: then nothing needs to be issued for it.
     #[must_use]
     pub fn gone(&self) -> bool {
         self.outbox.closed.get()

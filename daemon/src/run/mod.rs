@@ -1,4 +1,4 @@
-//! A daemon's life: take what is this host's alone, recover, serve, and leave everything exact.
+//! A daemon's life: lock what belongs to this host alone, recover, serve, and leave everything exact.
 
 pub(crate) mod backends;
 pub(crate) mod embedded;
@@ -45,11 +45,11 @@ use crate::systemd::notify::Service;
 use crate::systemd::reload::Reload;
 use crate::{clock, logging};
 
-/// Of the time that a stop may take, the share for connections; the rest is the journal's.
+/// One part in this many of a stop's time is for connections; the rest is the journal's.
 const STOP_SHARE: u32 = 2;
 
-/// Of that rest: a share for the stores' answers, one for the worker registry's, one for telling an embedded store of the
-/// stop, and one that is left to the journal when none comes.
+/// How many shares that rest has: for the stores' answers, for the worker registry's, for telling an embedded store of
+/// the stop, and for the journal.
 const LEFT_SHARES: u32 = 4;
 
 /// The configuration can't be used; `EX_USAGE` of sysexits.h.
@@ -88,8 +88,8 @@ pub fn check_config(args: &Args, quiet: bool) -> ExitCode {
     }
 }
 
-/// A panic is a broken assertion: better no daemon than one that goes on in a state nobody thought of. The next
-/// start goes on from the journal. Only threads of stores and registries contain their panics, a backend's.
+/// A panic is a broken assertion. It is better to have no daemon than one in an unforeseen state; the next start
+/// continues from the journal. Only threads of stores and registries contain their backend's panics.
 fn end_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -115,8 +115,8 @@ pub(crate) fn refuse_config(error: &ConfigError) -> ExitCode {
     ExitCode::from(EXIT_CONFIG)
 }
 
-/// Runs the daemon until a signal stops it. `reloads`: by which arguments and into which log SIGHUP has the
-/// configuration read again, if it does.
+/// Runs the daemon until a signal stops it. `reloads`: the arguments and the log for SIGHUP to read the configuration
+/// again; `None`: it doesn't.
 ///
 /// # Errors
 /// What keeps it from starting, or from writing exact marks when it stops.
@@ -131,7 +131,7 @@ pub fn run(config: &Config, reloads: Option<(&Args, LogHandle)>) -> Result<()> {
         .context("cannot start the asynchronous runtime")?;
     let tasks = LocalSet::new();
     let outcome = tasks.block_on(&runtime, live(config, handed_over, reloads));
-    // What is still waiting for a store that hangs must not hold up the end.
+    // A thread that waits for a hanging store must not delay the end.
     runtime.shutdown_timeout(Duration::ZERO);
     outcome
 }
@@ -142,7 +142,7 @@ async fn live(
     reloads: Option<(&Args, LogHandle)>,
 ) -> Result<()> {
     let started = clock::boot();
-    // Signals first: one that comes during the start is obeyed after it.
+    // Signals first: a signal during the start takes effect after it.
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
     let hangup = signal(SignalKind::hangup()).context("cannot wait for signals")?;
@@ -259,14 +259,14 @@ async fn live(
     info!("{name}: stopping");
     attending.abort();
     service.stopping(config.stop_within);
-    // A receiver is always there: the server's.
+    // There is always a receiver: the server's.
     let _ = stop.send(true);
     if tokio::time::timeout(config.stop_within / STOP_SHARE, serving).await.is_err() {
         warn!("some clients did not read their answers in time; their connections are closed");
     }
     let left = config.stop_within - config.stop_within / STOP_SHARE;
     let written = tokio::time::timeout(left, async {
-        // Claims under way first, so that their numbers are not lost; but a store that hangs costs only them.
+        // Claims under way first, so that their numbers are not lost. A store that hangs loses only these.
         if tokio::time::timeout(left / LEFT_SHARES, dispatcher.segments.claims_ended())
             .await
             .is_err()
@@ -275,7 +275,7 @@ async fn live(
                 "the store has not answered; ids that it may have claimed for this host are skipped"
             );
         }
-        // Then what is on its way to the journal; then nothing more may be, and every mark is made exact.
+        // Then everything on its way to the journal. After that nothing may follow, and every mark is made exact.
         dispatcher.writer.drained().await;
         dispatcher.segments.gaps().flush();
         let exact_layout_marks = dispatcher.snowflakes.exact_marks();
@@ -300,7 +300,7 @@ async fn live(
     match written {
         Ok(Ok(())) => {
             journal.close().await;
-            // Folds the embedded store into its one file; a store that hangs is left as it is.
+            // Folds the embedded store into its one file. A store that hangs is left as it is.
             for upstream in segments.upstreams() {
                 let _ = tokio::time::timeout(left, upstream.store.close()).await;
             }
@@ -315,7 +315,7 @@ async fn live(
     }
 }
 
-/// Where the journal's last commit is noted: beside the socket, in the runtime directory.
+/// The file that notes the journal's last commit: beside the socket, in the runtime directory.
 pub(crate) fn memory_file(socket: &Path) -> PathBuf {
     let mut name = socket.as_os_str().to_owned();
     name.push(".last-commit");
@@ -351,7 +351,7 @@ async fn write_exact(
     Ok(())
 }
 
-/// Locks a static worker number. One that can't be had stops snowflake ids alone.
+/// Locks a static worker number. If that fails, only snowflake ids stop.
 fn claim_worker(config: &Config) -> Option<Result<Rc<StaticWorker>, String>> {
     let WorkerSpec::Static(worker) = config.worker else { return None };
     let claimed = StaticWorker::claim(worker, &config.worker_lock_dir);
@@ -361,10 +361,10 @@ fn claim_worker(config: &Config) -> Option<Result<Rc<StaticWorker>, String>> {
     }))
 }
 
-/// How often the worker's lock is looked at.
+/// How often the worker's lock is checked.
 const GUARD_EVERY: Duration = Duration::from_secs(1);
 
-/// Gives the worker number up when its lock file is gone or another: then nothing keeps a second daemon out.
+/// Gives up the worker number if its lock file is gone or replaced: then nothing keeps a second daemon from using it.
 async fn guard_worker(
     worker: Option<Result<Rc<StaticWorker>, String>>,
     dispatcher: Rc<Dispatcher>,
@@ -380,7 +380,7 @@ async fn guard_worker(
     ));
 }
 
-/// What explains afterwards where this host's ids went.
+/// The logs that later explain where this host's ids went.
 fn logs(config: &Config, recovered: &Recovered, state_dir: &Path) -> (ClaimLog, GapLog) {
     let crashed = !recovered.stopped_cleanly && !recovered.begun;
     let claims = ClaimLog::new(lease::host_name(config).into(), config.claims_kept);
@@ -392,7 +392,7 @@ fn segment_settings(config: &Config) -> SegmentSettings {
     SegmentSettings { provision: config.provision(), waiters_max, tag_idle }
 }
 
-/// As many connections as are wanted and as descriptors allow.
+/// As many connections as configured, and as descriptors allow.
 fn connections_max(config: &Config) -> usize {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     /// What the daemon itself needs, with room, and two for each shared run.
@@ -416,7 +416,7 @@ fn connections_max(config: &Config) -> usize {
     possible
 }
 
-/// Tells where it is to be found: in the log, and on standard output for whoever started it by hand.
+/// Reports where the daemon listens: in the log, and on standard output for a person who started it.
 fn announce(config: &Config, socket: &Path, segments: &Segments) {
     let stores =
         segments.upstreams().iter().map(|upstream| &*upstream.url).collect::<Vec<_>>().join(", ");
@@ -426,7 +426,7 @@ fn announce(config: &Config, socket: &Path, segments: &Segments) {
         Some(why) => format!("started, but not ready for every tag: {why}"),
     };
     let (state_dir, worker) = (config.state_dir.display(), lease::worker_text(config));
-    // Exported for clients, it moves the daemon as well.
+    // A variable exported for clients also moves the daemon.
     let variable = config.source_of("socket").filter(|from| matches!(from, Source::Variable(_)));
     let from = variable.map_or(String::new(), |from| format!(" ({from})"));
     let (socket_path, pid) = (format!("{}{from}", socket.display()), std::process::id());
@@ -435,7 +435,7 @@ fn announce(config: &Config, socket: &Path, segments: &Segments) {
         Some(_) => warn!(socket = %socket_path, %state_dir, stores, worker, pid, "{ready}"),
     }
     if logging::is_journal(std::io::stdout()) {
-        // It has just been told.
+        // The reader has just been told.
         return;
     }
     let text = format!(
@@ -445,7 +445,7 @@ fn announce(config: &Config, socket: &Path, segments: &Segments) {
         config.state_dir.display(),
         lease::worker_text(config),
     );
-    // Nobody may be reading.
+    // It is fine if nobody reads it.
     let _ = std::io::stdout().write_all(text.as_bytes());
     let _ = std::io::stdout().flush();
 }

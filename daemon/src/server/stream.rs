@@ -1,7 +1,7 @@
-//! A connected Unix socket whose readiness is watched only for what somebody waits for.
+//! A connected Unix socket. Its readiness is watched only for what a task waits for.
 //!
-//! tokio's own stream always watches for room to write as well. On a Unix socket that is dear: each answer
-//! that a client takes out of its socket makes room, and wakes the daemon for nothing.
+//! tokio's own stream always watches for room to write too. On a Unix socket that is expensive: each answer that a
+//! client reads makes room, and wakes the daemon for nothing.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice, Read, Write};
@@ -20,9 +20,9 @@ use crate::reply::outbox::Descriptors;
 #[derive(Debug)]
 pub struct Stream {
     reading: AsyncFd<UnixStream>,
-    /// The same socket once more, while there is no room to write.
+    /// The same socket again, while there is no room to write.
     writing: Option<AsyncFd<UnixStream>>,
-    /// Bytes may be there that nobody was told of: [`Stream::poll_gone`] took the notice.
+    /// Bytes may be there without a notice: [`Stream::poll_gone`] consumed it.
     unannounced: Cell<bool>,
 }
 
@@ -30,7 +30,7 @@ impl Stream {
     /// Takes over an accepted connection.
     ///
     /// # Errors
-    /// The system has no room to watch it.
+    /// The system can't watch another socket.
     pub fn new(accepted: tokio::net::UnixStream) -> io::Result<Stream> {
         Ok(Stream {
             reading: watch(accepted.into_std()?, Interest::READABLE)?,
@@ -48,7 +48,7 @@ impl Stream {
             match self.reading.get_ref().read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => {
-                    // More may be there still.
+                    // More may still be there.
                     self.unannounced.set(true);
                     return Poll::Ready(read);
                 }
@@ -58,7 +58,7 @@ impl Stream {
             let mut ready = ready!(self.reading.poll_read_ready(cx))?;
             if let Ok(read) = ready.try_io(|socket| socket.get_ref().read(buffer)) {
                 if matches!(read, Ok(count) if 0 < count && count < buffer.len()) {
-                    // The socket is empty now; the next byte will tell. This saves the read that finds
+                    // The socket is empty now, and the next byte will be announced. This saves a read that finds
                     // nothing.
                     ready.clear_ready();
                 }
@@ -67,8 +67,8 @@ impl Stream {
         }
     }
 
-    /// Waits, without reading, until the peer has closed both directions: it takes no answer any more. One that has
-    /// only ended its requests still does.
+    /// Waits, without reading, until the peer has closed both directions and takes no answers. A peer that has only
+    /// ended its requests still takes them.
     ///
     /// # Errors
     /// The socket's.
@@ -89,7 +89,7 @@ impl Stream {
     /// Reads what is there at this moment.
     ///
     /// # Errors
-    /// The socket's; [`io::ErrorKind::WouldBlock`] when nothing is there.
+    /// The socket's; [`io::ErrorKind::WouldBlock`] if nothing is there.
     pub fn read_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.reading.get_ref().read(buffer)
     }
@@ -127,7 +127,7 @@ impl Stream {
                 self.writing = Some(watch(again, Interest::WRITABLE)?);
             }
             if let Some(writing) = &self.writing {
-                // Tried above and found full: only room that comes from now on counts.
+                // The write above found it full: only later room counts.
                 ready!(writing.poll_write_ready(cx))?.clear_ready();
             }
         }
@@ -159,6 +159,6 @@ fn unread_bytes(socket: &UnixStream) -> io::Result<usize> {
 
 #[expect(unsafe_code, reason = "tokio can't check that a descriptor stays what it is")]
 fn watch(socket: UnixStream, interest: Interest) -> io::Result<AsyncFd<UnixStream>> {
-    // SAFETY: a `UnixStream` owns its descriptor and names the same one as long as it lives.
+    // SAFETY: a `UnixStream` owns its descriptor and names the same one for its whole life.
     unsafe { AsyncFd::register_with_interest(socket, interest) }.map_err(io::Error::from)
 }
