@@ -70,6 +70,13 @@
 #define LEAFD_NO_POLLING 2
 
 /**
+ * For `leafd_new()`: ids are taken from runs that all processes of this user share in memory, for tags that the
+ * daemon's configuration lets the user share (`share_uids`). They are then strictly increasing among these processes.
+ * Other tags are drawn as without.
+ */
+#define LEAFD_SHARED 4
+
+/**
  * Room for the message in a `leafd_error`, including its zero.
  */
 #define LEAFD_ERROR_MESSAGE_BYTES 1024
@@ -371,7 +378,8 @@ const char *leafd_version(void);
  * `socket_path`: the daemon's socket, 1 to 107 bytes; NULL: `$LEAFD_SOCKET`, otherwise where a daemon of this user or
  * of the system listens. `timeout_ms`: how long calls without a timeout of their own may take, in milliseconds, at
  * most 60000 (more is cut); `LEAFD_TIMEOUT_DEFAULT`: 2000. After the timeout, a call waits up to 250 ms more for the
- * daemon's own answer why. `flags`: 0, or the sum of `LEAFD_DIRECT` and `LEAFD_NO_POLLING`.
+ * daemon's own answer why. `flags`: 0, or the sum of `LEAFD_DIRECT`, `LEAFD_NO_POLLING` and
+ * `LEAFD_SHARED`, as far as they are wanted.
  *
  * Writes the client to `client`; end it with `leafd_free()`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT`, `RESOURCES`.
  * Any thread; not for signal handlers.

@@ -42,6 +42,11 @@ pub const LEAFD_DIRECT: u32 = 1;
 /// microseconds and only while requests come back to back.
 pub const LEAFD_NO_POLLING: u32 = 2;
 
+/// For `leafd_new()`: ids are taken from runs that all processes of this user share in memory, for tags that the
+/// daemon's configuration lets the user share (`share_uids`). They are then strictly increasing among these processes.
+/// Other tags are drawn as without.
+pub const LEAFD_SHARED: u32 = 4;
+
 /// Room for the message in a `leafd_error`, including its zero.
 pub const LEAFD_ERROR_MESSAGE_BYTES: usize = 1024;
 

@@ -40,7 +40,7 @@ static void check_new(const char *path)
     leafd_client *client = (leafd_client *)&client;
     leafd_client *const untouched = client;
     FAILS(leafd_new(path, LEAFD_TIMEOUT_DEFAULT, 0, NULL), NULL_POINTER);
-    FAILS(leafd_new(path, LEAFD_TIMEOUT_DEFAULT, 4, &client), INVALID_ARGUMENT);
+    FAILS(leafd_new(path, LEAFD_TIMEOUT_DEFAULT, 8, &client), INVALID_ARGUMENT);
     FAILS(leafd_new("", LEAFD_TIMEOUT_DEFAULT, 0, &client), INVALID_ARGUMENT);
     CHECK(client == untouched);
     /* A path that can't be is found when it is used. */
@@ -67,7 +67,7 @@ static void check_waiting(void)
 {
     leafd_client *client = NULL;
     uint64_t id = UNTOUCHED;
-    FAILS(leafd_new_waiting("/nowhere/at/all", 100, 100, 4, &client), INVALID_ARGUMENT);
+    FAILS(leafd_new_waiting("/nowhere/at/all", 100, 100, 8, &client), INVALID_ARGUMENT);
     OK(leafd_new_waiting("/nowhere/at/all", 100, UINT32_MAX, 0, &client));
     FAILS(leafd_next_within(client, "orders", 50, &id), CONNECT);
     OK(leafd_free(client));
@@ -227,6 +227,14 @@ static void check_drawing(const char *path, const leafd_client *client)
     OK(leafd_tag_next(orphan, &id));
     CHECK(id > last);
     OK(leafd_tag_free(orphan));
+    /* One that is to share what this user may not share: as without. */
+    leafd_client *sharing = NULL;
+    OK(leafd_new(path, 5000, LEAFD_SHARED, &sharing));
+    OK(leafd_next(sharing, "orders", &id));
+    CHECK(id > last);
+    OK(leafd_free(sharing));
+    FAILS(leafd_new(path, 5000, 8, &sharing), INVALID_ARGUMENT);
+    check_message("1, 2 and 4");
     OK(leafd_tag_free(direct));
     OK(leafd_tag_free(tag));
 }

@@ -27,7 +27,9 @@ class Client:
     count; with 0 a daemon that never was there is an error at once, and one that seems to be restarting is waited for as
     long as the timeout lasts. `direct`: whether every id is drawn directly, by a request of its own, so that the ids of a tag are strictly increasing on this host; otherwise most come out of
     a run that the process holds, in well under a microsecond. `polling`: whether a thread that waits may poll for some microseconds
-    before it sleeps.
+    before it sleeps. `shared`: whether ids are taken from runs that all processes of this user share in memory, for tags that
+    the daemon's configuration lets the user share; they are then strictly increasing among these processes, and other tags
+    are drawn as without.
 
     It connects on first use (:meth:`connect` for at once). While a call waits, other threads run, handlers of signals (so that
     Ctrl-C ends it at once) and, where gevent has patched the process, greenlets. Clients can be pickled, to be made anew in another process.
@@ -45,12 +47,14 @@ class Client:
         wait: float = 0.0,
         direct: bool = False,
         polling: bool = True,
+        shared: bool = False,
     ) -> None:
-        self._settings = _Settings(None if socket is None else os.fspath(socket), timeout, wait, direct, polling)
+        self._settings = _Settings(None if socket is None else os.fspath(socket), timeout, wait, direct, polling, shared)
         path = None if socket is None else os.fsencode(socket)
         if path is not None and b"\0" in path:
             raise InvalidArgument("the path of a socket has no zero in it")
         flags = (library.DIRECT if direct else 0) | (0 if polling else library.NO_POLLING)
+        flags |= library.SHARED if shared else 0
         limits = library.limit_milliseconds(timeout), library.wait_milliseconds(wait)
         handle = library.ClientHandle()
         library.check(library.client_new(path, *limits, flags, ctypes.byref(handle)))
@@ -179,6 +183,7 @@ class _Settings(NamedTuple):
     wait: float
     direct: bool
     polling: bool
+    shared: bool
 
 
 @contextmanager
@@ -199,8 +204,10 @@ def fill(buffer: Any, draw: Callable[[int], List[int]]) -> None:
         numbers[:] = array("Q", draw(len(numbers)))
 
 
-def _rebuild(socket: Optional[str], timeout: float, wait: float, direct: bool, polling: bool) -> Client:
-    return Client(socket, timeout=timeout, wait=wait, direct=direct, polling=polling)
+def _rebuild(
+    socket: Optional[str], timeout: float, wait: float, direct: bool, polling: bool, shared: bool
+) -> Client:
+    return Client(socket, timeout=timeout, wait=wait, direct=direct, polling=polling, shared=shared)
 
 
 class _Tags(Dict[str, library.TagHandle]):

@@ -26,6 +26,7 @@ WAIT_MS_MAX = 3_600_000
 COUNT_MAX = 1_000_000_000
 DIRECT = 1
 NO_POLLING = 2
+SHARED = 4
 
 _path = str(Path(__file__).with_name("libleafd.so"))
 try:
