@@ -29,56 +29,57 @@ struct Waiter<T> {
 /// The requests that wait. `T` is the caller's handle on one.
 #[derive(Debug)]
 pub(super) struct Waiting<T> {
-    queue: VecDeque<Waiter<T>>,
-    /// The next request's ticket.
+    /// None while nobody waits: a host may use a hundred thousand tags.
+    line: Option<Box<Line<T>>>,
+    /// What the next request gets.
     ticket: Ticket,
-    /// How many numbers the waiting requests need at least. It is kept so that a request costs the same
-    /// however many wait.
+}
+
+/// Requests of which there is at least one.
+#[derive(Debug)]
+struct Line<T> {
+    queue: VecDeque<Waiter<T>>,
+    /// How many numbers they need at least: kept, so that a request costs the same however many wait.
     waited_for: u64,
-    /// No deadline is earlier.
+    /// No deadline is before it.
     deadline_first: BootMs,
 }
 
 impl<T> Waiting<T> {
-    /// An empty queue.
+    /// Nobody waits.
     pub(super) fn new() -> Self {
-        Waiting {
-            queue: VecDeque::new(),
-            ticket: Ticket(0),
-            waited_for: 0,
-            deadline_first: BootMs(u64::MAX),
-        }
+        Waiting { line: None, ticket: Ticket(0) }
     }
 
-    /// Queues a request behind those that came before it.
+    /// Lets a request wait behind those that came before it.
     pub(super) fn push(&mut self, want: Want, deadline: BootMs, handle: T) {
-        self.waited_for += u64::from(want.least());
-        self.deadline_first = self.deadline_first.min(deadline);
-        self.queue.push_back(Waiter { ticket: self.ticket, want, deadline, handle });
+        let line = self.line.get_or_insert_default();
+        line.push(Waiter { ticket: self.ticket, want, deadline, handle });
         self.ticket.0 += 1;
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.line.is_none()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.queue.len()
+        self.line.as_ref().map_or(0, |line| line.queue.len())
     }
 
-    /// How many numbers the waiting requests need at least.
+    /// How many numbers they need at least.
     pub(super) fn waited_for(&self) -> u64 {
-        self.waited_for
+        self.line.as_ref().map_or(0, |line| line.waited_for)
     }
 
-    /// How many numbers the requests at the head need at least that together fit into `most`. The first
-    /// one always counts.
+    /// How many numbers those at the head need at least who fit into `most` together; the first one counts
+    /// whatever it needs.
     pub(super) fn waited_for_within(&self, most: u64) -> u64 {
-        if self.waited_for <= most {
-            return self.waited_for;
+        let Some(line) = &self.line else { return 0 };
+        if line.waited_for <= most {
+            return line.waited_for;
         }
         let mut needed = 0;
-        for waiter in &self.queue {
+        for waiter in &line.queue {
             let with_it = needed + u64::from(waiter.want.least());
             if needed > 0 && with_it > most {
                 break;
@@ -88,98 +89,105 @@ impl<T> Waiting<T> {
         needed
     }
 
-    /// Every request so far has a lower ticket. Later requests don't.
+    /// Every request that came so far has a ticket below this one, every later one has not.
     pub(super) fn next_ticket(&self) -> Ticket {
         self.ticket
     }
 
-    /// The request that has waited longest.
+    /// What the request wants that has waited longest.
     pub(super) fn head(&self) -> Option<(Ticket, Want)> {
-        self.queue.front().map(|waiter| (waiter.ticket, waiter.want))
+        self.line.as_ref()?.queue.front().map(|waiter| (waiter.ticket, waiter.want))
     }
 
     /// Takes out the request that has waited longest.
     pub(super) fn pop(&mut self) -> Option<T> {
-        let waiter = self.queue.pop_front()?;
-        self.waited_for -= u64::from(waiter.want.least());
-        self.give_back_room();
-        Some(waiter.handle)
+        self.change(|line| {
+            let waiter = line.queue.pop_front()?;
+            line.waited_for -= u64::from(waiter.want.least());
+            Some(waiter.handle)
+        })
     }
 
-    /// Takes out the last request if its deadline has already passed: it did not want to wait.
+    /// Takes out the request that came last, if its deadline has passed already: it did not want to wait.
     pub(super) fn expire_last(&mut self, now: BootMs) -> Option<T> {
-        if self.queue.back()?.deadline > now {
-            return None;
-        }
-        let waiter = self.queue.pop_back()?;
-        self.waited_for -= u64::from(waiter.want.least());
-        self.give_back_room();
-        Some(waiter.handle)
-    }
-
-    /// Gives back the memory of an empty queue: there may be a hundred thousand tags.
-    fn give_back_room(&mut self) {
-        if self.queue.is_empty() {
-            self.queue = VecDeque::new();
-        }
+        self.change(|line| {
+            if line.queue.back()?.deadline > now {
+                return None;
+            }
+            let waiter = line.queue.pop_back()?;
+            line.waited_for -= u64::from(waiter.want.least());
+            Some(waiter.handle)
+        })
     }
 
     /// Takes out the requests whose deadline has passed.
     pub(super) fn expire(&mut self, now: BootMs) -> Vec<T> {
-        let mut expired = Vec::new();
-        if now < self.deadline_first {
-            return expired;
+        if self.line.as_ref().is_none_or(|line| now < line.deadline_first) {
+            return Vec::new();
         }
-        self.deadline_first = BootMs(u64::MAX);
-        for waiter in std::mem::take(&mut self.queue) {
-            if waiter.deadline <= now {
-                self.waited_for -= u64::from(waiter.want.least());
-                expired.push(waiter.handle);
-            } else {
-                self.deadline_first = self.deadline_first.min(waiter.deadline);
-                self.queue.push_back(waiter);
-            }
-        }
-        expired
+        self.take_where(|waiter| waiter.deadline <= now)
     }
 
-    /// Takes out the requests that need at least more than `most`.
+    /// Takes out the requests that need more than `most` at least.
     pub(super) fn take_larger(&mut self, most: u64) -> Vec<T> {
-        let mut larger = Vec::new();
-        for waiter in std::mem::take(&mut self.queue) {
-            if u64::from(waiter.want.least()) > most {
-                self.waited_for -= u64::from(waiter.want.least());
-                larger.push(waiter.handle);
-            } else {
-                self.queue.push_back(waiter);
-            }
-        }
-        larger
+        self.take_where(|waiter| u64::from(waiter.want.least()) > most)
     }
 
-    /// Drops requests at the head while `useless` picks them.
+    /// Drops the requests at the head that `useless` picks out.
     pub(super) fn drop_head_while(&mut self, useless: impl Fn(&T) -> bool) {
-        while self.queue.front().is_some_and(|waiter| useless(&waiter.handle)) {
+        let head = |line: &Line<T>| line.queue.front().is_some_and(|one| useless(&one.handle));
+        while self.line.as_deref().is_some_and(head) {
             self.pop();
         }
     }
 
-    /// Drops every request that `useless` picks.
+    /// Drops every request that `useless` picks out.
     pub(super) fn drop_where(&mut self, useless: impl Fn(&T) -> bool) {
-        let waited_for = &mut self.waited_for;
-        self.queue.retain(|waiter| {
-            let keep = !useless(&waiter.handle);
-            *waited_for -= if keep { 0 } else { u64::from(waiter.want.least()) };
-            keep
-        });
-        self.give_back_room();
+        self.take_where(|waiter| useless(&waiter.handle));
     }
 
     /// Takes out every request.
     pub(super) fn abandon(&mut self) -> Vec<T> {
-        self.waited_for = 0;
-        self.deadline_first = BootMs(u64::MAX);
-        std::mem::take(&mut self.queue).into_iter().map(|waiter| waiter.handle).collect()
+        self.take_where(|_| true)
+    }
+
+    /// Takes out the requests that `out` picks out.
+    fn take_where(&mut self, out: impl Fn(&Waiter<T>) -> bool) -> Vec<T> {
+        let mut taken = Vec::new();
+        if let Some(line) = self.line.take() {
+            for waiter in line.queue {
+                if out(&waiter) {
+                    taken.push(waiter.handle);
+                } else {
+                    self.line.get_or_insert_default().push(waiter);
+                }
+            }
+        }
+        taken
+    }
+
+    /// Changes the line, and gives it up when nobody is left in it.
+    fn change<R>(&mut self, change: impl FnOnce(&mut Line<T>) -> Option<R>) -> Option<R> {
+        let line = self.line.as_mut()?;
+        let changed = change(line);
+        if line.queue.is_empty() {
+            self.line = None;
+        }
+        changed
+    }
+}
+
+impl<T> Line<T> {
+    fn push(&mut self, waiter: Waiter<T>) {
+        self.waited_for += u64::from(waiter.want.least());
+        self.deadline_first = self.deadline_first.min(waiter.deadline);
+        self.queue.push_back(waiter);
+    }
+}
+
+impl<T> Default for Line<T> {
+    fn default() -> Self {
+        Line { queue: VecDeque::new(), waited_for: 0, deadline_first: BootMs(u64::MAX) }
     }
 }
 

@@ -43,7 +43,7 @@ use crate::store::Store;
 use crate::systemd::activation::{self, Given, HandedOver};
 use crate::systemd::notify::Service;
 use crate::systemd::reload::Reload;
-use crate::{clock, logging};
+use crate::{clock, logging, memory};
 
 /// One part in this many of a stop's time is for connections; the rest is the journal's.
 const STOP_SHARE: u32 = 2;
@@ -251,6 +251,7 @@ async fn live(
         tokio::task::spawn_local(reload.run(hangup, Rc::clone(&service)));
     }
     announce(config, &socket_path, &segments);
+    memory::leave_start_behind();
 
     let name = tokio::select! {
         _ = terminate.recv() => "SIGTERM",

@@ -3,8 +3,6 @@
 //! That a tag is masked is learnt with its first claim, before any number of it is held. The journal has its segments as
 //! used up from the beginning: so a start never finds numbers of a tag of which it doesn't know that they are masked.
 
-use std::rc::Rc;
-
 use leafd_wire::{Run, Status};
 
 use super::{HOLD_MS, SegmentTag, Segments};
@@ -24,9 +22,9 @@ pub(super) enum Form {
     #[default]
     Plain,
     /// By this mask.
-    Masked(Masking, Rc<Mask>),
+    Masked(Box<(Masking, Mask)>),
     /// By a mask whose key this host lacks.
-    Unmaskable(Masking),
+    Unmaskable(Box<Masking>),
 }
 
 impl Segments {
@@ -43,8 +41,8 @@ impl Segments {
             *tag.form.borrow_mut() = Form::Plain;
             return Ok(());
         };
-        if let Form::Masked(known, _) = &*tag.form.borrow()
-            && *known == masking
+        if let Form::Masked(known) = &*tag.form.borrow()
+            && known.0 == masking
         {
             return Ok(());
         }
@@ -57,18 +55,18 @@ impl Segments {
                 ),
             ));
         }
-        *tag.form.borrow_mut() = Form::Unmaskable(masking);
+        *tag.form.borrow_mut() = Form::Unmaskable(Box::new(masking));
         let mask = masking
             .mask(&tag.tag, self.masks.any().as_deref())
             .map_err(|cause| mask_key(format!("tag {:?}: {cause}", tag.tag.as_str())))?;
-        *tag.form.borrow_mut() = Form::Masked(masking, Rc::new(mask));
+        *tag.form.borrow_mut() = Form::Masked(Box::new((masking, mask)));
         Ok(())
     }
 
     /// Why nothing is claimed of a tag, if its key is still lacking.
     pub(super) fn lacks_key(&self, tag: &SegmentTag) -> Option<Failure> {
         let lacking = match &*tag.form.borrow() {
-            Form::Unmaskable(masking) => *masking,
+            Form::Unmaskable(masking) => **masking,
             _ => return None,
         };
         self.note_form(tag, Some(lacking)).err()
@@ -115,7 +113,7 @@ impl SegmentTag {
         let form = self.form.borrow();
         let mask = match &*form {
             Form::Plain => return Ok(HOLD_MS),
-            Form::Masked(_, mask) => mask,
+            Form::Masked(masked) => &masked.1,
             Form::Unmaskable(masking) => {
                 return Err(mask_key(format!(
                     "tag {:?} is masked with key {}, which this host lacks",
