@@ -153,6 +153,10 @@ fn troubles_of_a_store<S: Server>() {
             "GRANT DELETE on leaf_alloc TO leafd",
         );
         server.sql("GRANT DELETE ON leaf_alloc TO leafd");
+        server.sql("REVOKE DELETE ON leafd_claim FROM leafd");
+        let advice = "GRANT DELETE on leafd_claim TO leafd";
+        one_warns(&fresh, "rights", "claims older than claims_kept are not deleted", advice);
+        server.sql("GRANT DELETE ON leafd_claim TO leafd");
     }
     server.sql(&format!("REVOKE UPDATE ON {on} FROM {whom}"));
     one_fails_first(&fresh, "rights", "UPDATE on leaf_alloc", "GRANT UPDATE on leaf_alloc");

@@ -108,6 +108,7 @@ fn check_rights(
         (Purpose::Claims, "no id can be claimed"),
         (Purpose::Workers, "no worker can be leased"),
         (Purpose::Tags, "leafctl can't create and delete tags"),
+        (Purpose::Forgetting, "claims older than claims_kept are not deleted"),
     ];
     for (purpose, meaning) in purposes {
         if purpose == Purpose::Workers && !is_registry {
@@ -128,7 +129,7 @@ fn check_rights(
         let remedy =
             format!("as the owner of the tables: GRANT {lacks} TO {user}; leafd needs no restart");
         match purpose {
-            Purpose::Tags => report.warning("rights", text, remedy),
+            Purpose::Tags | Purpose::Forgetting => report.warning("rights", text, remedy),
             _ => report.failed("rights", text, remedy),
         }
     }

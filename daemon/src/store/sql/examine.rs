@@ -60,6 +60,8 @@ pub enum Purpose {
     Claims,
     /// To lease workers.
     Workers,
+    /// To delete claims that are remembered no longer.
+    Forgetting,
     /// To create and delete tags, which a database's owner may do instead.
     Tags,
 }
@@ -72,12 +74,12 @@ const PAGE: u32 = 1_000;
 
 /// The rights that leafd uses on a table.
 fn used_rights(table: &str, permanent: bool) -> &'static [(&'static str, Purpose)] {
-    use Purpose::{Claims, Tags, Workers};
+    use Purpose::{Claims, Forgetting, Tags, Workers};
     match table {
         "leaf_alloc" => {
             &[("SELECT", Claims), ("UPDATE", Claims), ("INSERT", Tags), ("DELETE", Tags)]
         }
-        "leafd_claim" => &[("SELECT", Claims), ("INSERT", Claims), ("DELETE", Claims)],
+        "leafd_claim" => &[("SELECT", Claims), ("INSERT", Claims), ("DELETE", Forgetting)],
         "leafd_worker_taken" => &[("SELECT", Workers), ("INSERT", Workers)],
         "leafd_worker" | "leafd_layout" => {
             &[("SELECT", Workers), ("INSERT", Workers), ("UPDATE", Workers)]
