@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tokio::sync::Notify;
@@ -16,6 +17,7 @@ use crate::engine::upstream::Upstream;
 use crate::journal::{Journal, Recovered, Write};
 use crate::registry::RegistryHandle;
 use crate::registry::static_worker::StaticWorker;
+use crate::requests::Dispatcher;
 use leafd_core::lease::{Lease, Settings};
 use leafd_core::registry::{HOLDER_BYTES_MAX, Holder, Mode};
 use leafd_core::store::NAME_BYTES_MAX;
@@ -142,4 +144,23 @@ pub(super) fn worker_text(config: &Config) -> String {
         }
         WorkerSpec::Zookeeper(servers) => format!("zookeeper at {servers}"),
     }
+}
+
+/// How often the worker's lock is checked.
+const GUARD_EVERY: Duration = Duration::from_secs(1);
+
+/// Gives up the worker number if its lock file is gone or replaced: then nothing keeps a second daemon from using it.
+pub async fn guard_worker(
+    worker: Option<Result<Rc<StaticWorker>, String>>,
+    dispatcher: Rc<Dispatcher>,
+) {
+    let Some(Ok(worker)) = worker else { return };
+    while worker.still_held() {
+        tokio::time::sleep(GUARD_EVERY).await;
+    }
+    dispatcher.snowflakes.give_up_worker(format!(
+        "the lock file of worker {} was removed or replaced: make sure that no other daemon on this host uses the \
+         number, then restart leafd",
+        worker.worker()
+    ));
 }

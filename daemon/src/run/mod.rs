@@ -240,7 +240,7 @@ async fn live(
             static_worker::note_use(Rc::clone(worker), store, recovered.token.clone(), name);
         tokio::task::spawn_local(noting);
     }
-    let guarding = tokio::task::spawn_local(guard_worker(fixed, Rc::clone(&dispatcher)));
+    let guarding = tokio::task::spawn_local(lease::guard_worker(fixed, Rc::clone(&dispatcher)));
     let service = Rc::new(Service::default());
     let attending = tokio::task::spawn_local({
         let (service, dispatcher) = (Rc::clone(&service), Rc::clone(&dispatcher));
@@ -360,25 +360,6 @@ fn claim_worker(config: &Config) -> Option<Result<Rc<StaticWorker>, String>> {
         error!("{error}; snowflake ids are refused until leafd is restarted; segment ids continue");
         error.to_string()
     }))
-}
-
-/// How often the worker's lock is checked.
-const GUARD_EVERY: Duration = Duration::from_secs(1);
-
-/// Gives up the worker number if its lock file is gone or replaced: then nothing keeps a second daemon from using it.
-async fn guard_worker(
-    worker: Option<Result<Rc<StaticWorker>, String>>,
-    dispatcher: Rc<Dispatcher>,
-) {
-    let Some(Ok(worker)) = worker else { return };
-    while worker.still_held() {
-        tokio::time::sleep(GUARD_EVERY).await;
-    }
-    dispatcher.snowflakes.give_up_worker(format!(
-        "the lock file of worker {} was removed or replaced: make sure that no other daemon on this host uses the \
-         number, then restart leafd",
-        worker.worker()
-    ));
 }
 
 /// The logs that later explain where this host's ids went.
