@@ -22,13 +22,13 @@ use crate::servers::PASSWORD;
 use crate::servers::process::memory;
 
 /// How long a daemon may take from its start to its first answer on a busy machine.
-const READY_WITHIN: Duration = Duration::from_secs(20);
+const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// How long one check for readiness may wait for its answer.
 const READY_POLL: Duration = Duration::from_millis(300);
 
 /// How long a daemon may take to end, beyond `stop_within`.
-const END_WITHIN: Duration = Duration::from_secs(20);
+const END_WITHIN: Duration = Duration::from_secs(60);
 
 /// A host and its daemon.
 pub struct Host {

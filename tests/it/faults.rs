@@ -24,7 +24,7 @@ const MOUNT_READ_ONLY: &str =
 const EXIT_NOT_READY: i32 = 4;
 
 /// How soon after a fault is mended ids come again.
-const MENDED_WITHIN: Duration = Duration::from_secs(10);
+const MENDED_WITHIN: Duration = Duration::from_secs(60);
 
 /// A host whose store does not lie in the state directory.
 fn store_elsewhere() -> Host {

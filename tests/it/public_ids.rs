@@ -16,7 +16,7 @@ use crate::c_library::{Way, folder, program, succeed};
 use crate::host::{Host, eventually};
 use crate::raw::Raw;
 
-pub const WITHIN: Duration = Duration::from_secs(20);
+pub const WITHIN: Duration = Duration::from_secs(60);
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 const OTHER_KEY: &str = "f0e0d0c0b0a090807060504030201000";

@@ -13,7 +13,7 @@ use crate::access::{STRANGER, raw_as};
 use crate::host::{Host, eventually};
 use crate::raw::ids_request;
 
-const WITHIN: Duration = Duration::from_secs(20);
+const WITHIN: Duration = Duration::from_secs(60);
 
 /// A host with a configuration file, and the file.
 fn host(config: &str) -> (Host, PathBuf) {

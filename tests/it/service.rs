@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use crate::host::Host;
 
 /// How long a message may take on a busy machine.
-const WITHIN: Duration = Duration::from_secs(20);
+const WITHIN: Duration = Duration::from_secs(60);
 
 /// Takes messages until one has this line; tells it whole.
 #[track_caller]

@@ -39,7 +39,7 @@ fn restarted_while_the_store_is_away<S: Server>() {
     scene.server.start();
     let mut raws: Vec<Raw> = scene.hosts.iter().map(Host::raw).collect();
     let (ids, recovered) = first_of(&mut raws, DRY);
-    load.each_draws(Duration::from_secs(5));
+    load.each_draws(Duration::from_secs(30));
     let drawn = finish(load, &ids);
     report::<S>(
         "daemons stopped and killed, started again without the store",

@@ -15,7 +15,7 @@ const THREADS: usize = 2;
 const CLAIMS: u64 = 100;
 
 /// How long all may take to draw a tag that is new, or one whose step has changed.
-const DRAWS_WITHIN: Duration = Duration::from_secs(20);
+const DRAWS_WITHIN: Duration = Duration::from_secs(60);
 
 fn insert(server: &MariaDb, tag: &str) {
     server.sql(&format!(

@@ -84,7 +84,7 @@ fn a_hundred_daemons_resume_without_a_stampede() {
         raw.send(&ids_request(DRY, 1, 1, 60_000));
     }
     std::thread::sleep(GONE);
-    load.each_draws(Duration::from_secs(5));
+    load.each_draws(Duration::from_secs(30));
     let issued = load.issued() - before;
     let seen_before = attempts(&server).len();
     server.start();
@@ -95,7 +95,7 @@ fn a_hundred_daemons_resume_without_a_stampede() {
         ids.extend(raw.reply().ids());
     }
     let recovered = begun.elapsed();
-    load.each_draws(Duration::from_secs(5));
+    load.each_draws(Duration::from_secs(30));
     let mut drawn = load.stop();
     drawn.add_ids(DRY, &ids);
     report::<Postgres>("stopped for 10 s under 100 daemons", issued, &drawn, Some(recovered));

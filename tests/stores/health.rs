@@ -16,7 +16,7 @@ use crate::scene::{RESUMES_WITHIN, create};
 const EXIT_NOT_READY: i32 = 4;
 
 /// The log has what the status has within this.
-const TOLD_WITHIN: Duration = Duration::from_secs(15);
+const TOLD_WITHIN: Duration = Duration::from_secs(60);
 
 on_each_server!(faults_of_the_store, a_full_pool_of_workers);
 

@@ -17,7 +17,7 @@ const LEAF_TABLE: &str = "CREATE TABLE leaf_alloc (
     PRIMARY KEY (biz_tag)) ENGINE=InnoDB";
 
 /// Within which a daemon claims again, on a busy machine.
-const WITHIN: Duration = Duration::from_secs(20);
+const WITHIN: Duration = Duration::from_secs(60);
 
 /// Waits until each host has noticed so many changes of the store's history, and claims again.
 #[track_caller]

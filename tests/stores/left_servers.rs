@@ -16,7 +16,7 @@ use crate::scene::create;
 const STEP: u64 = 10;
 
 /// Within which ids come again once a server serves, on a busy machine.
-const WITHIN: Duration = Duration::from_secs(20);
+const WITHIN: Duration = Duration::from_secs(60);
 
 on_each_server!(a_primary_that_becomes_read_only_is_left_for_the_next_server);
 

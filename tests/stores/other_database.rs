@@ -20,7 +20,7 @@ const STEP: u64 = 500;
 const SETTINGS: [(&str, &str); 2] = [("failover_settle", "2s"), ("max_step", "1000")];
 
 /// How long until ids are claimed from an older state: the settling time, and the rest for a busy machine.
-const CLAIMS_WITHIN: Duration = Duration::from_secs(20);
+const CLAIMS_WITHIN: Duration = Duration::from_secs(60);
 
 /// Where staging's numbers begin: far above production's.
 const STAGING: u64 = 1_000_000_000;
@@ -79,7 +79,7 @@ fn staging_takes_productions_place_while_daemons_run<S: Server>() {
     let mut raws: Vec<Raw> = scene.hosts.iter().map(Host::raw).collect();
     let mut denied = Drawn::default();
     raws.iter_mut().for_each(|raw| assert_told(raw, DRY, &mut denied));
-    load.each_draws(Duration::from_secs(5));
+    load.each_draws(Duration::from_secs(30));
     let issued = load.issued() - before;
     scene.relay.lead_to(scene.server.port());
     // Nobody waits for a store that is refused: whoever asks before it is the right one again is told at once.
@@ -89,7 +89,7 @@ fn staging_takes_productions_place_while_daemons_run<S: Server>() {
         });
     }
     let (ids, recovered) = first_of(&mut raws, DRY);
-    load.each_draws(Duration::from_secs(5));
+    load.each_draws(Duration::from_secs(30));
     let mut drawn = load.stop();
     let load_errors = std::mem::take(&mut drawn.errors);
     drawn.add_ids(DRY, &ids);
@@ -220,7 +220,7 @@ fn over_a_change<S: Server, T>(
     others.add_ids("orders", &[scene.hosts[1].raw().draw_until("orders", CLAIMS_WITHIN)]);
     draw(&mut others, &scene.hosts[1], 40);
     draw(&mut others, &scene.hosts[0], 40);
-    load.each_draws(Duration::from_secs(5));
+    load.each_draws(Duration::from_secs(30));
     let mut drawn = load.stop();
     let load_errors = std::mem::take(&mut drawn.errors);
     drawn.add(others);

@@ -14,7 +14,7 @@ use serde_json::json;
 on_each_server!(another_database_gives_nobody_a_worker, a_store_with_another_place_gives_no_worker,);
 
 const TAG: &str = "snowflake";
-const WITHIN: Duration = Duration::from_secs(20);
+const WITHIN: Duration = Duration::from_secs(60);
 
 /// What a request for a snowflake id is told once it is known that there is none to be had.
 #[track_caller]

@@ -13,7 +13,7 @@ use mysql::prelude::Queryable;
 use crate::scene::{create, report};
 
 /// How long a store that is back may take to be used again, on a busy machine.
-pub const WITHIN: Duration = Duration::from_secs(10);
+pub const WITHIN: Duration = Duration::from_secs(60);
 
 /// The tag that the load draws.
 const TAG: &str = "events.a";
@@ -155,14 +155,14 @@ fn one_of_them_is_away(count: usize) {
         primaries.all[index].away(how);
         let begun = Instant::now();
         while begun.elapsed() < AWAY {
-            load.each_draws(Duration::from_secs(5));
+            load.each_draws(Duration::from_secs(30));
         }
         // A daemon that restarts meanwhile goes on as well.
         hosts[index].kill();
         hosts[index].start();
-        load.each_draws(Duration::from_secs(5));
+        load.each_draws(Duration::from_secs(30));
         primaries.all[index].back();
-        load.each_draws(Duration::from_secs(5));
+        load.each_draws(Duration::from_secs(30));
     }
     let issued = load.issued() - before;
     let mut drawn = load.stop();

@@ -187,7 +187,7 @@ fn tags_are_at_home_and_a_store_that_is_away_stops_only_its_own() {
     let before = load.issued();
     stores.relay.refuse();
     let mut drawn = outage(&hosts, &cut_off, [false, true, false, false], &urls);
-    load.each_draws(Duration::from_secs(5));
+    load.each_draws(Duration::from_secs(30));
     let issued = load.issued() - before;
     stores.relay.pass();
     let recovered = back(&hosts, &[&cut_off[1]], &mut drawn);
@@ -196,7 +196,7 @@ fn tags_are_at_home_and_a_store_that_is_away_stops_only_its_own() {
     let before = load.issued();
     stores.mariadb.kill();
     let mut of_second = outage(&hosts, &killed, [false, false, true, true], &urls);
-    load.each_draws(Duration::from_secs(5));
+    load.each_draws(Duration::from_secs(30));
     let issued = load.issued() - before;
     stores.mariadb.start();
     let recovered = back(&hosts, &[&killed[2], &killed[3]], &mut of_second);

@@ -22,7 +22,7 @@ use tempfile::NamedTempFile;
 pub const STEP: u64 = 40;
 
 /// Within which a daemon notices a change of the store's place and has ids again.
-pub const WITHIN: Duration = Duration::from_secs(20);
+pub const WITHIN: Duration = Duration::from_secs(60);
 
 /// The tags of primaries, and their ceiling.
 const TAGS: usize = 60;

@@ -22,7 +22,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Within which ids come again: 2 s are promised where the store's time limits allow it, and a busy machine gets the
 /// rest. What it took is printed.
-pub const RESUMES_WITHIN: Duration = Duration::from_secs(10);
+pub const RESUMES_WITHIN: Duration = Duration::from_secs(19);
 
 /// Two hosts on one store.
 pub struct Scene<S> {
@@ -134,11 +134,11 @@ impl<S: Server> Scene<S> {
             *denied.errors.entry(format!("{status}: {text}")).or_default() += 1;
         }
         std::thread::sleep(lasts.saturating_sub(begun.elapsed()));
-        load.each_draws(Duration::from_secs(5));
+        load.each_draws(Duration::from_secs(30));
         let issued = load.issued() - before;
         end(&mut self.server, &self.relay, state);
         let (ids, recovered) = first_of(&mut raws, DRY);
-        load.each_draws(Duration::from_secs(5));
+        load.each_draws(Duration::from_secs(30));
         let mut drawn = load.stop();
         let load_errors = std::mem::take(&mut drawn.errors);
         drawn.add_ids(DRY, &ids);

@@ -16,7 +16,7 @@ use crate::registry::{Backend, Registry};
 pub const TAG: &str = "snowflake";
 
 /// Within which every host must have ids again once a fault is over.
-pub const RESUMES_WITHIN: Duration = Duration::from_secs(20);
+pub const RESUMES_WITHIN: Duration = Duration::from_secs(60);
 
 /// How far ids may be ahead of the right time: as far as a clock may be off and drift.
 const AHEAD_MAX_MS: i64 = 10_500;
