@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use super::claims::shard_number;
+use super::tag::shard_number;
 use super::{SegmentTag, Segments};
 use crate::store::StoreHandle;
 use leafd_core::store::ClaimedBy;

@@ -7,6 +7,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::error;
 
 use super::gap_log::MASK_KEY;
+use super::tag::shard_number;
 use super::unconfirmed::Asked;
 use super::{Cause, Refusal, SegmentTag, Segments, Shard, ShardState};
 use crate::clock;
@@ -298,11 +299,6 @@ impl Shard {
     fn may_have_some(&self, now: BootMs) -> bool {
         self.state.get() != ShardState::Absent && now >= self.used_up_until.get()
     }
-}
-
-/// The allocator's number of a shard; there are at most as many as there are stores.
-pub(crate) fn shard_number(index: usize) -> u32 {
-    u32::try_from(index).expect("there are at most 64 shards")
 }
 
 /// Tells the operator early that a tag's numbers come to an end.

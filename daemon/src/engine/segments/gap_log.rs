@@ -12,8 +12,8 @@ use std::{fs, io};
 
 use tracing::warn;
 
-use super::claims::shard_number;
 use super::skipped::Cause;
+use super::tag::shard_number;
 use super::{SegmentTag, Segments};
 use crate::clock;
 use crate::reply::Failure;

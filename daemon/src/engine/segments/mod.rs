@@ -41,7 +41,7 @@ use crate::engine::writer::Writer;
 use crate::reply::Failure;
 use crate::reply::outbox::ReplyTo;
 pub use claim_log::ClaimLog;
-use claims::{Sent, shard_number};
+use claims::Sent;
 pub use gap_log::{CRASH, Gap, GapLog, UNANSWERED};
 use in_use::InUse;
 use leafd_core::health::{ClaimOutcomes, Lasts};
@@ -57,7 +57,7 @@ use shared::SharedRuns;
 pub use shared::{NOT_SHARED_MS, PAGES_MAX};
 use skipped::{Cause, Skipped};
 pub use tag::SegmentTag;
-use tag::{Refusal, Shard, ShardState};
+use tag::{Refusal, Shard, ShardState, shard_number};
 
 /// How segment tags are kept.
 #[derive(Clone, Copy, Debug)]

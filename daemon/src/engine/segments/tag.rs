@@ -259,3 +259,8 @@ impl Shard {
         matches!(self.state.get(), ShardState::Loaded | ShardState::Absent)
     }
 }
+
+/// The allocator's number of a shard; there are at most as many as there are stores.
+pub(super) fn shard_number(index: usize) -> u32 {
+    u32::try_from(index).expect("there are at most 64 shards")
+}

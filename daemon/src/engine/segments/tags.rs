@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
-use super::claims::shard_number;
+use super::tag::shard_number;
 use super::{Cause, SegmentTag, Segments, Shard, ShardState};
 use crate::clock;
 use crate::engine::upstream::{Tenants, Upstream};
