@@ -44,7 +44,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if eq .name "password" }}
 {{- $secret := $root.Values.store.passwordSecret }}
 {{- $_ := set $volume.secret "secretName" $secret.name }}
-{{- $_ := set $volume.secret "items" (list (dict "key" $secret.key "path" "store_password")) }}
+{{- $items := list (dict "key" $secret.key "path" "store_password") }}
+{{- with $root.Values.publicIds.secretKey }}{{ $items = append $items (dict "key" . "path" "mask_keys") }}{{ end }}
+{{- $_ := set $volume.secret "items" $items }}
 {{- end }}
 {{- $volumes = append $volumes $volume }}
 {{- end }}

@@ -153,6 +153,7 @@ fn the_chart_gives_what_kubernetes_takes_with_any_values() {
     let all = json!({
         "image": {"repository": "r.example/leafd", "tag": "7", "pullPolicy": "Always", "pullSecrets": ["pull"]},
         "store": {"url": "mysql://leafd@db/ids", "passwordSecret": {"name": "mine", "key": "word"}},
+        "publicIds": {"secretKey": "masks"},
         "tls": {"ca": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"},
         "settings": "autonomy = \"20m\"\nmax_step = 1000\n",
         "resources": {"requests": {"cpu": "1"}},
@@ -184,12 +185,19 @@ fn the_chart_gives_what_kubernetes_takes_with_any_values() {
     let password =
         pod["volumes"].as_array().unwrap().iter().find(|one| one["name"] == "password").unwrap();
     assert_eq!(password["secret"]["secretName"], "mine");
-    assert_eq!(password["secret"]["items"], json!([{"key": "word", "path": "store_password"}]));
+    let items = json!([
+        {"key": "word", "path": "store_password"},
+        {"key": "masks", "path": "mask_keys"},
+    ]);
+    assert_eq!(password["secret"]["items"], items);
     let toml = of_kind(&full, "ConfigMap")["data"]["leafd.toml"].as_str().unwrap();
-    assert!(
-        toml.contains("store = \"mysql://leafd@db/ids\"\n") && toml.contains("\nmax_step = 1000\n"),
-        "{toml}"
-    );
+    for line in [
+        "store = \"mysql://leafd@db/ids\"",
+        "mask_key_file = \"/run/secrets/leafd/mask_keys\"",
+        "max_step = 1000",
+    ] {
+        assert!(toml.lines().any(|one| one == line), "{toml}");
+    }
     let ca = of_kind(&full, "ConfigMap")["data"]["ca.pem"].as_str().unwrap();
     assert_eq!(
         ca.lines().collect::<Vec<_>>(),
