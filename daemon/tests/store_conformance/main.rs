@@ -111,6 +111,7 @@ macro_rules! conformance {
             tags::unknown_tags_are_said_so,
             tags::a_created_tag_is_shown_as_created,
             tags::a_tag_is_created_once,
+            tags::an_unfinished_tag_gives_no_ids_until_it_has_a_ceiling,
             tags::values_out_of_range_are_refused,
             tags::set_changes_only_what_it_names,
             tags::lists_come_in_pages,

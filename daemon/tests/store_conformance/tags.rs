@@ -3,7 +3,7 @@
 use leafd::store::Store;
 use leafd_core::Tag;
 use leafd_core::store::{
-    CEILING_MAX, ClaimWish, Generation, NewTag, STEP_MAX, StoreError, TagChange,
+    CEILING_MAX, ClaimWish, Generation, NewTag, STEP_MAX, StoreError, TagChange, UNFINISHED,
 };
 
 use crate::{Backend, claim, create, generations, new_tag, refused_in_words, tag, try_claim};
@@ -50,6 +50,16 @@ pub fn a_tag_is_created_once(backend: &mut dyn Backend) {
     assert_eq!(store.show(&tag("t")).unwrap(), before);
 }
 
+pub fn an_unfinished_tag_gives_no_ids_until_it_has_a_ceiling(backend: &mut dyn Backend) {
+    let mut store = backend.connect();
+    create(&mut *store, &NewTag { ceiling: UNFINISHED, ..new_tag("t", 7, 10) }).unwrap();
+    let refused = try_claim(&mut *store, &tag("t"), ClaimWish::new(1, 1)).unwrap_err();
+    assert!(matches!(refused, StoreError::Exhausted { left: 0, .. }), "{refused:?}");
+    assert!(refused.to_string().contains("its creation was interrupted"), "{refused}");
+    store.set(&tag("t"), &TagChange { ceiling: Some(100), ..TagChange::default() }).unwrap();
+    assert_eq!(claim(&mut *store, "t", 1).run.range(), 7..17);
+}
+
 pub fn values_out_of_range_are_refused(backend: &mut dyn Backend) {
     let mut store = backend.connect();
     let good = new_tag("t", 1, 10);
@@ -59,7 +69,6 @@ pub fn values_out_of_range_are_refused(backend: &mut dyn Backend) {
         NewTag { start: 6, ceiling: 5, ..good.clone() },
         NewTag { step: 0, ..good.clone() },
         NewTag { step: STEP_MAX + 1, ..good.clone() },
-        NewTag { ceiling: 0, ..good.clone() },
         NewTag { ceiling: CEILING_MAX + 1, ..good.clone() },
         NewTag { description: Some("x".repeat(257)), ..good.clone() },
         NewTag { description: Some("a\0b".to_owned()), ..good.clone() },
