@@ -197,7 +197,7 @@ def test_arguments_that_can_not_be_are_told_in_words(host: Host) -> None:
             leafd.Client(wait=timeout)  # type: ignore[arg-type]
     for settings in ({"timeout": None}, {"timeout": "1"}):
         with pytest.raises(leafd.InvalidArgument, match="a timeout is a number of seconds"):
-            leafd.Client(**settings)  # type: ignore[arg-type]
+            leafd.Client(**settings)
     with pytest.raises(leafd.InvalidArgument, match="a moment is a datetime"):
         leafd.snowflake_at("2026-01-01")  # type: ignore[arg-type]
     with pytest.raises(leafd.InvalidArgument, match="is not an id"):
