@@ -46,6 +46,7 @@ mod restore;
 mod routed;
 mod routes;
 mod routes_deleted;
+mod routes_unfinished;
 mod scene;
 mod schema;
 mod strict;

@@ -1,7 +1,7 @@
 //! Whether a change of routes is allowed: no tag may move, no two stores may give the same id, and no store may be left
 //! out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, bail};
 
@@ -15,6 +15,7 @@ use leafd_core::store::{TagRow, UNFINISHED};
 const SHOWN_MAX: usize = 10;
 
 /// The content of all stores' rows.
+#[derive(Default)]
 pub(super) struct Survey {
     /// How many rows each store has.
     pub(super) rows: Vec<usize>,
@@ -24,7 +25,16 @@ pub(super) struct Survey {
     pub(super) offenders: Vec<String>,
     /// How many such rows there are.
     pub(super) offending: usize,
+    /// What to do about them.
+    remedies: BTreeSet<&'static str>,
 }
+
+/// Why a row forbids the change, and what to do.
+type Offence = (String, &'static str);
+
+const STAY: &str = "change the routes so that each tag stays where it is";
+const FINISH: &str = "under the former routes, finish what was interrupted (leafctl tag create TAG) or undo it \
+                      (leafctl tag delete TAG)";
 
 /// What is known of a name that has, or once had, a tag.
 #[derive(Debug, Default)]
@@ -151,15 +161,15 @@ fn outside_quotes(text: &str) -> Vec<&str> {
 
 /// Reads every row of every store, and the names without a tag that the stores remember.
 pub(super) async fn survey(members: &[Member], routing: &Routing) -> Result<Survey> {
-    let mut survey =
-        Survey { rows: Vec::new(), known: BTreeMap::new(), offenders: Vec::new(), offending: 0 };
+    let mut survey = Survey::default();
     for (at, member) in members.iter().enumerate() {
         let mut rows = 0;
         member
             .each_row(|row, end| {
                 rows += 1;
-                if let Some(why) = offence(member, routing, &row) {
-                    survey.offend(format!("{} in {}: {why}", row.tag.as_str(), member.name));
+                if let Some((why, remedy)) = offence(member, routing, &row) {
+                    let words = format!("{} in {}: {why}", row.tag.as_str(), member.name);
+                    survey.offend(words, remedy);
                 }
                 if let Some(known) = survey.known(members, routing, at, &row.tag) {
                     known.note_end(at, end);
@@ -199,40 +209,41 @@ fn needed_in(members: &[Member], routing: &Routing, at: usize, tag: &Tag) -> Vec
     homes
 }
 
-/// Why a row forbids the change.
-fn offence(member: &Member, routing: &Routing, row: &TagRow) -> Option<String> {
+fn offence(member: &Member, routing: &Routing, row: &TagRow) -> Option<Offence> {
     let tag = &row.tag;
     let Some(index) = member.index else {
         // A former primary's ids count in the tag's new stores.
         let primary = member.primary().is_some();
-        let nowhere = routing.placement(tag).is_none();
-        return (!primary || nowhere).then(|| "the new routes don't use its store".to_owned());
+        if !primary || routing.placement(tag).is_none() {
+            return Some(("the new routes don't use its store".to_owned(), STAY));
+        }
+        return unfinished(row);
     };
     if !member.is_home_of(routing, tag) {
-        return Some(match routing.placement(tag) {
+        let why = match routing.placement(tag) {
             Some(home) => format!("the new routes send it to {}", routing.names(home)),
             None => "no rule of the new routes matches it".to_owned(),
-        });
-    }
-    if row.ceiling == UNFINISHED {
-        return Some(
-            "its creation was interrupted: create it again or delete it under the former routes"
-                .to_owned(),
-        );
+        };
+        return Some((why, STAY));
     }
     let kind = match row {
         TagRow { strict: true, .. } => "strict",
         TagRow { masked: Some(_), .. } => "masked",
-        _ => return None,
+        _ => return unfinished(row),
     };
-    routing
-        .is_primary(index)
-        .then(|| format!("it is {kind}, but tags in independent primaries can't be"))
+    let why = format!("it is {kind}, but tags in independent primaries can't be");
+    routing.is_primary(index).then_some((why, STAY)).or_else(|| unfinished(row))
+}
+
+/// A store that learns of such a tag could neither issue ids of it nor tell that its creation is to be repeated.
+fn unfinished(row: &TagRow) -> Option<Offence> {
+    (row.ceiling == UNFINISHED).then(|| ("its creation was interrupted".to_owned(), FINISH))
 }
 
 impl Survey {
-    fn offend(&mut self, words: String) {
+    fn offend(&mut self, words: String, remedy: &'static str) {
         self.offending += 1;
+        self.remedies.insert(remedy);
         if self.offenders.len() < SHOWN_MAX {
             self.offenders.push(words);
         }
@@ -265,7 +276,7 @@ impl Survey {
             return None;
         }
         let mut text = format!(
-            "{} tags are in a store that the new routes do not send them to, or can't be there:\n",
+            "{} tags are in a store that the new routes don't send them to, can't be there, or are unfinished:\n",
             self.offending
         );
         for words in &self.offenders {
@@ -274,7 +285,8 @@ impl Survey {
         if self.offending > self.offenders.len() {
             text.push_str("  and others\n");
         }
-        text.push_str("change the routes so that each tag stays where it is");
+        let remedies: Vec<&str> = self.remedies.iter().copied().collect();
+        text.push_str(&remedies.join("; "));
         Some(text)
     }
 }
