@@ -3,35 +3,49 @@
 use std::time::Duration;
 
 use leafd::store::{Store as _, postgres};
-use leafd_core::store::{ClaimWish, StoreError};
+use leafd_core::store::{ClaimWish, Identity, StoreError};
 
 use crate::postgres::{client, new_server, target};
+use crate::server::Server;
 use crate::{create, new_tag, tag};
 
 const WISH: ClaimWish = ClaimWish::new(1, 1000);
 
-#[test]
-fn a_claim_that_no_synchronous_standby_confirmed_is_none() {
-    let server = new_server(&[]);
-    let target = target(&server, "postgres", "postgres");
+/// Commits that wait for the standby.
+const WAITING: &str = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+
+/// A store with a tag, on a server whose administrator doesn't wait for standbys.
+fn store(
+    server: &Server,
+    statement_timeout: Duration,
+) -> (impl leafd::store::Store, Identity, ::postgres::Client) {
+    let mut target = target(server, "postgres", "postgres");
     postgres::apply(&target).unwrap();
+    target.statement_timeout = statement_timeout;
     let mut store = postgres::open(target);
     create(&mut store, &new_tag("t", 1, 10)).unwrap();
     let under = store.identity().unwrap();
-    let mut admin = client(&server, "postgres").unwrap();
+    let mut admin = client(server, "postgres").unwrap();
     admin.batch_execute("SET synchronous_commit = local").unwrap();
-    let standby_is = |name: &str, admin: &mut ::postgres::Client| {
-        let set = format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'");
-        admin.batch_execute(&set).unwrap();
-        admin.batch_execute("SELECT pg_reload_conf()").unwrap();
-        std::thread::sleep(Duration::from_millis(300));
-    };
+    (store, under, admin)
+}
+
+fn standby_is(name: &str, admin: &mut ::postgres::Client) {
+    let set = format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'");
+    admin.batch_execute(&set).unwrap();
+    admin.batch_execute("SELECT pg_reload_conf()").unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+}
+
+#[test]
+fn a_claim_that_no_synchronous_standby_confirmed_is_none() {
+    let server = new_server(&[]);
+    let (mut store, under, mut admin) = store(&server, Duration::from_secs(5));
     standby_is("nobody", &mut admin);
     let claim = std::thread::scope(|scope| {
         let claiming = scope.spawn(|| store.claim(&under, &tag("t"), WISH));
-        let cancel =
-            "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
-        while admin.query(cancel, &[]).unwrap().is_empty() {
+        let cancel = format!("SELECT pg_cancel_backend(pid) {WAITING}");
+        while admin.query(&cancel, &[]).unwrap().is_empty() {
             assert!(!claiming.is_finished(), "it did not wait for a standby");
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -46,4 +60,31 @@ fn a_claim_that_no_synchronous_standby_confirmed_is_none() {
     }
     standby_is("", &mut admin);
     assert_eq!(store.claim(&under, &tag("t"), WISH).unwrap().run.range(), 11..21);
+}
+
+/// A commit that nobody waits for any more keeps its tag's row locked, so that no further claim of the tag waits as well.
+#[test]
+fn while_the_standby_is_away_one_commit_a_tag_waits_for_it() {
+    let server = new_server(&[]);
+    let (mut store, under, mut admin) = store(&server, Duration::from_millis(900));
+    create(&mut store, &new_tag("u", 1, 10)).unwrap();
+    // The first claims of tags all write one row.
+    for name in ["t", "u"] {
+        assert_eq!(store.claim(&under, &tag(name), WISH).unwrap().run.range(), 1..11);
+    }
+    standby_is("nobody", &mut admin);
+    let count = format!("SELECT count(*) {WAITING}");
+    for (name, waiting) in [("t", 1), ("t", 1), ("u", 2), ("t", 2), ("u", 2)] {
+        match store.claim(&under, &tag(name), WISH) {
+            Err(StoreError::Unavailable { .. }) => {}
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(admin.query_one(&count, &[]).unwrap().get::<_, i64>(0), waiting, "{name}");
+    }
+    standby_is("", &mut admin);
+    assert_eq!(admin.query_one(&count, &[]).unwrap().get::<_, i64>(0), 0);
+    // What waited is committed, and used by nobody.
+    for name in ["t", "u"] {
+        assert_eq!(store.claim(&under, &tag(name), WISH).unwrap().run.range(), 21..31);
+    }
 }
