@@ -19,6 +19,8 @@ on_each_server!(
     restarted_while_the_store_is_away,
     first_started_while_the_store_is_away,
     a_server_that_answers_no_more_is_left_for_the_next,
+    a_silent_server_keeps_nobody_from_the_next,
+    servers_that_fell_silent_are_tried_last,
 );
 
 fn restarted_while_the_store_is_away<S: Server>() {
@@ -91,22 +93,62 @@ fn first_started_while_the_store_is_away<S: Server>() {
     report::<S>("first start without the store", 0, &denied, Some(recovered));
 }
 
-/// Two ways to one server, as to two nodes of a cluster that is one store.
+/// Several ways to one server, as to the nodes of a cluster that is one store, and a host that prefers the first. Who
+/// waits for a silent one to let him in waits for longer than a request.
+fn host_with_ways<S: Server, const N: usize>(server: &S) -> ([Relay; N], Host) {
+    let ways: [Relay; N] = std::array::from_fn(|_| Relay::to(server.port()));
+    let url = S::url_of(&ways.each_ref().map(Relay::port), DATABASE);
+    let host = Host::on_store(&url).set("store_connect_timeout", "30s");
+    (ways, host.set("store_statement_timeout", "1s"))
+}
+
+/// Draws one id of a strict tag, in less time than a connection may take.
+#[track_caller]
+fn draw_strict(host: &Host) -> u64 {
+    let mut raw = host.raw();
+    raw.send(&ids_request("ledger", 1, 1, 12_000));
+    raw.reply().ids()[0]
+}
+
+fn create_strict(host: &Host) {
+    host.admin(opcode::TAG_CREATE, &json!({ "tag": "ledger", "strict": true }));
+}
+
 fn a_server_that_answers_no_more_is_left_for_the_next<S: Server>() {
     let server = S::new();
-    let ways = [Relay::to(server.port()), Relay::to(server.port())];
-    let url = S::url_of(&ways.each_ref().map(Relay::port), DATABASE);
-    // Who waits for the first one to let him in waits for longer than the request.
-    let host = Host::on_store(&url).set("store_connect_timeout", "30s");
-    let mut host = host.set("store_statement_timeout", "1s");
+    let (ways, mut host) = host_with_ways::<S, 2>(&server);
     host.start();
-    host.admin(opcode::TAG_CREATE, &json!({ "tag": "ledger", "strict": true }));
-    let mut raw = host.raw();
-    let mut ids = raw.draw("ledger", 1);
+    create_strict(&host);
+    let first = draw_strict(&host);
     assert_eq!(ways[1].accepted(), 0, "the first one is preferred");
     ways[0].swallow();
-    raw.send(&ids_request("ledger", 1, 1, 12_000));
-    ids.extend(raw.reply().ids());
+    assert!(draw_strict(&host) > first);
+}
+
+fn a_silent_server_keeps_nobody_from_the_next<S: Server>() {
+    let server = S::new();
+    let (ways, mut host) = host_with_ways::<S, 3>(&server);
+    ways[0].swallow();
+    ways[1].swallow();
+    host.start();
+    create_strict(&host);
+    assert_eq!(draw_strict(&host), 1);
+}
+
+/// As while a cluster agrees on who is left of it, and serves nowhere.
+fn servers_that_fell_silent_are_tried_last<S: Server>() {
+    let server = S::new();
+    let (ways, mut host) = host_with_ways::<S, 3>(&server);
+    host.start();
+    create_strict(&host);
+    let mut ids = vec![draw_strict(&host)];
+    ways[0].swallow();
+    ids.push(draw_strict(&host));
+    let of_first = ways[0].accepted();
+    ways[1].swallow();
+    ids.push(draw_strict(&host));
+    assert_eq!(ways[0].accepted(), of_first, "it fell silent before");
+    assert_ne!(ways[2].accepted(), 0);
     assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
 }
 

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::value::{InvalidValue, Node};
 
@@ -28,8 +29,8 @@ pub struct NetworkUrl {
     pub user: String,
     /// The servers' places in order of preference; never empty.
     pub endpoints: Vec<Endpoint>,
-    /// The one that failed last.
-    failed: Option<usize>,
+    /// Those that failed, and when, the last one at the end.
+    failed: Vec<(usize, Instant)>,
     /// The database's name.
     pub database: String,
     /// How the connection is protected; `None` for plain text.
@@ -53,6 +54,10 @@ pub struct Tls {
     /// The client's own certificates and key, PEM.
     pub client: Option<(PathBuf, PathBuf)>,
 }
+
+/// For how long a server that failed before another one did is tried after those that did not. Later it is as good as
+/// any: who has heard of no failure prefers it.
+const FAILED_LATELY: Duration = Duration::from_secs(60);
 
 /// What distinguishes the kinds of network stores.
 struct Scheme {
@@ -141,7 +146,7 @@ fn network(text: &str, rest: &str, scheme: &Scheme) -> Result<NetworkUrl, String
         );
     }
     let shown = text.split_once('?').map_or(text, |(before, _)| before).to_owned();
-    Ok(NetworkUrl { shown, user, endpoints, failed: None, database, tls })
+    Ok(NetworkUrl { shown, user, endpoints, failed: Vec::new(), database, tls })
 }
 
 fn endpoint(text: &str, scheme: &Scheme) -> Option<Endpoint> {
@@ -229,22 +234,35 @@ impl fmt::Display for Endpoint {
 }
 
 impl NetworkUrl {
-    /// The servers in the order to try them: as preferred, with the one that failed last at the end. Hosts that lose
-    /// a server together then meet again at the same one.
+    /// The servers in the order to try them: as preferred, and at the end those that failed, the last of them last. Hosts
+    /// that lose a server together then meet again at the same one, and while a cluster serves nowhere, nobody goes back
+    /// to the server that began it.
     pub fn in_turn(&self) -> impl Iterator<Item = &Endpoint> {
-        let failed = self.failed.and_then(|index| self.endpoints.get(index));
-        self.endpoints.iter().filter(move |one| Some(*one) != failed).chain(failed)
+        let has_failed = |index: usize| self.failed.iter().any(|(failed, _)| *failed == index);
+        let others = (0..self.endpoints.len()).filter(move |index| !has_failed(*index));
+        let failed = self.failed.iter().map(|(index, _)| *index);
+        others.chain(failed).filter_map(|index| self.endpoints.get(index))
     }
 
-    /// From now on this server, given as displayed, is tried last.
-    pub fn has_failed(&mut self, endpoint: &str) {
-        self.failed = self.endpoints.iter().position(|one| one.to_string() == endpoint);
+    /// From `now` on this server, given as displayed, is tried last.
+    pub fn has_failed(&mut self, endpoint: &str, now: Instant) {
+        let Some(failed) = self.endpoints.iter().position(|one| one.to_string() == endpoint) else {
+            return;
+        };
+        self.failed.retain(|(index, at)| {
+            *index != failed && now.saturating_duration_since(*at) < FAILED_LATELY
+        });
+        self.failed.push((failed, now));
     }
 
     /// Each of the other servers alone, in the order in which they are tried.
     pub fn others(&self, endpoint: &str) -> impl Iterator<Item = NetworkUrl> {
         let others = self.in_turn().filter(move |one| one.to_string() != endpoint);
-        others.map(|one| NetworkUrl { endpoints: vec![one.clone()], failed: None, ..self.clone() })
+        others.map(|one| NetworkUrl {
+            endpoints: vec![one.clone()],
+            failed: Vec::new(),
+            ..self.clone()
+        })
     }
 }
 
@@ -308,18 +326,32 @@ mod tests {
     }
 
     #[test]
-    fn the_server_that_failed_last_is_tried_last() {
+    fn servers_that_failed_are_tried_last() {
         let mut url = network_of("mysql://a@h1,h2,h3/d");
         let in_turn = |url: &NetworkUrl| {
             let ports: Vec<String> = url.in_turn().map(ToString::to_string).collect();
             ports.join(" ")
         };
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
         assert_eq!(in_turn(&url), "h1:3306 h2:3306 h3:3306");
-        url.has_failed("h1:3306");
+        url.has_failed("h1:3306", at(0));
         assert_eq!(in_turn(&url), "h2:3306 h3:3306 h1:3306");
-        url.has_failed("h2:3306");
+        url.has_failed("h2:3306", at(3));
+        assert_eq!(in_turn(&url), "h3:3306 h1:3306 h2:3306");
+        url.has_failed("h3:3306", at(6));
+        url.has_failed("h1:3306", at(9));
+        assert_eq!(in_turn(&url), "h2:3306 h3:3306 h1:3306");
+        url.has_failed("h2:3306", at(120));
+        assert_eq!(in_turn(&url), "h1:3306 h3:3306 h2:3306", "the others failed long before");
+        url.has_failed("unknown:3306", at(121));
         assert_eq!(in_turn(&url), "h1:3306 h3:3306 h2:3306");
-        assert_eq!(network_of("mariadb://a%40b@h/d%2Fe").user, "a@b");
+    }
+
+    #[test]
+    fn users_and_databases_are_decoded() {
+        let url = network_of("mariadb://a%40b@h/d%2Fe");
+        assert_eq!((&*url.user, &*url.database), ("a@b", "d/e"));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Finds the server that takes writes among those that the URL names, and agrees on how to talk to it.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
+use std::time::Instant;
 
 use mysql::prelude::Queryable;
 use mysql::{ClientIdentity, Conn, Opts, OptsBuilder, SslOpts};
@@ -12,7 +14,7 @@ use crate::blocking::Backend as _;
 use crate::config::{Endpoint, Tls};
 use crate::store::Store;
 use crate::store::sql::engine::Engine;
-use crate::store::sql::{APPLICATION_NAME, Location as _, Target};
+use crate::store::sql::{APPLICATION_NAME, HEAD_START, Location as _, Target};
 use leafd_core::store::StoreError;
 
 /// Where systems keep the certificates that they trust, as one file.
@@ -42,42 +44,67 @@ pub(super) struct Connected {
     pub(super) endpoint: String,
 }
 
-/// The first server that lets us in and takes writes.
+/// The first server that lets us in and takes writes. One that is silent for a while is still waited for while the next
+/// ones are asked.
 pub(super) fn connect(target: &Target) -> Result<Connected, StoreError> {
     let password = target.password.read().map_err(|cause| target.unavailable(cause))?;
-    let mut causes = Vec::new();
-    for endpoint in target.url.in_turn() {
+    let bound = target.connect_timeout;
+    let servers: Vec<&Endpoint> = target.url.in_turn().collect();
+    let silent = format!("no answer within {bound:?} (store_connect_timeout)");
+    let mut causes = vec![silent; servers.len()];
+    let (send, receive) = mpsc::channel();
+    let mut unanswered = 0;
+    for (number, endpoint) in servers.iter().enumerate() {
         let opts = options(target, endpoint, password.as_deref());
-        let (settings, untested_engine) = (settings(target), target.untested_engine);
-        match within_time(target, move || one(opts, &settings, untested_engine)) {
-            Ok((connection, engine)) => {
-                return Ok(Connected { connection, engine, endpoint: endpoint.to_string() });
+        ask(number, opts, target, &send).map_err(|cause| target.unavailable(cause))?;
+        unanswered += 1;
+        let is_last = number + 1 == servers.len();
+        let until = Instant::now() + if is_last { bound } else { HEAD_START.min(bound) };
+        while unanswered > 0 {
+            let left = until.saturating_duration_since(Instant::now());
+            let Ok((number, answer)) = receive.recv_timeout(left) else { break };
+            unanswered -= 1;
+            match answer {
+                Ok((connection, engine)) => {
+                    let endpoint = servers[number].to_string();
+                    return Ok(Connected { connection, engine, endpoint });
+                }
+                Err(cause) => causes[number] = cause,
             }
-            Err(cause) => causes.push(format!("{endpoint}: {cause}")),
+            if !is_last {
+                break;
+            }
         }
     }
-    Err(target.unavailable(causes.join("; ")))
+    let causes = servers.iter().zip(causes).map(|(endpoint, cause)| format!("{endpoint}: {cause}"));
+    Err(target.unavailable(causes.collect::<Vec<_>>().join("; ")))
 }
+
+/// A server's number, and what came of asking it.
+type Answer = (usize, Result<(Conn, Engine), String>);
 
 /// The crate bounds each read and write, but neither the look-up of a name nor all of it together. So it runs on a
 /// thread that is left behind when it takes too long; it ends by the crate's bounds.
-fn within_time<T: Send + 'static>(
+fn ask(
+    number: usize,
+    opts: Opts,
     target: &Target,
-    work: impl FnOnce() -> Result<T, String> + Send + 'static,
-) -> Result<T, String> {
-    let (send, receive) = mpsc::channel();
+    answers: &mpsc::Sender<Answer>,
+) -> Result<(), String> {
+    let (settings, untested_engine) = (settings(target), target.untested_engine);
+    let answers = answers.clone();
+    let work = move || {
+        let asked = catch_unwind(AssertUnwindSafe(|| one(opts, &settings, untested_engine)));
+        let answer = asked.unwrap_or_else(|_| Err("the mysql crate panicked".to_owned()));
+        // Nobody waits for it any more if another server was faster.
+        let _ = answers.send((number, answer));
+    };
     std::thread::Builder::new()
         // A panic in there is the backend's, like one on the store's own thread.
         .name(<dyn Store>::THREAD_NAME.to_owned())
-        .spawn(move || drop(send.send(work())))
-        .map_err(|cause| format!("can't start a thread to connect with: {cause}"))?;
-    let bound = target.connect_timeout;
-    receive.recv_timeout(bound).unwrap_or_else(|error| match error {
-        mpsc::RecvTimeoutError::Timeout => {
-            Err(format!("no answer within {bound:?} (store_connect_timeout)"))
-        }
-        mpsc::RecvTimeoutError::Disconnected => Err("the mysql crate panicked".to_owned()),
-    })
+        .spawn(work)
+        .map(drop)
+        .map_err(|cause| format!("can't start a thread to connect with: {cause}"))
 }
 
 fn options(target: &Target, endpoint: &Endpoint, password: Option<&str>) -> Opts {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use postgres::NoTls;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -14,7 +14,7 @@ use super::driver::{classify, describe};
 use super::tls;
 use crate::config::Endpoint;
 use crate::store::sql::engine::Engine;
-use crate::store::sql::{APPLICATION_NAME, Failure, Location as _, Target};
+use crate::store::sql::{APPLICATION_NAME, Failure, HEAD_START, Location as _, Target};
 use leafd_core::store::StoreError;
 
 /// A connection and the task that moves its bytes.
@@ -47,7 +47,8 @@ const STANDING: &str =
 const ENGINE: &str =
     "SELECT version(), EXISTS (SELECT 1 FROM pg_proc WHERE proname = 'aurora_version')";
 
-/// The first server that lets us in and takes writes.
+/// The first server that lets us in and takes writes. One that is silent for a while is still waited for while the next
+/// ones are asked.
 pub(super) async fn connect(target: &Target) -> Result<Connected, StoreError> {
     let mut config = Config::new();
     config
@@ -58,20 +59,45 @@ pub(super) async fn connect(target: &Target) -> Result<Connected, StoreError> {
     if let Some(password) = target.password.read().map_err(|cause| target.unavailable(cause))? {
         config.password(password);
     }
-    let mut causes = Vec::new();
-    for endpoint in target.url.in_turn() {
-        // Around all of it: the crate's own bound ends with the TCP connection.
-        let attempt = tokio::time::timeout(target.connect_timeout, one(target, &config, endpoint));
-        match attempt.await {
-            Ok(Ok(connected)) => return Ok(connected),
-            Ok(Err(cause)) => causes.push(format!("{endpoint}: {cause}")),
-            Err(_) => causes.push(format!(
-                "{endpoint}: no answer within {:?} (store_connect_timeout)",
-                target.connect_timeout
-            )),
+    let servers: Vec<&Endpoint> = target.url.in_turn().collect();
+    let mut causes = vec![String::new(); servers.len()];
+    // Dropped with those that were not needed.
+    let mut attempts = JoinSet::new();
+    for (number, endpoint) in servers.iter().enumerate() {
+        let (own, config, endpoint) = (target.clone(), config.clone(), (*endpoint).clone());
+        attempts.spawn(async move { (number, within_time(&own, &config, &endpoint).await) });
+        let is_last = number + 1 == servers.len();
+        loop {
+            let next = attempts.join_next();
+            // Each of them has its bound.
+            let answer = match is_last {
+                true => next.await,
+                false => tokio::time::timeout(HEAD_START, next).await.unwrap_or_default(),
+            };
+            let Some(answer) = answer else { break };
+            let (number, outcome) =
+                answer.map_err(|_| target.unavailable("the postgres crate panicked"))?;
+            match outcome {
+                Ok(connected) => return Ok(connected),
+                Err(cause) => causes[number] = format!("{}: {cause}", servers[number]),
+            }
+            if !is_last {
+                break;
+            }
         }
     }
     Err(target.unavailable(causes.join("; ")))
+}
+
+/// Around all of it: the crate's own bound ends with the TCP connection.
+async fn within_time(
+    target: &Target,
+    config: &Config,
+    endpoint: &Endpoint,
+) -> Result<Connected, String> {
+    let bound = target.connect_timeout;
+    let attempt = tokio::time::timeout(bound, one(target, config, endpoint)).await;
+    attempt.unwrap_or_else(|_| Err(format!("no answer within {bound:?} (store_connect_timeout)")))
 }
 
 async fn one(target: &Target, config: &Config, endpoint: &Endpoint) -> Result<Connected, String> {

@@ -35,7 +35,7 @@ mod store;
 mod tables;
 mod tag_rows;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::config::{NetworkUrl, StorePassword};
 
@@ -67,6 +67,10 @@ pub struct Target {
     pub untested_engine: bool,
 }
 
+/// How long the server that is preferred has to let us in before the next one is asked as well: one that is stopped
+/// accepts connections and says nothing. Whichever takes writes first is used.
+pub(super) const HEAD_START: Duration = Duration::from_secs(1);
+
 /// What is said when Leaf's table, or what tells it from others, is not there (any more).
 pub(super) const TABLES_GONE: &str = "leaf_alloc, or the row without a name in leafd_tag, is missing, as happens while a backup is restored";
 
@@ -91,7 +95,7 @@ impl Location for Target {
     }
 
     fn has_failed(&mut self, endpoint: &str) {
-        self.url.has_failed(endpoint);
+        self.url.has_failed(endpoint, Instant::now());
     }
 
     fn others(&self, endpoint: &str) -> Vec<Self> {
