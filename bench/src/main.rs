@@ -9,6 +9,7 @@
 //! - `masks`: what FF1 costs;
 //! - `peers`: other ways to make unique ids, in Rust and in Python;
 //! - `watched`: what collectors and open pages cost;
+//! - `many_tags`: what a hundred thousand tags cost;
 //! - `hostile`: what one user can do to others;
 //! - `duplicates`: checks that no id came twice, without which no number is worth anything;
 //! - `processes`, `stop`: what is started, and how it ends;
@@ -20,6 +21,7 @@ mod host;
 mod hostile;
 mod languages;
 mod machine;
+mod many_tags;
 mod masks;
 mod peers;
 mod processes;
@@ -190,6 +192,7 @@ fn run(args: Args) -> Result<()> {
         masks::measure(&plan, &mut report)?;
         peers::measure(&plan, &mut report)?;
         watched::measure(&plan, &mut duplicates, &mut report)?;
+        many_tags::measure(&plan, &mut report)?;
         fleet::measure(&plan, &mut duplicates, &mut report)?;
         hostile::measure(&plan, &mut report)?;
     }
@@ -210,6 +213,7 @@ impl Plan {
             masks::names(),
             peers::names(),
             watched::names(),
+            many_tags::names(),
             fleet::names(),
             hostile::names(),
         ]

@@ -13,7 +13,7 @@ use leafd_client::Client;
 
 use crate::duplicates::{Duplicates, check_ascending, spans_of};
 use crate::host::daemon::{OwnDaemon, new_dir};
-use crate::host::footprint::{draw_of_every_tag, make_tags};
+use crate::host::footprint::{TAGS, draw_of_tags, make_tags};
 use crate::processes::resident_mib;
 use crate::report::{Report, Section};
 use crate::stats::{call_ns, percentile};
@@ -68,11 +68,11 @@ pub(crate) fn measure(plan: &Plan, duplicates: &mut Duplicates, report: &mut Rep
     }
     let (rounds, time) = (plan.rounds(ROUNDS), plan.time(TIME));
     let dir = new_dir()?;
-    make_tags(dir.path()).context("cannot prepare a journal with many tags")?;
+    make_tags(dir.path(), TAGS).context("cannot prepare a journal with many tags")?;
     let http = dir.path().join("http.sock");
     let setting = format!("http={}", http.display());
     let daemon = OwnDaemon::start_with(dir.path(), &[&setting])?;
-    draw_of_every_tag(&daemon.socket())?;
+    draw_of_tags(&daemon.socket(), 0..TAGS)?;
     let client = Client::connect(daemon.socket())?;
     let tag = "watched";
     daemon.create_tag(&client, tag)?;

@@ -44,7 +44,7 @@ fn every_row_of_a_host_brings_numbers() {
     for row in rows {
         assert!(row["medians"]["ids/s"].as_f64().unwrap() > 0.0, "{row}");
     }
-    assert_eq!(section(&json, "daemon").len(), 6);
+    assert_eq!(section(&json, "daemon").len(), 8);
     assert!(json["ids_compared"].as_u64().unwrap() > 0);
 }
 
@@ -108,6 +108,16 @@ fn everything_of_the_masks_brings_numbers() {
             assert!(columns.into_iter().all(is_number), "{row}");
         }
     }
+}
+
+#[test]
+fn many_tags_bring_numbers() {
+    let json = measured(&["many tags"]);
+    let medians = &section(&json, "many tags")[0]["medians"];
+    for column in ["daemon MiB", "p99 us", "clean stop, ms"] {
+        assert!(medians[column].as_f64().unwrap() > 0.0, "{column}: {json}");
+    }
+    assert_eq!(json["budgets"].as_array().unwrap().len(), 3);
 }
 
 #[test]

@@ -60,12 +60,14 @@ pub(super) fn judge(results: &Results) -> Vec<Budget> {
     let share = results.median(all, IdsPerSecond).map(|rate| rate / SNOWFLAKE_CAP * 100.0);
     budgets.push(budget(&all.name(), share, AtLeast(95.0), " % of the layout's cap"));
     for (cost, most) in [
-        (Cost::IdleCpuPercent, 0.1),
+        (Cost::IdleCpuPercent, 0.01),
         (Cost::IdleMib, 9.0),
         (Cost::TagsMib, 18.0),
         (Cost::ConnectionsMib, 13.0),
-        (Cost::ReadyFreshMs, 50.0),
-        (Cost::ReadyWarmMs, 50.0),
+        (Cost::AfterConnectionsMib, 11.0),
+        (Cost::ProgramMb, 9.0),
+        (Cost::ReadyFreshMs, 10.0),
+        (Cost::ReadyWarmMs, 20.0),
     ] {
         budgets.push(budget(cost.name(), results.costs.get(&cost).copied(), AtMost(most), ""));
     }

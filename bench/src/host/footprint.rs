@@ -13,6 +13,7 @@ use leafd_client::Client;
 use leafd_core::Run;
 use leafd_core::Tag;
 use leafd_core::store::Generation;
+use leafd_tests::program::leafd_binary;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -29,6 +30,8 @@ pub(super) enum Cost {
     IdleMib,
     TagsMib,
     ConnectionsMib,
+    AfterConnectionsMib,
+    ProgramMb,
     ReadyFreshMs,
     ReadyWarmMs,
 }
@@ -47,7 +50,8 @@ pub(super) struct Idle {
 /// The embedded store's file in the state directory.
 const STORE_FILE: &str = "store.db";
 
-const TAGS: usize = 10_000;
+/// How many tags are in use where there are many.
+pub(crate) const TAGS: usize = 10_000;
 const CONNECTIONS: usize = 1_000;
 
 /// Descriptors besides those of the connections.
@@ -65,14 +69,19 @@ const TAGS_AT_ONCE: usize = 500;
 /// After this time, a started daemon has nothing left to do.
 const SETTLE: Duration = Duration::from_millis(300);
 
+/// By then memory is given back.
+const GIVEN_BACK: Duration = Duration::from_secs(4);
+
 // === impl Cost ===
 
 impl Cost {
-    pub(super) const ALL: [Cost; 6] = [
+    pub(super) const ALL: [Cost; 8] = [
         Cost::IdleCpuPercent,
         Cost::IdleMib,
         Cost::TagsMib,
         Cost::ConnectionsMib,
+        Cost::AfterConnectionsMib,
+        Cost::ProgramMb,
         Cost::ReadyFreshMs,
         Cost::ReadyWarmMs,
     ];
@@ -83,6 +92,8 @@ impl Cost {
             Cost::IdleMib => "daemon: idle, MiB",
             Cost::TagsMib => "daemon: 10,000 active tags, MiB",
             Cost::ConnectionsMib => "daemon: 1,000 connections, MiB",
+            Cost::AfterConnectionsMib => "daemon: after 1,000 connections, MiB",
+            Cost::ProgramMb => "daemon: program without symbols, MB",
             Cost::ReadyFreshMs => "daemon: exec to ready, fresh, ms",
             Cost::ReadyWarmMs => "daemon: exec to ready, 10,000 marks, ms",
         }
@@ -122,7 +133,7 @@ pub(super) fn measure(costs: &mut Costs) -> Result<()> {
     costs.extend(median(fresh_ms).map(|ms| (Cost::ReadyFreshMs, ms)));
 
     let dir = new_dir()?;
-    make_tags(dir.path()).context("cannot prepare a journal with many tags")?;
+    make_tags(dir.path(), TAGS).context("cannot prepare a journal with many tags")?;
     let mut warm_ms = Vec::new();
     for _ in 0..STARTS {
         stop::check()?;
@@ -133,7 +144,7 @@ pub(super) fn measure(costs: &mut Costs) -> Result<()> {
     costs.extend(median(warm_ms).map(|ms| (Cost::ReadyWarmMs, ms)));
 
     let daemon = OwnDaemon::start(dir.path())?;
-    draw_of_every_tag(&daemon.socket())?;
+    draw_of_tags(&daemon.socket(), 0..TAGS)?;
     std::thread::sleep(SETTLE);
     costs.insert(Cost::TagsMib, resident_mib(daemon.process.pid())?);
     daemon.process.stop()?;
@@ -141,7 +152,9 @@ pub(super) fn measure(costs: &mut Costs) -> Result<()> {
     stop::check()?;
     let dir = new_dir()?;
     let daemon = OwnDaemon::start(dir.path())?;
-    costs.insert(Cost::ConnectionsMib, memory_with_connections(&daemon)?);
+    let (with_them, after_them) = memory_with_connections(&daemon)?;
+    costs.extend([(Cost::ConnectionsMib, with_them), (Cost::AfterConnectionsMib, after_them)]);
+    costs.insert(Cost::ProgramMb, loaded_bytes(leafd_binary())? as f64 / 1e6);
     Ok(())
 }
 
@@ -154,20 +167,21 @@ fn time_start(dir: &Path) -> Result<(OwnDaemon, f64)> {
     Ok((daemon, ms))
 }
 
-fn tag_name(index: usize) -> String {
+/// A tag's name; those of fewer than 100,000 tags have six bytes.
+pub(crate) fn tag_name(index: usize) -> String {
     format!("t{index:05}")
 }
 
-/// Makes a store with many tags, and a journal with numbers left for each. Through a daemon, tag by tag,
+/// Makes a store with so many tags, and a journal with numbers left for each. Through a daemon, tag by tag,
 /// this would take minutes of waiting for the disk.
-pub(crate) fn make_tags(dir: &Path) -> Result<()> {
+pub(crate) fn make_tags(dir: &Path, count: usize) -> Result<()> {
     let state = StateDir::open(&state_dir(dir))?;
     let path = state_dir(dir).join(STORE_FILE);
     let store_id = sqlite::open(&path, &host_fingerprint(None))?.identity()?.id;
     let mut store = Connection::open(path)?;
     let transaction = store.transaction()?;
-    let mut writes = Vec::with_capacity(TAGS);
-    for index in 0..TAGS {
+    let mut writes = Vec::with_capacity(count);
+    for index in 0..count {
         let name = tag_name(index);
         transaction.execute(
             "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES (?1, ?2, 1000)",
@@ -196,13 +210,14 @@ pub(crate) fn make_tags(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Draws one id of every tag.
-pub(crate) fn draw_of_every_tag(socket: &Path) -> Result<()> {
+/// Draws one id of each of these tags.
+pub(crate) fn draw_of_tags(socket: &Path, indexes: impl Iterator<Item = usize>) -> Result<()> {
     let client = Client::connect(socket)?;
-    for first in (0..TAGS).step_by(TAGS_AT_ONCE) {
+    let mut indexes = indexes.peekable();
+    while indexes.peek().is_some() {
         stop::check()?;
         let mut pipeline = client.pipeline().deadline(Duration::from_secs(30));
-        for index in first..(first + TAGS_AT_ONCE).min(TAGS) {
+        for index in indexes.by_ref().take(TAGS_AT_ONCE) {
             pipeline.push(&tag_name(index), 1)?;
         }
         while let Some(answer) = pipeline.answer() {
@@ -213,7 +228,8 @@ pub(crate) fn draw_of_every_tag(socket: &Path) -> Result<()> {
     Ok(())
 }
 
-fn memory_with_connections(daemon: &OwnDaemon) -> Result<f64> {
+/// How much memory is resident with many connections, and how much some seconds after they have gone.
+fn memory_with_connections(daemon: &OwnDaemon) -> Result<(f64, f64)> {
     let wanted = CONNECTIONS as u64 + DESCRIPTORS_MORE;
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     if soft < wanted {
@@ -227,5 +243,26 @@ fn memory_with_connections(daemon: &OwnDaemon) -> Result<f64> {
         clients.push(client);
     }
     std::thread::sleep(SETTLE);
-    resident_mib(daemon.process.pid())
+    let with_them = resident_mib(daemon.process.pid())?;
+    drop(clients);
+    std::thread::sleep(GIVEN_BACK);
+    Ok((with_them, resident_mib(daemon.process.pid())?))
+}
+
+/// How much of a program is loaded: about as much as its file has once symbols are stripped.
+fn loaded_bytes(program: &Path) -> Result<u64> {
+    /// Where a 64-bit ELF header says at which offset the program headers begin.
+    const HEADERS_AT: usize = 32;
+    let bytes = std::fs::read(program)?;
+    let number = |at: usize| -> Result<u64> {
+        let field = bytes.get(at..at + 8).context("the program's file ends too early")?;
+        Ok(u64::from_le_bytes(field.try_into()?))
+    };
+    let (first, count) = (usize::try_from(number(HEADERS_AT)?)?, number(HEADERS_AT + 24)? as u16);
+    let mut loaded = 0;
+    for header in (0..usize::from(count)).map(|index| first + index * 56) {
+        // PT_LOAD; then the size in the file.
+        loaded += if number(header)? as u32 == 1 { number(header + 32)? } else { 0 };
+    }
+    Ok(loaded)
 }
