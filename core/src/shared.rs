@@ -3,6 +3,8 @@
 //! What processes drew is known from the ticket page alone, which they can write as they like. So the cursor found there
 //! decides only how much more is published. No id is ever worked out of it: what was published counts as issued.
 
+use std::collections::VecDeque;
+
 use leafd_wire::Run;
 use leafd_wire::share::{ENTRIES, Published, TICKETS_PER_ENTRY, VALID_MAX_NS};
 
@@ -19,6 +21,12 @@ pub struct Publisher {
     seen: u64,
     /// The cursor when its use was looked at last.
     used: u64,
+    /// Entries that may have ids left: their first tickets and their ids.
+    open: VecDeque<(u64, u32)>,
+    /// Ids of the entries before.
+    drawn: u64,
+    /// How many ids were said to be drawn.
+    told: u64,
     /// Ids of an entry.
     ids: u32,
     /// Entries that are kept ahead of the cursor.
@@ -81,6 +89,9 @@ impl Default for Publisher {
             end: 0,
             seen: 0,
             used: 0,
+            open: VecDeque::new(),
+            drawn: 0,
+            told: 0,
             ids: IDS_MIN,
             ahead: AHEAD_MIN,
             published_at: None,
@@ -115,6 +126,8 @@ impl Publisher {
     /// The entries to publish for ids that were issued for that, in this order. Ids that find no room are lost.
     pub fn place(&mut self, runs: &[Run], cursor: u64, now: BootMs) -> Vec<Published> {
         self.pace(now);
+        // Whose ids are all drawn need not be kept.
+        self.drawn(cursor);
         // Tickets that were taken in vain are passed over, but for those of an entry that some may be waiting with.
         let waited_from = cursor.min(TICKETS_MAX) / TICKETS_PER_ENTRY * TICKETS_PER_ENTRY;
         self.next = self.next.max(waited_from);
@@ -125,6 +138,7 @@ impl Publisher {
                 let count = left.count.min(TICKETS_PER_ENTRY as u32);
                 entries.push(Published { base: self.next, run: Run { count, ..left } });
                 self.end = self.next + u64::from(count);
+                self.open.push_back((self.next, count));
                 self.next += TICKETS_PER_ENTRY;
                 left.first += u64::from(count) * u64::from(left.stride);
                 left.count -= count;
@@ -136,6 +150,21 @@ impl Publisher {
     /// Whether anybody has drawn since this was asked last.
     pub fn was_used(&mut self, cursor: u64) -> bool {
         std::mem::replace(&mut self.used, cursor) != cursor
+    }
+
+    /// How many ids were drawn, as far as the cursor tells. It is for people: nothing is issued by it.
+    pub fn drawn(&mut self, cursor: u64) -> u64 {
+        let taken = |(base, count): (u64, u32)| cursor.saturating_sub(base).min(u64::from(count));
+        while let Some(entry) =
+            self.open.front().copied().filter(|it| taken(*it) == u64::from(it.1))
+        {
+            self.open.pop_front();
+            self.drawn += u64::from(entry.1);
+        }
+        // Not even a cursor that goes back makes it fewer.
+        let open: u64 = self.open.iter().map(|entry| taken(*entry)).sum();
+        self.told = self.told.max(self.drawn + open);
+        self.told
     }
 
     /// Entries from the cursor on that have ids.

@@ -77,6 +77,18 @@ fn tickets_taken_in_vain_take_no_ids() {
 }
 
 #[test]
+fn what_is_drawn_is_counted_by_ids_and_not_by_tickets() {
+    let mut publisher = Publisher::default();
+    assert_eq!(publisher.drawn(5), 0, "nothing is published");
+    publisher.place(&[run(1, 3), run(50, 2)], 0, NOW);
+    for (cursor, drawn) in [(0, 0), (2, 2), (900, 3), (STEP + 1, 4), (STEP, 4), (9 * STEP, 5)] {
+        assert_eq!(publisher.drawn(cursor), drawn, "{cursor}");
+    }
+    publisher.place(&[run(60, 8)], 9 * STEP, NOW);
+    assert_eq!([publisher.drawn(0), publisher.drawn(u64::MAX)], [5, 13]);
+}
+
+#[test]
 fn a_cursor_that_goes_back_ends_the_page() {
     let mut publisher = Publisher::default();
     assert!(publisher.wanted(10).is_ok() && publisher.wanted(10).is_ok());

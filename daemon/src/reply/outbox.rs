@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::Waker;
 
 use bytes::BytesMut;
@@ -308,6 +308,12 @@ impl ReplyTo {
     #[must_use]
     pub fn claimant(&self) -> Claimant {
         self.outbox.claimant
+    }
+
+    /// Where the user's draws are counted.
+    #[must_use]
+    pub fn drawn_by(&self) -> Weak<Drawn> {
+        Rc::downgrade(&self.outbox.drawn)
     }
 
     /// Takes one of the places that waiting requests share, until the answer. Returns false if none is left for the

@@ -34,7 +34,7 @@ impl Drawn {
     }
 
     /// Counts ids issued to the user.
-    pub(super) fn count(&self, ids: u64) {
+    pub fn count(&self, ids: u64) {
         self.ids.set(self.ids.get().wrapping_add(ids));
         self.rate.borrow_mut().count(ids);
     }

@@ -1,6 +1,7 @@
 //! Runs that all processes of a user draw from in memory: each id once and in order, whoever is killed, stopped or
 //! hostile, and none after the right to it has ended.
 
+mod counted;
 mod drawers;
 mod ends;
 mod pages;

@@ -5,13 +5,15 @@
 //! drawn any more.
 //!
 //! - `memory`: the pages themselves.
+//! - `figures`: what is counted of them.
 
+mod figures;
 mod memory;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use leafd_core::quota::Bucket;
@@ -19,6 +21,7 @@ use leafd_core::shared::{self, Publisher};
 use leafd_core::shares::{Claimant, Shares};
 use leafd_core::{BootMs, Run, Tag, Want};
 use leafd_wire::ShareReply;
+use serde_json::Value;
 use tokio::sync::Notify;
 use tracing::{debug, warn};
 
@@ -26,6 +29,8 @@ use super::{SegmentTag, Segments};
 use crate::clock;
 use crate::random;
 use crate::reply::outbox::ReplyTo;
+use crate::reply::users::Drawn;
+use figures::{End, Figures};
 use memory::Memory;
 
 /// Pages at once, shared out by user.
@@ -51,6 +56,7 @@ pub(super) struct SharedRuns {
     /// Somebody may draw.
     used: Notify,
     warned: Cell<bool>,
+    figures: Figures,
 }
 
 /// One user's run of one tag.
@@ -67,6 +73,8 @@ pub(super) struct Page {
     used_at: Cell<BootMs>,
     /// Fewer ids could be published than were wanted.
     short: Cell<bool>,
+    /// Where the user's ids are counted, while it has connections.
+    drawn_by: RefCell<Weak<Drawn>>,
 }
 
 impl Default for SharedRuns {
@@ -78,6 +86,7 @@ impl Default for SharedRuns {
             closed: Cell::new(false),
             used: Notify::new(),
             warned: Cell::new(false),
+            figures: Figures::default(),
         }
     }
 }
@@ -104,6 +113,7 @@ impl Segments {
         deadline: BootMs,
         reply: ReplyTo,
     ) {
+        self.shared.figures.asked();
         let again_ms = NOT_SHARED_MS;
         if self.shared.closed.get() || !tag.can_be_shared() {
             return reply.share(ShareReply::NotShared { again_ms }, None);
@@ -112,6 +122,7 @@ impl Segments {
             return reply.share(ShareReply::NotShared { again_ms }, None);
         };
         page.used_at.set(clock::boot());
+        page.drawn_by.replace(reply.drawn_by());
         self.refill(&page);
         match self.live(tag, page.claimant) {
             Some(page) if page.has_ids() => page.answer(reply),
@@ -133,7 +144,7 @@ impl Segments {
             Some(page) if !tag.is_masked() => {
                 // One id may come for each who waits, and others may have brought more meanwhile.
                 if !page.has_ids() {
-                    page.publish(runs);
+                    self.publish(&page, runs);
                 }
                 page.short.set(true);
                 page.renew();
@@ -156,7 +167,7 @@ impl Segments {
     /// Ends the shared runs of a tag.
     pub(super) fn end_shared(&self, tag: &SegmentTag) {
         if tag.pages.get() > 0 {
-            self.shared.of(tag).iter().for_each(|page| self.shared.end(page));
+            self.shared.of(tag).iter().for_each(|page| self.shared.end(page, End::Revoked));
         }
     }
 
@@ -165,13 +176,13 @@ impl Segments {
         if tag.pages.get() > 0 {
             let pages = self.shared.of(tag);
             let above = pages.iter().filter(|page| page.largest.get() > ceiling);
-            above.for_each(|page| self.shared.end(page));
+            above.for_each(|page| self.shared.end(page, End::Revoked));
         }
     }
 
     /// Ends all shared runs: who may still share one asks again.
     pub fn end_all_shared(&self) {
-        self.shared.all().iter().for_each(|page| self.shared.end(page));
+        self.shared.all().iter().for_each(|page| self.shared.end(page, End::Revoked));
     }
 
     /// Ends all shared runs, and begins none any more.
@@ -246,7 +257,9 @@ impl Segments {
             largest: Cell::new(0),
             used_at: Cell::new(clock::boot()),
             short: Cell::new(false),
+            drawn_by: RefCell::default(),
         });
+        shared.figures.begun();
         tag.pages.set(tag.pages.get() + 1);
         shared.pages.borrow_mut().insert((claimant.uid, tag.tag.clone()), Rc::clone(&page));
         Some(page)
@@ -259,14 +272,14 @@ impl Segments {
         if std::ptr::eq(&raw const *page.tag, tag) && !tag.evicted.get() {
             return Some(page);
         }
-        self.shared.end(&page);
+        self.shared.end(&page, End::Revoked);
         None
     }
 
     /// Publishes as much as is wanted, renews, and sees to it that there will be more.
     fn refill(self: &Rc<Self>, page: &Rc<Page>) {
         if page.tag.evicted.get() || !page.tag.can_be_shared() {
-            return self.shared.end(page);
+            return self.shared.end(page, End::Revoked);
         }
         self.publish_wanted(page);
         page.renew();
@@ -284,7 +297,7 @@ impl Segments {
                 "a process of this user has written into the memory by which its processes share a run: they may have \
                  given one another the same ids; the run ends, and others are not affected"
             );
-            return self.shared.end(page);
+            return self.shared.end(page, End::Tampered);
         };
         let allowed = page.allowed().min(u64::from(wanted)) as u32;
         if allowed == 0 {
@@ -294,10 +307,20 @@ impl Segments {
         let may = !self.writer.failed() && page.tag.may_issue();
         let want = Want { count: allowed, allow_partial: true };
         if may && page.tag.allocator.borrow_mut().take(want, &mut runs) {
-            page.publish(&runs);
+            self.publish(page, &runs);
         }
-        let issued: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
-        page.short.set(issued < u64::from(wanted));
+        page.short.set(ids_of(&runs) < u64::from(wanted));
+    }
+
+    fn publish(&self, page: &Page, runs: &[Run]) {
+        self.shared.figures.published(ids_of(runs));
+        page.publish(runs);
+    }
+
+    /// What is shared, in numbers.
+    #[must_use]
+    pub fn shared_figures(&self) -> Value {
+        self.shared.told()
     }
 }
 
@@ -319,12 +342,13 @@ impl SharedRuns {
     }
 
     /// Nobody draws from the page any more, from this moment on.
-    fn end(&self, page: &Page) {
+    fn end(&self, page: &Page, end: End) {
         page.memory.run().retire();
         let key = (page.claimant.uid, page.tag.tag.clone());
         let mut pages = self.pages.borrow_mut();
         if pages.get(&key).is_some_and(|found| found.number == page.number) {
             pages.remove(&key);
+            self.figures.ended(page, end);
             self.places.borrow_mut().give_back(page.claimant, 1);
             page.tag.pages.set(page.tag.pages.get() - 1);
         }
@@ -334,9 +358,13 @@ impl SharedRuns {
     fn make_room(&self, now: BootMs) {
         let oldest = self.all().into_iter().min_by_key(|page| page.used_at.get());
         if let Some(page) = oldest.filter(|page| page.used_at.get().0 + UNUSED_MS < now.0) {
-            self.end(&page);
+            self.end(&page, End::Unused);
         }
     }
+}
+
+fn ids_of(runs: &[Run]) -> u64 {
+    runs.iter().map(|run| u64::from(run.count)).sum()
 }
 
 // === impl Page ===
@@ -351,6 +379,11 @@ impl Page {
         self.publisher.borrow().has_ids(self.memory.tickets().taken())
     }
 
+    /// How many ids were drawn, as far as is known.
+    fn drawn(&self) -> u64 {
+        self.publisher.borrow_mut().drawn(self.memory.tickets().taken())
+    }
+
     /// What the user's quota leaves.
     fn allowed(&self) -> u64 {
         let available = |bucket: &Rc<RefCell<Bucket>>| bucket.borrow_mut().available(clock::boot());
@@ -359,8 +392,10 @@ impl Page {
 
     /// Publishes ids that are issued: whatever becomes of them, they are never given again.
     fn publish(&self, runs: &[Run]) {
-        let now = clock::boot();
-        let issued = runs.iter().map(|run| u64::from(run.count)).sum();
+        let (now, issued) = (clock::boot(), ids_of(runs));
+        if let Some(user) = self.drawn_by.borrow().upgrade() {
+            user.count(issued);
+        }
         if let Some(bucket) = &self.quota {
             // It is a matter of what others may have; one that waited for an id gets it.
             let _ = bucket.borrow_mut().draw(issued, now);
