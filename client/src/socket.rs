@@ -133,6 +133,8 @@ impl Socket {
     }
 
     fn receive_with_descriptors(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        const DESCRIPTOR_BYTES: u32 = mem::size_of::<RawFd>() as u32;
+
         /// Room for the descriptors of one answer and its header, aligned as that.
         #[repr(C)]
         union Room {
@@ -158,11 +160,14 @@ impl Socket {
             let mut header = libc::CMSG_FIRSTHDR(&raw const message);
             while let Some(found) = header.as_ref() {
                 if (found.cmsg_level, found.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-                    let bytes = found.cmsg_len - libc::CMSG_LEN(0) as usize;
+                    // Lengths have another type in each C library.
+                    let is_there = |place: &u32| {
+                        found.cmsg_len >= libc::CMSG_LEN((place + 1) * DESCRIPTOR_BYTES) as _
+                    };
                     let numbers = libc::CMSG_DATA(header).cast::<RawFd>();
                     let mut came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
-                    for place in 0..bytes / mem::size_of::<RawFd>() {
-                        let number = numbers.add(place).read_unaligned();
+                    for place in (0..).take_while(is_there) {
+                        let number = numbers.add(place as usize).read_unaligned();
                         came.push_back(OwnedFd::from_raw_fd(number));
                     }
                 }
