@@ -73,11 +73,12 @@ impl State {
         }
     }
 
-    /// Takes the lock, with a connection. A lost connection is made anew, with growing pauses, as long as
-    /// the deadline allows. A daemon that was never there is an error at once, unless the call is to wait
-    /// for it.
+    /// Takes the lock, with a connection. A lost connection is made anew, with growing pauses, up to the
+    /// deadline, and then tried for a last time. A daemon that was never there is an error at once, unless
+    /// the call is to wait for it.
     pub(crate) fn connected(&self, deadline: &mut Deadline) -> Result<Guard<'_>> {
         let until = deadline.connect_by();
+        let mut waited = false;
         loop {
             let mut link = self.lock();
             if let Some(at) = link.connected_at() {
@@ -86,8 +87,9 @@ impl State {
                 return Ok(link);
             }
             let now = Instant::now();
+            let is_over = now >= until;
             let mut refused = None;
-            if link.may_try(now) {
+            if link.may_try(now) || (waited && is_over) {
                 match Socket::connect(&self.target.path) {
                     Ok(socket) => {
                         self.target.record.set(&socket);
@@ -106,15 +108,16 @@ impl State {
             let next_try = link.next_try(now);
             drop(link);
             if let Some(source) = refused
-                && (!self.may_come_back(&source, deadline) || next_try >= until)
+                && (is_over || !self.may_come_back(&source, deadline))
             {
                 return Err(Error::Connect { path: self.target.path.clone(), source });
             }
-            if now >= until {
+            if is_over {
                 let source = std::io::ErrorKind::TimedOut.into();
                 return Err(Error::Connect { path: self.target.path.clone(), source });
             }
             std::thread::sleep(next_try.min(until).saturating_duration_since(now));
+            waited = true;
             if is_watched() && is_ended() {
                 return Err(Error::Interrupted);
             }

@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "check.h"
 
@@ -62,7 +63,14 @@ static void check_new(const char *path)
     OK(leafd_free(client));
 }
 
-/* A call with a timeout of its own waits no longer than that. */
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* A call waits as long as it may, and with a timeout of its own no longer than that. */
 static void check_waiting(void)
 {
     leafd_client *client = NULL;
@@ -72,7 +80,9 @@ static void check_waiting(void)
     FAILS(leafd_next_within(client, "orders", 50, &id), CONNECT);
     OK(leafd_free(client));
     OK(leafd_new_waiting("/nowhere/at/all", 1, 100, 0, &client));
+    const uint64_t begun_ms = now_ms();
     FAILS(leafd_next(client, "orders", &id), CONNECT);
+    CHECK(now_ms() - begun_ms >= 99);
     CHECK(leafd_error_errno() == ENOENT && id == UNTOUCHED);
     OK(leafd_free(client));
 }

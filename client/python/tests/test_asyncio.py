@@ -227,6 +227,17 @@ def test_it_waits_for_a_daemon_that_comes_later(idle_host: Host, timeout: float,
     check_unique(asyncio.run(main()), 40)
 
 
+def test_the_whole_time_is_waited(idle_host: Host) -> None:
+    async def main() -> None:
+        async with client_of(idle_host, timeout=0.01, wait=0.3) as client:
+            begun = time.monotonic()
+            with pytest.raises(leafd.ConnectFailed):
+                await client.next_id("orders")
+            assert time.monotonic() - begun >= 0.3
+
+    asyncio.run(main())
+
+
 def test_a_first_call_waits_where_a_daemon_restarts(host: Host) -> None:
     async def main(how: int) -> List[int]:
         host.stop(how)

@@ -100,6 +100,13 @@ def test_a_client_waits_for_a_daemon_that_comes_later(idle_host: Host, timeout: 
     check_unique(ids, 8)
 
 
+def test_the_whole_time_is_waited(idle_host: Host) -> None:
+    begun = time.monotonic()
+    with pytest.raises(leafd.ConnectFailed):
+        idle_host.client(timeout=0.01, wait=0.3).next_id("orders")
+    assert time.monotonic() - begun >= 0.3
+
+
 def test_a_first_call_waits_where_a_daemon_restarts(host: Host) -> None:
     for how in (signal.SIGTERM, signal.SIGKILL):
         host.stop(how)

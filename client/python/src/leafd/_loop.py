@@ -79,7 +79,7 @@ class Link:
         return connection if connection is not None and not connection.gone else None
 
     async def connected(self, deadline: Deadline) -> Connection:
-        """The connection, made if need be, with growing pauses as long as the deadline allows."""
+        """The connection, made if need be, with growing pauses up to the deadline, and then for a last time."""
         while True:
             if self.closed:
                 raise library.closed()
@@ -109,11 +109,12 @@ class Link:
             pause = self._next_try - self.loop.time()
             if pause > 0:
                 await asyncio.sleep(min(pause, max(0.0, deadline.connect_by - self.loop.time())))
+            is_over = self.loop.time() >= deadline.connect_by
             try:
                 self.connection = await self._open()
             except OSError as error:
                 self._refused()
-                if not self._may_come_back(error, deadline) or self._next_try >= deadline.connect_by:
+                if is_over or not self._may_come_back(error, deadline):
                     raise protocol.unreachable(self.path, error) from None
             else:
                 self._reached = True
