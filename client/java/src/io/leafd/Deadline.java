@@ -33,7 +33,7 @@ final class Deadline {
         }
 
         private static long ns(Duration time, Duration max) {
-            if (time.isNegative()) {
+            if (Argument.given(time, "the time that a call may take").isNegative()) {
                 throw new IllegalArgumentException("a call takes no negative time: " + time);
             }
             return time.compareTo(max) > 0 ? max.toNanos() : time.toNanos();

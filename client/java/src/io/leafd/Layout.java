@@ -77,7 +77,7 @@ public record Layout(int timeBits, int workerBits, int sequenceBits, int tickMs,
     public long firstIdAt(Instant time) {
         Instant from = Instant.ofEpochMilli(epochMs);
         Instant to = Instant.ofEpochMilli(epochMs + (1L << timeBits) * tickMs - 1);
-        if (time.isBefore(from) || time.isAfter(to)) {
+        if (Argument.given(time, "a moment").isBefore(from) || time.isAfter(to)) {
             throw new IllegalArgumentException("this layout's ids are of times from " + from + " to " + to + ", not " + time);
         }
         // The tick that the moment lies in: its ids may be issued up to its end.

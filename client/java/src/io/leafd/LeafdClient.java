@@ -3,7 +3,6 @@ package io.leafd;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Map;
-import java.util.Objects;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
@@ -186,6 +185,7 @@ public final class LeafdClient implements AutoCloseable {
      * @throws LeafdException whatever kept the daemon from answering
      */
     public Layout.Decoded decode(String layout, long id) {
+        Argument.given(layout, "a layout's name");
         Map<String, Layout> layouts = info().layouts();
         if (!layouts.containsKey(layout)) {
             throw new IllegalArgumentException("leafd has no layout \"" + layout + "\"; its layouts are " + layouts.keySet());
@@ -216,7 +216,7 @@ public final class LeafdClient implements AutoCloseable {
     }
 
     private Supply supply(String tag) {
-        Supply supply = supplies.get(tag);
+        Supply supply = supplies.get(Argument.given(tag, "a tag's name"));
         return supply != null ? supply : newSupply(tag);
     }
 
@@ -250,7 +250,7 @@ public final class LeafdClient implements AutoCloseable {
          * @return this
          */
         public Builder socket(Path path) {
-            this.path = Objects.requireNonNull(path);
+            this.path = Argument.given(path, "a socket's path");
             return this;
         }
 

@@ -2,7 +2,6 @@ package io.leafd;
 
 import com.sankuai.inf.leaf.IDGen;
 import com.sankuai.inf.leaf.common.Result;
-import java.util.Objects;
 
 /**
  * Ids from leafd in the shape of Leaf's {@link IDGen}, so that a service that embedded Leaf changes the line that makes its
@@ -70,7 +69,7 @@ public final class LeafdIDGen implements IDGen, AutoCloseable {
     }
 
     private LeafdIDGen(LeafdClient client, String layout) {
-        this.client = Objects.requireNonNull(client);
+        this.client = Argument.given(client, "a client");
         this.layout = layout;
     }
 

@@ -227,31 +227,33 @@ final class Link {
     }
 
     /**
-     * Takes the lock, with a connection. It is made anew, with growing pauses, as long as the deadline allows; a daemon that
-     * never was there is an error at once, unless the call is to wait for it.
+     * Takes the lock, with a connection. It is made anew, with growing pauses, up to the deadline, and then tried for a last
+     * time; a daemon that never was there is an error at once, unless the call is to wait for it.
      */
     private void lockConnected(Deadline deadline) {
         long untilNs = deadline.connectByNs();
+        boolean waited = false;
         while (true) {
             throwIfInterrupted();
             lock.lock();
             boolean keep = false;
             IOException refused = null;
             long nowNs = System.nanoTime();
+            boolean over = nowNs - untilNs >= 0;
             long wakeNs;
             boolean hopeless = false;
             try {
                 if (closed) {
                     throw Break.closed().toException(path);
                 }
-                if (connection == null && nowNs - nextTryNs >= 0) {
+                if (connection == null && (nowNs - nextTryNs >= 0 || waited && over)) {
                     try {
                         connection = new Connection(path, mayPoll);
                         reached = true;
                     } catch (IOException e) {
                         refused = e;
                         backOff(nowNs);
-                        hopeless = !mayComeBack(e, deadline) || nextTryNs - untilNs >= 0;
+                        hopeless = over || !mayComeBack(e, deadline);
                     }
                 }
                 keep = connection != null;
@@ -269,10 +271,11 @@ final class Link {
             if (hopeless) {
                 throw unreachable(refused);
             }
-            if (nowNs - untilNs >= 0) {
+            if (over) {
                 throw unreachable(new IOException("no connection was made in time"));
             }
             LockSupport.parkNanos(this, Math.min(wakeNs - nowNs, untilNs - nowNs));
+            waited = true;
         }
     }
 

@@ -7,8 +7,8 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.List;
-import java.util.Objects;
 
 /**
  * The public ids of one tag, in one form: numbers of some bits, or text that the same number is written as. It is made by
@@ -62,7 +62,7 @@ public final class PublicIds {
      * @return another one
      */
     public PublicIds prefix(String prefix) {
-        if (prefix.length() > TEXT_BYTES_MAX) {
+        if (Argument.given(prefix, "a prefix").length() > TEXT_BYTES_MAX) {
             throw new IllegalArgumentException("a prefix of " + prefix.length() + " characters");
         }
         return new PublicIds(client, requests, tag, limit, prefix, bits, key);
@@ -142,7 +142,7 @@ public final class PublicIds {
      * @throws LeafdException as is said above, or whatever kept the daemon from answering
      */
     public long[] unmaskText(List<String> texts) {
-        return numbers(ask(Wire.UNMASK, true, texts.stream().map(PublicIds::text).toList()));
+        return numbers(ask(Wire.UNMASK, true, Argument.given(texts, "a list of public ids").stream().map(PublicIds::text).toList()));
     }
 
     /**
@@ -153,7 +153,7 @@ public final class PublicIds {
      * @throws LeafdException as of {@link #unmaskText(List)}
      */
     public long unmaskText(String text) {
-        return unmaskText(List.of(text))[0];
+        return unmaskText(Collections.singletonList(text))[0];
     }
 
     private List<byte[]> ask(int opcode, boolean isText, List<byte[]> items) {
@@ -173,7 +173,7 @@ public final class PublicIds {
     }
 
     private static List<byte[]> numbers(long[] ids) {
-        return Arrays.stream(ids)
+        return Arrays.stream(Argument.given(ids, "an array of ids"))
                 .mapToObj(id -> ByteBuffer.allocate(8).order(ByteOrder.LITTLE_ENDIAN).putLong(id).array())
                 .toList();
     }
@@ -191,7 +191,7 @@ public final class PublicIds {
 
     /** A length, and so much of a text as a request takes: a longer one is no public id. */
     private static byte[] text(String text) {
-        byte[] bytes = Objects.requireNonNull(text).getBytes(StandardCharsets.UTF_8);
+        byte[] bytes = Argument.given(text, "a public id").getBytes(StandardCharsets.UTF_8);
         int length = Math.min(bytes.length, TEXT_BYTES_MAX);
         return ByteBuffer.allocate(1 + length).put((byte) length).put(bytes, 0, length).array();
     }

@@ -236,7 +236,7 @@ final class Wire {
 
     /** A tag's bytes, checked as the daemon does. */
     static byte[] tagBytes(String tag) {
-        int characters = tag.codePointCount(0, tag.length());
+        int characters = Argument.given(tag, "a tag's name").codePointCount(0, tag.length());
         if (characters < 1 || characters > TAG_CHARACTERS_MAX) {
             throw new IllegalArgumentException(
                     "a tag has 1 to " + TAG_CHARACTERS_MAX + " characters; this one has " + characters);

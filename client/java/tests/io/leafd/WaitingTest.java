@@ -4,7 +4,9 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.Collections;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -223,6 +225,20 @@ final class WaitingTest {
         }
     }
 
+    static void theWholeTimeIsWaited() throws Exception {
+        try (Stranger stranger = new Stranger();
+                LeafdClient client = stranger.builder()
+                        .deadline(Duration.ofMillis(1))
+                        .waitForDaemon(Duration.ofMillis(300))
+                        .build()) {
+            stranger.stop();
+            long beganNs = System.nanoTime();
+            Check.throwing(LeafdException.Unreachable.class, "can't connect", () -> client.nextId("orders"));
+            long ns = System.nanoTime() - beganNs;
+            Check.that(ns >= 300_000_000, "it waited " + ns / 1_000_000 + " ms");
+        }
+    }
+
     static void aDaemonThatHangsIsGivenUpWhenTooManyAnswersAreOverdue() throws Exception {
         try (Stranger stranger = new Stranger()) {
             stranger.answer = SILENT;
@@ -310,6 +326,48 @@ final class WaitingTest {
             Check.that(client.nextId("orders", Duration.ofDays(100_000)) > 0, "a long time");
             Check.that(client.nextId("orders", Duration.ZERO) > 0, "no time");
             Check.equal(1, stranger.drawn());
+        }
+    }
+
+    static void missingArgumentsAreTold() throws Exception {
+        try (Stranger stranger = new Stranger();
+                LeafdClient client = stranger.builder().build()) {
+            Duration never = null;
+            PublicIds orders = client.publicIds("orders");
+            Map<String, List<Check.Code>> calls = Map.of(
+                    "a tag's name is missing: null was given", List.of(
+                            () -> client.nextId(null),
+                            () -> client.nextId(null, Duration.ZERO),
+                            () -> client.nextIdDirect(null),
+                            () -> client.nextIds(null, 1),
+                            () -> client.tag(null),
+                            () -> client.publicIds(null)),
+                    "the time that a call may take is missing", List.of(
+                            () -> client.nextId("orders", never),
+                            () -> client.nextIdDirect("orders", never),
+                            () -> client.nextIds("orders", 1, never),
+                            () -> client.tag("orders").nextId(never),
+                            () -> orders.within(null),
+                            () -> stranger.builder().deadline(null),
+                            () -> stranger.builder().waitForDaemon(null)),
+                    "a layout's name is missing", List.of(() -> client.decode(null, 1)),
+                    "a moment is missing", List.of(() -> Layout.LEAF.firstIdAt(null)),
+                    "a socket's path is missing", List.of(
+                            () -> LeafdClient.connect(null),
+                            () -> LeafdClient.builder().socket(null)),
+                    "a client is missing", List.of(() -> new LeafdIDGen(null), () -> LeafdIDGen.snowflake(null)),
+                    "a prefix is missing", List.of(() -> orders.prefix(null)),
+                    "an array of ids is missing", List.of(() -> orders.mask((long[]) null), () -> orders.unmask((long[]) null)),
+                    "a list of public ids is missing", List.of(() -> orders.unmaskText((List<String>) null)),
+                    "a public id is missing", List.of(
+                            () -> orders.unmaskText((String) null),
+                            () -> orders.unmaskText(Collections.singletonList(null))));
+            for (Map.Entry<String, List<Check.Code>> of : calls.entrySet()) {
+                for (Check.Code call : of.getValue()) {
+                    Check.throwing(NullPointerException.class, of.getKey(), call);
+                }
+            }
+            Check.equal(0, stranger.requests.size());
         }
     }
 
