@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use crate::c_library::{folder, installed, target};
 use crate::host::{Host, die_with_parent};
@@ -26,8 +28,8 @@ fn program(name: &str, extension: &str) -> PathBuf {
     file
 }
 
-/// Runs a program that draws ids of a tag.
-fn run(interpreter: &[&str], file: &Path, host: &Host, tag: &str) -> Output {
+/// A program that draws ids of a tag, to be run.
+fn command(interpreter: &[&str], file: &Path, host: &Host, tag: &str) -> Command {
     let mut command = Command::new(interpreter[0]);
     command.args(&interpreter[1..]).arg(file).arg(tag);
     command
@@ -37,8 +39,14 @@ fn run(interpreter: &[&str], file: &Path, host: &Host, tag: &str) -> Output {
         .env("PKG_CONFIG_SYSROOT_DIR", folder())
         .env("NODE_PATH", target().join("koffi/node_modules"))
         .env("GOCACHE", target().join("go-cache"));
+    die_with_parent(&mut command);
+    command
+}
+
+fn run(interpreter: &[&str], file: &Path, host: &Host, tag: &str) -> Output {
     let name = interpreter[0];
-    die_with_parent(&mut command).output().unwrap_or_else(|error| panic!("{name}: {error}"))
+    let output = command(interpreter, file, host, tag).output();
+    output.unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 #[test]
@@ -53,7 +61,7 @@ fn every_program_of_the_page_draws_ids_and_tells_failures() {
     host.start();
     host.create("orders");
     let python = "/usr/bin/python3";
-    let languages: [(&str, &str, &[&str]); 7] = [
+    let languages: [(&str, &str, &[&str]); 8] = [
         ("ctypes", "py", &[python]),
         ("cffi", "py", &[python]),
         ("luajit", "lua", &["luajit"]),
@@ -61,6 +69,7 @@ fn every_program_of_the_page_draws_ids_and_tells_failures() {
         ("ruby", "rb", &["ruby"]),
         ("koffi", "js", &["node"]),
         ("go", "go", &["go", "run"]),
+        ("alone", "go", &["go", "run"]),
     ];
     assert_eq!(PAGE.matches("```").count(), 2 * languages.len(), "a program that isn't run");
     let mut ids = HashSet::new();
@@ -80,9 +89,28 @@ fn every_program_of_the_page_draws_ids_and_tells_failures() {
         }
         let output = run(interpreter, &file, &host, "nosuch");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains("TAG_UNKNOWN"), "{name}: {output:?}");
+        let status = if name == "alone" { "status 6" } else { "TAG_UNKNOWN" };
+        assert!(!output.status.success() && said.contains(status), "{name}: {output:?}");
         assert!(said.contains("leafctl tag create"), "{name}: {said}");
     }
     println!("{} ids are unique", ids.len());
+    host.stop();
+}
+
+#[test]
+fn the_program_by_the_protocol_alone_waits_while_the_daemon_is_away() {
+    let mut host = Host::new().worker(17);
+    host.start();
+    host.create("orders");
+    host.stop();
+    let mut go = command(&["go", "run"], &program("alone", "go"), &host, "orders");
+    let drawing = go.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("go");
+    // Compiled by then, most often, and asking.
+    thread::sleep(Duration::from_secs(2));
+    host.start();
+    let output = drawing.wait_with_output().expect("its end");
+    assert!(output.status.success(), "{output:?}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(printed.lines().collect::<HashSet<_>>().len(), 5, "{printed}");
     host.stop();
 }
