@@ -4,8 +4,8 @@
 //! and the pointers to the process's heap data for the client and its tags. So a child finds empty slots
 //! and null pointers, and makes its own data, whatever the parent's threads were doing at the fork.
 //!
-//! The kernel wipes it (`MADV_WIPEONFORK`). If the kernel refuses, a fork handler does (see
-//! [`crate::atfork`]). If that fails too, no runs are held.
+//! The kernel wipes it (`MADV_WIPEONFORK`). If the kernel refuses, or only says that it will, a fork handler
+//! does (see [`crate::atfork`]). If that fails too, no runs are held.
 
 use std::io;
 use std::ptr::{self, NonNull};
@@ -63,6 +63,10 @@ struct Chunk {
     used: AtomicUsize,
     next: *mut Chunk,
 }
+
+/// Kernels refuse it. What accepts it accepts any advice and takes none: so does qemu when it runs programs of another
+/// kind of machine, as containers do.
+const NO_SUCH_ADVICE: libc::c_int = -1;
 
 const CHUNK_BYTES: usize = 64 * 1024;
 const CELL_BYTES: usize = size_of::<Cell>();
@@ -157,10 +161,9 @@ impl Chunk {
         }
         let memory = NonNull::new(memory.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: the advice is about the mapping made above.
-        let advised = unsafe {
-            libc::madvise(memory.as_ptr().cast(), CHUNK_BYTES, libc::MADV_WIPEONFORK) == 0
-        };
-        let guard = if advised {
+        let accepts =
+            |advice| unsafe { libc::madvise(memory.as_ptr().cast(), CHUNK_BYTES, advice) == 0 };
+        let guard = if !accepts(NO_SUCH_ADVICE) && accepts(libc::MADV_WIPEONFORK) {
             Guard::Kernel
         } else if atfork::register(memory, CHUNK_BYTES) {
             Guard::Handler

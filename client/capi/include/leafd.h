@@ -31,7 +31,8 @@
  * a call.) Its parent's descriptor is closed in the child only while its number still names the parent's socket.
  * Descriptors are close-on-exec; vfork and posix_spawn are safe, as nothing runs in between. Ids that a program has
  * drawn into its own memory are the program's to keep apart. Where the kernel refuses to wipe memory on fork
- * (MADV_WIPEONFORK), a fork handler and the process id do instead; where that can't be had, no ids are held.
+ * (MADV_WIPEONFORK), or only says that it will, as qemu does for programs of another kind of machine, a fork handler and
+ * the process id do instead; where that can't be had, no ids are held.
  *
  * Signals. Only calls that say so may be made in signal handlers.
  *
