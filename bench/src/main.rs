@@ -7,6 +7,7 @@
 //! - `fleet`: what many hosts cost their database, compared with its own sequences;
 //! - `languages`: what calls from C and Python cost;
 //! - `masks`: what FF1 costs;
+//! - `shared`: ids that processes draw together from memory;
 //! - `peers`: other ways to make unique ids, in Rust and in Python;
 //! - `watched`: what collectors and open pages cost;
 //! - `many_tags`: what a hundred thousand tags cost;
@@ -26,6 +27,7 @@ mod masks;
 mod peers;
 mod processes;
 mod report;
+mod shared;
 mod stats;
 mod stop;
 mod watched;
@@ -42,6 +44,7 @@ use duplicates::Duplicates;
 use host::{Target, echo, held, paced};
 use machine::Machine;
 use report::Report;
+use shared::drawing::{self, Source};
 
 /// Measure leafd on this machine, side by side with the machine's own floor and its alternatives
 ///
@@ -127,12 +130,22 @@ enum Helper {
         #[arg(long)]
         first_us: u64,
     },
+    /// Draw ids together with other processes, a chunk at a time
+    #[command(name = "helper-share", hide = true)]
+    Share {
+        source: Source,
+        #[arg(long)]
+        at: PathBuf,
+        #[arg(long, value_parser = parse_seconds)]
+        seconds: Duration,
+    },
 }
 
 const EXAMPLES: &str = "\
 Examples, after `cargo run --release -p leafd-bench --`:
   'back to back' --rounds 9      some rows, more closely
   segment snowflake redis echo   one host's ids
+  shared                         what all processes of a user draw together
   peers                          leafd beside Redis, PostgreSQL, UUIDs, snowflake packages
   fleet                          what many hosts cost a PostgreSQL
   hostile                        what one user can do to others (as root)
@@ -160,6 +173,7 @@ fn main() -> ExitCode {
             let first = Duration::from_micros(first_us);
             paced::draw_and_tell(server, &socket, &tag, seconds, first)
         }
+        Some(Helper::Share { source, at, seconds }) => drawing::draw_and_tell(source, &at, seconds),
         None => run(cli.args),
     };
     match outcome {
@@ -190,6 +204,7 @@ fn run(args: Args) -> Result<()> {
     if matches!(target, Target::Own) {
         languages::measure(&plan, &mut duplicates, &mut report)?;
         masks::measure(&plan, &mut report)?;
+        shared::measure(&plan, &mut duplicates, &mut report)?;
         peers::measure(&plan, &mut report)?;
         watched::measure(&plan, &mut duplicates, &mut report)?;
         many_tags::measure(&plan, &mut report)?;
@@ -211,6 +226,7 @@ impl Plan {
             host::names(),
             languages::names(),
             masks::names(),
+            shared::names(),
             peers::names(),
             watched::names(),
             many_tags::names(),

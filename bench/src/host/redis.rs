@@ -40,7 +40,15 @@ const START_WITHIN: Duration = Duration::from_secs(5);
 impl RedisServer {
     /// Increments of a key, over a connection of their own.
     pub(crate) fn increments(&self, key: &str) -> Result<impl FnMut() -> Result<u64> + use<>> {
-        let mut transport = RedisTransport::connect(&self.socket, key)?;
+        RedisServer::increments_at(&self.socket, key)
+    }
+
+    /// The same of a server that another process has started.
+    pub(crate) fn increments_at(
+        socket: &Path,
+        key: &str,
+    ) -> Result<impl FnMut() -> Result<u64> + use<>> {
+        let mut transport = RedisTransport::connect(socket, key)?;
         Ok(move || transport.one())
     }
 

@@ -36,6 +36,10 @@ const STALL_MAX: Duration = Duration::from_secs(30);
 /// How much is read at once.
 const READ_BYTES: usize = 64 * 1024;
 
+/// And how much while the user's connections use all of their share of memory: what can't be answered yet stays in the
+/// sockets.
+const READ_BYTES_SPENT: usize = 1024;
+
 /// How much capacity an idle connection's buffers keep.
 const IDLE_BYTES: usize = 4 * 1024;
 
@@ -189,7 +193,12 @@ impl Connection {
 
     /// How much memory this connection uses.
     fn bytes(&self) -> u64 {
-        let held = self.session.outbox.len() + self.partial.len();
+        // An idle connection's small buffers belong to the connection itself.
+        let used = |buffer: &BytesMut| match buffer.capacity() {
+            0..=IDLE_BYTES => buffer.len(),
+            capacity => capacity,
+        };
+        let held = used(&self.session.outbox.bytes()) + used(&self.partial);
         let waiting = u64::from(self.session.outbox.awaiting()) * WAITING_BYTES;
         waiting.saturating_add(held as u64)
     }
@@ -222,8 +231,10 @@ impl Connection {
             self.answer(held);
             return Poll::Ready(Ok(()));
         }
+        let spent = !self.part.admits(READ_BYTES as u64);
         ARRIVALS.with_borrow_mut(|arrivals| {
-            let count = ready!(self.stream.poll_read(cx, arrivals))?;
+            let most = if spent { READ_BYTES_SPENT } else { READ_BYTES };
+            let count = ready!(self.stream.poll_read(cx, &mut arrivals[..most]))?;
             if count == 0 {
                 // Half-closed: earlier requests are still answered. An incomplete frame never completes.
                 self.reading = false;
