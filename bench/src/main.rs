@@ -6,6 +6,7 @@
 //! - `host`: one host's daemon: ids in every form of asking, memory, starts; compared with an echo and Redis;
 //! - `fleet`: what many hosts cost their database, compared with its own sequences;
 //! - `languages`: what calls from C and Python cost;
+//! - `leaf_http`: what Leaf's paths by HTTP bear;
 //! - `masks`: what FF1 costs;
 //! - `shared`: ids that processes draw together from memory;
 //! - `peers`: other ways to make unique ids, in Rust and in Python;
@@ -21,6 +22,7 @@ mod fleet;
 mod host;
 mod hostile;
 mod languages;
+mod leaf_http;
 mod machine;
 mod many_tags;
 mod masks;
@@ -208,6 +210,7 @@ fn run(args: Args) -> Result<()> {
         peers::measure(&plan, &mut report)?;
         watched::measure(&plan, &mut duplicates, &mut report)?;
         many_tags::measure(&plan, &mut report)?;
+        leaf_http::measure(&plan, &mut report)?;
         fleet::measure(&plan, &mut duplicates, &mut report)?;
         hostile::measure(&plan, &mut report)?;
     }
@@ -230,6 +233,7 @@ impl Plan {
             peers::names(),
             watched::names(),
             many_tags::names(),
+            leaf_http::names(),
             fleet::names(),
             hostile::names(),
         ]

@@ -166,6 +166,20 @@ fn every_onlooker_brings_numbers() {
 }
 
 #[test]
+fn leafs_paths_bring_numbers() {
+    let json = measured(&["leaf http"]);
+    if json["not_measured"].to_string().contains("wrk is not installed") {
+        assert_eq!(json["sections"], Value::Array(Vec::new()));
+        return;
+    }
+    let rows = section(&json, "leaf http");
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        assert!(row["medians"]["p99.9 us"].as_f64().unwrap() > 0.0, "{row}");
+    }
+}
+
+#[test]
 fn whatever_processes_draw_together_brings_numbers() {
     let json = measured(&["shared"]);
     let rows = section(&json, "processes");
