@@ -10,4 +10,5 @@ mod galera;
 mod haproxy;
 mod patroni;
 mod report;
+mod routes;
 mod zookeeper;

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use leafd_tests::host::Host;
+use leafd_tests::host::{Host, eventually};
 use leafd_tests::raw::Raw;
-use leafd_tests::relay::AtCommit;
-use leafd_tests::servers::Server;
+use leafd_tests::relay::{AtCommit, Relay};
+use leafd_tests::servers::{DATABASE, MariaDb, Server};
 
 use crate::scene::{DRY, Route, Scene, create, first_of, report};
 
@@ -75,6 +75,30 @@ fn fails_at_commits<S: Server>(fault: &str, what: AtCommit, times: u32) {
     all.assert_sound();
     assert!(all.errors.is_empty(), "{:?}", all.errors);
     assert!(longest < CLAIMED_WITHIN, "{fault}: ids came after {longest:?}");
+}
+
+/// Each of a call's statements is in time, and all of them together are not: the claim is given up at the call's bound.
+#[test]
+fn statements_share_the_time_of_their_call() {
+    let server = MariaDb::new();
+    let relay = Relay::to(server.port());
+    let url = MariaDb::url_of(&[relay.port()], DATABASE);
+    let mut host = Host::on_store(&url).set("store_statement_timeout", "2s");
+    host.start();
+    create(&host, "late", STEP);
+    relay.at_commit_of("late", AtCommit::DelayAnswer(Duration::from_millis(1_200)));
+    std::thread::scope(|scope| {
+        // Locks the row for so long.
+        let lock = "UPDATE leaf_alloc SET description = SLEEP(1.2) WHERE biz_tag = 'late'";
+        scope.spawn(|| server.sql(lock));
+        let sleeps = "SELECT 1 FROM information_schema.processlist WHERE state = 'User sleep'";
+        eventually("the row is locked", CLAIMED_WITHIN, || {
+            (!server.sql(sleeps).is_empty()).then_some(())
+        });
+        let id = host.raw().draw_until("late", CLAIMED_WITHIN);
+        assert_eq!(relay.commits_met(), 1, "the relay has delayed a COMMIT");
+        assert_eq!(id, 1 + STEP, "what came too late is not used");
+    });
 }
 
 fn every_packet_is_late<S: Server>() {

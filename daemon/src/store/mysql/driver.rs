@@ -1,13 +1,15 @@
-//! One connection to MySQL or MariaDB. A statement that the server doesn't answer ends by the socket's time limit;
-//! no statement of a call begins after the call's deadline. So a call takes at most twice its bound, and a frozen
-//! server holds it for once.
+//! One connection to MySQL or MariaDB, every statement within its call's deadline: the socket waits no longer for the
+//! server's answer.
 
 use std::error::Error as _;
 use std::io;
-use std::time::Instant;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
 use mysql::{Conn, Error, Params, Value};
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::time::TimeVal;
 
 use super::{connect, history, leases, sql};
 use crate::store::sql::engine::Engine;
@@ -16,6 +18,10 @@ use crate::store::sql::{
     Statements, TABLES_GONE, Target,
 };
 use leafd_core::store::StoreError;
+
+/// How much of a call's time a server has whose neighbours are the same store, in percent: another one does the call
+/// while this one is busy, a donor in a state transfer say.
+const TIME_OF_ONE_OF_SEVERAL: u32 = 80;
 
 /// A connection.
 #[derive(Debug)]
@@ -33,10 +39,13 @@ impl MysqlDriver {
         &mut self,
         statement: impl FnOnce(&mut Conn) -> Result<T, Error>,
     ) -> Result<T, Failure> {
-        if Instant::now() >= self.deadline {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
             let words = "the statements took too long (store_statement_timeout)";
             return Err(Failure::TimedOut(format!("{}: {words}", self.endpoint)));
         }
+        wait_at_most(&self.connection, left)
+            .map_err(|cause| Failure::Lost(format!("{}: {cause}", self.endpoint)))?;
         statement(&mut self.connection).map_err(|error| match classify(&error) {
             Failure::Lost(words) => Failure::Lost(format!("{}: {words}", self.endpoint)),
             Failure::TimedOut(_) => Failure::TimedOut(format!(
@@ -101,7 +110,12 @@ impl Driver for MysqlDriver {
     }
 
     fn set_deadline(&mut self, deadline: Instant) {
-        self.deadline = deadline;
+        let now = Instant::now();
+        let left = deadline.saturating_duration_since(now);
+        self.deadline = match self.engine.is_one_store() {
+            true => now + left * TIME_OF_ONE_OF_SEVERAL / 100,
+            false => deadline,
+        };
     }
 
     fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Failure> {
@@ -128,6 +142,18 @@ impl Driver for MysqlDriver {
     fn placeholder(number: usize) -> String {
         format!(":p{number}")
     }
+}
+
+/// From now on each answer of the server has to come within this time.
+#[expect(unsafe_code, reason = "the crate names its socket by the number of the descriptor alone")]
+fn wait_at_most(connection: &Conn, time: Duration) -> io::Result<()> {
+    // SAFETY: the connection owns its descriptor, which stays open while the connection is borrowed.
+    let socket = unsafe { BorrowedFd::borrow_raw(connection.as_raw_fd()) };
+    // No time at all would mean for ever.
+    let time = time.max(Duration::from_millis(1));
+    let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    let limit = TimeVal::new(seconds, time.subsec_micros().into());
+    Ok(setsockopt(&socket, sockopt::ReceiveTimeout, &limit)?)
 }
 
 /// By the names that [`MysqlDriver::placeholder`] gives.
