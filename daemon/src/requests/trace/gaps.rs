@@ -78,7 +78,8 @@ impl Dispatcher {
         let homes = self.homes(tag).await?;
         let [home] = &homes[..] else {
             return Err(refused(format!(
-                "tag {tag:?} lives in independent primaries, which leave gaps by their nature"
+                "tag {tag:?} lives in independent primaries, which leave gaps by their nature; ask about one id: leafctl \
+                 whose ID --tag {tag}"
             )));
         };
         if home.row.as_ref().is_some_and(|row| row.strict) {
