@@ -259,8 +259,14 @@ impl RunPage {
         if offset >= count {
             return Drawn::Lost;
         }
-        let refill_due = offset == count / 2;
-        Drawn::Taken(Taken { id: first + offset * (shape >> 32), refill_due })
+        // Not what a daemon publishes; but no content of the page may make an id that is none. The product fits: the
+        // offset has 12 bits, the stride 32.
+        match first.checked_add(offset * (shape >> 32)) {
+            Some(id) if 1 <= id && id <= i64::MAX as u64 => {
+                Drawn::Taken(Taken { id, refill_due: offset == count / 2 })
+            }
+            _ => Drawn::Lost,
+        }
     }
 
     /// As [`RunPage::find`], after an entry was found that is not the ticket's.

@@ -129,6 +129,32 @@ fn ids_up_to_the_largest_positive_number_can_be_drawn() {
 }
 
 #[test]
+fn no_content_of_a_page_makes_an_id_that_is_none() {
+    let (page, _) = pages();
+    publish(&page, 0, 1, 3);
+    let entry = &page.ring[0];
+    let last = i64::MAX as u64;
+    for (first, stride, ids_found) in [
+        (0, 0, vec![]),
+        (0, 1, vec![1, 2]),
+        (last, 1, vec![last]),
+        (last + 1, 1, vec![]),
+        (u64::MAX, 1, vec![]),
+        (u64::MAX - 1, u32::MAX, vec![]),
+    ] {
+        entry.first.store(first, Ordering::Relaxed);
+        entry.shape.store(u64::from(stride) << 32 | 3, Ordering::Relaxed);
+        let found: Vec<u64> = (0..3)
+            .filter_map(|ticket| match page.find(ticket) {
+                Drawn::Taken(taken) => Some(taken.id),
+                Drawn::Unpublished | Drawn::Lost => None,
+            })
+            .collect();
+        assert_eq!(found, ids_found, "{first} by {stride}");
+    }
+}
+
+#[test]
 fn the_layout_is_as_described() {
     let (page, _) = pages();
     publish(&page, 0, 0x0102_0304, 5);
