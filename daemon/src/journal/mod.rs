@@ -149,7 +149,10 @@ impl Journal {
         let found = identity
             .fingerprint(&path)
             .map_err(|e| failed(fault::Fault(explain("looking for it", &e))))?;
-        let mut verdict = witnesses.judge(&db).map_err(failed)?;
+        let mut verdict = match missing {
+            true => Verdict::Current,
+            false => witnesses.judge(&db).map_err(failed)?,
+        };
         let mut set_aside = None;
         let not_ours = match &verdict {
             _ if db.meta.fingerprint != found => {

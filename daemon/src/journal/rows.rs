@@ -29,6 +29,9 @@ pub(super) struct Meta {
     pub stopped_cleanly: bool,
 }
 
+/// No host commits as often: a larger count would soon have no next one.
+const COMMITS_MAX: i64 = i64::MAX / 2;
+
 /// A row of `tags`.
 #[derive(Default, Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TagState {
@@ -120,7 +123,8 @@ impl Meta {
             stopped_cleanly: stopped == 1,
         };
         let sum_right = get::<i64>(row, 7)? == meta.sum();
-        let right = sum_right && (0..=1).contains(&stopped) && meta.commits >= 0;
+        let counts = (0..=COMMITS_MAX).contains(&meta.commits);
+        let right = sum_right && (0..=1).contains(&stopped) && counts;
         if !right || rows.next()?.is_some() {
             return Err(Fault::damaged("meta is not as it was written"));
         }

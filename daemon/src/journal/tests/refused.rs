@@ -4,7 +4,9 @@ use std::fs;
 
 use rusqlite::Connection;
 
+use super::super::rows::Meta;
 use super::*;
+use leafd_core::store::HostId;
 
 /// Opening is refused, says why, and changes nothing.
 fn refuses(dir: &Path, why: &str) {
@@ -94,6 +96,31 @@ fn rows_that_leafd_did_not_write_are_refused() {
         conn.close().unwrap();
         refuses(dir.path(), "damaged");
     }
+}
+
+/// Somebody set the sum right: what has no next value is refused all the same.
+#[test]
+fn a_count_of_commits_that_has_no_next_one_is_refused() {
+    let dir = place();
+    run(async { open(dir.path()).0.close().await });
+    let conn = Connection::open(dir.path().join("journal.db")).unwrap();
+    let (host, fingerprint, layouts, stores): (String, String, i64, i64) = conn
+        .query_row("SELECT host, fingerprint, layouts, stores FROM meta", [], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+        })
+        .unwrap();
+    let meta = Meta {
+        host: HostId(host.into()),
+        fingerprint,
+        commits: i64::MAX,
+        layouts,
+        stores,
+        stopped_cleanly: false,
+    };
+    meta.write(&conn).unwrap();
+    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    conn.close().unwrap();
+    refuses(dir.path(), "damaged");
 }
 
 #[test]

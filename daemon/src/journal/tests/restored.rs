@@ -288,6 +288,57 @@ fn a_crash_while_the_stamp_is_made_anew_is_no_restore() {
     });
 }
 
+/// Until the log is first folded in, the file alone is a journal that was never used.
+#[test]
+fn a_journal_whose_log_was_lost_is_an_old_one() {
+    run(async {
+        for (reboot, why) in [(false, "commits"), (true, "begun and never used")] {
+            let place = place();
+            let dir = place.path().join("state");
+            let (journal, first) = open(&dir);
+            let writes = vec![segment("a", 1..1_001, 10), Write::LayoutMark(layout("l", 5))];
+            journal.commit(writes).await.unwrap();
+            let file = fs::read(dir.join("journal.db")).unwrap();
+            journal.close().await;
+            fs::write(dir.join("journal.db"), &file).unwrap();
+            if reboot {
+                fs::remove_file(dir.with_extension("memory")).unwrap();
+            }
+            let told = std::cell::RefCell::new(String::new());
+            let tell = |old: &SetAside| {
+                told.borrow_mut().clone_from(&old.why);
+                Ok(())
+            };
+            let memory = dir.with_extension("memory");
+            let outside = Outside { memory: Some(&memory), may_begin_anew: &tell };
+            let identity = identity(&dir, MACHINE_ID, None);
+            let (journal, now) = Journal::open(&open_state_dir(&dir), &identity, outside).unwrap();
+            assert!(now.set_aside.is_some() && now.begun && now.host != first.host);
+            assert!(told.borrow().contains(why), "{told:?}");
+            assert_eq!(unissued(&journal, "a").await, []);
+            journal.close().await;
+        }
+    });
+}
+
+/// Nothing is known of it but that it was begun.
+#[test]
+fn a_crash_before_the_first_start_is_no_restore() {
+    run(async {
+        let place = place();
+        let dir = place.path().join("state");
+        let (journal, first) = open(&dir);
+        let begun = fs::read(dir.join("journal.db")).unwrap();
+        journal.close().await;
+        fs::write(dir.join("journal.db"), &begun).unwrap();
+        fs::rename(dir.join("stamp"), dir.join("stamp.new")).unwrap();
+        fs::remove_file(dir.with_extension("memory")).unwrap();
+        let (journal, now) = open(&dir);
+        assert_eq!((&now.host, &now.set_aside), (&first.host, &None));
+        journal.close().await;
+    });
+}
+
 #[test]
 fn a_journal_that_may_not_be_set_aside_is_left_as_it_is() {
     run(async {

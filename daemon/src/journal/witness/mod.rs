@@ -82,10 +82,6 @@ impl Witnesses {
 
     /// What they say of the journal that was found.
     pub fn judge(&self, found: &Db) -> Result<Verdict, Fault> {
-        let Some(last) = found.last_token()? else {
-            // Begun and never used.
-            return Ok(Verdict::Current);
-        };
         let commits = found.meta.commits;
         if let Some(noted) = self.noted_of(&found.meta.host) {
             if commits >= noted {
@@ -95,6 +91,14 @@ impl Witnesses {
                 "it has {commits} commits, but {noted} were made"
             )));
         }
+        let Some(last) = found.last_token()? else {
+            return Ok(match &self.stamp {
+                Some(stamp) if stamp.tells() && stamp.is_in_place() => Verdict::Restored(
+                    "it was begun and never used, but the file stamp in the state directory is of a start".to_owned(),
+                ),
+                _ => Verdict::Current,
+            });
+        };
         Ok(match &self.stamp {
             Some(stamp) if !stamp.tells() => Verdict::Unvouched,
             Some(stamp) if stamp.is_of(&last) && found.meta.stopped_cleanly => Verdict::Current,

@@ -35,6 +35,8 @@ const UNKNOWN: &str = "0000000000000000";
 #[derive(Clone, Debug)]
 pub(in crate::journal) struct Stamp {
     digest: String,
+    /// Whether it has its own name, which it gets when the journal has its token.
+    in_place: bool,
     /// Left by a crash.
     new: Option<String>,
 }
@@ -46,8 +48,8 @@ impl Stamp {
     pub fn of(dir: &StateDir) -> io::Result<Option<Stamp>> {
         let (stamp, new) = (digest(&path(dir, NAME))?, digest(&path(dir, NEW_NAME))?);
         Ok(match (stamp, new) {
-            (Some(digest), new) => Some(Stamp { digest, new }),
-            (None, Some(digest)) => Some(Stamp { digest, new: None }),
+            (Some(digest), new) => Some(Stamp { digest, in_place: true, new }),
+            (None, Some(digest)) => Some(Stamp { digest, in_place: false, new: None }),
             (None, None) => None,
         })
     }
@@ -55,6 +57,11 @@ impl Stamp {
     /// Whether it can tell anything here.
     pub fn tells(&self) -> bool {
         self.digest != UNKNOWN
+    }
+
+    /// Whether a journal has ever had a token that was drawn with it.
+    pub fn is_in_place(&self) -> bool {
+        self.in_place
     }
 
     /// Whether a token was drawn with it.
