@@ -14,7 +14,7 @@ fn root() -> PathBuf {
 /// Every source file of the project, with its text.
 fn sources() -> Vec<(String, String)> {
     let mut sources = Vec::new();
-    for folder in ["bench", "client", "core", "daemon", "leafctl", "tests"] {
+    for folder in ["bench", "client", "core", "daemon", "fuzz", "leafctl", "tests"] {
         gather(&root().join(folder), &mut sources);
     }
     assert!(sources.len() > 50, "only {} files were found", sources.len());

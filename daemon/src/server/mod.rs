@@ -1,7 +1,7 @@
 //! Accepts and closes connections.
 
 pub mod busy_poll;
-mod codec;
+pub mod codec;
 mod connection;
 pub mod limits;
 pub(crate) mod peer;

@@ -12,8 +12,9 @@
 //! What they share:
 //! - `session`: a connection, every call within its deadline.
 //! - `ensemble`: which registry it is, its clock, the layouts.
-//! - `record`, `leaf_node`: the content of the nodes; pure.
+//! - `record`, `leaf_node`: the content of the nodes; pure. `contents`: the same for those who try it with any bytes.
 
+pub mod contents;
 mod ensemble;
 mod leaf_node;
 mod leased;

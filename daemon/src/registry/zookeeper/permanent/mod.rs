@@ -270,6 +270,15 @@ impl Forever {
     }
 }
 
+/// What a Leaf node and leafd's own beside it say.
+pub(super) fn pair_entry(
+    node: LeafNode,
+    leaf: (Vec<u8>, Stat),
+    side: Option<(Vec<u8>, Stat)>,
+) -> Result<Entry, String> {
+    Pair { node, leaf, side }.entry()
+}
+
 /// The holder's address.
 fn address(place: &Place, holding: &LeaseRecord) -> Result<LeafAddress, Failure> {
     let Some(holder) = &holding.holder else {
