@@ -26,6 +26,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// A daemon that doesn't know shared runs is asked again after this.
 const UNKNOWN_MS: u32 = 60_000;
 
+/// A daemon with another clock is asked again after this: this process may be moved to its time namespace.
+const OTHER_CLOCK_MS: u32 = 5_000;
+
 /// Why no id was taken from memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lack {
@@ -105,6 +108,7 @@ impl Node {
                 std::thread::sleep(PAUSE);
             }
             let before = self.pages().map_or(0, |pages| pages.run.number());
+            let asked_ns = exact_ns();
             match self.ask_to_share(core, before, deadline)? {
                 (ShareReply::NotShared { again_ms: 0 }, _) => continue,
                 (ShareReply::NotShared { again_ms }, _) => {
@@ -125,6 +129,10 @@ impl Node {
             }
             // Not the coarse clock: what has just been renewed is to be found so.
             let now_ns = exact_ns();
+            if pages.run.is_of_another_clock(asked_ns, now_ns) {
+                self.unshare(OTHER_CLOCK_MS);
+                return Ok(Shared::Not);
+            }
             let kept = ticket.take().map(|ticket| (ticket, pages.run.find(ticket)));
             match kept {
                 Some((_, Drawn::Taken(taken))) if pages.run.is_open(now_ns) => {

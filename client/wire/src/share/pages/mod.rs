@@ -51,6 +51,9 @@ pub const VALID_MAX_NS: u64 = 1_000_000_000;
 /// some milliseconds.
 const VALID_SEEN_MAX_NS: u64 = VALID_MAX_NS + 100_000_000;
 
+/// A page that SHARE says to be live was not over long before that was asked: the daemon has just renewed it.
+const OVER_BEFORE_MAX_NS: u64 = 100_000_000;
+
 /// Stands in an entry while its fields change, and in one that was never written. No base is this large.
 const WRITING: u64 = u64::MAX;
 
@@ -191,6 +194,20 @@ impl RunPage {
         // Neither past nor further ahead than it can be: by another clock a page would be valid for ever.
         let left_ns = self.valid_until_ns.load(Ordering::Acquire).wrapping_sub(now_ns);
         (1..=VALID_SEEN_MAX_NS).contains(&left_ns) && self.state.load(Ordering::Acquire) == LIVE
+    }
+
+    /// Whether the daemon goes by another clock than the caller, as over the border of a time namespace. To a request made at
+    /// `asked_ns` the daemon has answered that the page is live, and now it is `now_ns`.
+    #[must_use]
+    pub fn is_of_another_clock(&self, asked_ns: u64, now_ns: u64) -> bool {
+        match self.valid_until_ns.load(Ordering::Acquire) {
+            // It has ended since.
+            0 => false,
+            until_ns => {
+                until_ns.saturating_add(OVER_BEFORE_MAX_NS) < asked_ns
+                    || until_ns > now_ns.saturating_add(VALID_SEEN_MAX_NS)
+            }
+        }
     }
 
     /// Draws an id, if the page is open. `None`: it is not, or tickets are lost again and again; ask the daemon.

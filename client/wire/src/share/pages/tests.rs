@@ -95,6 +95,26 @@ fn nothing_is_drawn_when_the_time_is_over_or_the_clock_is_another() {
 }
 
 #[test]
+fn a_daemon_with_another_clock_is_told_from_one_that_answers_late() {
+    let (page, _) = pages();
+    page.renew(5_000_000_000);
+    for (asked_ns, now_ns, another) in [
+        (4_100_000_000, 4_100_000_000, false),
+        // Who asked was stopped before it looked.
+        (4_100_000_000, 60_000_000_000, false),
+        (5_100_000_000, 5_100_000_000, false),
+        (5_100_000_001, 5_100_000_001, true),
+        (3_899_999_999, 3_899_999_999, true),
+        (3_899_999_999, 3_900_000_000, false),
+        (u64::MAX, u64::MAX, true),
+    ] {
+        assert_eq!(page.is_of_another_clock(asked_ns, now_ns), another, "{asked_ns} {now_ns}");
+    }
+    page.retire();
+    assert!(!page.is_of_another_clock(60_000_000_000, 60_000_000_000));
+}
+
+#[test]
 fn nothing_is_drawn_from_a_retired_page() {
     let (page, tickets) = pages();
     publish(&page, 0, 1, 100);

@@ -125,7 +125,8 @@ impl Segments {
         page.drawn_by.replace(reply.drawn_by());
         self.refill(&page);
         match self.live(tag, page.claimant) {
-            Some(page) if page.has_ids() => page.answer(reply),
+            // While no id may be issued the page is not open, whatever it has.
+            Some(page) if page.has_ids() && tag.may_issue() => page.answer(reply),
             // Its tickets were tampered with: the next one is made when it is asked for.
             None => reply.share(ShareReply::NotShared { again_ms: 0 }, None),
             Some(_) => self.wait(tag, Want { count: 1, allow_partial: true }, deadline, reply),
