@@ -195,16 +195,21 @@ pub fn connect_as(
 ) -> std::io::Result<UnixStream> {
     let (socket, groups) = (socket.to_owned(), groups.to_vec());
     let connecting = std::thread::spawn(move || {
-        let call = |outcome: libc::c_long| {
-            if outcome == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
-        };
-        // SAFETY: the list is as long as stated, and the other two calls take numbers only.
-        unsafe {
-            call(libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()))?;
-            call(libc::syscall(libc::SYS_setresgid, gid, gid, gid))?;
-            call(libc::syscall(libc::SYS_setresuid, uid, uid, uid))?;
-        }
+        become_user(uid, gid, &groups)?;
         UnixStream::connect(socket)
     });
     connecting.join().expect("the thread only makes system calls")
+}
+
+/// Makes the calling thread, and no other one of the process, this user for good.
+pub fn become_user(uid: u32, gid: u32, groups: &[u32]) -> std::io::Result<()> {
+    let call = |outcome: libc::c_long| {
+        if outcome == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    };
+    // SAFETY: the list is as long as stated, and the other two calls take numbers only.
+    unsafe {
+        call(libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()))?;
+        call(libc::syscall(libc::SYS_setresgid, gid, gid, gid))?;
+        call(libc::syscall(libc::SYS_setresuid, uid, uid, uid))
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::ptr;
 
 use leafd_wire::frame::{Frame, frame_end};
@@ -35,22 +36,34 @@ pub fn reply(raw: &mut Raw) -> (Reply, Vec<OwnedFd>) {
         }
         // No byte of the next answer, whose descriptors would come along.
         let end = frame_end(&bytes, REPLY_LENGTH_MAX).unwrap().unwrap_or(4);
-        let mut part = vec![0; end - bytes.len()];
-        let mut parts = [io::IoSliceMut::new(&mut part)];
-        let mut room = nix::cmsg_space!([RawFd; 8]);
-        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-        let got = recvmsg::<()>(raw.stream.as_raw_fd(), &mut parts, Some(&mut room), flags);
-        let got = got.expect("an answer comes");
-        assert!(got.bytes > 0, "the connection was closed");
-        for along in got.cmsgs().unwrap() {
-            if let ControlMessageOwned::ScmRights(numbers) = along {
-                // SAFETY: the kernel has just made them for this process.
-                came.extend(numbers.iter().map(|number| unsafe { OwnedFd::from_raw_fd(*number) }));
-            }
-        }
-        let length = got.bytes;
-        bytes.extend(&part[..length]);
+        let from = bytes.len();
+        bytes.resize(end, 0);
+        let (length, along) = receive(&raw.stream, &mut bytes[from..]);
+        assert!(length > 0, "the connection was closed");
+        bytes.truncate(from + length);
+        came.extend(along);
     }
+}
+
+/// The descriptors that come along with the next byte.
+pub fn received(stream: &UnixStream) -> Vec<OwnedFd> {
+    receive(stream, &mut [0]).1
+}
+
+fn receive(stream: &UnixStream, part: &mut [u8]) -> (usize, Vec<OwnedFd>) {
+    let mut parts = [io::IoSliceMut::new(part)];
+    let mut room = nix::cmsg_space!([RawFd; 8]);
+    let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+    let got = recvmsg::<()>(stream.as_raw_fd(), &mut parts, Some(&mut room), flags);
+    let got = got.expect("something comes");
+    let mut came = Vec::new();
+    for along in got.cmsgs().unwrap() {
+        if let ControlMessageOwned::ScmRights(numbers) = along {
+            // SAFETY: the kernel has just made them for this process.
+            came.extend(numbers.iter().map(|number| unsafe { OwnedFd::from_raw_fd(*number) }));
+        }
+    }
+    (got.bytes, came)
 }
 
 /// Shares a tag, whose pages are new to this process.
@@ -58,16 +71,23 @@ pub fn reply(raw: &mut Raw) -> (Reply, Vec<OwnedFd>) {
 pub fn share(raw: &mut Raw, tag: &str) -> Pages {
     ask(raw, tag, 0, 20_000);
     let (reply, came) = reply(raw);
-    assert_eq!(reply.status(), Status::Ok, "{}", reply.text());
-    match ShareReply::decode(&reply.body).unwrap() {
-        ShareReply::Pages { page } => Pages::map(page, came),
-        other => panic!("{other:?} instead of pages of {tag}"),
-    }
+    Pages::of(&reply, came)
 }
 
 impl Pages {
+    /// The pages that came with an answer.
     #[track_caller]
-    fn map(number: u64, came: Vec<OwnedFd>) -> Pages {
+    pub fn of(reply: &Reply, came: Vec<OwnedFd>) -> Pages {
+        assert_eq!(reply.status(), Status::Ok, "{}", reply.text());
+        match ShareReply::decode(&reply.body).unwrap() {
+            ShareReply::Pages { page } => Pages::map(page, came),
+            other => panic!("{other:?} instead of pages"),
+        }
+    }
+
+    /// Maps descriptors that came.
+    #[track_caller]
+    pub fn map(number: u64, came: Vec<OwnedFd>) -> Pages {
         let descriptors: [OwnedFd; 2] = came.try_into().expect("two descriptors");
         let run = map(&descriptors[0], libc::PROT_READ).unwrap();
         let tickets = map(&descriptors[1], libc::PROT_READ | libc::PROT_WRITE).unwrap();

@@ -14,7 +14,7 @@ use crate::power::{Mode, PowerLoss};
 use crate::raw::{Raw, ids_request};
 
 /// A small file system in memory for the state directory, seen by the daemon alone.
-const MOUNT_SMALL: &str = r#"mount -t tmpfs -o size=512k,mode=700 tmpfs "$0" && exec "$@""#;
+pub const MOUNT_SMALL: &str = r#"mount -t tmpfs -o size=512k,mode=700 tmpfs "$0" && exec "$@""#;
 
 /// The state directory read-only, for the daemon alone.
 const MOUNT_READ_ONLY: &str =

@@ -1,15 +1,18 @@
 //! Runs that all processes of a user draw from in memory: each id once and in order, whoever is killed, stopped or
 //! hostile, and none after the right to it has ended.
 
+mod clocks;
 mod counted;
 mod drawers;
 mod ends;
-mod pages;
+mod frozen;
+mod journals;
 mod strangers;
 
 use std::time::Duration;
 
 use leafd_client::Client;
+use leafd_tests::shared_pages as pages;
 use leafd_wire::{ShareReply, Status};
 
 use self::pages::{ask, boot_ns, reply, share};

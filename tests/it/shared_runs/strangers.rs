@@ -1,18 +1,24 @@
 //! Who shares a run must not harm others: neither by what it was given, nor by writing where it may.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use leafd_client::opcode;
 use leafd_wire::{ShareReply, Status};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use serde_json::json;
 
-use super::pages::{ask, map, reply, share};
+use super::pages::{Pages, ask, map, received, reply, share};
 use super::{client, sharing};
 use crate::access::{STRANGER, raw_as};
 use crate::host::{Host, eventually};
+use crate::raw::become_user;
 use crate::seed::seeds;
 
 /// A user who may share.
@@ -76,6 +82,46 @@ fn nobody_writes_what_the_daemon_publishes_nor_changes_its_size() {
         assert!(fcntl(&file, more).is_err(), "sealed by somebody else");
     }
     assert!(pages.draw().is_some());
+}
+
+/// What a process of the user gives away is given away, as any open file is. It is worth what it was to the user.
+#[test]
+fn who_is_given_the_descriptors_draws_as_their_user_and_can_do_no_more() {
+    let host = begun();
+    let mut raw = raw_as(&host, USER, USER, &[]);
+    let pages = share(&mut raw, "orders");
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let numbers = pages.descriptors.each_ref().map(AsRawFd::as_raw_fd);
+    let (word, along) = ([io::IoSlice::new(b"x")], [ControlMessage::ScmRights(&numbers)]);
+    sendmsg::<()>(ours.as_raw_fd(), &word, &along, MsgFlags::empty(), None).unwrap();
+
+    let mut drawn: Vec<u64> = (0..5).map(|_| pages.draw().unwrap()).collect();
+    let number = pages.number;
+    let received = std::thread::scope(|scope| {
+        let stranger = scope.spawn(|| {
+            become_user(STRANGER, STRANGER, &[]).unwrap();
+            let given = Pages::map(number, received(&theirs));
+            let both = libc::PROT_READ | libc::PROT_WRITE;
+            assert!(map(&given.descriptors[0], both).is_err(), "mapped to be written");
+            let path = format!("/proc/self/fd/{}", given.descriptors[0].as_raw_fd());
+            assert!(File::options().write(true).open(path).is_err(), "opened to be written");
+            given
+        });
+        stranger.join().unwrap()
+    });
+    drawn.extend((0..5).map(|_| received.draw().unwrap()));
+    drawn.push(pages.draw().unwrap());
+    assert!(drawn.windows(2).all(|pair| pair[0] < pair[1]), "each once, and in order: {drawn:?}");
+    // It is no right of its own, and ends with the user's.
+    let mut stranger = raw_as(&host, STRANGER, STRANGER, &[]);
+    ask(&mut stranger, "orders", number, 1_000);
+    let (answer, came) = reply(&mut stranger);
+    assert!(matches!(ShareReply::decode(&answer.body), Ok(ShareReply::NotShared { .. })));
+    assert!(came.is_empty());
+    let shown = host.admin(opcode::TAG_SHOW, &json!({ "tag": "orders" }));
+    let body = json!({ "tag": "orders", "generation": shown["generation"] });
+    host.admin(opcode::TAG_DELETE, &body);
+    assert_eq!([received.draw(), pages.draw()], [None, None]);
 }
 
 #[test]
