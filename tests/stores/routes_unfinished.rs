@@ -9,11 +9,17 @@ use serde_json::json;
 
 use crate::routes::{Databases, Fleet, STEP, done, refused};
 
-/// As a creation leaves a primary that was interrupted before it released the tag there.
-const INTERRUPT: &str = "UPDATE leafd_tag SET ceiling = 0 WHERE tag = 'events'";
+const TAGS: [&str; 2] = ["events", "users"];
 
-fn create(host: &Host) {
-    host.admin(opcode::TAG_CREATE, &json!({ "tag": "events", "step": STEP }));
+/// As a creation leaves a primary that was interrupted before it released the tags there.
+const INTERRUPT: &str = "UPDATE leafd_tag SET ceiling = 0 WHERE tag IN ('events', 'users')";
+
+/// And as it leaves one that it did not get to.
+const UNKNOWN: [&str; 2] =
+    ["DELETE FROM leaf_alloc WHERE biz_tag = 'users'", "DELETE FROM leafd_tag WHERE tag = 'users'"];
+
+fn create(host: &Host, tag: &str) {
+    host.admin(opcode::TAG_CREATE, &json!({ "tag": tag, "step": STEP }));
 }
 
 #[test]
@@ -26,10 +32,13 @@ fn a_primary_with_an_unfinished_tag_is_retired_once_that_is_finished() {
     done(&former.apply(&["--yes"]).output().unwrap());
     let mut host = former.host();
     host.start();
-    create(&host);
+    TAGS.iter().for_each(|tag| create(&host, tag));
     let mut drawn = Drawn::default();
     drawn.add_ids("events", &host.raw().draw("events", 300));
     databases.sql("c", INTERRUPT);
+    for (name, sql) in ["a", "b"].iter().flat_map(|name| UNKNOWN.map(|sql| (name, sql))) {
+        databases.sql(name, sql);
+    }
 
     let file = host.path("former.toml");
     let text = format!("stores = {}\nroutes = {}\n", former.stores_toml(), former.routes);
@@ -40,8 +49,9 @@ fn a_primary_with_an_unfinished_tag_is_retired_once_that_is_finished() {
     for words in [&words[..], &words[1..]] {
         let said = refused(&next.apply(words).output().unwrap());
         for part in [
-            "nothing was changed: 1 tags",
+            "nothing was changed: 2 tags",
             "events in c: its creation was interrupted",
+            "users in c: its creation was interrupted",
             "leafctl tag create TAG",
         ] {
             assert!(said.contains(part), "no {part} in {said}");
@@ -50,16 +60,18 @@ fn a_primary_with_an_unfinished_tag_is_retired_once_that_is_finished() {
     }
 
     // What the message names.
-    create(&host);
+    TAGS.iter().for_each(|tag| create(&host, tag));
     done(&next.apply(&words).output().unwrap());
     assert_eq!(databases.place("c"), "retired");
     host.stop();
     next.configure(&mut host);
     host.start();
-    drawn.add_ids("events", &host.raw().draw("events", 300));
-    let again = json!({ "tag": "events" }).to_string();
-    let refusal = host.client().admin(opcode::TAG_CREATE, &again).expect_err("it is there");
-    assert_eq!(refusal.status(), Some(Status::TagExists));
+    for tag in TAGS {
+        drawn.add_ids(tag, &host.raw().draw(tag, 300));
+        let again = json!({ "tag": tag }).to_string();
+        let refusal = host.client().admin(opcode::TAG_CREATE, &again).expect_err("it is there");
+        assert_eq!(refusal.status(), Some(Status::TagExists));
+    }
     drawn.backwards.clear();
     drawn.assert_sound();
 }
