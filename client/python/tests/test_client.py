@@ -264,7 +264,7 @@ def test_moments_are_bounds_of_ids(host: Host) -> None:
     first = datetime.datetime(2010, 11, 4, 1, 42, 54, 657_000, utc)
     assert leafd.snowflake_at(first) == 0
     for none in (first - datetime.timedelta(microseconds=1), datetime.datetime(2200, 1, 1, tzinfo=utc)):
-        with pytest.raises(leafd.InvalidArgument, match="there are no ids of"):
+        with pytest.raises(leafd.InvalidArgument, match="there are no ids of .* begin at 2010-.* and end before 2080-"):
             leafd.snowflake_at(none)
 
 
@@ -284,7 +284,25 @@ def test_it_is_a_program(host: Host) -> None:
         assert "worker    17\n" in run_module(host, "decode", str((1000 << 22) | (17 << 12)), *extra).stdout
     refused = run_module(host, "next", "nosuch")
     assert (refused.returncode, refused.stdout) == (1, "") and "leafctl tag create" in refused.stderr
-    assert run_module(host, "next").returncode == 2
+    wrong = (["next"], ["next", "orders", "-n", "0"], ["next", ""], ["decode", "-1"], ["decode", "5", "--layout", "nosuch"])
+    for arguments in wrong:
+        refused = run_module(host, *arguments)
+        assert (refused.returncode, refused.stdout) == (2, "") and refused.stderr, arguments
+
+
+def test_the_program_ends_without_a_word_by_ctrl_c_or_when_nobody_reads_on(host: Host) -> None:
+    command = [sys.executable, "-m", "leafd", "next", "orders", "-n", "1000000000"]
+    pipe = subprocess.PIPE
+    for how in (signal.SIGINT, signal.SIGPIPE):
+        process = subprocess.Popen(command, env=host.environment(), stdout=pipe, stderr=pipe, text=True)
+        assert process.stdout is not None and process.stderr is not None
+        assert int(process.stdout.readline()) > 0
+        if how == signal.SIGINT:
+            process.send_signal(how)
+            process.wait(30)
+        process.stdout.close()
+        said = process.stderr.read()
+        assert (process.wait(30), said) == (-how, "")
 
 
 def test_every_status_has_an_exception() -> None:

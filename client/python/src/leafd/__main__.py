@@ -1,10 +1,21 @@
 """`python -m leafd`: ids from a shell, and what a snowflake id is made of."""
 
 import argparse
+import signal
 import sys
 from typing import List, Optional
 
 import leafd
+
+_BATCH = 100_000
+"""So many are drawn and printed at a time."""
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"a count is from 1 up, not {count}")
+    return count
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -14,7 +25,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     draw = commands.add_parser("next", help="print ids, one a line")
     draw.add_argument("tag", help="a segment tag, or a snowflake layout's name")
-    draw.add_argument("-n", "--count", type=int, default=1, help="how many (1)")
+    draw.add_argument("-n", "--count", type=_count, default=1, help="how many (1)")
     draw.add_argument("--direct", action="store_true", help="draw each id directly: in order on this host")
     decode = commands.add_parser("decode", help="take a snowflake id apart")
     decode.add_argument("id", type=int)
@@ -30,7 +41,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
                     for _ in range(options.count):
                         print(client.next_id_direct(options.tag))
                 else:
-                    print(*client.next_ids(options.tag, options.count), sep="\n")
+                    for drawn in range(0, options.count, _BATCH):
+                        print(*client.next_ids(options.tag, min(_BATCH, options.count - drawn)), sep="\n")
             else:
                 layout = client.layout(options.layout) if options.layout else leafd.LEAF
                 parts = leafd.decode(options.id, layout)
@@ -38,9 +50,12 @@ def main(arguments: Optional[List[str]] = None) -> int:
                 print(f"worker    {parts.worker}\nsequence  {parts.sequence}\ntick      {parts.tick}")
     except leafd.Error as error:
         print(f"leafd: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, leafd.InvalidArgument) else 1
     return 0
 
 
 if __name__ == "__main__":
+    # Ctrl-C, and a reader that has enough, end it without a word.
+    for number in (signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
     sys.exit(main())

@@ -112,9 +112,22 @@ def snowflake_at(when: datetime.datetime, layout: Layout = LEAF) -> int:
     unix_us = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
     tick = (unix_us - layout.epoch_ms * 1000) // (layout.tick_ms * 1000)
     if not 0 <= tick < 1 << layout.time_bits:
-        first = _UNIX_EPOCH + datetime.timedelta(milliseconds=layout.epoch_ms)
-        raise InvalidArgument(f"there are no ids of {when.isoformat()}: the layout's begin at {first.isoformat()}")
+        raise InvalidArgument(f"there are no ids of {when.isoformat()}: the layout's {_range(layout)}")
     return tick << (layout.worker_bits + layout.sequence_bits)
+
+
+def _range(layout: Layout) -> str:
+    """From when to when a layout has ids; its end may be beyond what a datetime can say."""
+    words = [f"begin at {_moment(layout.epoch_ms)}"]
+    try:
+        words.append(f"end before {_moment(layout.epoch_ms + (layout.tick_ms << layout.time_bits))}")
+    except OverflowError:
+        pass
+    return " and ".join(words)
+
+
+def _moment(unix_ms: int) -> str:
+    return (_UNIX_EPOCH + datetime.timedelta(milliseconds=unix_ms)).isoformat()
 
 
 def layout_of(client: library.ClientHandle, name: str) -> Layout:
