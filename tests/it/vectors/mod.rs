@@ -268,7 +268,7 @@ fn vectors_arrive_byte_by_byte_as_well() {
 
 #[test]
 fn a_daemon_that_leases_its_worker_answers_as_the_file_says() {
-    let mut host = Host::new();
+    let mut host = Host::new().set("worker_range", "0..1");
     host.start();
     let mut raw = host.raw();
     raw.draw_until("snowflake", Duration::from_secs(10));
@@ -276,6 +276,7 @@ fn a_daemon_that_leases_its_worker_answers_as_the_file_says() {
         let opcode = match request.message.as_str() {
             "WORKER_LIST" => opcode::WORKER_LIST,
             "WORKER_RELEASE" => opcode::WORKER_RELEASE,
+            "WHOSE" => opcode::WHOSE,
             other => panic!("{name}: what is {other}?"),
         };
         raw.request(opcode, 1, request.json.as_bytes());
