@@ -18,6 +18,7 @@
 )]
 
 mod backoff;
+mod few;
 pub mod health;
 pub mod lease;
 pub mod lines;
@@ -34,6 +35,7 @@ mod time;
 pub mod upstream;
 
 pub use backoff::Backoff;
+pub use few::Few;
 pub use leafd_wire::Run;
 pub use segment::{RateMeter, Want};
 pub use tag::{Tag, WorkerId};

@@ -1,10 +1,9 @@
 //! The ids of one tag that a host holds: segments in the order of issue, each with its mark in the journal.
 
-use std::collections::VecDeque;
-
 use leafd_wire::Run;
 
 use super::Want;
+use crate::few::Line;
 
 /// A mark to be made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +43,7 @@ struct Segment {
 /// The ids held of one tag.
 #[derive(Debug, Default)]
 pub(super) struct SegmentBuffer {
-    segments: VecDeque<Segment>,
+    segments: Line<Segment>,
     /// Once this many ids of the current segment are issued, the tag wants the caller's attention.
     watch: u32,
 }
@@ -52,8 +51,6 @@ pub(super) struct SegmentBuffer {
 impl SegmentBuffer {
     /// Adds a segment behind all others. The caller makes sure that a shard's segments ascend.
     pub(super) fn push(&mut self, shard: u32, claimed: Run, mark: u64) {
-        // Room for one more only: most tags hold one or two segments, and there may be a hundred thousand tags.
-        self.segments.reserve_exact(1);
         let marked = claimed.count_below(mark);
         self.segments.push_back(Segment { shard, claimed, issued: 0, marked });
         self.watch = 0;
@@ -75,7 +72,7 @@ impl SegmentBuffer {
     fn issue_across(&mut self, want: Want, runs: &mut Vec<Run>) -> Option<u32> {
         // Only ids below an unbroken row of marks: a later id must not come before an earlier one.
         let mut reach = 0;
-        for segment in &self.segments {
+        for segment in self.segments.iter() {
             reach += u64::from(segment.issuable());
             if segment.marked < segment.claimed.count {
                 break;
@@ -137,7 +134,7 @@ impl SegmentBuffer {
     /// The moves that mark `wanted` ids ahead of use, or all that are held.
     pub(super) fn mark_moves(&self, mut wanted: u64) -> Vec<MarkMove> {
         let mut moves = Vec::new();
-        for segment in &self.segments {
+        for segment in self.segments.iter() {
             let left = u64::from(segment.unissued());
             let ahead = segment.issued + wanted.min(left) as u32;
             if ahead > segment.marked {
@@ -167,7 +164,7 @@ impl SegmentBuffer {
     /// Draws marks back so that `wanted` ids stay marked ahead of use. Returns the segments whose marks move.
     pub(super) fn draw_marks_back(&mut self, mut wanted: u64) -> Vec<(u32, Run, u64)> {
         let mut moved = Vec::new();
-        for segment in &mut self.segments {
+        for segment in self.segments.iter_mut() {
             let ahead = u64::from(segment.issuable());
             if ahead > wanted {
                 segment.marked = segment.issued + wanted as u32;
@@ -212,7 +209,7 @@ impl SegmentBuffer {
     /// Drops a shard's segments that start below `floor`.
     pub(super) fn cut_below(&mut self, shard: u32, floor: u64) -> Truncation {
         let mut cut = Truncation::default();
-        self.segments.retain(|segment| {
+        self.segments.retain_mut(|segment| {
             let stays = segment.shard != shard || segment.claimed.first >= floor;
             if !stays {
                 cut.close(shard, segment.claimed, segment.unissued());
@@ -225,7 +222,7 @@ impl SegmentBuffer {
 
     /// Drops everything held of a shard.
     pub(super) fn forget(&mut self, shard: u32) {
-        self.segments.retain(|segment| segment.shard != shard);
+        self.segments.retain_mut(|segment| segment.shard != shard);
         self.watch = 0;
     }
 

@@ -27,9 +27,11 @@ mod prefetch;
 mod rate;
 mod waiting;
 
+use std::rc::Rc;
+
 use leafd_wire::Run;
 
-use crate::{BootMs, ID_MAX};
+use crate::{BootMs, Few, ID_MAX};
 
 use buffer::SegmentBuffer;
 pub use buffer::{MarkMove, Truncation};
@@ -71,7 +73,7 @@ struct Shard {
 /// The numbers of one tag that this host may issue.
 #[derive(Debug)]
 pub struct Allocator<T> {
-    shards: Box<[Shard]>,
+    shards: Few<Shard>,
     held: SegmentBuffer,
     waiting: Waiting<T>,
     claim: ClaimState,
@@ -88,20 +90,20 @@ pub struct Allocator<T> {
 impl<T> Allocator<T> {
     /// An allocator that holds nothing.
     ///
-    /// `shards`: how many stores feed the tag, from 1.
+    /// `provision` is shared by all tags; `shards`: how many stores feed the tag, from 1.
     ///
     /// # Panics
     /// When there are no shards.
     #[must_use]
-    pub fn new(provision: PrefetchPolicy, shards: u32, now: BootMs) -> Self {
+    pub fn new(provision: impl Into<Rc<PrefetchPolicy>>, shards: u32, now: BootMs) -> Self {
         assert!(shards > 0, "a tag has a store");
         Allocator {
-            shards: vec![Shard::default(); shards as usize].into(),
+            shards: (0..shards).map(|_| Shard::default()).collect(),
             held: SegmentBuffer::default(),
             waiting: Waiting::new(),
             claim: ClaimState::Idle,
             marks_sent: None,
-            sizing: ClaimSizer::new(provision, now),
+            sizing: ClaimSizer::new(provision.into(), now),
             issued: 0,
             strict: false,
             left: None,
@@ -115,8 +117,8 @@ impl<T> Allocator<T> {
     }
 
     /// Sizes claims and marks by another policy from now on. What is held stays.
-    pub fn set_provision(&mut self, provision: PrefetchPolicy) {
-        self.sizing.provision = provision;
+    pub fn set_provision(&mut self, provision: impl Into<Rc<PrefetchPolicy>>) {
+        self.sizing.provision = provision.into();
     }
 
     /// How many shards the tag has.

@@ -1,5 +1,7 @@
 //! How much to claim and to mark ahead of use: by time, at the tag's measured rate.
 
+use std::rc::Rc;
+
 use super::{ClaimOrder, RateMeter};
 use crate::BootMs;
 
@@ -30,7 +32,7 @@ pub(super) struct Need {
 /// Sizes one tag's claims and marks.
 #[derive(Debug)]
 pub(super) struct ClaimSizer {
-    pub(super) provision: PrefetchPolicy,
+    pub(super) provision: Rc<PrefetchPolicy>,
     pub(super) rate: RateMeter,
     /// The least to claim, from the store; from 1.
     pub(super) step: u64,
@@ -67,7 +69,7 @@ const MARK_AHEAD_COMMITS: u64 = 4;
 
 impl ClaimSizer {
     /// For a tag that has not been claimed yet.
-    pub(super) fn new(provision: PrefetchPolicy, now: BootMs) -> Self {
+    pub(super) fn new(provision: Rc<PrefetchPolicy>, now: BootMs) -> Self {
         let rate = RateMeter::new(now);
         ClaimSizer { provision, rate, step: 1, claimed_last: 0, used: 0, commit_ms: 0 }
     }
@@ -88,7 +90,7 @@ impl ClaimSizer {
     /// What to claim now, if anything.
     pub(super) fn claim(&mut self, now: BootMs, need: Need) -> Option<ClaimOrder> {
         let Need { held, segments, waited_for, head } = need;
-        let PrefetchPolicy { autonomy_ms, step_max, .. } = self.provision;
+        let PrefetchPolicy { autonomy_ms, step_max, .. } = *self.provision;
         let rate_need = self.rate.ids_in(now, autonomy_ms);
         let low = rate_need.min(step_max / 2).max(self.step / 4);
         let short = waited_for > held;

@@ -48,7 +48,7 @@ use leafd_core::health::{ClaimOutcomes, Lasts};
 use leafd_core::segment::{Allocator, PrefetchPolicy};
 use leafd_core::shares::Claimant;
 use leafd_core::store::{HostId, StoreError};
-use leafd_core::{BootMs, Tag, Want};
+use leafd_core::{BootMs, Few, Tag, Want};
 #[cfg(test)]
 pub(crate) use marks::cut_writes;
 use outlook::NearCeiling;
@@ -74,7 +74,7 @@ pub struct SegmentSettings {
 pub struct Segments {
     pub(crate) settings: SegmentSettings,
     /// How far ahead to claim and to mark, as it is in force.
-    provision: Cell<PrefetchPolicy>,
+    provision: RefCell<Rc<PrefetchPolicy>>,
     upstreams: Vec<Rc<Upstream>>,
     routing: Routing,
     /// Which of several independent primaries this host turns to first.
@@ -131,7 +131,7 @@ impl Segments {
         let stores = upstreams.len();
         Rc::new(Segments {
             settings,
-            provision: Cell::new(settings.provision),
+            provision: RefCell::new(Rc::new(settings.provision)),
             upstreams,
             routing,
             first_shard: usize::from(fastrand::u8(..)),
@@ -171,7 +171,7 @@ impl Segments {
             return Err(Failure::from(&StoreError::UnknownTag { tag: name.clone() }));
         }
         let place = self.unconfirmed.take(claimant)?;
-        let shards: Box<[Shard]> = self.upstreams_of(name)?.into_iter().map(Shard::new).collect();
+        let shards = self.upstreams_of(name)?.into_iter().map(Shard::new).collect();
         let tag = self.bring_into_use(name, shards, Some(place), now);
         for index in 0..tag.shards.len() {
             tokio::task::spawn_local(Rc::clone(self).load(Rc::clone(&tag), index));
@@ -183,11 +183,12 @@ impl Segments {
     fn bring_into_use(
         &self,
         name: &Tag,
-        shards: Box<[Shard]>,
+        shards: Few<Shard>,
         unconfirmed: Option<unconfirmed::Place>,
         now: BootMs,
     ) -> Rc<SegmentTag> {
-        let allocator = Allocator::new(self.provision.get(), shard_number(shards.len()), now);
+        let provision = Rc::clone(&self.provision.borrow());
+        let allocator = Allocator::new(provision, shard_number(shards.len()), now);
         let tag = Rc::new(SegmentTag::new(name.clone(), allocator, shards, unconfirmed, now));
         self.tags.borrow_mut().insert(Rc::clone(&tag));
         tag
@@ -313,7 +314,7 @@ impl Segments {
         loop {
             // Dropping an answer wakes its connection and no more, so the borrow may last.
             allocator.drop_head_while(ReplyTo::gone);
-            let Some(reply) = allocator.serve_next(&mut runs) else { return };
+            let Some(reply) = allocator.serve_next(&mut runs) else { return tag.forget_places() };
             self.answer(tag, reply, &mut runs);
             runs.clear();
         }
@@ -398,8 +399,9 @@ impl Segments {
 
     /// Claims and marks by another provision from now on, also for tags in use.
     pub fn set_provision(&self, provision: PrefetchPolicy) {
-        self.provision.set(provision);
-        self.each(|tag| tag.allocator.borrow_mut().set_provision(provision));
+        let provision = Rc::new(provision);
+        self.provision.replace(Rc::clone(&provision));
+        self.each(|tag| tag.allocator.borrow_mut().set_provision(Rc::clone(&provision)));
     }
 
     /// Claims nothing more: the daemon stops.

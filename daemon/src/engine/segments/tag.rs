@@ -12,7 +12,7 @@ use crate::reply::outbox::ReplyTo;
 use leafd_core::segment::Allocator;
 use leafd_core::shares::Shares;
 use leafd_core::store::Generation;
-use leafd_core::{Backoff, BootMs, Tag, Want};
+use leafd_core::{Backoff, BootMs, Few, Tag, Want};
 
 /// One segment tag in use. A host may use a hundred thousand, so what few of them need is kept elsewhere.
 pub struct SegmentTag {
@@ -21,7 +21,7 @@ pub struct SegmentTag {
     pub(crate) mark: TagMark,
     pub(crate) allocator: RefCell<Allocator<ReplyTo>>,
     /// The stores that feed it: one, or several independent primaries.
-    pub(super) shards: Box<[Shard]>,
+    pub(super) shards: Few<Shard>,
     /// Set when the tag was taken out of use; whoever still holds it looks it up anew.
     pub(super) evicted: Cell<bool>,
     pub(super) in_retry_queue: Cell<bool>,
@@ -30,7 +30,7 @@ pub struct SegmentTag {
     /// When it was last seen to be drawn.
     pub(super) drawn: Cell<Drawn>,
     /// The place of a name that nothing is known of yet.
-    pub(super) unconfirmed: RefCell<Option<Place>>,
+    pub(super) unconfirmed: RefCell<Option<Box<Place>>>,
     /// How its numbers become ids.
     pub(super) form: RefCell<Form>,
     /// Places for waiting requests, shared out by user, while any of them is taken.
@@ -104,7 +104,7 @@ impl SegmentTag {
     pub(super) fn new(
         tag: Tag,
         allocator: Allocator<ReplyTo>,
-        shards: Box<[Shard]>,
+        shards: Few<Shard>,
         unconfirmed: Option<Place>,
         now: BootMs,
     ) -> Self {
@@ -117,7 +117,7 @@ impl SegmentTag {
             in_retry_queue: Cell::new(false),
             place: Cell::new(0),
             drawn: Cell::new(Drawn { ids: 0, at_s: seconds(now) }),
-            unconfirmed: RefCell::new(unconfirmed),
+            unconfirmed: RefCell::new(unconfirmed.map(Box::new)),
             form: RefCell::default(),
             places: RefCell::default(),
             pages: Cell::new(0),
@@ -134,6 +134,14 @@ impl SegmentTag {
             *places = Rc::downgrade(&fresh);
             fresh
         })
+    }
+
+    /// Gives up the places when none is taken: a weak reference still keeps their memory.
+    pub(super) fn forget_places(&self) {
+        let mut places = self.places.borrow_mut();
+        if places.strong_count() == 0 {
+            *places = Weak::new();
+        }
     }
 
     /// Requests wait for this from now on.

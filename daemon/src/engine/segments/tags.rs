@@ -137,7 +137,7 @@ impl Segments {
         self.tags.borrow_mut().remove(tag.tag.as_str());
         self.outcomes.borrow_mut().forget(&tag.tag);
         if failure.status == leafd_wire::Status::TagUnknown {
-            for shard in &tag.shards {
+            for shard in tag.shards.iter() {
                 if shard.generation.get().is_some() {
                     info!(tag = %tag.tag, store = %shard.upstream.url, "the tag was removed");
                     self.forget(tag, shard);
@@ -168,7 +168,7 @@ impl Segments {
         if let Some(tag) = tag {
             tag.forget_refusal();
             tag.shards.iter().for_each(|shard| shard.used_up_until.set(BootMs(0)));
-            for shard in &tag.shards {
+            for shard in tag.shards.iter() {
                 self.check_terms(&shard.upstream, std::slice::from_ref(&tag)).await;
             }
         }

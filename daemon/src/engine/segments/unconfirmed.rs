@@ -152,7 +152,7 @@ impl SegmentTag {
 
     /// To be kept until the store has answered.
     pub(super) fn ask(&self) -> Option<Asked> {
-        self.unconfirmed.borrow().as_ref().map(Place::ask)
+        self.unconfirmed.borrow().as_ref().map(|place| place.ask())
     }
 
     /// The journal or a store knows the tag.
