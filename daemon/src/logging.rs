@@ -6,19 +6,20 @@ use std::io::IsTerminal;
 use std::os::fd::AsFd;
 
 use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, format};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
+use tracing_subscriber::{Registry, fmt, reload};
 
 use crate::config::{LogFilter, LogFormat};
 use crate::recent;
 
 /// Changes what is logged. Clones change the same log.
 #[derive(Clone, Debug)]
-pub struct LogHandle(reload::Handle<EnvFilter, Registry>);
+pub struct LogHandle(reload::Handle<Targets, Registry>);
 
 /// Why the log can't be set up or changed.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +38,7 @@ pub struct LogError {
 /// # Errors
 /// [`LogError`] when the process has a log already.
 pub fn init(filter: &LogFilter, format_wanted: LogFormat) -> Result<LogHandle, LogError> {
-    let (filter, handle) = reload::Layer::new(filter.to_env_filter());
+    let (filter, handle) = reload::Layer::new(filter.to_targets());
     let journal = is_journal(std::io::stderr());
     let human = format().with_ansi(wants_colour());
     let lines = fmt::layer().with_ansi(wants_colour()).with_writer(std::io::stderr);
@@ -129,7 +130,7 @@ impl LogHandle {
     /// [`LogError`] when the log is gone.
     pub fn set(&self, filter: &LogFilter) -> Result<(), LogError> {
         self.0
-            .reload(filter.to_env_filter())
+            .reload(filter.to_targets())
             .map_err(|cause| LogError { tried: "changed", cause: cause.to_string() })
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 
 use super::value::{InvalidValue, Node};
 
@@ -16,7 +16,7 @@ pub struct SocketGroup {
     pub name: String,
 }
 
-/// What is logged: directives in the syntax of [`EnvFilter`], checked.
+/// What is logged: directives in the syntax of [`Targets`], checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFilter(String);
 
@@ -91,15 +91,18 @@ pub(super) fn identity(node: &Node) -> Result<String, InvalidValue> {
 pub(super) fn log(node: &Node) -> Result<LogFilter, InvalidValue> {
     let text = node.text()?;
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
-    for directive in text.split(',').map(str::trim) {
+    let directives: Vec<&str> = text.split(',').map(str::trim).collect();
+    for directive in &directives {
         // A lone word that is no level would count as a module's name, and a misspelt level would silence everything.
-        let lone = !directive.contains(['=', '[', ':']);
-        if lone && !levels.contains(&directive.to_ascii_lowercase().as_str()) {
+        let lone = !directive.contains(['=', ':']);
+        let level = levels.contains(&directive.to_ascii_lowercase().as_str());
+        if lone && !level || directive.contains('[') {
             return Err(node.bad());
         }
     }
-    match EnvFilter::try_new(text) {
-        Ok(_) => Ok(LogFilter(text.to_owned())),
+    let text = directives.join(",");
+    match text.parse::<Targets>() {
+        Ok(_) => Ok(LogFilter(text)),
         Err(cause) => {
             Err(node.bad_for(format!("levels, or MODULE=LEVEL, between commas ({cause})")))
         }
@@ -117,13 +120,17 @@ pub(super) fn log_format(node: &Node) -> Result<LogFormat, InvalidValue> {
 
 impl LogFilter {
     /// The filter for `tracing-subscriber`.
+    ///
+    /// # Panics
+    /// Never: the text was checked.
     #[must_use]
-    pub fn to_env_filter(&self) -> EnvFilter {
-        match &*self.0 {
-            "off" => EnvFilter::new("off"),
+    pub fn to_targets(&self) -> Targets {
+        let checked = match &*self.0 {
+            "off" => "off".to_owned(),
             // The last mention counts.
-            text => EnvFilter::new(format!("{QUIET},{text}")),
-        }
+            text => format!("{QUIET},{text}"),
+        };
+        checked.parse().expect("the setting was checked")
     }
 }
 

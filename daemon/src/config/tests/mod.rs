@@ -142,6 +142,7 @@ fn bad_files_are_refused_with_place_key_value_and_range() {
     check("identity = ''", &["1 to 128"]);
     check("log = 'inof'", &["inof", "trace"]);
     check("log = 'leafd=loud'", &["leafd=loud"]);
+    check("log = 'info,[span]=debug'", &["[span]"]);
     check("log_format = 'xml'", &["xml", "json"]);
     check("admin_uids = 5", &["[0, 1000]"]);
     check("admin_uids = [5, 'ann']", &["admin_uids[1] can't be \"ann\"", "4294967294"]);
