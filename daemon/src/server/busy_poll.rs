@@ -115,12 +115,11 @@ impl BusyPoll {
 }
 
 impl ConnectionPoll {
-    /// Requests have come in.
-    pub fn requested(&mut self) {
+    /// Requests have come in. `now_us`: by the monotonic clock, read a moment ago at most.
+    pub fn requested(&mut self, now_us: u64) {
         if !self.shared.wanted {
             return;
         }
-        let now_us = monotonic_us();
         let shared = &self.shared;
         let gap_us = now_us.saturating_sub(shared.answered_us.get());
         let credit = shared.credit.get().earn(gap_us, shared.polls());
@@ -137,12 +136,12 @@ impl ConnectionPoll {
         self.polling
     }
 
-    /// Answers have gone out.
-    pub fn answered(&mut self) {
+    /// Answers go out.
+    pub fn answered(&mut self, now_us: u64) {
         if !self.shared.wanted {
             return;
         }
-        self.answered_us = monotonic_us();
+        self.answered_us = now_us;
         let shared = &self.shared;
         shared.answered_us.set(self.answered_us);
         if shared.credit.get().suffices(shared.polls()) {
@@ -213,8 +212,8 @@ mod tests {
         let alone = BusyPoll::new(true, 1);
         let mut pace = alone.pace();
         for _ in 0..100 {
-            pace.requested();
-            pace.answered();
+            pace.requested(monotonic_us());
+            pace.answered(monotonic_us());
         }
         assert!(!pace.polling() && alone.awake_until_us.get() == 0);
     }

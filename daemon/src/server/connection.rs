@@ -65,6 +65,8 @@ pub struct Connection {
     turns: Rc<Turns>,
     /// When the present turn ends.
     turn_ends_us: u64,
+    /// When the clock was read last: at the beginning of the turn, or when requests had been answered.
+    looked_us: u64,
     /// The bytes of an incomplete frame.
     partial: BytesMut,
     /// Bytes that the peer's socket has taken.
@@ -101,6 +103,7 @@ impl Connection {
             part,
             turns,
             turn_ends_us: 0,
+            looked_us: 0,
             partial: BytesMut::new(),
             written_bytes: 0,
             reading: true,
@@ -158,7 +161,7 @@ impl Connection {
         if !self.turns.enter(self.part.uid(), began_us, cx.waker()) {
             return Poll::Pending;
         }
-        self.turn_ends_us = began_us + TURN_US;
+        (self.turn_ends_us, self.looked_us) = (began_us + TURN_US, began_us);
         let outcome = self.poll(cx);
         self.part.set_bytes(self.bytes());
         self.turns.leave(self.part.uid(), monotonic_us().saturating_sub(began_us));
@@ -172,7 +175,7 @@ impl Connection {
             if !self.reading && flushed && self.session.outbox.awaiting() == 0 {
                 return Poll::Ready(Ok(Turn::Done));
             }
-            if monotonic_us() >= self.turn_ends_us {
+            if self.looked_us >= self.turn_ends_us {
                 return Poll::Ready(Ok(Turn::Again));
             }
             if !self.reading || self.full() {
@@ -264,7 +267,7 @@ impl Connection {
 
     /// Answers the requests in `buffer` until the turn ends, and keeps the rest.
     fn answer(&mut self, mut buffer: BytesMut) {
-        self.pace.requested();
+        self.pace.requested(self.looked_us);
         self.session.outbox.set_awake(self.pace.polling());
         if self.session.outbox.descriptors_unread() && self.stream.unread() == 0 {
             self.session.outbox.all_read();
@@ -292,7 +295,8 @@ impl Connection {
             buffer.clear();
             self.reading = false;
         }
-        self.pace.answered();
+        self.looked_us = monotonic_us();
+        self.pace.answered(self.looked_us);
         self.give_back(buffer);
     }
 
