@@ -12,7 +12,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use tokio::signal::unix::{SignalKind, signal};
@@ -45,7 +45,7 @@ use crate::systemd::notify::Service;
 use crate::systemd::reload::Reload;
 use crate::{clock, logging, memory};
 
-/// One part in this many of a stop's time is for connections; the rest is the journal's.
+/// Connections get at most one part in this many of a stop's time; what they leave is the journal's.
 const STOP_SHARE: u32 = 2;
 
 /// How many shares that rest has: for the stores' answers, for the worker registry's, for telling an embedded store of
@@ -258,6 +258,7 @@ async fn live(
         _ = interrupt.recv() => "SIGINT",
     };
     info!("{name}: stopping");
+    let asked_to_stop = Instant::now();
     attending.abort();
     service.stopping(config.stop_within);
     // There is always a receiver: the server's.
@@ -265,7 +266,7 @@ async fn live(
     if tokio::time::timeout(config.stop_within / STOP_SHARE, serving).await.is_err() {
         warn!("some clients did not read their answers in time; their connections are closed");
     }
-    let left = config.stop_within - config.stop_within / STOP_SHARE;
+    let left = config.stop_within.saturating_sub(asked_to_stop.elapsed());
     let written = tokio::time::timeout(left, async {
         // Claims under way first, so that their numbers are not lost. A store that hangs loses only these.
         if tokio::time::timeout(left / LEFT_SHARES, dispatcher.segments.claims_ended())
