@@ -280,6 +280,35 @@ fn a_start_ahead_of_the_clock_has_its_whole_drift_left() {
 }
 
 #[test]
+fn the_lead_of_a_start_is_gone_once_time_has_caught_up() {
+    let mut generator = as_worker(WorkerId(17), Layout::LEAF, UnixMs(START_MS + 2_000));
+    generator.marked(UnixMs(START_MS + 1_000_000_000));
+    generator.take(at(0), 1, 0).expect("within the drift");
+    generator.take(at(3_000), 1, 0).expect("the clock is past the start");
+    let back = |ms| Now { unix: UnixMs(START_MS + 3_000 - ms), boot: BootMs(3_000) };
+    generator.take(back(DRIFT_MS), 1, 0).expect("within the drift");
+    let refused = generator.take(back(DRIFT_MS + 1), 1, 0);
+    let behind_ms = DRIFT_MS + 1;
+    assert_eq!(refused, Err(Refusal::ClockBehind { behind_ms, wait_ms: 1 }));
+}
+
+#[test]
+fn a_mark_only_rises() {
+    let mut generator = as_worker(WorkerId(17), Layout::LEAF, UnixMs(START_MS));
+    generator.marked(UnixMs(START_MS + 2_000));
+    // An earlier record is told late.
+    generator.marked(UnixMs(START_MS + 1_000));
+    assert_eq!(generator.mark(), UnixMs(START_MS + 2_000));
+    generator.take(at(1_500), 1, 0).expect("below the higher mark");
+    // The next worker starts above what this one may have issued.
+    generator.follow(Some(LeaseGrant::fixed(WorkerId(18))));
+    generator.marked(UnixMs(START_MS + 1_000_000));
+    let run = generator.take(at(1_500), 1, 0).expect("within the drift");
+    let parts = Layout::LEAF.decompose(run.first).expect("it is of this layout");
+    assert_eq!(Layout::LEAF.tick_start_ms(parts.tick), START_MS + 2_000);
+}
+
+#[test]
 fn a_start_beyond_the_drift_waits_for_the_clock() {
     let floor = UnixMs(START_MS + DRIFT_MS + 1_000);
     let mut generator = as_worker(WorkerId(17), Layout::LEAF, floor);

@@ -50,6 +50,32 @@ fn whose_worker_was_taken_stops_at_once_and_goes_on_with_another() {
 }
 
 #[test]
+fn a_write_that_finds_another_holder_ends_the_use_before_the_next_look() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "a", 0..2);
+    let worker = host.worker(&world).unwrap();
+    // Each look shows the entry as it was, each write meets what it is now.
+    let mine = world.entries[&worker].clone();
+    let taken = LeaseRecord { holder: None, ..mine.holding.clone() };
+    for _ in 0..1_000 {
+        world.time_ms += 100;
+        let now = host.now(&world);
+        let Step::Request(ask) = host.lease.next(now, 0) else { continue };
+        let writes = matches!(ask, Request::CompareAndSet(..));
+        let entry =
+            Entry { holding: if writes { &taken } else { &mine.holding }.clone(), ..mine.clone() };
+        world.entries.insert(worker, entry);
+        let answer = world.answer(ask);
+        host.lease.answered(now, answer, 0);
+        if writes {
+            assert_eq!(host.worker(&world), Err(LeaseProblem::Lost(WorkerId(worker))));
+            return;
+        }
+    }
+    panic!("a lease that is never renewed: {:?}", host.lease);
+}
+
+#[test]
 fn whoever_slept_past_the_lease_issues_nothing_past_its_bound() {
     let mut world = World::new();
     let mut sleeper = drawing(&mut world, "a", 0..1);
@@ -154,6 +180,22 @@ fn another_registry_in_the_place_of_the_first_gives_no_worker() {
     host.pass(&mut world, 600);
     assert_eq!(host.draw(&mut world), Err(Refusal::LeaseEnds));
     assert!(world.entries.is_empty());
+}
+
+#[test]
+fn a_start_that_met_another_registry_uses_nothing_when_that_goes_away() {
+    let mut world = World::new();
+    let host = drawing(&mut world, "a", 0..8);
+    world.entries.clear();
+    world.registry.id = StoreId("another".into());
+    let mut host = host.restart(&mut world);
+    host.settle(&mut world);
+    assert!(matches!(host.worker(&world), Err(LeaseProblem::Replaced(_))), "{:?}", host.lease);
+    world.away = true;
+    for _ in 0..60 {
+        host.pass(&mut world, 1);
+        assert_eq!(host.draw(&mut world), Err(Refusal::NoWorker));
+    }
 }
 
 #[test]
