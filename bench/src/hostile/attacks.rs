@@ -4,52 +4,80 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leafd_tests::host::Host;
-use leafd_tests::raw::{connect_as, ids_request};
+use leafd_tests::raw::{Raw, connect_as, ids_request};
 use leafd_tests::seed::seeds;
-use leafd_wire::{Header, opcode};
+use leafd_wire::{Header, Status, opcode};
 
 /// One way to hurt others.
 pub(super) struct Attack {
     pub(super) name: &'static str,
     /// The tag that the victim draws meanwhile.
     pub(super) victim_tag: &'static str,
+    /// Further settings of the daemon.
+    pub(super) settings: &'static [(&'static str, &'static str)],
     /// Attacks until told to stop, then releases everything.
     pub(super) run: fn(&Host, &AtomicBool),
 }
 
-pub(super) const ATTACKS: [Attack; 8] = [
-    Attack { name: "4,000 idle connections", victim_tag: "orders", run: idle_connections },
-    Attack { name: "connect, ask, close", victim_tag: "orders", run: ask_and_close },
+pub(super) const ATTACKS: [Attack; 9] = [
+    Attack {
+        name: "4,000 idle connections",
+        victim_tag: "orders",
+        settings: &[],
+        run: idle_connections,
+    },
+    Attack { name: "connect, ask, close", victim_tag: "orders", settings: &[], run: ask_and_close },
     Attack {
         name: "STATUS from 1,000 connections, unread",
         victim_tag: "orders",
+        settings: &[],
         run: unread_status,
     },
     Attack {
         name: "ids from 1,000 connections, never read",
         victim_tag: "orders",
+        settings: &[],
         run: unread_ids,
     },
     Attack {
         name: "made-up tags while the store is away",
         victim_tag: "orders",
+        settings: &[],
         run: made_up_tags,
     },
     Attack {
         name: "waiting requests of closed connections",
         victim_tag: "orders",
+        settings: &[],
         run: waiting_and_closed,
     },
     Attack {
         name: "1,000 requests for 1,000,000 snowflake ids",
         victim_tag: "snowflake",
+        settings: &[],
         run: snowflake_batches,
     },
-    Attack { name: "random bytes and broken frames", victim_tag: "orders", run: broken_frames },
+    Attack {
+        name: "all ids that a quota of 10,000 a second gives",
+        victim_tag: "orders",
+        settings: &[("access", QUOTA)],
+        run: beyond_a_quota,
+    },
+    Attack {
+        name: "random bytes and broken frames",
+        victim_tag: "orders",
+        settings: &[],
+        run: broken_frames,
+    },
 ];
+
+/// Of every user.
+const QUOTA: &str = "[{ tags = ['orders'], ids_per_second = 10000, burst = 20000 }]";
+const QUOTA_A_SECOND: f64 = 10_000.0;
+const QUOTA_AT_ONCE: u64 = 20_000;
 
 const UID: u32 = 4_001;
 
@@ -165,6 +193,35 @@ fn snowflake_batches(host: &Host, over: &AtomicBool) {
         let _ = stream.read(&mut taken);
         rest();
     });
+}
+
+/// As many ids as there are: what is issued stays within the quota, and is no less than it gives at once.
+fn beyond_a_quota(host: &Host, over: &AtomicBool) {
+    const AT_ONCE: u32 = 100;
+    let begun = Instant::now();
+    let connect = |_| connect_as(&host.socket(), UID, UID, &[]).ok().map(Raw::over);
+    let mut peers: Vec<Raw> = (0..8).filter_map(connect).collect();
+    let (mut issued, mut refused) = (0, 0);
+    until(over, || {
+        for peer in &mut peers {
+            // One id, some, and as many as a request may name.
+            let asked = [1, 500, 1_000_000].map(|count| ids_request("orders", count, 1, 1_000));
+            peer.send(&asked.concat().repeat(AT_ONCE as usize / asked.len()));
+        }
+        for peer in &mut peers {
+            for _ in 0..AT_ONCE / 3 * 3 {
+                match peer.reply() {
+                    reply if reply.status() == Status::Ok => {
+                        issued += reply.runs().iter().map(|run| u64::from(run.count)).sum::<u64>();
+                    }
+                    _ => refused += 1,
+                }
+            }
+        }
+    });
+    let most = QUOTA_AT_ONCE + (begun.elapsed().as_secs_f64() * QUOTA_A_SECOND).ceil() as u64;
+    assert!(issued <= most, "{issued} ids were issued where a quota allows {most}");
+    assert!(issued >= QUOTA_AT_ONCE / 2 && refused > 0, "{issued} issued, {refused} refused");
 }
 
 fn broken_frames(host: &Host, over: &AtomicBool) {

@@ -106,6 +106,9 @@ struct Outcome {
 
 fn one(plan: &Plan, attack: &Attack) -> Result<Outcome> {
     let mut host = Host::new().worker(17).set("socket_mode", "0666").set("log", "error");
+    for (key, value) in attack.settings {
+        host.change(key, value);
+    }
     host.start();
     host.create("orders");
     let (over, ended) = (AtomicBool::new(false), AtomicBool::new(false));
