@@ -60,7 +60,7 @@ impl Node {
     /// As TOML on one line; `show` renders each text.
     pub(super) fn to_toml(&self, show: &dyn Fn(&str) -> String) -> String {
         match &self.value {
-            Value::Bare(text) | Value::Text(text) => format!("{:?}", show(text)),
+            Value::Bare(text) | Value::Text(text) => quoted(&show(text)),
             Value::Integer(Some(number)) => number.to_string(),
             Value::Integer(None) => "a number too long to show".to_owned(),
             Value::Other(_, text) => text.clone(),
@@ -224,7 +224,24 @@ impl fmt::Display for Node {
 
 fn show_key(key: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if !key.is_empty() && key.chars().all(plain) { key.to_owned() } else { format!("{key:?}") }
+    if !key.is_empty() && key.chars().all(plain) { key.to_owned() } else { quoted(key) }
+}
+
+/// A basic string of TOML. What can't be seen is escaped.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            '\'' => quoted.push(c),
+            '\n' | '\r' | '\t' => quoted.extend(c.escape_default()),
+            c if c.escape_debug().len() > 1 => quoted += &format!("\\U{:08x}", u32::from(c)),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 /// A URL to another place, or a text with a password, is shown by its kind only.

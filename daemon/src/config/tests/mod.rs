@@ -86,6 +86,12 @@ fn what_is_shown_can_be_loaded_again() {
         config.effective.iter().map(|one| one.value.clone()).collect()
     };
     assert_eq!(values(&again), values(&first));
+    for odd in ["a\u{200b}b", "\u{301}", "it's \"so\" \\\\ é", "\u{1f600}\u{feff}"] {
+        let store = format!("store=sqlite:/{odd}.db");
+        let first = Config::load_from(&set(&[&store]), &root_with(&[])).unwrap();
+        let again = from_text(&first.render()).unwrap();
+        assert_eq!(again.routing.stores()[0].url, first.routing.stores()[0].url, "{odd:?}");
+    }
 }
 
 #[test]
