@@ -101,6 +101,40 @@ fn statements_share_the_time_of_their_call() {
     });
 }
 
+/// The server ends a COMMIT that takes too long by `max_statement_time`. Whether it was carried out is then unknown: what
+/// was claimed comes to nobody, or is claimed anew.
+#[test]
+fn a_commit_that_the_server_ends_is_not_relied_on() {
+    let server = MariaDb::new();
+    let mut host = Host::on_store(&server.url()).set("store_statement_timeout", "2s");
+    host.start();
+    create(&host, "ended", STEP);
+    let ended = || {
+        let count = "SELECT variable_value FROM information_schema.global_status
+            WHERE variable_name = 'MAX_STATEMENT_TIME_EXCEEDED'";
+        server.sql(count)[0][0].parse::<u64>().unwrap()
+    };
+    let before = ended();
+    let mut ids = std::thread::scope(|scope| {
+        // Changes go on, and COMMITs wait.
+        let stages = "BACKUP STAGE START; BACKUP STAGE FLUSH; BACKUP STAGE BLOCK_DDL; BACKUP STAGE BLOCK_COMMIT;
+            SELECT SLEEP(5); BACKUP STAGE END";
+        scope.spawn(|| server.sql(stages));
+        let sleeps = "SELECT 1 FROM information_schema.processlist WHERE state = 'User sleep'";
+        eventually("COMMITs wait", CLAIMED_WITHIN, || {
+            (!server.sql(sleeps).is_empty()).then_some(())
+        });
+        vec![host.raw().draw_until("ended", CLAIMED_WITHIN)]
+    });
+    assert!(ended() > before, "the server has ended a COMMIT");
+    let mut raw = host.raw();
+    for _ in 0..5 {
+        ids.extend(raw.draw("ended", 60));
+    }
+    assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
+    assert!(server.max_id("ended") > ids[ids.len() - 1], "{ids:?} are claimed in the store");
+}
+
 fn every_packet_is_late<S: Server>() {
     // A claim is several round trips; at these lengths they need more than the three seconds of the default.
     let limits = [("store_statement_timeout", "15s"), ("store_connect_timeout", "15s")];

@@ -343,5 +343,16 @@ fn two_hosts_with_one_static_number_are_warned<S: Server>() {
         eventually("it is logged", Duration::from_secs(30), || {
             host.log().contains("worker 17 is in use on another host").then_some(())
         });
+        // The doctor says the same, as a warning, and what to do.
+        let output = host.command(Some("doctor")).arg("--json").output().unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let findings = report["findings"].as_array().unwrap();
+        let shown = findings
+            .iter()
+            .find(|one| one["text"].as_str().is_some_and(|text| text.starts_with(message)));
+        let shown = shown.unwrap_or_else(|| panic!("{message} is not among {findings:#?}"));
+        assert_eq!([&shown["subject"], &shown["verdict"]], ["health", "warning"]);
+        assert_eq!(shown["remedy"], told["remedy"]);
+        assert!(shown["remedy"].as_str().is_some_and(|remedy| !remedy.is_empty()));
     }
 }
