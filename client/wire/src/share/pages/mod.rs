@@ -193,7 +193,14 @@ impl RunPage {
     pub fn is_open(&self, now_ns: u64) -> bool {
         // Neither past nor further ahead than it can be: by another clock a page would be valid for ever.
         let left_ns = self.valid_until_ns.load(Ordering::Acquire).wrapping_sub(now_ns);
-        (1..=VALID_SEEN_MAX_NS).contains(&left_ns) && self.state.load(Ordering::Acquire) == LIVE
+        (1..=VALID_SEEN_MAX_NS).contains(&left_ns) && self.is_live()
+    }
+
+    /// Whether the page has not ended. What the daemon has revoked before is seen.
+    #[inline]
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.state.load(Ordering::Acquire) == LIVE
     }
 
     /// Whether the daemon goes by another clock than the caller, as over the border of a time namespace. To a request made at
@@ -223,7 +230,7 @@ impl RunPage {
         let ticket = tickets.take();
         match self.find(ticket) {
             // Whatever the daemon has revoked before this draw began is seen here.
-            Drawn::Taken(taken) if self.state.load(Ordering::Acquire) == LIVE => Some(Ok(taken)),
+            Drawn::Taken(taken) if self.is_live() => Some(Ok(taken)),
             Drawn::Taken(_) => None,
             other => self.draw_again(tickets, ticket, other),
         }
@@ -241,7 +248,7 @@ impl RunPage {
         const LOST_MAX: u32 = 64;
         for _ in 0..LOST_MAX {
             match drawn {
-                _ if self.state.load(Ordering::Acquire) != LIVE => return None,
+                _ if !self.is_live() => return None,
                 Drawn::Taken(taken) => return Some(Ok(taken)),
                 Drawn::Unpublished => return Some(Err(ticket)),
                 Drawn::Lost => {}
