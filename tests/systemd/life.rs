@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use leafd_client::Error;
+use serde_json::json;
 
 use crate::host::eventually;
 use crate::machine::{Machine, STRANGER, WITHIN, as_stranger};
@@ -81,6 +82,22 @@ fn the_sandbox_is_tight_and_lets_it_work() {
     // Nothing that it needs was kept from it.
     let complaints = machine.ok("journalctl --no-pager -u leafd.service -p err");
     assert!(complaints.contains("-- No entries --"), "{complaints}");
+}
+
+/// The sandbox hides other users' processes, so their units are found by their cgroups.
+#[test]
+fn the_unit_that_drew_an_id_is_told() {
+    let machine = Machine::with_leafd();
+    let draw = "systemd-run --quiet --wait --unit=shop.service --property=User=nobody --property=Group=leafd \
+        sh -c 'leafctl next orders >/run/drawn/id; sleep 5'";
+    machine.ok(&format!("install -d -m 777 /run/drawn; {draw}"));
+    let id = machine.ok("cat /run/drawn/id");
+    let answer = machine.ok(&format!("leafctl whose --tag orders --json {id}"));
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    let process = &answer["processes"][0];
+    assert_eq!((&process["uid"], &process["unit"]), (&json!(65_534), &json!("shop.service")));
+    let words = machine.ok(&format!("leafctl whose --tag orders {id}"));
+    assert!(words.contains(", shop.service at "), "{words}");
 }
 
 #[test]

@@ -146,6 +146,8 @@ pub struct Config {
     pub peer_memory_bytes: u64,
     /// Most requests that wait for one tag; from 1.
     pub waiters_max: usize,
+    /// Of how many draws the process is remembered.
+    pub draws_kept: usize,
     /// How long a stop may take.
     pub stop_within: Duration,
     /// Whether to poll for a moment before sleeping, while requests are coming.
@@ -265,6 +267,7 @@ impl Config {
             connections_max: read.count(&settings::CONNECTIONS_MAX)?,
             peer_memory_bytes: read.integer(&settings::PEER_MEMORY_MIB)? << 20,
             waiters_max: read.count(&settings::WAITERS_MAX)?,
+            draws_kept: read.count(&settings::DRAWS_KEPT)?,
             stop_within: read.duration(&settings::STOP_WITHIN)?,
             polling: read.boolean(&settings::POLLING)?,
             mask_key_file: mask_keys::find(mask_key_file, env),

@@ -3,23 +3,18 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
+use std::rc::Rc;
 use std::sync::LazyLock;
 
 use leafd_core::{Tag, UnixMs};
 use leafd_wire::Run;
 
+use super::units::Units;
 use crate::clock;
-
-/// Entries that are kept: 1 MiB.
-const GRANTS_MAX: usize = 32_768;
 
 /// Processes that are kept, each with its place in the cgroups.
 const PROCESSES_MAX: usize = 4_096;
-
-/// Longest name of a unit that is kept, in bytes.
-const UNIT_BYTES_MAX: usize = 128;
 
 /// Most answers to one question.
 const FOUND_MAX: usize = 8;
@@ -46,13 +41,25 @@ pub struct Process {
     pub uid: u32,
     /// Its number, as this daemon sees it; 0 when it is in a container that this daemon can't see into.
     pub pid: u32,
-    /// The last part of its cgroup: a unit, or a container's scope; `None` where the kernel doesn't show it.
-    pub unit: Option<Box<str>>,
+    /// Its unit, session or container; `None` where the kernel doesn't show it.
+    pub unit: Option<Rc<str>>,
+    cgroup: Option<u64>,
+}
+
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// The process, as this daemon sees it; 0 when it sees none.
+    pub pid: u32,
+    /// The number of its cgroup, if the kernel tells it.
+    pub cgroup: Option<u64>,
 }
 
 /// The ring.
 #[derive(Debug)]
 pub struct Given {
+    /// How many entries are kept.
+    most: usize,
     grants: RefCell<Vec<Grant>>,
     /// The entry that was written last.
     last: Cell<usize>,
@@ -65,6 +72,7 @@ pub struct Given {
 #[derive(Debug, Default)]
 struct Processes {
     known: VecDeque<Process>,
+    units: Units,
     /// The number of the first one that is kept.
     first: u32,
 }
@@ -78,31 +86,46 @@ impl TagMark {
     }
 }
 
-impl Default for Given {
-    fn default() -> Given {
+impl Given {
+    /// An empty one of this size. With 0 nothing is noted.
+    #[must_use]
+    pub fn new(most: usize) -> Given {
         Given {
+            most,
             // Of this the kernel gives pages as they are written to.
-            grants: RefCell::new(Vec::with_capacity(GRANTS_MAX)),
+            grants: RefCell::new(Vec::with_capacity(most)),
             last: Cell::new(0),
             now_s: Cell::new(0),
             started: clock::now().unix,
             processes: RefCell::default(),
         }
     }
-}
 
-impl Given {
-    /// Takes note of the time. Nobody looks at a clock when ids are drawn.
+    /// Whether anything is noted.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.most > 0
+    }
+
+    /// Takes note of the time, and of names that were found meanwhile. Nobody looks at a clock when ids are drawn.
     pub fn tick(&self) {
         let passed_s = clock::now().unix.0.saturating_sub(self.started.0) / 1_000;
         self.now_s.set(u32::try_from(passed_s).unwrap_or(u32::MAX));
+        let mut processes = self.processes.borrow_mut();
+        for (cgroup, name) in processes.units.settle() {
+            let unnamed = processes.known.iter_mut().filter(|one| one.unit.is_none());
+            unnamed
+                .filter(|one| one.cgroup == Some(cgroup))
+                .for_each(|one| one.unit = Some(Rc::clone(&name)));
+        }
     }
 
     /// A process connects and draws: the number by which its ids are noted.
-    pub(super) fn process(&self, uid: u32, pid: u32) -> u32 {
-        let process = Process { uid, pid, unit: unit_of(pid) };
+    pub(super) fn process(&self, uid: u32, origin: Origin) -> u32 {
+        let Origin { pid, cgroup } = origin;
         let mut processes = self.processes.borrow_mut();
-        let Processes { known, first } = &mut *processes;
+        let Processes { known, units, first } = &mut *processes;
+        let process = Process { uid, pid, unit: units.of(pid, cgroup), cgroup };
         // Clients come back often, and most draw one by one.
         if known.back() != Some(&process) {
             if known.len() >= PROCESSES_MAX {
@@ -129,11 +152,11 @@ impl Given {
             }
             let Run { first, count, stride } = *run;
             let grant = Grant { tag, first, count, stride, at_s, process };
-            if grants.len() < GRANTS_MAX {
+            if grants.len() < self.most {
                 self.last.set(grants.len());
                 grants.push(grant);
             } else {
-                let next = (self.last.get() + 1) % GRANTS_MAX;
+                let next = (self.last.get() + 1) % self.most;
                 self.last.set(next);
                 grants[next] = grant;
             }
@@ -173,31 +196,15 @@ impl Grant {
     }
 }
 
-/// The unit, session or container that a process belongs to, by the last part of its cgroup.
-fn unit_of(pid: u32) -> Option<Box<str>> {
-    if pid == 0 {
-        return None;
-    }
-    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    unit_in(&text)
-}
-
-fn unit_in(cgroups: &str) -> Option<Box<str>> {
-    let path = |controllers: &str| {
-        cgroups.lines().find_map(|line| {
-            let (_, rest) = line.split_once(':')?;
-            rest.strip_prefix(controllers)?.strip_prefix(':')
-        })
-    };
-    let of_unified = path("").filter(|path| path.len() > 1);
-    let last = of_unified.or_else(|| path("name=systemd"))?.rsplit('/').next()?;
-    let printable = !last.is_empty() && last.chars().all(|one| !one.is_control());
-    (printable && last.len() <= UNIT_BYTES_MAX).then(|| last.into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const MOST: usize = 32_768;
+
+    fn of(pid: u32) -> Origin {
+        Origin { pid, cgroup: None }
+    }
 
     fn run(first: u64, count: u32) -> Run {
         Run { first, count, stride: 1 }
@@ -205,9 +212,9 @@ mod tests {
 
     #[test]
     fn what_was_given_last_is_found() {
-        let given = Given::default();
+        let given = Given::new(MOST);
         let tags = ["a", "b"].map(|name| TagMark::of(&Tag::parse(name.as_bytes()).unwrap()));
-        let mine = given.process(7, std::process::id());
+        let mine = given.process(7, of(std::process::id()));
         given.note(
             mine,
             tags[0],
@@ -226,45 +233,28 @@ mod tests {
 
     #[test]
     fn the_ring_and_the_processes_are_bounded() {
-        let given = Given::default();
+        let given = Given::new(MOST);
         let tag = TagMark::of(&Tag::parse(b"a").unwrap());
-        let (most, first) = (GRANTS_MAX as u64, given.process(1, 0));
+        let (most, first) = (MOST as u64, given.process(1, of(0)));
         for id in 0..most + 10 {
             // Every other one is left out, or they would share an entry.
             given.note(first, tag, &[run(1 + 2 * id, 1)]);
         }
-        assert_eq!(given.grants.borrow().len(), GRANTS_MAX);
+        assert_eq!(given.grants.borrow().len(), MOST);
         assert!(given.find(tag, 19).is_empty(), "the oldest are overwritten");
         assert_eq!(given.find(tag, 21).len(), 1);
         assert_eq!(given.find(tag, 1 + 2 * (most + 9)).len(), 1);
         for uid in 2..PROCESSES_MAX as u32 + 2 {
-            given.process(uid, 0);
+            given.process(uid, of(0));
         }
         assert_eq!(given.processes.borrow().known.len(), PROCESSES_MAX);
         assert!(
             given.find(tag, 21).is_empty(),
             "a process that is forgotten is not told as another"
         );
-        let last = given.process(9, 0);
+        let last = given.process(9, of(0));
         given.note(last, tag, &[run(1, 1)]);
         assert_eq!(given.find(tag, 1)[0].0.uid, 9);
-        assert_eq!(given.process(9, 0), last, "the same one once more");
-    }
-
-    #[test]
-    fn units_and_containers_are_named_by_their_cgroups() {
-        for (cgroups, unit) in [
-            ("0::/system.slice/php-fpm.service\n", Some("php-fpm.service")),
-            (
-                "12:pids:/x\n1:name=systemd:/user.slice/session-3.scope\n0::/\n",
-                Some("session-3.scope"),
-            ),
-            ("0::/system.slice/docker-0a1b.scope\n", Some("docker-0a1b.scope")),
-            ("0::/\n", None),
-            ("", None),
-            ("nonsense", None),
-        ] {
-            assert_eq!(unit_in(cgroups).as_deref(), unit, "{cgroups:?}");
-        }
+        assert_eq!(given.process(9, of(0)), last, "the same one once more");
     }
 }

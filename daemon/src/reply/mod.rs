@@ -7,6 +7,7 @@ pub mod failure;
 pub mod given;
 pub mod outbox;
 pub mod tally;
+mod units;
 pub mod users;
 
 pub use failure::Failure;

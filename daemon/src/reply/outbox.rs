@@ -14,7 +14,7 @@ use leafd_wire::{
 };
 
 use super::Failure;
-use super::given::TagMark;
+use super::given::{Origin, TagMark};
 use super::tally::Tally;
 use super::users::Drawn;
 use crate::clock::monotonic_us;
@@ -28,7 +28,7 @@ pub struct Outbox {
     /// Where the user's draws are counted.
     drawn: Rc<Drawn>,
     /// The process at the other end.
-    pid: u32,
+    origin: Origin,
     /// By which number its ids are noted, once it draws some.
     process: Cell<Option<u32>>,
     bytes: RefCell<BytesMut>,
@@ -77,11 +77,11 @@ impl Sink for Out<'_> {
 impl Outbox {
     /// An empty one, for a connection of this user and process.
     #[must_use]
-    pub fn new(claimant: Claimant, pid: u32, tally: Rc<Tally>) -> Rc<Outbox> {
+    pub fn new(claimant: Claimant, origin: Origin, tally: Rc<Tally>) -> Rc<Outbox> {
         Rc::new(Outbox {
             claimant,
             drawn: tally.users.connect(claimant.uid),
-            pid,
+            origin,
             process: Cell::new(None),
             tally,
             bytes: RefCell::default(),
@@ -104,8 +104,11 @@ impl Outbox {
     /// Notes that its process is given these numbers of a tag.
     pub fn given(&self, tag: TagMark, runs: &[Run]) {
         let given = &self.tally.given;
+        if !given.is_kept() {
+            return;
+        }
         let process = self.process.get().unwrap_or_else(|| {
-            let number = given.process(self.claimant.uid, self.pid);
+            let number = given.process(self.claimant.uid, self.origin);
             self.process.set(Some(number));
             number
         });

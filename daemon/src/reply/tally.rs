@@ -26,8 +26,14 @@ pub struct Tally {
     pub given: Given,
 }
 
-impl Default for Tally {
-    fn default() -> Self {
+fn add(counter: &Cell<u64>, more: u64) {
+    counter.set(counter.get().wrapping_add(more));
+}
+
+impl Tally {
+    /// One that counts nothing yet, and notes so many draws.
+    #[must_use]
+    pub fn new(draws_kept: usize) -> Tally {
         Tally {
             refusals: Status::ALL.iter().map(|_| Cell::default()).collect(),
             waits: Histogram::default(),
@@ -35,16 +41,10 @@ impl Default for Tally {
             in_held_runs: Cell::default(),
             direct: Cell::default(),
             users: Users::default(),
-            given: Given::default(),
+            given: Given::new(draws_kept),
         }
     }
-}
 
-fn add(counter: &Cell<u64>, more: u64) {
-    counter.set(counter.get().wrapping_add(more));
-}
-
-impl Tally {
     /// A request failed with this status.
     pub(super) fn refused(&self, status: Status) {
         if let Some(place) = Status::ALL.iter().position(|known| *known == status) {

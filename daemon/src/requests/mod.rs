@@ -36,6 +36,7 @@ use crate::engine::writer::Writer;
 use crate::health::{Remedies, Watch};
 use crate::metrics::Scrapes;
 use crate::reply::Failure;
+use crate::reply::given::Origin;
 use crate::reply::outbox::Outbox;
 use crate::reply::tally::Tally;
 pub use counters::Counters;
@@ -89,6 +90,8 @@ pub struct About {
     pub host: String,
     /// How many tags the metrics tell one by one.
     pub metrics_tags: usize,
+    /// Of how many draws the process is remembered.
+    pub draws_kept: usize,
     /// Where a journal of another host went.
     pub set_aside: Option<String>,
 }
@@ -129,10 +132,10 @@ const KEEP_WARM: Duration = Duration::from_secs(1);
 impl Session {
     /// A new connection's.
     #[must_use]
-    pub fn new(peer: Peer, pid: u32, claimant: Claimant, tally: Rc<Tally>) -> Self {
+    pub fn new(peer: Peer, origin: Origin, claimant: Claimant, tally: Rc<Tally>) -> Self {
         Session {
             peer,
-            outbox: Outbox::new(claimant, pid, tally),
+            outbox: Outbox::new(claimant, origin, tally),
             last: RefCell::default(),
             runs: RefCell::default(),
             waited_for: RefCell::default(),
@@ -176,10 +179,10 @@ impl Dispatcher {
             access: watch::Sender::new(access),
             access_edition: Cell::new(0),
             scrapes: Scrapes::new(about.metrics_tags),
+            tally: Rc::new(Tally::new(about.draws_kept)),
             about,
             stopping,
             counters,
-            tally: Rc::default(),
             quotas: Quotas::default(),
             health,
             renderings: RefCell::default(),

@@ -202,6 +202,7 @@ async fn live(
         worker: lease::worker_text(config),
         host: recovered.host.to_string(),
         metrics_tags: config.metrics_tags,
+        draws_kept: config.draws_kept,
         set_aside: recovered.set_aside.as_ref().map(|path| path.display().to_string()),
     };
     let dispatcher = Dispatcher::new(

@@ -74,6 +74,14 @@ pub(in crate::config) static WAITERS_MAX: Setting = Setting {
            refused at once.",
 };
 
+pub(in crate::config) static DRAWS_KEPT: Setting = Setting {
+    key: "draws_kept",
+    kind: Kind::Integer(0, 1 << 20),
+    default: Default::Is("32768"),
+    help: "Of how many of the last draws `leafctl whose` tells the process, until the daemon ends: each takes 32 bytes of \
+           memory. Ids that a process draws one after the other within a second count as one draw. With 0 none is noted.",
+};
+
 pub(in crate::config) static STOP_WITHIN: Setting = Setting {
     key: "stop_within",
     kind: Kind::Time(Duration::from_millis(100), secs(300)),

@@ -130,7 +130,14 @@ pub static SECTIONS: &[Section] = &[
     Section {
         title: "Limits",
         intro: "",
-        settings: &[&CONNECTIONS_MAX, &PEER_MEMORY_MIB, &WAITERS_MAX, &STOP_WITHIN, &POLLING],
+        settings: &[
+            &CONNECTIONS_MAX,
+            &PEER_MEMORY_MIB,
+            &WAITERS_MAX,
+            &DRAWS_KEPT,
+            &STOP_WITHIN,
+            &POLLING,
+        ],
     },
     Section { title: "Public ids", intro: "", settings: &[&MASK_KEY_FILE] },
     Section { title: "Logging", intro: "", settings: &[&LOG, &LOG_FORMAT] },

@@ -99,8 +99,8 @@ impl Dispatcher {
     fn processes(&self, tag: &Tag, id: u64) -> Vec<Value> {
         let found = self.tally.given.find(TagMark::of(tag), id).into_iter();
         found
-            .map(|(Process { uid, pid, unit }, at)| {
-                json!({ "uid": uid, "pid": pid, "unit": unit, "at_ms": at.0 })
+            .map(|(Process { uid, pid, unit, .. }, at)| {
+                json!({ "uid": uid, "pid": pid, "unit": unit.as_deref(), "at_ms": at.0 })
             })
             .collect()
     }
