@@ -1,4 +1,4 @@
-//! `leafctl whose` on the embedded store: ids that were masked, and what is asked wrongly. Several hosts are in
+//! `leafctl whose` and `leafctl gaps` on the embedded store: ids that were masked, and what is asked wrongly. Several hosts are in
 //! `tests/stores`.
 
 use leafd_wire::{Status, opcode};
@@ -97,4 +97,52 @@ fn the_process_that_drew_an_id_is_told() {
     host.start();
     let answer = said(&host, &[&id.to_string(), "--tag", "orders"]);
     assert_eq!(answer["processes"], json!([]), "{answer}");
+}
+
+#[test]
+fn a_host_may_note_no_process() {
+    let mut host = Host::new().set("draws_kept", "0");
+    host.start();
+    host.create("orders");
+    let id = host.client().next("orders").unwrap();
+    let answer = said(&host, &[&id.to_string(), "--tag", "orders"]);
+    assert_eq!((&answer["verdict"], &answer["processes"]), (&json!("claimed"), &json!([])));
+}
+
+#[test]
+fn each_number_of_an_embedded_store_is_accounted_for() {
+    let mut host = Host::new();
+    host.start();
+    host.admin(opcode::TAG_CREATE, &json!({ "tag": "orders", "start": 101, "step": 50 }));
+    let drawn = host.raw().draw("orders", 10);
+    host.kill();
+    host.start();
+    let after_crash = host.raw().draw("orders", 1)[0];
+    assert!(!drawn.contains(&after_crash));
+    let gaps = |first: u64, last: u64| {
+        let answer =
+            host.admin(opcode::GAPS, &json!({ "tag": "orders", "first": first, "last": last }));
+        assert_eq!(answer["next"], Value::Null, "{answer}");
+        answer["parts"].as_array().unwrap().clone()
+    };
+    let parts = gaps(1, 1_000_000);
+    let mut next = 1;
+    for part in &parts {
+        assert_eq!(part["first"], next, "{parts:#?}");
+        next = part["last"].as_u64().unwrap() + 1;
+    }
+    assert_eq!(next, 1_000_001, "{parts:#?}");
+    for (number, why) in [
+        (100, "not_remembered"),
+        (drawn[0], "issued_until_crash"),
+        (after_crash, "issued"),
+        (after_crash + 1, "held"),
+        (1_000_000, "not_claimed"),
+    ] {
+        assert_eq!(gaps(number, number)[0]["why"], why, "{number}: {parts:#?}");
+    }
+    let output = host.leafctl(&["gaps", "orders", "1..1000000"]);
+    let words = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(words.lines().count(), parts.len(), "{words}");
+    assert!(words.contains("not claimed yet by anybody"), "{words}");
 }

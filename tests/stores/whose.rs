@@ -12,7 +12,11 @@ use serde_json::{Value, json};
 
 use crate::scene::create;
 
-on_each_server!(an_id_is_told_to_its_host, a_worker_that_changed_hands_is_told);
+on_each_server!(
+    an_id_is_told_to_its_host,
+    a_worker_that_changed_hands_is_told,
+    no_id_is_claimed_that_can_t_be_recorded
+);
 
 /// For what another daemon has to do, on a busy machine.
 const WITHIN: Duration = Duration::from_secs(60);
@@ -170,4 +174,42 @@ fn leafs_table_alone_tells_nothing() {
     assert!(words.contains("only Leaf's table") && words.contains("leafd schema apply"), "{words}");
     let output = host.leafctl(&["whose", "2124082651684941858"]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("leases no worker"), "{output:?}");
+}
+
+/// Without its table, what is held is issued, nothing is claimed, and status and doctor say why.
+fn no_id_is_claimed_that_can_t_be_recorded<S: Server>() {
+    let server = S::new();
+    let mut host = Host::on_store(&server.url()).set("identity", "web-1").set("max_step", "20");
+    host.start();
+    create(&host, "orders", 20);
+    let mut ids = host.raw().draw("orders", 5);
+    server.sql("ALTER TABLE leafd_claim RENAME TO leafd_claim_away");
+    let client = host.client();
+    let refused = eventually("what is held ends", WITHIN, || match client.next_direct("orders") {
+        Ok(id) => {
+            ids.push(id);
+            None
+        }
+        Err(error) => Some(error.to_string()),
+    });
+    assert!(refused.contains("leafd_claim"), "{refused}");
+    assert!(ids.len() <= 60, "three claims at most: {}", ids.len());
+    let status = host.status();
+    let found = &status["health"]["conditions"][0];
+    assert!(found["message"].as_str().unwrap().contains("leafd_claim"), "{found}");
+    assert!(found["remedy"].as_str().unwrap().contains("schema apply"), "{found}");
+    let doctor = host.command(Some("doctor")).output().unwrap();
+    let words = String::from_utf8_lossy(&doctor.stdout);
+    assert_eq!(doctor.status.code(), Some(1), "{words}");
+    assert!(words.contains("leafd_claim") && words.contains("schema apply"), "{words}");
+
+    server.sql("ALTER TABLE leafd_claim_away RENAME TO leafd_claim");
+    ids.push(eventually("claims go on", WITHIN, || client.next_direct("orders").ok()));
+    for id in &ids {
+        assert_eq!(claim(&host, *id)["name"], "web-1");
+    }
+    let drawn = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), drawn, "no id came twice");
 }

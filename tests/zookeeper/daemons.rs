@@ -31,6 +31,33 @@ fn report(fault: &str, issued: u64, drawn: &Drawn, recovered: Duration) {
     println!("| ZooKeeper | worker: {fault} | {issued} | {errors:?} | {twice} | {recovered:.2?} |");
 }
 
+/// The nodes have present holders only.
+#[test]
+fn who_issued_an_id_is_told_as_far_as_the_nodes_remember() {
+    let server = ZooKeeper::new();
+    let mut host = host(&server);
+    host.start();
+    let (id, _) = host.first_id(TAG);
+    let answer = host.admin(opcode::WHOSE, &json!({ "tag": TAG, "id": id }));
+    assert_eq!(
+        (&answer["verdict"], &answer["own"], &answer["worker"]),
+        (&json!("no_history"), &json!(true), &json!(worker_of(id)))
+    );
+    assert_eq!(answer["processes"][0]["pid"], std::process::id(), "{answer}");
+    let said = |id: u64| {
+        let output = host.leafctl(&["whose", &id.to_string()]);
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let words = said(id);
+    assert!(
+        words.contains("this host) holds now") && words.contains("no former holders"),
+        "{words}"
+    );
+    // A worker that nobody holds.
+    let words = said(id ^ (1 << 21));
+    assert!(words.contains("which nobody holds now; ZooKeeper remembers no former"), "{words}");
+}
+
 #[test]
 fn daemons_lease_workers_and_go_on_without_the_server_for_as_long_as_their_claims() {
     let mut server = ZooKeeper::new();

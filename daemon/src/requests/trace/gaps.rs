@@ -177,14 +177,16 @@ impl Known<'_> {
 impl Own {
     /// What became of these ids of a claim of this host, in ascending parts.
     fn parts(&self, claim: &ClaimRecord, ids: Range<u64>) -> Vec<Part> {
-        // Where parts meet: wherever something that is known begins or ends.
-        let mut edges = vec![ids.start, ids.end];
+        // Where parts meet: wherever something that is known begins or ends. In all of the claim: a part tells the same of
+        // each of its ids, whichever of them are asked for.
+        let whole = claim.run.first..claim.run.end();
+        let mut edges = vec![whole.start, whole.end];
         let crashes = self.gaps.iter().filter(|gap| gap.cause == CRASH);
         let dropped = self.gaps.iter().filter(|gap| gap.cause != CRASH);
         edges.extend(self.held.iter().flat_map(|held| [held.start, held.end]));
         edges.extend(dropped.clone().flat_map(|gap| [gap.ids.start, gap.ids.end]));
         edges.extend(crashes.clone().map(|gap| gap.ids.start));
-        edges.retain(|edge| (ids.start..=ids.end).contains(edge));
+        edges.retain(|edge| (whole.start..=whole.end).contains(edge));
         edges.sort_unstable();
         edges.dedup();
         let part = |from: u64, to: u64| {
@@ -201,8 +203,10 @@ impl Own {
                 (if up_to.is_some() { "issued_until_crash" } else { "issued" }, up_to)
             };
             let cause = gap.filter(|gap| gap.cause != CRASH).map(|gap| gap.cause.clone());
-            Part { ids: from..to, why, at_ms: gap.map(|gap| gap.at.0), cause }
+            let asked = from.max(ids.start)..to.min(ids.end);
+            Part { ids: asked, why, at_ms: gap.map(|gap| gap.at.0), cause }
         };
-        edges.windows(2).map(|pair| part(pair[0], pair[1])).collect()
+        let parts = edges.windows(2).map(|pair| part(pair[0], pair[1]));
+        parts.filter(|part| !part.ids.is_empty()).collect()
     }
 }
