@@ -14,6 +14,9 @@ pub fn write(out: &mut impl Write, status: &Value) -> io::Result<()> {
     for condition in conditions(status) {
         write_condition(out, condition, &now)?;
     }
+    if let Some(further) = further(status) {
+        writeln!(out, "\n{further}")?;
+    }
     writeln!(out)
 }
 
@@ -65,6 +68,12 @@ fn near_their_ceiling(status: &Value) -> Vec<&Value> {
 pub fn reason(status: &Value, kind: &str) -> Option<String> {
     let of_kind = conditions(status).iter().find(|one| one["kind"] == kind || one["kind"] == "all");
     of_kind.and_then(|one| one["message"].as_str()).map(str::to_owned)
+}
+
+/// How many conditions are not told one by one, in words; `None` if all are.
+pub fn further(status: &Value) -> Option<String> {
+    let left_out = status["health"]["conditions_left_out"].as_u64().filter(|count| *count > 0)?;
+    Some(format!("and {left_out} more, none of them worse"))
 }
 
 fn conditions(status: &Value) -> &[Value] {

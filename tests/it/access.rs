@@ -161,7 +161,7 @@ fn status_tells_strangers_only_whether_ids_can_be_had() {
         assert_eq!(names, known, "{part}");
     }
     assert_eq!(seen["segments"]["ready"], true);
-    assert_eq!(members(&seen["health"]), ["conditions", "line", "state"]);
+    assert_eq!(members(&seen["health"]), ["conditions", "conditions_left_out", "line", "state"]);
     assert_eq!(
         (&seen["health"]["line"], &seen["health"]["state"]),
         (&Value::Null, &serde_json::json!("ok"))

@@ -60,6 +60,7 @@ const TOLD: &[(&str, &str)] = &[
     ("segments.stores[].answered_ms_ago", "leafd_store_answer_age_seconds"),
     ("segments.stores[].claimed_ms_ago", "leafd_store_claim_age_seconds"),
     ("health.conditions[].since_ms_ago", "leafd_condition_age_seconds"),
+    ("health.conditions_left_out", "leafd_conditions_left_out"),
     ("health.conditions[].remaining_ms", "leafd_condition_remaining_seconds"),
     ("health.conditions[].last_success_ms_ago", "leafd_condition_last_success_age_seconds"),
     ("segments.tags[].ceiling", "leafd_tag_ceiling_used_ratio"),

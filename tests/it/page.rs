@@ -310,7 +310,7 @@ fn of_many_troubles_the_worst_are_shown() {
     host.start();
     // Tags that are used up: a trouble each.
     let mut raw = host.raw();
-    for number in 0..40 {
+    for number in 0..60 {
         let tag = format!("tag-{number}");
         create(&host, &json!({"tag": tag, "ceiling": 5, "step": 5}).to_string());
         raw.send(&ids_request(&tag, 5, 1, 60_000));
@@ -322,12 +322,26 @@ fn of_many_troubles_the_worst_are_shown() {
     browser.open(&format!("http://{}/", port_of(http)));
     browser.until("document.querySelectorAll('.condition').length === 20");
     browser.until(
-        "document.querySelector('#further').textContent === 'and 20 more, none of them worse'",
+        "document.querySelector('#further').textContent === 'and 40 more, none of them worse'",
     );
     let text = browser.text();
     assert!(text.contains("What is wrong") && text.contains("What to do:"), "{text}");
     fits(&mut browser);
     keep_pictures(&mut browser, "troubles");
+
+    // Status and metrics tell more of them, and not all either.
+    let health = &host.status()["health"];
+    assert_eq!(health["conditions"].as_array().unwrap().len(), 50);
+    assert_eq!(health["conditions_left_out"], 10);
+    for (words, said) in [
+        ("status", "and 10 more, none of them worse"),
+        ("metrics", "\nleafd_conditions_left_out 10\n"),
+        ("doctor", "10 more conditions, none of them worse"),
+    ] {
+        let output = host.leafctl(&[words]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains(said), "{words}: {text}");
+    }
 }
 
 #[test]

@@ -181,7 +181,9 @@ impl Health {
         let standing = self.entries.values().filter(|entry| entry.look == self.looks);
         let mut conditions: Vec<_> = standing.map(|entry| entry.condition(now)).collect();
         conditions.sort_by_key(|condition| {
-            (condition.cause.severity(), std::cmp::Reverse(condition.since_ms_ago))
+            // Thousands of tags may have one each: they must not hide what concerns more than a tag.
+            let is_of_a_tag = condition.cause.code.is_of_a_tag();
+            (condition.cause.severity(), is_of_a_tag, std::cmp::Reverse(condition.since_ms_ago))
         });
         conditions
     }

@@ -154,6 +154,12 @@ fn check_health(report: &mut Report, status: &Value) {
         };
         report.add(verdict, "health", format!("{}{meaning}", text("message")), remedy);
     }
+    if let Some(left_out) =
+        status["health"]["conditions_left_out"].as_u64().filter(|left| *left > 0)
+    {
+        let text = format!("{left_out} more conditions, none of them worse");
+        report.add(Verdict::Warning, "health", text, "mend the worst first, and look again");
+    }
     let kinds = [("segments", "segment ids"), ("snowflake", "snowflake ids")];
     for (kind, words) in kinds {
         if status[kind]["ready"] == true {

@@ -26,6 +26,9 @@ use leafd_core::store::StoreError;
 
 pub use remedy::Remedies;
 
+/// Conditions that the status and the metrics tell: thousands of tags may have one each.
+pub const CONDITIONS_MAX: usize = 50;
+
 /// Looks after the daemon's health.
 pub struct Watch {
     segments: Rc<Segments>,
@@ -76,19 +79,23 @@ impl Watch {
         causes.iter().any(|cause| cause.code == Code::WorkerStarting)
     }
 
-    /// For the status. What tells volumes, or where things are on the host, is for administrators.
+    /// For the status, with so many conditions at most: the worst. What tells volumes, or where things are on the host, is
+    /// for administrators.
     #[must_use]
-    pub fn status(&self, administers: bool) -> Value {
+    pub fn status(&self, administers: bool, most: usize) -> Value {
         self.with(|health, now| {
             let conditions = health.conditions(now);
             let worst = conditions.first().map(|worst| worst.cause.severity().as_str());
-            let shown = conditions
+            let told: Vec<_> = conditions
                 .iter()
-                .filter(|condition| administers || !condition.cause.code.is_of_a_tag());
-            let shown: Vec<Value> = shown.map(|condition| show(condition, administers)).collect();
+                .filter(|condition| administers || !condition.cause.code.is_of_a_tag())
+                .collect();
+            let shown: Vec<Value> =
+                told.iter().take(most).map(|condition| show(condition, administers)).collect();
             json!({
                 "state": worst.unwrap_or("ok"),
                 "line": administers.then(|| health.headline(now)),
+                "conditions_left_out": told.len() - shown.len(),
                 "conditions": shown,
             })
         })

@@ -164,6 +164,12 @@ pub(super) static METRICS: &[Metric] = &[
         "What is wrong, by code and by what it is about, and how long it has stood; as in leafctl status.",
     ),
     metric(
+        "leafd_conditions_left_out",
+        Gauge,
+        "health.conditions_left_out",
+        "Conditions beyond those that leafd_condition_age_seconds tells, which are the worst.",
+    ),
+    metric(
         "leafd_condition_remaining_seconds",
         GaugeOfMs,
         "health.conditions[code=code,subject=subject].remaining_ms",

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::Dispatcher;
 use crate::clock;
 use crate::engine::upstream::Upstream;
+use crate::health::CONDITIONS_MAX;
 use crate::histogram::Counted;
 use crate::metrics::Times;
 use crate::metrics::{CLAIMS, COMMITS, WAITS};
@@ -16,9 +17,6 @@ use leafd_core::snowflake::Now;
 /// What the sole store is called, which has no name in the configuration.
 const SOLE_STORE: &str = "default";
 
-/// Conditions that the metrics tell: thousands of tags may have one each.
-const CONDITIONS_MAX: usize = 50;
-
 impl Dispatcher {
     /// As the metrics have them.
     pub(crate) fn figures(&self) -> (Value, Times) {
@@ -26,11 +24,7 @@ impl Dispatcher {
         let mut status = self.summary();
         self.add_figures(&mut status, now);
         status["segments"]["tags_in_use"] = json!(self.segments.count());
-        status["health"] = self.health.status(true);
-        if let Some(conditions) = status["health"]["conditions"].as_array_mut() {
-            // The worst come first.
-            conditions.truncate(CONDITIONS_MAX);
-        }
+        status["health"] = self.health.status(true, CONDITIONS_MAX);
         status["journal"]["works"] = json!(!self.writer.failed());
         let place = match &status["snowflake"]["lease"]["place"] {
             Value::Null => json!("static"),

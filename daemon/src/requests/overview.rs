@@ -42,7 +42,7 @@ const BUSIEST: usize = 50;
 const SHOWN_AT_ONCE: usize = 10;
 
 /// Troubles that are shown.
-const CONDITIONS_MAX: usize = 20;
+const CONDITIONS_SHOWN: usize = 20;
 
 /// What strangers are told of a store: its numbers, as in the metrics.
 const PUBLIC_OF_STORE: [&str; 9] = [
@@ -100,13 +100,7 @@ impl Dispatcher {
 
     fn shown(&self, administers: bool) -> Value {
         let (mut status, _) = self.figures();
-        status["health"] = self.health.status(administers);
-        if let Some(conditions) = status["health"]["conditions"].as_array_mut() {
-            // The worst come first; each of thousands of tags may have one.
-            let left_out = conditions.len().saturating_sub(CONDITIONS_MAX);
-            conditions.truncate(CONDITIONS_MAX);
-            status["health"]["conditions_left_out"] = json!(left_out);
-        }
+        status["health"] = self.health.status(administers, CONDITIONS_SHOWN);
         if administers {
             self.add_of_host(&mut status);
             return status;

@@ -10,6 +10,7 @@ use super::{Dispatcher, Session};
 use crate::clock;
 use crate::engine::segments::SegmentTag;
 use crate::engine::snowflakes::SnowflakeTag;
+use crate::health::CONDITIONS_MAX;
 use crate::recent;
 use crate::reply::Failure;
 use leafd_core::BootMs;
@@ -65,7 +66,7 @@ impl Dispatcher {
             return Rc::clone(body);
         }
         let mut status = self.summary();
-        status["health"] = self.health.status(administers);
+        status["health"] = self.health.status(administers, CONDITIONS_MAX);
         if administers {
             self.add_details(&mut status);
         }

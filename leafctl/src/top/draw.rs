@@ -143,6 +143,9 @@ fn head(lines: &mut Vec<Line>, status: &Value, columns: u16) {
             ));
         }
     }
+    if let Some(further) = report::further(status) {
+        lines.push(Line::of(Look::Plain, &further, columns));
+    }
 }
 
 fn store_line(store: &Value, columns: u16) -> Line {
