@@ -8,6 +8,7 @@
 //! - `languages`: what calls from C and Python cost;
 //! - `leaf_http`: what Leaf's paths by HTTP bear;
 //! - `masks`: what FF1 costs;
+//! - `noted`: what it costs to note which process draws;
 //! - `shared`: ids that processes draw together from memory;
 //! - `peers`: other ways to make unique ids, in Rust and in Python;
 //! - `watched`: what collectors and open pages cost;
@@ -26,6 +27,7 @@ mod leaf_http;
 mod machine;
 mod many_tags;
 mod masks;
+mod noted;
 mod peers;
 mod processes;
 mod report;
@@ -206,6 +208,7 @@ fn run(args: Args) -> Result<()> {
     if matches!(target, Target::Own) {
         languages::measure(&plan, &mut duplicates, &mut report)?;
         masks::measure(&plan, &mut report)?;
+        noted::measure(&plan, &mut duplicates, &mut report)?;
         shared::measure(&plan, &mut duplicates, &mut report)?;
         peers::measure(&plan, &mut report)?;
         watched::measure(&plan, &mut duplicates, &mut report)?;
@@ -229,6 +232,7 @@ impl Plan {
             host::names(),
             languages::names(),
             masks::names(),
+            noted::names(),
             shared::names(),
             peers::names(),
             watched::names(),

@@ -123,9 +123,15 @@ fn many_tags_bring_numbers() {
 #[test]
 fn everything_of_a_fleet_brings_numbers() {
     let json = measured(&["fleet"]);
-    for (name, rows) in
-        [("strict", 8), ("claims", 6), ("call", 3), ("10,000 hosts", 4), ("rate", 3)]
-    {
+    for (name, rows) in [
+        ("strict", 8),
+        ("claims", 6),
+        ("call", 3),
+        ("10,000 hosts", 4),
+        ("rate", 3),
+        ("history", 4),
+        ("room of history", 4),
+    ] {
         assert_eq!(section(&json, name).len(), rows, "{name}");
     }
     let median = |name: &str, row: &str, column: &str| {
@@ -139,6 +145,8 @@ fn everything_of_a_fleet_brings_numbers() {
         ("call", "a probe", "p99 us"),
         ("10,000 hosts", "together", "cores"),
         ("rate", "10000 ids/s", "ids/s"),
+        ("history", "SQLite, with", "p99 us"),
+        ("room of history", "PostgreSQL, 100 hosts", "bytes a row"),
     ] {
         assert!(median(name, row, column).unwrap() > 0.0, "{row}, {column}");
     }
@@ -176,6 +184,20 @@ fn leafs_paths_bring_numbers() {
     assert_eq!(rows.len(), 4);
     for row in rows {
         assert!(row["medians"]["p99.9 us"].as_f64().unwrap() > 0.0, "{row}");
+    }
+}
+
+#[test]
+fn notes_of_who_draws_bring_numbers() {
+    let json = measured(&["noted"]);
+    let rows = section(&json, "noted");
+    assert_eq!(rows.len(), 3);
+    for row in rows {
+        let medians = row["medians"].as_object().unwrap();
+        assert!(
+            medians.len() == 3 && medians.values().all(|one| one.as_f64() > Some(0.0)),
+            "{row}"
+        );
     }
 }
 
