@@ -30,6 +30,31 @@ notes = ''.join(text for name, text in files.items() if name.endswith('leafd/tem
 print(json.dumps({'documents': documents, 'notes': notes, 'lint': lint(sys.argv[1])}))
 ";
 
+/// What the Prometheus Operator's schema has against a PodMonitor, one fault a line. Kubernetes drops what a schema doesn't
+/// name; here it is a fault.
+const CHECK_MONITOR: &str = "
+import json, sys, yaml
+from jsonschema import Draft202012Validator
+known, monitor = yaml.safe_load(open(sys.argv[1])), json.loads(sys.argv[2])
+def close(schema):
+    if 'properties' in schema:
+        schema['additionalProperties'] = False
+        for inner in schema['properties'].values(): close(inner)
+    if 'items' in schema: close(schema['items'])
+close(known['spec'])
+for name in ['apiVersion', 'kind']:
+    if monitor[name] != known[name]: print(name, monitor[name])
+for fault in Draft202012Validator(known['spec']).iter_errors(monitor['spec']):
+    print(fault.json_path, fault.message)
+";
+
+fn faults_of_monitor(monitor: &Value) -> String {
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("kubernetes/podmonitor.yaml");
+    let mut command = python("python");
+    let output = run(command.args(["-c", CHECK_MONITOR]).arg(schema).arg(monitor.to_string()));
+    String::from_utf8(output.stdout).unwrap()
+}
+
 fn rendered(chart: &Path, values: &Value) -> Value {
     let mut command = python("python");
     let output = run(command.args(["-c", RENDER]).arg(chart).arg(values.to_string()));
@@ -204,6 +229,18 @@ fn the_chart_gives_what_kubernetes_takes_with_any_values() {
         ["-----BEGIN CERTIFICATE-----", "AAAA", "-----END CERTIFICATE-----"]
     );
     let monitor = of_kind(&full, "PodMonitor");
+    assert_eq!(faults_of_monitor(monitor), "", "{monitor}");
+    for (place, wrong) in [
+        ("/spec/podMetricsEndpoints/0/interval", json!("ten seconds")),
+        ("/spec/podMetricsEndpoints/0/port", json!(9999)),
+        ("/spec/selector/matchLabels", json!(["leafd"])),
+        ("/spec/jobLabel", json!({})),
+        ("/spec/selector", json!({"matchLabel": {}})),
+    ] {
+        let mut other = monitor.clone();
+        *other.pointer_mut(place).unwrap() = wrong;
+        assert_ne!(faults_of_monitor(&other), "", "{place} may be anything");
+    }
     assert_eq!(monitor["metadata"]["labels"]["release"], "p");
     assert_eq!(monitor["spec"]["podMetricsEndpoints"][0]["port"], leafd["ports"][0]["name"]);
     for selector in [
