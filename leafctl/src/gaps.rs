@@ -14,7 +14,7 @@ use crate::whose::{host, instant, text};
 /// Which numbers.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A host knows only of its own claims what became of each id: ask the host that is named.
+A host can tell what became of each id only for its own claims. For another host's, run this on that host.
 
 Examples:
   leafctl gaps orders 1..200000

@@ -63,11 +63,11 @@ enum Command {
     Decode(decode::DecodeArgs),
     /// Tell which host issued an id, and when
     Whose(whose::WhoseArgs),
-    /// Tell what became of a range of a tag's numbers, and so why some are missing
+    /// Tell why numbers of a tag are missing
     Gaps(gaps::GapsArgs),
-    /// Show ids as the world is to see them, so that they can't be counted
+    /// Turn ids into public ids, which nobody can count
     Mask(mask::MaskArgs),
-    /// Tell which ids such public ones stand for
+    /// Turn public ids back into ids
     Unmask(mask::MaskArgs),
     /// Create, list, show and change tags
     #[command(subcommand)]

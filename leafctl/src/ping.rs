@@ -21,7 +21,7 @@ Examples:
   leafctl ping --ready segments --ready snowflake"
 )]
 pub struct PingArgs {
-    /// Also require that an id of this kind could be had now
+    /// Also require that the daemon can issue ids of this kind now
     #[arg(long, value_enum, value_name = "KIND")]
     ready: Vec<Kind>,
     /// How long to wait for the answer, in milliseconds

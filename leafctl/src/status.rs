@@ -14,7 +14,7 @@ use crate::report::{self, duration};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The first line says whether all is well; then comes what isn't, since when, what it means for ids and what to do.\n\
-                  Administrators see tags, rates and counters; others whether ids can be had. protocol.md describes the JSON."
+                  Administrators see tags, rates and counters. Others see whether the daemon can issue ids. protocol.md describes the JSON."
 )]
 pub struct StatusArgs {
     /// Print the daemon's JSON as it is

@@ -38,7 +38,7 @@ Examples:
         /// Ids increase strictly over all hosts, at the store's speed: nothing is claimed ahead
         #[arg(long)]
         strict: bool,
-        /// Ids are masked in so many bits, from 20 to 63: nobody can count them, and they come in no order
+        /// Issue ids of this many bits, from 20 to 63, in no order, so that nobody can count them
         #[arg(long, value_name = "BITS", conflicts_with = "strict", value_parser = clap::value_parser!(u8).range(20..=63))]
         masked: Option<u8>,
         /// What it is for

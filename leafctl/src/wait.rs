@@ -13,7 +13,7 @@ use crate::failure::Failure;
 /// What to wait for.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Exit status: 0 the condition holds, 3 the daemon doesn't answer, 4 others are still connected.
+    after_help = "Exit status: 0 the daemon is in that state, 3 it doesn't answer, 4 other processes are still connected.
 
 \
     Examples:
@@ -33,9 +33,9 @@ pub struct WaitArgs {
 /// A state of the daemon.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum What {
-    /// The daemon answers
+    /// Until the daemon answers
     Answering,
-    /// No other process is connected; for administrators
+    /// Until no other process is connected (asked as an administrator)
     Unused,
 }
 

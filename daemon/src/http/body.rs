@@ -6,14 +6,18 @@ use std::task::{Context, Poll};
 
 use hyper::body::{Bytes, Frame, SizeHint};
 
-use super::page::Stream;
+/// Bytes that come one after the other.
+pub(super) trait Stream {
+    /// The next ones; `None` at the end.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>>;
+}
 
 /// An answer's bytes.
 pub(super) enum Body {
     /// All of them, until they are taken.
     Whole(Option<Bytes>),
     /// Those that come.
-    Stream(Stream),
+    Stream(Box<dyn Stream>),
 }
 
 impl From<Bytes> for Body {

@@ -136,6 +136,24 @@ fn default_page() -> u32 {
 }
 
 impl Dispatcher {
+    /// Refuses a peer that may not administer; `what` it asked for.
+    pub(in crate::requests) fn for_administrators(
+        &self,
+        session: &Session,
+        what: &str,
+    ) -> Result<(), Failure> {
+        if self.access().may_administer(&session.peer) {
+            return Ok(());
+        }
+        let uid = session.peer.uid;
+        Err(Failure::new(
+            Status::Denied,
+            format!(
+                "uid {uid} may not {what}: only root, the daemon's own user, admin_uids and admin_gids may"
+            ),
+        ))
+    }
+
     /// Checks an administrative request and has the store do it.
     pub(super) fn administer(
         self: &Rc<Self>,
@@ -143,15 +161,7 @@ impl Dispatcher {
         header: &Header,
         body: &[u8],
     ) -> Result<(), Failure> {
-        if !self.access().may_administer(&session.peer) {
-            return Err(Failure::new(
-                Status::Denied,
-                format!(
-                    "uid {} may not administer tags: only root, the daemon's own user, admin_uids and admin_gids may",
-                    session.peer.uid
-                ),
-            ));
-        }
+        self.for_administrators(session, "administer tags")?;
         match header.opcode {
             opcode::TAG_CREATE => {
                 let (mut new, masked) = self.checked_create(parse(body)?)?;

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use leafd_wire::{Header, Status, opcode};
+use leafd_wire::{Header, opcode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -51,15 +51,7 @@ impl Dispatcher {
         header: &Header,
         body: &[u8],
     ) -> Result<(), Failure> {
-        if !self.access.borrow().may_administer(&session.peer) {
-            return Err(Failure::new(
-                Status::Denied,
-                format!(
-                    "uid {} may not administer workers: only root, the daemon's own user, admin_uids and admin_gids may",
-                    session.peer.uid
-                ),
-            ));
-        }
+        self.for_administrators(session, "administer workers")?;
         if header.opcode == opcode::WORKER_LIST {
             let list = parse(body)?;
             self.list_workers(session, header, self.keeper()?, &list)

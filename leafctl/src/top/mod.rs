@@ -21,7 +21,7 @@ use screen::{Key, Screen};
 /// How often to ask.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Keys: q quits; the arrow and page keys move through the tags.\n\
-                        Administrators see tags, stores, users and events; others whether ids can be had.")]
+                        Administrators see tags, stores, users and events. Others see whether the daemon can issue ids.")]
 pub struct TopArgs {
     /// Ask the daemon this often, in milliseconds
     #[arg(long, default_value_t = 1_000, value_name = "MS", value_parser = clap::value_parser!(u64).range(100..=60_000))]

@@ -8,7 +8,7 @@ use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 
 use super::body::Body;
-pub(super) use readers::{Readers, Stream};
+pub(super) use readers::Readers;
 
 /// The page loads nothing but its own files, talks to nobody else, and stands in no other page.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \

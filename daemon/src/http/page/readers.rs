@@ -12,7 +12,7 @@ use hyper::body::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
-use super::super::body::Body;
+use super::super::body::{Body, Stream};
 use super::super::inquiries::{ANSWERS_WITHIN, Inquiry, asked};
 use super::super::listener::Caller;
 use super::answer;
@@ -53,22 +53,20 @@ struct Seat {
 }
 
 /// A reader's events.
-pub(in super::super) struct Stream {
+struct Events {
     events: mpsc::Receiver<Bytes>,
-    caller: Option<Rc<Caller>>,
+    caller: Rc<Caller>,
 }
 
-impl Stream {
-    pub(in super::super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+impl Stream for Events {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         self.events.poll_recv(cx)
     }
 }
 
-impl Drop for Stream {
+impl Drop for Events {
     fn drop(&mut self) {
-        if let Some(caller) = &self.caller {
-            caller.streaming.set(false);
-        }
+        self.caller.streaming.set(false);
     }
 }
 
@@ -106,8 +104,8 @@ impl Readers {
             let readers = Rc::clone(self);
             tokio::task::spawn_local(async move { readers.tell().await });
         }
-        let stream = Stream { events: receiver, caller: Some(Rc::clone(caller)) };
-        answer("text/event-stream", Body::Stream(stream))
+        let stream = Events { events: receiver, caller: Rc::clone(caller) };
+        answer("text/event-stream", Body::Stream(Box::new(stream)))
     }
 
     /// Tells everybody how things are, until nobody reads.

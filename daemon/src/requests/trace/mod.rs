@@ -8,7 +8,7 @@ mod whose;
 
 use std::rc::Rc;
 
-use leafd_wire::{Header, Status, opcode};
+use leafd_wire::{Header, opcode};
 use serde_json::{Value, json};
 
 use super::tags::{json as bytes, parse};
@@ -36,15 +36,7 @@ impl Dispatcher {
         header: &Header,
         body: &[u8],
     ) -> Result<(), Failure> {
-        if !self.access.borrow().may_administer(&session.peer) {
-            return Err(Failure::new(
-                Status::Denied,
-                format!(
-                    "uid {} may not ask who issued ids: only root, the daemon's own user, admin_uids and admin_gids may",
-                    session.peer.uid
-                ),
-            ));
-        }
+        self.for_administrators(session, "ask who issued ids")?;
         if header.opcode == opcode::WHOSE {
             let answer = self.whose(parse(body)?, session.peer.clone())?;
             answer_later(session, header, answer);
