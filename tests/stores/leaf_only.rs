@@ -44,6 +44,15 @@ fn leaf_s_table_may_be_altered_and_completed_under_daemons_that_go_on() {
     let draws = hosts.iter().map(|host| Draw::steady(&host.socket(), "orders"));
     let load = Load::start(draws.collect());
     load.under_way();
+    // There is no place to remember who claimed.
+    let words = ["whose", "1", "--tag", "orders"];
+    let whose = hosts[0].leafctl(&words);
+    let said = String::from_utf8_lossy(&whose.stderr);
+    assert_eq!(whose.status.code(), Some(1), "{whose:?}");
+    assert!(
+        said.contains("telling who claimed an id") && said.contains("leafd schema apply"),
+        "{said}"
+    );
     // The server tells the time at which a table was made in seconds.
     std::thread::sleep(Duration::from_millis(1_100));
     server.sql("ALTER TABLE leaf_alloc ADD COLUMN owner varchar(64)");

@@ -36,7 +36,6 @@ fn report(fault: &str, issued: u64, drawn: &Drawn, recovered: Duration) {
 fn who_issued_an_id_is_told_as_far_as_the_nodes_remember() {
     let server = ZooKeeper::new();
     let mut host = host(&server);
-    host.start();
     let (id, _) = host.first_id(TAG);
     let answer = host.admin(opcode::WHOSE, &json!({ "tag": TAG, "id": id }));
     assert_eq!(

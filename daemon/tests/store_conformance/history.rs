@@ -62,26 +62,6 @@ pub fn a_claim_is_remembered_with_who_made_it(backend: &mut dyn Backend) {
     assert_eq!((later[4].run.first, later[4].generation), (100, anew.generation));
 }
 
-/// Or a number might be issued that nobody can be asked about.
-pub fn a_claim_that_can_t_be_remembered_is_not_made(backend: &mut dyn Backend) {
-    let mut store = backend.connect();
-    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
-    let (by, wish) = (host("a"), ClaimWish::new(1, 1000));
-    let first = claim_as(&mut *store, &by, "t", wish).run;
-    let under = store.identity().unwrap();
-    backend.execute("ALTER TABLE leafd_claim RENAME TO leafd_claim_away");
-    let refused = store.claim_as(Some(&by), &under, &tag("t"), wish);
-    backend.execute("ALTER TABLE leafd_claim_away RENAME TO leafd_claim");
-    assert!(
-        matches!(&refused, Err(StoreError::Refused(words)) if words.contains("leafd_claim")),
-        "{refused:?}"
-    );
-    let next = claim_as(&mut *store, &by, "t", wish).run;
-    assert_eq!(next.first, first.end(), "the refused claim took nothing");
-    let remembered: Vec<_> = told(&mut *store, "t", 0).into_iter().map(|one| one.run).collect();
-    assert_eq!(remembered, [first, next]);
-}
-
 pub fn ids_of_independent_primaries_are_told_from_their_neighbours(backend: &mut dyn Backend) {
     let mut store = backend.connect();
     create(&mut *store, &new_tag("t", 1, 10)).unwrap();

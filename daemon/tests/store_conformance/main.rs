@@ -129,7 +129,6 @@ macro_rules! conformance {
             hosts::the_first_host_s_mask_key_counts,
             hosts::who_uses_a_static_worker_number_is_told_of_the_others,
             history::a_claim_is_remembered_with_who_made_it,
-            history::a_claim_that_can_t_be_remembered_is_not_made,
             history::ids_of_independent_primaries_are_told_from_their_neighbours,
             history::odd_claims_are_told_as_they_were,
             history::claims_of_strict_tags_are_not_remembered,

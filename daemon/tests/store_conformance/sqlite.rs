@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use leafd::store::{Store, sqlite};
-use leafd_core::store::{ClaimWish, Generation, StoreError, TagChange};
+use leafd_core::store::{ClaimWish, ClaimedBy, Generation, HostId, StoreError, TagChange};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -340,4 +340,30 @@ fn the_host_is_told_by_machine_and_identity() {
     assert!(plain.starts_with("machine="), "{plain}");
     assert_ne!(sqlite::host_fingerprint(Some("pod-7")), plain);
     assert_eq!(sqlite::host_fingerprint(None), plain);
+}
+
+/// Or a number might be issued that nobody can be asked about. Servers lose the table or a right; here the disk may be full.
+#[test]
+fn a_claim_that_can_t_be_remembered_is_not_made() {
+    let mut place = Throwaway::new();
+    let mut store = place.connect();
+    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
+    let by = ClaimedBy { host: HostId("a".into()), name: "web-1".into(), holds_from: None };
+    let (under, wish) = (store.identity().unwrap(), ClaimWish::new(1, 1000));
+    let mut claim = || store.claim_as(Some(&by), &under, &tag("t"), wish);
+    let first = claim().unwrap().run;
+    by_hand(
+        &place.path,
+        "CREATE TRIGGER full BEFORE INSERT ON leafd_claim BEGIN SELECT RAISE(ABORT, 'no room'); END",
+    );
+    let refused = claim();
+    assert!(
+        refused.as_ref().is_err_and(|error| error.to_string().contains("no room")),
+        "{refused:?}"
+    );
+    by_hand(&place.path, "DROP TRIGGER full");
+    let next = claim().unwrap().run;
+    assert_eq!(next.first, first.end(), "the refused claim took nothing");
+    let remembered = store.claims_after(&tag("t"), 0, 9).unwrap();
+    assert_eq!(remembered.iter().map(|one| one.run).collect::<Vec<_>>(), [first, next]);
 }
