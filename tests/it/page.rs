@@ -236,7 +236,7 @@ fn a_browser_shows_that_the_daemon_is_away_and_back() {
     browser.until(
         "!document.querySelector('#away').hidden && document.body.classList.contains('away')",
     );
-    assert!(browser.text().contains("doesn’t answer since"));
+    assert!(browser.text().contains("has not answered since"));
     keep_pictures(&mut browser, "away");
     host.start();
     browser.until(
@@ -326,6 +326,7 @@ fn of_many_troubles_the_worst_are_shown() {
     );
     let text = browser.text();
     assert!(text.contains("What is wrong") && text.contains("What to do:"), "{text}");
+    assert!(text.contains("issues segment and snowflake ids; 60 troubles"), "{text}");
     fits(&mut browser);
     keep_pictures(&mut browser, "troubles");
 

@@ -258,7 +258,9 @@ function show({ status, tags, administers }) {
   const { health } = status;
   byId("dot").className = health.state;
   const both = [status.segments.ready && "segment", status.snowflake.ready && "snowflake"].filter(Boolean).join(" and ");
-  setText(byId("headline"), health.line || (both ? `issues ${both} ids` : "issues no ids"));
+  const wrong = health.conditions.length + health.conditions_left_out;
+  const troubles = wrong > 0 && both ? `; ${count(wrong)} ${wrong === 1 ? "trouble" : "troubles"}` : "";
+  setText(byId("headline"), (health.line || (both ? `issues ${both} ids` : "issues no ids")) + troubles);
   setText(byId("host"), [status.host, `up ${duration(status.uptime_ms)}`, `release ${status.release}`].filter(Boolean).join(" · "));
   showConditions(health);
   showTotals(status);
@@ -317,7 +319,7 @@ function listen() {
 
 function lost() {
   const since = new Date(heard).toLocaleTimeString();
-  away(`The daemon doesn’t answer since ${since}: it has stopped, or can’t be reached. What is shown is as of then. This page tries again by itself. Processes may still hold ids.`);
+  away(`The daemon has not answered since ${since}: it has stopped, or can’t be reached. What is shown is as of then. This page tries again by itself. Processes may still hold ids.`);
 }
 
 find.addEventListener("input", () => {
