@@ -212,10 +212,11 @@ pub(crate) fn make_tags(dir: &Path, count: usize) -> Result<()> {
 
 /// Draws one id of each of these tags.
 pub(crate) fn draw_of_tags(socket: &Path, indexes: impl Iterator<Item = usize>) -> Result<()> {
-    let client = Client::connect(socket)?;
     let mut indexes = indexes.peekable();
     while indexes.peek().is_some() {
         stop::check()?;
+        // One client has no room for the names of a hundred thousand.
+        let client = Client::connect(socket)?;
         let mut pipeline = client.pipeline().deadline(Duration::from_secs(30));
         for index in indexes.by_ref().take(TAGS_AT_ONCE) {
             pipeline.push(&tag_name(index), 1)?;
