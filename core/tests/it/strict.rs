@@ -95,12 +95,22 @@ fn who_gave_up_is_skipped() {
 
 #[test]
 fn nothing_is_kept_for_those_who_come_after_all_have_left() {
-    let mut queue = queue(&[exactly(1)]);
-    assert_eq!(wanted(&mut queue, START), Some(1));
-    assert_eq!(queue.abandon(), [0]);
-    queue.enqueue(exactly(1), BootMs(10), 1);
-    assert_eq!(queue.share(all(2..3)), Ok(Shared { served: Vec::new(), dropped: 1 }));
-    assert_eq!(queue.waiting(), 1);
+    let ways: [fn(&mut Allocator<usize>); 5] = [
+        |queue| assert_eq!(queue.abandon(), [0]),
+        |queue| assert_eq!(queue.expire(BootMs(10)), [0]),
+        |queue| assert_eq!(queue.expire_last(BootMs(10)), Some(0)),
+        |queue| queue.drop_where(|_| true),
+        |queue| queue.drop_head_while(|_| true),
+    ];
+    for (way, all_leave) in ways.into_iter().enumerate() {
+        let mut queue = queue(&[exactly(1)]);
+        assert_eq!(wanted(&mut queue, START), Some(1));
+        all_leave(&mut queue);
+        queue.enqueue(exactly(1), BootMs(10), 1);
+        let shared = queue.share(all(2..3));
+        assert_eq!(shared, Ok(Shared { served: Vec::new(), dropped: 1 }), "way {way}");
+        assert_eq!(queue.waiting(), 1);
+    }
 }
 
 #[test]
