@@ -54,7 +54,8 @@ pub(crate) fn measure(plan: &Plan, report: &mut Report) -> Result<()> {
     progress(NAME);
     let dir = new_dir()?;
     make_tags(dir.path(), count).context("cannot prepare a journal with many tags")?;
-    let daemon = OwnDaemon::start(dir.path())?;
+    // A stop may take longer than it should: then the row says how long.
+    let daemon = OwnDaemon::start_with(dir.path(), &["stop_within=60s"])?;
     draw_of_tags(&daemon.socket(), (0..count).filter(|index| index % FRESH_PART != 0))?;
     std::thread::sleep(SETTLE);
     let about = "One id each millisecond of tags picked at random, drawn directly, one of fifty tags not drawn before";
@@ -87,7 +88,7 @@ pub(crate) fn measure(plan: &Plan, report: &mut Report) -> Result<()> {
     section.put(NAME, STOP, stopping.elapsed().as_secs_f64() * 1e3);
 
     for (column, most, unit) in
-        [(MEMORY, 64.0, " MiB"), (HELD_P99, 5_000.0, " us p99"), (STOP, 10_000.0, " ms to stop")]
+        [(MEMORY, 64.0, " MiB"), (HELD_P99, 5_000.0, " us p99"), (STOP, 5_000.0, " ms to stop")]
     {
         report.budgets.push(Budget::at_most(NAME, section.median(NAME, column), most, unit));
     }
