@@ -78,6 +78,25 @@ fn a_crashed_host_without_its_journal_starts_above_what_it_may_have_issued() {
 }
 
 #[test]
+fn without_its_journal_it_starts_above_what_was_issued_during_an_outage() {
+    let mut world = World::new();
+    let mut first = drawing(&mut world, "10.0.0.1:80");
+    world.away = true;
+    first.pass(&mut world, 60);
+    // Its clock runs ahead of the registry's, and the registry's record lags behind both.
+    first.offset_ms = 4_000;
+    first.settle(&mut world);
+    first.draw(&mut world).unwrap();
+    let issued = first.last_id;
+    drop(first);
+    world.away = false;
+    let mut second = host(&mut world, "10.0.0.1:80");
+    second.lease.want();
+    second.settle(&mut world);
+    assert!(second.draw(&mut world).unwrap() > issued);
+}
+
+#[test]
 fn a_number_that_somebody_else_wrote_is_compared_as_soon_as_that_is_known() {
     let mut world = World::new();
     let mut host = drawing(&mut world, "10.0.0.1:80");

@@ -81,6 +81,34 @@ fn nothing_is_issued_while_others_may_claim_and_the_answer_is_late() {
 }
 
 #[test]
+fn where_the_store_keeps_no_note_the_time_of_an_answer_counts_against_this_host_alone() {
+    let mut one = Watched::trusting();
+    one.probe_shows("h2");
+    one.pushes("h2");
+    assert_eq!(one.asks(), Request::NoteHistory(identity("h2")));
+    one.pass(SETTLE_MS);
+    one.answer(Response::NoteHistory(Ok(None)));
+    assert!(one.distrusted(), "others may have claimed while the answer was under way");
+    // Others may have begun to settle when the answer came, not before.
+    one.notes("h2", None);
+    one.goes_on("h2");
+}
+
+#[test]
+fn an_answer_proves_what_was_so_when_it_was_asked() {
+    let mut one = Watched::trusting();
+    if let Step::Wait(Some(until)) = one.look() {
+        one.now = until;
+    }
+    assert_eq!(one.asks(), Request::Identity);
+    let asked = one.now;
+    one.pass(5_000);
+    one.answer(Response::Identity(Ok(identity("h1"))));
+    one.probe_shows("h2");
+    assert_eq!(one.monitor.own_until(), Some(BootMs(asked.0 + SETTLE_MS)));
+}
+
+#[test]
 fn a_call_that_fails_meanwhile_does_not_start_the_time_again() {
     for counts in [true, false] {
         let mut one = Watched::trusting();
@@ -171,6 +199,11 @@ fn a_restart_over_a_fail_over_issues_nothing_before_it_knows() {
     let remembered = Some((StoreId("postgres:1".into()), History("h1".into())));
     let mut one = Watched::new(Settings { remembered, ..settings() });
     assert!(one.monitor.may_issue(one.now), "nobody has said anything yet");
+    assert_eq!(one.asks(), Request::Identity);
+    one.answer(Response::Identity(Ok(identity("h2"))));
+    assert!(!one.monitor.may_issue(one.now), "it is another history already");
+    let remembered = Some((StoreId("postgres:1".into()), History("h1".into())));
+    let mut one = Watched::new(Settings { remembered, ..settings() });
     one.meet("h2", Some("h1"));
     assert!(!one.monitor.may_issue(one.now));
     one.pushes("h2");
