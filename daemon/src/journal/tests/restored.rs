@@ -288,6 +288,24 @@ fn a_crash_while_the_stamp_is_made_anew_is_no_restore() {
     });
 }
 
+/// Once the memory is gone too, nothing else tells which journal it is.
+#[test]
+fn a_journal_without_its_stamp_was_put_back() {
+    run(async {
+        let place = place();
+        let dir = place.path().join("state");
+        let (journal, first) = open(&dir);
+        journal.commit(vec![segment("a", 1..1_001, 10)]).await.unwrap();
+        leave(journal, Left::Stopped, 7).await;
+        fs::remove_file(dir.join("stamp")).unwrap();
+        fs::remove_file(dir.with_extension("memory")).unwrap();
+        let (journal, now) = open(&dir);
+        assert!(now.set_aside.is_some() && now.host != first.host);
+        assert_eq!(unissued(&journal, "a").await, []);
+        journal.close().await;
+    });
+}
+
 /// Until the log is first folded in, the file alone is a journal that was never used.
 #[test]
 fn a_journal_whose_log_was_lost_is_an_old_one() {
