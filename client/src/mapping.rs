@@ -64,6 +64,11 @@ impl Mapping {
         unsafe { Pages::at(self.run) }
     }
 
+    /// The number that the daemon gave the pages.
+    pub(crate) fn number(&self) -> u64 {
+        self.pages().run.number()
+    }
+
     /// Where the way to the pages is kept.
     pub(crate) fn address(&self) -> *mut RunPage {
         self.run.as_ptr()

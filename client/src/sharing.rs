@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 const UNKNOWN_MS: u32 = 60_000;
 
 /// A daemon with another clock is asked again after this: this process may be moved to its time namespace.
-const OTHER_CLOCK_MS: u32 = 5_000;
+const OTHER_CLOCK_MS: u32 = 15_000;
 
 /// Why no id was taken from memory.
 #[derive(Clone, Copy, Debug)]

@@ -185,6 +185,11 @@ impl Node {
         if self.pages().is_some_and(|pages| pages.run.number() == number) {
             return true;
         }
+        // One that was left a while ago is still mapped.
+        if let Some(known) = stock.mappings.iter().find(|known| known.number() == number) {
+            self.cell().shared.store(known.address(), Ordering::Release);
+            return true;
+        }
         if stock.mappings.len() >= most {
             return false;
         }
