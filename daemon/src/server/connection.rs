@@ -36,7 +36,7 @@ const STALL_MAX: Duration = Duration::from_secs(30);
 /// How much is read at once.
 const READ_BYTES: usize = 64 * 1024;
 
-/// And how much while the user's connections use all of their share of memory: what can't be answered yet stays in the
+/// And how much while no more than that is left of the user's share of memory, or nothing: what can't be answered yet stays in the
 /// sockets.
 const READ_BYTES_SPENT: usize = 1024;
 
@@ -71,6 +71,8 @@ pub struct Connection {
     partial: BytesMut,
     /// Bytes that the peer's socket has taken.
     written_bytes: u64,
+    /// How many of them still lie in the outbox's memory, before what waits.
+    drained_bytes: usize,
     /// Turns false when nothing more comes in: the peer has closed its side or sent garbage, or the daemon stops.
     reading: bool,
 }
@@ -106,6 +108,7 @@ impl Connection {
             looked_us: 0,
             partial: BytesMut::new(),
             written_bytes: 0,
+            drained_bytes: 0,
             reading: true,
         }
     }
@@ -197,11 +200,11 @@ impl Connection {
     /// How much memory this connection uses.
     fn bytes(&self) -> u64 {
         // An idle connection's small buffers belong to the connection itself.
-        let used = |buffer: &BytesMut| match buffer.capacity() {
+        let used = |buffer: &BytesMut, drained: usize| match buffer.capacity() + drained {
             0..=IDLE_BYTES => buffer.len(),
-            capacity => capacity,
+            bytes => bytes,
         };
-        let held = used(&self.session.outbox.bytes()) + used(&self.partial);
+        let held = used(&self.session.outbox.bytes(), self.drained_bytes) + used(&self.partial, 0);
         let waiting = u64::from(self.session.outbox.awaiting()) * WAITING_BYTES;
         waiting.saturating_add(held as u64)
     }
@@ -211,17 +214,28 @@ impl Connection {
         let mut bytes = self.session.outbox.bytes();
         while !bytes.is_empty() {
             let (end, descriptors) = self.session.outbox.next_part(bytes.len());
-            match ready!(self.stream.poll_write(cx, &bytes[..end], descriptors.as_deref()))? {
+            let taken = self.stream.poll_write(cx, &bytes[..end], descriptors.as_deref())?;
+            let Poll::Ready(taken) = taken else {
+                // What was written keeps its memory as long as the rest lies behind it.
+                if self.drained_bytes > bytes.len() {
+                    *bytes = BytesMut::from(&bytes[..]);
+                    self.drained_bytes = 0;
+                }
+                return Poll::Pending;
+            };
+            match taken {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 written => {
                     self.written_bytes += written as u64;
+                    self.drained_bytes += written;
                     bytes.advance(written);
                     self.session.outbox.wrote(written);
                 }
             }
         }
-        if bytes.capacity() > IDLE_BYTES {
+        if bytes.capacity() + self.drained_bytes > IDLE_BYTES {
             *bytes = BytesMut::new();
+            self.drained_bytes = 0;
         }
         Poll::Ready(Ok(()))
     }
