@@ -236,11 +236,15 @@ impl fmt::Display for Endpoint {
 impl NetworkUrl {
     /// The servers in the order to try them: as preferred, and at the end those that failed, the last of them last. Hosts
     /// that lose a server together then meet again at the same one, and while a cluster serves nowhere, nobody goes back
-    /// to the server that began it.
-    pub fn in_turn(&self) -> impl Iterator<Item = &Endpoint> {
-        let has_failed = |index: usize| self.failed.iter().any(|(failed, _)| *failed == index);
+    /// to the server that began it. A failure counts for a minute.
+    pub fn in_turn(&self, now: Instant) -> impl Iterator<Item = &Endpoint> {
+        let lately = move |(index, at): &(usize, Instant)| {
+            (now.saturating_duration_since(*at) < FAILED_LATELY).then_some(*index)
+        };
+        let has_failed =
+            move |index| self.failed.iter().filter_map(lately).any(|failed| failed == index);
         let others = (0..self.endpoints.len()).filter(move |index| !has_failed(*index));
-        let failed = self.failed.iter().map(|(index, _)| *index);
+        let failed = self.failed.iter().filter_map(lately);
         others.chain(failed).filter_map(|index| self.endpoints.get(index))
     }
 
@@ -256,8 +260,8 @@ impl NetworkUrl {
     }
 
     /// Each of the other servers alone, in the order in which they are tried.
-    pub fn others(&self, endpoint: &str) -> impl Iterator<Item = NetworkUrl> {
-        let others = self.in_turn().filter(move |one| one.to_string() != endpoint);
+    pub fn others(&self, endpoint: &str, now: Instant) -> impl Iterator<Item = NetworkUrl> {
+        let others = self.in_turn(now).filter(move |one| one.to_string() != endpoint);
         others.map(|one| NetworkUrl {
             endpoints: vec![one.clone()],
             failed: Vec::new(),
@@ -328,24 +332,23 @@ mod tests {
     #[test]
     fn servers_that_failed_are_tried_last() {
         let mut url = network_of("mysql://a@h1,h2,h3/d");
-        let in_turn = |url: &NetworkUrl| {
-            let ports: Vec<String> = url.in_turn().map(ToString::to_string).collect();
-            ports.join(" ")
-        };
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
-        assert_eq!(in_turn(&url), "h1:3306 h2:3306 h3:3306");
+        let in_turn = |url: &NetworkUrl, seconds| {
+            let ports: Vec<String> = url.in_turn(at(seconds)).map(ToString::to_string).collect();
+            ports.join(" ")
+        };
+        assert_eq!(in_turn(&url, 0), "h1:3306 h2:3306 h3:3306");
         url.has_failed("h1:3306", at(0));
-        assert_eq!(in_turn(&url), "h2:3306 h3:3306 h1:3306");
+        assert_eq!(in_turn(&url, 0), "h2:3306 h3:3306 h1:3306");
         url.has_failed("h2:3306", at(3));
-        assert_eq!(in_turn(&url), "h3:3306 h1:3306 h2:3306");
+        assert_eq!(in_turn(&url, 3), "h3:3306 h1:3306 h2:3306");
         url.has_failed("h3:3306", at(6));
         url.has_failed("h1:3306", at(9));
-        assert_eq!(in_turn(&url), "h2:3306 h3:3306 h1:3306");
-        url.has_failed("h2:3306", at(120));
-        assert_eq!(in_turn(&url), "h1:3306 h3:3306 h2:3306", "the others failed long before");
+        assert_eq!(in_turn(&url, 9), "h2:3306 h3:3306 h1:3306");
+        assert_eq!(in_turn(&url, 69), "h1:3306 h2:3306 h3:3306", "all that was a minute ago");
         url.has_failed("unknown:3306", at(121));
-        assert_eq!(in_turn(&url), "h1:3306 h3:3306 h2:3306");
+        assert_eq!(in_turn(&url, 121), "h1:3306 h2:3306 h3:3306");
     }
 
     #[test]

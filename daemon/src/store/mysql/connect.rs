@@ -49,7 +49,7 @@ pub(super) struct Connected {
 pub(super) fn connect(target: &Target) -> Result<Connected, StoreError> {
     let password = target.password.read().map_err(|cause| target.unavailable(cause))?;
     let bound = target.connect_timeout;
-    let servers: Vec<&Endpoint> = target.url.in_turn().collect();
+    let servers: Vec<&Endpoint> = target.url.in_turn(Instant::now()).collect();
     let silent = format!("no answer within {bound:?} (store_connect_timeout)");
     let mut causes = vec![silent; servers.len()];
     let (send, receive) = mpsc::channel();

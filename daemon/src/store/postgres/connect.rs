@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use postgres::NoTls;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -59,8 +60,9 @@ pub(super) async fn connect(target: &Target) -> Result<Connected, StoreError> {
     if let Some(password) = target.password.read().map_err(|cause| target.unavailable(cause))? {
         config.password(password);
     }
-    let servers: Vec<&Endpoint> = target.url.in_turn().collect();
-    let mut causes = vec![String::new(); servers.len()];
+    let servers: Vec<&Endpoint> = target.url.in_turn(Instant::now()).collect();
+    let unknown = |server: &&Endpoint| format!("{server}: the postgres crate panicked");
+    let mut causes: Vec<String> = servers.iter().map(unknown).collect();
     // Dropped with those that were not needed.
     let mut attempts = JoinSet::new();
     for (number, endpoint) in servers.iter().enumerate() {
@@ -75,11 +77,12 @@ pub(super) async fn connect(target: &Target) -> Result<Connected, StoreError> {
                 false => tokio::time::timeout(HEAD_START, next).await.unwrap_or_default(),
             };
             let Some(answer) = answer else { break };
-            let (number, outcome) =
-                answer.map_err(|_| target.unavailable("the postgres crate panicked"))?;
-            match outcome {
-                Ok(connected) => return Ok(connected),
-                Err(cause) => causes[number] = format!("{}: {cause}", servers[number]),
+            match answer {
+                Ok((_, Ok(connected))) => return Ok(connected),
+                Ok((number, Err(cause))) => {
+                    causes[number] = format!("{}: {cause}", servers[number]);
+                }
+                Err(_panicked) => {}
             }
             if !is_last {
                 break;

@@ -100,6 +100,6 @@ impl Location for Target {
 
     fn others(&self, endpoint: &str) -> Vec<Self> {
         let alone = |url| Target { url, ..self.clone() };
-        self.url.others(endpoint).map(alone).collect()
+        self.url.others(endpoint, Instant::now()).map(alone).collect()
     }
 }
