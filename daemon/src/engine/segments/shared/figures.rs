@@ -1,7 +1,9 @@
 //! What shared runs come to in numbers, for people. Nothing is issued by any of it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 
+use leafd_core::BootMs;
 use serde_json::{Map, Value, json};
 
 use super::{Page, SharedRuns};
@@ -26,7 +28,12 @@ pub(super) struct Figures {
     published: Cell<u64>,
     /// Of runs that have ended.
     drawn: Cell<u64>,
+    /// When the log last told of a user's writing into the ticket page.
+    warned_at: RefCell<HashMap<u32, BootMs>>,
 }
+
+/// How often the log tells of a user's writing, in milliseconds: the user could flood it otherwise.
+const WARN_EVERY_MS: u64 = 60_000;
 
 impl End {
     const ALL: [(End, &'static str); 3] =
@@ -51,6 +58,15 @@ impl Figures {
         add(&self.published, ids);
     }
 
+    /// Whether the log is to tell now that this user writes into the ticket page.
+    pub(super) fn warns_of(&self, uid: u32, now: BootMs) -> bool {
+        let mut warned_at = self.warned_at.borrow_mut();
+        warned_at.retain(|_, at| now.0.saturating_sub(at.0) < WARN_EVERY_MS);
+        let is_due = !warned_at.contains_key(&uid);
+        warned_at.entry(uid).or_insert(now);
+        is_due
+    }
+
     pub(super) fn ended(&self, page: &Page, end: End) {
         add(&self.ended[end as usize], 1);
         add(&self.drawn, page.drawn());
@@ -61,7 +77,7 @@ impl SharedRuns {
     /// As STATUS tells it.
     pub(super) fn told(&self) -> Value {
         let pages = self.pages.borrow();
-        let Figures { begun, ended, requests, published, drawn } = &self.figures;
+        let Figures { begun, ended, requests, published, drawn, .. } = &self.figures;
         let ends = End::ALL.iter().zip(ended);
         let ended: Map<String, Value> =
             ends.map(|((_, name), count)| ((*name).to_owned(), json!(count.get()))).collect();
@@ -73,5 +89,21 @@ impl SharedRuns {
             "published": published.get(),
             "drawn": drawn.get() + pages.values().map(|page| page.drawn()).sum::<u64>(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_user_is_warned_of_once_a_minute() {
+        let figures = Figures::default();
+        let warns = |uid, ms| figures.warns_of(uid, BootMs(ms));
+        assert!(warns(1, 0) && warns(2, 0));
+        assert!(!warns(1, 59_999) && !warns(2, 59_999));
+        assert!(warns(1, 60_000) && !warns(1, 60_001));
+        assert!(warns(2, 200_000));
+        assert_eq!(figures.warned_at.borrow().len(), 1, "who is quiet is forgotten");
     }
 }

@@ -293,11 +293,13 @@ impl Segments {
     fn publish_wanted(&self, page: &Rc<Page>) {
         let wanted = page.publisher.borrow_mut().wanted(page.memory.tickets().taken());
         let Ok(wanted) = wanted else {
-            warn!(
-                uid = page.claimant.uid, tag = %page.tag.tag,
-                "a process of this user has written into the memory by which its processes share a run: they may have \
-                 given one another the same ids; the run ends, and others are not affected"
-            );
+            if self.shared.figures.warns_of(page.claimant.uid, clock::boot()) {
+                warn!(
+                    uid = page.claimant.uid, tag = %page.tag.tag,
+                    "a process of this user has written into the memory by which its processes share a run: they may \
+                     have given one another the same ids; the run ends, and others are not affected"
+                );
+            }
             return self.shared.end(page, End::Tampered);
         };
         let allowed = page.allowed().min(u64::from(wanted)) as u32;
