@@ -351,15 +351,15 @@ impl Segments {
         let expired = tag.allocator.borrow_mut().expire(now);
         if !expired.is_empty() {
             let failure = tag.deadline();
-            for reply in expired {
-                reply.failure(&failure);
-            }
+            expired.into_iter().for_each(|reply| reply.failure(&failure));
+            tag.forget_places();
         }
     }
 
     /// Forgets the waiting requests of clients that are gone.
     pub fn drop_gone(&self, tag: &Rc<SegmentTag>) {
         tag.allocator.borrow_mut().drop_where(ReplyTo::gone);
+        tag.forget_places();
         self.forget_unconfirmed(tag);
     }
 
@@ -369,9 +369,9 @@ impl Segments {
     }
 
     fn abandon(&self, tag: &SegmentTag, failure: &Failure) {
-        for reply in tag.allocator.borrow_mut().abandon() {
-            reply.failure(failure);
-        }
+        let abandoned = tag.allocator.borrow_mut().abandon();
+        abandoned.into_iter().for_each(|reply| reply.failure(failure));
+        tag.forget_places();
     }
 
     /// Looks at every tag again, after the journal was away.
