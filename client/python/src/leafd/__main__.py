@@ -12,10 +12,9 @@ _BATCH = 100_000
 
 
 def _count(text: str) -> int:
-    count = int(text)
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"a count is from 1 up, not {count}")
-    return count
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a count is a number from 1 up, not {text}")
+    return int(text)
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
