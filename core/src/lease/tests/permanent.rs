@@ -48,6 +48,28 @@ fn its_recorded_time_is_a_few_seconds_ahead_and_never_below_the_journals_bound()
 }
 
 #[test]
+fn its_recorded_time_is_not_below_the_journals_bound_when_the_clock_falls_behind() {
+    for after_ms in (100..3_000).step_by(100) {
+        let mut world = World::new();
+        let mut host = drawing(&mut world, "10.0.0.1:80");
+        let renewed = host.lease.renewed();
+        for _ in 0..after_ms / 100 {
+            world.time_ms += 100;
+            host.draw(&mut world).unwrap();
+            host.settle(&mut world);
+        }
+        assert_eq!(host.lease.renewed(), renewed, "not yet");
+        host.offset_ms = -4_900;
+        while host.lease.renewed() == renewed {
+            world.time_ms += 100;
+            host.settle(&mut world);
+        }
+        let recorded = world.entries[&0].holding.expires;
+        assert!(recorded >= host.layout_bound, "{recorded:?} below {:?}", host.layout_bound);
+    }
+}
+
+#[test]
 fn the_second_live_daemon_of_an_identity_refuses_until_the_first_is_gone() {
     let mut world = World::new();
     let mut first = drawing(&mut world, "10.0.0.1:80");
