@@ -175,7 +175,7 @@ impl Health {
         notices
     }
 
-    /// What is wrong now: the worst first, and among equals the oldest first.
+    /// What is wrong now: the worst first, among equals what concerns more than one tag, and then the oldest first.
     #[must_use]
     pub fn conditions(&self, now: BootMs) -> Vec<Condition<'_>> {
         let standing = self.entries.values().filter(|entry| entry.look == self.looks);

@@ -1,5 +1,5 @@
-//! One connection to MySQL or MariaDB, every statement within its call's deadline: the socket waits no longer for the
-//! server's answer.
+//! One connection to MySQL or MariaDB. The socket waits for each part of an answer no longer than the call had left when its
+//! statement began.
 
 use std::error::Error as _;
 use std::io;
