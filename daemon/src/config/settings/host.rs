@@ -8,7 +8,8 @@ pub(in crate::config) static SOCKET: Setting = Setting {
     key: "socket",
     kind: Kind::Text("the path of a Unix socket, 1 to 107 bytes of UTF-8"),
     default: Default::Found {
-        how: "/run/leafd/leafd.sock for root, else leafd/leafd.sock in $XDG_RUNTIME_DIR or ~/.local/state",
+        how: "/run/leafd/leafd.sock for root, else leafd/leafd.sock in $XDG_RUNTIME_DIR, $XDG_STATE_HOME or \
+              ~/.local/state",
         example: "socket = \"/run/leafd/leafd.sock\"",
     },
     help: "The Unix socket that clients connect to. systemd's `RUNTIME_DIRECTORY` is used when it is set. When \
@@ -79,7 +80,9 @@ pub(in crate::config) static DRAWS_KEPT: Setting = Setting {
     kind: Kind::Integer(0, 1 << 20),
     default: Default::Is("32768"),
     help: "Of how many of the last draws `leafctl whose` tells the process, until the daemon ends: each takes 32 bytes of \
-           memory. Ids that a process draws one after the other within a second count as one draw. With 0 none is noted.",
+           memory. Ids that a process draws one after the other within a second count as one draw. `whose` looks \
+           through all of them while other requests wait: a large value holds up answers for some milliseconds. With \
+           0 none is noted.",
 };
 
 pub(in crate::config) static STOP_WITHIN: Setting = Setting {

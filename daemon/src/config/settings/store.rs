@@ -36,7 +36,7 @@ pub(in crate::config) static STORE_STATEMENT_TIMEOUT: Setting = Setting {
     key: "store_statement_timeout",
     kind: Kind::Time(Duration::from_millis(100), secs(60)),
     default: Default::Is("3s"),
-    help: "Timeout of each call to a PostgreSQL or MySQL store, such as a claim.",
+    help: "Timeout of each call to a PostgreSQL or MySQL store, such as a claim. A Galera node has 80 % of it.",
 };
 
 pub(in crate::config) static FAILOVER_SETTLE: Setting = Setting {

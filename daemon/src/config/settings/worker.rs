@@ -106,7 +106,7 @@ pub(in crate::config) static WORKER_LOCK_DIR: Setting = Setting {
     key: "worker_lock_dir",
     kind: Kind::Text("the path of a directory, UTF-8"),
     default: Default::Found {
-        how: "/run/leafd for root, else leafd in $XDG_RUNTIME_DIR or ~/.local/state",
+        how: "/run/leafd for root, else leafd in $XDG_RUNTIME_DIR, $XDG_STATE_HOME or ~/.local/state",
         example: "worker_lock_dir = \"/run/leafd\"",
     },
     help: "The directory where a static worker number is locked, so that two daemons of one host can't both use it. \
