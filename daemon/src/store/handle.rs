@@ -1,4 +1,4 @@
-//! A store on a thread of its own, with a method for each call.
+//! Runs a store on a thread of its own, and offers each of its calls as an asynchronous method.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use leafd_core::mask::KeyNumber;
 use leafd_core::registry::{Mode, RegistryError};
 use leafd_core::{Tag, WorkerId};
 
-/// Calls a store that runs on its thread. What a call claimed whose future was dropped is lost.
+/// Calls a store that runs on its own thread. When the future of a claim is dropped, the ids of that claim are lost.
 pub type StoreHandle = Handle<dyn Store>;
 
 impl Backend for dyn Store + '_ {
@@ -35,8 +35,8 @@ impl StoreHandle {
     /// See [`Store::identity`].
     ///
     /// # Errors
-    /// As there; for every call also [`StoreError::Overloaded`], and [`StoreError::Unavailable`] when
-    /// the store is closed or its backend panicked.
+    /// As for [`Store::identity`]. Every call may also fail with [`StoreError::Overloaded`], and with
+    /// [`StoreError::Unavailable`] when the store is closed or its backend panicked.
     pub async fn identity(&self) -> Result<Identity, StoreError> {
         self.call(|store| store.identity()).await
     }
@@ -252,11 +252,11 @@ impl StoreHandle {
         self.call(move |store| store.note_static_worker(&under, worker, &start, &name)).await
     }
 
-    /// Calls the store as a registry, see [`Store::workers`].
+    /// Runs `work` on the store as a registry of workers, see [`Store::workers`].
     ///
     /// # Errors
-    /// Those of `work`; and [`RegistryError::Unavailable`] where other calls have [`StoreError::Overloaded`] or
-    /// [`StoreError::Unavailable`].
+    /// Those of `work`; and [`RegistryError::Unavailable`] in the cases in which other calls fail with
+    /// [`StoreError::Overloaded`] or [`StoreError::Unavailable`].
     pub async fn workers<T: Send + 'static>(
         &self,
         mode: Mode,

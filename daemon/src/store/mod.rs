@@ -1,11 +1,11 @@
 //! The central store: where a host claims ranges of a tag's numbers.
 //!
-//! [`Store`] is what a backend implements, blocking; a [`StoreHandle`] runs one on a thread of its own for
-//! the asynchronous side. Leaf's table and its half-open ranges are the contract, so that a Java Leaf
-//! and leafd can share one table: `max_id` is the first number not yet claimed, and a claim of `n`
-//! takes `[max_id, max_id + n)` and leaves `max_id + n`.
+//! A backend implements [`Store`], whose calls block. A [`StoreHandle`] runs a store on a thread of its own for the
+//! asynchronous side. Leaf's table and its half-open ranges are the contract, so that a Java Leaf and leafd can share
+//! one table: `max_id` is the first number not yet claimed, and a claim of `n` takes `[max_id, max_id + n)` and leaves
+//! `max_id + n`.
 //!
-//! The types of its calls, and what a claim takes, are [`leafd_core::store`]'s.
+//! [`leafd_core::store`] has the types of the calls, and decides what a claim takes.
 //!
 //! - [`sql`]: every call, over a driver.
 //! - [`sqlite`], `postgres`, `mysql`: the drivers; the last two where the program is built with them.
@@ -37,57 +37,58 @@ pub use handle::StoreHandle;
 
 /// A store of tags. Calls block; each returns within the backend's own time bound.
 ///
-/// Every call opens or reopens the connection when there is none, so that a store that comes back is
-/// used again without a call of its own. Which store a new connection leads to is for the caller to judge: calls
-/// that grant or judge numbers carry the [`Identity`] that it trusts, and fail with [`StoreError::Changed`] under
-/// any other.
+/// Every call opens the connection if there is none, so a store that comes back is used again without further ado. A
+/// new connection may lead to another store; the caller judges that. So calls that grant or judge numbers carry the
+/// [`Identity`] that the caller trusts, and fail with [`StoreError::Changed`] under any other.
 pub trait Store: Send {
-    /// Which store answers, asked of the server each time.
+    /// Tells which store answers. The server is asked each time.
     ///
     /// # Errors
     /// [`StoreError`], as for every call. [`StoreError::Unavailable`] also when the server no longer takes writes.
     fn identity(&mut self) -> Result<Identity, StoreError>;
 
-    /// Records what this store is among several, where no role is recorded yet; the same role again is fine.
-    /// The role of `under` is not looked at.
+    /// Records this store's role among several stores, if no role is recorded yet. It is no error to record the same
+    /// role again. The role in `under` is ignored.
     ///
-    /// Claims under another role that are under way are waited for.
+    /// Waits for claims under another role that are under way.
     ///
     /// # Errors
-    /// [`StoreError::Changed`] under another store or history; [`StoreError::Refused`] when another role is
-    /// recorded (it names both), when it is no role, and when there is only Leaf's table; others as for every call.
+    /// [`StoreError::Changed`] under another store or history; [`StoreError::Refused`] when another role is recorded
+    /// (the text names both), when `role` is invalid, and when there is only Leaf's table; others as for every call.
     fn take_role(&mut self, under: &Identity, role: &Role) -> Result<(), StoreError>;
 
-    /// Replaces the role of `under` by another one, for the operator.
+    /// Replaces the role in `under` by another one, when the operator asks for it.
     ///
-    /// When this returns, no claim under the former role is under way or can still be made: the ends that
-    /// [`Store::look_up`] then tells stay until somebody claims under the new one.
+    /// When this returns, no claim under the former role is under way or can still be made. So the ends that
+    /// [`Store::look_up`] then returns stay the same until a host claims under the new role.
     ///
     /// # Errors
-    /// [`StoreError::Changed`] when the store is not what `under` says, its role included; [`StoreError::Refused`] when
-    /// it is no role, and when there is only Leaf's table; others as for every call.
+    /// [`StoreError::Changed`] when the store is not what `under` says, its role included; [`StoreError::Refused`]
+    /// when `role` is invalid, and when there is only Leaf's table; others as for every call.
     fn replace_role(&mut self, under: &Identity, role: &Role) -> Result<(), StoreError>;
 
-    /// How long ago, on the store's own clock, somebody first noticed the history that `under` names: this call enters
-    /// it if nobody has, and answers zero. For ever ago in a store whose tables were made under it, before any claim.
-    /// `None` where only Leaf's table is, which has no place for it.
+    /// How long ago, on the store's own clock, a host first noticed the history in `under`. If no host has noticed it
+    /// yet, this call records it and returns zero. If the store's tables were made under this history, before any
+    /// claim, the answer is the time since 1970. `None` for an embedded store, which has no history, and if there is
+    /// only Leaf's table, which has no place for one.
     ///
     /// # Errors
     /// [`StoreError::Changed`]; others as for every call.
     fn note_history(&mut self, under: &Identity) -> Result<Option<Duration>, StoreError>;
 
-    /// Tells everybody that the store has lost commits without showing another history: from now on it shows one.
-    /// False where that can't be told, because there is only Leaf's table, and where there is nobody to tell.
+    /// Declares that the store has lost commits although its server shows the same history: from now on the store
+    /// shows another history to all hosts. Returns false if that can't be recorded, because there is only Leaf's
+    /// table, and if the store is embedded, because no other host uses it.
     ///
     /// # Errors
-    /// [`StoreError::Changed`], also when somebody else has told it meanwhile; others as for every call.
+    /// [`StoreError::Changed`], also when another host has declared the loss meanwhile; others as for every call.
     fn declare_loss(&mut self, under: &Identity) -> Result<bool, StoreError>;
 
     /// Claims numbers of a tag in one transaction that is durable when this returns.
     ///
-    /// See [`leafd_core::store::plan_claim`] for what is claimed. A claim never takes what the store knows to be claimed
-    /// already, also when the row was set back by hand. When in doubt whether a commit happened, the
-    /// call fails and the range is given up.
+    /// [`leafd_core::store::plan_claim`] decides what is claimed. A claim never takes ids that the store records as
+    /// claimed, even if somebody set the row back by hand. When it is unknown whether the commit happened, the call
+    /// fails and nobody gets the range.
     ///
     /// # Errors
     /// [`StoreError::Changed`];
@@ -97,7 +98,8 @@ pub trait Store: Send {
         self.claim_as(None, under, tag, wish)
     }
 
-    /// The same, and records in that transaction who claims, if that is told and there is more than Leaf's table.
+    /// Like [`Store::claim`]; also records in the same transaction who claims, if `by` is given and there are leafd's
+    /// own tables.
     ///
     /// # Errors
     /// As for [`Store::claim`].
@@ -109,11 +111,11 @@ pub trait Store: Send {
         wish: ClaimWish,
     ) -> Result<Claim, StoreError>;
 
-    /// Up to `limit` recorded claims of a tag that end after an id, in the order of their ends. What a tag of the name had
-    /// claimed that was deleted since is among them.
+    /// Up to `limit` recorded claims of a tag whose end is above `id`, ordered by their ends. They include the claims
+    /// of a deleted tag of the same name.
     ///
     /// # Errors
-    /// [`StoreError::Refused`] where only Leaf's table is; others as for every call.
+    /// [`StoreError::Refused`] if there is only Leaf's table; others as for every call.
     fn claims_after(
         &mut self,
         tag: &Tag,
@@ -121,8 +123,8 @@ pub trait Store: Send {
         limit: u32,
     ) -> Result<Vec<ClaimRecord>, StoreError>;
 
-    /// Deletes up to `limit` recorded claims of any tag that are older than this on the store's clock, the oldest first;
-    /// tells how many.
+    /// Deletes up to `limit` recorded claims of any tag that are older than `age` on the store's clock, the oldest
+    /// first. Returns how many it deleted.
     ///
     /// # Errors
     /// As for every call.
@@ -134,26 +136,26 @@ pub trait Store: Send {
     /// [`StoreError::UnknownTag`], and others as for every call.
     fn show(&mut self, tag: &Tag) -> Result<TagRow, StoreError>;
 
-    /// Up to `limit` rows in the store's own order, those after `after`: the order of the table's key, so that a page
-    /// costs as much as it is long. It is the order of the names' bytes in the tables that leafd makes, and that
-    /// of the key's collation in others; it is the same for every page. Rows whose tag is
-    /// no [`Tag`], or that hold other things than numbers, are left out with a warning in the log.
+    /// Up to `limit` rows after `after`, in the order of the table's key, so that the cost of a page depends on its
+    /// length alone. In tables that leafd made this is the order of the names' bytes; in other tables it is the order
+    /// of the key's collation. Rows are left out with a warning in the log if their tag is no [`Tag`], or if a number
+    /// column holds something else.
     ///
     /// # Errors
     /// As for every call.
     fn list(&mut self, after: Option<&Tag>, limit: u32) -> Result<Vec<TagRow>, StoreError>;
 
-    /// Up to `limit` names and the end of what is remembered to have been claimed under each, 0 for nothing, those after
-    /// `after` in the order of their bytes. Also the names that have no row any more, or never had one here, and not those
-    /// of rows that leafd has never claimed from or changed. Names that are no [`Tag`] are left out with a warning in the
-    /// log. Nothing where only Leaf's table is: it remembers nothing.
+    /// Up to `limit` names after `after`, in the order of their bytes, each with the end of what the store remembers
+    /// as claimed under it (0 for nothing). They include names that have no row any more, or never had one here. They
+    /// do not include rows that leafd has never claimed from or changed. Names that are no [`Tag`] are left out with a
+    /// warning in the log. Empty if there is only Leaf's table, which remembers nothing.
     ///
     /// # Errors
     /// As for every call.
     fn ends(&mut self, after: Option<&Tag>, limit: u32) -> Result<Vec<(Tag, u64)>, StoreError>;
 
-    /// The end of what is remembered to have been claimed under a name that has no row, 0 for nothing: a tag that is
-    /// created under it must begin there or above.
+    /// The end of what the store remembers as claimed under a name that has no row, 0 for nothing. A tag that is
+    /// created under this name must begin at this end or above.
     ///
     /// # Errors
     /// As for every call.
@@ -162,29 +164,29 @@ pub trait Store: Send {
     /// Creates a tag, with a generation above 0 that no earlier tag of the name had.
     ///
     /// # Errors
-    /// [`StoreError::Changed`]; [`StoreError::TagExists`]; [`StoreError::Refused`] when the values are out of range or `start` is
-    /// below the end of what was claimed under this name before (it names the number to use); others as
-    /// for every call.
+    /// [`StoreError::Changed`]; [`StoreError::TagExists`]; [`StoreError::Refused`] when values are out of range, or
+    /// when `start` is below the end of what was claimed under this name before (the text names the number to use);
+    /// others as for every call.
     fn create(&mut self, under: &Identity, new: &NewTag) -> Result<TagRow, StoreError>;
 
-    /// Changes a tag's settings. Changes reach daemons with their next claim. A ceiling below what is
-    /// claimed already stops further claims and takes nothing back.
+    /// Changes a tag's settings. A daemon learns of the change with its next claim. A ceiling below what is already
+    /// claimed stops further claims, but takes no ids back.
     ///
     /// # Errors
     /// [`StoreError::UnknownTag`]; [`StoreError::Refused`] when a value is out of range; others as for
     /// every call.
     fn set(&mut self, tag: &Tag, change: &TagChange) -> Result<TagRow, StoreError>;
 
-    /// Deletes a tag that still has this generation; tells its row as it was. The end of what was claimed stays
-    /// remembered under its name.
+    /// Deletes a tag if it still has this generation, and returns its row as it was. The store still remembers under
+    /// the tag's name the end of what was claimed.
     ///
     /// # Errors
-    /// [`StoreError::UnknownTag`]; [`StoreError::Refused`] when the tag was made anew meanwhile, or when there is only
-    /// Leaf's table; others as for every call.
+    /// [`StoreError::UnknownTag`]; [`StoreError::Refused`] when the tag was created again meanwhile, or when there is
+    /// only Leaf's table; others as for every call.
     fn delete(&mut self, tag: &Tag, generation: Generation) -> Result<TagRow, StoreError>;
 
-    /// What there is of each tag, in the order asked, `None` for one that is not there: one query for
-    /// all (or one for every few hundred).
+    /// The terms of each tag, in the order asked; `None` for a tag that doesn't exist. Takes one query for every few
+    /// hundred tags.
     ///
     /// # Errors
     /// [`StoreError::Changed`], and others as for every call.
@@ -194,16 +196,18 @@ pub trait Store: Send {
         tags: &[Tag],
     ) -> Result<Vec<Option<TagTerms>>, StoreError>;
 
-    /// Lifts each tag's first unclaimed number to at least this end: what a daemon has seen claimed must not
-    /// be claimed again. It never lowers one, and may put it above the ceiling. Tells for each, in the order
-    /// given, whether its row moved: not if it was there already, and not if there is no such tag. If one of the name is
-    /// there later, from a backup or created, its numbers begin at this end or above all the same.
+    /// Lifts each tag's first unclaimed number to at least the given end: ids that a daemon has seen claimed must not
+    /// be claimed again. It never lowers a number, and may put one above the ceiling. Returns for each tag, in the
+    /// order given, whether its row changed; false if the row was there already, or if there is no such tag. The end
+    /// counts even then: if a tag of this name comes later, from a backup or created, its ids begin at this end or
+    /// above.
     ///
-    /// `masking`: the caller has mask keys. Then a name without a row may have been a masked tag's, also where the store
-    /// remembers no mask: no tag of the name is created until an operator says how its ids were masked.
+    /// `masking`: the caller has mask keys. Then a name without a row may have belonged to a masked tag, even if the
+    /// store remembers no mask. So nobody can create a tag of this name until an operator says how its ids were
+    /// masked.
     ///
-    /// Many are lifted in transactions of a few hundred, so that some may be lifted when this fails; to
-    /// repeat it does no harm.
+    /// A transaction lifts a few hundred tags, so when this fails, some tags may be lifted already. It is safe to
+    /// repeat the call.
     ///
     /// # Errors
     /// [`StoreError::Changed`], and others as for every call.
@@ -214,12 +218,12 @@ pub trait Store: Send {
         masking: bool,
     ) -> Result<Vec<bool>, StoreError>;
 
-    /// Notes that this host starts: replaces its start token by `next` if the one that the store has is in
-    /// `known`, by compare-and-set. A host unknown to the store is entered. A repeated call (its first
-    /// answer was lost) finds `next` in the store and answers [`CheckIn::Current`].
+    /// Records that this host starts: replaces its start token by `next` if the store's token is in `known`, by
+    /// compare-and-set. A host that the store doesn't know is entered. When the first answer was lost and the call is
+    /// repeated, it finds `next` in the store and returns [`CheckIn::Current`].
     ///
     /// # Errors
-    /// [`StoreError::Changed`]; others as for every call, and whether the token was replaced is then unknown.
+    /// [`StoreError::Changed`]; others as for every call. After those it is unknown whether the token was replaced.
     fn check_in(
         &mut self,
         under: &Identity,
@@ -228,8 +232,9 @@ pub trait Store: Send {
         next: &StartToken,
     ) -> Result<CheckIn, StoreError>;
 
-    /// Notes that the daemon of this start, on a host of this name, uses a static worker number now, and tells which others
-    /// have noted that lately. Nothing where only Leaf's table is: there is no place for it.
+    /// Records that the daemon of this start, on a host of this name, now uses a static worker number. Returns the
+    /// other daemons that have recorded the same lately. Does nothing and returns nothing if there is only Leaf's
+    /// table, which has no place for it.
     ///
     /// # Errors
     /// [`StoreError::Changed`]; others as for every call.
@@ -241,14 +246,14 @@ pub trait Store: Send {
         name: &str,
     ) -> Result<Vec<StaticUser>, StoreError>;
 
-    /// Counts the transactions that met what others wrote at the same moment, and were tried again.
+    /// The count of transactions that conflicted with writes of others and were tried again.
     fn conflicts(&self) -> Arc<AtomicU64>;
 
-    /// Enters by which check value hosts know the mask key of a number, if none is entered yet, and tells the one that
-    /// is: a host whose key has another value has another key than the host that came first.
+    /// Records the check value of the mask key of this number, if none is recorded yet, and returns the recorded one.
+    /// A host whose key has another check value has another key than the host that came first.
     ///
     /// # Errors
-    /// [`StoreError::Changed`]; [`StoreError::Refused`] where only Leaf's table is; others as for every call.
+    /// [`StoreError::Changed`]; [`StoreError::Refused`] if there is only Leaf's table; others as for every call.
     fn note_mask_key(
         &mut self,
         under: &Identity,
@@ -256,7 +261,7 @@ pub trait Store: Send {
         check_value: u64,
     ) -> Result<u64, StoreError>;
 
-    /// The store as a registry of workers, over its own connection. Its calls are refused where only Leaf's table is,
-    /// and where the tables for workers are missing, which does claims no harm.
+    /// The store as a registry of workers, over its own connection. The registry's calls are refused if there is only
+    /// Leaf's table, and if the tables for workers are missing. Claims don't need those tables.
     fn workers(&mut self, mode: Mode) -> Box<dyn Registry + '_>;
 }

@@ -1,4 +1,4 @@
-//! Finds the server that takes writes among those that the URL names, and agrees on how to talk to it.
+//! Finds the server that takes writes among those in the URL, and sets up the connection to it.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,23 +17,23 @@ use crate::store::sql::engine::Engine;
 use crate::store::sql::{APPLICATION_NAME, HEAD_START, Location as _, Target};
 use leafd_core::store::StoreError;
 
-/// Where systems keep the certificates that they trust, as one file.
+/// The files in which systems keep the certificates that they trust.
 const SYSTEM_ROOTS: [&str; 3] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/ca-bundle.pem",
 ];
 
-/// Switches that each alone make a server take no writes; not all of them are known to every server.
+/// If one of these variables is on, the server takes no writes. No server has all of them.
 const READ_ONLY: [&str; 5] =
     ["read_only", "super_read_only", "innodb_read_only", "transaction_read_only", "tx_read_only"];
 
-/// These, and what tells the engine.
+/// The variables above, and those that show the engine.
 const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN
     ('read_only', 'super_read_only', 'innodb_read_only', 'transaction_read_only', 'tx_read_only',
      'version', 'version_comment', 'wsrep_on', 'wsrep_reject_queries', 'aurora_version', 'group_replication_group_name')";
 
-/// Whether a node of a Galera cluster serves, and why not.
+/// Whether a node of a Galera cluster serves, and its state if it doesn't.
 const NODE: &str =
     "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_local_state_comment')";
 
@@ -44,8 +44,8 @@ pub(super) struct Connected {
     pub(super) endpoint: String,
 }
 
-/// The first server that lets us in and takes writes. One that is silent for a while is still waited for while the next
-/// ones are asked.
+/// Connects to the first server that accepts the connection and takes writes. A server that is silent for a while may
+/// still answer while the next ones are asked.
 pub(super) fn connect(target: &Target) -> Result<Connected, StoreError> {
     let password = target.password.read().map_err(|cause| target.unavailable(cause))?;
     let bound = target.connect_timeout;
@@ -80,11 +80,12 @@ pub(super) fn connect(target: &Target) -> Result<Connected, StoreError> {
     Err(target.unavailable(causes.collect::<Vec<_>>().join("; ")))
 }
 
-/// A server's number, and what came of asking it.
+/// A server's position in the list, and what came of asking it.
 type Answer = (usize, Result<(Conn, Engine), String>);
 
-/// The crate bounds each read and write, but neither the look-up of a name nor all of it together. So it runs on a
-/// thread that is left behind when it takes too long; it ends by the crate's bounds.
+/// Asks one server. The crate limits the time of each read and write, but neither that of a name look-up nor the
+/// total. So this runs on a thread of its own. When it takes too long, nobody waits for the thread any more; it ends
+/// by the crate's own limits.
 fn ask(
     number: usize,
     opts: Opts,
@@ -96,11 +97,11 @@ fn ask(
     let work = move || {
         let asked = catch_unwind(AssertUnwindSafe(|| one(opts, &settings, untested_engine)));
         let answer = asked.unwrap_or_else(|_| Err("the mysql crate panicked".to_owned()));
-        // Nobody waits for it any more if another server was faster.
+        // Nobody receives this if another server was faster.
         let _ = answers.send((number, answer));
     };
     std::thread::Builder::new()
-        // A panic in there is the backend's, like one on the store's own thread.
+        // The thread has the name of the store's own thread, so that a panic in it is treated as the backend's.
         .name(<dyn Store>::THREAD_NAME.to_owned())
         .spawn(work)
         .map(drop)
@@ -114,7 +115,7 @@ fn options(target: &Target, endpoint: &Endpoint, password: Option<&str>) -> Opts
         .pass(password)
         .db_name(Some(&target.url.database))
         .connect_attrs(Some(attributes))
-        // Otherwise it would go on over whatever socket the server names.
+        // Otherwise the crate would connect again through whatever socket the server names.
         .prefer_socket(false)
         .tcp_connect_timeout(Some(target.connect_timeout))
         .read_timeout(Some(target.statement_timeout))
@@ -126,11 +127,11 @@ fn options(target: &Target, endpoint: &Endpoint, password: Option<&str>) -> Opts
     builder.ssl_opts(target.url.tls.as_ref().map(protection)).into()
 }
 
-/// Certificate and name are checked unless told otherwise. The crate trusts the public authorities that it brings
-/// along, and the file beside them.
+/// Checks the server's certificate and name, unless the configuration says otherwise. The crate trusts the public
+/// authorities that it contains, and also the given file.
 fn protection(tls: &Tls) -> SslOpts {
-    // The crate uses the process's provider of cryptography, and panics where there is none, or two. An error means that
-    // there is one already.
+    // The crate uses the process's default provider of cryptography, and panics if there is none, or if there are two.
+    // An error here means that one is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let roots = tls.root_certificates.clone().or_else(|| {
         SYSTEM_ROOTS.into_iter().find(|path| Path::new(path).exists()).map(PathBuf::from)
@@ -140,9 +141,10 @@ fn protection(tls: &Tls) -> SslOpts {
     SslOpts::default().with_root_cert_path(roots).with_client_identity(identity)
 }
 
-/// What the statements rely on. MariaDB gives up a little before we do, so that a lock isn't kept by a statement that
-/// nobody waits for, and ends a transaction whose client is gone without a word; MySQL can neither, and only bounds
-/// waits for locks. And MySQL would answer for a day when a table was made from what it remembers.
+/// Settings that the statements rely on. MariaDB gives a statement up a little before leafd does, so that a lock isn't
+/// kept by a statement that nobody waits for. It also ends a transaction whose client is gone without a word. MySQL
+/// can do neither, and only limits the waits for locks. The last setting is for MySQL, which would otherwise report
+/// for a day, from its cache, when a table was made.
 fn settings(target: &Target) -> Vec<String> {
     let seconds = target.statement_timeout.as_secs().max(1);
     let a_little_less = target.statement_timeout.as_secs_f64() * 0.9;
@@ -193,13 +195,13 @@ fn one(opts: Opts, settings: &[String], untested_engine: bool) -> Result<(Conn, 
     for statement in settings {
         connection.query_drop(statement).map_err(described)?;
     }
-    // Looked at by what tells tables apart.
+    // The statements that distinguish tables look at this variable.
     let is_one_store = format!("SET @leafd_one_store = {}", i32::from(engine.is_one_store()));
     connection.query_drop(is_one_store).map_err(described)?;
     Ok((connection, engine))
 }
 
-/// What a switch is set to, in the words of any server.
+/// Whether a variable's value means that it is on, in the words of any server.
 pub(super) fn is_on(value: &str) -> bool {
     !["OFF", "0", "NO"].contains(&value.to_ascii_uppercase().as_str())
 }

@@ -1,5 +1,5 @@
-//! One connection to MySQL or MariaDB. The socket waits for each part of an answer no longer than the call had left when its
-//! statement began.
+//! One connection to MySQL or MariaDB. Each wait for a part of an answer lasts at most as long as the time that the
+//! call had left when its statement began.
 
 use std::error::Error as _;
 use std::io;
@@ -19,17 +19,17 @@ use crate::store::sql::{
 };
 use leafd_core::store::StoreError;
 
-/// How much of a call's time a server has whose neighbours are the same store, in percent: another one does the call
-/// while this one is busy, a donor in a state transfer say.
+/// In a cluster that is one store, a server gets this share of a call's time, in percent. Then another server can do
+/// the call while this one is busy, for instance because it sends its state to a new node.
 const TIME_OF_ONE_OF_SEVERAL: u32 = 80;
 
-/// A connection.
+/// A connection to a server.
 #[derive(Debug)]
 pub struct MysqlDriver {
     connection: Conn,
     endpoint: String,
     engine: Engine,
-    /// What tells the server from others, once it was asked.
+    /// What distinguishes the server from others, once it was asked.
     server: Option<String>,
     deadline: Instant,
 }
@@ -79,7 +79,7 @@ impl Driver for MysqlDriver {
         let server = match &self.server {
             Some(server) => server.clone(),
             None => {
-                // The nodes of a cluster that is one store have one history.
+                // All nodes of a cluster that is one store have the same history.
                 let server = match self.engine.is_one_store() {
                     true => sql::CLUSTER,
                     false => sql::SERVER,
@@ -144,19 +144,19 @@ impl Driver for MysqlDriver {
     }
 }
 
-/// From now on each answer of the server has to come within this time.
+/// From now on each wait for the server lasts at most this long.
 #[expect(unsafe_code, reason = "the crate names its socket by the number of the descriptor alone")]
 fn wait_at_most(connection: &Conn, time: Duration) -> io::Result<()> {
     // SAFETY: the connection owns its descriptor, which stays open while the connection is borrowed.
     let socket = unsafe { BorrowedFd::borrow_raw(connection.as_raw_fd()) };
-    // No time at all would mean for ever.
+    // A timeout of zero would mean no timeout.
     let time = time.max(Duration::from_millis(1));
     let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
     let limit = TimeVal::new(seconds, time.subsec_micros().into());
     Ok(setsockopt(&socket, sockopt::ReceiveTimeout, &limit)?)
 }
 
-/// By the names that [`MysqlDriver::placeholder`] gives.
+/// The parameters under the names that [`MysqlDriver::placeholder`] gives them.
 fn named(params: &[Param<'_>]) -> Params {
     if params.is_empty() {
         return Params::Empty;
@@ -182,7 +182,7 @@ fn text(value: Value) -> Option<String> {
     }
 }
 
-/// The server's words.
+/// The error in the server's own words.
 pub(super) fn describe(error: &Error) -> String {
     match error {
         Error::MySqlError(said) => format!("{} (error {})", said.message, said.code),
@@ -194,7 +194,7 @@ pub(super) fn describe(error: &Error) -> String {
     }
 }
 
-/// The input or output that failed, however deep the crate has wrapped it.
+/// The I/O error inside an error, however deep the crate has wrapped it.
 fn io_cause(error: &Error) -> Option<&io::Error> {
     match error {
         Error::IoError(cause) => Some(cause),
@@ -203,12 +203,12 @@ fn io_cause(error: &Error) -> Option<&io::Error> {
     }
 }
 
-/// Whether the time for it ran out; the system's own words are odd then.
+/// Whether the operation took too long. The system's own words for that are strange.
 fn timed_out(cause: &io::Error) -> bool {
     [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&cause.kind())
 }
 
-/// What an error means for the connection and for the caller. The numbers are the servers' documented ones.
+/// What an error means for the connection and for the caller. The codes are those that the servers' manuals list.
 fn classify(error: &Error) -> Failure {
     let words = describe(error);
     if io_cause(error).is_some_and(timed_out) {
@@ -221,18 +221,18 @@ fn classify(error: &Error) -> Failure {
     };
     match said.code {
         1062 => Failure::Duplicate(words),
-        // A node of a cluster that doesn't serve at present.
+        // A node of a cluster that serves no queries at present.
         1047 => Failure::ReadOnly(words),
         1205 | 1213 => Failure::Conflict(words),
-        // By max_statement_time.
+        // The server reached its limit max_statement_time.
         1969 => Failure::TimedOut(words),
         1267 | 1270 | 1271 | 3988 => Failure::NoSuchName(words),
         1044 | 1142 | 1143 | 1227 | 1370 | 1419 => Failure::Denied(words),
         1054 | 1146 => Failure::Missing(words),
         1290 | 1792 | 1836 => Failure::ReadOnly(words),
-        // Going down, or we were cut off.
+        // The server shuts down, or it closed the connection.
         1053 | 1077..=1080 | 1152..=1161 | 1317 | 1927 => Failure::Lost(words),
-        // Data that the columns don't take, and statements that the server doesn't.
+        // Data that the columns don't accept, and statements that the server doesn't.
         1048 | 1064 | 1264 | 1265 | 1292 | 1364 | 1366 | 1406 | 1644 | 1665 | 1690 => {
             Failure::Rejected(words)
         }

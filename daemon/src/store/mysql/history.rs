@@ -1,4 +1,4 @@
-//! What is remembered of claims and workers, in MySQL and MariaDB.
+//! The tables and statements for the records of past claims and workers, in MySQL and MariaDB.
 
 use crate::store::sql::HistoryStatements as Statements;
 
@@ -21,7 +21,7 @@ pub(super) static STATEMENTS: Statements = Statements {
     taken_after: concat!(taking!(), "since > :p2 ORDER BY since, taken LIMIT 1"),
 };
 
-/// Claims are found by their ends, and forgotten by their age. Two claims of the same ids both stay.
+/// Claims are looked up by their ends, and deleted by their age. If two claims have the same ids, both are kept.
 pub(super) const TABLES: [&str; 2] = [
     "CREATE TABLE IF NOT EXISTS leafd_claim (
     tag        varbinary(512) NOT NULL,

@@ -1,8 +1,8 @@
-//! The tables of workers in MySQL and MariaDB.
+//! The tables and statements for workers, in MySQL and MariaDB.
 
 use crate::store::sql::{Layout, LeaseStatements as Statements};
 
-/// What `store::sql::leases` reads of a row.
+/// The columns that `store::sql::leases` reads.
 macro_rules! row {
     () => {
         "SELECT worker, holder, name, incarnation, bound, seen, written FROM leafd_worker "
@@ -74,7 +74,7 @@ pub(super) static STATEMENTS: Statements = Statements {
     enter_layout: "INSERT INTO leafd_layout (name, definition) VALUES (:p1, :p2)",
 };
 
-/// `leaf_workerid_alloc` is the table of Leaf's fork, in a collation that tells every identity from others.
+/// `leaf_workerid_alloc` is the table of Leaf's fork, in a collation that distinguishes all identities.
 pub(super) const TABLES: [&str; 3] = [
     "CREATE TABLE IF NOT EXISTS leafd_worker (
     worker      bigint NOT NULL PRIMARY KEY,

@@ -1,11 +1,11 @@
 //! The store on MySQL or MariaDB.
 //!
 //! - `driver`: one connection, through the `mysql` crate.
-//! - `connect`: finding the server that takes writes, and what is agreed with it.
-//! - `schema`: the tables, printed and made.
-//! - `sql`: the statements.
-//! - `leases`: those for the tables of workers.
-//! - `history`: those for what is remembered of claims and workers.
+//! - `connect`: finds the server that takes writes, and sets up the connection.
+//! - `schema`: prints and makes the tables.
+//! - `sql`: the statements for tags.
+//! - `leases`: the statements for workers.
+//! - `history`: the statements for the records of past claims and workers.
 
 mod connect;
 mod driver;
@@ -23,16 +23,16 @@ pub use schema::{apply, print};
 /// A store on MySQL or MariaDB.
 pub type MysqlStore = SqlStore<MysqlDriver>;
 
-/// The store at `target`. Connects with the first call.
+/// The store at `target`. The first call connects.
 #[must_use]
 pub fn open(target: Target) -> MysqlStore {
     SqlStore::new(target)
 }
 
-/// Looks at the store at `target`, and changes nothing.
+/// Looks at the store at `target` without changing it.
 ///
 /// # Errors
-/// [`StoreError`] when nobody lets us in, or doesn't answer.
+/// [`StoreError`] when no server accepts the connection, or none answers.
 pub fn examine(target: &Target, workers: Option<WorkersWish>) -> Result<Examination, StoreError> {
     super::sql::examine::<MysqlDriver>(target, workers)
 }

@@ -1,4 +1,4 @@
-//! The tables of a MySQL or MariaDB store: printed, or made where they are missing.
+//! Prints the tables of a MySQL or MariaDB store, or makes those that are missing.
 
 use std::time::Instant;
 
@@ -9,11 +9,10 @@ use crate::store::sql::{
 };
 use leafd_core::store::StoreError;
 
-/// Keeps two of us from making the tables at once. Making tables commits by itself here, so that a transaction
-/// wouldn't.
+/// Keeps two processes from making the tables at the same time. A transaction wouldn't: making a table commits it.
 const LOCK: &str = "SELECT GET_LOCK('leafd schema', 10)";
 
-/// What the user may do: a right, and the table that it is restricted to, if any.
+/// What the user may do: each right, and the table that it is restricted to, if any.
 const RIGHTS: &str = "SELECT PRIVILEGE_TYPE, '' FROM information_schema.USER_PRIVILEGES
     WHERE GRANTEE = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''')
     UNION ALL
@@ -23,10 +22,10 @@ const RIGHTS: &str = "SELECT PRIVILEGE_TYPE, '' FROM information_schema.USER_PRI
     SELECT PRIVILEGE_TYPE, TABLE_NAME FROM information_schema.TABLE_PRIVILEGES
     WHERE GRANTEE = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''') AND TABLE_SCHEMA = DATABASE()";
 
-/// The roles whose rights the user has besides, which are listed nowhere that a user may see.
+/// The active role of the user, if there is one. A user can't see which rights a role brings.
 const ROLES: &str = "SELECT NULLIF(CURRENT_ROLE(), 'NONE')";
 
-/// What [`apply`] would run, but for the mark that it puts into the remark on `leaf_alloc`.
+/// The statements that [`apply`] would run, except the one that adds the mark to the comment of `leaf_alloc`.
 #[must_use]
 pub fn print() -> String {
     let tables = sql::SIDE_TABLES.into_iter().chain(leases::TABLES).chain(history::TABLES);
@@ -34,12 +33,12 @@ pub fn print() -> String {
     all.map(|statement| format!("{statement};\n")).collect()
 }
 
-/// Makes what is missing, and removes the triggers that earlier versions made, as far as the user may see them. Tells what
-/// was done.
+/// Makes the tables that are missing, and removes the triggers that earlier versions made if the user can see them.
+/// Returns what was done.
 ///
 /// # Errors
-/// [`StoreError::Refused`] when a table that is there looks different, and when rights are missing: it names each;
-/// others as for every call.
+/// [`StoreError::Refused`] when an existing table differs from leafd's, and when rights are missing: the text names
+/// each; others as for every call.
 pub fn apply(target: &Target) -> Result<Vec<&'static str>, StoreError> {
     let mut driver = MysqlDriver::connect(target)?;
     driver.set_deadline(Instant::now() + target.statement_timeout);
@@ -97,15 +96,15 @@ fn make_tables(driver: &mut MysqlDriver, missing: &[&'static str]) -> Result<(),
     Ok(())
 }
 
-/// Making a table commits by itself here, so that no transaction could take it back.
+/// Drops the tables that were just made. Making a table commits, so no transaction could take it back.
 fn take_back(driver: &mut MysqlDriver, made: &[&'static str]) {
     for table in made {
-        // What is left of them is made use of by the next attempt.
+        // The next attempt uses a table that can't be dropped.
         let _ = driver.execute(&format!("DROP TABLE IF EXISTS {table}"), &[]);
     }
 }
 
-/// Which rights are missing for it, a text each.
+/// The rights that the user lacks for this, as a text each.
 fn lacking(
     driver: &mut MysqlDriver,
     missing: &[&'static str],
@@ -141,7 +140,7 @@ fn remark(driver: &mut MysqlDriver) -> Result<String, Failure> {
     Ok(remark.into_iter().flatten().flatten().next().unwrap_or_default())
 }
 
-/// Gives Leaf's table its mark.
+/// Adds a mark to the comment of Leaf's table.
 fn mark(driver: &mut MysqlDriver) -> Result<(), Failure> {
     let comment = remark(driver)?;
     let marked = sql::marked(&comment, crate::random::generation().map_err(StoreError::from)?.0);

@@ -1,8 +1,8 @@
-//! What is said to MySQL and MariaDB.
+//! The statements for MySQL and MariaDB.
 
 use crate::store::sql::{Layout, Statements};
 
-/// The tables, and the types that are as good as ours for each column.
+/// The tables, and for each column the types that leafd accepts.
 pub(super) static TABLES: &[Layout] = &[
     Layout {
         table: "leaf_alloc",
@@ -51,25 +51,27 @@ pub(super) static TABLES: &[Layout] = &[
     },
 ];
 
-/// The remark on Leaf's table.
+/// The comment of Leaf's table.
 pub(super) const REMARK: &str = "SELECT TABLE_COMMENT FROM information_schema.TABLES
     WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'leaf_alloc'";
 
-/// What tells servers apart: some know one of these, some another.
+/// What distinguishes a server from others. Each kind of server has some of these variables.
 pub(super) const SERVER: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN
     ('server_uuid', 'server_uid', 'hostname', 'port', 'server_id')";
 
-/// The same of a Galera cluster: whichever node is asked.
+/// The same for a Galera cluster; every node gives the same answer.
 pub(super) const CLUSTER: &str = "SHOW GLOBAL STATUS LIKE 'wsrep_cluster_state_uuid'";
 
-/// What tells the tables from those that take their place. Of Leaf's: its remark, with the mark, and when it was made or
-/// last altered. Of `leafd_tag`, which remembers what was claimed when Leaf's table is set back: when it was made, and when
-/// its row without a name was entered, see [`SIDE_TABLES`]. NULL when one of these is gone.
+/// What distinguishes the tables from others that take their place. For Leaf's table: its comment, which contains the
+/// mark, and when it was made or last altered. For `leafd_tag`, which remembers what was claimed if somebody sets
+/// Leaf's table back: when it was made, and when its row without a name was entered, see [`SIDE_TABLES`]. NULL when
+/// one of these is missing.
 ///
-/// Asked with every claim, as it takes some 50 microseconds. Once a claim has locked its row nobody can make the table
-/// anew until it ends.
+/// Every claim asks this, which takes about 50 microseconds. Once a claim has locked its row, nobody can make the
+/// table anew until the claim ends.
 ///
-/// The times at which tables were made differ between the nodes of a cluster that is one store, see `connect`.
+/// In a cluster that is one store, the nodes differ in when the tables were made, so those times are left out there,
+/// see `connect`.
 macro_rules! tables_life {
     (plain) => {
         "(SELECT CONCAT_WS(' ', LEFT(SHA2(TABLE_COMMENT, 256), 16), IF(@leafd_one_store, NULL, CREATE_TIME))
@@ -86,7 +88,7 @@ macro_rules! tables_life {
     };
 }
 
-/// Where the connection leads beside that, whether writes are refused there, and what leafd's tables say.
+/// The database, what distinguishes the tables, whether the server refuses writes, and the store's name and role.
 macro_rules! select_standing {
     ($tables:ident, $name:literal, $role:literal) => {
         concat!(
@@ -109,21 +111,21 @@ pub(super) const STANDING: &str = select_standing!(
 /// Like [`STANDING`], without leafd's tables.
 pub(super) const STANDING_PLAIN: &str = select_standing!(plain, "NULL", "NULL");
 
-/// Begins the mark that tells a table from one that takes its place. It is kept in the table's remark, because that
-/// goes with the table, and comes along to replicas.
+/// Marks begin with this. A mark distinguishes a table from another one that takes its place. It is kept in the
+/// table's comment, because that is dropped with the table and is replicated.
 const MARK: &str = "leafd-";
 
-/// Whether a table's remark has a mark.
+/// Whether a table's comment contains a mark.
 pub(super) fn has_mark(comment: &str) -> bool {
     comment.split(' ').any(|word| word.strip_prefix(MARK).is_some_and(|mark| !mark.is_empty()))
 }
 
-/// A table's remark with a new mark after what was there.
+/// A table's comment with a new mark at its end.
 pub(super) fn marked(comment: &str, mark: u64) -> String {
     format!("{comment} {MARK}{mark:016x}").trim().to_owned()
 }
 
-/// What `sql::rows` reads of a row, with the side table or with nothing in its place.
+/// The columns that `sql::rows` reads, with the columns of leafd's table or with NULLs in their place.
 macro_rules! row {
     (side) => {
         "a.biz_tag, a.max_id, a.step, a.description, DATE_FORMAT(a.update_time, '%Y-%m-%dT%H:%i:%sZ'),
@@ -136,7 +138,7 @@ macro_rules! row {
     };
 }
 
-/// Rows, beside what leafd's tables say of them.
+/// Rows of Leaf's table, joined with leafd's rows of the same tags.
 macro_rules! tables {
     () => {
         "leaf_alloc AS a LEFT JOIN leafd_tag AS t ON t.tag = CAST(CONVERT(a.biz_tag USING utf8mb4) AS BINARY)"
@@ -218,7 +220,8 @@ pub(super) const STATEMENTS: Statements = Statements {
     meta: "SELECT name, value FROM leafd_meta",
 };
 
-/// Leaf's own, in a character set that holds every name, and a collation that tells `Order` from `order`.
+/// Leaf's table, in a character set that holds every name, and with a collation that distinguishes `Order` from
+/// `order`.
 pub(super) const LEAF_TABLE: &str = "CREATE TABLE IF NOT EXISTS leaf_alloc (
     biz_tag     varchar(128) NOT NULL DEFAULT '',
     max_id      bigint NOT NULL DEFAULT 1,
@@ -228,14 +231,16 @@ pub(super) const LEAF_TABLE: &str = "CREATE TABLE IF NOT EXISTS leaf_alloc (
     PRIMARY KEY (biz_tag)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin";
 
-/// What Leaf has no column for. `leafd_tag` outlives the rows of `leaf_alloc`: `generation` is that of the present row
-/// or else of the next one, `highest_end` the end of everything ever claimed under the name, whose bytes are `tag`,
-/// `role_version` that of the right to claim under which it may be claimed.
+/// The tables for what Leaf has no column for. A row of `leafd_tag` stays when the row of `leaf_alloc` is deleted.
+/// `tag` is the name in bytes. `generation` is that of the present row, or of the next one if there is none.
+/// `highest_end` is the end of everything ever claimed under the name. `role_version` is the version of the right to
+/// claim under which ids may be claimed.
 ///
-/// One row of it has no name. When it was entered tells whether the table was filled anew, with a backup say: MariaDB notes
-/// that for the rows of a versioned table by itself, and no backup carries it. Only names are versioned, so that claims
-/// leave no former rows. MySQL has no such tables: there only a backup that makes the table anew shows. A count of claims in
-/// that row would show less, only to those who have seen the last ones, and have every claim wait for all others.
+/// One row of `leafd_tag` has no name. The time when it was entered shows whether the table was filled anew, for
+/// instance from a backup. MariaDB itself records that time for the rows of a versioned table, and no backup contains
+/// it. Only names are versioned, so claims leave no former rows. MySQL has no versioned tables: there only a backup
+/// that makes the table anew is noticed. A counter of claims in that row would be worse: only hosts that have seen the
+/// last claims would notice, and every claim would wait for all others.
 pub(super) const SIDE_TABLES: [&str; 3] = [
     "CREATE TABLE IF NOT EXISTS leafd_meta (
     name  varchar(64) NOT NULL PRIMARY KEY,
@@ -258,22 +263,23 @@ pub(super) const SIDE_TABLES: [&str; 3] = [
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin",
 ];
 
-/// What is in them from the beginning.
+/// The rows that the tables get when they are made.
 pub(super) const FIRST_ROWS: [&str; 2] = [
     "INSERT IGNORE INTO leafd_meta (name, value)
     VALUES ('format', '2'), ('identity', UUID()), ('role', ''), ('right', '0 ')",
     "INSERT IGNORE INTO leafd_tag (tag) VALUES ('')",
 ];
 
-/// (identity): names a store before [`FIRST_ROWS`] do.
+/// (identity): names a store. Runs before [`FIRST_ROWS`], which would give it a new name.
 pub(super) const NAME: &str =
     "INSERT IGNORE INTO leafd_meta (name, value) VALUES ('identity', :p1)";
 
-/// Those of [`FORMER_TRIGGERS`] that are there, as far as the user may see triggers.
+/// The names of all triggers on the tables, as far as the user may see them; see [`FORMER_TRIGGERS`].
 pub(super) const TRIGGERS_THERE: &str = "SELECT TRIGGER_NAME FROM information_schema.TRIGGERS
     WHERE TRIGGER_SCHEMA = DATABASE() AND EVENT_OBJECT_TABLE IN ('leaf_alloc', 'leafd_tag')";
 
-/// What earlier versions made. They ran with the rights of whoever had made them, at every claim of every Leaf.
+/// Triggers that earlier versions made. They ran at every claim of every Leaf, with the rights of the user who had
+/// made them.
 pub(super) const FORMER_TRIGGERS: [(&str, &str); 3] = [
     ("leafd_row_deleted", "trigger leafd_row_deleted removed"),
     ("leafd_row_renamed", "trigger leafd_row_renamed removed"),

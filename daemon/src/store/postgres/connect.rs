@@ -1,4 +1,4 @@
-//! Finds the server that takes writes among those that the URL names, and agrees on how to talk to it.
+//! Finds the server that takes writes among those in the URL, and sets up the connection to it.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::store::sql::engine::Engine;
 use crate::store::sql::{APPLICATION_NAME, Failure, HEAD_START, Location as _, Target};
 use leafd_core::store::StoreError;
 
-/// A connection and the task that moves its bytes.
+/// A connection to a server, and the task that moves its bytes.
 pub(super) struct Connected {
     pub(super) client: Client,
     pub(super) mover: JoinHandle<()>,
@@ -26,30 +26,30 @@ pub(super) struct Connected {
     pub(super) unconfirmed: Unconfirmed,
 }
 
-/// Whether the server answered a commit without its synchronous standby.
+/// Whether the server answered a commit that its synchronous standby did not confirm.
 ///
-/// It waits for the standby after it has committed. When somebody cancels that wait, it answers with success all the
-/// same, and with a warning.
+/// The server commits, and then waits for the standby. When somebody cancels that wait, it reports success all the
+/// same, with a warning.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unconfirmed(Arc<AtomicBool>);
 
-/// Where the server's source gives that warning. Its text depends on the server's language.
+/// The function in the server's source that gives that warning. The warning's text depends on the server's language.
 const WARNED_BY: &str = "SyncRepWaitForLSN";
 
-/// What is said then.
+/// The error text for such a commit.
 pub(super) const UNCONFIRMED: &str = "it committed, but its synchronous standby did not confirm that, so a fail-over could lose it: bring the standby \
      back, or take it out of synchronous_standby_names";
 
-/// Whether the server is a standby, and whether it refuses writes for whatever reason.
+/// Whether the server is a standby, and whether it refuses writes for any reason.
 const STANDING: &str =
     "SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'";
 
-/// What tells the engine. Asked first: others may lack what comes after.
+/// What shows the engine. This is asked first, because other engines may not know what is asked later.
 const ENGINE: &str =
     "SELECT version(), EXISTS (SELECT 1 FROM pg_proc WHERE proname = 'aurora_version')";
 
-/// The first server that lets us in and takes writes. One that is silent for a while is still waited for while the next
-/// ones are asked.
+/// Connects to the first server that accepts the connection and takes writes. A server that is silent for a while may
+/// still answer while the next ones are asked.
 pub(super) async fn connect(target: &Target) -> Result<Connected, StoreError> {
     let mut config = Config::new();
     config
@@ -63,7 +63,7 @@ pub(super) async fn connect(target: &Target) -> Result<Connected, StoreError> {
     let servers: Vec<&Endpoint> = target.url.in_turn(Instant::now()).collect();
     let unknown = |server: &&Endpoint| format!("{server}: the postgres crate panicked");
     let mut causes: Vec<String> = servers.iter().map(unknown).collect();
-    // Dropped with those that were not needed.
+    // Dropping this ends the attempts that are not needed any more.
     let mut attempts = JoinSet::new();
     for (number, endpoint) in servers.iter().enumerate() {
         let (own, config, endpoint) = (target.clone(), config.clone(), (*endpoint).clone());
@@ -71,7 +71,7 @@ pub(super) async fn connect(target: &Target) -> Result<Connected, StoreError> {
         let is_last = number + 1 == servers.len();
         loop {
             let next = attempts.join_next();
-            // Each of them has its bound.
+            // Each attempt has its own time limit.
             let answer = match is_last {
                 true => next.await,
                 false => tokio::time::timeout(HEAD_START, next).await.unwrap_or_default(),
@@ -92,7 +92,7 @@ pub(super) async fn connect(target: &Target) -> Result<Connected, StoreError> {
     Err(target.unavailable(causes.join("; ")))
 }
 
-/// Around all of it: the crate's own bound ends with the TCP connection.
+/// Limits the time of the whole attempt. The crate's own limit covers only the TCP connection.
 async fn within_time(
     target: &Target,
     config: &Config,
@@ -135,7 +135,7 @@ async fn one(target: &Target, config: &Config, endpoint: &Endpoint) -> Result<Co
     }
 }
 
-/// Moves the connection's bytes until it ends.
+/// Moves the connection's bytes until the connection ends.
 async fn carry<S, T>(mut connection: Connection<S, T>, unconfirmed: Unconfirmed)
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -151,13 +151,13 @@ where
 }
 
 impl Unconfirmed {
-    /// Whether there was such a commit since this was asked last.
+    /// Whether there was such a commit since the last call.
     pub(super) fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }
 }
 
-/// Refuses a server that takes no writes; sets what the statements rely on.
+/// Refuses a server that takes no writes, and makes the settings that the statements rely on.
 async fn agree(client: &Client, target: &Target) -> Result<(), String> {
     let engine = client.query_typed(ENGINE, &[]).await.map_err(|error| describe(&error))?;
     if let Some(row) = engine.first() {
@@ -172,8 +172,8 @@ async fn agree(client: &Client, target: &Target) -> Result<(), String> {
     if flag(1) {
         return Err("it is read-only".to_owned());
     }
-    // The server gives up a little before we do, so that a lock isn't kept by a statement that nobody waits
-    // for. A commit that the server doesn't write to disk before it answers would be none.
+    // The server gives a statement up a little before leafd does, so that a lock isn't kept by a statement that nobody
+    // waits for. And it must write a commit to disk before it answers; otherwise the commit could be lost.
     let ms = (target.statement_timeout.as_millis() * 9 / 10).max(1);
     let settings = format!(
         "SET statement_timeout = {ms};

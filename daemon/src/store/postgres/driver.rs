@@ -1,4 +1,4 @@
-//! One connection to PostgreSQL, every statement within its deadline.
+//! One connection to PostgreSQL. Every statement runs within the call's deadline.
 
 use std::error::Error as _;
 use std::sync::Once;
@@ -28,7 +28,7 @@ pub struct PostgresDriver {
     endpoint: String,
     unconfirmed: connect::Unconfirmed,
     deadline: Instant,
-    /// The functions for the write-ahead log fail there, as those of Aurora do.
+    /// On this server the functions for the write-ahead log fail, as they do on Aurora.
     log_functions_fail: bool,
 }
 
@@ -57,7 +57,7 @@ impl PostgresDriver {
     /// Runs several statements without parameters.
     pub(super) fn batch(&mut self, statements: &str) -> Result<(), Failure> {
         self.bounded(self.client.batch_execute(statements))?;
-        // Its outcome is as open as that of a commit without an answer.
+        // Such a commit may be lost, like one that got no answer.
         match self.unconfirmed.take() {
             true => {
                 let words = format!("{}: {}", self.endpoint, connect::UNCONFIRMED);
@@ -71,7 +71,7 @@ impl PostgresDriver {
 impl Drop for PostgresDriver {
     fn drop(&mut self) {
         self.mover.abort();
-        // A look-up of a name may still hang in the system's resolver; it must not hold us.
+        // A name look-up may still hang in the system's resolver; dropping the connection must not wait for it.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -98,7 +98,7 @@ impl Driver for PostgresDriver {
         let connected = match connected {
             Ok(connected) => connected,
             Err(error) => {
-                // As when dropped: not waiting for what hangs.
+                // As in `drop`: don't wait for a look-up that hangs.
                 runtime.shutdown_background();
                 return Err(error);
             }
@@ -165,7 +165,7 @@ impl Driver for PostgresDriver {
         texts(&rows)
     }
 
-    /// Sent together: a claim waits for the network once less, and holds its row's lock the shorter.
+    /// Sends both together. So a claim waits for the network once less, and holds its row's lock for a shorter time.
     fn query_locked(
         &mut self,
         lock: &str,
@@ -181,7 +181,7 @@ impl Driver for PostgresDriver {
         texts(&rows)
     }
 
-    /// Sent together, as above.
+    /// Sends all of them together, for the same reason.
     fn execute_together(
         &mut self,
         first: Call<'_>,
@@ -218,7 +218,7 @@ fn texts(rows: &[Row]) -> Result<Vec<Vec<Option<String>>>, Failure> {
     texts.collect()
 }
 
-/// Says once that less is known of fail-overs there.
+/// Logs once that leafd notices fewer fail-overs on this server.
 fn say_without_log(endpoint: &str, words: &str) {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
@@ -233,7 +233,7 @@ fn say_without_log(endpoint: &str, words: &str) {
 
 type Typed<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// Types are said with the values, so that a statement is one round trip and nothing is kept on the server.
+/// Each value is sent with its type, so that a statement takes one round trip and the server keeps nothing.
 fn typed<'a>(params: &'a [Param<'_>]) -> Vec<Typed<'a>> {
     let one = |param: &'a Param<'_>| -> Typed<'a> {
         match param {
@@ -246,7 +246,7 @@ fn typed<'a>(params: &'a [Param<'_>]) -> Vec<Typed<'a>> {
     params.iter().map(one).collect()
 }
 
-/// The server's words, which the error itself doesn't show.
+/// The error in the server's own words, which the error type doesn't print.
 pub(super) fn describe(error: &Error) -> String {
     if let Some(said) = error.as_db_error() {
         return format!("{} (SQLSTATE {})", said.message(), said.code().code());
@@ -276,14 +276,14 @@ pub(super) fn classify(error: &Error) -> Failure {
     if *code == SqlState::UNTRANSLATABLE_CHARACTER {
         return Failure::NoSuchName(words);
     }
-    // What an engine below doesn't do, as it is set up.
+    // Something that the engine can't do as it is set up.
     if ["55000", "0A000"].contains(&code.code()) {
         return Failure::Unsupported(words);
     }
     match code.code().get(..2) {
         // Serialization failures and deadlocks.
         Some("40") => Failure::Conflict(words),
-        // The server goes down, or cut us off.
+        // The server shuts down, or it closed the connection.
         Some("08" | "57") if *code != SqlState::QUERY_CANCELED => Failure::Lost(words),
         // Data, integrity, syntax and rights: asking again gives the same.
         Some("22" | "23" | "42" | "P0") => Failure::Rejected(words),

@@ -1,5 +1,5 @@
-//! What is remembered of claims and workers, in PostgreSQL. Orders name the table: a column's bare name is the text that is
-//! selected.
+//! The tables and statements for the records of past claims and workers, in PostgreSQL. ORDER BY names the table: a
+//! bare column name there would mean the selected text.
 
 use crate::store::sql::HistoryStatements as Statements;
 
@@ -26,7 +26,7 @@ pub(super) static STATEMENTS: Statements = Statements {
     taken_after: concat!(taking!(), "since > $2 ORDER BY leafd_worker_taken.since, leafd_worker_taken.taken LIMIT 1"),
 };
 
-/// Claims are found by their ends, and forgotten by their age. Two claims of the same ids both stay.
+/// Claims are looked up by their ends, and deleted by their age. If two claims have the same ids, both are kept.
 pub(super) const TABLES: &str = "CREATE TABLE IF NOT EXISTS leafd_claim (
     tag        text COLLATE \"C\" NOT NULL,
     end_id     bigint NOT NULL,

@@ -1,8 +1,9 @@
-//! The tables of workers in PostgreSQL. Orders name the table: a column's bare name is the text that is selected.
+//! The tables and statements for workers, in PostgreSQL. ORDER BY names the table: a bare column name there would mean
+//! the selected text.
 
 use crate::store::sql::{Layout, LeaseStatements as Statements};
 
-/// What `store::sql::leases` reads of a row.
+/// The columns that `store::sql::leases` reads.
 macro_rules! row {
     () => {
         "SELECT worker::text, holder, name, incarnation, bound::text, seen::text, written::text FROM leafd_worker "
@@ -74,7 +75,7 @@ pub(super) static STATEMENTS: Statements = Statements {
     enter_layout: "INSERT INTO leafd_layout (name, definition) VALUES ($1, $2)",
 };
 
-/// `leaf_workerid_alloc` is the table of Leaf's fork in its natural twin.
+/// `leaf_workerid_alloc` is the table of Leaf's fork, with PostgreSQL's types.
 pub(super) const TABLES: &str = "CREATE TABLE IF NOT EXISTS leafd_worker (
     worker      bigint NOT NULL PRIMARY KEY,
     holder      text,

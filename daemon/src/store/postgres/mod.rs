@@ -1,14 +1,14 @@
 //! The store on PostgreSQL.
 //!
-//! - `driver`: one connection, through the asynchronous engine of the `postgres` crate on a runtime of its own,
-//!   because the crate's blocking calls can't be bounded in time: a server that is frozen while we log in, or that
-//!   never answers a query, would hold them for ever.
-//! - `connect`: finding the server that takes writes, and what is agreed with it.
-//! - `schema`: the tables, printed and made.
-//! - `sql`: the statements.
-//! - `tls`: whom to trust, for protected connections.
-//! - `leases`: those for the tables of workers.
-//! - `history`: those for what is remembered of claims and workers.
+//! - `driver`: one connection, through the asynchronous client under the `postgres` crate, on a runtime of its own.
+//!   The crate's blocking calls can't be limited in time: a server that freezes during the login, or never answers a
+//!   query, would block them for ever.
+//! - `connect`: finds the server that takes writes, and sets up the connection.
+//! - `schema`: prints and makes the tables.
+//! - `sql`: the statements for tags.
+//! - `tls`: the certificates that encrypted connections trust.
+//! - `leases`: the statements for workers.
+//! - `history`: the statements for the records of past claims and workers.
 
 mod connect;
 mod driver;
@@ -28,16 +28,16 @@ pub(crate) use tls::trusted_roots;
 /// A store on PostgreSQL.
 pub type PostgresStore = SqlStore<PostgresDriver>;
 
-/// The store at `target`. Connects with the first call.
+/// The store at `target`. The first call connects.
 #[must_use]
 pub fn open(target: Target) -> PostgresStore {
     SqlStore::new(target)
 }
 
-/// Looks at the store at `target`, and changes nothing.
+/// Looks at the store at `target` without changing it.
 ///
 /// # Errors
-/// [`StoreError`] when nobody lets us in, or doesn't answer.
+/// [`StoreError`] when no server accepts the connection, or none answers.
 pub fn examine(target: &Target, workers: Option<WorkersWish>) -> Result<Examination, StoreError> {
     super::sql::examine::<PostgresDriver>(target, workers)
 }

@@ -1,4 +1,4 @@
-//! The tables of a PostgreSQL store: printed, or made where they are missing.
+//! Prints the tables of a PostgreSQL store, or makes those that are missing.
 
 use std::time::Instant;
 
@@ -9,10 +9,10 @@ use crate::store::sql::{
 };
 use leafd_core::store::StoreError;
 
-/// Keeps two of us from making the tables at once; the number has no meaning.
+/// Keeps two processes from making the tables at the same time. The number has no meaning.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7093862105577215)";
 
-/// What the user may not do that making tables takes; a row each.
+/// The rights for making tables that the user lacks; a row for each.
 const RIGHTS_TO_MAKE: &str =
     "SELECT 'CREATE on schema ' || coalesce(quote_ident(current_schema()), 'of the search path, which has none')
     WHERE NOT coalesce(has_schema_privilege(current_schema(), 'CREATE'), false)
@@ -22,8 +22,8 @@ const RIGHTS_TO_MAKE: &str =
             ('leafd_tag', 'INSERT')) AS needed (name, privilege)
     WHERE to_regclass(name) IS NOT NULL AND NOT has_table_privilege(to_regclass(name), privilege)";
 
-/// What the user may not do that dropping the trigger of earlier versions takes; a row each. And one row, of nothing, for
-/// the trigger itself.
+/// The rights for dropping the trigger of earlier versions that the user lacks; a row for each. An additional row,
+/// which is NULL, stands for the trigger itself.
 const RIGHTS_TO_DROP: &str = "SELECT NULL FROM pg_trigger
     WHERE tgrelid = to_regclass('leaf_alloc') AND tgname = 'leafd_row_gone'
     UNION ALL
@@ -34,17 +34,18 @@ const RIGHTS_TO_DROP: &str = "SELECT NULL FROM pg_trigger
     SELECT 'to own the function leafd_row_gone' FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid
     WHERE t.tgrelid = to_regclass('leaf_alloc') AND tgname = 'leafd_row_gone' AND NOT pg_has_role(p.proowner, 'USAGE')";
 
-/// What [`apply`] would run.
+/// The statements that [`apply`] would run.
 #[must_use]
 pub fn print() -> String {
     format!("{}\n{}\n{}\n{}\n", sql::LEAF_TABLE, sql::SIDE_TABLES, leases::TABLES, history::TABLES)
 }
 
-/// Makes what is missing, and removes the trigger that earlier versions made, in one transaction. Tells what was done.
+/// Makes the tables that are missing, and removes the trigger that earlier versions made, in one transaction. Returns
+/// what was done.
 ///
 /// # Errors
-/// [`StoreError::Refused`] when a table that is there looks different, and when rights are missing: it names each;
-/// others as for every call.
+/// [`StoreError::Refused`] when an existing table differs from leafd's, and when rights are missing: the text names
+/// each; others as for every call.
 pub fn apply(target: &Target) -> Result<Vec<&'static str>, StoreError> {
     let mut driver = PostgresDriver::connect(target)?;
     driver.set_deadline(Instant::now() + target.statement_timeout);

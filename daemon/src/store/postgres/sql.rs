@@ -1,8 +1,8 @@
-//! What is said to PostgreSQL. Names are looked up by the search path, as Leaf's table may be in any schema.
+//! The statements for PostgreSQL. They find tables by the search path, as Leaf's table may be in any schema.
 
 use crate::store::sql::{Layout, Statements};
 
-/// The tables, and the types that are as good as ours for each column.
+/// The tables, and for each column the types that leafd accepts.
 pub(super) static TABLES: &[Layout] = &[
     Layout {
         table: "leaf_alloc",
@@ -47,12 +47,13 @@ pub(super) static TABLES: &[Layout] = &[
     },
 ];
 
-/// What tells the tables from those that take their place. Of `leafd_tag`, which remembers what was claimed when Leaf's
-/// table is set back: which transaction has written its row without a name. Nobody changes that; whoever fills the table
-/// anew, with a backup say, writes it anew. A count of claims would show less, only to those who have seen the last ones,
-/// and have every claim wait for all others.
+/// What distinguishes the tables from others that take their place. For `leafd_tag`, which remembers what was claimed
+/// if somebody sets Leaf's table back, it is the transaction that wrote the row without a name. Nobody changes that
+/// row; a restore that fills the table anew writes it anew. A counter of claims would be worse: only hosts that have
+/// seen the last claims would notice, and every claim would wait for all others.
 ///
-/// NULL when one of these is gone. Once a claim has locked its row nobody can make Leaf's table anew until it ends.
+/// NULL when one of these is missing. Once a claim has locked its row, nobody can make Leaf's table anew until the
+/// claim ends.
 macro_rules! tables_life {
     (plain) => {
         "to_regclass('leaf_alloc')::oid::text"
@@ -62,8 +63,8 @@ macro_rules! tables_life {
     };
 }
 
-/// Where the connection leads: the cluster and the database; its tables; the timeline that is being written, which the
-/// last checkpoint may not know yet; and what leafd's tables say.
+/// Where the connection leads: the database cluster and the database; its tables; the timeline that is being written,
+/// which the last checkpoint may not know yet; and the store's name and role.
 macro_rules! select_standing {
     ($server:literal, $timeline:literal, $tables:ident, $name:literal, $role:literal) => {
         concat!(
@@ -102,7 +103,7 @@ pub(super) const STANDING: &str = with_log!(
 /// Like [`STANDING`], without leafd's tables.
 pub(super) const STANDING_PLAIN: &str = with_log!(plain, "NULL::text", "NULL::text");
 
-/// Like [`STANDING`], where the functions for the write-ahead log fail.
+/// Like [`STANDING`], for a server on which the functions for the write-ahead log fail.
 pub(super) const STANDING_NO_LOG: &str = select_standing!(
     "'no log ' || ",
     "''",
@@ -111,11 +112,11 @@ pub(super) const STANDING_NO_LOG: &str = select_standing!(
     "(SELECT value FROM leafd_meta WHERE name = 'role')"
 );
 
-/// The same, without leafd's tables.
+/// Like [`STANDING_NO_LOG`], without leafd's tables.
 pub(super) const STANDING_PLAIN_NO_LOG: &str =
     select_standing!("'no log ' || ", "''", plain, "NULL::text", "NULL::text");
 
-/// What `sql::rows` reads of a row, with the side table or with nothing in its place.
+/// The columns that `sql::rows` reads, with the columns of leafd's table or with NULLs in their place.
 macro_rules! row {
     (side) => {
         "a.biz_tag::text, a.max_id::text, a.step::text, a.description::text,
@@ -130,7 +131,7 @@ macro_rules! row {
     };
 }
 
-/// Rows, beside what leafd's tables say of them.
+/// Rows of Leaf's table, joined with leafd's rows of the same tags.
 macro_rules! tables {
     () => {
         "leaf_alloc AS a LEFT JOIN leafd_tag AS t ON t.tag = a.biz_tag COLLATE \"C\""
@@ -138,7 +139,7 @@ macro_rules! tables {
 }
 
 pub(super) const STATEMENTS: Statements = Statements {
-    // Whatever the server's default: each statement then sees what was committed before it.
+    // Whatever the server's default is, each statement then sees everything that was committed before it.
     begin: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
     find: concat!(
         "SELECT i.value, r.value, ",
@@ -219,7 +220,7 @@ pub(super) const STATEMENTS: Statements = Statements {
     meta: "SELECT name, value FROM leafd_meta",
 };
 
-/// Leaf's table in its natural twin: names compare and sort byte by byte.
+/// Leaf's table with PostgreSQL's types. Names are compared and sorted byte by byte.
 pub(super) const LEAF_TABLE: &str = "CREATE TABLE IF NOT EXISTS leaf_alloc (
     biz_tag     varchar(128) COLLATE \"C\" NOT NULL DEFAULT '' PRIMARY KEY,
     max_id      bigint NOT NULL DEFAULT 1,
@@ -228,7 +229,7 @@ pub(super) const LEAF_TABLE: &str = "CREATE TABLE IF NOT EXISTS leaf_alloc (
     update_time timestamptz NOT NULL DEFAULT CURRENT_TIMESTAMP
 );";
 
-/// What Leaf has no column for.
+/// The tables for what Leaf has no column for.
 pub(super) const SIDE_TABLES: &str = "CREATE TABLE IF NOT EXISTS leafd_meta (
     name  text NOT NULL PRIMARY KEY,
     value text NOT NULL
@@ -254,9 +255,9 @@ INSERT INTO leafd_meta (name, value) VALUES ('format', '2'), ('identity', gen_ra
     ON CONFLICT (name) DO NOTHING;
 INSERT INTO leafd_tag (tag) VALUES ('') ON CONFLICT (tag) DO NOTHING;";
 
-/// (identity)
+/// (identity): names a store.
 pub(super) const SET_NAME: &str = "UPDATE leafd_meta SET value = $1 WHERE name = 'identity'";
 
-/// What earlier versions made: a trigger on Leaf's table fires at every claim of every Leaf.
+/// Drops the trigger that earlier versions made: it ran at every claim of every Leaf.
 pub(super) const FORMER_TRIGGERS: &str = "DROP TRIGGER IF EXISTS leafd_row_gone ON leaf_alloc;
 DROP FUNCTION IF EXISTS leafd_row_gone();";

@@ -1,4 +1,4 @@
-//! Whom to trust, for protected connections.
+//! Decides which certificates encrypted connections trust.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -11,13 +11,13 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::config::Tls;
 
-/// A client that checks the server's certificate and name.
+/// A TLS configuration that checks the server's certificate and name.
 ///
 /// # Errors
-/// Which file can't be used, and why.
+/// A text that names the file that can't be used, and says why.
 pub fn client_config(tls: &Tls) -> Result<ClientConfig, String> {
     let roots = trusted_roots(tls)?;
-    // Named, because using none in particular panics where a program has none or two.
+    // The provider is named here, because the default panics if the program has none or two.
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|cause| format!("TLS can't be used: {cause}"))?
@@ -31,10 +31,10 @@ pub fn client_config(tls: &Tls) -> Result<ClientConfig, String> {
         .map_err(|cause| unusable(certificate, &cause))
 }
 
-/// Who may sign a server's certificate.
+/// The certificates that may sign a server's certificate.
 ///
 /// # Errors
-/// Which file can't be used, and why.
+/// A text that names the file that can't be used, and says why.
 pub fn trusted_roots(tls: &Tls) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     match &tls.root_certificates {
@@ -44,7 +44,7 @@ pub fn trusted_roots(tls: &Tls) -> Result<RootCertStore, String> {
             }
         }
         None => {
-            // Single certificates that can't be read are no reason to trust none.
+            // A single certificate that can't be read is no reason to trust none.
             let found = rustls_native_certs::load_native_certs();
             roots.add_parsable_certificates(found.certs);
             if roots.is_empty() {

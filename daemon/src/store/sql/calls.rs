@@ -1,5 +1,4 @@
-//! A store over a driver: its connection, opened when it is needed, and transactions that are repeated when they
-//! conflict.
+//! A store over a driver: opens the connection when it is needed, and repeats transactions that conflict with others.
 
 use std::time::Instant;
 
@@ -10,14 +9,14 @@ use super::{Driver, Failure, Location, Place};
 use leafd_core::Tag;
 use leafd_core::store::{Identity, Role, StoreError, TagTerms};
 
-/// A store over a driver. Making one connects to nothing: the first call does.
+/// A store over a driver. To make one connects to nothing: the first call connects.
 #[derive(Debug)]
 pub struct SqlStore<D: Driver> {
     pub(super) target: D::Target,
     session: Option<Session<D>>,
     /// Where the last connection led.
     known: Option<Place>,
-    /// Whether it was said that there is only Leaf's table.
+    /// Whether the log already says that there is only Leaf's table.
     warned: bool,
     pub(super) conflicts: Conflicts,
 }
@@ -34,13 +33,14 @@ impl<D: Driver> SqlStore<D> {
         Ok(SqlStore { session: Some(session), ..SqlStore::new(target) })
     }
 
-    /// To be called when the tables were just made, by whoever made them: nobody has to wait then for what this history
-    /// may have lost.
+    /// Whoever has just made the tables must call this. Then no host waits for reports of claims that this history may
+    /// have lost: there were none.
     pub(in crate::store) fn note_first_history(&mut self) -> Result<(), StoreError> {
         self.write(Session::note_first)
     }
 
-    /// Runs `work` in one transaction and commits it. Any failure rolls back. After a conflict with others it is run again.
+    /// Runs `work` in one transaction and commits it. Any failure rolls back. After a conflict with other writers
+    /// `work` runs again.
     pub(super) fn write<T>(
         &mut self,
         work: impl Fn(&mut Session<D>) -> Result<T, Failure>,
@@ -48,7 +48,7 @@ impl<D: Driver> SqlStore<D> {
         self.transact(work).map_err(|failure| failure.answer(&self.target))
     }
 
-    /// The same, with the failure as it was.
+    /// Like [`SqlStore::write`], but returns the failure itself.
     pub(super) fn transact<T>(
         &mut self,
         work: impl Fn(&mut Session<D>) -> Result<T, Failure>,
@@ -62,7 +62,7 @@ impl<D: Driver> SqlStore<D> {
                     self.conflicts.note(&self.target.store(), &words);
                     std::thread::sleep(pause_after_conflict(tries)?);
                 }
-                // Nothing was let go of in all that time: so it is on a node that another one is copied from.
+                // The row was locked for the whole time. So the lock is held by a node that another node copies from.
                 Err(failure @ Failure::Conflict(_)) if Instant::now() >= give_up => {
                     self.leave();
                     return Err(failure);
@@ -83,12 +83,13 @@ impl<D: Driver> SqlStore<D> {
             let begun = session.driver.execute(D::SQL.begin, &[]);
             match begun {
                 Ok(_) => break,
-                // The server was restarted since the last call, say. Nothing was done yet.
+                // The connection broke since the last call, for instance because the server restarted. Nothing was
+                // done yet.
                 Err(Failure::Lost(_)) if stale => self.session = None,
                 Err(failure) => return Err(self.failed(failure)),
             }
         }
-        // Taken out, so that a panic ends the connection, and what was begun with it.
+        // The session is taken out, so that a panic ends the connection and with it the transaction.
         let Some(mut session) = self.session.take() else {
             return Err(self.target.unavailable("the connection was lost").into());
         };
@@ -110,7 +111,7 @@ impl<D: Driver> SqlStore<D> {
         result
     }
 
-    /// Runs `work`, which changes nothing, and once more if the connection turns out to be gone.
+    /// Runs `work`, which changes nothing, and runs it again if the connection turns out to be gone.
     pub(super) fn read<T>(
         &mut self,
         work: impl Fn(&mut Session<D>) -> Result<T, Failure>,
@@ -118,7 +119,7 @@ impl<D: Driver> SqlStore<D> {
         self.read_once_more(work).map_err(|failure| failure.answer(&self.target))
     }
 
-    /// The same, with the failure as it was.
+    /// Like [`SqlStore::read`], but returns the failure itself.
     pub(super) fn read_once_more<T>(
         &mut self,
         work: impl Fn(&mut Session<D>) -> Result<T, Failure>,
@@ -133,7 +134,7 @@ impl<D: Driver> SqlStore<D> {
         }
     }
 
-    /// What a call for one tag comes to: no row has a name that the table can't hold.
+    /// The result of a call for one tag. If the table can't hold the tag's name, no row has it: the tag is unknown.
     pub(super) fn unless_unknown<T>(
         &self,
         tag: &Tag,
@@ -154,15 +155,16 @@ impl<D: Driver> SqlStore<D> {
         failure
     }
 
-    /// Ends the connection, and has the others of several servers be tried first: this one may let us in, and do nothing.
-    /// One that ends connections either lets nobody in or is well, and hosts that prefer the same one meet fewer conflicts.
+    /// Ends the connection, and has the other servers of the URL be tried first from now on: this server may accept
+    /// connections and then do nothing. That is only for a server that doesn't answer. One that ends connections
+    /// either accepts none or is well, and hosts that prefer the same server meet fewer conflicts.
     fn leave(&mut self) {
         if let Some(session) = self.session.take() {
             self.target.has_failed(session.driver.endpoint());
         }
     }
 
-    /// The connection, opened if there is none, with the time for this call running.
+    /// Returns the connection, opened if there is none, and starts the time limit of this call.
     pub(super) fn ready(&mut self) -> Result<&mut Session<D>, StoreError> {
         let open = self.session.take().filter(|session| session.driver.is_usable());
         let mut session = match open {
@@ -173,7 +175,7 @@ impl<D: Driver> SqlStore<D> {
         Ok(self.session.insert(session))
     }
 
-    /// Where one name in a list can't be held, the others count all the same.
+    /// Looks up each tag by itself, because one name that the table can't hold makes a query for many fail.
     pub(super) fn look_up_one_by_one(
         &mut self,
         under: &Identity,
@@ -191,7 +193,7 @@ impl<D: Driver> SqlStore<D> {
             }
         };
         let terms: Result<Vec<_>, StoreError> = tags.iter().map(one).collect();
-        // What another store lacks says nothing.
+        // If another store answered, it says nothing that a tag is missing there.
         self.read(|session| session.check(under))?;
         terms
     }
@@ -216,8 +218,9 @@ impl<D: Driver> SqlStore<D> {
         Ok(session)
     }
 
-    /// A server was silent, and another one that takes writes has another history: it took over, or it is a former primary
-    /// that nobody stopped. One that still goes on as before tells: the answer is a connection to that.
+    /// Finds a server that goes on in the same history as the last connection. The server of that connection was
+    /// silent, and another one that takes writes has another history: either it took over, or it is a former primary
+    /// that nobody stopped. If a server still has the known history, the result is a connection to it.
     fn among_others(&self, endpoint: &str, known: &Place) -> Option<Session<D>> {
         let others = self.target.others(endpoint).into_iter();
         let mut sessions = others.filter_map(|mut alone| {
@@ -228,7 +231,8 @@ impl<D: Driver> SqlStore<D> {
         sessions.find(|session| session.is_in(known))
     }
 
-    /// Records a role if `judge` says so of what the store is, told what errors call it. No claim is under way then.
+    /// Records a role if `judge` agrees. `judge` gets the store's identity, and the name that errors use for the
+    /// store. No claim is under way meanwhile.
     pub(super) fn record_role(
         &mut self,
         role: &Role,

@@ -1,6 +1,7 @@
-//! Conflicts with what others write at the same moment: tried again at once, and said now and then.
+//! Counts conflicts with what others write at the same moment, and logs them now and then. The transactions are tried
+//! again at once.
 //!
-//! In clusters whose servers all take writes a conflict is found at the commit. Nothing was done then.
+//! In clusters whose servers all take writes, a conflict is found at the commit. Then nothing was done.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,32 +10,32 @@ use std::time::{Duration, Instant};
 use super::Failure;
 use leafd_core::store::StoreError;
 
-/// How often something is tried that conflicts with what others write.
+/// How often a transaction is tried that conflicts with other writers.
 pub(super) const CONFLICT_TRIES_MAX: u32 = 12;
 
 /// Longest pause after a conflict, in milliseconds.
 const PAUSE_MAX_MS: u64 = 64;
 
-/// Shortest time between two lines in the log.
+/// Shortest time between two log lines about conflicts.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
-/// How many there were.
+/// The counts of conflicts.
 #[derive(Debug, Default)]
 pub(super) struct Conflicts {
-    /// Since this began; whoever asks for the daemon's state reads it.
+    /// All since the daemon started. Requests for the daemon's state read it.
     total: Arc<AtomicU64>,
-    /// Since something was said of them.
+    /// Those since the last log line.
     unsaid: u64,
     said: Option<Instant>,
 }
 
 impl Conflicts {
-    /// How many there were, now and later.
+    /// The total, which goes on counting.
     pub(super) fn total(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.total)
     }
 
-    /// Counts one; `store` is what errors call the store.
+    /// Counts a conflict; `store` is the name that errors use for the store.
     pub(super) fn note(&mut self, store: &str, words: &str) {
         let total = self.total.fetch_add(1, Ordering::Relaxed) + 1;
         let Some(conflicts) = self.due(Instant::now()) else { return };
@@ -47,7 +48,7 @@ impl Conflicts {
         );
     }
 
-    /// How many are to be said with the one that is counted now, if it is time.
+    /// Counts one more conflict. If it is time for a log line, returns how many conflicts it reports.
     fn due(&mut self, now: Instant) -> Option<u64> {
         self.unsaid += 1;
         if self.said.is_some_and(|said| now.saturating_duration_since(said) < SAID_EVERY) {
@@ -58,7 +59,8 @@ impl Conflicts {
     }
 }
 
-/// How long to wait after so many conflicts in a row: a random time, so that the same two don't meet again.
+/// How long to wait after this many conflicts in a row: a random time, so that the same two writers don't collide
+/// again.
 pub(super) fn pause_after_conflict(tries: u32) -> Result<Duration, Failure> {
     let most_ms = (1_u64 << tries.min(10)).min(PAUSE_MAX_MS);
     let chance = crate::random::generation().map_err(StoreError::from)?;

@@ -1,5 +1,5 @@
-//! What a backend supplies: a connection that runs statements within a deadline, its dialect's statements, and
-//! what its errors mean.
+//! What a backend supplies: a connection that runs statements within a deadline, the statements in its dialect, and
+//! the meaning of its errors.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
@@ -11,61 +11,62 @@ use leafd_core::store::StoreError;
 
 /// A connection to the one server that takes writes, or an open file.
 pub trait Driver: Debug + Send + Sized {
-    /// What it takes to connect.
+    /// What is needed to connect.
     type Target: Location;
 
-    /// The dialect.
+    /// The statements in its dialect.
     const SQL: Statements;
 
-    /// The dialect of the tables of workers.
+    /// The statements for the tables of workers.
     const WORKERS: &'static leases::Statements;
 
-    /// The dialect of what is remembered of claims and workers.
+    /// The statements for the records of past claims and workers.
     const HISTORY: &'static history::Statements;
 
-    /// The tables, Leaf's first, and the types that are as good as ours for each column.
+    /// The tables, Leaf's first, and for each column the types that leafd accepts.
     const TABLES: &'static [Layout];
 
-    /// Whether one host alone uses the store: then nobody has to hear of commits that it lost, and a copy of it is told
-    /// from the original by other means.
+    /// Whether only one host uses the store. Then no other host has to learn of commits that the store lost, and other
+    /// means distinguish a copy from the original.
     const EMBEDDED: bool = false;
 
     /// Connects to the first server that takes writes.
     fn connect(target: &Self::Target) -> Result<Self, StoreError>;
 
-    /// The server that it is connected to, as the store's address names it.
+    /// The server of this connection, as the store's URL names it.
     fn endpoint(&self) -> &str {
         ""
     }
 
-    /// Refuses tables that can't be claimed from safely; tells whether there are leafd's own.
+    /// Refuses tables from which claims would not be safe. Returns whether leafd's own tables are there.
     fn check_tables(&mut self, target: &Self::Target) -> Result<bool, Failure> {
         check_tables(self, target)
     }
 
-    /// Whether the connection may be used for a further call.
+    /// Whether a further call may use the connection.
     fn is_usable(&self) -> bool {
         true
     }
 
-    /// Where the connection leads, and what leafd's tables say if they are there. Fails when the server no longer takes
-    /// writes.
+    /// Where the connection leads, and the store's name and role if leafd's tables are there (`side`). Fails when the
+    /// server no longer takes writes.
     fn standing(&mut self, side: bool) -> Result<Standing, Failure>;
 
-    /// Statements fail from now on when they aren't done by then.
+    /// From now on statements fail when they aren't done by `deadline`.
     fn set_deadline(&mut self, deadline: Instant);
 
-    /// Runs a statement; how many rows it changed.
+    /// Runs a statement. Returns how many rows it changed.
     fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Failure>;
 
-    /// Runs a query; every column as text.
+    /// Runs a query. Returns every column as text.
     fn query(
         &mut self,
         sql: &str,
         params: &[Param<'_>],
     ) -> Result<Vec<Vec<Option<String>>>, Failure>;
 
-    /// Runs a statement for its locks and then a query, both with these parameters; what the query finds.
+    /// Runs the statement `lock`, which locks rows, and then the query `sql`, both with the same parameters. Returns
+    /// what the query finds.
     fn query_locked(
         &mut self,
         lock: &str,
@@ -76,7 +77,7 @@ pub trait Driver: Debug + Send + Sized {
         self.query(sql, params)
     }
 
-    /// Runs these statements, each also when those before it change nothing; how many rows the first two changed.
+    /// Runs all these statements, even if one of them changes nothing. Returns how many rows the first two changed.
     fn execute_together(
         &mut self,
         first: Call<'_>,
@@ -90,55 +91,55 @@ pub trait Driver: Debug + Send + Sized {
         Ok(changed)
     }
 
-    /// How the `number`th of a list of parameters is written, from 1.
+    /// How the dialect writes the parameter with this number. The first is 1.
     fn placeholder(number: usize) -> String;
 }
 
-/// Where a store is, and within which bounds it is used.
+/// Where a store is, and the limits of its use.
 pub trait Location: Clone + Debug + Send {
-    /// What errors call the store, without secrets.
+    /// The name that errors use for the store, without secrets.
     fn store(&self) -> String;
 
-    /// Who we are there.
+    /// The user that leafd logs in as.
     fn user(&self) -> &str;
 
     /// How long a call may take once there is a connection.
     fn statement_timeout(&self) -> Duration;
 
-    /// Whether it is used although leafd's tables are not to be seen there.
+    /// Whether to use the store although leafd's tables are not visible there.
     fn leaf_only(&self) -> bool;
 
-    /// Has one of several servers be tried last from now on, because a call failed there.
+    /// Has this server be tried last from now on, because a call failed there.
     fn has_failed(&mut self, _endpoint: &str) {}
 
-    /// Its servers but for one, each alone, in the order in which they are tried.
+    /// A location for each server but this one, in the order in which they are tried.
     fn others(&self, _endpoint: &str) -> Vec<Self> {
         Vec::new()
     }
 
-    /// The store can't be used at present.
+    /// An error for a store that can't be used at present.
     fn unavailable(&self, cause: impl Into<String>) -> StoreError {
         StoreError::Unavailable { store: self.store(), cause: cause.into() }
     }
 
-    /// It is of no use to ask again.
+    /// An error after which it is useless to try again.
     fn refused(&self, words: impl std::fmt::Display) -> StoreError {
         StoreError::Refused(format!("the store {} {words}", self.store()))
     }
 }
 
-/// What tells a table from every other one, and one of its lives from the next.
+/// What distinguishes a set of tables from every other one, and from itself after it was restored or made anew.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The kind of store, as its name begins.
+    /// The kind of store: its name begins with this.
     pub kind: &'static str,
-    /// The server and the database: these stay while a connection lasts.
+    /// The server and the database. They stay the same while a connection lasts.
     pub server: String,
-    /// The tables there: Leaf's, and the one that remembers what was claimed. They may be made anew, or set back, under
-    /// an open connection.
+    /// Marks of the tables: of Leaf's, and of the one that remembers what was claimed. Somebody may make the tables
+    /// anew, or set them back, while a connection is open.
     pub table: String,
-    /// Counts the server's fail-overs, where it does so itself. It stays while a connection lasts, because a server
-    /// has to start anew, or to become writable, for it to change.
+    /// A number that the server itself changes at each fail-over, if it has one. It stays the same while a connection
+    /// lasts, because the server must restart, or become writable, to change it.
     pub timeline: String,
 }
 
@@ -146,7 +147,7 @@ pub struct Place {
 #[derive(Clone, Debug)]
 pub struct Standing {
     pub place: Place,
-    /// The name that the store was given when its tables were made.
+    /// The name that the store got when its tables were made.
     pub name: Option<String>,
     pub role: Option<String>,
 }
@@ -154,7 +155,7 @@ pub struct Standing {
 /// A statement and its parameters.
 pub type Call<'a> = (&'a str, &'a [Param<'a>]);
 
-/// A statement's parameter.
+/// A parameter of a statement.
 #[derive(Clone, Copy, Debug)]
 pub enum Param<'a> {
     Text(&'a str),
@@ -163,61 +164,63 @@ pub enum Param<'a> {
     OptionalInteger(Option<i64>),
 }
 
-/// Why a statement, or what is made of several, fails.
+/// Why a statement, or a call made of several, failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// Our own answer; the connection is fine.
+    /// leafd's own answer; the connection is fine.
     Said(StoreError),
-    /// Our own answer as a registry; the connection is fine.
+    /// leafd's own answer as a registry; the connection is fine.
     Registry(RegistryError),
     /// The connection is gone.
     Lost(String),
-    /// No answer in time. Whatever was asked may still be done.
+    /// No answer in time. The server may still do what it was asked.
     TimedOut(String),
-    /// The server said that it takes no writes (any more).
+    /// The server takes no writes, or no longer does.
     ReadOnly(String),
-    /// A unique key has this row already.
+    /// A row with this unique key exists already.
     Duplicate(String),
-    /// The server could do it at another time.
+    /// The server may be able to do it at another time.
     Busy(String),
-    /// The engine doesn't do this as it is set up, in words; asking again gives the same.
+    /// The server can't do this as it is set up; the text says why. Asking again gives the same.
     Unsupported(String),
-    /// Somebody else wrote the same at the same moment. Nothing was done, and it can be tried again at once.
+    /// Another connection wrote the same row at the same moment. Nothing was done, and the transaction can be tried
+    /// again at once.
     Conflict(String),
-    /// The character set of `leaf_alloc` doesn't hold a name that was asked for: no row has it.
+    /// The character set of `leaf_alloc` can't hold the name: no row has it.
     NoSuchName(String),
     /// Rights are missing.
     Denied(String),
     /// Tables or columns are missing.
     Missing(String),
-    /// The server won't do it.
+    /// The server refuses it for another reason.
     Rejected(String),
 }
 
-/// A dialect. Parameters are in the order of each statement's documentation.
+/// The statements in one dialect. Their parameters are in the order that each one's comment gives.
 #[derive(Debug)]
 pub struct Statements {
     pub begin: &'static str,
-    /// Up to a list of tags in parentheses: the store's name, its role and its tables, and then the eleven columns that
-    /// `rows` reads. A row for each tag, and one without a tag if there is none of them.
+    /// Ends before a list of tags in parentheses. Finds the store's name, its role and the marks of its tables, and
+    /// then the eleven columns that `rows` reads: a row for each tag, or one row without a tag if none exists.
     pub find: &'static str,
     /// Like `find`, from Leaf's table alone.
     pub find_plain: &'static str,
-    /// Up to a list of tags in parentheses: keeps others from changing the rows that `find` then finds. A
-    /// statement of its own, because a query that waits for a lock sees what it joins as it was before the wait.
+    /// Ends before a list of tags in parentheses. Keeps others from changing the rows that `find` then finds. This is
+    /// a statement of its own, because a query that waits for a lock sees the tables that it joins as they were before
+    /// the wait.
     pub lock: &'static str,
-    /// Follows the list of `lock`. In the key's order, so that two of us never wait for each other.
+    /// Follows the list of `lock`. It locks in the key's order, so that two daemons never wait for each other.
     pub locking: &'static str,
-    /// Keeps others from changing the role, or what is noted of the history. Empty, as the lock above, where every
-    /// transaction that writes is alone.
+    /// Keeps others from changing the role, or the record of when the history was noticed. Empty, as is `lock`, in a
+    /// dialect in which only one transaction can write at a time.
     pub lock_role: &'static str,
-    /// The eleven columns, up to the conditions.
+    /// Selects the eleven columns; ends before the conditions.
     pub list: &'static str,
     /// Like `list`, from Leaf's table alone.
     pub list_plain: &'static str,
     /// (tag, old `max_id`, new `max_id`): changes one row, if it is still as it was found.
     pub set_max_id: &'static str,
-    /// Follows a list of columns that change, where the table doesn't note the time by itself.
+    /// Follows a list of columns that change, if the table doesn't update the time of the change by itself.
     pub touch: &'static str,
     /// (tag, step)
     pub set_step: &'static str,
@@ -225,32 +228,33 @@ pub struct Statements {
     pub set_description: &'static str,
     /// (tag, start, step, description)
     pub insert_row: &'static str,
-    /// (tag): the end of what was ever claimed under a name, and how that was masked.
+    /// (tag): the end of what was ever claimed under a name, and how its ids were masked.
     pub claimed_end: &'static str,
-    /// (name, limit): names and the ends remembered of them, those after that name in the order of their bytes.
+    /// (name, limit): names after this one in the order of their bytes, each with the end that the store remembers.
     pub ends: &'static str,
-    /// (tag, end, version of the right to claim, that which the row has): what a claim writes to leafd's row of the tag. It
-    /// changes one row, if nobody took the right away.
+    /// (tag, end, version of the right to claim, version that the row has): what a claim writes to leafd's row of the
+    /// tag. It changes one row, unless the right to claim was taken away.
     pub record_claim: &'static str,
-    /// (tag, end, version of the right to claim): the same where there is no such row.
+    /// (tag, end, version of the right to claim): the same if leafd has no row of the tag.
     pub enter_claim: &'static str,
-    /// (value, pattern of what it has to be): the row that every change of the right to claim writes, see `Session`.
+    /// (value, pattern that the old value must match): writes the row that every change of the right to claim writes,
+    /// see `Session`.
     pub take_right: &'static str,
-    /// (value): the same, whatever it was.
+    /// (value): the same, whatever the old value was.
     pub set_right: &'static str,
-    /// (version, former version): the rights that tags have.
+    /// (version, former version): changes the version of the rights in leafd's rows of the tags.
     pub move_rights: &'static str,
-    /// Up to a list of (tag, end, masked) in parentheses each.
+    /// Ends before a list of (tag, end, masked), each in parentheses.
     pub remember_ends: &'static str,
-    /// Follows that list; leaves the mask of a row that is there as it is.
+    /// Follows that list. In a row that exists it leaves the mask as it is.
     pub remembering: &'static str,
     /// (tag, generation, ceiling, strict, masked)
     pub enter_tag: &'static str,
-    /// (tag): a row for the name, if it has none.
+    /// (tag): makes a row for the name, if it has none.
     pub enter_name: &'static str,
     /// (tag)
     pub delete_row: &'static str,
-    /// (tag, generation of the next one, end)
+    /// (tag, generation of the next tag of the name, end)
     pub leave_tombstone: &'static str,
     /// (tag, ceiling)
     pub set_ceiling: &'static str,
@@ -258,21 +262,21 @@ pub struct Statements {
     pub host_token: &'static str,
     /// (host, token)
     pub enter_host: &'static str,
-    /// Table, column and type of what there is of the tables that leafd knows.
+    /// Table, column and type of every column in the tables that leafd knows.
     pub columns: &'static str,
-    /// A row for each way in which Leaf's table can't be claimed from safely, in words.
+    /// A row of words for each reason why claims from Leaf's table would not be safe.
     pub defects: &'static str,
     /// (role)
     pub set_role: &'static str,
-    /// (text): what is noted under `noticed` in `leafd_meta`.
+    /// (text): sets `noticed` in `leafd_meta`.
     pub note: &'static str,
     /// The server's clock, in milliseconds of Unix time.
     pub now_ms: &'static str,
-    /// (name, value): enters a row of `leafd_meta`, if there is none of the name.
+    /// (name, value): makes a row of `leafd_meta`, if there is none of this name.
     pub enter_meta: &'static str,
-    /// (name, value): of one that is there.
+    /// (name, value): changes a row of `leafd_meta` that exists.
     pub set_meta: &'static str,
-    /// Name and value of all there is in `leafd_meta`.
+    /// Name and value of every row in `leafd_meta`.
     pub meta: &'static str,
 }
 
@@ -297,13 +301,13 @@ impl Failure {
                 | Failure::TimedOut(_)
                 | Failure::ReadOnly(_)
                 | Failure::Missing(_)
-                // Another store took the place of the one that was meant, and gives it back perhaps: whoever puts the
-                // right file in its place must not find our log of the wrong one beside it.
+                // An embedded store's file was replaced by another one, perhaps only for a while. When somebody puts
+                // the right file back, this connection's write-ahead log of the wrong file must not lie beside it.
                 | Failure::Said(StoreError::Changed { .. })
         )
     }
 
-    /// The answer to whoever called the store.
+    /// The error for the caller of the store.
     pub fn answer(self, target: &impl Location) -> StoreError {
         match self {
             Failure::Said(error) => error,

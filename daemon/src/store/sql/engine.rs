@@ -1,7 +1,8 @@
-//! The engines that speak PostgreSQL's or MySQL's protocol: how each is recognised, and what it means for a store. The
-//! list is closed: an engine that is not in it calls itself PostgreSQL, MySQL or MariaDB, and is taken for that.
+//! The database engines that speak PostgreSQL's or MySQL's protocol: how leafd recognises each, and how far it can be
+//! used as a store. The list is closed: an engine that is missing here calls itself PostgreSQL, MySQL or MariaDB, and
+//! is treated as that.
 
-/// What answers behind a URL.
+/// The engine that answers at a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     PostgreSql,
@@ -19,14 +20,14 @@ pub enum Engine {
     OceanBase,
 }
 
-/// How far an engine is known to keep what a store needs.
+/// How far an engine is known to do what a store needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// The tests run on it.
     Tested,
-    /// It is, by its documents, the tested engine with another storage or replication below.
+    /// According to its documentation it is a tested engine with another storage or replication below.
     Expected,
-    /// It differs in what claims rely on: the reason.
+    /// It differs in something that claims rely on. The text says in what.
     Untested(&'static str),
 }
 
@@ -42,8 +43,8 @@ impl Engine {
         }
     }
 
-    /// Recognises a server by its variables: `version`, `version_comment`, `wsrep_on`, `aurora_version` and
-    /// `group_replication_group_name`, as far as it has them.
+    /// Recognises a server by those of the variables `version`, `version_comment`, `wsrep_on`, `aurora_version` and
+    /// `group_replication_group_name` that it has.
     #[must_use]
     pub fn of_mysql(variables: &[(String, String)]) -> Engine {
         let value = |name: &str| {
@@ -66,7 +67,7 @@ impl Engine {
         }
     }
 
-    /// What messages call it.
+    /// Its name in messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -85,7 +86,7 @@ impl Engine {
         }
     }
 
-    /// How far it is known.
+    /// How far it is known to do what a store needs.
     #[must_use]
     pub fn standing(self) -> Standing {
         match self {
@@ -109,17 +110,17 @@ impl Engine {
         }
     }
 
-    /// Whether its servers are one store that loses no acknowledged commit, so that to move from one to another is no
-    /// fail-over.
+    /// Whether its servers together are one store that loses no acknowledged commit. Then it is no fail-over when
+    /// leafd moves from one server to another.
     #[must_use]
     pub fn is_one_store(self) -> bool {
         self == Engine::Galera
     }
 
-    /// Refuses an engine that leafd was not tested on, unless the setting `untested_engine` lets it in.
+    /// Refuses an engine that leafd was not tested on, unless the setting `untested_engine` allows it.
     ///
     /// # Errors
-    /// What it is, why it is refused, and what lets it in.
+    /// A text that names the engine, says why it is refused, and which setting allows it.
     pub fn check(self, untested_engine: bool) -> Result<(), String> {
         match self.standing() {
             Standing::Untested(why) if !untested_engine => Err(format!(

@@ -1,5 +1,5 @@
-//! Looks at a database for `leafd doctor`: who answers there, what time it is, which rights are missing, what the tables
-//! hold. Nothing is written, and nothing is locked but by the statements themselves.
+//! Looks at a database for `leafd doctor`: which server answers, what time it is there, which rights are missing, and
+//! what the tables hold. It writes nothing, and locks nothing beyond what its queries lock themselves.
 
 use std::ops::Range;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -10,69 +10,69 @@ use leafd_core::registry::{Entry, Mode, RegistryError};
 use leafd_core::store::{Identity, StoreError, TagRow};
 use leafd_core::{Tag, UnixMs};
 
-/// What a database is like.
+/// What was found out about a database.
 #[derive(Debug)]
 pub struct Examination {
     /// The server that was asked, as the URL names it.
     pub endpoint: String,
-    /// What it calls itself.
+    /// What the server says about its version.
     pub version: String,
-    /// How far its clock is ahead of this host's, in milliseconds.
+    /// How far the server's clock is ahead of this host's, in milliseconds.
     pub clock_ahead_ms: i64,
-    /// The rights that leafd uses and doesn't have.
+    /// The rights that leafd needs and doesn't have.
     pub missing_rights: Vec<MissingRight>,
-    /// Who the store is, or why it can't be claimed from.
+    /// The store's identity, or why no ids can be claimed from it.
     pub identity: Result<Identity, StoreError>,
-    /// The registry's clock and the workers that ever had a holder, if it was asked for them.
+    /// The registry's clock, and the workers that ever had a holder; `None` if they were not asked for.
     pub workers: Option<Result<(UnixMs, Vec<Entry>), RegistryError>>,
-    /// Its tags, and whether there are more.
+    /// The store's tags, and whether there are more than were read.
     pub tags: Result<(Vec<TagRow>, bool), StoreError>,
 }
 
-/// The workers that a store is asked for.
+/// Which workers to look at.
 #[derive(Clone, Debug)]
 pub struct WorkersWish {
-    /// How they are held.
+    /// Whether they are leased or permanent.
     pub mode: Mode,
-    /// Which.
+    /// The range of worker numbers.
     pub pool: Range<u64>,
-    /// Whether the store has to have them, being the registry.
+    /// Whether the store is the registry of workers, so that it must have the tables for them.
     pub is_registry: bool,
 }
 
-/// A right that leafd uses and doesn't have.
+/// A right that leafd needs and doesn't have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingRight {
-    /// As in a GRANT.
+    /// The right, as a GRANT names it.
     pub right: &'static str,
-    /// On which table.
+    /// The table.
     pub table: &'static str,
-    /// What it is for.
+    /// What leafd needs it for.
     pub purpose: Purpose,
-    /// What the server says.
+    /// The server's words.
     pub words: String,
 }
 
-/// What a right is for.
+/// What leafd needs a right for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To claim ids.
     Claims,
     /// To lease workers.
     Workers,
-    /// To delete claims that are remembered no longer.
+    /// To delete the records of old claims.
     Forgetting,
-    /// To create and delete tags, which a database's owner may do instead.
+    /// To create and delete tags. The database's owner may do that instead.
     Tags,
 }
 
-/// Tags that are looked at are no more than this: with a million it would be the store that needs a doctor.
+/// Reads at most this many tags.
 const TAGS_MAX: usize = 20_000;
 
-/// Tags asked for at once.
+/// How many tags a query reads.
 const PAGE: u32 = 1_000;
 
-/// The rights that leafd uses on a table.
+/// The rights that leafd needs on a table.
 fn used_rights(table: &str, permanent: bool) -> &'static [(&'static str, Purpose)] {
     use Purpose::{Claims, Forgetting, Tags, Workers};
     match table {
@@ -92,10 +92,10 @@ fn used_rights(table: &str, permanent: bool) -> &'static [(&'static str, Purpose
     }
 }
 
-/// Looks.
+/// Looks at the database at `target`.
 ///
 /// # Errors
-/// [`StoreError`] when nobody lets us in, or doesn't answer.
+/// [`StoreError`] when no server accepts the connection, or none answers.
 pub fn examine<D: Driver>(
     target: &D::Target,
     workers: Option<WorkersWish>,
@@ -128,7 +128,7 @@ fn unix_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Has the server explain a statement for each right: it checks the right, and does nothing.
+/// Asks the server to explain a statement for each right. It then checks the right, but changes nothing.
 fn missing_rights<D: Driver>(
     driver: &mut D,
     target: &D::Target,
@@ -145,7 +145,7 @@ fn missing_rights<D: Driver>(
                     let (table, purpose) = (layout.table, *purpose);
                     missing.push(MissingRight { right, table, purpose, words });
                 }
-                // A table that is missing is told by who checks the tables.
+                // The check of the tables reports a missing table.
                 Ok(_) | Err(Failure::Missing(_) | Failure::Rejected(_)) => {}
                 Err(failure) => return Err(failure.answer(target)),
             }
@@ -156,7 +156,7 @@ fn missing_rights<D: Driver>(
 
 fn probe(layout: &Layout, right: &str) -> String {
     let (table, columns) = (layout.table, layout.columns);
-    // A right may be granted on this column alone.
+    // The right may be granted on this column alone.
     let column = match table {
         "leaf_alloc" => "max_id",
         _ => columns.last().map_or("", |(name, _)| *name),

@@ -1,5 +1,5 @@
-//! What is remembered of claims and of workers, to tell afterwards who issued an id. Nothing that is issued depends on it;
-//! but it is written in the transaction that it tells of, so that no claim is missing.
+//! Records claims and workers, so that one can find out later who issued an id. What is issued doesn't depend on these
+//! records. But each is written in the transaction that it records, so that no claim is missing.
 
 use std::sync::Arc;
 
@@ -11,26 +11,29 @@ use leafd_core::store::{ClaimRecord, ClaimedBy, Generation, HostId, StartToken};
 use leafd_core::{Tag, UnixMs, WorkerId};
 use leafd_wire::Run;
 
-/// A dialect. Parameters are in the order of each statement's documentation; every column comes as text.
+/// The statements in one dialect. Their parameters are in the order that each one's comment gives; every column is
+/// read as text.
 #[derive(Debug)]
 pub struct Statements {
-    /// (tag, end, first id, stride, generation, host, name, where what the host holds begins), under the server's clock.
+    /// (tag, end, first id, stride, generation, host, name, where the ids begin that the host holds): records a claim,
+    /// with the time of the server's clock.
     pub enter_claim: &'static str,
-    /// (tag, id, limit): first id, end, stride, generation, host, name, where what the host held began, and time of the claims that end after this id, in the
-    /// order of their ends.
+    /// (tag, id, limit): the claims whose end is above this id, in the order of their ends: first id, end, stride,
+    /// generation, host, name, where the ids began that the host held, and time.
     pub claims: &'static str,
-    /// (age in milliseconds, limit): deletes so many claims that are older, the oldest first.
+    /// (age in milliseconds, limit): deletes up to `limit` claims that are older, the oldest first.
     pub forget_claims: &'static str,
     /// (worker, since, taken, holder, name, incarnation)
     pub enter_taking: &'static str,
-    /// (worker, instant): since, taken, holder, name and incarnation of the last taking that began at this instant or before.
+    /// (worker, instant): the last taking of a worker that began at this instant or before: since, taken, holder, name
+    /// and incarnation.
     pub taken_before: &'static str,
-    /// (worker, instant): the same of the first one that began later.
+    /// (worker, instant): the same of the first taking that began later.
     pub taken_after: &'static str,
 }
 
 impl<D: Driver> Session<D> {
-    /// Claims of a tag that end after this id, so many.
+    /// Up to `limit` claims of a tag whose end is above this id.
     pub(super) fn claims_after(
         &mut self,
         tag: &Tag,
@@ -46,7 +49,7 @@ impl<D: Driver> Session<D> {
         rows.into_iter().map(|row| claim(row).ok_or_else(|| self.odd("leafd_claim"))).collect()
     }
 
-    /// Deletes claims that are older than this, so many; how many it were.
+    /// Deletes up to `limit` claims that are older than this. Returns how many it deleted.
     pub(super) fn forget_claims(&mut self, age_ms: u64, limit: u32) -> Result<u64, Failure> {
         if !self.side {
             return Ok(0);
@@ -56,7 +59,7 @@ impl<D: Driver> Session<D> {
         self.driver.execute(D::HISTORY.forget_claims, &params)
     }
 
-    /// Notes that a worker was taken.
+    /// Records that a host took a worker.
     pub(super) fn enter_taking(&mut self, worker: i64, taking: &Taking) -> Result<(), Failure> {
         let number = |at: UnixMs| Param::Integer(i64::try_from(at.0).unwrap_or(i64::MAX));
         let params = [
@@ -70,7 +73,7 @@ impl<D: Driver> Session<D> {
         self.driver.execute(D::HISTORY.enter_taking, &params).map(drop)
     }
 
-    /// Who had a worker at an instant.
+    /// Who held a worker at an instant, and who took it next.
     pub(super) fn takings(&mut self, worker: WorkerId, at: UnixMs) -> Result<Former, Failure> {
         let number = |number: u64| Param::Integer(i64::try_from(number).unwrap_or(i64::MAX));
         let params = [number(worker.0), number(at.0)];
@@ -100,7 +103,7 @@ fn claim(row: Cells) -> Option<ClaimRecord> {
     (run.last() == Some(end - 1)).then_some(())?;
     let holds_from = holds_from.map(|cell| cell.parse::<u64>()).transpose().ok()?;
     let by = ClaimedBy { host: HostId(host?.into()), name: name?.into(), holds_from };
-    // A generation has all 64 bits.
+    // A generation uses all 64 bits.
     let generation = Generation(generation?.parse::<i64>().ok()?.cast_unsigned());
     Some(ClaimRecord { run, generation, by, at: UnixMs(number(at)?) })
 }

@@ -1,20 +1,21 @@
-//! What all stores share: everything but how to reach a database and what its SQL looks like, so that none of them gets
-//! a claim wrong in its own way.
+//! The part that all stores share: everything but how to reach a database and what its SQL looks like. So no store
+//! makes a mistake of its own in a claim.
 //!
-//! [`SqlStore`] is a [`Store`](super::Store) over a `Driver`: one connection, opened when it is needed, dropped when
-//! it is in doubt. Beside Leaf's table there are side tables for what Leaf has no column for; without them
-//! (only Leaf's table, perhaps only SELECT and UPDATE on it) claims work, and what needs them says so.
+//! [`SqlStore`] is a [`Store`](super::Store) over a `Driver`: one connection, which is opened when it is needed and
+//! dropped when it is in doubt. Side tables beside Leaf's table hold what Leaf has no column for. Without them, in a
+//! database that has only Leaf's table and perhaps grants only SELECT and UPDATE on it, claims work, and calls that
+//! need the side tables fail and say so.
 //!
-//! - `conflicts`: with what others write at the same moment.
+//! - `conflicts`: counts conflicts with what others write at the same moment.
 //! - `driver`: what a backend supplies.
-//! - `session`: a connection to a store whose tables are known to be usable.
-//! - `tag_rows`: the rows of tags, read and written over it.
-//! - `calls`: keeping a session, and transactions that are repeated.
+//! - `session`: a connection to a store whose tables were checked.
+//! - `tag_rows`: reads and writes the rows of tags over a session.
+//! - `calls`: keeps a session, and repeats transactions.
 //! - `store`: the calls of a store.
-//! - `history`: who claimed what, and who had a worker.
-//! - `rows`: rows as they are, odd ones included.
+//! - `history`: records who claimed what, and who had a worker.
+//! - `rows`: reads rows as they are, unusable ones included.
 //! - `tables`: which tables there are, and how they differ from what they should be.
-//! - `engine`: what answers, and what that means.
+//! - `engine`: which database engine answers, and what that means.
 //! - `leases`: the store as a registry of snowflake workers.
 //! - `examine`: what `leafd doctor` looks at.
 #![cfg_attr(
@@ -50,31 +51,31 @@ pub(super) use tables::{
     refuse_different_workers, refuse_lacking,
 };
 
-/// Where a network store is, who we are there, and within which bounds it is used.
+/// Where a network store is, how to log in there, and the limits of its use.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Where it is.
     pub url: NetworkUrl,
-    /// What it is shown at login.
+    /// The password.
     pub password: StorePassword,
-    /// How long each of its servers may take to let us in.
+    /// How long each of its servers may take to accept a connection.
     pub connect_timeout: Duration,
-    /// How long a call may take once we are in.
+    /// How long a call may take over an open connection.
     pub statement_timeout: Duration,
-    /// Whether it is used although leafd's tables are not to be seen there.
+    /// Whether to use the store although leafd's tables are not visible there.
     pub leaf_only: bool,
-    /// Whether it is used on an engine that leafd was not tested on.
+    /// Whether to use an engine that leafd was not tested on.
     pub untested_engine: bool,
 }
 
-/// How long the server that is preferred has to let us in before the next one is asked as well: one that is stopped
-/// accepts connections and says nothing. Whichever takes writes first is used.
+/// How long the preferred server has to accept a connection before the next one is asked as well. A server whose
+/// process is stopped accepts connections and never answers. The first server that takes writes is used.
 pub(super) const HEAD_START: Duration = Duration::from_secs(1);
 
-/// What is said when Leaf's table, or what tells it from others, is not there (any more).
+/// The message when Leaf's table, or the row that distinguishes it from others, is missing.
 pub(super) const TABLES_GONE: &str = "leaf_alloc, or the row without a name in leafd_tag, is missing, as happens while a backup is restored";
 
-/// What a connection calls itself, for whoever looks at the server's list of connections.
+/// The name of leafd's connections in the server's list of connections.
 pub(super) const APPLICATION_NAME: &str = "leafd";
 
 impl Location for Target {

@@ -1,5 +1,5 @@
-//! Reads rows as they are. Others write to Leaf's table too, so every column may hold anything that its type
-//! there allows.
+//! Reads the rows of tags as they are. Other programs write to Leaf's table too, so every column may hold anything
+//! that its type there allows.
 
 use super::Failure;
 use leafd_core::Tag;
@@ -7,29 +7,29 @@ use leafd_core::mask::Masking;
 use leafd_core::store::{CEILING_MAX, Generation, StoreError, TagRow, TagTerms};
 use leafd_core::store::{next_start, step_of};
 
-/// A row as it comes: every column as text.
+/// A row as the driver returns it: every column as text.
 pub(super) type Cells = Vec<Option<String>>;
 
-/// The beginning of the names under which `leafd_meta` holds check values of mask keys.
+/// In `leafd_meta`, the names of mask keys' check values begin with this.
 pub(super) const MASK_KEY_ENTRY: &str = "mask_key_";
 
-/// A row that can be worked with.
+/// A row that makes sense.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) row: TagRow,
     /// The end of what was ever claimed under this name, 0 for nothing.
     pub(super) claimed_end: i64,
-    /// Under which version of the right to claim leafd's row of the tag may be claimed; `None` without such a row.
+    /// The version of the right to claim in leafd's row of the tag; `None` without such a row.
     pub(super) right: Option<i64>,
 }
 
-/// The generation of a row that lies below what was claimed of it: it was deleted and made anew, or set back. No recorded
-/// one is as large.
+/// The generation of a row that lies below what was claimed from it: somebody deleted it and made it anew, or set it
+/// back. No recorded generation is as large.
 const SET_BACK: Generation = Generation(u64::MAX);
 
 impl Found {
-    /// Refuses to claim from a row that lies below what was claimed of it: whoever deleted it and made it anew, or set it
-    /// back, meant something by it.
+    /// Refuses a claim from a row that lies below what was claimed from it. Somebody deleted the row and made it anew,
+    /// or set it back, and must say what was meant.
     pub(super) fn check_not_set_back(&self) -> Result<(), Failure> {
         if self.claimed_end <= 0 || self.row.max_id >= self.claimed_end {
             return Ok(());
@@ -48,8 +48,8 @@ impl Found {
 /// generation, ceiling, highest end, strict, version of the right to claim, masked.
 const COLUMNS: usize = 11;
 
-/// The row of a tag, out of what a look-up by the column's own collation found: the same byte for byte, or
-/// none.
+/// The row whose tag is the same byte for byte, if there is one. A look-up by the column's own collation may also find
+/// others.
 pub(super) fn same_tag(rows: Vec<Cells>, tag: &Tag) -> Result<Option<Found>, Failure> {
     let Some(row) = rows.into_iter().find(|row| name(row) == Some(tag.as_str())) else {
         return Ok(None);
@@ -63,12 +63,12 @@ pub(super) fn same_tag(rows: Vec<Cells>, tag: &Tag) -> Result<Option<Found>, Fai
     Ok(Some(found))
 }
 
-/// The name that a row begins with.
+/// The name in a row's first column.
 pub(super) fn name(row: &Cells) -> Option<&str> {
     row.first().and_then(Option::as_deref)
 }
 
-/// A row of a query with the eleven columns, or what is odd about it.
+/// Reads a row of a query with the eleven columns. The error says what is wrong with it.
 pub(super) fn read(row: Cells) -> Result<Found, String> {
     let row: [Option<String>; COLUMNS] =
         row.try_into().map_err(|row: Vec<_>| format!("it has {} columns", row.len()))?;
@@ -109,7 +109,8 @@ pub(super) fn read(row: Cells) -> Result<Found, String> {
     Ok(Found { row, claimed_end, right })
 }
 
-/// What a row of a query with the eleven columns offers, as far as it makes sense: the claim says what doesn't.
+/// What a row of a query with the eleven columns offers. Cells that make no sense get a default here; the claim
+/// reports them.
 pub(super) fn terms(row: &Cells) -> TagTerms {
     let number = |column: usize| row.get(column)?.as_ref()?.parse::<i64>().ok();
     let (max_id, claimed_end) = (number(1).unwrap_or(0), number(7).unwrap_or(0));
@@ -126,7 +127,7 @@ pub(super) fn terms(row: &Cells) -> TagTerms {
     }
 }
 
-/// A row of a name and the end remembered of it, or what is odd about it.
+/// Reads a row with a name and the end that is remembered of it. The error says what is wrong with it.
 pub(super) fn remembered(row: Cells) -> Result<(Tag, u64), String> {
     let mut cells = row.into_iter();
     let tag = cells.next().flatten().unwrap_or_default();
@@ -136,7 +137,7 @@ pub(super) fn remembered(row: Cells) -> Result<(Tag, u64), String> {
     Ok((tag, u64::try_from(end).unwrap_or(0)))
 }
 
-/// A number, or what stands for an empty cell.
+/// The number in a cell. `empty` is the value of an empty cell; without it an empty cell is an error.
 pub(super) fn integer(
     column: &str,
     cell: Option<String>,

@@ -1,4 +1,4 @@
-//! A connection to a store whose tables are known to be usable: which store it leads to, its role and its history.
+//! A connection to a store whose tables were checked: which store it leads to, its role and its history.
 
 use std::time::{Duration, Instant};
 
@@ -11,32 +11,32 @@ use leafd_core::store::{History, Identity, Role, StoreError, StoreId};
 #[derive(Debug)]
 pub(super) struct Session<D: Driver> {
     pub(super) driver: D,
-    /// Whether there are side tables.
+    /// Whether leafd's own tables are there.
     pub(super) side: bool,
-    /// Whether the tables of workers were seen to be usable.
+    /// Whether the tables of workers were checked.
     workers_checked: bool,
     pub(super) target: D::Target,
-    /// As of the last time that the server was asked.
+    /// Where the connection led when the server was last asked.
     place: Place,
-    /// The version of the right to claim, as of then.
+    /// The version of the right to claim at that time.
     pub(super) right: i64,
 }
 
-/// Parts the role from the number of losses declared, and that from the version of the right to claim, in the row that
-/// they share so that every claim sees all of them.
+/// Separates three values that share a row, so that every claim sees all of them: the role, the number of losses
+/// declared, and the version of the right to claim.
 const PARTS: char = '\t';
 
-/// How many cells of an answer tell who gave it.
+/// The first cells of an answer tell which store gave it. This is their number.
 pub(super) const IDENTITY_CELLS: usize = 3;
 
 impl<D: Driver> Session<D> {
-    /// A session over a connection of which nothing was asked yet.
+    /// A session over a new connection. Checks the store's tables.
     pub(super) fn over(mut driver: D, target: &mut D::Target) -> Result<Self, StoreError> {
         driver.set_deadline(Instant::now() + target.statement_timeout());
         let checked =
             driver.check_tables(target).and_then(|side| Ok((side, driver.standing(side)?.place)));
         let (side, place) = checked.map_err(|failure| {
-            // It let us in and doesn't serve.
+            // The server accepted the connection, but doesn't serve.
             if matches!(failure, Failure::Lost(_) | Failure::TimedOut(_) | Failure::ReadOnly(_)) {
                 target.has_failed(driver.endpoint());
             }
@@ -52,7 +52,7 @@ impl<D: Driver> Session<D> {
         })
     }
 
-    /// Whether the connection leads to a server in the same life as another place.
+    /// Whether the connection leads to the server and the timeline of `known`.
     pub(super) fn is_in(&self, known: &Place) -> bool {
         (&self.place.server, &self.place.timeline) == (&known.server, &known.timeline)
     }
@@ -61,25 +61,26 @@ impl<D: Driver> Session<D> {
         &self.place
     }
 
-    /// Asks the server where the connection leads.
+    /// Asks the server which store this is.
     pub(super) fn identity(&mut self) -> Result<Identity, Failure> {
         let Standing { place, name, role } = self.driver.standing(self.side)?;
         self.place = place;
         self.compose(self.place.table.clone(), name, role)
     }
 
-    /// Checks that the connection leads to what the caller trusts.
+    /// Checks that the store is the one that the caller trusts.
     pub(super) fn check(&mut self, under: &Identity) -> Result<(), Failure> {
         Ok(self.identity()?.check(under, &self.store())?)
     }
 
-    /// What errors call the store.
+    /// The name that errors use for the store.
     pub(super) fn store(&self) -> String {
         self.target.store()
     }
 
-    /// A store that leafd's tables name is told by that name alone, so that it stays the same when it fails over or
-    /// is restored, and then has another history. Without them nothing else tells it from others.
+    /// The store's identity. The name in leafd's tables alone identifies a store. So it remains the same store when it
+    /// fails over or is restored, but has another history then. Without leafd's tables only server and database
+    /// identify it.
     pub(super) fn compose(
         &mut self,
         table: String,
@@ -123,19 +124,20 @@ impl<D: Driver> Session<D> {
         }
     }
 
-    /// Records a role and how many losses were declared.
+    /// Records a role, and how many losses were declared.
     pub(super) fn set_role(&mut self, role: &Role, losses: &str) -> Result<(), Failure> {
         let value = format!("{}{PARTS}{losses}{PARTS}{}", role.0, self.right);
         self.driver.execute(D::SQL.set_role, &[Param::Text(&value)])?;
         Ok(())
     }
 
-    /// Records a role under which the right to claim begins anew. Once this is committed, no claim under the former one
-    /// can be.
+    /// Records a role, and makes all rights to claim under the former role void. Once this is committed, no claim
+    /// under the former role can be committed.
     ///
-    /// A claim compares and sets the version of the right in leafd's own row of the tag, because locks on other rows are
-    /// local to a node in some clusters; so every such row is written here. A claim that finds no such row, or one without
-    /// the present right, first writes the row that is written here first.
+    /// A claim compares and sets the version of the right in leafd's own row of the tag, because in some clusters
+    /// locks on other rows are local to a node. So this writes every such row. A claim that finds no such row, or one
+    /// without the present right, first writes the row `right`, which this writes too, so that the two exclude each
+    /// other.
     pub(super) fn change_right(&mut self, role: &Role, losses: &str) -> Result<(), Failure> {
         let former = self.right;
         self.right = former.saturating_add(1);
@@ -147,28 +149,30 @@ impl<D: Driver> Session<D> {
         Ok(())
     }
 
-    /// For a tag whose row in leafd's table doesn't have the present right, see [`Session::change_right`].
+    /// Takes the present right to claim for a tag whose row in leafd's table doesn't have it, see
+    /// [`Session::change_right`].
     pub(super) fn take_right(&mut self) -> Result<(), Failure> {
         let (value, pattern) = (self.right_value()?, format!("{} %", self.right));
         let params = [Param::Text(&value), Param::Text(&pattern)];
         kept(self.driver.execute(D::SQL.take_right, &params)?)
     }
 
-    /// Another one each time, so that the row really changes.
+    /// A value that differs each time, so that the row really changes.
     fn right_value(&self) -> Result<String, Failure> {
         let chance = crate::random::generation().map_err(StoreError::from)?;
         Ok(format!("{} {:016x}", self.right, chance.0))
     }
 
-    /// How long ago the present history was first noticed, on the server's clock; enters it if nobody has noticed it yet.
+    /// How long ago the present history was first noticed, on the server's clock. Records it as noticed now if nobody
+    /// has noticed it yet.
     pub(super) fn noticed(&mut self, history: &History) -> Result<Duration, Failure> {
         if let Some(age) = self.noted(history)? {
             return Ok(age);
         }
-        // Waits for whoever has the tables locked, to restore them say: the time must not run while nobody can tell the
-        // store anything.
+        // This query waits while the tables are locked, for instance during a restore. The settling time must not
+        // begin while no host can report anything to the store.
         self.page(None, 1)?;
-        // Somebody else may be entering it.
+        // Another host may be recording it at this moment.
         self.lock_role()?;
         if let Some(age) = self.noted(history)? {
             return Ok(age);
@@ -178,9 +182,9 @@ impl<D: Driver> Session<D> {
         Ok(Duration::ZERO)
     }
 
-    /// Enters the history of a store whose tables were just made as one that has ever been: there is nothing yet that it
-    /// can have lost. It has to be entered before anybody claims there. If this is lost itself, whoever comes first
-    /// enters a history that is new.
+    /// Records the history of a store whose tables were just made as noticed long ago, at time 0: the store can't have
+    /// lost anything yet. This must happen before any claim. If this record is lost itself, the next host records a
+    /// history that is new.
     pub(super) fn note_first(&mut self) -> Result<(), Failure> {
         self.lock_role()?;
         let history = self.identity()?.history;
@@ -207,27 +211,27 @@ impl<D: Driver> Session<D> {
         Ok(None)
     }
 
-    /// What `leafd_meta` holds under a name.
+    /// The value of a name in `leafd_meta`.
     pub(super) fn meta(&mut self, entry: &str) -> Result<Option<String>, Failure> {
         let meta = self.driver.query(D::SQL.meta, &[])?;
         let found = meta.into_iter().find(|row| name(row) == Some(entry));
         Ok(found.and_then(|row| row.into_iter().nth(1).flatten()))
     }
 
-    /// The server's clock, now.
+    /// The server's clock, in milliseconds of Unix time.
     pub(super) fn now_ms(&mut self) -> Result<u64, Failure> {
         let now = self.driver.query(D::SQL.now_ms, &[])?.into_iter().flatten().next().flatten();
         let now = now.and_then(|now| now.parse().ok());
         now.ok_or_else(|| Failure::Rejected("the server doesn't report its time".to_owned()))
     }
 
-    /// Checks the tables of workers, once a connection: those of tags may be there without them.
+    /// Checks the tables of workers, once for each connection. The tables of tags may exist without them.
     pub(super) fn require_workers(&mut self) -> Result<(), Failure> {
         let target = &self.target;
         if !self.side {
             return Err(needs_side_tables(target, "leasing snowflake workers"));
         }
-        // Where a file is made with all of them, opening it has checked them.
+        // In a dialect whose tables are all made with the file, opening the file has checked them.
         if self.workers_checked || D::WORKERS.tables.is_empty() {
             return Ok(());
         }

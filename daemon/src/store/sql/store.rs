@@ -73,7 +73,7 @@ impl<D: Driver> Store for SqlStore<D> {
         let claimed = self.transact(|session| {
             let found = session.require_under(under, tag)?;
             let plan = plan_claim(&found.row, found.claimed_end, wish)?;
-            // A strict tag's claims are as many as requests: too many to keep.
+            // A strict tag has a claim for every request: too many records to keep.
             let by = by.filter(|_| !found.row.strict);
             session.move_max_id(&found, &plan, by)?;
             Ok(Claim {
@@ -86,7 +86,7 @@ impl<D: Driver> Store for SqlStore<D> {
             })
         });
         if let Err(Failure::NoSuchName(_)) = claimed {
-            // What another store lacks says nothing.
+            // If another store answered, it says nothing that a tag is missing there.
             self.read(|session| session.check(under))?;
         }
         self.unless_unknown(tag, claimed)
@@ -114,7 +114,7 @@ impl<D: Driver> Store for SqlStore<D> {
     fn list(&mut self, after: Option<&Tag>, limit: u32) -> Result<Vec<TagRow>, StoreError> {
         let mut listed: Vec<TagRow> = Vec::new();
         let mut after = after.map(|tag| tag.as_str().to_owned());
-        // Rows that are left out don't count, or a page of them would look like the end.
+        // Rows that are left out don't count; otherwise a page of nothing else would look like the end.
         while listed.len() < limit as usize {
             let asked = limit as usize - listed.len();
             let rows = self.read(|session| session.page(after.as_deref(), asked))?;
@@ -183,7 +183,8 @@ impl<D: Driver> Store for SqlStore<D> {
             if let Some(row) = there.first() {
                 return Err(taken(&new.tag, rows::name(row)));
             }
-            // What is not there can't be locked: a host that reports what it has seen of the name comes before or after.
+            // A row that doesn't exist can't be locked. So this makes one: then a host that reports an end of this
+            // name comes entirely before or after.
             session.driver.execute(D::SQL.enter_name, &[Param::Text(name)])?;
             let (claimed_end, former_mask) = session.former(&new.tag)?;
             new.check_above(claimed_end)?;
@@ -198,7 +199,7 @@ impl<D: Driver> Store for SqlStore<D> {
                 Param::OptionalText(description),
             ];
             session.driver.execute(D::SQL.insert_row, &row).map_err(|failure| match failure {
-                // Somebody else was faster.
+                // Another host created it at the same moment.
                 Failure::Duplicate(_) => {
                     Failure::Said(StoreError::TagExists { tag: new.tag.clone() })
                 }
@@ -221,7 +222,7 @@ impl<D: Driver> Store for SqlStore<D> {
         change.check()?;
         self.write(|session| {
             let name = Param::Text(tag.as_str());
-            // Not `require`: a row with an odd step is repaired by setting the step.
+            // Not `require`: it fails for a row whose step is unusable, and setting the step repairs such a row.
             if !session.is_there(tag)? {
                 return Err(StoreError::UnknownTag { tag: tag.clone() }.into());
             }
@@ -301,7 +302,7 @@ impl<D: Driver> Store for SqlStore<D> {
                         answers.extend(self.raise(under, std::slice::from_ref(one), masking)?);
                     }
                 }
-                // There is no such row, and there can be none.
+                // No row has this name, and none can.
                 Err(Failure::NoSuchName(_)) => answers.push(false),
                 Err(failure) => return Err(failure.answer(&self.target)),
             }
@@ -354,7 +355,7 @@ impl<D: Driver> Store for SqlStore<D> {
             let value = format!("{check_value:016x}");
             let params = [Param::Text(&entry), Param::Text(&value)];
             session.driver.execute(D::SQL.enter_meta, &params)?;
-            // Somebody else may have been faster.
+            // Another host may have recorded its value first.
             let known = session.meta(&entry)?.unwrap_or_default();
             parse_check_value(&entry, &known)
         })
@@ -368,7 +369,7 @@ impl<D: Driver> Store for SqlStore<D> {
         name: &str,
     ) -> Result<Vec<StaticUser>, StoreError> {
         self.write(|session| {
-            // One after the other.
+            // Two hosts do this one after the other, never at once.
             session.lock_role()?;
             session.check(under)?;
             if !session.side {
@@ -397,7 +398,7 @@ fn parse_check_value(entry: &str, text: &str) -> Result<u64, Failure> {
     })
 }
 
-/// Why a tag can't be created where its key finds this row.
+/// Why a tag can't be created when the look-up of its name finds this row.
 fn taken(tag: &Tag, name: Option<&str>) -> Failure {
     match name {
         Some(other) if other != tag.as_str() => Failure::Said(StoreError::Refused(format!(

@@ -1,24 +1,23 @@
-//! Which of the tables a database has, and how they differ from what they should be. Nothing here changes a
-//! table.
+//! Checks which tables a database has, and how they differ from what they should be. Nothing here changes a table.
 
 use super::{Driver, Failure, Location, Param};
 
-/// A table that leafd uses: its columns, and for each the beginnings of the types that it may have.
+/// A table that leafd uses: its columns, and for each the prefixes of the types that leafd accepts.
 #[derive(Debug)]
 pub struct Layout {
     pub table: &'static str,
     pub columns: &'static [(&'static str, &'static [&'static str])],
 }
 
-/// Where a store's name and history are: a store that has just been given it has no past.
+/// The table with the store's name and history. When it has just been made, the store has no past.
 pub const META_TABLE: &str = "leafd_meta";
 
-/// Version of the side tables and of what rows say: in format 1 the rows of independent primaries held counters, now they
-/// hold ids.
+/// Version of the side tables and of the meaning of their rows. In format 1 the rows of independent primaries held
+/// counters; now they hold ids.
 pub const FORMAT: &str = "2";
 
-/// How Leaf's and leafd's tables differ from `expected`, a sentence each. Tables that aren't there don't
-/// differ; columns that nobody expects do no harm.
+/// How the tables differ from `expected`, a sentence for each difference. A missing table is no difference; additional
+/// columns do no harm.
 pub fn differences(expected: &[Layout], found: &[[String; 3]]) -> Vec<String> {
     let mut said = Vec::new();
     for Layout { table, columns } in expected {
@@ -40,7 +39,7 @@ pub fn differences(expected: &[Layout], found: &[[String; 3]]) -> Vec<String> {
     said
 }
 
-/// Table, column and type of all there is.
+/// Table, column and type of every column in the tables that leafd knows.
 pub fn columns<D: Driver>(driver: &mut D) -> Result<Vec<[String; 3]>, Failure> {
     let rows = driver.query(D::SQL.columns, &[])?;
     let texts = rows.into_iter().filter_map(|row| {
@@ -50,7 +49,7 @@ pub fn columns<D: Driver>(driver: &mut D) -> Result<Vec<[String; 3]>, Failure> {
     Ok(texts.collect())
 }
 
-/// Refuses tables that can't be claimed from safely; tells whether there are leafd's own.
+/// Refuses tables from which claims would not be safe. Returns whether leafd's own tables are there.
 pub(super) fn check_tables<D: Driver>(driver: &mut D, target: &D::Target) -> Result<bool, Failure> {
     let expected = D::TABLES;
     let found = columns(driver)?;
@@ -87,7 +86,7 @@ pub(super) fn check_tables<D: Driver>(driver: &mut D, target: &D::Target) -> Res
     }
 }
 
-/// Refuses what `leafd schema apply` must not touch either.
+/// Refuses tables of tags that differ from leafd's. `leafd schema apply` must not change them either.
 pub fn refuse_different<D: Driver>(
     driver: &mut D,
     target: &D::Target,
@@ -98,7 +97,7 @@ pub fn refuse_different<D: Driver>(
     refuse(driver, target, differences(D::TABLES, found), defects)
 }
 
-/// The same, of the tables of workers.
+/// Does the same for the tables of workers.
 pub fn refuse_different_workers<D: Driver>(
     driver: &mut D,
     target: &D::Target,
@@ -129,7 +128,7 @@ fn refuse<D: Driver>(
         .into())
 }
 
-/// Refuses a format that we don't know, and what is not complete.
+/// Refuses an unknown format, and a `leafd_meta` that lacks rows.
 fn check_meta<D: Driver>(driver: &mut D, target: &D::Target) -> Result<(), Failure> {
     let rows = driver.query(D::SQL.meta, &[])?;
     let value = |name: &str| {
@@ -147,7 +146,7 @@ fn check_meta<D: Driver>(driver: &mut D, target: &D::Target) -> Result<(), Failu
     }
 }
 
-/// Whether leafd's tables have the rows that are in them from the beginning.
+/// Whether leafd's tables have the rows that they get when they are made.
 pub fn has_first_rows<D: Driver>(driver: &mut D) -> Result<bool, Failure> {
     let meta = driver.query(D::SQL.meta, &[])?;
     let is_there = |name: &str| {
@@ -157,13 +156,13 @@ pub fn has_first_rows<D: Driver>(driver: &mut D) -> Result<bool, Failure> {
     Ok(["format", "identity", "role", "right"].into_iter().all(is_there) && !nameless.is_empty())
 }
 
-/// There has to be a row for each of these.
+/// The error for a `leafd_meta` that lacks rows.
 pub(super) fn meta_incomplete(target: &impl Location) -> Failure {
     let words = "has a table leafd_meta without format, identity or role: complete it with: leafd schema apply";
     target.refused(words).into()
 }
 
-/// Refuses to make tables when rights are missing for it: before anything is made.
+/// Refuses to make tables when the user lacks rights for it. Call this before anything is made.
 pub fn refuse_lacking(target: &impl Location, lacking: &[String]) -> Result<(), Failure> {
     if lacking.is_empty() {
         return Ok(());
@@ -177,8 +176,8 @@ pub fn refuse_lacking(target: &impl Location, lacking: &[String]) -> Result<(), 
     Err(target.refused(words).into())
 }
 
-/// What the store has been called so far, where leafd's tables are made beside a table of Leaf's that was there, and that
-/// hosts may have used by itself: so they go on with what they hold.
+/// The name that the store has had so far. This matters when leafd's tables are made beside an existing table of
+/// Leaf's: hosts may have used that table alone, and under the same name they go on with the ids that they hold.
 pub fn name_of_leafs<D: Driver>(driver: &mut D, made: &[&str]) -> Result<Option<String>, Failure> {
     if made.contains(&"leaf_alloc") || !made.contains(&META_TABLE) {
         return Ok(None);

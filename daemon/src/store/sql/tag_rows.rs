@@ -1,4 +1,4 @@
-//! What is done with the rows of one tag, or of many, in a transaction.
+//! Reads and writes the rows of one tag, or of many, in a transaction.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,25 +9,25 @@ use super::{Driver, Failure, Param, TABLES_GONE};
 use leafd_core::Tag;
 use leafd_core::store::{ClaimPlan, ClaimedBy, Identity, MASK_UNKNOWN, StoreError};
 
-/// Who answered a query for tags, and the rows that it found.
+/// Which store answered a query for tags, and the rows that it found.
 pub(super) struct Answer {
     pub(super) identity: Identity,
     pub(super) rows: Vec<Cells>,
 }
 
-/// Most tags in one statement.
+/// Most tags in a statement.
 pub(super) const TAGS_A_STATEMENT_MAX: usize = 200;
 
-/// One row, if any tag is or was masked.
+/// Finds a row if any tag is or was masked.
 const ANY_MASKED: &str = "SELECT masked FROM leafd_tag WHERE masked IS NOT NULL LIMIT 1";
 
 impl<D: Driver> Session<D> {
-    /// The end of what is remembered to have been claimed under a name. Keeps others from changing it.
+    /// The end of what the store remembers as claimed under a name. Keeps others from changing it.
     pub(super) fn claimed_end(&mut self, tag: &Tag) -> Result<i64, Failure> {
         Ok(self.former(tag)?.0)
     }
 
-    /// The same, and how its ids were masked.
+    /// Like [`Session::claimed_end`], and how the ids of this name were masked.
     pub(super) fn former(&mut self, tag: &Tag) -> Result<(i64, Option<String>), Failure> {
         let rows = self.driver.query(D::SQL.claimed_end, &[Param::Text(tag.as_str())])?;
         let mut cells = rows.into_iter().flatten();
@@ -35,7 +35,7 @@ impl<D: Driver> Session<D> {
         Ok((integer("highest_end", end, Some(0)).map_err(Failure::Rejected)?, masked))
     }
 
-    /// The rows of tags, with more of them where the key's collation takes other names for the same.
+    /// The rows of tags. There may be more rows, if the key's collation treats other names as equal.
     pub(super) fn find_all(&mut self, tags: &[Tag], lock: bool) -> Result<Answer, Failure> {
         let list: Vec<String> = (1..=tags.len()).map(D::placeholder).collect();
         let list = list.join(", ");
@@ -73,7 +73,7 @@ impl<D: Driver> Session<D> {
         Ok(Answer { identity, rows: rows.filter(|row| name(row).is_some()).collect() })
     }
 
-    /// The rows of tags, if the store is what the caller trusts.
+    /// The rows of tags. Fails if the store is not the one that the caller trusts.
     pub(super) fn find_under(
         &mut self,
         under: &Identity,
@@ -85,13 +85,13 @@ impl<D: Driver> Session<D> {
         Ok(rows)
     }
 
-    /// The row of a tag that has to be there.
+    /// The row of a tag. Fails if there is none.
     pub(super) fn require(&mut self, tag: &Tag, lock: bool) -> Result<Found, Failure> {
         let rows = self.find_all(std::slice::from_ref(tag), lock)?.rows;
         there(rows, tag)
     }
 
-    /// The same, if the store is what the caller trusts; locked.
+    /// Like [`Session::require`]; also locks the row, and fails if the store is not the one that the caller trusts.
     pub(super) fn require_under(&mut self, under: &Identity, tag: &Tag) -> Result<Found, Failure> {
         let rows = self.find_under(under, std::slice::from_ref(tag), true)?;
         let found = there(rows, tag)?;
@@ -99,13 +99,13 @@ impl<D: Driver> Session<D> {
         Ok(found)
     }
 
-    /// Whether a tag has a row, of whatever content.
+    /// Whether a tag has a row, even one that makes no sense.
     pub(super) fn is_there(&mut self, tag: &Tag) -> Result<bool, Failure> {
         let rows = self.find_all(std::slice::from_ref(tag), false)?.rows;
         Ok(rows.iter().any(|row| name(row) == Some(tag.as_str())))
     }
 
-    /// So many rows after this name, in the order of the table's key.
+    /// Up to `limit` rows after this name, in the order of the table's key.
     pub(super) fn page(
         &mut self,
         after: Option<&str>,
@@ -123,8 +123,8 @@ impl<D: Driver> Session<D> {
         }
     }
 
-    /// So many names after this one, in the order of their bytes, and what is remembered of each. The row that has no name
-    /// comes after none.
+    /// Up to `limit` names after this one, in the order of their bytes, each with the end that is remembered. The row
+    /// without a name is never among them.
     pub(super) fn page_of_ends(
         &mut self,
         after: &str,
@@ -135,7 +135,7 @@ impl<D: Driver> Session<D> {
         }
         let limit = Param::Integer(i64::try_from(limit).unwrap_or(i64::MAX));
         let rows = self.driver.query(D::SQL.ends, &[Param::Text(after), limit])?;
-        // A name that is no UTF-8 is read as another one, and the next page would begin anywhere.
+        // A name that is not UTF-8 is read as another name, and the next page would begin at a wrong place.
         match rows.last().map(name) {
             Some(last) if last.is_none_or(|last| last <= after) => Err(Failure::Rejected(
                 "leafd_tag has names that are not UTF-8: repair it with SQL".to_owned(),
@@ -144,8 +144,8 @@ impl<D: Driver> Session<D> {
         }
     }
 
-    /// Writes a claim's end to the tag's row, which is locked, and to leafd's own row of the tag, if nobody took the right
-    /// to claim away; and who claims, if that is told.
+    /// Writes a claim's end to the tag's row, which is locked, and to leafd's own row of the tag. Fails if the right
+    /// to claim was taken away. Also records who claims, if `by` is given.
     pub(super) fn move_max_id(
         &mut self,
         found: &Found,
@@ -187,8 +187,9 @@ impl<D: Driver> Session<D> {
         kept(recorded)
     }
 
-    /// Lifts the rows of tags to these ends; which of them moved. The row of a tag is the one that is called the same
-    /// byte for byte. Of a tag without a row the end is remembered: the row may still come, out of a backup.
+    /// Lifts the rows of tags to these ends. Returns for each whether its row changed. A tag's row is the one whose
+    /// name is the same byte for byte. For a tag without a row it only remembers the end: the row may still come, from
+    /// a backup.
     pub(super) fn lift(
         &mut self,
         under: &Identity,
@@ -197,10 +198,10 @@ impl<D: Driver> Session<D> {
     ) -> Result<Vec<bool>, Failure> {
         let tags: Vec<Tag> = ends.iter().map(|(tag, _)| tag.clone()).collect();
         let rows = self.find_under(under, &tags, true)?;
-        // Twice the same tag: the higher end counts.
+        // If a tag is given twice, the higher end counts.
         let mut wanted: BTreeMap<&str, i64> = BTreeMap::new();
         for (tag, end) in ends {
-            // There are no numbers beyond: nothing more than the largest value can be asked for.
+            // Larger ids don't exist, so the largest number is the most that can be asked for.
             let end = i64::try_from(*end).unwrap_or(i64::MAX);
             let highest = wanted.entry(tag.as_str()).or_insert(end);
             *highest = end.max(*highest);
@@ -213,7 +214,7 @@ impl<D: Driver> Session<D> {
             false => None,
         };
         let (mut moving, mut remembered) = (Vec::new(), Vec::new());
-        // In the order of the names, so that two of us never wait for each other.
+        // In the order of the names, so that two daemons never wait for each other.
         for (tag, end) in &wanted {
             let Some(row) = by_name.get(tag) else {
                 let masked = Param::OptionalText(lost_mask);
@@ -221,7 +222,7 @@ impl<D: Driver> Session<D> {
                 continue;
             };
             let number = |column: usize| row.get(column)?.as_ref()?.parse::<i64>().ok();
-            // Not only to what the caller has seen: what leafd's own row has seen is as true.
+            // The end that leafd's own row of the tag remembers counts as much as the caller's.
             let claimed_end = number(7).unwrap_or(0).max(*end);
             if number(1).is_none_or(|max_id| max_id < claimed_end) {
                 moving.extend([Param::Text(tag), Param::Integer(claimed_end)]);
@@ -245,8 +246,8 @@ impl<D: Driver> Session<D> {
         Ok(tags.iter().map(lifted).collect())
     }
 
-    /// Whether a tag that is gone may have been a masked one: where no host ever had a mask key and no tag is masked, none
-    /// was.
+    /// Whether a tag without a row may have been masked. If no host ever recorded a mask key and no tag is masked,
+    /// none was.
     fn may_have_masked(&mut self) -> Result<bool, Failure> {
         let meta = self.driver.query(D::SQL.meta, &[])?;
         let mut entries = meta.iter().filter_map(name);
@@ -259,7 +260,7 @@ fn there(rows: Vec<Cells>, tag: &Tag) -> Result<Found, Failure> {
     same_tag(rows, tag)?.ok_or_else(|| Failure::Said(StoreError::UnknownTag { tag: tag.clone() }))
 }
 
-/// Checks that as many rows changed as had to.
+/// Checks that the number of changed rows is the expected one.
 fn moved(changed: u64, wanted: usize) -> Result<(), Failure> {
     if usize::try_from(changed) == Ok(wanted) {
         return Ok(());
@@ -269,7 +270,7 @@ fn moved(changed: u64, wanted: usize) -> Result<(), Failure> {
     )))
 }
 
-/// Checks that the right to claim was still there.
+/// Checks that the right to claim still existed.
 pub(super) fn kept(changed: u64) -> Result<(), Failure> {
     match changed {
         1 => Ok(()),
@@ -277,7 +278,7 @@ pub(super) fn kept(changed: u64) -> Result<(), Failure> {
     }
 }
 
-/// (tag, end) so many times: lifts the rows.
+/// A statement that lifts this many rows; its parameters are (tag, end) for each.
 fn lift_rows<D: Driver>(count: usize) -> String {
     let cases: String = (0..count)
         .map(|index| {
@@ -293,7 +294,8 @@ fn lift_rows<D: Driver>(count: usize) -> String {
     )
 }
 
-/// (tag, end, masked) so many times: remembers the ends, and the masks of those that had no row.
+/// A statement that remembers this many ends, and the masks of tags without a row; its parameters are (tag, end,
+/// masked) for each.
 fn remember_ends<D: Driver>(count: usize) -> String {
     let three = |index: usize| {
         let [tag, end, masked] = [1, 2, 3].map(|nth| D::placeholder(3 * index + nth));

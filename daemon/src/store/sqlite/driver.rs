@@ -1,4 +1,4 @@
-//! One open file of an embedded store.
+//! The driver of an embedded store: an open SQLite file.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::store::sql::{
 };
 use leafd_core::store::StoreError;
 
-/// Where an embedded store is, and whose it has to be.
+/// The path of an embedded store's file, and the host that must own it.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub(super) path: PathBuf,
@@ -40,7 +40,7 @@ impl Location for Target {
         ""
     }
 
-    /// Nothing but another process's lock is waited for, and that has a bound of its own.
+    /// The only wait is that for another process's lock, which has its own bound.
     fn statement_timeout(&self) -> Duration {
         file::BUSY_TIMEOUT
     }
@@ -85,13 +85,13 @@ impl Driver for SqliteDriver {
     const TABLES: &'static [Layout] = sql::TABLES;
     const EMBEDDED: bool = true;
 
-    /// A file that went missing is not made anew: what was claimed would be forgotten.
+    /// A missing file is not made again: the new one would not know what was claimed.
     fn connect(target: &Target) -> Result<Self, StoreError> {
         let open = file::open_own(&target.path, &target.fingerprint, Create::Never)?;
         Ok(SqliteDriver::new(open, target.clone()))
     }
 
-    /// They were made or checked when the file was opened.
+    /// Opening the file has made or checked the tables.
     fn check_tables(&mut self, _: &Target) -> Result<bool, Failure> {
         Ok(true)
     }
@@ -137,7 +137,7 @@ impl Driver for SqliteDriver {
     }
 }
 
-/// What is no number or text never reads as one, and text that is no UTF-8 never as a name.
+/// A cell as text. A blob or a fraction never reads as a whole number, and text that is not UTF-8 never equals a name.
 fn text(cell: ValueRef<'_>) -> Option<String> {
     match cell {
         ValueRef::Null => None,

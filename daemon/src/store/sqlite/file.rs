@@ -1,8 +1,8 @@
-//! Opens the file of an embedded store, tells it from a copy, and puts SQLite's errors into words.
+//! Opens the file of an embedded store, distinguishes it from a copy, and puts SQLite's errors into words.
 //!
-//! Two hosts that each run a copy of one store would issue the same numbers. A file that was copied has
-//! another inode or another time of birth, on another host another machine id: then it is refused until
-//! somebody says that it is the one in use.
+//! Two hosts that each run a copy of one store would issue the same ids. A copied file has another inode or another
+//! time of birth; on another host the machine id differs too. Such a file is refused until an operator says that it is
+//! the one in use.
 
 use std::fs::{Metadata, OpenOptions};
 use std::io::ErrorKind;
@@ -19,20 +19,20 @@ use leafd_core::store::{StoreError, StoreId};
 /// How long a statement waits for another connection's transaction.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Between two attempts to switch a new file to its write-ahead log.
+/// Pause between two attempts to switch a new file to a write-ahead log.
 const WAL_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// Pages are few and hot; the rest is the kernel's to keep.
+/// SQLite's cache. A store has few pages, and the kernel caches them as well.
 const CACHE_KIB: i64 = 256;
 
-/// Whether a missing file is made.
+/// Whether to make a file that is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Create {
     IfMissing,
     Never,
 }
 
-/// An open file and what it was when it was opened.
+/// An open file, and its inode when it was opened.
 #[derive(Debug)]
 pub(super) struct OpenFile {
     pub(super) connection: Connection,
@@ -40,13 +40,13 @@ pub(super) struct OpenFile {
 }
 
 impl OpenFile {
-    /// Whether the path still leads to this file. SQLite would go on in a file that was removed.
+    /// Whether the path still leads to this file. SQLite itself would go on using a file that was removed.
     pub(super) fn is_still_at(&self, path: &Path) -> bool {
         std::fs::metadata(path).is_ok_and(|meta| inode(&meta) == self.inode)
     }
 }
 
-/// What tells this host from others: its machine id and the identity that the operator gave.
+/// What distinguishes this host from others: its machine id, and the identity that the operator configured.
 #[must_use]
 pub fn host_fingerprint(identity: Option<&str>) -> String {
     let files = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
@@ -61,10 +61,10 @@ pub fn host_fingerprint(identity: Option<&str>) -> String {
     format!("machine={machine} identity={}", identity.unwrap_or_default())
 }
 
-/// Makes this host the owner of the store at `path`, under a new identity: the original may still be in
-/// use elsewhere. A store that this host owns already is left as it is.
+/// Makes this host the owner of the store at `path`, and gives the store a new identity, because the original may
+/// still be in use elsewhere. A store that this host already owns is left as it is.
 ///
-/// What was issued after a copy was made is not in the copy: raise its tags above that before use.
+/// A copy doesn't know of ids that were issued after it was made: raise its tags above those before use.
 ///
 /// # Errors
 /// See [`super::open`]; and [`StoreError::Unavailable`] when there is no file.
@@ -78,7 +78,8 @@ pub fn adopt(path: &Path, fingerprint: &str) -> Result<StoreId, StoreError> {
     Ok(store_id(&now.identity))
 }
 
-/// Like [`adopt`], also of a store that this host owns already: it may be an old one that was put back.
+/// Like [`adopt`], but a store that this host already owns also gets a new identity: it may be an old file that was
+/// put back.
 ///
 /// # Errors
 /// As for [`adopt`].
@@ -99,7 +100,7 @@ pub(super) fn open_own(
     check_own(path, opened)
 }
 
-/// Like [`open_own`] for a file that may be missing; `None` while another process holds it locked.
+/// Like [`open_own`], but makes a missing file, and returns `None` while another process holds the file locked.
 pub(super) fn open_own_unless_locked(
     path: &Path,
     fingerprint: &str,
@@ -118,8 +119,8 @@ fn check_own(path: &Path, (open, meta, now): Opened) -> Result<OpenFile, StoreEr
     judge(path, &meta.fingerprint, &now.fingerprint).map(|()| open)
 }
 
-/// Looks whose a store is that no daemon has open, and leaves it as it is. That has been in the file since its tables were
-/// made, so its log, which is read by nobody who doesn't write, is not needed.
+/// Checks which host owns a store that no daemon has open, and changes nothing. The owner was written to the file when
+/// its tables were made. So this needs no write-ahead log, which only a connection that may write can read.
 ///
 /// # Errors
 /// See [`super::open`].
@@ -134,7 +135,7 @@ pub fn look(path: &Path, fingerprint: &str) -> Result<(), StoreError> {
         .and_then(|connection| schema::fingerprint(&connection));
     match read {
         Ok(Some(found)) => judge(path, &found, &now),
-        // Somebody has begun to make it.
+        // Another process has begun to make the store.
         Ok(None) => Ok(()),
         Err(cause) => Err(describe(path, &cause)),
     }
@@ -158,7 +159,7 @@ fn judge(path: &Path, found: &str, now: &str) -> Result<(), StoreError> {
     )))
 }
 
-/// An open file, what it says of itself, and what a file made by this host at this moment would say.
+/// An open file, what it records about itself, and what this host would record in a file that it makes now.
 type Opened = (OpenFile, Meta, Meta);
 
 /// Opens and prepares a file.
@@ -173,7 +174,7 @@ fn open_any(path: &Path, fingerprint: &str, create: Create) -> Result<Opened, Fa
     let mut connection = connect(path)?;
     let found = schema::prepare(&mut connection, &now)?;
     let open = OpenFile { connection, inode: inode(&meta) };
-    // The file was looked at before SQLite opened it by name: it must be the same one.
+    // The file was inspected before SQLite opened it by name: both must be the same file.
     if !open.is_still_at(path) {
         return Err(unavailable(
             path,
@@ -185,6 +186,9 @@ fn open_any(path: &Path, fingerprint: &str, create: Create) -> Result<Opened, Fa
 }
 
 /// Makes the file here, because SQLite would make it readable by everybody.
+///
+/// When a process closes a file, it loses all its locks on that file, also those of SQLite. So this never opens a file
+/// that exists already. The mutex keeps other threads from opening a new file while this makes and closes it.
 ///
 /// Closing a file ends all of the process's locks on it, SQLite's too. So a file that is there is never
 /// opened here, and no other thread gets by while a new one is made and closed.
@@ -209,7 +213,7 @@ fn stat_or_create(path: &Path, create: Create) -> Result<Metadata, String> {
 }
 
 fn connect(path: &Path) -> Result<Connection, Failure> {
-    // Made absolute, because SQLite gives some relative names a meaning of their own.
+    // An absolute path, because SQLite treats some relative names specially.
     let absolute = std::path::absolute(path)
         .map_err(|cause| unavailable(path, format!("its absolute path is unknown: {cause}")))?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -228,12 +232,13 @@ fn connect(path: &Path) -> Result<Connection, Failure> {
         );
     }
     use_wal(&connection)?;
-    // A commit must survive a power failure; the build's default may be less.
+    // A commit must survive a power failure; SQLite may have been built with a weaker default.
     connection.pragma_update(None, "synchronous", "FULL")?;
     Ok(connection)
 }
 
-/// The switch fails at once, without SQLite's own waiting, while another connection makes it.
+/// Switches the file to a write-ahead log. While another connection makes the switch, SQLite fails at once instead of
+/// waiting, so this waits.
 fn use_wal(connection: &Connection) -> Result<(), Failure> {
     let give_up = Instant::now() + BUSY_TIMEOUT;
     loop {
@@ -259,7 +264,7 @@ fn inode(meta: &Metadata) -> (u64, u64) {
     (meta.dev(), meta.ino())
 }
 
-/// What a copy does not keep. The device is left out: its number may change with a reboot.
+/// Marks that a copy of the file doesn't have. The device number is not one of them, as it may change with a reboot.
 fn file_marks(meta: &Metadata) -> String {
     let born = meta.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
     match born {
@@ -276,7 +281,7 @@ fn unavailable(path: &Path, cause: impl Into<String>) -> StoreError {
     StoreError::Unavailable { store: path.display().to_string(), cause: cause.into() }
 }
 
-/// Puts the file's name before what was found wrong with it.
+/// Puts the file's name before the description of what is wrong with it.
 fn named(path: &Path, failure: Failure) -> StoreError {
     match failure {
         Failure::Said(StoreError::Refused(words)) => {
@@ -292,7 +297,7 @@ pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// What happened, and what to do about it.
+/// Describes an SQLite error, and what to do about it.
 pub(super) fn describe(path: &Path, error: &rusqlite::Error) -> StoreError {
     let refused = |words: &str| {
         StoreError::Refused(format!("the store {} {words} ({error})", path.display()))
@@ -323,7 +328,7 @@ mod tests {
         let open = open_own(&dir.path().join("s"), "host", Create::IfMissing).unwrap();
         let level: i64 =
             open.connection.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap();
-        // 2 is FULL: less than that may lose the last commits with the power.
+        // 2 is FULL. With a lower level a power failure may lose the last commits.
         assert_eq!(level, 2);
     }
 }

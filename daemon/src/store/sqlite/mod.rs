@@ -1,12 +1,12 @@
 //! The embedded store: a SQLite database for one host.
 //!
-//! Leaf's table `leaf_alloc` in its SQLite twin holds the tags; whoever inserts a row there by hand has
-//! made a tag. Side tables hold what Leaf has no column for: ceilings, generations, the end of what was
-//! ever claimed under a name, the starts of hosts and the store's own identity.
+//! Leaf's table `leaf_alloc`, in its SQLite form, holds the tags. Inserting a row there by hand makes a tag. Side
+//! tables hold what Leaf has no column for: ceilings, generations, the end of what was ever claimed under a name, the
+//! starts of hosts, and the store's own identity.
 //!
-//! - `schema`: the tables, made and checked.
-//! - `file`: opening, and telling one's own file from a copy.
-//! - `driver`: an open file, as every store's calls use it.
+//! - `schema`: makes and checks the tables.
+//! - `file`: opens the file, and distinguishes it from a copy.
+//! - `driver`: runs the statements of a store's calls on the open file.
 //! - `sql`: the statements.
 
 mod driver;
@@ -25,19 +25,19 @@ pub use self::file::{adopt, adopt_anew, host_fingerprint, look};
 pub use self::schema::print_schema;
 pub use self::starts::start_tokens;
 
-/// An embedded store that is, or can again be, open.
+/// An embedded store. Its file may be closed at times; the next call opens it again.
 pub type SqliteStore = SqlStore<SqliteDriver>;
 
-/// Opens the store at `path`, or makes it when there is no file. One that another process holds locked is opened by a later
-/// call, as it would be if it were locked later.
+/// Opens the store at `path`, and makes it when there is no file. If another process holds the file locked, the next
+/// call opens it.
 ///
-/// `fingerprint` tells this host from others, see [`host_fingerprint`]; the file's own marks are added
-/// to it here, each time that the file is opened.
+/// `fingerprint` identifies this host, see [`host_fingerprint`]. Each time that the file is opened, the file's own
+/// marks are added to it.
 ///
 /// # Errors
-/// [`StoreError::Unavailable`] when the file can't be opened, read or written.
-/// [`StoreError::Refused`] when it is no SQLite database, is damaged, was written by a newer leafd, has
-/// another `leaf_alloc`, or belongs to another host (see [`adopt`]).
+/// [`StoreError::Unavailable`] when the file can't be opened, read or written. [`StoreError::Refused`] when it is no
+/// SQLite database, is damaged, was written by a newer leafd, has another `leaf_alloc`, or belongs to another host
+/// (see [`adopt`]).
 pub fn open(path: &Path, fingerprint: &str) -> Result<SqliteStore, StoreError> {
     let target = Target { path: path.to_owned(), fingerprint: fingerprint.to_owned() };
     match file::open_own_unless_locked(path, fingerprint)? {

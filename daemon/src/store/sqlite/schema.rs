@@ -1,20 +1,21 @@
-//! The tables of an embedded store: made when missing, refused when they are not what they should be.
+//! Makes the tables of an embedded store if they are missing, and refuses a file whose tables are not as they should
+//! be.
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use leafd_core::store::StoreError;
 
-/// Why a file can't be opened: for a reason of our own, or the database's.
+/// Why a file can't be opened: leafd refuses it, or SQLite fails.
 #[derive(Debug)]
 pub(super) enum Failure {
     Said(StoreError),
     Sql(rusqlite::Error),
 }
 
-/// Version of the side tables. A file with a larger one was written by a newer leafd.
+/// Version of the side tables. A file with a higher version was written by a newer leafd.
 const FORMAT: i64 = 1;
 
-/// Leaf's table. It has no checks: rows that others write must not fail later statements.
+/// Leaf's table. It has no CHECK constraints: a row that another program wrote must not make later statements fail.
 const LEAF_TABLE: &str = "
 CREATE TABLE IF NOT EXISTS leaf_alloc (
     biz_tag     varchar(128) NOT NULL DEFAULT '' PRIMARY KEY,
@@ -24,8 +25,10 @@ CREATE TABLE IF NOT EXISTS leaf_alloc (
     update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP
 );";
 
-/// Leaf's fork has `leaf_workerid_alloc`, this is its twin. `leafd_tag` outlives the rows of `leaf_alloc`: `generation` is that of the present row or else of
-/// the next one, `highest_end` the end of everything ever claimed under the name.
+/// `leaf_workerid_alloc` is the table of Leaf's fork, in its SQLite form.
+///
+/// A row of `leafd_tag` stays when the row of `leaf_alloc` is deleted. `generation` is that of the present row, or of
+/// the next one if there is none. `highest_end` is the end of everything ever claimed under the name.
 const SIDE_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS leafd_meta (
     name  text NOT NULL PRIMARY KEY,
@@ -90,7 +93,7 @@ CREATE TABLE IF NOT EXISTS leaf_workerid_alloc (
     update_time   timestamp DEFAULT NULL
 );";
 
-/// What earlier versions made.
+/// Drops the triggers that earlier versions made.
 const FORMER_TRIGGERS: &str = "DROP TRIGGER IF EXISTS leafd_row_changed;
 DROP TRIGGER IF EXISTS leafd_row_deleted;
 DROP TRIGGER IF EXISTS leafd_row_renamed;";
@@ -123,21 +126,21 @@ const TABLES: [(&str, &[&str]); 9] = [
     ("leaf_workerid_alloc", &["id", "ip", "port", "ip_port", "max_timestamp"]),
 ];
 
-/// The statements that make the tables.
+/// The statements that make the tables, as `leafd schema print` shows them.
 #[must_use]
 pub fn print_schema() -> String {
     format!("{}\n{}\n", LEAF_TABLE.trim(), SIDE_TABLES.trim())
 }
 
-/// What the store knows of itself.
+/// What a store records about itself.
 #[derive(Clone, Debug)]
 pub(super) struct Meta {
     pub(super) identity: String,
     pub(super) fingerprint: String,
 }
 
-/// Makes what is missing and checks what is there. `fresh` is written to a file that has no identity
-/// yet.
+/// Makes missing tables and checks existing ones. Writes `fresh` to a file that has no identity yet. Returns what the
+/// file then records about itself.
 pub(super) fn prepare(connection: &mut Connection, fresh: &Meta) -> Result<Meta, Failure> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     refuse_newer(&transaction)?;
@@ -168,7 +171,8 @@ pub(super) fn prepare(connection: &mut Connection, fresh: &Meta) -> Result<Meta,
     Ok(fresh.clone())
 }
 
-/// Gives the store a new identity and host. Hosts check in anew: their starts were another store's.
+/// Gives the store a new identity and owner. Forgets the hosts' starts, which belong to the store's former identity;
+/// every host checks in anew.
 pub(super) fn rename(connection: &mut Connection, to: &Meta) -> Result<(), Failure> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     put(&transaction, "identity", &to.identity)?;
@@ -178,14 +182,14 @@ pub(super) fn rename(connection: &mut Connection, to: &Meta) -> Result<(), Failu
     write_to_file(connection)
 }
 
-/// Moves what is in the write-ahead log into the file itself: who copies or moves the file alone must
-/// not get one that passes for new.
+/// Moves the content of the write-ahead log into the file itself. Otherwise somebody who copies or moves the file
+/// alone would get one that looks new.
 fn write_to_file(connection: &Connection) -> Result<(), Failure> {
     connection.query_row("PRAGMA wal_checkpoint", [], |_| Ok(()))?;
     Ok(())
 }
 
-/// Before anything is made: a newer format may have other tables.
+/// Runs before anything is made, as a newer format may have other tables.
 fn refuse_newer(connection: &Connection) -> Result<(), Failure> {
     let known: bool = connection.query_row(
         "SELECT count(*) FROM sqlite_schema WHERE name = 'leafd_meta' AND type = 'table'",
@@ -237,7 +241,7 @@ fn check_columns(connection: &Connection, table: &str, columns: &[&str]) -> Resu
     ))
 }
 
-/// Two rows of one tag would be claimed from as one.
+/// If a tag had two rows, a claim would change both.
 fn check_unique(connection: &Connection) -> Result<(), Failure> {
     let unique: bool = connection.query_row(
         "SELECT count(*) > 0 FROM pragma_index_list('leaf_alloc') AS list
@@ -252,7 +256,7 @@ fn check_unique(connection: &Connection) -> Result<(), Failure> {
     refuse("has a table leaf_alloc whose biz_tag is not unique: make it the primary key")
 }
 
-/// Whose a file says it is, if it is a store already.
+/// The fingerprint that a file records, `None` if it is not a store yet.
 pub(super) fn fingerprint(connection: &Connection) -> rusqlite::Result<Option<String>> {
     let known = "SELECT count(*) FROM sqlite_schema WHERE name = 'leafd_meta' AND type = 'table'";
     if connection.query_row(known, [], |row| row.get::<_, i64>(0))? == 0 {
@@ -274,7 +278,7 @@ fn put(connection: &Connection, name: &str, value: impl rusqlite::ToSql) -> Resu
     Ok(())
 }
 
-/// The file's name goes before the words where it is known.
+/// Refuses the file; `named` puts its name before the words.
 fn refuse<T>(words: impl Into<String>) -> Result<T, Failure> {
     Err(Failure::Said(StoreError::Refused(words.into())))
 }

@@ -1,18 +1,18 @@
-//! What is said to SQLite. Each statement names its collation, because a table made by others may compare tags
-//! differently.
+//! The statements for SQLite. Each names its collation, because a table that another program made may compare tags in
+//! another way.
 
 use crate::store::sql::{HistoryStatements, Layout, LeaseStatements, Statements};
 
-/// Made and checked when the file is opened, see `schema`.
+/// Empty: `schema` makes and checks the tables when the file is opened.
 pub(super) static TABLES: &[Layout] = &[];
 
-/// Who the store says it is. Nothing tells its tables from others: a file that was copied or restored is refused until it
-/// is adopted, and then has another name.
+/// The store's identity and role. Nothing else is needed to notice another store: a file that was copied or restored
+/// is refused until it is adopted, and then has another identity.
 pub(super) const STANDING: &str =
     "SELECT (SELECT CAST(value AS text) FROM leafd_meta WHERE name = 'identity'),
         (SELECT CAST(value AS text) FROM leafd_meta WHERE name = 'role')";
 
-/// What `sql::rows` reads of a row.
+/// The columns that `sql::rows` reads.
 macro_rules! row {
     ($generation:literal, $ceiling:literal, $highest_end:literal, $strict:literal, $right:literal, $masked:literal) => {
         concat!(
@@ -34,9 +34,10 @@ macro_rules! row {
 }
 
 pub(super) const STATEMENTS: Statements = Statements {
-    // Whoever begins to write is alone, so that nothing has to be locked.
+    // A transaction that begins to write is the only writer, so no row needs a lock.
     begin: "BEGIN IMMEDIATE",
-    // What leafd's table says is asked for each row that is found: joined, it would be read whole.
+    // The columns of leafd's table are subqueries, run for each row found. With a join, SQLite would read the whole
+    // table.
     find: concat!(
         "SELECT CAST(i.value AS text), CAST(r.value AS text), '', ",
         row!(
@@ -50,7 +51,7 @@ pub(super) const STATEMENTS: Statements = Statements {
         " FROM leafd_meta AS i JOIN leafd_meta AS r ON i.name = 'identity' AND r.name = 'role'
           LEFT JOIN leaf_alloc AS a ON a.biz_tag COLLATE BINARY IN"
     ),
-    // leafd's tables are made with the file: there is never only Leaf's.
+    // Empty: leafd's tables are made together with the file, so there is never Leaf's table alone.
     find_plain: "",
     lock: "",
     locking: "",
@@ -96,14 +97,14 @@ pub(super) const STATEMENTS: Statements = Statements {
     defects: "",
     set_role: "UPDATE leafd_meta SET value = ?1 WHERE name = 'role'",
     note: "",
-    // It keeps days with milliseconds.
+    // SQLite's clock counts days, with a resolution of milliseconds.
     now_ms: "SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer)",
     enter_meta: "INSERT INTO leafd_meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING",
     set_meta: "UPDATE leafd_meta SET value = ?2 WHERE name = ?1",
     meta: "SELECT name, CAST(value AS text) FROM leafd_meta",
 };
 
-/// Each row is asked for by its key.
+/// The statements for workers. Each finds its row by the key.
 pub(super) static LEASE_STATEMENTS: LeaseStatements = LeaseStatements {
     tables: &[],
     defects: "",

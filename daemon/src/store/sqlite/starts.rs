@@ -1,4 +1,4 @@
-//! Which starts of hosts an embedded store's file knows, read before it is opened as a store.
+//! Reads the start tokens in an embedded store's file before the file is opened as a store.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::file;
 use leafd_core::store::{StartToken, StoreError};
 
-/// The tokens of all starts that the file knows, one for each host; none when there is no file or nothing in it.
+/// The start tokens in the file, one for each host. Empty when there is no file, or no table of hosts in it.
 ///
 /// # Errors
 /// [`StoreError::Unavailable`] and [`StoreError::Refused`] as for [`super::open`].

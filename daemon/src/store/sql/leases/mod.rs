@@ -1,15 +1,14 @@
-//! The store as a registry of workers: tables beside the tags, on the same connection, so that a daemon needs no second
-//! one.
+//! The store as a registry of workers. Its tables lie beside those of the tags, and its calls use the same connection,
+//! so that a daemon needs only one.
 //!
-//! Everything is decided here, the same for every backend; a backend supplies a transaction and its dialect. Within one,
-//! what is compared is read and locked first, then the database's own clock, and then it is written.
+//! The decisions are made here, the same for every backend; a backend supplies transactions and its dialect. A
+//! transaction first reads and locks what it compares, then reads the database's clock, and writes last.
 //!
-//! `leafd_worker` has what leafd records of each worker, in either mode. `leaf_workerid_alloc` is the table of Leaf's
-//! widely used fork, which gives each `ip:port` a number for good; it says who has such a number, and its
-//! `max_timestamp` is kept in step, so that hosts of the fork and ours can share it. A number that is in it can't be
-//! leased.
+//! `leafd_worker` has what leafd records of each worker, leased or permanent. `leaf_workerid_alloc` is the table of
+//! Leaf's widely used fork, which gives each `ip:port` a number for good. leafd also updates its `max_timestamp`, so
+//! that hosts of the fork and of leafd can share the table. A number in this table can't be leased.
 //!
-//! - `rows`: rows as they are, odd ones included.
+//! - `rows`: reads rows as they are, unusable ones included.
 
 mod rows;
 
@@ -31,24 +30,27 @@ use leafd_core::{Tag, UnixMs, WorkerId};
 
 use super::rows::Cells;
 
-/// A dialect. Parameters are in the order of each statement's documentation; every column comes as text.
+/// The statements in one dialect. Their parameters are in the order that each one's comment gives; every column is
+/// read as text.
 #[derive(Debug)]
 pub struct Statements {
-    /// The tables, and the types that are as good as ours for each column.
+    /// The tables, and for each column the types that leafd accepts.
     pub tables: &'static [Layout],
-    /// A row for each way in which the tables can't be used safely, in words; empty where nothing can be wrong.
+    /// A row of words for each reason why using the tables would not be safe. Empty in a dialect in which nothing can
+    /// be wrong.
     pub defects: &'static str,
-    /// Keeps others of us from giving numbers and recording layouts meanwhile; empty where every transaction does.
+    /// Keeps other daemons from giving numbers and recording layouts meanwhile. Empty in a dialect in which every
+    /// writing transaction does that.
     pub lock: &'static str,
     /// (first, end): the seven columns of `leafd_worker` for a range of workers, in ascending order.
     pub list: &'static str,
-    /// (worker): the same of one worker, locked.
+    /// (worker): the same of one worker; locks its row.
     pub find: &'static str,
-    /// (worker, holder, name, incarnation, bound, seen, written): fails where the worker has a row.
+    /// (worker, holder, name, incarnation, bound, seen, written): fails if the worker has a row.
     pub enter: &'static str,
-    /// The same, for a worker that has a row.
+    /// Takes the same parameters, and changes the row of a worker that has one.
     pub replace: &'static str,
-    /// (first, end): number, identity and time of the numbers given for good, in ascending order.
+    /// (first, end): number, identity and time of the permanent numbers, in ascending order.
     pub given: &'static str,
     /// (identity): the same of one identity.
     pub given_to: &'static str,
@@ -62,10 +64,10 @@ pub struct Statements {
     pub enter_layout: &'static str,
 }
 
-/// How often a row may be found entered by others: hosts of Leaf's fork take no lock before they enter theirs.
+/// How often to try when another host enters the same row first: hosts of Leaf's fork enter theirs without a lock.
 const TRIES_MAX: u32 = 8;
 
-/// A store as a registry.
+/// A store as a registry of workers.
 #[derive(Debug)]
 pub(super) struct Leases<'a, D: Driver> {
     pub(super) store: &'a mut SqlStore<D>,
@@ -73,8 +75,8 @@ pub(super) struct Leases<'a, D: Driver> {
 }
 
 impl<D: Driver> Leases<'_, D> {
-    /// Runs `work` in one transaction of the registry that it is told, and commits it. It may be run again when somebody
-    /// else entered the same row.
+    /// Runs `work` in one transaction, and commits it. `work` gets the registry's identity. It runs again when another
+    /// host entered the same row.
     fn transact<T>(
         &mut self,
         work: impl Fn(&mut Session<D>, RegistryId) -> Result<T, Failure>,
@@ -88,7 +90,7 @@ impl<D: Driver> Leases<'_, D> {
         };
         let mut answer = once();
         for _ in 1..TRIES_MAX {
-            // Now the row is there to be seen.
+            // The row exists now, so the next attempt sees it.
             let Err(Failure::Duplicate(_)) = answer else { break };
             answer = once();
         }
@@ -158,7 +160,7 @@ impl<D: Driver> Registry for Leases<'_, D> {
 }
 
 impl<D: Driver> SqlStore<D> {
-    /// The registry's clock and what is recorded of the workers of a pool. Unlike a snapshot, it enters nothing.
+    /// The registry's clock, and what is recorded of the workers in a pool. Unlike a snapshot, this records nothing.
     pub(super) fn look_at_workers(
         &mut self,
         mode: Mode,
@@ -205,7 +207,7 @@ fn agree<D: Driver>(session: &mut Session<D>, layouts: &[(Tag, IdLayout)]) -> Re
     Ok(())
 }
 
-/// What is recorded of the workers of a pool. Odd rows are said in the log, and count as held for ever.
+/// What is recorded of the workers in a pool. A row that can't be used is logged, and counts as held for ever.
 fn entries<D: Driver>(
     session: &mut Session<D>,
     mode: Mode,
@@ -301,8 +303,8 @@ fn give<D: Driver>(
     if let Some(row) = mine.into_iter().next() {
         return theirs(session, pool, &holder.id, row);
     }
-    // The fork's numbers begin with 1, and count on from the highest, also when one below has become free: its
-    // former owner may still be there.
+    // The fork's numbers begin with 1 and go up from the highest one. A lower number that has become free is not used
+    // again: its former owner may still be running.
     let given = session.driver.query(sql.given, &range(pool))?;
     let highest = given.iter().filter_map(rows::number).max();
     let first = highest.map_or(pool.start, |highest| highest + 1).max(1);
@@ -343,7 +345,7 @@ fn give<D: Driver>(
     Ok(Entry { worker, holding: holding.clone(), seen: now, written: now })
 }
 
-/// The entry of who has a number for good already.
+/// The entry of a host that already has a permanent number.
 fn theirs<D: Driver>(
     session: &mut Session<D>,
     pool: &Range<u64>,
@@ -389,7 +391,7 @@ fn lock<D: Driver>(session: &mut Session<D>) -> Result<(), Failure> {
     }
 }
 
-/// To whom a worker was given for good.
+/// The permanent number's record of a worker, if it is one.
 fn given<D: Driver>(
     session: &mut Session<D>,
     worker: WorkerId,
@@ -420,7 +422,8 @@ fn write_holding<D: Driver>(
     session.driver.execute(write, &params).map(drop)
 }
 
-/// As a table holds it. A clock beyond that is as wrong at the end of time as it is there.
+/// An instant as a table holds it. Larger instants are cut off at the largest number: a clock that is so wrong is as
+/// wrong there.
 fn instant(at: UnixMs) -> i64 {
     i64::try_from(at.0).unwrap_or(i64::MAX)
 }
@@ -441,7 +444,7 @@ fn refused(words: String) -> Failure {
     Failure::Registry(RegistryError::Refused(words))
 }
 
-/// The database's clock, now.
+/// The database's clock.
 fn clock<D: Driver>(session: &mut Session<D>) -> Result<UnixMs, Failure> {
     session.now_ms().map(UnixMs)
 }

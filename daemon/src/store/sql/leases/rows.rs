@@ -1,8 +1,8 @@
-//! Reads what the tables of workers hold, as it is. Leaf's is written by others too, and anybody may repair either by
-//! hand, so every column may hold anything that its type there allows.
+//! Reads what the tables of workers hold, as it is. The hosts of Leaf's fork write to their table too, and operators
+//! may repair either table by hand. So every column may hold anything that its type there allows.
 //!
-//! A row that makes no sense still says that its number was in use, and not until when. So it counts as held for ever,
-//! and so does a number that was given for good where numbers are leased.
+//! A row that makes no sense still says that its number was in use, but not until when. So such a number counts as
+//! held for ever. The same goes for a permanent number where numbers are leased.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use leafd_core::registry::{Entry, Holder, INSTANT_MAX, LeaseRecord, Mode, check_
 use leafd_core::store::StartToken;
 use leafd_core::{UnixMs, WorkerId};
 
-/// A number that was given for good: a row of `leaf_workerid_alloc`.
+/// A permanent number: a row of `leaf_workerid_alloc`.
 #[derive(Clone, Debug)]
 pub(super) struct Given {
-    /// To whom.
+    /// The identity that has the number.
     pub(super) identity: Arc<str>,
-    /// Ids before this instant were issued; also how far ahead leafd may have gone.
+    /// Ids with times before this instant were issued. leafd also writes here how far ahead it may issue.
     until: UnixMs,
 }
 
-/// What a table says, or what is odd about it.
+/// The content of a row, or what is wrong with it.
 pub(super) type Read<T> = Result<T, String>;
 
-/// The number that a row begins with.
+/// The number in a row's first column.
 pub(super) fn number(row: &Cells) -> Option<u64> {
     row.first()?.as_ref()?.parse().ok()
 }
@@ -52,7 +52,7 @@ pub(super) fn given(row: Cells) -> Read<Given> {
     Ok(Given { identity: text("ip_port", identity)?, until: UnixMs(until) })
 }
 
-/// What is recorded of a worker that either table has a row of; `None` when it is free to be taken.
+/// What is recorded of a worker, from its rows in both tables; `None` when it is free.
 pub(super) fn recorded(
     mode: Mode,
     worker: WorkerId,
@@ -72,7 +72,7 @@ pub(super) fn recorded(
     }
 }
 
-/// A worker that nobody can take.
+/// An entry for a worker that no host can take.
 pub(super) fn for_ever(worker: WorkerId, given: Option<Given>) -> Entry {
     let mut entry = match given {
         Some(given) => new(worker, &given),
@@ -85,7 +85,7 @@ pub(super) fn for_ever(worker: WorkerId, given: Option<Given>) -> Entry {
     entry
 }
 
-/// Given for good, and leafd has written nothing of it yet.
+/// The entry of a permanent number for which leafd has written nothing yet.
 fn new(worker: WorkerId, given: &Given) -> Entry {
     let (id, name) = (Arc::clone(&given.identity), Arc::clone(&given.identity));
     let holder = Holder { id, name, incarnation: StartToken("".into()) };
@@ -93,7 +93,8 @@ fn new(worker: WorkerId, given: &Given) -> Entry {
     Entry { worker, holding, seen: given.until, written: given.until }
 }
 
-/// Given for good, and leafd has written of it, if perhaps for somebody else. Whoever is next starts above both.
+/// The entry of a permanent number for which leafd has written a row, perhaps for another holder. The next holder
+/// starts above both bounds.
 fn both(leased: Entry, given: &Given) -> Entry {
     let bound = leased.holding.expires.max(given.until);
     let same = leased.holding.holder.as_ref().is_some_and(|holder| holder.id == given.identity);
@@ -106,7 +107,7 @@ fn columns<const COUNT: usize>(row: Cells) -> Read<[Option<String>; COUNT]> {
     row.try_into().map_err(|row: Cells| format!("it has {} columns", row.len()))
 }
 
-/// A number from 0 on.
+/// A whole number of 0 or more, up to the largest instant.
 fn whole(column: &str, cell: Option<String>) -> Read<u64> {
     let cell = cell.ok_or_else(|| format!("its {column} is empty"))?;
     let number = cell.parse::<u64>().ok().filter(|number| *number <= INSTANT_MAX.0);
