@@ -1,6 +1,7 @@
 //! Tags of independent primaries that are not alike, or not all there: a tag is made in all or none, and is shown and
 //! listed without one that is away.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leafd_tests::host::{Host, eventually};
@@ -71,6 +72,36 @@ fn a_tag_is_made_in_all_primaries_or_in_none() {
     primaries.all[0].sql("DELETE FROM leaf_alloc WHERE biz_tag = 'events.b'");
     let said = done(&host, &["show", "events.b"]);
     assert!(said.contains("primary a gives no ids of the tag"), "{said}");
+}
+
+/// Deletions of tags that are drawn at that moment, so that claims are under way.
+const DELETIONS: usize = 20;
+
+#[test]
+fn a_deleted_tag_gives_no_ids_however_it_was_drawn() {
+    let primaries = Primaries::new(2);
+    let mut host = primaries.host();
+    host.start();
+    for turn in 0..DELETIONS {
+        let name = format!("events.{turn}");
+        done(&host, &["create", &name, "--step", "20"]);
+        let mut raw = host.raw();
+        raw.draw(&name, 100);
+        let stopped = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut raw = host.raw();
+                while !stopped.load(Ordering::Relaxed) {
+                    raw.ask(&name, 20, 1);
+                    raw.reply();
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            });
+            done(&host, &["delete", &name, "--yes-delete", &name]);
+            stopped.store(true, Ordering::Relaxed);
+        });
+        raw.refused(&ids_request(&name, 1, 1, 1_000), Status::TagUnknown);
+    }
 }
 
 /// A daemon is killed while it creates a tag: between the rows of the two primaries, and between their release.

@@ -61,7 +61,7 @@ impl Segments {
             step_max: sent.order.step_max,
             shard: upstream.shard,
         };
-        tag.waits_for("the store has not answered a claim yet");
+        tag.sends_claim(sent.shard);
         let sent_at = Instant::now();
         let outcome = upstream
             .store

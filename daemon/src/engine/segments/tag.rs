@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use super::masked::Form;
 use super::unconfirmed::Place;
@@ -13,6 +14,9 @@ use leafd_core::segment::Allocator;
 use leafd_core::shares::Shares;
 use leafd_core::store::Generation;
 use leafd_core::{Backoff, BootMs, Few, Tag, Want};
+
+/// How often it is seen whether a claim is over, while an operator's command waits for that.
+const CLAIM_LOOK: Duration = Duration::from_millis(5);
 
 /// One segment tag in use. A host may use a hundred thousand, so what few of them need is kept elsewhere.
 pub struct SegmentTag {
@@ -37,6 +41,7 @@ pub struct SegmentTag {
     places: RefCell<Weak<RefCell<Shares>>>,
     /// How many users have a shared run of it.
     pub(super) pages: Cell<u32>,
+    last_claim: Cell<LastClaim>,
     /// What requests wait for, for the text of a deadline, unless a trouble tells more.
     stage: Cell<&'static str>,
     /// What goes wrong with it, as long as it does.
@@ -74,6 +79,14 @@ pub(super) struct Refusal {
     /// Requests for no more than this may be met all the same.
     pub(super) above: u64,
     pub(super) until: BootMs,
+}
+
+/// Tells the last claim of a tag from those shortly before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct LastClaim {
+    /// The shard whose store it was sent to.
+    shard: u8,
+    number: u8,
 }
 
 /// How far a tag has come in one of its stores.
@@ -121,6 +134,7 @@ impl SegmentTag {
             form: RefCell::default(),
             places: RefCell::default(),
             pages: Cell::new(0),
+            last_claim: Cell::default(),
             stage: Cell::new("the tag is still being looked up"),
             trouble: RefCell::default(),
         }
@@ -141,6 +155,27 @@ impl SegmentTag {
         let mut places = self.places.borrow_mut();
         if places.strong_count() == 0 {
             *places = Weak::new();
+        }
+    }
+
+    /// A claim is sent to the store of this shard.
+    pub(super) fn sends_claim(&self, shard: usize) {
+        let number = self.last_claim.get().number.wrapping_add(1);
+        let shard = u8::try_from(shard).expect("there are at most 64 shards");
+        self.last_claim.set(LastClaim { shard, number });
+        self.waits_for("the store has not answered a claim yet");
+    }
+
+    /// Whether a claim from the store of this shard is under way, or what came of it on its way to the journal.
+    pub(super) fn claims_from(&self, shard: usize) -> bool {
+        self.allocator.borrow().claiming() && usize::from(self.last_claim.get().shard) == shard
+    }
+
+    /// Waits until the claim from this shard's store is over that is under way, if one is.
+    pub(super) async fn until_claimed_from(&self, shard: usize) {
+        let under_way = self.last_claim.get();
+        while self.claims_from(shard) && self.last_claim.get() == under_way {
+            tokio::time::sleep(CLAIM_LOOK).await;
         }
     }
 

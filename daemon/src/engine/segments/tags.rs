@@ -168,8 +168,12 @@ impl Segments {
         if let Some(tag) = tag {
             tag.forget_refusal();
             tag.shards.iter().for_each(|shard| shard.used_up_until.set(BootMs(0)));
-            for shard in tag.shards.iter() {
+            for (index, shard) in tag.shards.iter().enumerate() {
+                // Its answer may be from before the change.
+                tag.until_claimed_from(index).await;
                 self.check_terms(&shard.upstream, std::slice::from_ref(&tag)).await;
+                // One that began since then has kept the tag from being judged, and is told of the change.
+                tag.until_claimed_from(index).await;
             }
         }
     }
@@ -188,8 +192,8 @@ impl Segments {
         let names = of_store.iter().map(|(tag, _)| tag.tag.clone()).collect();
         let Ok(found) = upstream.store.look_up(&under, names).await else { return };
         for ((tag, index), terms) in of_store.into_iter().zip(found) {
-            // A claim under way will find out by itself.
-            if !tag.evicted.get() && !tag.allocator.borrow().claiming() {
+            // A claim from this store that is under way will find out by itself.
+            if !tag.evicted.get() && !tag.claims_from(index) {
                 self.judge_terms(tag, index, terms.as_ref());
             }
         }
