@@ -37,8 +37,15 @@ pub(crate) enum Lack {
     /// The daemon has to be asked.
     Ask {
         /// A ticket that stands for an id when there is one.
-        ticket: Option<u64>,
+        waiting: Option<Waiting>,
     },
+}
+
+/// A ticket that stands for nothing yet. It is good on the page that it was taken from, and on no other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    page: u64,
+    ticket: u64,
 }
 
 /// What the slow path came to.
@@ -60,13 +67,15 @@ impl Node {
             return Err(if now_ns < until_ns {
                 Lack::NotShared
             } else {
-                Lack::Ask { ticket: None }
+                Lack::Ask { waiting: None }
             });
         };
         match pages.run.draw(pages.tickets, now_ns) {
             Some(Ok(taken)) => Ok(taken),
-            Some(Err(ticket)) => Err(Lack::Ask { ticket: Some(ticket) }),
-            None => Err(Lack::Ask { ticket: None }),
+            Some(Err(ticket)) => {
+                Err(Lack::Ask { waiting: Some(Waiting { page: pages.run.number(), ticket }) })
+            }
+            None => Err(Lack::Ask { waiting: None }),
         }
     }
 
@@ -91,12 +100,12 @@ impl Node {
         }
     }
 
-    /// An id after the daemon was asked. `ticket`: one that was taken and stands for nothing yet.
+    /// An id after the daemon was asked. `waiting`: a ticket that was taken.
     #[cold]
     pub(crate) fn next_shared(
         &self,
         core: &Core,
-        mut ticket: Option<u64>,
+        mut waiting: Option<Waiting>,
         deadline: &mut Deadline,
     ) -> Result<Shared> {
         for round in 0_u32.. {
@@ -124,21 +133,20 @@ impl Node {
                 }
             }
             let Some(pages) = self.pages() else { continue };
-            if pages.run.number() != before {
-                ticket = None;
-            }
             // Not the coarse clock: what has just been renewed is to be found so.
             let now_ns = exact_ns();
             if pages.run.is_of_another_clock(asked_ns, now_ns) {
                 self.unshare(OTHER_CLOCK_MS);
                 return Ok(Shared::Not);
             }
-            let kept = ticket.take().map(|ticket| (ticket, pages.run.find(ticket)));
-            match kept {
+            // Another thread may have mapped another page at any moment, where the number is another process's.
+            let page = pages.run.number();
+            let kept = waiting.take().filter(|taken| taken.page == page);
+            match kept.map(|kept| (kept, pages.run.find(kept.ticket))) {
                 Some((_, Drawn::Taken(taken))) if pages.run.is_open(now_ns) => {
                     return Ok(Shared::Id(taken.id));
                 }
-                Some((waiting, Drawn::Unpublished)) => ticket = Some(waiting),
+                Some((kept, Drawn::Unpublished)) => waiting = Some(kept),
                 _ => match pages.run.draw(pages.tickets, now_ns) {
                     Some(Ok(taken)) => {
                         if taken.refill_due {
@@ -146,7 +154,7 @@ impl Node {
                         }
                         return Ok(Shared::Id(taken.id));
                     }
-                    Some(Err(waiting)) => ticket = Some(waiting),
+                    Some(Err(ticket)) => waiting = Some(Waiting { page, ticket }),
                     None => {}
                 },
             }

@@ -110,8 +110,8 @@ impl Tag {
         if self.shares {
             match self.node().take_shared() {
                 Ok(taken) => return Ok(shared(&self.core, self.node(), taken)),
-                Err(Lack::Ask { ticket }) => {
-                    return next_shared(&self.core, self.node(), self.holds(), ticket, limit);
+                Err(Lack::Ask { waiting }) => {
+                    return next_shared(&self.core, self.node(), self.holds(), waiting, limit);
                 }
                 Err(Lack::NotShared) => {}
             }
