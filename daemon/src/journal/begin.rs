@@ -3,14 +3,14 @@
 //! The new journal is complete and synced under another name before it gets its own, so that no crash
 //! leaves a half-made one. A copy keeps its own name until the very step that replaces it.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
-use super::db::{self, Db, beside, connect};
+use super::db::{self, Db, Syncs, beside, connect};
 use super::fault::Fault;
 use super::identity::Identity;
 use super::rows::{self, Meta, TagState, get};
@@ -89,11 +89,13 @@ fn build(dir: &StateDir, identity: &Identity, from: Option<&Connection>) -> Resu
     let meta =
         Meta { host, fingerprint, commits: 0, layouts: 0, stores: 0, stopped_cleanly: false };
     fill(&path, meta, from).map_err(|fault| fault.while_trying("creating a new journal"))?;
+    File::open(&path).and_then(|file| file.sync_all()).map_err(trying)?;
     Ok(path)
 }
 
 fn fill(path: &Path, mut meta: Meta, from: Option<&Connection>) -> Result<(), Fault> {
-    let mut conn = connect(path)?;
+    // Synced once it is complete: what a crash leaves under this name is removed.
+    let mut conn = connect(path, Syncs::Nothing)?;
     let transaction = conn.transaction()?;
     schema::create(&transaction)?;
     if let Some(from) = from {

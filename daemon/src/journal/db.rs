@@ -83,8 +83,17 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
+/// What SQLite syncs by itself, by the number that it tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Syncs {
+    /// Nothing: for a file that is synced as a whole before it gets its name.
+    Nothing = 0,
+    /// Every commit.
+    Commits = 2,
+}
+
 /// Opens a connection with everything set that durability depends on.
-pub(super) fn connect(path: &Path) -> Result<Connection, Fault> {
+pub(super) fn connect(path: &Path, syncs: Syncs) -> Result<Connection, Fault> {
     // Never created here: a journal that has vanished must not come back empty.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags)?;
@@ -93,7 +102,7 @@ pub(super) fn connect(path: &Path) -> Result<Connection, Fault> {
     conn.pragma_update(None, "mmap_size", 0)?;
     conn.pragma_update(None, "trusted_schema", "OFF")?;
     conn.pragma_update(None, "cell_size_check", "ON")?;
-    conn.pragma_update(None, "synchronous", "FULL")?;
+    conn.pragma_update(None, "synchronous", syncs as i64)?;
     // Exclusive before the log is first used: then its index lies in memory of our own, not in a mapped
     // file that a full disk or a truncation turns into a SIGBUS.
     expect(&conn, "locking_mode", "EXCLUSIVE", "exclusive")?;
@@ -101,9 +110,10 @@ pub(super) fn connect(path: &Path) -> Result<Connection, Fault> {
     conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     conn.pragma_update(None, "journal_size_limit", LOG_KEPT_BYTES)?;
     let synchronous: i64 = conn.pragma_query_value(None, "synchronous", |row| row.get(0))?;
-    if synchronous != 2 {
+    if synchronous != syncs as i64 {
         return Err(Fault(format!(
-            "SQLite keeps synchronous at {synchronous} instead of FULL (2)"
+            "SQLite keeps synchronous at {synchronous} instead of {}",
+            syncs as i64
         )));
     }
     Ok(conn)
@@ -145,7 +155,7 @@ impl Db {
         let database_id = FileId::of(&path).map_err(|e| Fault(explain("looking for it", &e)))?;
         schema::check_file(&path)?;
         wal::check(&log)?;
-        let conn = connect(&path)?;
+        let conn = connect(&path, Syncs::Commits)?;
         // What a crashed process wrote but could not sync may be in the log, clean in the system's
         // cache and not on the disk; a commit appended to it would be lost with it. So the log is folded
         // in, synced, and begun anew, before anything is added.
