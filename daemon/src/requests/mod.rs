@@ -26,6 +26,7 @@ mod tags;
 mod trace;
 mod workers;
 
+use crate::beat::{self, BEAT};
 use crate::clock;
 use crate::config::{AccessRules, Peer};
 use crate::engine::lease::Worker;
@@ -125,9 +126,6 @@ enum Source {
     Segment(Rc<SegmentTag>),
     Snowflake(Rc<SnowflakeTag>),
 }
-
-/// How often snowflake marks are kept ahead of the clock, and the health is told.
-const KEEP_WARM: Duration = Duration::from_secs(1);
 
 impl Session {
     /// A new connection's.
@@ -387,7 +385,7 @@ impl Dispatcher {
         );
         let warming = async {
             loop {
-                tokio::time::sleep(KEEP_WARM).await;
+                beat::wait(BEAT).await;
                 self.snowflakes.keep_warm();
                 self.tally.given.tick();
                 self.health.tell();

@@ -3,13 +3,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tokio::sync::Notify;
 use tracing::info;
 
 use super::backends;
+use crate::beat::{self, BEAT};
 use crate::clock;
 use crate::config::{Config, StoreUrl, WorkerSpec};
 use crate::engine::lease::{LeaseDriver, RegistryClient, Worker};
@@ -146,17 +146,15 @@ pub(super) fn worker_text(config: &Config) -> String {
     }
 }
 
-/// How often the worker's lock is checked.
-const GUARD_EVERY: Duration = Duration::from_secs(1);
-
-/// Gives up the worker number if its lock file is gone or replaced: then nothing keeps a second daemon from using it.
+/// Gives up the worker number if its lock file is gone or replaced, which is looked at once a second: then nothing keeps a
+/// second daemon from using it.
 pub async fn guard_worker(
     worker: Option<Result<Rc<StaticWorker>, String>>,
     dispatcher: Rc<Dispatcher>,
 ) {
     let Some(Ok(worker)) = worker else { return };
     while worker.still_held() {
-        tokio::time::sleep(GUARD_EVERY).await;
+        beat::wait(BEAT).await;
     }
     dispatcher.snowflakes.give_up_worker(format!(
         "the lock file of worker {} was removed or replaced: make sure that no other daemon on this host uses the \

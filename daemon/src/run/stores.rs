@@ -22,12 +22,14 @@ const FIRST_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 /// # Errors
 /// The embedded store's file can't be used, or the system can't start a thread.
 pub fn open(config: &Config, recovered: &Recovered) -> Result<Vec<Rc<Upstream>>> {
-    let failover = FailoverSettings {
-        settle: config.failover_settle,
-        probe_every: config.store_check_interval(),
-    };
+    let specs = config.routing.stores();
     let mut upstreams = Vec::new();
-    for (index, spec) in config.routing.stores().iter().enumerate() {
+    for (index, spec) in specs.iter().enumerate() {
+        let embedded = matches!(spec.url, StoreUrl::Sqlite(_));
+        let failover = FailoverSettings {
+            settle: config.failover_settle,
+            probe_every: config.store_check_interval(embedded && specs.len() == 1),
+        };
         let url = spec.url.to_string();
         let remembered = recovered.at(&url);
         let store = backends::open_store(config, spec)?;
@@ -37,7 +39,7 @@ pub fn open(config: &Config, recovered: &Recovered) -> Result<Vec<Rc<Upstream>>>
             url.as_str().into(),
             StoreHandle::spawn(&url, store)?,
             Role(config.routing.role(index).into()),
-            matches!(spec.url, StoreUrl::Sqlite(_)),
+            embedded,
             remembered,
             failover,
         );

@@ -13,6 +13,7 @@ use std::time::Duration;
 use sd_notify::NotifyState;
 use tracing::warn;
 
+use crate::beat;
 use crate::requests::Dispatcher;
 
 /// How long a store may take to answer for the first time before it counts as away: well within systemd's
@@ -71,7 +72,7 @@ impl Service {
         let every = sign_every.map_or(LOOK_EVERY, |sign_every| LOOK_EVERY.min(sign_every));
         let mut since_sign = Duration::ZERO;
         loop {
-            tokio::time::sleep(every).await;
+            beat::wait(every).await;
             since_sign += every;
             if sign_every.is_some_and(|sign_every| since_sign + every > sign_every) {
                 self.tell(&[NotifyState::Watchdog]);

@@ -71,7 +71,7 @@ fn used(config: &Config) {
         assert!(config.worker_range.end <= layout.worker_max() + 1);
     }
     assert!(!config.worker_range.is_empty() && config.connections_max >= 1);
-    assert!(!config.store_check_interval().is_zero());
+    assert!([false, true].iter().all(|embedded| !config.store_check_interval(*embedded).is_zero()));
     let _ = config.provision();
 }
 

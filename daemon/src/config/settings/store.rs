@@ -45,7 +45,8 @@ pub(in crate::config) static FAILOVER_SETTLE: Setting = Setting {
     default: Default::Is("10s"),
     help: "How long claims pause after a fail-over of the store, so that every daemon can report the highest ids that \
            it has seen. Ids keep coming from what is claimed already. Each daemon probes its stores at least every \
-           quarter of this time, and at least every 15 s. Use the same value on all hosts.",
+           quarter of this time, and at least every 15 s; a single embedded store only that often, because it can't fail \
+           over. Use the same value on all hosts.",
 };
 
 pub(in crate::config) static LEAF_ONLY: Setting = Setting {

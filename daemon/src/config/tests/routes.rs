@@ -275,11 +275,12 @@ fn routes_that_are_too_many_are_refused() {
 fn the_settling_time_and_how_often_stores_are_looked_at() {
     let times = |text: &str| {
         let config = from_text(text).unwrap();
-        (config.failover_settle.as_millis(), config.store_check_interval().as_millis())
+        let of = |embedded| config.store_check_interval(embedded).as_millis();
+        (config.failover_settle.as_millis(), of(false), of(true))
     };
-    assert_eq!(times(""), (10_000, 2_500));
-    assert_eq!(times("failover_settle = '10m'"), (600_000, 150_000));
-    assert_eq!(times("failover_settle = '0s'"), (0, 100));
+    assert_eq!(times(""), (10_000, 2_500, 15_000));
+    assert_eq!(times("failover_settle = '10m'"), (600_000, 150_000, 900_000));
+    assert_eq!(times("failover_settle = '0s'"), (0, 100, 100));
     check("failover_settle = '11m'", &["failover_settle can't be \"11m\"", "0s to 10m"]);
 }
 

@@ -4,20 +4,19 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
 use tracing::info;
 
 use super::{RegistryClient, passes_by_itself};
-use crate::clock;
 use crate::journal::{Journal, Write};
 use crate::reply::Failure;
+use crate::{beat, clock};
 use leafd_core::lease::{Lease, LeaseGrant, LeaseProblem, Record, Response, Step};
 use leafd_core::registry::{RegistryError, RegistryId};
 use leafd_core::snowflake::Now;
-use leafd_core::{BootMs, UnixMs, WorkerId};
+use leafd_core::{UnixMs, WorkerId};
 use leafd_wire::Status;
 
 /// Keeps the lease of a worker.
@@ -94,7 +93,7 @@ impl LeaseDriver {
                             work = None;
                             self.finished(outcome);
                         }
-                        () = sleep_until(until) => {}
+                        () = beat::wait_until(until) => {}
                         () = self.woken.notified() => {}
                         () = self.link.written() => self.lease.borrow_mut().doubt(),
                     }
@@ -263,11 +262,4 @@ async fn finish(work: &mut Option<Work>) -> Outcome {
         Some(work) => work.await,
         None => std::future::pending().await,
     }
-}
-
-async fn sleep_until(until: Option<BootMs>) {
-    let Some(until) = until else { return std::future::pending().await };
-    let left_ms = until.0.saturating_sub(clock::boot().0);
-    // A timer stands still while the host sleeps: looked at again soon after it wakes.
-    tokio::time::sleep(Duration::from_millis(left_ms.clamp(1, 1_000))).await;
 }

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::{SegmentTag, Segments};
+use crate::beat::{self, BEAT};
 use crate::clock;
 use crate::engine::upstream::Upstream;
 use crate::journal::Write;
@@ -32,24 +33,33 @@ const CROWD_IDLE_S: u32 = 60;
 /// What a tag takes in memory, about.
 const TAG_BYTES: u64 = 512;
 
+/// How long to wait between two looks of a round at so many tags: for `most`, or for a slice's part of the round. For no
+/// part shorter than a beat, though, because waking takes longer than looking: several slices come at once then.
+fn pause(most: Duration, round: Duration, tags: usize) -> Duration {
+    let slices = u32::try_from(tags.div_ceil(SLICE)).unwrap_or(u32::MAX);
+    most.min(round / slices.max(1)).max(most.min(BEAT))
+}
+
 impl Segments {
     /// Looks each tag up in its stores in the course of `every`, round after round, until dropped.
     pub async fn check_in_rounds(self: &Rc<Self>, every: Duration) {
         let mut owed = 0.0;
         loop {
             let looked_at = Instant::now();
-            let slices = self.count().div_ceil(SLICE);
-            tokio::time::sleep(every / LOOKS.max(u32::try_from(slices).unwrap_or(u32::MAX))).await;
+            beat::wait(pause(every / LOOKS, every, self.count())).await;
             let count = self.count() as f64;
             // What a store that was away has kept from being looked up is not made up for.
             owed += count * (looked_at.elapsed().as_secs_f64() / every.as_secs_f64()).min(1.0);
-            if owed < count.min(SLICE as f64) || count == 0.0 {
-                continue;
-            }
-            let next = self.tags.borrow_mut().next(SLICE);
-            owed = (owed - next.len() as f64).clamp(0.0, count);
-            for upstream in &self.upstreams {
-                self.check_terms(upstream, &next).await;
+            while owed >= count.min(SLICE as f64) {
+                let next = self.tags.borrow_mut().next(SLICE);
+                if next.is_empty() {
+                    break;
+                }
+                owed = (owed - next.len() as f64).clamp(0.0, count);
+                for upstream in &self.upstreams {
+                    self.check_terms(upstream, &next).await;
+                }
+                tokio::task::yield_now().await;
             }
         }
     }
@@ -73,26 +83,38 @@ impl Segments {
 
     /// Draws marks back and lets idle tags go, round after round, until dropped.
     pub(super) async fn keep_small(self: &Rc<Self>) {
+        let round = ROUND.min(self.settings.tag_idle);
         let mut next = 0;
         loop {
-            let slices = u32::try_from(self.count().div_ceil(SLICE)).unwrap_or(u32::MAX);
-            tokio::time::sleep(ROUND.min(self.settings.tag_idle) / slices.max(1)).await;
-            if self.stopping.get() || self.writer.failed() {
-                continue;
-            }
-            let now = clock::boot();
-            let tags = {
-                let in_use = self.tags.borrow();
-                let from = if next < in_use.len() { next } else { 0 };
-                next = in_use.len().min(from + SLICE);
-                in_use.all()[from..next].to_vec()
-            };
-            for tag in &tags {
-                if tag.undrawn_s(now) >= self.idle_s() && tag.may_rest() {
-                    self.lay_to_rest(tag);
-                } else {
-                    self.draw_marks_back(tag, now);
+            let pause = pause(round, round, self.count());
+            beat::wait(pause).await;
+            // As many as are due by now, whichever have come and gone.
+            let due = self.count() as f64 * (pause.as_secs_f64() / round.as_secs_f64());
+            let slices = (due / SLICE as f64).ceil() as usize;
+            for _ in 0..slices {
+                if self.stopping.get() || self.writer.failed() {
+                    break;
                 }
+                self.keep_slice_small(&mut next);
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Looks at the tags from this place on, or from the first one, and moves the place behind them.
+    fn keep_slice_small(self: &Rc<Self>, next: &mut usize) {
+        let now = clock::boot();
+        let tags = {
+            let in_use = self.tags.borrow();
+            let from = if *next < in_use.len() { *next } else { 0 };
+            *next = in_use.len().min(from + SLICE);
+            in_use.all()[from..*next].to_vec()
+        };
+        for tag in &tags {
+            if tag.undrawn_s(now) >= self.idle_s() && tag.may_rest() {
+                self.lay_to_rest(tag);
+            } else {
+                self.draw_marks_back(tag, now);
             }
         }
     }
@@ -174,5 +196,22 @@ impl SegmentTag {
             Some(Write::DrawBack { store, tag: self.tag.clone(), generation, run, mark })
         };
         moved.into_iter().filter_map(write).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_wait_for_a_slice_s_part_but_never_less_than_a_beat() {
+        let (most, round) = (Duration::from_secs(4), Duration::from_secs(30));
+        for (tags, ms) in
+            [(0, 4_000), (1_400, 4_000), (2_000, 3_000), (6_000, 1_000), (100_000, 1_000)]
+        {
+            assert_eq!(pause(most, round, tags).as_millis(), ms, "{tags} tags");
+        }
+        let short = Duration::from_millis(125);
+        assert_eq!(pause(short, BEAT, 100_000), short, "shorter than a beat from the outset");
     }
 }

@@ -5,17 +5,16 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
 
 use super::{NO_END, Upstream};
-use crate::clock;
 use crate::journal::{Journal, JournalError, Recovered, Write};
 use crate::random;
+use crate::{beat, clock};
+use leafd_core::Tag;
 use leafd_core::store::{CheckIn, History, HostId, Identity, StoreError};
 use leafd_core::upstream::{Event, Record, Request, Response, Step};
-use leafd_core::{BootMs, Tag};
 
 /// Those whose tags live in a store.
 pub trait Tenants {
@@ -89,7 +88,6 @@ impl<T: Tenants + 'static> Driver<T> {
             let step = self.upstream.monitor.borrow_mut().next(clock::boot());
             self.upstream.follow();
             self.tenants.bounds_changed();
-            self.tenants.bounds_changed();
             match step {
                 Step::Event(event) => self.happened(event),
                 Step::Request(request) => {
@@ -106,7 +104,7 @@ impl<T: Tenants + 'static> Driver<T> {
                             work = None;
                             self.finished(outcome);
                         }
-                        () = sleep_until(until) => {}
+                        () = beat::wait_until(until) => {}
                         () = self.upstream.woken.notified() => {}
                     }
                 }
@@ -298,11 +296,4 @@ async fn finish(work: &mut Option<Work>) -> Outcome {
         Some(work) => work.await,
         None => std::future::pending().await,
     }
-}
-
-async fn sleep_until(until: Option<BootMs>) {
-    let Some(until) = until else { return std::future::pending().await };
-    let left_ms = until.0.saturating_sub(clock::boot().0);
-    // A timer stands still while the host sleeps: looked at again soon after it wakes.
-    tokio::time::sleep(Duration::from_millis(left_ms.clamp(1, 1_000))).await;
 }
