@@ -1,5 +1,5 @@
-//! Enters changes, each checked against what is recorded: a change that would let a number out twice
-//! after a restart is a mistake of the caller's and is refused.
+//! Applies changes to the tables. Each change is checked against what is recorded: one that would let ids repeat after
+//! a restart is the caller's mistake, and is refused.
 
 use leafd_wire::Run;
 use rusqlite::Connection;
@@ -10,18 +10,18 @@ use super::{LayoutRecord, Write, lease, stores};
 use leafd_core::Tag;
 use leafd_core::store::{Generation, StoreId};
 
-/// Why a batch was not entered.
+/// Why a batch was not applied.
 #[derive(Debug)]
 pub(super) enum Problem {
     /// It contradicts what is recorded.
     Refused(String),
-    /// The files failed.
+    /// The files can't be used.
     Fault(Fault),
 }
 
-/// Enters a batch; on an error the caller takes back what was entered of it.
+/// Applies a batch. On an error the caller must roll back the part that was applied.
 pub(super) fn batch(conn: &Connection, writes: &[Write]) -> Result<(), Problem> {
-    // Only where nothing is issued any more may a mark by itself go back to what was really used.
+    // A mark may go back to the first unissued id only at a stop, when nothing is issued any more.
     let stopping = writes.contains(&Write::StoppedCleanly);
     writes.iter().try_for_each(|write| apply(conn, write, stopping))
 }
@@ -78,8 +78,8 @@ fn enter_segment(
         state.write(conn, store, tag)?;
     }
     match Segment::first_above(conn, store, tag, first)? {
-        // The same claim again: a caller repeats it that was not told whether it was recorded. An exact mark may be
-        // of what an earlier life left of a claim, whose start the caller never knew.
+        // The same claim again: a caller that was not told whether it was recorded repeats it. With an exact mark it
+        // may also be the rest of a claim from an earlier start: then the caller doesn't know where the claim began.
         Some(old)
             if (old.end, old.stride) == (end, stride)
                 && (old.first == first || exact && old.first < first) =>
@@ -108,8 +108,8 @@ fn move_mark(
     let (store, tag) = (&*key.0.0, key.1.as_str());
     match Segment::first_above(conn, store, tag, end.saturating_sub(1))? {
         Some(old) if old.end == end => set_mark(conn, key, old, mark, stopping),
-        // Used up or forgotten already: after a restart nothing in it will be issued, as the mark asks.
-        // But a segment that was never claimed is a mistake.
+        // The segment is used up or forgotten already, so a restart issues nothing of it: the mark is true. But a
+        // segment that was never claimed is a mistake.
         _ => match TagState::read(conn, key.0, key.1)? {
             Some(state) if end <= state.highest_end => Ok(()),
             _ => refuse(key.1, format!("no segment that ends at {end} has been recorded")),
@@ -175,7 +175,7 @@ fn enter_layout_mark(conn: &Connection, new: &LayoutRecord, stopping: bool) -> R
     Ok(rows::write_layout(conn, new)?)
 }
 
-/// Numbers above the largest positive signed one can't be recorded, and no id is so large.
+/// Ids and other numbers above the largest positive signed one can't be recorded. No id is as large.
 pub(super) fn number(value: u64) -> Result<i64, Problem> {
     i64::try_from(value)
         .map_err(|_| Problem::Refused(format!("{value} exceeds the largest signed 64-bit number")))

@@ -1,7 +1,8 @@
-//! Begins a journal: for a host without one, and in place of a copy of another's or an old one that was put back.
+//! Makes a new journal: for a host without one, and in place of a journal that is a copy or an old one that was put
+//! back.
 //!
-//! The new journal is complete and synced under another name before it gets its own, so that no crash
-//! leaves a half-made one. A copy keeps its own name until the very step that replaces it.
+//! The new journal is complete and synced under another name before it gets its own, so that no crash leaves an
+//! incomplete one. A copy keeps its name until the step that replaces it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -19,13 +20,13 @@ use crate::random;
 use crate::state_dir::{StateDir, explain};
 use leafd_core::store::HostId;
 
-/// How many set-aside journals of one second are told apart by number.
+/// How many names are tried for journals that are set aside in the same second.
 const NAME_ATTEMPTS: u32 = 100;
 
-/// Begins a journal where there is none.
+/// Makes a journal if there is none.
 pub(super) fn first(dir: &StateDir, identity: &Identity) -> Result<(), Fault> {
     let path = db::file_in(dir);
-    // A log whose database is gone would be replayed into the new one.
+    // SQLite would replay a log without its database into the new database.
     let log = beside(&path, "-wal");
     if exists(&log)? {
         let kept = unused_name(&log, "orphan", |name| fs::rename(&log, name))?;
@@ -38,10 +39,10 @@ pub(super) fn first(dir: &StateDir, identity: &Identity) -> Result<(), Fault> {
     put_in_place(dir, &new, &path)
 }
 
-/// Puts a fresh journal in the place of one that is not this host's, or not its last one. What limits ids from below is
-/// carried over: marks and highest ends can only be too careful. So is where each store was and with which
-/// history, so that a change of it is noticed. Numbers in stock are not, nor what stores confirmed.
-/// `kind` goes into the name that the old one is kept by.
+/// Replaces a journal that is not this host's, or not the last one, by a new one. The new journal gets the lower
+/// limits of ids, marks and highest ends: they may be too high, but that does no harm. It also gets where each store
+/// was and with which history, so that a change is noticed. It doesn't get held ids, or what stores confirmed. The
+/// name under which the old journal is kept contains `kind`.
 pub(super) fn instead_of(
     old: Db,
     dir: &StateDir,
@@ -59,7 +60,7 @@ pub(super) fn instead_of(
                 .to_owned(),
         ));
     }
-    // A second name first: at no instant is there no journal, and none of its contents is lost.
+    // The old journal gets a second name first. So there is a journal at every instant, and no content is lost.
     let kept = unused_name(&path, kind, |name| fs::hard_link(&path, name))?;
     dir.sync().map_err(|e| Fault(explain("syncing the state directory", &e)))?;
     put_in_place(dir, &new, &path)?;
@@ -72,7 +73,7 @@ fn put_in_place(dir: &StateDir, new: &Path, path: &Path) -> Result<(), Fault> {
         .map_err(|e| Fault(explain("renaming the new journal", &e)))
 }
 
-/// A complete journal under another name; returns its path.
+/// Makes a complete journal under another name. Returns its path.
 fn build(dir: &StateDir, identity: &Identity, from: Option<&Connection>) -> Result<PathBuf, Fault> {
     let path = dir.path().join("journal.db.new");
     let trying = |e: io::Error| Fault(explain("creating a new journal", &e));
@@ -83,7 +84,7 @@ fn build(dir: &StateDir, identity: &Identity, from: Option<&Connection>) -> Resu
         }
     }
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(trying)?;
-    // The fingerprint is that of this very file: renaming changes neither inode nor birth.
+    // The fingerprint of this very file: renaming a file changes neither its inode nor its time of birth.
     let fingerprint = identity.fingerprint(&path).map_err(trying)?;
     let host = HostId(random::token().map_err(|error| Fault(error.to_string()))?.into());
     let meta =
@@ -105,7 +106,7 @@ fn fill(path: &Path, mut meta: Meta, from: Option<&Connection>) -> Result<(), Fa
     meta.stores = stores::count(&transaction)?;
     meta.write(&transaction)?;
     transaction.commit()?;
-    // All of it in the one file that gets renamed.
+    // Only the database file is renamed, so everything must be in it.
     db::fold(&conn)?;
     conn.close().map_err(|(_, e)| Fault::from(e))
 }
@@ -133,7 +134,7 @@ fn exists(path: &Path) -> Result<bool, Fault> {
     }
 }
 
-/// Finds a name that tells why and when, and takes it.
+/// Finds an unused name that contains the reason and the time, and has `take` use it.
 fn unused_name(
     path: &Path,
     why: &str,

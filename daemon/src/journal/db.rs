@@ -1,5 +1,4 @@
-//! One open journal file: opened and verified, committed to, and checked to be still the file that its
-//! name leads to.
+//! An open journal file: opens and verifies it, commits to it, and checks that its name still leads to it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,19 +20,19 @@ use leafd_core::Tag;
 use leafd_core::lease::Recorded;
 use leafd_core::store::{Generation, StoreId};
 
-/// The journal's file in the state directory.
+/// The journal's file name in the state directory.
 pub(super) const FILE: &str = "journal.db";
 
-/// How long to wait for another program that looks into the file.
+/// How long to wait for another program that has the file locked.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The log is folded into the database every so many pages of 4 KiB.
+/// SQLite moves the log into the database after this many pages of 4 KiB.
 const CHECKPOINT_PAGES: u32 = 256;
 
-/// What a large transaction made of the log is given back beyond this.
+/// After a large transaction the log's file is cut to this size.
 const LOG_KEPT_BYTES: u32 = 2 << 20;
 
-/// SQLite's page cache; marks are few and small.
+/// SQLite's page cache. It can be small: marks are few and small.
 const CACHE_KIB: i32 = 256;
 
 /// An open journal.
@@ -41,27 +40,27 @@ const CACHE_KIB: i32 = 256;
 pub(super) struct Db {
     pub conn: Connection,
     pub meta: Meta,
-    /// The database and its log, each by the inode that is open.
+    /// The database and its log, each with the inode that is open.
     files: [(PathBuf, FileId); 2],
     /// The embedded stores that the journal knew when it was opened.
     embedded: Vec<StoreId>,
-    /// For its stamps.
+    /// The state directory, in which stamps are made.
     dir: StateDir,
-    /// The token of the clean stop that was entered.
+    /// The token of the clean stop, once it is recorded.
     pub stopped_as: Option<StartToken>,
 }
 
-/// What the journal had of earlier starts.
+/// What the journal recorded of earlier starts, and the new start's token.
 #[derive(Debug)]
 pub(super) struct Started {
-    /// Those whose tokens are kept, oldest first, without this one.
+    /// The earlier starts whose tokens are kept, oldest first.
     pub earlier: Vec<Start>,
     pub token: StartToken,
     pub stores: Vec<StoreRecord>,
     pub layouts: Vec<LayoutRecord>,
     pub claim: Option<Recorded>,
     pub stopped_cleanly: bool,
-    /// Segments that were forgotten because they may be in use.
+    /// How many segments were forgotten because their ids may be in use.
     pub forgotten: usize,
 }
 
@@ -127,7 +126,7 @@ fn expect(conn: &Connection, pragma: &str, wanted: &str, answer: &str) -> Result
     Err(Fault(format!("SQLite keeps {pragma} at {found} instead of {answer}")))
 }
 
-/// How the identities of embedded stores begin.
+/// The identities of embedded stores begin with this.
 const EMBEDDED: &str = "sqlite:";
 
 fn is_embedded(store: &StoreId) -> bool {
@@ -148,7 +147,7 @@ fn embedded_stores(conn: &Connection) -> Result<Vec<StoreId>, Fault> {
 // === impl Db ===
 
 impl Db {
-    /// Opens the journal that is there and believes nothing in it before it is verified.
+    /// Opens an existing journal, and verifies it before anything in it is used.
     pub fn open(dir: &StateDir) -> Result<Db, Fault> {
         let path = file_in(dir);
         let log = beside(&path, "-wal");
@@ -178,8 +177,7 @@ impl Db {
         Ok(stores::read_starts(&self.conn)?.pop().map(|start| start.token))
     }
 
-    /// Enters a start: its token is durable when this returns. Unless the numbers held are to be `kept`, they are
-    /// forgotten.
+    /// Records a start. Its token is durable when this returns. Forgets the held ids unless `kept` is true.
     pub fn start(&mut self, kept: bool) -> Result<Started, Fault> {
         let earlier = stores::read_starts(&self.conn)?;
         let stores = stores::read(&self.conn)?;
@@ -202,7 +200,7 @@ impl Db {
         Ok(Started { earlier, token, stores, layouts, claim, stopped_cleanly, forgotten })
     }
 
-    /// A start or stop with a new stamp, which has yet to be put in its place.
+    /// The next start or stop, with a new stamp that is not yet in its place.
     fn next_start(&self, last: Option<&Start>) -> Result<Start, Fault> {
         let token = Stamp::make(&self.dir, last.map(|start| &start.token))
             .map_err(|e| Fault(explain("making the state directory's stamp", &e)))?;
@@ -215,11 +213,12 @@ impl Db {
         }
     }
 
-    /// Makes batches durable in one transaction. A batch that contradicts what is recorded is left out
-    /// whole and refused alone; a fault fails all of them, and whether they are on the disk is then unknown.
+    /// Makes batches durable in one transaction. A batch that contradicts what is recorded is left out as a whole, and
+    /// only that batch is refused. A fault fails all of them; then it is unknown whether they are on the disk.
     pub fn commit(&mut self, batches: &[&[Write]]) -> Result<Vec<Result<(), String>>, Fault> {
         self.check_in_place()?;
-        // A clean stop is entered as a start is: a copy of a running daemon's journal must not pass for a stopped one's.
+        // A clean stop gets a token like a start. So a copy of a running daemon's journal doesn't pass for that of a
+        // stopped one.
         let stops = batches.iter().any(|batch| batch.contains(&Write::StoppedCleanly));
         let stop = match stops {
             true => Some(self.next_start(stores::read_starts(&self.conn)?.last())?),
@@ -231,7 +230,7 @@ impl Db {
             self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut answers = Vec::with_capacity(batches.len());
         for batch in batches {
-            // Dropped without a commit, a savepoint takes its batch back.
+            // If the savepoint is dropped without a commit, it rolls its batch back.
             let savepoint = transaction.savepoint()?;
             match apply::batch(&savepoint, batch) {
                 Ok(()) => {
@@ -256,7 +255,7 @@ impl Db {
         meta.write(&transaction)?;
         transaction.commit()?;
         self.meta = meta;
-        // A log that was deleted while it was written to has taken the commit with it.
+        // If somebody deleted the log while it was written, the commit is gone with it.
         self.check_in_place()?;
         if let Some(stop) = stop {
             self.put_stamp_in_place();
@@ -299,7 +298,7 @@ impl Db {
     ) -> Result<Vec<(Tag, u64)>, Fault> {
         let others = self.embedded.iter().filter(|other| is_embedded(store) && *other != store);
         let mut ends = BTreeMap::new();
-        // The first of all of them are among the first of each.
+        // The first tags of all stores together are among the first of each store.
         for store in others.chain([store]) {
             for (tag, end) in TagState::ends(&self.conn, store, after, limit)? {
                 let highest = ends.entry(tag).or_insert(0);
@@ -309,9 +308,9 @@ impl Db {
         Ok(ends.into_iter().take(usize::try_from(limit).unwrap_or(usize::MAX)).collect())
     }
 
-    /// The highest end that this host has ever seen of a tag in an embedded store, whichever it was. Such a
-    /// store is this host's alone; one that was lost, restored or adopted comes back under another identity
-    /// and with lower numbers, and what was issued from it must not be issued again.
+    /// The highest end that this host has seen of a tag in any embedded store. Such a store belongs to this host
+    /// alone. If it is lost, restored or adopted, it comes back under another identity and with lower numbers, and ids
+    /// that were issued from it must not be issued again.
     fn embedded_end(&self, tag: &Tag) -> Result<i64, Fault> {
         let mut end = 0;
         for store in &self.embedded {
@@ -321,8 +320,8 @@ impl Db {
         Ok(end)
     }
 
-    /// Closes the file. What was committed is durable either way; a fold that fails is made up for when
-    /// the journal is opened next.
+    /// Closes the file. Commits are durable even if moving the log into the database fails here: the next opening does
+    /// that.
     pub fn close(self) {
         if let Err(fault) = fold(&self.conn) {
             tracing::warn!(%fault, "could not checkpoint the journal's write-ahead log while closing it");
@@ -332,7 +331,7 @@ impl Db {
         }
     }
 
-    /// That the names still lead to the open files: otherwise a restart would not find what is written now.
+    /// Checks that the names still lead to the open files. Otherwise a restart would not find what is written now.
     fn check_in_place(&self) -> Result<(), Fault> {
         for (path, id) in &self.files {
             let what = match FileId::of(path) {
@@ -354,7 +353,7 @@ pub(super) fn count_layouts(conn: &Connection) -> rusqlite::Result<i64> {
     conn.prepare_cached("SELECT count(*) FROM layouts")?.query_row([], |row| row.get(0))
 }
 
-/// Moves all of the log into the database, syncs that, and empties the log.
+/// Moves the whole log into the database, syncs the database, and empties the log.
 pub(super) fn fold(conn: &Connection) -> Result<(), Fault> {
     let busy: i64 = conn
         .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))

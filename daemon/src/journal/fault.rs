@@ -1,13 +1,13 @@
-//! What can go wrong below the journal, put into words for whoever runs the daemon.
+//! Faults of the journal's files, in words for the operator.
 
 use rusqlite::ErrorCode;
 
-/// A problem with the journal's files; its text says what happened and what to do next.
+/// A fault of the journal's files. The text says what happened and what to do next.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Fault(pub String);
 
-/// How to go on after damage. Nobody can mend a mark by hand.
+/// What to do after damage. Nobody can repair a mark by hand.
 const AFTER_DAMAGE: &str = "leafd will not guess. Check the disk, move journal.db and journal.db-wal to a safe place, \
     and start leafd again: it creates a new journal and skips the ids that the old one held";
 
@@ -18,7 +18,7 @@ impl Fault {
         Fault(format!("it is damaged: {what}; {AFTER_DAMAGE}"))
     }
 
-    /// The same fault, and what was being tried.
+    /// The same fault, with what was tried before it.
     pub fn while_trying(self, tried: &str) -> Fault {
         Fault(format!("{tried} failed: {}", self.0))
     }

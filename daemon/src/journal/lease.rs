@@ -1,4 +1,4 @@
-//! The one row about the host's snowflake worker: the lease that may be used, also while its registry is away.
+//! The row of the host's snowflake worker: the lease that it may use, also while the registry can't be reached.
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
@@ -10,18 +10,18 @@ use leafd_core::registry::{HOLDER_BYTES_MAX, Holder, LeaseRecord, RegistryId};
 use leafd_core::store::{History, StartToken, StoreId};
 use leafd_core::{UnixMs, WorkerId};
 
-/// Longest text of a row: where a registry is, which it is and its history.
+/// Longest text in the row, for instance the registry's place or history.
 const TEXT_BYTES_MAX: usize = 8_192;
 
-/// A row: texts, numbers and the sum over all of them. A holding is three texts and a bound; an `earlier` one that is
-/// not there has an incarnation of NULL.
+/// The row's columns, without the sum over all of them. A holding is three texts and a bound. If there is no `earlier`
+/// holding, its incarnation is NULL.
 const COLUMNS: &str = "place, registry, history, holder, name, incarnation, earlier, worker, start, bound, \
                        earlier_bound";
 
 /// The texts and numbers of a row.
 type Cells = ([String; 6], Option<String>, [i64; 4]);
 
-/// Enters a claim in place of what was recorded.
+/// Records a claim instead of the one that was recorded.
 pub(super) fn write(conn: &Connection, claim: &Recorded) -> Result<(), Problem> {
     let cells = cells(claim)?;
     let sum = sum(&cells);

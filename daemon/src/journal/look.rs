@@ -1,4 +1,4 @@
-//! Looks at a journal that no daemon has open, for `leafd doctor`, and leaves it as it is.
+//! Looks at a journal that no daemon has open, for `leafd doctor`, without changing it.
 
 use std::path::Path;
 
@@ -8,20 +8,20 @@ use super::fault::Fault;
 use super::{Identity, JournalError, db, schema};
 use crate::state_dir::explain;
 
-/// What a journal says of whose it is.
+/// What a journal says about its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// What stores call the host.
+    /// The host's name in its stores.
     pub host: String,
-    /// Whether the file isn't the one that was begun on this host.
+    /// Whether the file is another one than the one that was made on this host.
     pub is_foreign: bool,
 }
 
-/// Looks at a directory's journal; `None` where there is none. What it looks at is in the file from its beginning, so the
-/// log beside it, which is read by nobody who doesn't write, is not needed.
+/// Looks at a directory's journal; `None` if there is none. It only reads what is in the file from the beginning. So
+/// it needs no write-ahead log, which only a connection that may write can read.
 ///
 /// # Errors
-/// It is no journal, of another format, damaged, or can't be read.
+/// The file is no journal, has another format, is damaged, or can't be read.
 pub fn look(dir: &Path, identity: &Identity) -> Result<Option<Seen>, JournalError> {
     let path = dir.join(db::FILE);
     match path.try_exists() {
@@ -52,8 +52,8 @@ fn read(path: &Path, identity: &Identity) -> Result<Seen, Fault> {
     Ok(Seen { host, is_foreign: fingerprint != now })
 }
 
-/// A file's name for SQLite that promises that nobody changes it: then it is opened without a lock, and nothing is made
-/// beside it.
+/// A file's name for SQLite, with the promise that nobody changes the file. Then SQLite takes no lock, and makes no
+/// files beside it.
 pub(crate) fn immutable(path: &Path) -> String {
     let path = path.to_string_lossy();
     let escaped = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");

@@ -1,40 +1,42 @@
-//! The host's journal: what this host has claimed and how much of it may be out, on disk before use.
+//! The host's journal: which ids this host has claimed, and how many of them may be issued. It is on disk before they
+//! are used.
 //!
-//! A SQLite database (WAL, `synchronous=FULL`) in the state directory, written by a thread of its own.
-//! Requests never wait for it while ids below the marks last; marks of all tags move in one
-//! transaction. Whoever changes or asks something goes through one queue, and is served in its order. A restart goes on at the marks without asking anybody.
+//! It is a SQLite database (WAL, `synchronous=FULL`) in the state directory. A thread of its own writes it. Requests
+//! don't wait for it as long as ids below the marks are left. The marks of all tags move in one transaction. All
+//! changes and questions go through one queue and are served in its order. After a restart the daemon goes on at the
+//! marks, without asking a store.
 //!
-//! A journal belongs to one host ([`Identity`]). One that is found to be a copy is set aside and a new
-//! one is begun, which makes this a new host: of the copy only what limits ids from below is carried over,
-//! marks of layouts and highest ends of tags, because a limit that is too high never lets an id out
-//! twice. It may be too low, though: a restored copy is as old as its backup, and a state directory
-//! that was lost leaves no mark at all. So whoever issues under a worker number that outlives the journal
-//! (`static:N`) must start a layout that the journal has no mark of, or an old one, above everything that
-//! an earlier life may have issued: the present time and its clock's drift.
+//! A journal belongs to one host ([`Identity`]). If it is found to be a copy, it is set aside and a new one is made,
+//! which makes this a new host. The new journal gets only the lower limits of ids from the copy, the marks of layouts
+//! and the highest ends of tags, because a limit that is too high never lets ids repeat. A limit may be too low,
+//! though: a restored copy is as old as its backup, and a state directory that was lost leaves no mark at all. So a
+//! user of the journal whose worker number outlives it (`static:N`) must take care when the journal is new or has no
+//! mark of a layout. It must start that layout above everything that an earlier journal may have allowed: the present
+//! time plus the drift of the clock.
 //!
 //! # Stores
-//! Of each store it is known where it was found, with which history, and which of this host's starts it
-//! confirmed last, so that a daemon can start while its stores are away and still notice later what became of
-//! them. Whoever uses the journal keeps this order, and then a crash at any point is safe:
+//! The journal records of each store where it was found, with which history, and which of this host's starts it
+//! confirmed last. So a daemon can start while its stores are away, and still notice later what happened to them. The
+//! user of the journal must keep this order; then a crash at any point does no harm:
 //!
-//! 1. A start's token is durable before it can be sent. When the answer to a check-in is lost, or the crash
-//!    comes before [`Write::CheckedIn`], the next start finds the token among those that the store may have.
-//! 2. [`Write::CheckedIn`] is durable before the first claim: it moves the URL, confirms the start and drops
-//!    what tokens no store can have any more, all at once. Before it the journal says what was true until
-//!    then, and nothing has been claimed from a store that it doesn't know.
-//! 3. [`Write::ForgetAll`] as soon as leftovers are found not to be ours: otherwise a start without the store
-//!    would trust them again.
-//! 4. [`Write::History`] last, after what was seen has been pushed and the settling time is over. Until then
-//!    each start finds the old history, notices the change anew and pushes again, which changes nothing that
-//!    was pushed before. For the same reason a check-in leaves a recorded history alone.
+//! 1. The token of a start is durable before it is sent. If the answer to a check-in is lost, or the daemon crashes
+//!    before [`Write::CheckedIn`], the next start finds the token among those that the store may have.
+//! 2. [`Write::CheckedIn`] is durable before the first claim. In one step it moves the URL, confirms the start and
+//!    drops tokens that no store can have any more. Before it the journal says what was true until then, and no ids
+//!    were claimed from a store that it doesn't know.
+//! 3. [`Write::ForgetAll`] as soon as held ids are found not to be this host's any more: otherwise a start without
+//!    the store would trust them again.
+//! 4. [`Write::History`] last, after the host has reported its highest ends and the settling time is over. Until then
+//!    each start finds the old history, notices the change again and repeats the reports, which does no harm. For the
+//!    same reason a check-in leaves a recorded history alone.
 //!
-//! A store that is not in use any more keeps its row, a few hundred bytes, and its highest ends; it can't pin
-//! tokens beyond the last thousand starts.
+//! The journal keeps the row of a store that is not used any more, a few hundred bytes, and its highest ends. It keeps
+//! the tokens of at most the last thousand starts.
 //!
-//! In the order of a start: `begin` makes a journal, `db` opens one, by `schema` (what file is it?), `wal`
-//! (is its log whole?) and `verify` (is every row what was written?), and commits what is entered; `writer` is the thread,
-//! `write` what it is given; `apply` checks and enters changes; `rows` knows the tables' rows, `stores` those about stores
-//! and starts, and `lease` that about the worker.
+//! In the order of a start: `begin` makes a journal. `db` opens it with the checks of `schema` (what file is it?),
+//! `wal` (is its log whole?) and `verify` (is every row as it was written?), and commits changes. `writer` is the
+//! thread, `write` defines the changes that it gets, and `apply` checks and applies them. `rows`, `stores` (stores and
+//! starts) and `lease` (the worker) read and write the tables.
 
 mod apply;
 mod begin;
@@ -78,7 +80,7 @@ use crate::state_dir::{StateDir, explain};
 use leafd_core::Tag;
 use leafd_core::store::{StartToken, StoreId};
 
-/// A handle to the open journal. Clones are handles to the same one; it closes with the last.
+/// A handle to the open journal. Its clones are handles to the same journal, which closes when the last is dropped.
 #[derive(Clone, Debug)]
 pub struct Journal {
     path: Arc<PathBuf>,
@@ -88,7 +90,7 @@ pub struct Journal {
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
-/// A batch on its way to the disk.
+/// A batch that waits to be recorded.
 #[derive(Debug)]
 pub struct Written {
     path: Arc<PathBuf>,
@@ -98,7 +100,7 @@ pub struct Written {
 /// The longest history that can be recorded, in bytes.
 pub const HISTORY_BYTES_MAX: usize = 1_024;
 
-/// Why the journal can't be used. Nothing is issued until it can.
+/// Why the journal can't be used. While it can't, no ids are issued beyond those that are recorded.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the journal {path} {what}: {cause}", path = path.display(), what = if *refused { "refuses a change" } else { "can't be used" })]
 pub struct JournalError {
@@ -106,22 +108,22 @@ pub struct JournalError {
     pub path: PathBuf,
     /// What was tried, what happened and what to do next.
     pub cause: String,
-    /// The journal works, but the change contradicts what is recorded: trying it again is of no use.
+    /// The journal works, but the change contradicts what is recorded: it is useless to try again.
     pub refused: bool,
 }
 
-/// How much stack the thread may use; SQLite needs little.
+/// The stack of the journal's thread. SQLite needs little.
 const THREAD_STACK_BYTES: usize = 1 << 20;
 
 // === impl Journal ===
 
 impl Journal {
-    /// Opens the directory's journal, begins one where there is none (or a copy of another's, or an old one), and
-    /// enters this start in it. Blocks for as long as the disk takes.
+    /// Opens the directory's journal, and records this start in it. If there is no journal, or only a copy or an old
+    /// one, it first makes a new one. Blocks for as long as the disk takes.
     ///
     /// # Errors
-    /// When the file is not a journal, of a newer format, damaged, or can't be read or written, or when it may not be
-    /// set aside (see [`Outside`]). It is left as it is then.
+    /// When the file is no journal, has another format, is damaged, or can't be read or written, or when it may not be
+    /// set aside (see [`Outside`]). Then it is left as it is.
     pub fn open(
         dir: &StateDir,
         identity: &Identity,
@@ -237,33 +239,34 @@ impl Journal {
         Ok(Journal { path: Arc::new(path), queue, failure, stopped, thread })
     }
 
-    /// Makes a batch durable; all of it or nothing. What is queued meanwhile shares one transaction. A fault doesn't lose
-    /// it: it is tried until it is durable, before whatever is asked later. It is on its way when this returns.
+    /// Makes a batch durable, all of it or nothing. Batches that are queued meanwhile share a transaction. A fault
+    /// doesn't lose the batch: the journal tries until it is durable, and before anything that is asked later. The
+    /// batch is queued when this returns.
     ///
-    /// A commit may report a fault although it was durable: then all of it is entered once more. So whoever writes has at
-    /// most one rise of a mark (a claim's counts) on its way for each segment or layout: the lower of two would be
-    /// refused the second time.
+    /// A commit may report a fault although it was durable. Then the journal applies the whole batch again. So a
+    /// caller must have at most one rise of a mark queued for each segment or layout (a claim counts as one): the
+    /// lower of two would be refused the second time.
     #[must_use = "nothing may be issued on the strength of what is not durable yet"]
     pub fn write(&self, writes: Vec<Write>) -> Written {
         let (answer, answered) = oneshot::channel();
-        // One that can't be sent is answered: its sender is dropped.
+        // If it can't be sent, it is answered all the same: its sender is dropped.
         let _ = self.queue.send(Command::Commit(Pending { writes, kept: true, answer }));
         Written { path: Arc::clone(&self.path), answered }
     }
 
-    /// As [`Journal::write`], but tried only once: for one who has nothing else to do but to tell of a fault.
+    /// Like [`Journal::write`], but tried only once: for a caller that can only report a fault.
     ///
-    /// An empty batch is a way to find out whether the journal works (again).
+    /// An empty batch shows whether the journal works.
     ///
     /// # Errors
-    /// When the batch contradicts what is recorded (it alone is then left out), or when the journal can't
-    /// be written to. In the latter case the batch may or may not be on the disk: nothing may be issued
-    /// on its strength, and repeating it is safe.
+    /// When the batch contradicts what is recorded (then only this batch is left out), or when the journal can't be
+    /// written to. In that case it is unknown whether the batch is on the disk: no id may be issued because of it, and
+    /// it does no harm to repeat it.
     pub async fn commit(&self, writes: Vec<Write>) -> Result<(), JournalError> {
         self.ask(|answer| Command::Commit(Pending { writes, kept: false, answer })).await?
     }
 
-    /// What is recorded of a tag: to be asked once, before the tag is first used after a start.
+    /// What is recorded of a tag. Call this once, before the first use of the tag after a start.
     ///
     /// # Errors
     /// When the journal can't be read.
@@ -279,9 +282,9 @@ impl Journal {
         self.ask(|answer| Command::Ask(Question::Layout(name.clone(), answer))).await?
     }
 
-    /// The highest ends of any claim ever made from a store, up to `limit` tags of them in ascending order of
-    /// their bytes, those after `after`; empty when there are no more. This is what to push after a fail-over.
-    /// The journal does nothing else meanwhile: some thousands at a time are right.
+    /// The highest ends of all claims ever made from a store: up to `limit` tags after `after`, in the order of their
+    /// bytes. Empty when there are no more. These ends are reported to the store after a fail-over. The journal does
+    /// nothing else meanwhile, so `limit` should be some thousands.
     ///
     /// # Errors
     /// When the journal can't be read.
@@ -295,30 +298,30 @@ impl Journal {
         self.ask(|answer| Command::Ask(Question::Ends(page, answer))).await?
     }
 
-    /// The fault that stands, `None` while the journal works.
+    /// The present fault, `None` while the journal works.
     #[must_use]
     pub fn failure(&self) -> Option<JournalError> {
         self.failure.get()
     }
 
-    /// Whether a fault stands. Cheap: for each request.
+    /// Whether there is a fault. Cheap enough to call at each request.
     #[must_use]
     pub fn failed(&self) -> bool {
         self.failure.stands()
     }
 
-    /// Waits until a fault has come up or gone; for one who waits at a time.
+    /// Waits until a fault begins or ends. Only one caller may wait at a time.
     pub async fn fault_changed(&self) {
         self.failure.changed().await;
     }
 
-    /// Transactions committed.
+    /// How many transactions were committed.
     #[must_use]
     pub fn commits(&self) -> u64 {
         self.failure.commits()
     }
 
-    /// Times that the file could not be used.
+    /// How often the file could not be used.
     #[must_use]
     pub fn errors(&self) -> u64 {
         self.failure.errors()
@@ -330,20 +333,20 @@ impl Journal {
         self.failure.commit_times()
     }
 
-    /// The token of the clean stop that was entered, for the stores to know as a start's.
+    /// The token of the clean stop, once it is recorded. Stores get it like the token of a start.
     #[must_use]
     pub fn stopped(&self) -> Option<StartToken> {
         self.stopped.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Does what is queued, closes the file and waits for the thread to end. Every other call fails from
-    /// then on. Doesn't write exact marks: see [`Write::StoppedCleanly`].
+    /// Finishes what is queued, closes the file, and waits until the thread has ended. Every other call fails from
+    /// then on. It doesn't write exact marks: see [`Write::StoppedCleanly`].
     pub async fn close(&self) {
-        // An error means that it is closed already.
+        // An error means that the journal is closed already.
         let _ = self.ask(|answer| Command::Ask(Question::Close(answer))).await;
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // It has nothing left to do but to end; a panic in it was reported by the panic itself.
+            // The thread only has to end. If it panicked, the panic itself was reported.
             let _ = thread.join();
         }
     }
@@ -361,10 +364,10 @@ impl Journal {
 // === impl Written ===
 
 impl Written {
-    /// What came of it, once it is durable or refused.
+    /// The outcome, once the batch is durable or refused.
     ///
     /// # Errors
-    /// The batch contradicts what is recorded (it alone is then left out), or the journal was closed.
+    /// The batch contradicts what is recorded (then only this batch is left out), or the journal was closed.
     pub async fn outcome(self) -> Result<(), JournalError> {
         self.answered.await.map_err(|_| JournalError::closed(&self.path))?
     }

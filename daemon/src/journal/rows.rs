@@ -1,5 +1,5 @@
-//! The rows of the journal as they are read: each with a checksum of its own, because SQLite notices
-//! a damaged page only where its structure breaks, and a mark that is quietly wrong means duplicates.
+//! Reads and writes the journal's rows. Each row has a checksum, because SQLite notices a damaged page only if its
+//! structure is broken, and an undetected wrong mark means duplicate ids.
 
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -11,7 +11,7 @@ use super::fault::Fault;
 use leafd_core::store::{HostId, StoreId};
 use leafd_core::{Tag, UnixMs};
 
-/// A running FNV-1a. Each step is reversible, so that no change of a single byte goes unseen.
+/// A running FNV-1a hash. Each step is reversible, so the hash detects every change of a single byte.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sum(u64);
 
@@ -20,16 +20,16 @@ pub(super) struct Sum(u64);
 pub(super) struct Meta {
     pub host: HostId,
     pub fingerprint: String,
-    /// Counts commits, so that a journal that has lost one is known.
+    /// The number of commits, so that a journal that has lost one is detected.
     pub commits: i64,
-    /// How many layouts are recorded: a mark must not get lost with its row.
+    /// The number of recorded layouts, so that the loss of a layout's row with its mark is detected.
     pub layouts: i64,
-    /// How many stores are recorded: a history must not get lost with its row.
+    /// The number of recorded stores, so that the loss of a store's row with its history is detected.
     pub stores: i64,
     pub stopped_cleanly: bool,
 }
 
-/// No host commits as often: a larger count would soon have no next one.
+/// No host commits as often. A larger count would soon overflow.
 const COMMITS_MAX: i64 = i64::MAX / 2;
 
 /// A row of `tags`.
@@ -39,8 +39,8 @@ pub(super) struct TagState {
     pub highest_end: i64,
 }
 
-/// A row of `segments`: the ids `first`, `first + stride`, … below `end`, which is one past the last of them. None from
-/// `mark` on has been issued; that is one of them, or the end.
+/// A row of `segments`: the ids `first`, `first + stride`, … below `end`, which is one past the last of them. `mark`
+/// is one of these ids, or the end; no id from it on has been issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     pub first: i64,
@@ -52,12 +52,12 @@ pub(super) struct Segment {
 // === impl Sum ===
 
 impl Sum {
-    /// Starts with the table's name, so that rows of different tables don't pass for each other.
+    /// Starts with the table's name, so that a row of one table doesn't pass for a row of another.
     pub fn of(table: &str) -> Sum {
         Sum(0xcbf2_9ce4_8422_2325).bytes(table.as_bytes())
     }
 
-    /// Length first, so that neighbours can't trade bytes.
+    /// The length comes first, so that bytes can't move between neighbouring fields unnoticed.
     pub fn bytes(self, bytes: &[u8]) -> Sum {
         bytes.iter().fold(self.int(bytes.len() as i64), |sum, byte| sum.byte(*byte))
     }
@@ -134,12 +134,12 @@ impl Meta {
 
 // === layouts ===
 
-/// What is recorded of one layout; `values` are all integer columns but the sum.
+/// The checksum of a layout's row; `values` are its integer columns, without the sum.
 fn layout_sum(name: &str, values: [i64; 6]) -> i64 {
     values.iter().fold(Sum::of("layouts").text(name), |sum, value| sum.int(*value)).get()
 }
 
-/// The caller has checked that the numbers fit.
+/// The caller must have checked that the numbers are in range.
 pub(super) fn write_layout(conn: &Connection, record: &LayoutRecord) -> rusqlite::Result<()> {
     let LayoutRecord { name, layout, mark } = record;
     let values = [
@@ -217,7 +217,7 @@ impl TagState {
         Ok(Some(state))
     }
 
-    /// Up to `limit` tags of a store with their highest ends, in the order of their bytes, those after `after`.
+    /// Up to `limit` tags of a store after `after`, in the order of their bytes, each with its highest end.
     pub fn ends(
         conn: &Connection,
         store: &StoreId,
@@ -251,7 +251,7 @@ impl TagState {
 // === impl Segment ===
 
 impl Segment {
-    /// A run with its mark; `None` unless the mark parts its ids.
+    /// A segment of these ids with this mark. `None` unless the mark is one of the ids or their end.
     pub fn of(run: Run, mark: u64) -> Option<Segment> {
         let end = run.last()?.checked_add(1)?;
         let number = |value: u64| i64::try_from(value).ok();
@@ -265,7 +265,7 @@ impl Segment {
             .then_some(segment)
     }
 
-    /// What is certain not to be issued; `None` when nothing is.
+    /// The ids that were certainly not issued; `None` when there are none.
     pub fn unissued(self) -> Option<Run> {
         let Segment { end, stride, mark, .. } = self;
         let steps = (end - 1).checked_sub(mark)?.checked_div(stride)?;
@@ -277,7 +277,8 @@ impl Segment {
         Segment { mark, ..self }
     }
 
-    /// Whether the mark is one of its ids, as that of every segment that is kept: it has something left.
+    /// Whether the numbers fit together. The mark must be one of the ids, because a segment without unissued ids is
+    /// not kept.
     fn is_sound(self) -> bool {
         let Segment { first, end, stride, mark } = self;
         1 <= first
@@ -300,7 +301,7 @@ impl Segment {
         Ok(())
     }
 
-    /// The first segment that ends above `number`.
+    /// The first segment whose end is above `number`.
     pub fn first_above(
         conn: &Connection,
         store: &str,
@@ -322,7 +323,7 @@ impl Segment {
         Ok(Some(segment))
     }
 
-    /// All of a tag's segments, ascending.
+    /// All of a tag's segments, in ascending order.
     pub fn all(conn: &Connection, store: &str, tag: &str) -> Result<Vec<Segment>, Fault> {
         let mut segments = Vec::new();
         let mut above = 0;
@@ -344,7 +345,7 @@ impl Segment {
     }
 }
 
-/// A column's value; one of another type is damage, not a failing disk.
+/// The value of a column. A value of another type is reported as damage, not as a failing disk.
 pub(super) fn get<T: FromSql>(row: &Row<'_>, column: usize) -> Result<T, Fault> {
     Ok(row.get(column)?)
 }

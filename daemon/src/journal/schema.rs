@@ -1,5 +1,4 @@
-//! The journal's format: its tables, its version, and how a file that is something else is known before
-//! SQLite is let at it.
+//! The journal's format: its tables and its version. Recognises a file that is something else before SQLite opens it.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -10,13 +9,13 @@ use rusqlite::Connection;
 use super::fault::Fault;
 use crate::state_dir::explain;
 
-/// Marks the file as a journal: `leaf` in ASCII, in SQLite's field for it.
+/// The ASCII text `leaf`, in the field of SQLite's header for it: it marks the file as a journal.
 const APPLICATION_ID: i32 = 0x6c65_6166;
 
-/// The version of the format. A change of any of the texts below is a new one.
+/// The version of the format. It must increase when any of the texts below changes.
 const FORMAT_VERSION: i32 = 2;
 
-/// The tables. Every row ends with a checksum over all that it says.
+/// The tables. Every row ends with a checksum over its other columns.
 const TABLES: [&str; 8] = [
     "CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), host TEXT NOT NULL, \
      fingerprint TEXT NOT NULL, commits INTEGER NOT NULL, layouts INTEGER NOT NULL, \
@@ -40,7 +39,7 @@ const TABLES: [&str; 8] = [
      sum INTEGER NOT NULL) STRICT",
 ];
 
-/// The part of a SQLite file's header that tells what the file is.
+/// The bytes of a SQLite file's header that show what the file is.
 const HEADER_BYTES: usize = 72;
 
 /// Makes the tables in an empty database.
@@ -50,9 +49,9 @@ pub(super) fn create(conn: &Connection) -> rusqlite::Result<()> {
     TABLES.iter().try_for_each(|table| conn.execute_batch(table))
 }
 
-/// Checks the file's kind and version from its first bytes, without touching it.
+/// Checks the file's kind and version from its first bytes, without changing the file.
 ///
-/// A journal gets both before it gets its name, so that a file without them never was one.
+/// A journal has both before it gets its name, so a file without them never was a journal.
 pub(super) fn check_file(path: &Path) -> Result<(), Fault> {
     let kept = "leafd left it unchanged: move it away, or configure another state directory";
     let mut header = [0; HEADER_BYTES];

@@ -1,9 +1,8 @@
-//! What the journal knows of stores: where each was found, with which history, and up to which of this host's
-//! starts it has confirmed. With it a daemon can start while its stores are away.
+//! What the journal records of stores: where each was found, with which history, and which of this host's starts it
+//! confirmed last. So a daemon can start while its stores are away.
 //!
-//! A store's tokens are the one that it confirmed last and those of all later starts, because an answer may
-//! have been lost. The confirmed one is kept in the store's own row; the later ones are in `tokens`, for all
-//! stores together.
+//! A store may have the token that it confirmed last, or that of a later start, because an answer may have been lost.
+//! The confirmed one is in the store's own row. The later ones are in `tokens`, for all stores together.
 
 use std::sync::Arc;
 
@@ -15,24 +14,25 @@ use super::rows::{Sum, get};
 use super::{HISTORY_BYTES_MAX, StoreRecord};
 use leafd_core::store::{StartToken, StoreId};
 
-/// Start tokens kept: a daemon that restarts for days while a store is away, and a store that no longer is
-/// in use, must not fill the disk.
+/// How many start tokens are kept at most. They must not fill the disk if a daemon restarts for days while a store is
+/// away, or if a store is not used any more.
 pub(super) const TOKENS_MAX: i64 = 1_000;
 
-/// Tokens of so many of the latest starts stay although every recorded store has confirmed a later one: a
-/// store may have taken one when it was met for the first time, and the journal never have heard of it.
+/// The tokens of this many latest starts are kept even if every recorded store has confirmed a later start. A store
+/// may have taken one of them at its first check-in, and the journal may not have recorded that.
 const TOKENS_SPARE: i64 = 16;
 
-/// URLs kept; those that were used longest ago go first. Some change with every login.
+/// How many URLs are kept at most; those that were used longest ago are deleted first. Some URLs change with every
+/// login.
 const URLS_MAX: i64 = 1_000;
 
-/// Longest name of a store.
+/// Longest name of a store, in bytes.
 const STORE_BYTES_MAX: usize = 1_024;
 
-/// Longest URL of a store.
+/// Longest URL of a store, in bytes.
 const URL_BYTES_MAX: usize = 8_192;
 
-/// A start of this host. They are numbered from 1.
+/// A start of this host. The first has number 1.
 #[derive(Clone, Debug)]
 pub(super) struct Start {
     pub number: i64,
@@ -82,7 +82,7 @@ fn start_sum(number: i64, token: &str) -> i64 {
     Sum::of("tokens").int(number).text(token).get()
 }
 
-/// The start that the daemon is in.
+/// The start in which the daemon runs now.
 fn this_start(conn: &Connection) -> Result<Start, Fault> {
     let mut statement =
         conn.prepare_cached("SELECT start, token, sum FROM tokens ORDER BY start DESC LIMIT 1")?;
@@ -125,8 +125,8 @@ pub(super) fn read(conn: &Connection) -> Result<Vec<StoreRecord>, Fault> {
     Ok(records)
 }
 
-/// Checks that every row is what was written, and that stores and starts agree. `count` is how many stores
-/// were recorded: a history must not get lost with its row.
+/// Checks that every row is as it was written, and that stores and starts agree. `count` is how many stores there must
+/// be: the loss of a row would be the loss of a history.
 pub(super) fn verify(conn: &Connection, count: i64) -> Result<(), Fault> {
     let starts = read_starts(conn)?;
     let last = starts.last().map_or(0, |start| start.number);
@@ -147,7 +147,7 @@ pub(super) fn count(conn: &Connection) -> rusqlite::Result<i64> {
     conn.prepare_cached("SELECT count(*) FROM stores")?.query_row([], |row| row.get(0))
 }
 
-/// Enters that a store took this start's token.
+/// Records that a store took this start's token.
 pub(super) fn check_in(
     conn: &Connection,
     url: &str,
@@ -158,7 +158,7 @@ pub(super) fn check_in(
     bounded("a store's name", &store.0, STORE_BYTES_MAX)?;
     bounded("a store's history", history, HISTORY_BYTES_MAX)?;
     let now = this_start(conn)?;
-    // What was recorded first stays: a change of history is entered when it has been dealt with.
+    // The history that was recorded first stays; a change of history is recorded once it has been dealt with.
     let history = match StoreRow::read(conn, store)? {
         Some(known) => known.history,
         None => history.to_owned(),
@@ -178,7 +178,7 @@ pub(super) fn check_in(
     Ok(())
 }
 
-/// Enters that a change of a store's history was dealt with.
+/// Records that a change of a store's history was dealt with.
 pub(super) fn enter_history(
     conn: &Connection,
     store: &StoreId,
@@ -193,7 +193,7 @@ pub(super) fn enter_history(
     }
 }
 
-/// No store has confirmed a start of this host's: it is a new one.
+/// Records that no store has confirmed a start: this host goes on as a new one.
 pub(super) fn forget_starts(conn: &Connection) -> Result<(), Problem> {
     for StoreRecord { store, history, .. } in read(conn)? {
         StoreRow { history: history.as_ref().to_owned(), start: 0, token: String::new() }
@@ -202,8 +202,8 @@ pub(super) fn forget_starts(conn: &Connection) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Copies to a new host's journal where each store was found and with which history. The new host's starts
-/// are none that a store could know.
+/// Copies to a new host's journal where each store was found and with which history. No store can know a start of the
+/// new host.
 pub(super) fn carry_over(from: &Connection, to: &Connection) -> Result<(), Fault> {
     for StoreRecord { store, history, urls, .. } in read(from)? {
         StoreRow { history: history.as_ref().to_owned(), start: 0, token: String::new() }

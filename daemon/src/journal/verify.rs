@@ -1,4 +1,4 @@
-//! Reads the whole journal once, before any of it is believed.
+//! Reads the whole journal once before anything in it is used.
 
 use rusqlite::Connection;
 
@@ -6,13 +6,13 @@ use super::fault::Fault;
 use super::rows::{self, Meta, Segment, TagState, get, read_tag};
 use super::{lease, stores};
 
-/// The structure of the file, by SQLite's own check.
+/// Checks the structure of the file, by SQLite's own check.
 pub(super) fn structure(conn: &Connection) -> Result<(), Fault> {
     let verdict: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if verdict == "ok" { Ok(()) } else { Err(Fault::damaged(verdict)) }
 }
 
-/// Every row: its checksum, its values, and that the rows agree with each other.
+/// Checks every row: its checksum and its values, and that the rows agree with each other.
 pub(super) fn rows(conn: &Connection) -> Result<(), Fault> {
     let meta = Meta::read(conn)?;
     let layouts = rows::read_layouts(conn)?.len();

@@ -1,9 +1,9 @@
-//! Tells a write-ahead log that ends in a torn commit from one that is damaged in the middle.
+//! Distinguishes a write-ahead log that ends in an incomplete commit from one that is damaged in the middle.
 //!
-//! SQLite reads its log up to the first frame whose checksum is wrong and drops the rest without a word.
-//! That is right for the last commit of a machine that lost its power: it was never acknowledged. But
-//! every commit is synced before the next one begins, so at most one can be torn. Where two or more lie
-//! behind the first wrong frame, acknowledged ones would be dropped: that log is refused.
+//! SQLite reads its log up to the first frame whose checksum is wrong, and drops the rest without a word. That is
+//! right for the last commit before a power failure, which was never acknowledged. Every commit is synced before the
+//! next one begins, so at most one can be incomplete. If two or more lie behind the first wrong frame, SQLite would
+//! drop acknowledged ones. Such a log is refused.
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read};
@@ -21,7 +21,7 @@ struct Checksum {
     state: (u32, u32),
 }
 
-/// Refuses a log that has lost acknowledged commits. No log at all is fine.
+/// Refuses a log in which SQLite would drop acknowledged commits. A missing log is fine.
 pub(super) fn check(log: &Path) -> Result<(), Fault> {
     let file = match File::open(log) {
         Ok(file) => file,
@@ -43,8 +43,8 @@ pub(super) fn check(log: &Path) -> Result<(), Fault> {
     }
 }
 
-/// How many commits of the log's present round SQLite would drop; `None` when it would drop the whole log
-/// for its header.
+/// How many commits in the log's current round SQLite would drop; `None` when it would drop the whole log because of
+/// its header.
 fn commits_behind_damage(mut log: impl Read) -> io::Result<Option<u32>> {
     let mut header = [0; LOG_HEADER_BYTES];
     if !fill(&mut log, &mut header)? {
@@ -55,14 +55,14 @@ fn commits_behind_damage(mut log: impl Read) -> io::Result<Option<u32>> {
     let page_bytes = word(&header, 8) as usize;
     let magic_right = word(&header, 0) & !1 == 0x377f_0682;
     if !magic_right || sum.state != (word(&header, 24), word(&header, 28)) || page_bytes > 65_536 {
-        // The header is synced before any frame is written: without frames it may be torn itself.
+        // The header is synced before any frame is written. So in a log without frames it may be incomplete itself.
         return Ok(if log.read(&mut [0; 1])? == 0 { Some(0) } else { None });
     }
     let mut frame = vec![0; FRAME_HEADER_BYTES + page_bytes];
     let mut sound = true;
     let mut dropped = 0;
     while fill(&mut log, &mut frame)? {
-        // Frames of an earlier round of the log have other salts: they are history.
+        // Frames from an earlier round of the log have other salts; they don't count.
         let current = frame[8..16] == header[16..24];
         if sound {
             sum.add(&frame[..8]);
@@ -77,7 +77,7 @@ fn commits_behind_damage(mut log: impl Read) -> io::Result<Option<u32>> {
     Ok(Some(dropped))
 }
 
-/// Reads a whole piece; `false` when less than that is left.
+/// Fills `piece`; `false` when less than that is left.
 fn fill(log: &mut impl Read, piece: &mut [u8]) -> io::Result<bool> {
     match log.read_exact(piece) {
         Ok(()) => Ok(true),

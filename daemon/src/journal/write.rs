@@ -1,4 +1,4 @@
-//! What is written to the journal, and what it tells of a tag and of a layout.
+//! The changes that the journal records, and its records of tags and layouts.
 
 use std::sync::Arc;
 
@@ -8,66 +8,66 @@ use leafd_core::lease::Recorded;
 use leafd_core::store::{Generation, HostId, StoreId};
 use leafd_core::{Tag, UnixMs};
 
-/// A layout as recorded.
+/// What the journal records of a layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayoutRecord {
-    /// Its name.
+    /// The layout's name.
     pub name: Tag,
-    /// Its definition; another one under the same name is refused.
+    /// The layout's definition. Another definition under the same name is refused.
     pub layout: Layout,
-    /// Ids whose tick ends at or before this instant may have been issued; later ones have not.
+    /// Ids whose tick ends at or before this instant may have been issued; later ids have not.
     pub mark: UnixMs,
 }
 
-/// What the journal has of a tag.
+/// What the journal records of a tag.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TagRecord {
     /// The generation that the segments belong to.
     pub generation: Generation,
-    /// The highest end of any claim ever made by this host, whatever the generation; of an embedded store
-    /// also under the identities that it had before it was lost, restored or adopted.
+    /// The highest end of any claim that this host ever made, in any generation. For an embedded store this includes
+    /// the identities that it had before it was lost, restored or adopted.
     pub highest_end: u64,
-    /// Ids claimed and certainly not issued, ascending: those of each segment from its mark on.
+    /// Ids that were claimed and certainly not issued, in ascending order: those of each segment from its mark on.
     pub unissued: Vec<Run>,
 }
 
 /// A change to be made durable. A batch of them is one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// A claim: nothing in it below `mark` is certain to be unissued. Raises the tag's highest end.
-    /// Segments of another generation of the tag are forgotten. The same claim once more moves its
-    /// mark (or, on a clean stop, brings back one that was forgotten too early; then it may also be named
-    /// by what an earlier start found left of it); one that overlaps another is refused.
+    /// A claim: ids below `mark` may be issued. Raises the tag's highest end, and forgets segments of another
+    /// generation of the tag. The same claim again moves its mark. On a clean stop it also brings back a segment that
+    /// was forgotten too early; then the segment may also be given as what an earlier start found left of it. A claim
+    /// that overlaps another is refused.
     Segment {
         /// Where it was claimed.
         store: StoreId,
-        /// Whose numbers.
+        /// The tag of the ids.
         tag: Tag,
         /// The tag's generation.
         generation: Generation,
         /// The ids.
         run: Run,
-        /// Numbers of the segment below this may be issued once this is durable.
+        /// Ids of the segment below this may be issued once this is durable.
         mark: u64,
     },
-    /// Moves a mark up (on a clean stop also down, to exactly the first unissued number). A mark at
-    /// the segment's end forgets the segment, and of a forgotten segment any mark is true.
+    /// Moves a mark up. On a clean stop it may also move down, to exactly the first unissued id. A mark at the
+    /// segment's end forgets the segment. Of a forgotten segment any mark is true.
     Mark {
         /// Where the segment was claimed.
         store: StoreId,
-        /// Whose numbers.
+        /// The tag of the ids.
         tag: Tag,
-        /// The segment's end, which names it.
+        /// The segment's end, which identifies the segment.
         end: u64,
         /// See [`Write::Segment`].
         mark: u64,
     },
-    /// Moves a segment's mark down: nothing from it on was issued, nor will be before it is moved up again. Brings a segment
-    /// back that was forgotten because it was marked to its end.
+    /// Moves a segment's mark down. No id from the new mark on was issued, and none will be before the mark moves up
+    /// again. Brings back a segment that was forgotten because its mark was at its end.
     DrawBack {
         /// Where the segment was claimed.
         store: StoreId,
-        /// Whose ids.
+        /// The tag of the ids.
         tag: Tag,
         /// The tag's generation.
         generation: Generation,
@@ -76,52 +76,53 @@ pub enum Write {
         /// Ids of the segment below this may be issued.
         mark: u64,
     },
-    /// Forgets a tag's segments: the tag is gone or made anew. Its highest end stays.
+    /// Forgets a tag's segments, because the tag was deleted or created again. Its highest end stays.
     Forget {
         /// Where they were claimed.
         store: StoreId,
-        /// Whose numbers.
+        /// The tag of the ids.
         tag: Tag,
     },
-    /// Forgets all segments of a store: they are not this host's any more, because the store knows a later
-    /// start of it or lost its last commits while this host was off. The highest ends stay.
+    /// Forgets all segments of a store. They don't belong to this host any more, because the store knows a later start
+    /// of this host, or lost its last commits while this host was off. The highest ends stay.
     ForgetAll {
         /// Where they were claimed.
         store: StoreId,
     },
     /// Records a layout or moves its mark (down only on a clean stop).
     LayoutMark(LayoutRecord),
-    /// A store has taken this start's token: of earlier ones it can have none any more. Records where it was
+    /// A store has taken this start's token, so it can't have an earlier one any more. Records where the store was
     /// found; the URL leads to no other store from now on. Refused when a text is too long.
     CheckedIn {
-        /// Where it was found, without secrets; at most 8 KiB.
+        /// The URL where it was found, without secrets; at most 8 KiB.
         url: Arc<str>,
         /// Which store it is; at most 1 KiB.
         store: StoreId,
-        /// Its history, up to [`HISTORY_BYTES_MAX`](super::HISTORY_BYTES_MAX). Taken only of a store that is not recorded yet: a
-        /// change is entered by [`Write::History`].
+        /// Its history, at most [`HISTORY_BYTES_MAX`](super::HISTORY_BYTES_MAX) bytes. It is recorded only for a store
+        /// that has no record yet; [`Write::History`] records a change.
         history: Arc<str>,
     },
-    /// A store's history changed, and that was dealt with: every highest end was pushed, and the others had
-    /// their time to do so. Refused for a store that never checked in, or when it is too long.
+    /// A store's history changed, and the change was dealt with: this host has reported every highest end, and other
+    /// hosts had time to report theirs. Refused for a store that never checked in, and when the history is too long.
     History {
         /// Which store.
         store: StoreId,
-        /// Its history now, up to [`HISTORY_BYTES_MAX`](super::HISTORY_BYTES_MAX).
+        /// Its present history, at most [`HISTORY_BYTES_MAX`](super::HISTORY_BYTES_MAX) bytes.
         history: Arc<str>,
     },
-    /// A worker is claimed, renewed or kept for a restart; it replaces what was recorded. Refused when a text is too
+    /// A worker was claimed, renewed, or kept for a restart. Replaces the recorded claim. Refused when a text is too
     /// long.
     Worker(Recorded),
     /// No worker is claimed any more.
     NoWorker,
-    /// This host goes on as a new one, because a store knows a later start of the old one than the journal does: no
-    /// number of an earlier start is this host's, and no store knows any start of it. What limits ids from below stays.
+    /// This host goes on as a new one, because a store knows a later start of it than the journal does. Ids that an
+    /// earlier start held don't belong to this host any more, and no store knows any of its starts. The lower limits
+    /// of ids stay.
     BeginAnew {
         /// The new host.
         host: HostId,
     },
-    /// Every mark in this batch is exact, and nothing is issued any more: the journal refuses
-    /// every later batch but another of this kind, whether or not this one came through.
+    /// Every mark in this batch is exact, and nothing is issued any more. The journal refuses every later batch but
+    /// another of this kind, whether or not this one was recorded.
     StoppedCleanly,
 }

@@ -1,9 +1,9 @@
-//! The journal's thread: it owns the file, puts all that is queued into one transaction, and answers
-//! only after that is durable.
+//! The journal's thread. It owns the file, puts all queued batches into one transaction, and answers only after that
+//! is durable.
 //!
-//! After a fault nobody knows what is on the disk. So the file is closed, opened and verified anew before
-//! anything more is acknowledged: tried once a second. Changes are entered in the order in which they came: those that
-//! are to wait for the end of a fault are entered before whatever comes later.
+//! After a fault it is unknown what is on the disk. So the thread closes the file, and opens and verifies it again
+//! before it acknowledges anything more. It tries that once a second. Changes are recorded in the order in which they
+//! came: batches that wait for the end of a fault are recorded before later ones.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -25,20 +25,20 @@ use crate::state_dir::{StateDir, explain};
 use leafd_core::Tag;
 use leafd_core::store::{StartToken, StoreId};
 
-/// Most batches in one transaction; more wait for the next.
+/// Most batches in one transaction. The others wait for the next one.
 const GROUP_BATCHES_MAX: usize = 16_384;
 
-/// How long a fault stands before the file is tried again, whether or not anybody asks for it.
+/// How long after a fault the file is opened again, whether or not anybody asks for it.
 const REOPEN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the thread is to do.
+/// A command for the thread.
 #[derive(Debug)]
 pub(super) enum Command {
     Commit(Pending),
     Ask(Question),
 }
 
-/// What is asked of the thread. The answer's receiver may be gone: nobody waits any more then.
+/// A question to the thread. If the answer's receiver is gone, nobody waits for the answer any more.
 #[derive(Debug)]
 pub(super) enum Question {
     Tag(StoreId, Tag, oneshot::Sender<Result<Option<TagRecord>, JournalError>>),
@@ -47,16 +47,16 @@ pub(super) enum Question {
     Close(oneshot::Sender<()>),
 }
 
-/// A batch of changes on its way to the disk.
+/// A batch of changes that waits to be recorded.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub writes: Vec<Write>,
-    /// Whether it waits for the end of a fault; otherwise it is tried once.
+    /// Whether the batch waits for the end of a fault; otherwise it is tried once.
     pub kept: bool,
     pub answer: oneshot::Sender<Result<(), JournalError>>,
 }
 
-/// Which highest ends are asked for.
+/// Which highest ends a question asks for.
 #[derive(Debug)]
 pub(super) struct Page {
     pub store: StoreId,
@@ -64,19 +64,19 @@ pub(super) struct Page {
     pub limit: u32,
 }
 
-/// The fault that stands, shared with whoever asks for the journal's state.
+/// The present fault and the counters, shared with all who ask for the journal's state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Failure(Arc<Standing>);
 
 #[derive(Debug, Default)]
 struct Standing {
-    /// Whether there is one, for those who ask at each request.
+    /// Whether there is a fault, for callers that ask at each request.
     stands: AtomicBool,
     error: Mutex<Option<JournalError>>,
     changed: Notify,
-    /// Transactions committed.
+    /// How many transactions were committed.
     commits: AtomicU64,
-    /// Times that the file could not be used.
+    /// How often the file could not be used.
     errors: AtomicU64,
     /// How long transactions took.
     commit_times: Histogram,
@@ -88,19 +88,19 @@ pub(super) struct Writer {
     /// Keeps the directory locked as long as this thread may write.
     pub dir: StateDir,
     pub identity: Identity,
-    /// What the file must at least say when it is opened anew.
+    /// What the file must contain at least when it is opened again.
     pub acknowledged: Meta,
     pub link: Link,
-    /// What is to be entered, in this order. After a fault nothing but what is kept.
+    /// The batches to record, in this order. After a fault only those that wait for its end.
     pub pending: VecDeque<Pending>,
     /// Notes each commit before it is acknowledged.
     pub memory: Option<Memory>,
     pub failure: Failure,
-    /// The token of the clean stop, once it was entered.
+    /// The token of the clean stop, once it is recorded.
     pub stopped: Arc<Mutex<Option<StartToken>>>,
-    /// Once exact marks were asked for nothing else is entered: nothing may be issued any more.
+    /// Set once a batch with exact marks came. Then nothing else is recorded, because nothing may be issued any more.
     pub stopping: bool,
-    /// Who asked for its end.
+    /// Where to answer the request to close.
     pub closed: Option<oneshot::Sender<()>>,
 }
 
@@ -113,27 +113,27 @@ pub(super) enum Link {
 // === impl Failure ===
 
 impl Failure {
-    /// Whether a fault stands.
+    /// Whether there is a fault at present.
     pub fn stands(&self) -> bool {
         self.0.stands.load(Ordering::Acquire)
     }
 
-    /// The fault that stands.
+    /// The present fault.
     pub fn get(&self) -> Option<JournalError> {
         self.0.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until a fault has come up or gone since the last wait.
+    /// Waits until a fault begins or ends. A change since the last wait counts.
     pub async fn changed(&self) {
         self.0.changed.notified().await;
     }
 
-    /// Transactions committed.
+    /// How many transactions were committed.
     pub fn commits(&self) -> u64 {
         self.0.commits.load(Ordering::Relaxed)
     }
 
-    /// Times that the file could not be used.
+    /// How often the file could not be used.
     pub fn errors(&self) -> u64 {
         self.0.errors.load(Ordering::Relaxed)
     }
@@ -143,7 +143,7 @@ impl Failure {
         self.0.commit_times.counted()
     }
 
-    /// Returns whether a fault stood before.
+    /// Sets or clears the fault. Returns whether there was one before.
     fn set(&self, now: Option<JournalError>) -> bool {
         let mut error = self.0.error.lock().unwrap_or_else(PoisonError::into_inner);
         self.0.stands.store(now.is_some(), Ordering::Release);
@@ -161,7 +161,7 @@ impl Writer {
     /// Works until the journal is closed or dropped.
     pub fn run(mut self, queue: mpsc::Receiver<Command>) {
         while let Some(mut command) = self.next(&queue) {
-            // What follows a question must not change its answer: the group ends there.
+            // A batch after a question must not change its answer, so the transaction ends before the question.
             while let Some(Command::Commit(pending)) = command {
                 self.take_in(pending);
                 let more = self.pending.len() < GROUP_BATCHES_MAX;
@@ -179,15 +179,15 @@ impl Writer {
         self.close();
     }
 
-    /// Whether there is something to enter. Without a change too, a fault may be over.
+    /// Whether to commit: there is something to record, or a fault that may be over by now.
     fn is_behind(&self) -> bool {
         !self.pending.is_empty()
             || self.failure.stands()
             || matches!(self.link, Link::Failed { .. })
     }
 
-    /// What is asked next. `Some(None)`: nothing, and it is time to look whether a fault is over. `None`: nobody is left to
-    /// ask.
+    /// The next command. `Some(None)`: there is none, and it is time to find out whether a fault is over. `None`:
+    /// nobody is left who could send one.
     fn next(&self, queue: &mpsc::Receiver<Command>) -> Option<Option<Command>> {
         let wait = match &self.link {
             Link::Failed { since, .. } => REOPEN_INTERVAL.saturating_sub(since.elapsed()),
@@ -201,7 +201,7 @@ impl Writer {
         }
     }
 
-    /// Answers a question. True: the journal is to be closed.
+    /// Answers a question. Returns true if the journal must be closed.
     fn answer(&mut self, question: Question) -> bool {
         match question {
             Question::Tag(store, tag, answer) => {
@@ -224,7 +224,7 @@ impl Writer {
         false
     }
 
-    /// Puts a batch behind those that came before it.
+    /// Puts a batch at the end of the queue, or refuses it.
     fn take_in(&mut self, pending: Pending) {
         let stops = pending.writes.contains(&Write::StoppedCleanly);
         if self.stopping && !stops {
@@ -241,7 +241,8 @@ impl Writer {
         }
     }
 
-    /// The fault that stands and is not looked at yet: what waits is left alone, however much it is. A stop asks once more.
+    /// The present fault, until it is time to open the file again. So the waiting batches aren't touched for each new
+    /// one, however many they are. A stop tries at once.
     fn fault_for_now(&self) -> Option<Fault> {
         match &self.link {
             Link::Failed { fault, since }
@@ -253,7 +254,7 @@ impl Writer {
         }
     }
 
-    /// Makes durable what is pending, and finds out whether the journal works.
+    /// Makes the queued batches durable, and so finds out whether the journal works.
     fn commit(&mut self) {
         if self.fault_for_now().is_some() {
             return;
@@ -301,8 +302,8 @@ impl Writer {
         }
     }
 
-    /// After a fault: what is to wait for its end stays, in its order; whoever tried once is told. After a stop nothing
-    /// waits: exact marks may be on the disk, and nothing may be entered after them.
+    /// After a fault: keeps the batches that wait for its end, in their order, and answers the others. After a stop no
+    /// batch waits: exact marks may be on the disk, and nothing may be recorded after them.
     fn keep_pending(&mut self, group: Vec<Pending>, fault: &Fault) {
         let rest = std::mem::take(&mut self.pending);
         for pending in group.into_iter().chain(rest) {
@@ -314,7 +315,7 @@ impl Writer {
         }
     }
 
-    /// Does something with the file; a fault closes it.
+    /// Runs `work` on the file. A fault closes the file.
     fn on_db<T>(&mut self, work: impl FnOnce(&mut Db) -> Result<T, Fault>) -> Result<T, Fault> {
         match &mut self.link {
             Link::Open(db) => work(db).map_err(|fault| self.fail(fault)),
@@ -322,8 +323,8 @@ impl Writer {
         }
     }
 
-    /// Opens the file anew after a fault, once a second. Only a commit does: it enters what waits before a question can be
-    /// answered.
+    /// Opens the file again after a fault, once a second. Only a commit does this, so that waiting batches are
+    /// recorded before a question is answered.
     fn reopen_when_due(&mut self) -> Result<(), Fault> {
         let Link::Failed { fault, since } = &self.link else { return Ok(()) };
         if since.elapsed() < REOPEN_INTERVAL {
@@ -334,13 +335,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Opens the file again and holds it against what was acknowledged.
+    /// Opens the file again, and checks it against what was acknowledged.
     fn reopen(&self) -> Result<Db, Fault> {
         let known = &self.acknowledged;
         let impostor = || {
             Fault("another file took its place; put the original back, or restart leafd".to_owned())
         };
-        // Before it is opened: opening would fold the original's log into whatever lies there.
+        // Before the file is opened: SQLite would move the original's log into whatever file is there now.
         let fingerprint = self
             .identity
             .fingerprint(&db::file_in(&self.dir))
@@ -362,18 +363,18 @@ impl Writer {
         Ok(db)
     }
 
-    /// Notes a fault and closes the file.
+    /// Records a fault, and closes the file.
     fn fail(&mut self, fault: Fault) -> Fault {
         self.failure.0.errors.fetch_add(1, Ordering::Relaxed);
         if !self.failure.set(Some(self.error(fault.clone()))) {
-            // The daemon's health tells of it as long as it lasts.
+            // The daemon's health reports it as long as it lasts.
             tracing::debug!(
                 path = %self.path.display(), %fault,
                 "the journal can't be written: only ids that it has recorded are issued"
             );
         }
-        // The open files are still the right ones, wherever their names have gone: so what was
-        // acknowledged is brought into the one that outlives this.
+        // The open files are still the right ones, even if their names lead elsewhere. So what was acknowledged is
+        // moved from the log into the database, which is kept.
         if let Link::Open(db) = &self.link
             && let Err(fault) = db::fold(&db.conn)
         {
@@ -392,7 +393,7 @@ impl Writer {
             db.close();
         }
         if let Some(answer) = self.closed {
-            // Whoever asked may have gone.
+            // The caller that asked may be gone.
             let _ = answer.send(());
         }
     }

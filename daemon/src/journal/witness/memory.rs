@@ -1,7 +1,7 @@
-//! The last commit, noted in a file of the runtime directory after each one, before it is acknowledged.
+//! Notes each commit in a file of the runtime directory before the commit is acknowledged.
 //!
-//! It is never synced: it tells what happened since the machine started, and goes with it. It counts only where a
-//! reboot is sure to end it: in a file system in memory, or with the boot's own id in it.
+//! The file is never synced: it only has to last until the machine reboots. It counts only if a reboot is sure to end
+//! it: if it is in a file system in memory, or contains the id of the present boot.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use crate::state_dir::in_memory;
 use leafd_core::store::HostId;
 
-/// Where the kernel tells its boots apart.
+/// The kernel's id of the present boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// A note that is longer is none of ours.
+/// A longer file is not one of these notes.
 const NOTE_BYTES_MAX: u64 = 256;
 
-/// What an earlier daemon of this boot noted.
+/// What an earlier daemon noted during this boot.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Noted {
     pub host: String,
@@ -28,7 +28,7 @@ pub(super) struct Noted {
 #[derive(Debug)]
 pub(in crate::journal) struct Memory {
     path: PathBuf,
-    /// `None` once a note could not be made: then there is no file either.
+    /// `None` after a note failed. Then the file was removed.
     file: Option<File>,
     boot: String,
 }
@@ -36,7 +36,7 @@ pub(in crate::journal) struct Memory {
 // === impl Noted ===
 
 impl Noted {
-    /// What is noted, if it can be trusted: in a file of this user's own, and of this boot.
+    /// Reads the note if it can be trusted: the file must belong to this user, and the note to this boot.
     pub fn read(path: &Path) -> Option<Noted> {
         let mut options = OpenOptions::new();
         let file =
@@ -62,7 +62,7 @@ impl Noted {
 // === impl Memory ===
 
 impl Memory {
-    /// Makes the file anew and notes the last commit. Without a directory to write to there is no memory.
+    /// Makes the file anew and notes the last commit. `None` if the file can't be written.
     pub fn begin(path: &Path, host: &HostId, commits: i64) -> Option<Memory> {
         let made = match fs::remove_file(path) {
             Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
@@ -85,7 +85,7 @@ impl Memory {
         }
     }
 
-    /// Notes a commit. A note that can't be made takes the file with it: an old one would vouch for an old journal.
+    /// Notes a commit. If that fails, it removes the file: an old note would confirm an old journal.
     pub fn note(&mut self, host: &HostId, commits: i64) {
         let Some(file) = &self.file else { return };
         let line = format!("{host} {commits:020} {}\n", self.boot);
@@ -101,7 +101,7 @@ impl Memory {
 
 const NO_BOOT_ID: &str = "unknown";
 
-/// A sandbox may hide it.
+/// A sandbox may hide the boot's id.
 fn boot_id() -> String {
     let read = fs::read_to_string(BOOT_ID).map(|id| id.trim().to_owned());
     read.and_then(|id| if id.is_empty() { Err(io::Error::other("empty")) } else { Ok(id) })

@@ -1,13 +1,14 @@
-//! Whether a journal that is found at a start is the one that was last written, or an older one that was put back.
+//! Decides whether the journal that a start finds is the one that was last written, or an older one that was put back.
 //!
-//! A restore in place changes neither inode nor birth of the journal. What tells lies outside of it:
+//! A restore in place changes neither the journal's inode nor its time of birth. So the evidence lies outside of it:
 //!
-//! - `memory`: the last commit, noted in the runtime directory. It knows every commit, until the machine reboots.
-//! - `stamp`: a file beside the journal, made anew at each start and each clean stop. It outlives a reboot and knows
-//!   starts and clean stops, not what lies between them.
+//! - `memory`: the last commit, noted in the runtime directory. It knows every commit, but only until the machine
+//!   reboots.
+//! - `stamp`: a file beside the journal, made anew at each start and each clean stop. It outlives a reboot. It knows
+//!   starts and clean stops, but not what happens between them.
 //!
-//! So after a clean stop either is enough. After a crash only the memory tells; without it nothing that was held is
-//! used, because a copy that was taken while the daemon ran looks the same as the journal itself.
+//! So after a clean stop either is enough. After a crash only the memory is. Without it no held ids are used, because
+//! a copy that was taken while the daemon ran looks the same as the journal itself.
 
 mod memory;
 mod stamp;
@@ -21,39 +22,39 @@ use super::fault::Fault;
 use crate::state_dir::{StateDir, explain};
 use leafd_core::store::{HostId, StartToken};
 
-/// What a journal's opening is told of the world outside its directory.
+/// What the opening of a journal needs to know from outside its directory.
 #[derive(Clone, Copy)]
 pub struct Outside<'a> {
-    /// The file in the runtime directory that notes the last commit; `None` where there is no such directory.
+    /// The file in the runtime directory that notes the last commit; `None` if there is no such directory.
     pub memory: Option<&'a Path>,
-    /// Asked before a journal that is not the last one is set aside: whoever keeps numbers beside it may have been put
-    /// back with it. An error keeps everything as it is and the journal closed.
+    /// Asked before a journal that is not the last one is set aside. An embedded store beside the journal may have
+    /// been put back with it. An error leaves everything as it is, and the journal isn't opened.
     pub may_begin_anew: &'a dyn Fn(&SetAside) -> Result<(), String>,
 }
 
-/// A journal that is to be set aside.
+/// A journal that will be set aside.
 #[derive(Clone, Debug)]
 pub struct SetAside {
-    /// Whether it lies where it was written, and its contents are older. Otherwise the file is a copy.
+    /// True if the file is in its original place but has older contents. Otherwise it is a copy.
     pub restored: bool,
-    /// What shows that it is not the journal that was last written.
+    /// The evidence that it is not the journal that was last written.
     pub why: String,
-    /// How a start's token begins that was drawn after this journal was written; `None` when nothing tells.
+    /// The beginning of the token of a start after this journal was written; `None` if there is no evidence of one.
     later_token: Option<String>,
 }
 
-/// What the witnesses say.
+/// What the evidence says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It is the journal that was last written.
     Current,
-    /// Nothing tells. What limits ids from below may be used, numbers held may not.
+    /// There is no evidence. Lower limits of ids may be used, held ids may not.
     Unvouched,
     /// It is older than the one that was last written.
     Restored(String),
 }
 
-/// Everything that was looked at, before anything is changed.
+/// All evidence, read before anything is changed.
 #[derive(Debug)]
 pub(super) struct Witnesses {
     stamp: Option<Stamp>,
@@ -63,7 +64,7 @@ pub(super) struct Witnesses {
 // === impl SetAside ===
 
 impl SetAside {
-    /// Whether a store that knows this token of a start of this host's is newer than the journal.
+    /// Whether a store that knows this token of one of this host's starts is newer than the journal.
     #[must_use]
     pub fn is_older_than(&self, token: &StartToken) -> bool {
         self.later_token.as_ref().is_some_and(|begin| token.0.starts_with(&**begin))
@@ -73,14 +74,14 @@ impl SetAside {
 // === impl Witnesses ===
 
 impl Witnesses {
-    /// Looks at what there is.
+    /// Reads the evidence.
     pub fn look(dir: &StateDir, memory: Option<&Path>) -> Result<Witnesses, Fault> {
         let stamp = Stamp::of(dir)
             .map_err(|e| Fault(explain("reading the state directory's stamp", &e)))?;
         Ok(Witnesses { stamp, memory: memory.and_then(memory::Noted::read) })
     }
 
-    /// What they say of the journal that was found.
+    /// What the evidence says about the journal that was found.
     pub fn judge(&self, found: &Db) -> Result<Verdict, Fault> {
         let commits = found.meta.commits;
         if let Some(noted) = self.noted_of(&found.meta.host) {
@@ -113,11 +114,11 @@ impl Witnesses {
         })
     }
 
-    /// What to say of a journal that is to be set aside.
+    /// The description of a journal that will be set aside.
     pub fn set_aside(&self, found: &Db, restored: bool, why: String) -> Result<SetAside, Fault> {
         let last = found.last_token()?;
         let stamp = self.stamp.as_ref().filter(|stamp| stamp.tells());
-        // A stamp of the journal's own start is no later than the journal.
+        // A stamp of the journal's own start is not later than the journal.
         let later = stamp.filter(|stamp| !last.as_ref().is_some_and(|last| stamp.is_of(last)));
         Ok(SetAside {
             restored,
@@ -126,7 +127,7 @@ impl Witnesses {
         })
     }
 
-    /// What to say of a journal that is gone, if there ever was one.
+    /// The description of a journal that is missing, if there ever was one.
     pub fn lost(&self) -> Option<SetAside> {
         let stamp = self.stamp.as_ref().filter(|stamp| stamp.tells())?;
         let why = "it is missing, but the directory's stamp is still there".to_owned();

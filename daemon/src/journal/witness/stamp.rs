@@ -1,11 +1,11 @@
-//! The file `stamp` in the state directory, made anew at each start and each clean stop.
+//! The file `stamp` in the state directory. It is made anew at each start and each clean stop.
 //!
-//! What it tells is not in it: its inode and time of birth are of one start alone, and no copy of the directory's
-//! contents brings earlier ones back. A start's token begins with a digest of both, and so journal and embedded store,
-//! which keep the token, are known to be of the same start as the directory, or not.
+//! Its contents don't matter. Its inode and its time of birth belong to one start alone, and no copy of the
+//! directory's contents brings earlier ones back. A start's token begins with a digest of both. Journal and embedded
+//! store keep that token. So it is known whether they belong to the same start as the directory.
 //!
-//! The new file is durable under another name before the journal names it, and gets its own name after that: so a crash
-//! at any point leaves the file that the journal names, under one name or the other.
+//! The new file is durable under another name before the journal records its digest, and gets its own name after that.
+//! So a crash at any point leaves the file that the journal knows, under one of the two names.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -21,23 +21,23 @@ use leafd_core::store::StartToken;
 const NAME: &str = "stamp";
 const NEW_NAME: &str = "stamp.new";
 
-/// For whoever looks into it.
+/// The file's text, for somebody who looks into it.
 const TEXT: &str =
     "leafd rewrites this file at each start and stop, to detect that the directory was restored.\n";
 
-/// Digits of a token that are the stamp's.
+/// How many digits at the beginning of a token are the stamp's.
 const DIGITS: usize = 16;
 
-/// The digest where the file system doesn't record when a file was made. An inode's number alone is used again.
+/// The digest on a file system that doesn't record when a file was made. The inode's number alone may be used again.
 const UNKNOWN: &str = "0000000000000000";
 
-/// The stamps that are there: one, or after a crash two.
+/// The stamps in the directory: one, or two after a crash.
 #[derive(Clone, Debug)]
 pub(in crate::journal) struct Stamp {
     digest: String,
-    /// Whether it has its own name, which it gets when the journal has its token.
+    /// Whether the file has its own name. It gets that once the journal has its token.
     in_place: bool,
-    /// Left by a crash.
+    /// The digest of a second file that a crash left.
     new: Option<String>,
 }
 
@@ -54,33 +54,33 @@ impl Stamp {
         })
     }
 
-    /// Whether it can tell anything here.
+    /// Whether the stamp is evidence on this file system.
     pub fn tells(&self) -> bool {
         self.digest != UNKNOWN
     }
 
-    /// Whether a journal has ever had a token that was drawn with it.
+    /// Whether a journal has ever recorded a token of this stamp.
     pub fn is_in_place(&self) -> bool {
         self.in_place
     }
 
-    /// Whether a token was drawn with it.
+    /// Whether the token belongs to this stamp.
     pub fn is_of(&self, token: &StartToken) -> bool {
         let begins = |digest: &String| token.0.starts_with(&**digest);
         begins(&self.digest) || self.new.as_ref().is_some_and(begins)
     }
 
-    /// How tokens begin that were drawn with it.
+    /// The beginning of this stamp's tokens.
     pub fn token_begin(&self) -> &str {
         &self.digest
     }
 
-    /// Makes the next stamp, durable but not in its place yet, and draws a start's token with it. `last` is the token
+    /// Makes the next stamp and a token of it. The stamp is durable, but not in its place yet. `last` is the token
     /// that the journal has.
     pub fn make(dir: &StateDir, last: Option<&StartToken>) -> io::Result<StartToken> {
         let new = path(dir, NEW_NAME);
         match digest(&new)? {
-            // A crash kept it from its place, and the journal names it.
+            // A crash kept this file from its place, but the journal has its token.
             Some(digest) if last.is_some_and(|last| last.0.starts_with(&*digest)) => {
                 put_in_place(dir)?
             }
@@ -97,7 +97,7 @@ impl Stamp {
     }
 }
 
-/// Gives the new stamp its name. The name need not be durable: both are looked at.
+/// Gives the new stamp its name. The name need not be durable, because `Stamp::of` looks at both.
 pub(in crate::journal) fn put_in_place(dir: &StateDir) -> io::Result<()> {
     fs::rename(path(dir, NEW_NAME), path(dir, NAME))
 }
@@ -106,7 +106,7 @@ fn path(dir: &StateDir, name: &str) -> PathBuf {
     dir.path().join(name)
 }
 
-/// Of what the file is, whatever is in it; `None` when there is none.
+/// A digest of what identifies the file, whatever it contains; `None` if it doesn't exist.
 fn digest(path: &Path) -> io::Result<Option<String>> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
