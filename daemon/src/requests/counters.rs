@@ -1,35 +1,35 @@
-//! What has happened since the start, as far as nobody else counts it.
+//! Counts what has happened since the start and isn't counted elsewhere.
 
 use std::cell::Cell;
 
 use crate::clock;
 use leafd_core::UnixMs;
 
-/// What has happened since the start.
+/// Counts since the daemon's start.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Requests of every kind.
     pub requests: Cell<u64>,
-    /// Connections open now.
+    /// Connections that are open now.
     pub connections: Cell<u64>,
-    /// Those of them that are administrators'.
+    /// Open connections of administrators.
     pub administrators: Cell<u64>,
-    /// Connections ever accepted.
+    /// Connections accepted since the start.
     pub accepted: Cell<u64>,
-    /// Connections that found no room.
+    /// Connections that were turned away because there were too many.
     pub turned_away: Cell<u64>,
-    /// Reloads that put a configuration in force.
+    /// Reloads that took effect.
     pub reloads: Cell<u64>,
-    /// Reloads that changed nothing, because the configuration can't be used.
+    /// Reloads that were refused because of an invalid configuration.
     pub reloads_refused: Cell<u64>,
-    /// Whether the last one was such.
+    /// Whether the last reload was refused.
     pub reload_refused_last: Cell<bool>,
-    /// When a configuration was last put in force.
+    /// When a configuration last took effect.
     pub configured_at: Cell<UnixMs>,
 }
 
 impl Counters {
-    /// The configuration was read again: it is in force, or can't be used.
+    /// Counts a reload of the configuration; `in_force` tells whether it took effect.
     pub fn reloaded(&self, in_force: bool) {
         let count = if in_force { &self.reloads } else { &self.reloads_refused };
         count.set(count.get() + 1);

@@ -1,4 +1,4 @@
-//! What STATUS and the metrics both tell: every number of the daemon but those of its tags.
+//! The numbers that STATUS and the metrics share: all of the daemon's but those of its tags.
 
 use std::rc::Rc;
 
@@ -14,11 +14,11 @@ use crate::metrics::{CLAIMS, COMMITS, WAITS};
 use leafd_core::BootMs;
 use leafd_core::snowflake::Now;
 
-/// What the sole store is called, which has no name in the configuration.
+/// The name of the only store, which has no name in the configuration.
 const SOLE_STORE: &str = "default";
 
 impl Dispatcher {
-    /// As the metrics have them.
+    /// The numbers as the metrics need them.
     pub(crate) fn figures(&self) -> (Value, Times) {
         let now = clock::now();
         let mut status = self.summary();
@@ -49,7 +49,7 @@ impl Dispatcher {
         (status, times)
     }
 
-    /// Adds them to a summary.
+    /// Adds the numbers to a status.
     pub(super) fn add_figures(&self, status: &mut Value, now: Now) {
         let counters = self.counters();
         let refusals: Map<String, Value> = self
@@ -149,7 +149,7 @@ impl Dispatcher {
     }
 }
 
-/// How many times, and how long they were together.
+/// The number of events, and the sum of their durations in seconds.
 fn times(counted: &Counted) -> Value {
     json!({"count": counted.count(), "sum": counted.sum_seconds})
 }

@@ -1,4 +1,4 @@
-//! MASK and UNMASK: dense ids to public ones and back.
+//! MASK and UNMASK: turn dense ids into public ones and back.
 
 use std::rc::Rc;
 
@@ -12,11 +12,11 @@ use crate::reply::Failure;
 use leafd_core::Tag;
 use leafd_core::mask::{KeyNumber, Mask, MaskBits, MaskKey, MaskKeys, Prefix, PublicText};
 
-/// A request that is checked, but for its ids, and outlives its frame.
+/// A request whose fields were checked, but not its ids. It outlives the request's frame.
 struct Work {
     tag: Tag,
     bits: MaskBits,
-    /// `None`: the current one.
+    /// The key to use; `None` for the current one.
     key: Option<KeyNumber>,
     prefix: Option<String>,
     what: What,
@@ -29,7 +29,7 @@ enum What {
 }
 
 impl Dispatcher {
-    /// Answers at once if the store has confirmed the keys, else when it has.
+    /// Answers at once if the store has confirmed the keys, otherwise once it has.
     pub(super) fn mask(
         self: &Rc<Self>,
         session: &Session,
@@ -102,7 +102,7 @@ impl Work {
         Ok(Work { tag: Tag::parse(tag)?, bits, key, prefix: prefix.transpose()?, what })
     }
 
-    /// The answer's body.
+    /// The body of the answer.
     fn run(&self, keys: &MaskKeys) -> Result<Vec<u8>, Failure> {
         match &self.what {
             What::Mask(ids) => {
@@ -134,7 +134,8 @@ impl Work {
         };
         let prefix = self.prefix().unwrap_or_default();
         let found = PublicText::decode(text, prefix, self.bits).map_err(|cause| wrong(&cause))?;
-        // A made-up text may name any key: to its reader it is a wrong one, not a fault of the host's.
+        // Anybody can make up a text that names any key. So an unknown key is an error of the text, not a fault of
+        // this host.
         let key = keys.get(found.key).ok_or_else(|| {
             wrong(&format_args!("it names mask key {}, which this daemon doesn't have", found.key))
         })?;

@@ -1,4 +1,4 @@
-//! METRICS: all that the daemon counts, as text for whoever collects it.
+//! METRICS: all that the daemon counts, as text for programs that collect it.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use crate::metrics::{Form, Format, Told};
 use crate::reply::Failure;
 
 impl Dispatcher {
-    /// Tells all metrics, in a while.
+    /// Renders all metrics, and calls `told` with them later.
     pub fn scrape(self: &Rc<Self>, form: Form, told: Told) {
         if self.scrapes.ask(form, told) {
             let dispatcher = Rc::clone(self);

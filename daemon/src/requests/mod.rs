@@ -1,7 +1,7 @@
-//! From a request to its answer: one closed `match`, and behind it the tags in use.
+//! Turns a request into its answer: a `match` over all kinds of requests, with the tags in use behind it.
 //!
-//! Everything here runs on one thread and never blocks: what needs the store or the journal waits in a
-//! queue with its deadline, and is answered when the thread that does the blocking has reported back.
+//! Everything here runs on one thread and never blocks. A request that needs the store or the journal waits in a
+//! queue, with its deadline. It is answered when the thread that blocks has reported back.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -58,25 +58,25 @@ pub struct Dispatcher {
     pub masks: Rc<Masks>,
     /// The journal's writer.
     pub writer: Rc<Writer>,
-    /// Who may do what.
+    /// The access rules.
     access: watch::Sender<AccessRules>,
-    /// Goes up with each change of the rules, so that nobody draws by what was allowed before.
+    /// Increases with each change of the access rules, so that connections don't use what former rules allowed.
     access_edition: Cell<u64>,
-    /// What the status tells of the daemon as a whole.
+    /// What the status says about the daemon as a whole.
     pub about: About,
     stopping: Cell<bool>,
     counters: Counters,
-    /// What answers add up to.
+    /// The sums over all answers.
     pub(crate) tally: Rc<Tally>,
     pub(crate) scrapes: Scrapes,
     quotas: Quotas,
-    /// Whether ids can be had, and why not.
+    /// Whether ids can be issued, and why not.
     pub health: Watch,
-    /// The last answers to STATUS: for everybody, and for administrators.
+    /// The last answers to STATUS: for all users, and for administrators.
     renderings: RefCell<[status::Rendering; 2]>,
 }
 
-/// What the status tells of the daemon as a whole.
+/// What the status says about the daemon as a whole.
 #[derive(Debug)]
 pub struct About {
     /// When it started.
@@ -85,42 +85,43 @@ pub struct About {
     pub socket: String,
     /// Its state directory.
     pub state_dir: String,
-    /// Where its worker comes from.
+    /// Where its worker number comes from.
     pub worker: String,
     /// The host's identity.
     pub host: String,
-    /// How many tags the metrics tell one by one.
+    /// How many tags the metrics list individually.
     pub metrics_tags: usize,
-    /// Of how many draws the process is remembered.
+    /// For how many draws the daemon remembers the process.
     pub draws_kept: usize,
-    /// Where a journal of another host went.
+    /// Where the journal was moved, if it was a copy or an old one.
     pub set_aside: Option<String>,
 }
 
-/// One connection, as far as answering it needs to know.
+/// A connection, with what is needed to answer its requests.
 pub struct Session {
-    /// Who is at the other end.
+    /// The process at the other end.
     pub peer: Peer,
-    /// Where answers go.
+    /// Where answers are put.
     pub outbox: Rc<Outbox>,
     /// The tag of the last request: most connections draw one tag again and again.
     last: RefCell<Option<Last>>,
     runs: RefCell<Vec<Run>>,
-    /// Tags that requests have waited for: what still does is dropped when the connection is gone.
+    /// Tags for which requests of this connection have waited. When the connection ends, those that still wait are
+    /// dropped.
     waited_for: RefCell<Vec<Source>>,
 }
 
-/// A tag that a connection may draw.
+/// The tag that a connection drew last.
 struct Last {
     tag: Box<[u8]>,
     source: Source,
-    /// What the user may draw of it.
+    /// The user's quota of this tag.
     quota: Option<Rc<RefCell<Bucket>>>,
     /// The edition of the access rules that allowed it.
     access_edition: u64,
 }
 
-/// Where a tag's ids come from.
+/// The source of a tag's ids.
 #[derive(Clone)]
 enum Source {
     Segment(Rc<SegmentTag>),
@@ -128,7 +129,7 @@ enum Source {
 }
 
 impl Session {
-    /// A new connection's.
+    /// A session for a new connection.
     #[must_use]
     pub fn new(peer: Peer, origin: Origin, claimant: Claimant, tally: Rc<Tally>) -> Self {
         Session {
@@ -140,10 +141,10 @@ impl Session {
         }
     }
 
-    /// Notes that a request waits for this tag.
+    /// Remembers that a request waits for this tag.
     fn waits_for(&self, source: Source) {
         let mut waited_for = self.waited_for.borrow_mut();
-        // Each holds its tag in memory, and a connection may draw a hundred thousand in turn.
+        // Each entry keeps its tag in memory, and a connection may draw a hundred thousand tags in turn.
         if waited_for.len() > 2 * self.outbox.awaiting() as usize {
             waited_for.retain(Source::waited_for);
         }
@@ -154,7 +155,7 @@ impl Session {
 }
 
 impl Dispatcher {
-    /// Puts the parts together.
+    /// Makes a dispatcher of its parts.
     #[must_use]
     pub fn new(
         segments: Rc<Segments>,
@@ -187,19 +188,19 @@ impl Dispatcher {
         })
     }
 
-    /// Who may do what, as it is in force.
+    /// The present access rules.
     #[must_use]
     pub fn access(&self) -> AccessRules {
         self.access.borrow().clone()
     }
 
-    /// The access rules in force, also after a reload.
+    /// The access rules, with all their later changes.
     #[must_use]
     pub fn watch_access(&self) -> watch::Receiver<AccessRules> {
         self.access.subscribe()
     }
 
-    /// Goes by other rules from now on, also on connections that are open.
+    /// Uses other access rules from now on, also on open connections.
     pub fn set_access(&self, access: AccessRules) {
         self.access.send_replace(access);
         self.quotas.forget();
@@ -207,7 +208,7 @@ impl Dispatcher {
         self.segments.end_all_shared();
     }
 
-    /// Answers one request, at once into the session's outbox or later.
+    /// Answers a request: puts the answer into the session's outbox, now or later.
     pub fn request(self: &Rc<Self>, session: &Session, header: &Header, body: &[u8]) {
         self.counters.requests.set(self.counters.requests.get() + 1);
         let answered = if self.stopping.get() {
@@ -301,7 +302,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Where a tag's ids come from, for a peer that may draw them.
+    /// The source of a tag's ids, if the peer may draw them.
     fn source(self: &Rc<Self>, session: &Session, name: &[u8]) -> Result<Source, Failure> {
         let access_edition = self.access_edition.get();
         if let Some(last) = &*session.last.borrow()
@@ -360,7 +361,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// A connection is gone: its requests that wait make room for others.
+    /// A connection has ended: drops its waiting requests, so that others have room.
     pub fn left(&self, session: &Session) {
         for source in session.waited_for.take() {
             match source {
@@ -370,7 +371,7 @@ impl Dispatcher {
         }
     }
 
-    /// Runs what goes on between requests, until dropped.
+    /// Does the work between requests, until dropped.
     pub async fn run(self: &Rc<Self>, check_removed: Duration) {
         let writing = self.writer.run(
             |failure| {
@@ -400,7 +401,7 @@ impl Dispatcher {
         tokio::join!(writing, warming, keeping, checking, self.segments.run(), self.masks.run());
     }
 
-    /// Issues nothing more: requests that wait and those still to come are told that the daemon stops.
+    /// Issues no more ids. Waiting and later requests get the answer that the daemon stops.
     pub fn stop_issuing(&self) {
         self.stopping.set(true);
         self.segments.stop_claiming();
@@ -408,7 +409,7 @@ impl Dispatcher {
         self.snowflakes.abandon_all(&Failure::stopping());
     }
 
-    /// What has happened since the start.
+    /// The counts since the start.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -425,7 +426,7 @@ impl Source {
         }
     }
 
-    /// Whether any request waits for it.
+    /// Whether any request waits for this tag.
     fn waited_for(&self) -> bool {
         match self {
             Source::Segment(tag) => tag.is_waited_for(),

@@ -1,5 +1,5 @@
-//! What the page shows at one moment: the status for those who may read all of it, and for others; and the busiest of
-//! the tags that somebody looks for. Tags are looked at in slices, between which requests have their turn.
+//! What the web page shows at one moment: the status for administrators and for others, and the busiest tags among
+//! those that somebody searches for. Tags are looked at in slices, so that requests are served in between.
 
 use std::rc::Rc;
 
@@ -10,41 +10,41 @@ use super::status::show_tag;
 use crate::clock;
 use crate::engine::segments::SegmentTag;
 
-/// All that is shown at one moment.
+/// All that the page shows at one moment.
 #[derive(Debug)]
 pub struct Overview {
     /// For administrators.
     pub all: Value,
-    /// For whoever else can connect: what the metrics and the status tell them as well.
+    /// For all other users who can connect: what the metrics and the status tell them as well.
     pub public: Value,
-    /// So many tags of each search are for whoever else can connect: as many as the metrics name.
+    /// How many tags of each search other users see: as many as the metrics list individually.
     pub public_tags: usize,
-    /// As many as were looked for, in the same order.
+    /// The result of each search, in the order of the searches.
     pub found: Vec<Found>,
 }
 
 /// Tags in use whose names contain a text.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// What they come to together.
+    /// The sums over all of them.
     pub sums: Value,
-    /// The busiest, as in the status.
+    /// The busiest of them, as in the status.
     pub busiest: Vec<Value>,
 }
 
-/// Tags that are looked at before requests have their turn.
+/// How many tags are looked at before requests are served.
 const SLICE: usize = 256;
 
-/// Tags that are shown one by one.
+/// How many tags are shown individually.
 const BUSIEST: usize = 50;
 
-/// Tags that are shown before requests have their turn.
+/// How many tags are rendered before requests are served.
 const SHOWN_AT_ONCE: usize = 10;
 
-/// Troubles that are shown.
+/// How many troubles are shown.
 const CONDITIONS_SHOWN: usize = 20;
 
-/// What strangers are told of a store: its numbers, as in the metrics.
+/// What users without rights see of a store: its numbers, as in the metrics.
 const PUBLIC_OF_STORE: [&str; 9] = [
     "name",
     "ready",
@@ -57,13 +57,13 @@ const PUBLIC_OF_STORE: [&str; 9] = [
     "claim_seconds",
 ];
 
-/// A tag that contains what is looked for.
+/// A tag whose name contains the text.
 struct Seen {
     tag: Rc<SegmentTag>,
     ids_per_second: f64,
 }
 
-/// What is found of one text.
+/// The result of a search so far.
 #[derive(Default)]
 struct Search {
     seen: Vec<Seen>,
@@ -74,7 +74,7 @@ struct Search {
 }
 
 impl Dispatcher {
-    /// Gathers what is shown to those who look for these texts. An empty one finds all tags.
+    /// Gathers what the page shows for searches with these texts. An empty text finds all tags.
     pub async fn overview(self: &Rc<Self>, texts: &[String]) -> Overview {
         let mut searches: Vec<Search> = texts.iter().map(|_| Search::default()).collect();
         for (count, tag) in self.segments.all_in_use().into_iter().enumerate() {
@@ -141,7 +141,8 @@ impl Search {
             let now = clock::boot();
             for seen in some {
                 let mut tag = show_tag(&seen.tag, now);
-                // How many ids all hosts have claimed: the metrics don't tell either, and nobody needs it to look on.
+                // How many ids all hosts have claimed. The metrics don't show that either, and watching the daemon
+                // doesn't need it.
                 if let Some(members) = tag.as_object_mut() {
                     members.remove("highest_ends");
                 }
@@ -161,7 +162,7 @@ impl Search {
     }
 }
 
-/// Whether a name contains a text, whatever the case of ASCII letters.
+/// Whether a name contains a text. The case of ASCII letters doesn't matter.
 fn contains(name: &str, text: &str) -> bool {
     let (name, text) = (name.as_bytes(), text.as_bytes());
     text.is_empty() || name.windows(text.len()).any(|part| part.eq_ignore_ascii_case(text))

@@ -1,4 +1,4 @@
-//! How many ids users may draw, where the rules of access say so.
+//! Limits how many ids users may draw, if the access rules say so.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use leafd_wire::Status;
 use crate::clock;
 use crate::reply::Failure;
 
-/// What users have left of their quotas, by user and tag.
+/// What is left of the users' quotas, by user and tag.
 #[derive(Debug, Default)]
 pub(super) struct Quotas {
     buckets: RefCell<HashMap<Owner, Rc<RefCell<Bucket>>>>,
@@ -20,16 +20,16 @@ pub(super) struct Quotas {
 /// A user and a tag.
 type Owner = (u32, Box<[u8]>);
 
-/// Quotas that are kept before full ones are forgotten.
+/// Once there are so many quotas, full ones are forgotten.
 const BUCKETS_KEPT: usize = 10_000;
 
 impl Quotas {
-    /// What a user has left of its quota of a tag.
+    /// What is left of a user's quota of a tag.
     pub(super) fn bucket(&self, uid: u32, tag: &[u8], quota: Quota) -> Rc<RefCell<Bucket>> {
         let now = clock::boot();
         let mut buckets = self.buckets.borrow_mut();
         if buckets.len() >= BUCKETS_KEPT {
-            // A full one says no more than its quota does.
+            // A full quota says nothing that the rule doesn't say.
             buckets.retain(|_, bucket| !bucket.borrow_mut().is_full(now));
         }
         let bucket = buckets
@@ -41,13 +41,13 @@ impl Quotas {
         Rc::clone(bucket)
     }
 
-    /// Forgets what was drawn: the rules have changed.
+    /// Forgets what was drawn, because the rules have changed.
     pub(super) fn forget(&self) {
         self.buckets.borrow_mut().clear();
     }
 }
 
-/// Takes the ids of a request out of its user's quota. One that is content with fewer gets what there is.
+/// Takes the ids of a request from its user's quota. A request that accepts fewer ids gets what is left.
 pub(super) fn charge(
     bucket: &mut Bucket,
     want: &mut Want,

@@ -1,9 +1,9 @@
-//! Whether an id could be had now, for whoever routes traffic by it.
+//! Whether the daemon can issue an id now, for load balancers and the like.
 
 use super::Dispatcher;
 use leafd_core::health::Kind;
 
-/// Why ids of each kind can't be had; `None`: they can.
+/// For each kind of ids, why they can't be issued; `None` if they can.
 #[derive(Clone, Debug)]
 pub struct Readiness {
     /// Of segment tags.
@@ -13,7 +13,7 @@ pub struct Readiness {
 }
 
 impl Dispatcher {
-    /// Which ids can be had at this moment.
+    /// Which kinds of ids can be issued now.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         let neither = if self.stopping.get() {

@@ -1,4 +1,4 @@
-//! SHARE: ids that all processes of a user draw from memory.
+//! SHARE: gives a process the ids of a tag that all processes of its user draw from memory.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -39,7 +39,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Answers when nobody can draw any more from what a daemon before this one has published.
+    /// Answers once nobody can draw any more from pages that a former daemon has published.
     async fn share_later(
         self: Rc<Self>,
         opens: BootMs,
@@ -50,7 +50,7 @@ impl Dispatcher {
     ) {
         let until = opens.min(deadline);
         while clock::boot() < until && !reply.gone() {
-            // A timer stands still while the host sleeps.
+            // A timer stops while the host sleeps, so the wait is short and the clock is read again.
             let left_ms = until.0.saturating_sub(clock::boot().0);
             tokio::time::sleep(Duration::from_millis(left_ms.clamp(1, 100))).await;
         }
@@ -64,7 +64,7 @@ impl Dispatcher {
         self.share_now(&peer, &tag, deadline, reply);
     }
 
-    /// The reply to be given, unless it was: the user may not draw the tag, or not share it.
+    /// Returns `reply` if the user may draw the tag and share it. Otherwise answers it.
     fn may_share(&self, peer: &Peer, tag: &Tag, reply: ReplyTo) -> Option<ReplyTo> {
         let (access, name) = (self.access(), tag.as_str());
         if let Some(failure) = self.writer.failure() {
@@ -79,7 +79,7 @@ impl Dispatcher {
         None
     }
 
-    /// The tag, if an id of it has to be waited for.
+    /// Answers a request to share. Returns the tag if the request has to wait for an id.
     fn share_now(
         self: &Rc<Self>,
         peer: &Peer,
@@ -92,7 +92,7 @@ impl Dispatcher {
         let quota = access.quota(name, peer);
         let quota = quota.map(|quota| self.quotas.bucket(peer.uid, name.as_bytes(), quota));
         let drawable = self.segments.tag(tag, reply.claimant()).and_then(|in_use| {
-            // What is published already is paid for.
+            // Ids that are published already were taken from the quota.
             let used_up =
                 |bucket: &RefCell<Bucket>| bucket.borrow_mut().available(clock::boot()) == 0;
             if let Some(bucket) = quota.as_deref().filter(|bucket| used_up(bucket))

@@ -1,5 +1,5 @@
-//! STATUS: the daemon's state as JSON. What tells volumes (tags, rates, counters) is for administrators;
-//! others learn whether ids can be had.
+//! STATUS: the daemon's state as JSON. Tags, rates and counters show volumes, so only administrators get them. Others
+//! only learn whether ids can be issued.
 
 use std::rc::Rc;
 
@@ -17,13 +17,13 @@ use leafd_core::BootMs;
 use leafd_core::health::Lasts;
 use leafd_core::store::percent_used;
 
-/// For how long a rendering answers everybody who asks, in milliseconds.
+/// How long a rendered answer is used for everybody who asks, in milliseconds.
 const RENDERING_LASTS_MS: u64 = 100;
 
-/// So many answers are rendered afresh within that, for those who ask now and then.
+/// So many answers within that time are rendered anew, for programs that ask only now and then.
 const RENDERINGS_FRESH: u32 = 10;
 
-/// What was answered lately.
+/// The last answer, and how many were given in this window of time.
 #[derive(Debug, Default)]
 pub(super) struct Rendering {
     window: u64,
@@ -31,10 +31,10 @@ pub(super) struct Rendering {
     body: Option<Rc<[u8]>>,
 }
 
-/// Most tags in one answer; the busiest come first.
+/// Most tags in an answer. The busiest come first.
 const TAGS_MAX: usize = 100;
 
-/// Segments of a tag that are told one by one, those that are issued first.
+/// How many segments of a tag are listed individually: those that are issued first.
 const SEGMENTS_MAX: usize = 6;
 
 impl Dispatcher {
@@ -52,7 +52,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// The answer to all who ask within a moment, so that asking often costs no more than sending it.
+    /// The answer for all who ask within a short time, so that a request costs little more than sending the answer.
     fn rendered(&self, administers: bool) -> Rc<[u8]> {
         let window = clock::boot().0 / RENDERING_LASTS_MS;
         let mut renderings = self.renderings.borrow_mut();
@@ -96,7 +96,7 @@ impl Dispatcher {
         })
     }
 
-    /// Why there is no worker, or no id in spite of one.
+    /// Why there is no worker, or why no id can be issued although there is one.
     fn snowflake_error(&self) -> Option<String> {
         let now = clock::now();
         self.snowflakes.worker.error(now).or_else(|| {
@@ -110,7 +110,7 @@ impl Dispatcher {
 
     fn add_details(&self, status: &mut Value) {
         let now = clock::now();
-        // The busiest, so that no more than these are told one by one: a host may use a hundred thousand.
+        // The busiest tags; no more than these are shown individually, as a host may use a hundred thousand.
         let mut tags: Vec<(f64, Rc<SegmentTag>)> = self
             .segments
             .all_in_use()
@@ -139,7 +139,7 @@ impl Dispatcher {
         status["segments"]["tags"] = json!(tags);
     }
 
-    /// What tells of the host and its users.
+    /// Adds what concerns the host and its users.
     pub(super) fn add_of_host(&self, status: &mut Value) {
         status["host"] = json!(self.about.host);
         status["socket"] = json!(self.about.socket);
@@ -151,7 +151,7 @@ impl Dispatcher {
     }
 }
 
-/// A tag in use.
+/// A tag in use, as the status shows it.
 pub(super) fn show_tag(tag: &SegmentTag, now: BootMs) -> Value {
     let lasts = tag.lasts(now);
     let mut allocator = tag.allocator.borrow_mut();

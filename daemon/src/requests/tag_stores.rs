@@ -1,5 +1,4 @@
-//! Where a tag lives, for its administration: one store, or several independent primaries that an operator sees
-//! as one.
+//! The store or stores of a tag, for its administration. An operator sees several independent primaries as one.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -17,16 +16,16 @@ pub struct TagStores {
 /// A tag as its stores have it.
 #[derive(Debug)]
 pub struct Shown {
-    /// Its row; of several primaries the one that has come furthest.
+    /// Its row. Of several primaries it is the row with the highest claimed id.
     pub row: TagRow,
-    /// Those of several primaries that didn't answer, by name, and why: it may have come further there.
+    /// The primaries that didn't answer, and why. There the tag may have come further.
     pub away: Vec<Away>,
-    /// Those that don't have it, or give no ids of it yet, although another one does: its creation or deletion was
-    /// interrupted.
+    /// The primaries that don't have the tag, or give no ids of it yet, although another primary does: its creation or
+    /// deletion was interrupted.
     pub without: Vec<Arc<str>>,
 }
 
-/// A primary that didn't answer, and what came of the call.
+/// The name of a primary that didn't answer, and the error of the call.
 pub type Away = (Arc<str>, StoreError);
 
 impl From<TagRow> for Shown {
@@ -36,7 +35,7 @@ impl From<TagRow> for Shown {
 }
 
 impl TagStores {
-    /// One store, or all of a tag's primaries in their order.
+    /// One store, or all primaries of a tag in their order.
     #[must_use]
     pub fn new(upstreams: Vec<Rc<Upstream>>) -> Self {
         TagStores { upstreams }
@@ -46,8 +45,9 @@ impl TagStores {
         self.upstreams.len() > 1
     }
 
-    /// Creates the tag; of several primaries in each one that doesn't have it yet, and in none unless all of them would. Until
-    /// every host has reported what it has seen, the name may have ids that a store has lost: see [`Upstream::complete`].
+    /// Creates the tag. With several primaries it is created in each that doesn't have it yet, and in none unless all
+    /// agree. A store may have lost ids of the name until every host has reported what it has seen: see
+    /// [`Upstream::complete`].
     pub async fn create(&self, new: &NewTag) -> Result<Shown, StoreError> {
         if self.several() && new.strict {
             return Err(StoreError::Refused(format!(
@@ -75,8 +75,8 @@ impl TagStores {
         }
     }
 
-    /// Creates the tag in each primary that lacks it, where nothing can be claimed of it before all of them have it. What an
-    /// interrupted creation has left behind is finished.
+    /// Creates the tag in each primary that lacks it. Nothing can be claimed from it before all of them have it. Also
+    /// finishes a creation that was interrupted.
     async fn create_in_all(&self, new: &NewTag) -> Result<Shown, StoreError> {
         let (lacking, mut unfinished) = self.without(new).await?;
         let mut created = Vec::new();
@@ -89,7 +89,7 @@ impl TagStores {
             };
             match created_here.await {
                 Ok(row) => created.push((upstream, row)),
-                // Somebody else was faster.
+                // Another process created it at the same moment.
                 Err(StoreError::TagExists { .. }) => {}
                 Err(error) => return Err(self.take_back(created, upstream, error).await),
             }
@@ -117,9 +117,9 @@ impl TagStores {
         self.show(&new.tag).await
     }
 
-    /// The primaries that don't have a tag to be created, and those where its creation was interrupted, with its row there.
-    /// Each is asked before anything is written in any: it must be there, and the start above what was claimed under the
-    /// name in every one of them.
+    /// Returns the primaries that don't have a tag, and those with its row where its creation was interrupted. Asks
+    /// each before anything is written in any: it must be reachable, and the start must lie above what was claimed
+    /// under the name in every one of them.
     async fn without(
         &self,
         new: &NewTag,
@@ -153,7 +153,7 @@ impl TagStores {
         Ok((lacking, unfinished))
     }
 
-    /// Undoes a creation that one of several primaries has failed.
+    /// Undoes a creation that failed in one of several primaries.
     async fn take_back(
         &self,
         created: Vec<(&Rc<Upstream>, TagRow)>,
@@ -175,8 +175,8 @@ impl TagStores {
         }
     }
 
-    /// The tag; of several primaries the row that has come furthest. One that doesn't have it, or doesn't answer, is
-    /// passed over if another one has it, and named.
+    /// The tag; with several primaries the row that has come furthest. A primary that doesn't have it, or doesn't
+    /// answer, is named in the result if another one has the tag.
     pub async fn show(&self, tag: &Tag) -> Result<Shown, StoreError> {
         let mut furthest: Option<TagRow> = None;
         let (mut away, mut without, mut unknown) = (Vec::new(), Vec::new(), None);
@@ -201,7 +201,7 @@ impl TagStores {
                 Err(error) => return Err(error),
             };
             let further = furthest.as_ref().is_none_or(|known| known.max_id < row.max_id);
-            // The generation in the first primary that has it stands for all.
+            // The generation in the first primary that has the tag counts for all.
             let generation = furthest.as_ref().map_or(row.generation, |known| known.generation);
             if further {
                 furthest = Some(TagRow { generation, ..row });
@@ -209,13 +209,13 @@ impl TagStores {
         }
         match furthest.or(unfinished) {
             Some(row) => Ok(Shown { row, away, without }),
-            // Whether one that is away has it isn't known.
+            // It is unknown whether a primary that didn't answer has it.
             None => Err(away.pop().map(|(_, error)| error).or(unknown).unwrap_or_else(nowhere)),
         }
     }
 
-    /// The first rows after a name, in the order of the first store that answers; of several primaries as
-    /// [`TagStores::show`] has them. And those that don't answer.
+    /// The first rows after a name, in the order of the first store that answers, each as [`TagStores::show`] returns
+    /// it, and the primaries that didn't answer.
     pub async fn list(
         &self,
         after: Option<&Tag>,
@@ -240,7 +240,7 @@ impl TagStores {
             let there: HashMap<Tag, TagRow> =
                 there.into_iter().map(|row| (row.tag.clone(), row)).collect();
             for row in &mut rows {
-                // Servers differ in the order of names, so that it may be on another page there.
+                // Servers order names differently, so the row may be on another page there.
                 let found = match there.get(&row.tag) {
                     Some(found) => found.clone(),
                     None => match upstream.store.show(&row.tag).await {
@@ -271,10 +271,10 @@ impl TagStores {
         self.show(tag).await
     }
 
-    /// Lifts the tag's next number to at least `to`.
+    /// Lifts the tag's first unclaimed id to at least `to`.
     pub async fn raise(&self, tag: &Tag, to: u64) -> Result<Shown, StoreError> {
         self.check_places().await?;
-        // Where it is not, raising moves nothing: so it must be there.
+        // In a store without the tag this would change nothing, so every store must have the tag.
         self.check_everywhere(tag).await?;
         for upstream in &self.upstreams {
             let raised = async {
@@ -288,7 +288,7 @@ impl TagStores {
         self.show(tag).await
     }
 
-    /// Deletes the tag if it is still the one that was shown; answers with what was deleted.
+    /// Deletes the tag if it is still the one that was shown. Returns what was deleted.
     pub async fn delete(&self, tag: &Tag, generation: Generation) -> Result<Shown, StoreError> {
         self.check_places().await?;
         let mut shown = self.show(tag).await?;
@@ -308,7 +308,7 @@ impl TagStores {
                 upstream.store.delete(tag, row.generation).await
             };
             match deleted.await {
-                // Deleted before, when another primary was away.
+                // It was deleted earlier, while another primary didn't answer.
                 Err(StoreError::UnknownTag { .. }) if self.several() => {}
                 Err(error) => return Err(self.partly(upstream, error)),
                 Ok(_) => {}
@@ -318,9 +318,9 @@ impl TagStores {
         Ok(shown)
     }
 
-    /// Refuses where the routes have been changed, and with them perhaps the tag's home, or what its numbers mean. One of
-    /// several primaries that is away is passed over: what can be done without it is done, and it is checked again
-    /// before anything is written there.
+    /// Fails if the routes have changed, and with them perhaps the tag's store or the meaning of its ids. A primary
+    /// that doesn't answer is passed over: what can be done without it is done, and it is checked again before
+    /// anything is written there.
     async fn check_places(&self) -> Result<(), StoreError> {
         for upstream in &self.upstreams {
             match check_place(upstream).await {
@@ -331,7 +331,7 @@ impl TagStores {
         Ok(())
     }
 
-    /// Every primary must have an id to give: its first one must not lie above the ceiling.
+    /// Every primary must be able to give an id: its first one must not lie above the ceiling.
     fn check_ceiling(&self, ceiling: u64) -> Result<(), StoreError> {
         let firsts = self.upstreams.iter().map(|upstream| upstream.shard.first_from(1));
         match firsts.max() {
@@ -343,7 +343,7 @@ impl TagStores {
         }
     }
 
-    /// Every primary must have an id between the tag's start and its ceiling.
+    /// Every primary must be able to give an id between the tag's start and its ceiling.
     fn check_start(&self, new: &NewTag) -> Result<(), StoreError> {
         let NewTag { start, ceiling, .. } = *new;
         let without =
@@ -383,7 +383,7 @@ impl TagStores {
         }
     }
 
-    /// Says which of several primaries has failed, and what to do.
+    /// An error that says which of several primaries has failed, and what to do.
     fn partly(&self, upstream: &Upstream, error: StoreError) -> StoreError {
         match error {
             StoreError::Unavailable { .. } => {
@@ -393,7 +393,7 @@ impl TagStores {
         }
     }
 
-    /// The same of what must be done in all or none: `so` says what came of it.
+    /// The same for a change that must be made in all primaries or in none; `so` says what was done.
     fn not_in_all(&self, upstream: &Upstream, error: StoreError, so: &str) -> StoreError {
         let name = &*upstream.name;
         match error {
@@ -415,7 +415,7 @@ fn nowhere() -> StoreError {
     StoreError::Refused("no store has the tag".to_owned())
 }
 
-/// Refuses a store whose place among the stores is not the configured one.
+/// Refuses a store whose role among the stores is not the configured one.
 async fn check_place(upstream: &Upstream) -> Result<(), StoreError> {
     let found = upstream.store.identity().await?;
     if found.role == upstream.role {

@@ -1,4 +1,4 @@
-//! Tag administration: JSON in, JSON out, for peers that may administer.
+//! Administration of tags: JSON requests and answers, for administrators.
 
 use std::rc::Rc;
 
@@ -29,7 +29,7 @@ struct Create {
     ceiling: Option<u64>,
     #[serde(default)]
     strict: bool,
-    /// How many bits its ids have, if they are to be masked.
+    /// How many bits its public ids have, if it is masked.
     masked: Option<u8>,
     description: Option<String>,
 }
@@ -41,7 +41,7 @@ struct List {
     after: Option<String>,
     #[serde(default = "default_page")]
     limit: u32,
-    /// The name of the store to list; the first one's if there is none.
+    /// The name of the store whose tags to list; the first store if there is none.
     store: Option<String>,
 }
 
@@ -67,7 +67,7 @@ struct Set {
 #[serde(deny_unknown_fields)]
 struct Raise {
     tag: String,
-    /// The least number that may be claimed from now on.
+    /// The least id that may be claimed from now on.
     to: u64,
 }
 
@@ -76,11 +76,11 @@ struct Raise {
 #[serde(deny_unknown_fields)]
 struct Delete {
     tag: String,
-    /// The generation that was shown to whoever decided on it.
+    /// The generation that was shown to whoever decided to delete the tag.
     generation: u64,
 }
 
-/// A tag as the answers have it.
+/// A tag in an answer.
 #[derive(Debug, Serialize)]
 struct Row<'a> {
     tag: &'a str,
@@ -93,10 +93,10 @@ struct Row<'a> {
     generation: u64,
     description: Option<&'a str>,
     updated: Option<&'a str>,
-    /// Of independent primaries, those that did not answer.
+    /// The independent primaries that did not answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     primaries_away: Vec<&'a str>,
-    /// And those that don't have it, although another one has.
+    /// The independent primaries that don't have the tag although another one has.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     primaries_without: Vec<&'a str>,
 }
@@ -109,15 +109,15 @@ struct Page<'a> {
     next: Option<&'a str>,
     /// The store that comes after this one, once its last page is reached: pass it as `store`.
     next_store: Option<&'a str>,
-    /// Of independent primaries, those that did not answer.
+    /// The independent primaries that did not answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     primaries_away: Vec<&'a str>,
 }
 
-/// Most bytes of a page: within a reply's limit, with room for what is around the rows.
+/// Most bytes of a page, so that the page and what surrounds the rows fit into a reply.
 const PAGE_BYTES_MAX: usize = 900 * 1024;
 
-/// What parts a row from the next one.
+/// The bytes that separate a row from the next one.
 const ROW_BYTES: usize = 1;
 
 /// Most tags on a page.
@@ -136,7 +136,7 @@ fn default_page() -> u32 {
 }
 
 impl Dispatcher {
-    /// Refuses a peer that may not administer; `what` it asked for.
+    /// Refuses a peer that is no administrator; `what` is what it asked for.
     pub(in crate::requests) fn for_administrators(
         &self,
         session: &Session,
@@ -154,7 +154,7 @@ impl Dispatcher {
         ))
     }
 
-    /// Checks an administrative request and has the store do it.
+    /// Checks an administrative request, and has the stores carry it out.
     pub(super) fn administer(
         self: &Rc<Self>,
         session: &Session,
@@ -168,7 +168,8 @@ impl Dispatcher {
                 let masks = Rc::clone(&self.masks);
                 self.answer_row(session, header, new.tag.clone(), async move |stores| {
                     if let Some(bits) = masked {
-                        // By a key that is not that of all hosts, no other host could make its ids.
+                        // If this host's key differed from that of the other hosts, they could not make this tag's
+                        // ids.
                         let keys = masks.confirm().await.map_err(unconfirmed)?;
                         new.masked = Some(Masking::new(keys.current(), bits));
                     }
@@ -211,7 +212,7 @@ impl Dispatcher {
         let List { after, limit, store } = list;
         let after = after.map(|after| Tag::parse(after.as_bytes())).transpose()?;
         range("limit", u64::from(limit), 1, u64::from(PAGE_MAX))?;
-        // Independent primaries have the same tags: they are listed as one, by the first one's name.
+        // Independent primaries have the same tags, so they are listed once, under the first one's name.
         let upstreams = self.segments.upstreams().iter().enumerate();
         let mut listed = upstreams.filter(|(_, upstream)| upstream.shard.index == 0);
         let found = match &store {
@@ -231,7 +232,7 @@ impl Dispatcher {
             if let Err(failure) = usable(&upstreams).await {
                 return reply.failure(&failure);
             }
-            // One more than asked for tells whether there is a next page.
+            // One more than asked for shows whether there is a next page.
             match TagStores::new(upstreams).list(after.as_ref(), limit + 1).await {
                 Ok((rows, away)) => {
                     reply.body(&page(&rows, &away, limit as usize, next_store.as_deref()));
@@ -242,7 +243,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Answers with the tag's row, as the call to the stores where it lives leaves it.
+    /// Answers with the tag's row as it is after the call to its stores.
     fn answer_row(
         self: &Rc<Self>,
         session: &Session,
@@ -254,7 +255,7 @@ impl Dispatcher {
         let reply = session.outbox.later(*header);
         let dispatcher = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            // In a store that is refused, no other host would look for it.
+            // Other hosts would not look for a tag in a store that is refused.
             if let Err(failure) = usable(&upstreams).await {
                 return reply.failure(&failure);
             }
@@ -272,7 +273,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// The tag, and how many bits its ids have if they are to be masked.
+    /// Returns the tag to create, and how many bits its public ids have if it is masked.
     fn checked_create(&self, create: Create) -> Result<(NewTag, Option<MaskBits>), Failure> {
         let tag = self.segment_tag(&create.tag)?;
         let masked = match create.masked {
@@ -315,7 +316,7 @@ impl Dispatcher {
         Ok((tag, TagChange { step, ceiling, description }))
     }
 
-    /// A name that a segment tag may have.
+    /// Parses a name that a segment tag may have.
     fn segment_tag(&self, name: &str) -> Result<Tag, Failure> {
         let tag = Tag::parse(name.as_bytes())?;
         if self.snowflakes.layout(name).is_some() {
@@ -346,8 +347,8 @@ impl<'a> From<&'a TagRow> for Row<'a> {
     }
 }
 
-/// Refuses stores that are not, or not known to be, those that are meant. One of several primaries that has not answered
-/// yet is passed over: what can be done without it is. A daemon that has just started has asked each of them soon.
+/// Refuses stores that are not the configured ones, or not known to be. A primary that has not answered yet is passed
+/// over: what can be done without it is done. A daemon that has just started has soon asked each of them.
 async fn usable(upstreams: &[Rc<Upstream>]) -> Result<(), Failure> {
     for upstream in upstreams {
         upstream.asked_once().await;
@@ -374,7 +375,7 @@ fn unconfirmed(failure: Failure) -> StoreError {
 
 fn page(rows: &[TagRow], away: &[Away], limit: usize, next_store: Option<&str>) -> Vec<u8> {
     let mut bytes = 0;
-    // As many as a reply can carry, at least one: names and descriptions may be long.
+    // As many rows as a reply can carry, at least one: names and descriptions may be long.
     let fitting = rows.iter().take_while(|row| {
         bytes += ROW_BYTES + json(&Row::from(*row)).len();
         bytes <= PAGE_BYTES_MAX
@@ -390,7 +391,7 @@ fn page(rows: &[TagRow], away: &[Away], limit: usize, next_store: Option<&str>) 
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
     let malformed =
         |why| Failure::new(Status::Malformed, format!("the request's JSON can't be read: {why}"));
-    // Serde would take an array for an object's members in their order.
+    // Serde would accept an array with an object's members in their order.
     if body.trim_ascii_start().first() == Some(&b'[') {
         return Err(malformed("it must be an object, not an array".to_owned()));
     }
@@ -421,7 +422,7 @@ pub(super) fn refused(message: impl Into<String>) -> Failure {
     Failure::new(Status::ValueRefused, message)
 }
 
-/// What the store refuses of an administrative request is a refused value, not a defect of its rows.
+/// If the store refuses an administrative request, the request has a bad value; its rows have no defect.
 pub(super) fn administrative(error: &StoreError) -> Failure {
     match error {
         StoreError::Refused(message) => refused(message.clone()),

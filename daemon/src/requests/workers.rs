@@ -1,4 +1,4 @@
-//! What operators ask about workers: who has which, and to take one back.
+//! What operators ask about workers: which host has which, and to take one back.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,9 +30,9 @@ struct List {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Release {
-    /// Whose; this daemon's own if none is named.
+    /// The worker to release; this daemon's own if none is given.
     worker: Option<u64>,
-    /// The holder that was shown to whoever decided on it.
+    /// The holder that was shown to whoever decided to release the worker.
     holder: Option<String>,
 }
 
@@ -44,7 +44,7 @@ fn default_page() -> u64 {
 }
 
 impl Dispatcher {
-    /// Checks an administrative request about workers and has it done.
+    /// Checks an administrative request about workers, and has it carried out.
     pub(in crate::requests) fn administer_workers(
         self: &Rc<Self>,
         session: &Session,
@@ -158,7 +158,7 @@ impl Dispatcher {
 }
 
 impl Dispatcher {
-    /// Gives this host's worker back. Nothing is given up for a registry that does not answer.
+    /// Gives this host's worker back. Keeps it if the registry doesn't answer.
     async fn give_back(&self, keeper: &LeaseDriver, worker: WorkerId) -> Result<(), Failure> {
         let one = worker.0..worker.0.saturating_add(1);
         keeper.link.snapshot(one).await.map_err(|error| failure(&error))?;
@@ -188,7 +188,7 @@ impl Dispatcher {
     }
 }
 
-/// Takes a worker from another host. Its bound stays: so far that host may have issued.
+/// Takes a worker from another host. Its bound stays, because that host may have issued ids up to it.
 async fn take_back(
     keeper: &LeaseDriver,
     worker: WorkerId,

@@ -1,4 +1,4 @@
-//! GAPS: what became of a range of a tag's numbers, so far as the store and this host remember.
+//! GAPS: what became of a range of a tag's ids, as far as the store and this host remember.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -24,14 +24,14 @@ pub(super) struct Gaps {
     last: u64,
 }
 
-/// Most parts in an answer. Further ones are another page's.
+/// Most parts in an answer. Further ones are on the next page.
 const PARTS_MAX: usize = 500;
 
 /// What this host knows of its own ids of a tag.
 struct Own {
-    /// Not issued yet.
+    /// Ids that are not issued yet.
     held: Vec<Range<u64>>,
-    /// One past the highest id that it has heard of.
+    /// One past the highest id that this host has seen claimed.
     seen: u64,
     gaps: Vec<Gap>,
 }
@@ -46,7 +46,7 @@ struct Part {
 }
 
 impl Dispatcher {
-    /// Checks the request; what the answer then waits for is the caller's to drive.
+    /// Checks the request. The caller must await the returned future, which answers it.
     pub(super) fn gaps(
         self: &Rc<Self>,
         asked: &Gaps,
@@ -136,7 +136,7 @@ impl Dispatcher {
     }
 }
 
-/// What is known of numbers that no recorded claim has.
+/// What is known about ids that are in no recorded claim.
 struct Known<'a> {
     home: &'a Home,
     first_known: Option<u64>,
@@ -175,10 +175,10 @@ impl Known<'_> {
 }
 
 impl Own {
-    /// What became of these ids of a claim of this host, in ascending parts.
+    /// What became of these ids in a claim of this host, in parts in ascending order.
     fn parts(&self, claim: &ClaimRecord, ids: Range<u64>) -> Vec<Part> {
-        // Where parts meet: wherever something that is known begins or ends. In all of the claim: a part tells the same of
-        // each of its ids, whichever of them are asked for.
+        // Parts meet wherever something that is known begins or ends. This divides the whole claim, so that the same
+        // is said of an id whichever ids the request asks for.
         let whole = claim.run.first..claim.run.end();
         let mut edges = vec![whole.start, whole.end];
         let crashes = self.gaps.iter().filter(|gap| gap.cause == CRASH);
@@ -198,7 +198,8 @@ impl Own {
             } else if self.held.iter().any(is_in) {
                 ("held", None)
             } else {
-                // Up to where a crash went on within this claim, and no further back than it reaches.
+                // Up to the id at which the daemon went on after a crash, if that is in this claim; not below the
+                // claim's beginning.
                 let up_to = crashes.clone().find(|gap| gap.ids.start == to && to > claim.run.first);
                 (if up_to.is_some() { "issued_until_crash" } else { "issued" }, up_to)
             };

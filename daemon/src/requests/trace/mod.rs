@@ -1,7 +1,7 @@
-//! What operators ask about ids that were issued: whose one is, and why some are missing. Answers are made of what the
-//! stores and the registry remember, and of what this host knows of its own.
+//! What operators ask about issued ids: which host issued one, and why some are missing. The answers combine what the
+//! stores and the registry remember with what this host knows of its own ids.
 //!
-//! Each answer takes a few calls to a store, of a bounded number of rows each, so that claims go on between them.
+//! An answer takes a few calls to a store. Each reads a limited number of rows, so that claims are served in between.
 
 mod gaps;
 mod whose;
@@ -19,17 +19,17 @@ use crate::reply::Failure;
 use leafd_core::Tag;
 use leafd_core::store::{ClaimRecord, StoreError, TagRow};
 
-/// Claims that are asked for at once.
+/// How many claims a call reads.
 const CLAIMS_A_CALL: u32 = 500;
 
-/// A tag as one of its stores has it; there may be no row any more.
+/// A tag in one of its stores. Its row may be gone.
 struct Home {
     upstream: Rc<Upstream>,
     row: Option<TagRow>,
 }
 
 impl Dispatcher {
-    /// Checks a request about issued ids and has it answered.
+    /// Checks a request about issued ids, and has it answered.
     pub(super) fn trace(
         self: &Rc<Self>,
         session: &Session,
@@ -64,7 +64,7 @@ impl Dispatcher {
         Ok(homes)
     }
 
-    /// A claim as the answers have it.
+    /// A claim in an answer.
     fn claim_row(&self, home: &Home, claim: &ClaimRecord) -> Value {
         let present = home.row.as_ref().map(|row| row.generation);
         json!({
@@ -96,14 +96,14 @@ impl Home {
         claims.map_err(|error| administrative(&error))
     }
 
-    /// Whether an id is this store's to give, and not claimed yet.
+    /// Whether this store gives the id, and it is not claimed yet.
     fn is_ahead(&self, id: u64) -> bool {
         let max_id =
             self.row.as_ref().map_or(u64::MAX, |row| u64::try_from(row.max_id).unwrap_or(0));
         id >= max_id && self.gives(id)
     }
 
-    /// Whether an id is this store's to give.
+    /// Whether this store gives the id.
     fn gives(&self, id: u64) -> bool {
         self.upstream.shard.first_from(id) == id
     }
@@ -123,15 +123,15 @@ fn answer_later(
     });
 }
 
-/// When an id was last in the hands of the host that claimed it: by then it was given to a process, or is skipped. A process
-/// may use it a little later.
+/// The latest time at which the host that claimed an id still had it. By then a process got the id, or it was skipped.
+/// A process may use it a little later.
 fn given_by_ms(claim: &ClaimRecord, later: &ClaimRecord, id: u64) -> Option<u64> {
     let is_past = later.by.holds_from.is_none_or(|from| from > id);
     let is_later = later.by.host == claim.by.host && later.run.first > id && later.at >= claim.at;
     (is_later && is_past).then(|| later.at.0.saturating_add(HOLD_MS.into()))
 }
 
-/// What the store refuses is a refused value, not a defect of its rows.
+/// If the store refuses the request, the request has a bad value; the store's rows have no defect.
 fn administrative(error: &StoreError) -> Failure {
     super::tags::administrative(error)
 }

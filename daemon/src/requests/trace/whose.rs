@@ -28,14 +28,14 @@ pub(super) struct Whose {
     id: u64,
 }
 
-/// In how many calls the host's next claims are looked for. On a tag of very many hosts they may lie beyond.
+/// How many calls look for the host's next claim. On a tag of very many hosts it may lie further on.
 const CALLS_FOR_NEXT_CLAIM: usize = 10;
 
-/// By how much the clocks of hosts and registry may differ before an id looks odd, in milliseconds.
+/// How much the clocks of hosts and registry may differ before an id is reported as odd, in milliseconds.
 const CLOCKS_DIFFER_MS: u64 = 60_000;
 
 impl Dispatcher {
-    /// Checks the request; what the answer then waits for is the caller's to drive.
+    /// Checks the request. The caller must await the returned future, which answers it.
     pub(super) fn whose(
         self: &Rc<Self>,
         asked: Whose,
@@ -95,7 +95,7 @@ impl Dispatcher {
         }))
     }
 
-    /// Which processes of this host were given an id, as far as it remembers.
+    /// The processes of this host that got an id, as far as it remembers.
     fn processes(&self, tag: &Tag, id: u64) -> Vec<Value> {
         let found = self.tally.given.find(TagMark::of(tag), id).into_iter();
         found
@@ -105,7 +105,7 @@ impl Dispatcher {
             .collect()
     }
 
-    /// The number that was claimed: of a masked tag, what its id stands for.
+    /// The claimed number: for a masked tag, the one behind the public id.
     async fn number_of(
         &self,
         homes: &[Home],
@@ -173,7 +173,7 @@ impl Dispatcher {
     }
 }
 
-/// Somebody who may have had a worker.
+/// A host that may have had a worker.
 struct Found {
     id: String,
     name: String,
@@ -181,7 +181,7 @@ struct Found {
     until: Option<UnixMs>,
 }
 
-/// Who had a worker at an instant, and how sure that is.
+/// Which host had a worker at an instant, and how certain that is.
 fn judge(at: UnixMs, look: &Snapshot, former: Option<Former>) -> (&'static str, Option<Found>) {
     let present = look.entries.first();
     if at.0 > look.now.0.saturating_add(CLOCKS_DIFFER_MS) {
@@ -194,7 +194,7 @@ fn judge(at: UnixMs, look: &Snapshot, former: Option<Former>) -> (&'static str, 
         let nobody = next.is_none() && present.is_none();
         return if nobody { ("never_held", None) } else { ("not_remembered", None) };
     };
-    // Where the next holding began this one ended; the present one ends where its entry says.
+    // A holding ended where the next one began. The present one ends at the time in its entry.
     let until = next.map(|next| next.since).or(present.map(|entry| entry.holding.expires));
     let found =
         Found { id: by.id.to_string(), name: by.name.to_string(), taken: Some(taken), until };
@@ -212,7 +212,7 @@ fn holder(entry: &Entry) -> Option<Found> {
     Some(Found { id: holder.id.to_string(), name: holder.name.to_string(), taken: None, until })
 }
 
-/// Looks for a later claim of the same host that tells that the id was given out by then.
+/// Looks for a later claim of the same host that shows that the id was issued by then.
 async fn next_claim(
     home: &Home,
     tag: &Tag,
