@@ -1,5 +1,6 @@
-//! The keys of public ids: which this host has, and whether they are the ones that all hosts have. No id is masked before
-//! the first store has confirmed that: two keys of one number would make two ids of one, and one of two.
+//! The keys of public ids: which this host has, and whether all hosts have the same. No id is masked before the first
+//! store has confirmed that. With two different keys of the same number, one id would get two public ids, and two ids
+//! could get the same one.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,23 +21,23 @@ use leafd_core::store::{History, StoreError};
 pub struct Masks {
     upstream: Rc<Upstream>,
     keys: RefCell<Option<Rc<MaskKeys>>>,
-    /// In which history of the store they were confirmed. A store that has lost commits may know others by now.
+    /// The store's history in which the keys were confirmed. A store that has lost commits may have other keys by now.
     confirmed: RefCell<Option<History>>,
-    /// What the last attempt to have them confirmed came to, and until when to believe it.
+    /// The error of the last attempt to confirm them, and until when to repeat it.
     refusal: RefCell<Option<(Failure, BootMs)>>,
-    /// One attempt at a time.
+    /// Held during an attempt, so that there is only one at a time.
     confirming: Mutex<()>,
     renewed: Notify,
 }
 
-/// How long a failure is believed.
+/// How long an error is repeated without another attempt.
 const REFUSED_MS: u64 = 1_000;
 
-/// How often keys that could not be confirmed are tried again without being asked for.
+/// How often to try again to confirm the keys, even if nobody needs them.
 const RETRY: Duration = Duration::from_secs(10);
 
 impl Masks {
-    /// Keys that are not confirmed yet, if there are any.
+    /// Keys that are not confirmed yet; `None` if there are none.
     #[must_use]
     pub fn new(upstream: Rc<Upstream>, keys: Option<MaskKeys>) -> Rc<Masks> {
         Rc::new(Masks {
@@ -49,7 +50,7 @@ impl Masks {
         })
     }
 
-    /// Goes by other keys from now on. Those that were confirmed stay so, even while the store is away.
+    /// Uses other keys from now on. Keys that were confirmed remain so, even while the store can't be reached.
     pub fn renew(&self, keys: Option<MaskKeys>) {
         let known = self.confirmed().zip(keys.as_ref()).is_some_and(|(confirmed, keys)| {
             keys.iter().all(|key| {
@@ -65,10 +66,10 @@ impl Masks {
         self.renewed.notify_one();
     }
 
-    /// The keys, whether they are confirmed or not.
+    /// The keys, confirmed or not.
     ///
     /// # Errors
-    /// There are none.
+    /// This host has no keys.
     pub fn keys(&self) -> Result<Rc<MaskKeys>, Failure> {
         self.keys.borrow().clone().ok_or_else(|| {
             mask_key(
@@ -78,7 +79,7 @@ impl Masks {
         })
     }
 
-    /// The keys, if there are any, for who knows by itself which key it needs.
+    /// The keys, if there are any, for a caller that knows which key it needs.
     #[must_use]
     pub fn any(&self) -> Option<Rc<MaskKeys>> {
         self.keys.borrow().clone()
@@ -94,10 +95,10 @@ impl Masks {
         self.confirmed.borrow().as_ref().is_some_and(|history| self.upstream.is_in(history))
     }
 
-    /// Has the store confirm that the keys are those of all hosts, if it has not yet.
+    /// Has the store confirm that all hosts have the same keys, if it hasn't yet.
     ///
     /// # Errors
-    /// There are none, a key is another one, or the store is away.
+    /// This host has no keys, a key differs from that of other hosts, or the store can't be reached.
     pub async fn confirm(&self) -> Result<Rc<MaskKeys>, Failure> {
         let _one = self.confirming.lock().await;
         let keys = self.keys()?;
@@ -110,7 +111,7 @@ impl Masks {
             return Err(failure.clone());
         }
         let outcome = self.ask(&keys).await;
-        // They may have been renewed meanwhile.
+        // The keys may have been replaced meanwhile.
         let same = self.keys.borrow().as_ref().is_some_and(|now| Rc::ptr_eq(now, &keys));
         match outcome {
             Ok(history) => {
@@ -125,7 +126,7 @@ impl Masks {
         }
     }
 
-    /// The history of the store that knows the keys.
+    /// Asks the store. Returns the history in which it has confirmed the keys.
     async fn ask(&self, keys: &MaskKeys) -> Result<History, Failure> {
         self.upstream.reachable().await.map_err(|error| Failure::from(&error))?;
         let Some(under) = self.upstream.present() else {
@@ -154,7 +155,7 @@ impl Masks {
         ))
     }
 
-    /// Has the keys confirmed before anybody needs them, and says in the log what is wrong with them, until dropped.
+    /// Has the keys confirmed before anybody needs them, and logs what is wrong with them, until dropped.
     pub async fn run(&self) {
         loop {
             let mut told = None;
@@ -187,7 +188,7 @@ impl Masks {
     }
 }
 
-/// Without the right key nothing helps but a person.
+/// An error that only an operator can resolve, by installing the right key.
 pub fn mask_key(message: impl Into<String>) -> Failure {
     Failure::new(Status::MaskKey, message)
 }

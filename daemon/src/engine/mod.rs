@@ -1,13 +1,14 @@
-//! What the tags in use need between requests: numbers claimed and marked ahead, a worker's lease kept, stores watched.
+//! Serves the tags in use between requests: claims ids and moves marks ahead of need, keeps the worker's lease, and
+//! watches the stores.
 //!
-//! Everything here runs on one thread and never blocks: what needs the store or the journal waits in a queue with its
-//! deadline, and goes on when the thread that does the blocking has reported back.
+//! Everything here runs on one thread and never blocks. Work that needs the store or the journal waits in a queue with
+//! its deadline, and goes on when the thread that blocks has reported back.
 //!
 //! - [`segments`]: segment tags, from a request to the journal and the store.
 //! - [`snowflakes`]: snowflake layouts.
 //! - [`lease`]: the host's worker.
-//! - [`upstream`]: the stores that tags live in, whether each is the one that is meant, and their fail-overs.
-//! - [`writer`]: changes of the journal, and what follows from them.
+//! - [`upstream`]: the stores in which tags live, whether each is the configured one, and their fail-overs.
+//! - [`writer`]: writes changes to the journal, and does what follows from them.
 
 pub mod lease;
 pub mod masks;

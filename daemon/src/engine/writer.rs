@@ -1,6 +1,7 @@
-//! What follows a change of the journal on the thread that answers: a mark that may be used, a segment that is held.
+//! Writes changes to the journal, and then does what follows from them on the thread that answers requests: a mark may
+//! be used, or a segment is held.
 //!
-//! The journal puts changes on the disk in the order in which they were written; their effects follow in the same order.
+//! The journal makes changes durable in the order in which they were written. Their effects run in the same order.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -10,21 +11,21 @@ use tokio::sync::Notify;
 use crate::journal::{Journal, JournalError, Write, Written};
 use crate::reply::Failure;
 
-/// What to do when changes are durable, or refused because they contradict what is recorded.
+/// What to do when changes are durable, or were refused because they contradict what is recorded.
 type Effect = Box<dyn FnOnce(Result<(), JournalError>)>;
 
-/// Writes changes to the journal, and does what follows.
+/// Writes changes to the journal, and runs their effects.
 pub struct Writer {
     journal: Journal,
     effects: RefCell<VecDeque<(Written, Effect)>>,
     queued: Notify,
-    /// Effects that have not been done.
+    /// How many effects have not run yet.
     owed: Cell<usize>,
     idle: Notify,
 }
 
 impl Writer {
-    /// A writer to this journal. No effect is done before [`Writer::run`] runs.
+    /// A writer to this journal. No effect runs before [`Writer::run`] is called.
     #[must_use]
     pub fn new(journal: Journal) -> Self {
         Writer {
@@ -36,14 +37,14 @@ impl Writer {
         }
     }
 
-    /// The journal, to read from.
+    /// The journal, for reading.
     #[must_use]
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// Writes changes, all of them or none; `effect` follows when they are durable. It is told of an error when they
-    /// contradict what is recorded, and were left out.
+    /// Writes changes, all of them or none. `effect` runs when they are durable. It gets an error if they contradict
+    /// what is recorded and were left out.
     pub fn write(
         &self,
         writes: Vec<Write>,
@@ -55,7 +56,7 @@ impl Writer {
         self.queued.notify_one();
     }
 
-    /// Why nothing may be issued: the journal fails.
+    /// An error while the journal can't be used: then nothing may be issued.
     #[must_use]
     pub fn failure(&self) -> Option<Failure> {
         if !self.failed() {
@@ -64,21 +65,22 @@ impl Writer {
         self.journal.failure().as_ref().map(Failure::from)
     }
 
-    /// Whether the journal fails. Cheap, for each request.
+    /// Whether the journal can't be used at present. Cheap enough for each request.
     #[must_use]
     pub fn failed(&self) -> bool {
         self.journal.failed()
     }
 
-    /// Waits until all that was written is durable (or for ever, when the journal fails: bound it).
+    /// Waits until everything that was written is durable. If the journal fails, this may take for ever, so limit the
+    /// time.
     pub async fn drained(&self) {
         while self.owed.get() > 0 {
             self.idle.notified().await;
         }
     }
 
-    /// Does what follows from changes. `on_failure` is called when the journal starts to fail, `on_recovery` when it works
-    /// again.
+    /// Runs the effects of changes. Calls `on_failure` when the journal begins to fail, and `on_recovery` when it
+    /// works again.
     pub async fn run(&self, on_failure: impl Fn(&Failure), on_recovery: impl Fn()) {
         let watching = async {
             loop {
@@ -100,7 +102,7 @@ impl Writer {
                 continue;
             };
             match written.outcome().await {
-                // It was closed: the daemon is at its end.
+                // The journal was closed: the daemon ends.
                 Err(error) if !error.refused => {}
                 outcome => effect(outcome),
             }

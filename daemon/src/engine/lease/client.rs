@@ -1,7 +1,8 @@
-//! The registry behind the lease: in the store, on the store's own thread, or on a thread of its own.
+//! Calls the registry behind the lease. The registry is in a store, on the store's own thread, or has a thread of its
+//! own.
 //!
-//! A store's registry counts only while the store is the one that this host claims segments from too: both sides judge
-//! it as one. While it is away its monitor alone knocks, and the lease waits for what that hears.
+//! A store's registry counts only while the store is the one from which this host claims segments too: both are judged
+//! together. While the store doesn't answer, only its monitor tries again, and the lease waits for the result.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -24,11 +25,11 @@ use leafd_core::{Tag, UnixMs, WorkerId};
 #[derive(Clone)]
 pub struct RegistryClient {
     place: Place,
-    /// The layouts that every host of the registry must mean the same by.
+    /// The layouts. Every host of the registry must define them in the same way.
     layouts: Arc<[(Tag, Layout)]>,
-    /// Other stores that this host sees: nobody may claim the same workers there.
+    /// The other stores of this host, in which no host may claim the same workers.
     others: Vec<(Arc<str>, StoreHandle)>,
-    /// Notified when somebody else seems to have written what is recorded of the worker.
+    /// Notified when another host seems to have changed the record of the worker.
     written: Arc<Notify>,
 }
 
@@ -54,13 +55,13 @@ impl RegistryClient {
         }
     }
 
-    /// With other stores, by name, that must not give the same workers.
+    /// With other stores, by name, which must not give the same workers.
     #[must_use]
     pub fn beside(self, others: Vec<(Arc<str>, StoreHandle)>) -> RegistryClient {
         RegistryClient { others, ..self }
     }
 
-    /// A registry on a thread of its own, and what it notifies: see [`Registry::tell_of_writes`].
+    /// A registry on a thread of its own, and its notification: see [`Registry::tell_of_writes`].
     #[must_use]
     pub fn thread(
         registry: RegistryHandle,
@@ -75,12 +76,12 @@ impl RegistryClient {
         }
     }
 
-    /// Waits until somebody else seems to have written what is recorded of the worker.
+    /// Waits until another host seems to have changed the record of the worker.
     pub async fn written(&self) {
         self.written.notified().await;
     }
 
-    /// Makes a call. `agreed` is the registry that the layouts were agreed on with last.
+    /// Makes a call. `agreed` is the registry with which the layouts were last agreed on.
     pub async fn ask(self: Rc<Self>, ask: Request, agreed: Option<RegistryId>) -> Response {
         match ask {
             Request::Snapshot(pool) => {
@@ -95,10 +96,10 @@ impl RegistryClient {
         }
     }
 
-    /// Looks at these workers.
+    /// Reads the entries of these workers.
     ///
     /// # Errors
-    /// See [`Registry::snapshot`]; also when it is the registry of another store than the one that is meant.
+    /// See [`Registry::snapshot`]; also an error when the store behind the registry is not the configured one.
     pub async fn snapshot(&self, pool: Range<u64>) -> Result<Snapshot, RegistryError> {
         let look = self.call(move |registry| registry.snapshot(pool)).await?;
         self.verify(&look.registry.id)?;
@@ -132,7 +133,7 @@ impl RegistryClient {
         self.call(move |registry| registry.compare_and_set(&under, &swap)).await
     }
 
-    /// Who had a worker at an instant; `None` where the registry keeps no history.
+    /// Who held a worker at an instant; `None` if the registry keeps no history.
     ///
     /// # Errors
     /// See [`Registry::former`].
@@ -162,8 +163,8 @@ impl RegistryClient {
         }
     }
 
-    /// Sees to it that no other store which this host knows gives workers of the same pool: two registries know nothing
-    /// of each other. One that can't be asked, or has no workers, tells nothing.
+    /// Checks that no other store that this host knows gives workers of the same pool: two registries know nothing of
+    /// each other. A store that doesn't answer, or has no workers, is passed over.
     async fn check_others(&self, pool: &Range<u64>) -> Result<(), RegistryError> {
         for (name, store) in &self.others {
             let range = pool.clone();
@@ -181,8 +182,8 @@ impl RegistryClient {
         Ok(())
     }
 
-    /// Does something with the registry, on its thread. Errors are those of `work`, and
-    /// [`RegistryError::Unavailable`] when the thread can't do it.
+    /// Runs `work` on the registry, on its thread. Errors are those of `work`, and [`RegistryError::Unavailable`] when
+    /// the thread can't run it.
     async fn call<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut dyn Registry) -> Result<T, RegistryError> + Send + 'static,
@@ -200,7 +201,7 @@ impl RegistryClient {
         }
     }
 
-    /// Closes a registry that has a thread of its own.
+    /// Closes the registry if it has a thread of its own.
     pub async fn close(&self) {
         if let Place::Thread(registry) = &self.place {
             registry.close().await;

@@ -1,4 +1,4 @@
-//! Drives the lease on a worker: takes its steps one after the other, and tells of every change.
+//! Drives the lease on a worker: carries out its steps one after the other, and reports every change.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -24,24 +24,24 @@ pub struct LeaseDriver {
     pub(crate) lease: RefCell<Lease>,
     pub(crate) link: Rc<RegistryClient>,
     journal: Journal,
-    /// The registry that the layouts were agreed on with.
+    /// The registry with which the layouts were agreed on.
     agreed: RefCell<Option<RegistryId>>,
-    /// Something was asked of the lease from outside.
+    /// Notified when the lease was asked for something from outside.
     woken: Notify,
-    /// Who waits until the worker is given back.
+    /// Where to report that the worker was given back.
     releasing: RefCell<Option<oneshot::Sender<Result<(), RegistryError>>>>,
     ended: Cell<bool>,
     has_ended: Notify,
     told: RefCell<Told>,
 }
 
-/// What the log was told last.
+/// What was logged last.
 #[derive(Default)]
 struct Told {
     worker: Option<WorkerId>,
 }
 
-/// What a step came to.
+/// The result of a step.
 enum Outcome {
     Response(Response),
     Recorded(Result<(), String>),
@@ -49,11 +49,11 @@ enum Outcome {
 
 type Work = Pin<Box<dyn Future<Output = Outcome>>>;
 
-/// How soon a client may try again without a worker, in milliseconds.
+/// How soon a client may try again if there is no worker, in milliseconds.
 const RETRY_MS: u32 = 1_000;
 
 impl LeaseDriver {
-    /// Keeps this lease at the registry behind the link. Nothing happens before [`LeaseDriver::run`] runs.
+    /// Keeps this lease at the registry behind `link`. Nothing happens before [`LeaseDriver::run`] is called.
     #[must_use]
     pub fn new(lease: Lease, link: RegistryClient, journal: Journal) -> Rc<LeaseDriver> {
         Rc::new(LeaseDriver {
@@ -69,8 +69,8 @@ impl LeaseDriver {
         })
     }
 
-    /// Takes step after step, until the lease was given back for a stop. `changed` is called whenever what may be
-    /// issued may be different.
+    /// Carries out step after step, until the lease was given back for a stop. Calls `changed` whenever the right to
+    /// issue ids may have changed.
     pub async fn run(self: &Rc<Self>, changed: impl Fn()) {
         let mut work: Option<Work> = None;
         loop {
@@ -170,7 +170,7 @@ impl LeaseDriver {
         Failure { retry_after_ms: RETRY_MS, ..Failure::new(Status::NoWorker, because) }
     }
 
-    /// What is wrong, also while ids can be had.
+    /// What is wrong, even if ids can be issued.
     pub(crate) fn error(&self, now: Now) -> Option<String> {
         let lease = self.lease.borrow();
         match lease.standing(now) {
@@ -201,15 +201,15 @@ impl LeaseDriver {
         })
     }
 
-    /// Keeps the worker for a restart, after the last id was issued. `issued_below`: see [`Lease::stop`].
+    /// Keeps the worker for a restart. Call this after the last id was issued. `issued_below`: see [`Lease::stop`].
     pub fn stop(&self, issued_below: UnixMs) {
         self.lease.borrow_mut().stop(issued_below);
         drop(self.releasing.take());
         self.woken.notify_one();
     }
 
-    /// Gives the worker back at once, after the last id was issued with it, and tells what came of it; nothing is told when
-    /// the daemon stops meanwhile. `issued_below`: see [`Lease::release`].
+    /// Gives the worker back at once, and reports the result. Call this after the last id was issued with it. Nothing
+    /// is reported if the daemon stops meanwhile. `issued_below`: see [`Lease::release`].
     pub fn release(&self, issued_below: UnixMs) -> oneshot::Receiver<Result<(), RegistryError>> {
         let (told, outcome) = oneshot::channel();
         *self.releasing.borrow_mut() = Some(told);
@@ -222,24 +222,24 @@ impl LeaseDriver {
         if let Some(outcome) = self.lease.borrow_mut().released()
             && let Some(releasing) = self.releasing.take()
         {
-            // Whoever asked may have gone.
+            // The caller that asked may be gone.
             let _ = releasing.send(outcome);
         }
     }
 
-    /// Waits until a stop was seen through.
+    /// Waits until a stop is complete.
     pub async fn ended(&self) {
         while !self.ended.get() {
             self.has_ended.notified().await;
         }
     }
 
-    /// Closes what belongs to the lease alone.
+    /// Closes what only the lease uses.
     pub async fn close(&self) {
         self.link.close().await;
     }
 
-    /// Says in the log which worker it is. What is wrong is the daemon's health to tell.
+    /// Logs which worker this host has. The daemon's health reports what is wrong.
     fn tell(&self) {
         let now = clock::now();
         let lease = self.lease.borrow();
@@ -256,7 +256,7 @@ impl LeaseDriver {
     }
 }
 
-/// What the work under way comes to; never, while there is none.
+/// The result of the work under way. Never returns if there is none.
 async fn finish(work: &mut Option<Work>) -> Outcome {
     match work {
         Some(work) => work.await,

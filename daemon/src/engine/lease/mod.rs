@@ -1,7 +1,7 @@
-//! The host's snowflake worker, as those see it who issue ids: which one, until when, and if there is none, why.
+//! The host's snowflake worker as the issuing code sees it: which number, until when, and if there is none, why.
 //!
 //! - `driver`: drives the lease on a worker, in the background.
-//! - `client`: the registry behind it.
+//! - `client`: calls the registry behind it.
 
 mod client;
 mod driver;
@@ -22,23 +22,23 @@ pub use client::RegistryClient;
 pub use driver::LeaseDriver;
 use leafd_wire::Status;
 
-/// Where the worker comes from.
+/// Where the worker number comes from.
 pub enum Worker {
-    /// Nowhere.
+    /// There is none.
     None,
-    /// From the operator; otherwise why it can't be used.
+    /// From the operator; or why the operator's number can't be used.
     Static(RefCell<Result<Rc<StaticWorker>, String>>),
     /// From a registry.
     Leased(Rc<LeaseDriver>),
 }
 
-/// What a request is told when no worker id is to be had.
+/// The error for a request when there is no worker.
 const NO_WORKER: &str = "this daemon holds no snowflake worker; lease one with worker = \"store\" (with several \
     stores: worker = \"store:NAME\"), or give it a number that no other host has, with --worker static:N, \
     LEAFD_WORKER=static:N or worker = \"static:N\"";
 
 impl Worker {
-    /// What may be issued now.
+    /// The worker and the time for which ids may be issued now.
     #[must_use]
     pub fn claim(&self, now: Now) -> Option<LeaseGrant> {
         match self {
@@ -50,7 +50,7 @@ impl Worker {
         }
     }
 
-    /// The clocks as ids are to be made of them.
+    /// The clock readings from which ids are made.
     #[must_use]
     pub fn hold(&self, now: Now) -> Now {
         match self {
@@ -59,7 +59,7 @@ impl Worker {
         }
     }
 
-    /// An id was asked for. True: it is worth waiting for a worker.
+    /// Call this when somebody asks for an id. Returns true if it is worth waiting for a worker.
     pub fn want(&self) -> bool {
         match self {
             Worker::Leased(keeper) => keeper.want(),
@@ -67,7 +67,7 @@ impl Worker {
         }
     }
 
-    /// Why there is no worker, or none for the present time.
+    /// Why there is no worker, or none at the present time.
     #[must_use]
     pub fn unavailable_reason(&self) -> Failure {
         match self {
@@ -80,10 +80,10 @@ impl Worker {
         }
     }
 
-    /// The journal has this mark of a layout.
+    /// Call this when the journal has recorded this mark of a layout.
     ///
     /// # Errors
-    /// Why ids up to it may not be issued: it could not be noted beside the lock of the operator's number.
+    /// Why ids up to the mark may not be issued: the mark could not be noted beside the lock of the operator's number.
     pub fn journal_reached(&self, mark: UnixMs) -> Result<(), String> {
         match self {
             Worker::Leased(keeper) => keeper.journal_reached(mark),
@@ -103,14 +103,14 @@ impl Worker {
         Ok(())
     }
 
-    /// The operator's number is this host's no longer.
+    /// This host may no longer use the operator's number.
     pub fn give_up(&self, why: String) {
         if let Worker::Static(worker) = self {
             *worker.borrow_mut() = Err(why);
         }
     }
 
-    /// Whether ids can be had, or could be by asking for one.
+    /// Whether ids can be issued, or could be if somebody asked for one.
     #[must_use]
     pub fn ready(&self, now: Now) -> bool {
         match self {
@@ -119,13 +119,13 @@ impl Worker {
         }
     }
 
-    /// For the status: the number that is held.
+    /// The number that this host holds, for the status.
     #[must_use]
     pub fn number(&self, now: Now) -> Option<u64> {
         self.claim(now).map(|claim| claim.worker.0)
     }
 
-    /// For the status: the claim, the clock and what is wrong with either.
+    /// The claim, the clock and what is wrong with either, for the status.
     #[must_use]
     pub fn details(&self, now: Now) -> Value {
         match self {
@@ -134,7 +134,7 @@ impl Worker {
         }
     }
 
-    /// For the status: what is wrong.
+    /// What is wrong, for the status.
     #[must_use]
     pub fn error(&self, now: Now) -> Option<String> {
         match self {
@@ -145,7 +145,7 @@ impl Worker {
     }
 }
 
-/// Whether a trouble ends without anybody doing something.
+/// Whether a trouble ends without anybody's help.
 fn passes_by_itself(trouble: &LeaseProblem) -> bool {
     !matches!(
         trouble,

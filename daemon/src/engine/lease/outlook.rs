@@ -1,4 +1,4 @@
-//! Whether snowflake ids can be had now, as far as the worker and the clock go, and for how long.
+//! Whether the worker and the clock allow snowflake ids now, and for how long.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use leafd_core::lease::LeaseProblem;
 use leafd_core::snowflake::Now;
 
 impl Worker {
-    /// What is wrong with the worker, or with the clock by which it is kept. What to do is for others to say.
+    /// What is wrong with the worker, or with the clock of its lease. Other code says what to do about it.
     #[must_use]
     pub fn causes(&self, now: Now) -> Vec<Cause> {
         match self {
@@ -25,7 +25,7 @@ impl Worker {
     }
 }
 
-/// Other hosts use the number as well.
+/// A cause if other hosts use the same number.
 fn shared(worker: &StaticWorker) -> Option<Cause> {
     let (number, others) = (worker.worker(), worker.others());
     let message = format!(
@@ -44,7 +44,7 @@ impl LeaseDriver {
             Ok(grant) => {
                 let left_ms = grant.limit.0.saturating_sub(lease.hold(now).unix.0);
                 let problem = lease.trouble().cloned();
-                // A renewal that is late without trouble is about to be told of.
+                // A renewal that is late for no known reason is reported too.
                 let problem = problem.or((left_ms == 0).then_some(LeaseProblem::Starting));
                 (problem, Lasts::of_ms(left_ms))
             }

@@ -1,4 +1,4 @@
-//! Has the store remember which host claimed what, for as long as `claims_kept` says.
+//! Has the store remember which host claimed which ids, for as long as `claims_kept` says.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -11,24 +11,25 @@ use super::{SegmentTag, Segments};
 use crate::store::StoreHandle;
 use leafd_core::store::ClaimedBy;
 
-/// Of how many claims one is followed by the deletion of old ones: at random, so that hosts don't do it together.
+/// One of this many claims is followed by the deletion of old records. It is chosen at random, so that hosts don't
+/// delete at the same time.
 const CLAIMS_A_DELETION: u32 = 16;
 
-/// How many old claims that deletes at most: more than were made in between, so that their number comes down.
+/// How many old records that deletes at most: more than were made in between, so that their number goes down.
 const DELETED_AT_ONCE: u32 = 64;
 
-/// What is remembered of this host's claims.
+/// How this host's claims are recorded.
 #[derive(Debug)]
 pub struct ClaimLog {
     name: Arc<str>,
-    /// How long; zero: nothing is.
+    /// How long records are kept. Zero: nothing is recorded.
     kept: Duration,
-    /// Whether the log has been told that old claims can't be deleted.
+    /// Whether the log already says that old records can't be deleted.
     warned: Cell<bool>,
 }
 
 impl ClaimLog {
-    /// Under this name of the host, and for so long; zero for not at all.
+    /// Records claims under this name of the host, and keeps them for `kept`; zero for no records.
     #[must_use]
     pub fn new(name: Arc<str>, kept: Duration) -> ClaimLog {
         ClaimLog { name, kept, warned: Cell::new(false) }
@@ -45,7 +46,7 @@ impl SegmentTag {
 }
 
 impl Segments {
-    /// As whom this host claims from a tag's shard, if claims are to be remembered.
+    /// What to record of a claim from a tag's shard; `None` if claims are not recorded.
     pub(crate) fn claimed_by(&self, tag: &SegmentTag, shard: usize) -> Option<ClaimedBy> {
         let ClaimLog { name, kept, .. } = &self.claim_log;
         let by = || ClaimedBy {
@@ -56,7 +57,7 @@ impl Segments {
         (!kept.is_zero()).then(by)
     }
 
-    /// Deletes some claims that are older than is wanted, now and then. Whoever made the last one has its answer already.
+    /// Now and then deletes some records that are older than `kept`. Call this after the claim was answered.
     pub(crate) async fn forget_claims(&self, store: &StoreHandle) {
         let ClaimLog { kept, warned, .. } = &self.claim_log;
         if kept.is_zero() || fastrand::u32(..CLAIMS_A_DELETION) != 0 {

@@ -1,4 +1,4 @@
-//! Claims: what the allocator wants from the store, and what comes of it.
+//! Claims: carries out those that the allocator wants, and handles their results.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -17,26 +17,27 @@ use leafd_core::BootMs;
 use leafd_core::segment::ClaimOrder;
 use leafd_core::store::{Claim, ClaimWish, Identity, StoreError, percent_used};
 
-/// How long a claim's refusal is repeated without asking the store again, in milliseconds.
+/// How long a refused claim is refused again without asking the store, in milliseconds.
 const REFUSED_MS: u64 = 1_000;
 
-/// Of how much of a tag's numbers the operator hears that they are claimed, in percent.
+/// The operator is warned when this much of a tag's ids is claimed, in percent.
 const CLAIMED_WARNINGS: [u8; 4] = [80, 90, 95, 99];
 
-/// A claim as it was sent.
+/// A claim that was sent to the store.
 pub(crate) struct Sent {
     pub(crate) shard: usize,
     pub(crate) under: Identity,
     pub(crate) order: ClaimOrder,
-    /// Of a name that nothing is known of yet.
+    /// Set if nothing is known of the tag's name yet.
     pub(crate) asked: Option<Asked>,
     /// The daemon's stop waits until this is dropped.
     pub(crate) _tracked: TaskTrackerToken,
 }
 
 impl Segments {
-    /// The shard to claim from next: the host's own first choice, or the next one whose store is there. None while the
-    /// journal is asked about the first choice: else whichever is looked up first would be the choice of all hosts.
+    /// The shard to claim from next: the host's first choice, or the next one whose store can be reached. `None` while
+    /// the journal is asked about the first choice: otherwise all hosts would choose the shard that is looked up
+    /// first.
     pub(crate) fn shard_to_claim(&self, tag: &SegmentTag) -> Option<(usize, Identity)> {
         let shards = tag.shards.len();
         let now = clock::boot();
@@ -52,7 +53,7 @@ impl Segments {
         })
     }
 
-    /// Claims numbers and has the journal record them.
+    /// Claims ids and has the journal record them.
     pub(crate) async fn claim(self: Rc<Self>, tag: Rc<SegmentTag>, mut sent: Sent) {
         let upstream = &tag.shards[sent.shard].upstream;
         let wish = ClaimWish {
@@ -85,7 +86,7 @@ impl Segments {
     fn claimed(self: &Rc<Self>, tag: &Rc<SegmentTag>, claim: Claim, sent: Sent) {
         self.claims.set(self.claims.get() + 1);
         if tag.evicted.get() {
-            // Removed meanwhile: nobody may use the numbers.
+            // The tag was removed meanwhile: nobody may use these ids.
             self.skipped.add(Cause::Removed, u64::from(claim.run.count));
             self.note_gap(&tag.tag, Cause::Removed.name(), claim.run.range());
             return;
@@ -102,7 +103,7 @@ impl Segments {
             self.made_anew(tag, sent.shard);
         }
         if shard.upstream.present().as_ref() != Some(&sent.under) {
-            // The store has failed over since: what it gave may be given again before it is told.
+            // The store has failed over since. It may give these ids again before hosts have reported them.
             self.skipped.add(Cause::Store, u64::from(claim.run.count));
             self.note_gap(&tag.tag, Cause::Store.name(), claim.run.range());
             let error = StoreError::Unavailable {
@@ -112,7 +113,7 @@ impl Segments {
             return self.retry_claim(tag, Failure::from(&error));
         }
         if let Err(failure) = self.note_form(tag, claim.masked) {
-            // What was claimed is lost; nothing more is claimed before the key is there.
+            // The claimed ids are lost. Nothing more is claimed until the host has the key.
             self.note_gap(&tag.tag, MASK_KEY, claim.run.range());
             self.abandon(tag, &failure);
             return self.retry_claim(tag, failure);
@@ -124,7 +125,7 @@ impl Segments {
         }
         let number = shard_number(sent.shard);
         if tag.allocator.borrow().is_strict() {
-            // A strict tag's row was made anew as a plain one.
+            // Somebody created the strict tag again as a plain one.
             return self.start_over(tag);
         }
         self.end_shared_above(tag, claim.ceiling);
@@ -157,7 +158,7 @@ impl Segments {
         }
     }
 
-    /// Answers those who shared a strict tag's claim.
+    /// Answers the requests that share a strict tag's claim.
     fn distribute(
         self: &Rc<Self>,
         tag: &Rc<SegmentTag>,
@@ -180,7 +181,7 @@ impl Segments {
                     reply.given(tag.mark, &[run]);
                     reply.ids(0, &[run]);
                 }
-                // Nothing of it is left to issue; what counts is how far the store has come.
+                // Nothing of the claim is left to issue. The journal only records how far the store has come.
                 if let Some(store) = shard.upstream.key() {
                     let write = Write::Segment {
                         store,
@@ -200,7 +201,7 @@ impl Segments {
         }
     }
 
-    /// The store gave numbers below what it had given before.
+    /// The store gave ids below those that it had given before.
     fn claimed_too_low(self: &Rc<Self>, tag: &Rc<SegmentTag>, shard: &Shard, seen: u64) {
         shard.upstream.lost_commits(&**self, &tag.tag, seen);
         let lost = StoreError::Unavailable {
@@ -223,13 +224,13 @@ impl Segments {
                 tag.allocator.borrow_mut().claim_failed(now);
                 self.missing(tag, shard, &failure);
             }
-            // The other primaries may have some.
+            // The other primaries may have ids left.
             StoreError::Exhausted { .. } if tag.others_may_have_some(index, now) => {
                 shard.used_up_until.set(BootMs(now.0 + REFUSED_MS));
                 self.retry_claim(tag, failure);
             }
             StoreError::Exhausted { left, ceiling, .. } => self.exhausted(tag, *left, *ceiling),
-            // What is held already is issued first.
+            // The ids that are held are issued first.
             StoreError::Refused(_) if tag.allocator.borrow().has_enough() => {
                 self.retry_claim(tag, failure);
             }
@@ -255,8 +256,8 @@ impl Segments {
         }
     }
 
-    /// The store has so few ids left that the claim took none of them. Who needs more than these and what is held is told,
-    /// and the others go on.
+    /// The store has so few ids left that the claim took none of them. Requests that need more than these and the held
+    /// ones are refused; the others go on.
     fn exhausted(self: &Rc<Self>, tag: &Rc<SegmentTag>, left: u64, ceiling: u64) {
         self.serve(tag);
         let now = clock::boot();
@@ -295,13 +296,13 @@ impl SegmentTag {
 }
 
 impl Shard {
-    /// Whether numbers can be hoped for from its store, once that answers.
+    /// Whether its store may have ids, once it answers.
     fn may_have_some(&self, now: BootMs) -> bool {
         self.state.get() != ShardState::Absent && now >= self.used_up_until.get()
     }
 }
 
-/// Tells the operator early that a tag's numbers come to an end.
+/// Warns the operator early that a tag runs out of ids.
 fn warn_of_ceiling(tag: &SegmentTag, shard: &Shard, claim: &Claim) {
     let claimed_to = claim.run.end() - 1;
     let claimed = percent_used(claimed_to, claim.ceiling);

@@ -1,5 +1,5 @@
-//! Remembers which claimed ids nobody gets, to say later why they are missing. Nothing that is issued depends on it: it is
-//! kept in a small file of its own in the state directory, written behind, and bounded.
+//! Remembers which claimed ids nobody gets, to explain later why they are missing. What is issued doesn't depend on
+//! it. It is a small file in the state directory, written with a delay and limited in size.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -24,36 +24,36 @@ use leafd_core::{Tag, UnixMs};
 /// The file's name.
 const FILE: &str = "gaps";
 
-/// Gaps that are remembered; the oldest are forgotten.
+/// How many gaps are remembered. The oldest are forgotten.
 const GAPS_MAX: usize = 4_096;
 
-/// How long a tag that is not in use may take to be read from the journal, and how often that is looked at.
+/// How long it may take to read an unused tag from the journal, and how often to check whether it is read.
 const LOADED_WITHIN: Duration = Duration::from_secs(5);
 const LOOKED_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
-/// How many of one tag are told.
+/// How many gaps of one tag are reported.
 const GAPS_OF_A_TAG_MAX: usize = 400;
 
-/// How long gaps are gathered before they are written.
+/// How long gaps are collected before they are written.
 const WRITTEN_AFTER: Duration = Duration::from_millis(200);
 
-/// What became of ids.
+/// A range of ids that nobody gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// When.
+    /// The time.
     pub at: UnixMs,
-    /// Whose ids.
+    /// The tag of the ids.
     pub tag: Tag,
-    /// Why: the name of a cause of skipped ids, [`CRASH`] or [`UNANSWERED`].
+    /// The cause: the name of a cause of skipped ids, [`CRASH`] or [`UNANSWERED`].
     pub cause: String,
-    /// Which; of a crash: from where on the daemon went on, up to the end of all that it had claimed.
+    /// The ids. After a crash: from the id at which the daemon went on, up to the end of all that it had claimed.
     pub ids: Range<u64>,
 }
 
-/// The daemon did not stop cleanly: it went on at its marks, and skipped what it had not used below them.
+/// The daemon did not stop cleanly. It went on at its marks, and skipped unused ids below them.
 pub const CRASH: &str = "crash";
 
-/// A claim that failed may have been made all the same: what the store has of this host's in between was lost.
+/// A claim that failed may have been made all the same. The ids that the store gave this host in between are lost.
 pub const UNANSWERED: &str = "unanswered";
 
 /// The host lacked the key of a masked tag.
@@ -64,9 +64,9 @@ pub(super) const MASK_KEY: &str = "mask_key";
 pub struct GapLog {
     file: PathBuf,
     gaps: RefCell<VecDeque<Gap>>,
-    /// When the daemon started, if it was after a crash.
+    /// When the daemon started, if that was after a crash.
     crashed: Option<UnixMs>,
-    /// Whether a write is on its way.
+    /// Whether a write is under way.
     writing: Cell<bool>,
 }
 
@@ -87,7 +87,7 @@ impl Gap {
 }
 
 impl GapLog {
-    /// What the file in this directory remembers. One that can't be read is begun anew: it only explains.
+    /// Reads what the file in this directory remembers. If it can't be read, a new one is begun: it only explains.
     #[must_use]
     pub fn open(state_dir: &Path, crashed: bool) -> GapLog {
         let file = state_dir.join(FILE);
@@ -105,7 +105,7 @@ impl GapLog {
         GapLog { file, gaps: RefCell::new(gaps), crashed, writing: Cell::new(false) }
     }
 
-    /// What is remembered of a tag's ids, the last ones, in the order in which it happened.
+    /// The last gaps that are remembered of a tag's ids, in the order in which they happened.
     #[must_use]
     pub fn of(&self, tag: &Tag) -> Vec<Gap> {
         let gaps = self.gaps.borrow();
@@ -122,7 +122,7 @@ impl GapLog {
 
     fn note(&self, gap: Gap) -> bool {
         let mut gaps = self.gaps.borrow_mut();
-        // A tag that left memory is loaded again.
+        // A tag that left memory is loaded again, and reports the same gap again.
         if gap.cause == CRASH && gaps.contains(&gap) {
             return false;
         }
@@ -150,7 +150,7 @@ impl GapLog {
         }
     }
 
-    /// The whole file in one go, so that a reader never finds half of it.
+    /// Replaces the whole file at once, so that a reader never sees half of it.
     fn replace(file: &Path, text: &str) -> io::Result<()> {
         let fresh = file.with_extension("new");
         let mut options = fs::OpenOptions::new();
@@ -161,14 +161,14 @@ impl GapLog {
 }
 
 impl Segments {
-    /// Why ids of this host's are missing.
+    /// Why ids of this host are missing.
     #[must_use]
     pub fn gaps(&self) -> &GapLog {
         &self.gap_log
     }
 
-    /// What this host holds of a tag and has not issued, and the highest end that it has seen, once the journal has told
-    /// it.
+    /// The ids of a tag that this host holds and has not issued, and the highest end that it has seen. Waits for the
+    /// journal if the tag is not in use.
     ///
     /// # Errors
     /// As for [`Segments::tag`]; also when the journal or the store takes long.
@@ -201,7 +201,7 @@ impl Segments {
         }
     }
 
-    /// Remembers that nobody gets what is held of a shard from this id on.
+    /// Remembers that nobody gets the held ids of a shard from this one on.
     pub(super) fn note_dropped(&self, tag: &SegmentTag, shard: usize, from: u64, cause: Cause) {
         let dropped: Vec<Range<u64>> = {
             let allocator = tag.allocator.borrow();
@@ -211,7 +211,7 @@ impl Segments {
         dropped.into_iter().for_each(|ids| self.note_gap(&tag.tag, cause.name(), ids));
     }
 
-    /// Remembers what claims that failed before this one may have taken without this host hearing of it.
+    /// Remembers the ids that failed claims before this one may have taken without this host's knowledge.
     pub(super) fn note_unanswered(&self, tag: &SegmentTag, shard: usize, claim: &Claim) {
         let seen = tag.allocator.borrow().highest_end(shard_number(shard));
         if tag.may_have_claimed() {

@@ -1,5 +1,5 @@
-//! The tags in use: found by name, and in a row, so that they can be looked at some at a time. There may be a hundred
-//! thousand, and a look at all of them at once would keep every request waiting.
+//! The tags in use, which are found by name. They are also in a list, so that some can be looked at at a time: there
+//! may be a hundred thousand, and a look at all at once would delay every request.
 
 use std::borrow::Borrow;
 use std::collections::HashSet;
@@ -13,14 +13,14 @@ use super::SegmentTag;
 pub(super) struct InUse {
     by_name: HashSet<ByName>,
     row: Vec<Rc<SegmentTag>>,
-    /// Those before it were checked in this round: see [`InUse::next`].
+    /// In this round, the tags before this place in the list were checked: see [`InUse::next`].
     checked: usize,
 }
 
 /// A tag that is found by its name.
 struct ByName(Rc<SegmentTag>);
 
-/// Room for so few tags is not given back.
+/// Room for so few tags is kept when tags leave.
 const ROOM_KEPT: usize = 1_024;
 
 impl InUse {
@@ -32,12 +32,12 @@ impl InUse {
         self.by_name.get(name).map(|found| &found.0)
     }
 
-    /// All of them.
+    /// All tags in use.
     pub(super) fn all(&self) -> &[Rc<SegmentTag>] {
         &self.row
     }
 
-    /// Takes a tag in, in place of another one of its name.
+    /// Adds a tag, and removes another one of its name.
     pub(super) fn insert(&mut self, tag: Rc<SegmentTag>) {
         self.remove(tag.tag.as_str());
         tag.place.set(place(self.row.len()));
@@ -45,12 +45,12 @@ impl InUse {
         self.by_name.insert(ByName(tag));
     }
 
-    /// Takes the tag of this name out.
+    /// Removes the tag of this name.
     pub(super) fn remove(&mut self, name: &str) {
         let Some(ByName(tag)) = self.by_name.take(name) else { return };
         let mut hole = tag.place.get() as usize;
         if hole < self.checked {
-            // The last one that was checked fills it, and one that was not yet comes behind it.
+            // The last tag that was checked fills the hole, and one that was not checked takes its place.
             self.checked -= 1;
             self.row.swap(hole, self.checked);
             self.row[hole].place.set(place(hole));
@@ -66,7 +66,7 @@ impl InUse {
         }
     }
 
-    /// The next ones of a round over all: whichever come and go, each that stays is among those of one round.
+    /// The next tags in a round over all. Whichever tags come and go, each tag that stays is returned once in a round.
     pub(super) fn next(&mut self, count: usize) -> Vec<Rc<SegmentTag>> {
         if self.checked >= self.row.len() {
             self.checked = 0;
@@ -78,7 +78,7 @@ impl InUse {
     }
 }
 
-/// Each takes hundreds of bytes: there are never so many.
+/// There are never so many, as each takes hundreds of bytes.
 fn place(index: usize) -> u32 {
     u32::try_from(index).expect("fewer than 2^32 tags are in use")
 }

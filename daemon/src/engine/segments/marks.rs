@@ -1,4 +1,4 @@
-//! Marks: what the journal is told of the numbers held, before they are issued and when they won't be.
+//! Marks: what the journal records of the held ids, before they are issued, and when they won't be.
 
 use std::rc::Rc;
 
@@ -28,7 +28,7 @@ impl Segments {
         });
     }
 
-    /// Has the journal record what will not be issued.
+    /// Has the journal record which ids will not be issued.
     pub(crate) fn journal_cut(
         self: &Rc<Self>,
         tag: &Rc<SegmentTag>,
@@ -37,7 +37,7 @@ impl Segments {
     ) {
         let shard = &tag.shards[index];
         if tag.is_masked() {
-            // To the journal it is all used up.
+            // For the journal these ids are used up already.
             return;
         }
         let Some(store) = shard.upstream.key() else { return };
@@ -53,7 +53,8 @@ impl Segments {
         let mut writes = Vec::new();
         for tag in self.tags.borrow().all().iter().filter(|tag| !tag.is_masked()) {
             let allocator = tag.allocator.borrow();
-            // A segment and not just a mark: one that was marked to its end is forgotten by now.
+            // This writes the segment and not just its mark: the journal has forgotten a segment whose mark was at its
+            // end.
             writes.extend(allocator.exact_marks().filter_map(|(shard, run, mark)| {
                 let shard = &tag.shards[shard as usize];
                 let (store, generation) = (shard.upstream.key()?, shard.generation.get()?);
@@ -64,8 +65,8 @@ impl Segments {
     }
 }
 
-/// What the journal is told of a cut. What is left of a segment is drawn back to: its mark may have risen when this is
-/// entered once more.
+/// What the journal records of a cut. The mark of the rest of a segment moves down, because it may have risen if this
+/// is recorded a second time.
 pub(crate) fn cut_writes(
     cut: &Truncation,
     store: &StoreId,

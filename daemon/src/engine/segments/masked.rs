@@ -1,7 +1,7 @@
-//! Masked tags: what leaves the daemon is not the number that was claimed, but what a mask makes of it.
+//! Masked tags: the ids that leave the daemon are not the claimed numbers, but what a mask makes of them.
 //!
-//! That a tag is masked is learnt with its first claim, before any number of it is held. The journal has its segments as
-//! used up from the beginning: so a start never finds numbers of a tag of which it doesn't know that they are masked.
+//! The first claim shows that a tag is masked, before any of its ids is held. The journal records its segments as used
+//! up from the beginning. So after a start the daemon never holds ids of a tag without knowing that they are masked.
 
 use leafd_wire::{Run, Status};
 
@@ -12,26 +12,26 @@ use crate::reply::outbox::ReplyTo;
 use leafd_core::Want;
 use leafd_core::mask::{Mask, Masking};
 
-/// Most ids of a masked tag in one request: each takes a run of its own in the reply.
+/// Most ids of a masked tag in a request: each takes a run of its own in the reply.
 pub const MASKED_COUNT_MAX: u32 = 10_000;
 
-/// What is known of how a tag's numbers become ids.
+/// How a tag's numbers become ids, as far as is known.
 #[derive(Debug, Default)]
 pub(super) enum Form {
-    /// They are ids, or nothing is held of it so far.
+    /// The numbers are the ids, or none is held so far.
     #[default]
     Plain,
-    /// By this mask.
+    /// This mask makes ids of them.
     Masked(Box<(Masking, Mask)>),
-    /// By a mask whose key this host lacks.
+    /// A mask makes ids of them whose key this host lacks.
     Unmaskable(Box<Masking>),
 }
 
 impl Segments {
-    /// Takes note of how a claim's numbers become ids.
+    /// Remembers how a claim's numbers become ids.
     ///
     /// # Errors
-    /// This host can't make ids of them.
+    /// This host can't make ids of the numbers.
     pub(super) fn note_form(
         &self,
         tag: &SegmentTag,
@@ -63,7 +63,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Why nothing is claimed of a tag, if its key is still lacking.
+    /// An error if the tag's key is still missing: then nothing is claimed of it.
     pub(super) fn lacks_key(&self, tag: &SegmentTag) -> Option<Failure> {
         let lacking = match &*tag.form.borrow() {
             Form::Unmaskable(masking) => **masking,
@@ -86,17 +86,17 @@ impl Segments {
 }
 
 impl SegmentTag {
-    /// Whether its numbers are masked, as far as is known.
+    /// Whether the tag's numbers are masked, as far as is known.
     #[must_use]
     pub fn is_masked(&self) -> bool {
         matches!(&*self.form.borrow(), Form::Masked(..))
     }
 
-    /// What a request for a masked tag's ids is to be given: one id where a process would hold them, because each is
-    /// sent by itself anyway.
+    /// Limits a request for a masked tag's ids. A process that would hold ids gets one, because each is sent
+    /// individually anyway.
     ///
     /// # Errors
-    /// It is for more than fit a reply.
+    /// The request is for more ids than fit into a reply.
     pub fn limit(&self, want: Want) -> Result<Want, Failure> {
         match want {
             Want { allow_partial: true, .. } => Ok(Want { count: 1, allow_partial: true }),
@@ -105,10 +105,10 @@ impl SegmentTag {
         }
     }
 
-    /// Turns numbers that were issued into ids, in their order. Tells how long a process may hold them.
+    /// Turns issued numbers into ids, in their order. Returns how long a process may hold them, in milliseconds.
     ///
     /// # Errors
-    /// They can't be told; they are lost.
+    /// They can't be turned into ids, and are lost.
     pub fn publish(&self, runs: &mut Vec<Run>) -> Result<u32, Failure> {
         let form = self.form.borrow();
         let mask = match &*form {

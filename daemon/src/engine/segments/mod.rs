@@ -1,13 +1,13 @@
-//! Segment tags: from a request to the tag's allocator, and from what that wants to the journal (`marks`) and the
-//! store (`claims`).
+//! Segment tags: leads a request to the tag's allocator, and what the allocator wants to the journal (`marks`) and to
+//! the store (`claims`).
 //!
-//! - `claims`: what the allocator wants from the store, and what comes of it.
-//! - `restart`: what is done when the journal contradicts what is held.
-//! - `outlook`: whether ids can be had, and for how long.
+//! - `claims`: carries out the claims that the allocator wants.
+//! - `restart`: loads a tag again when the journal contradicts what is held.
+//! - `outlook`: whether ids can be issued, and for how long.
 //! - `masked`: tags whose numbers are not their ids; `shared`: ids that processes draw from memory.
-//! - `tag`: one tag, and how far it has come in each of its stores; `in_use`, `tags`: which tags are in use at all;
-//!   `unconfirmed`: names that nothing is known of yet.
-//! - `rounds`: what is done for all of them by and by.
+//! - `tag`: a tag, and how far it has come in each of its stores; `in_use`, `tags`: which tags are in use;
+//!   `unconfirmed`: names of which nothing is known yet.
+//! - `rounds`: the regular work for all tags in use.
 
 mod claim_log;
 mod claims;
@@ -59,61 +59,61 @@ use skipped::{Cause, Skipped};
 pub use tag::SegmentTag;
 use tag::{Refusal, Shard, ShardState, shard_number};
 
-/// How segment tags are kept.
+/// Settings of segment tags.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentSettings {
-    /// How far ahead to claim and to mark, at first.
+    /// How far ahead to claim ids and move marks, at the start.
     pub provision: PrefetchPolicy,
-    /// Requests that may wait for one tag.
+    /// How many requests may wait for one tag.
     pub waiters_max: usize,
-    /// How long a tag that nobody draws stays in memory.
+    /// How long a tag stays in memory when nobody draws from it.
     pub tag_idle: Duration,
 }
 
 /// Every segment tag in use.
 pub struct Segments {
     pub(crate) settings: SegmentSettings,
-    /// How far ahead to claim and to mark, as it is in force.
+    /// How far ahead to claim ids and move marks, at present.
     provision: RefCell<Rc<PrefetchPolicy>>,
     upstreams: Vec<Rc<Upstream>>,
     routing: Routing,
-    /// Which of several independent primaries this host turns to first.
+    /// The independent primary that this host tries first.
     first_shard: usize,
-    /// Who this host is to its stores: what the journal said at the start, unless a store knew better.
+    /// This host's identity in its stores: that in the journal at the start, unless a store knew a later start.
     pub(crate) host: RefCell<HostId>,
-    /// What the store remembers of this host's claims.
+    /// How claims of this host are recorded in the store.
     claim_log: ClaimLog,
-    /// Why ids of this host's are missing.
+    /// Why ids of this host are missing.
     gap_log: Rc<GapLog>,
     pub(crate) writer: Rc<Writer>,
     /// The keys of masked tags.
     masks: Rc<Masks>,
     tags: RefCell<InUse>,
-    /// Tags that the store lately didn't have, and until when to believe it.
+    /// Tags that a store lately didn't have, and until when to believe it.
     unknown: RefCell<HashMap<Tag, BootMs>>,
     unconfirmed: unconfirmed::Names,
-    /// Tags with waiting requests or a failed claim: looked at every [`TICK`].
+    /// Tags with waiting requests or a failed claim. They are looked at every [`TICK`].
     retry_queue: RefCell<Vec<Rc<SegmentTag>>>,
     pub(crate) ticking: tokio::sync::Notify,
     claims: Cell<u64>,
-    /// What claims came to lately.
+    /// The latest results of claims.
     pub(crate) outcomes: RefCell<ClaimOutcomes>,
-    /// For each store, how long what is held lasts without it, as of then.
+    /// For each store, an estimate of how long the held ids last without it, and when the estimate was made.
     estimates: RefCell<Vec<(BootMs, Option<Lasts>)>>,
     /// Claimed ids that nobody gets.
     pub(crate) skipped: Skipped,
-    /// Tags in use that come to the end of their numbers.
+    /// Tags in use that have few ids left.
     near_ceilings: RefCell<BTreeMap<Tag, NearCeiling>>,
     shared: SharedRuns,
-    /// Ids issued of tags that are no longer in use.
+    /// How many ids were issued of tags that are not in use any more.
     issued_before: Cell<u64>,
-    /// Claims that the store or the journal has not answered.
+    /// Claims that wait for the store or the journal.
     claiming: TaskTracker,
-    /// The daemon stops: no more claims.
+    /// Set when the daemon stops: no more claims.
     stopping: Cell<bool>,
 }
 
-/// How long ids of a segment tag may be held by a process.
+/// How long a process may hold ids of a segment tag, in milliseconds.
 pub const HOLD_MS: u32 = 60_000;
 
 impl Segments {
@@ -157,11 +157,10 @@ impl Segments {
         })
     }
 
-    /// The tag, brought into use if it isn't. `claimant` is who asks for it.
+    /// The tag; brings it into use if it isn't. `claimant` is the process that asks for it.
     ///
     /// # Errors
-    /// No store is configured for it, or its store doesn't have it, as far as is known, or too many are
-    /// being looked up.
+    /// No store is configured for it, its store lately didn't have it, or too many names are being looked up.
     pub fn tag(self: &Rc<Self>, name: &Tag, claimant: Claimant) -> Result<Rc<SegmentTag>, Failure> {
         if let Some(tag) = self.tags.borrow().get(name.as_str()) {
             return Ok(Rc::clone(tag));
@@ -179,7 +178,7 @@ impl Segments {
         Ok(tag)
     }
 
-    /// A tag that nothing is held of, nor loaded yet.
+    /// A tag of which nothing is held or loaded yet.
     fn bring_into_use(
         &self,
         name: &Tag,
@@ -194,10 +193,10 @@ impl Segments {
         tag
     }
 
-    /// The stores that a tag lives in: one, or independent primaries in their order.
+    /// The stores of a tag: one, or independent primaries in their order.
     ///
     /// # Errors
-    /// The configuration names none.
+    /// The configuration names no store.
     pub fn upstreams_of(&self, tag: &Tag) -> Result<Vec<Rc<Upstream>>, Failure> {
         let indexes = match self.routing.placement(tag) {
             Some(Placement::One(index)) => vec![index],
@@ -221,7 +220,7 @@ impl Segments {
             .collect()
     }
 
-    /// Draws ids at once if they are there. True: they are in `runs`.
+    /// Draws ids at once if there are enough. If it returns true, they are in `runs`.
     pub fn take(self: &Rc<Self>, tag: &Rc<SegmentTag>, want: Want, runs: &mut Vec<Run>) -> bool {
         if !tag.may_issue() {
             return false;
@@ -239,7 +238,7 @@ impl Segments {
         taken
     }
 
-    /// Lets a request wait, until `deadline`. It is answered at once when waiting is of no use.
+    /// Has a request wait until `deadline`. Answers it at once if waiting is useless.
     pub fn wait(
         self: &Rc<Self>,
         tag: &Rc<SegmentTag>,
@@ -261,7 +260,8 @@ impl Segments {
         tag.allocator.borrow_mut().enqueue(want, deadline, reply);
         self.drive(tag);
         if deadline <= now {
-            // It has been seen to; to look at all the others each time would let one client starve them.
+            // The other requests were checked before. To look at all of them each time would let one client starve the
+            // others.
             let expired = tag.allocator.borrow_mut().expire_last(now);
             if let Some(reply) = expired {
                 reply.failure(&tag.deadline());
@@ -271,7 +271,7 @@ impl Segments {
         }
     }
 
-    /// Serves who waits, and sees to marks and claims.
+    /// Serves waiting requests, and starts the claims and moves of marks that are needed.
     fn drive(self: &Rc<Self>, tag: &Rc<SegmentTag>) {
         self.refuse(tag);
         let is_loaded = tag.shards.iter().any(|shard| shard.is_loaded());
@@ -288,7 +288,7 @@ impl Segments {
         if let Some(failure) = self.lacks_key(tag) {
             return self.abandon(tag, &failure);
         }
-        // While no store can be claimed from nothing is asked; whatever waits goes on when one can.
+        // While no store can be claimed from, nothing is asked. Waiting requests go on when one can.
         let Some((shard, under)) = self.shard_to_claim(tag) else { return };
         if !tag.has_its_turn() {
             return;
@@ -312,7 +312,7 @@ impl Segments {
         }
         let mut runs = Vec::new();
         loop {
-            // Dropping an answer wakes its connection and no more, so the borrow may last.
+            // Dropping an answer only wakes its connection, so the borrow may last.
             allocator.drop_head_while(ReplyTo::gone);
             let Some(reply) = allocator.serve_next(&mut runs) else { return tag.forget_places() };
             self.answer(tag, reply, &mut runs);
@@ -320,7 +320,7 @@ impl Segments {
         }
     }
 
-    /// Looks after the tags in use, until dropped.
+    /// Does the regular work for the tags in use, until dropped.
     pub async fn run(self: &Rc<Self>) {
         tokio::join!(self.retry(), self.keep_small(), self.keep_shared());
     }
@@ -356,7 +356,7 @@ impl Segments {
         }
     }
 
-    /// Forgets the waiting requests of clients that are gone.
+    /// Drops the waiting requests of clients that are gone.
     pub fn drop_gone(&self, tag: &Rc<SegmentTag>) {
         tag.allocator.borrow_mut().drop_where(ReplyTo::gone);
         tag.forget_places();
@@ -374,7 +374,7 @@ impl Segments {
         tag.forget_places();
     }
 
-    /// Looks at every tag again, after the journal was away.
+    /// Looks at every tag again, after the journal has recovered.
     pub fn drive_all(self: &Rc<Self>) {
         tokio::task::spawn_local(Rc::clone(self).drive_in_turns(self.all_in_use()));
     }
@@ -397,14 +397,14 @@ impl Segments {
         self.tags.borrow().all().iter().for_each(|tag| see(tag));
     }
 
-    /// Claims and marks by another provision from now on, also for tags in use.
+    /// Uses another provision from now on, also for tags in use.
     pub fn set_provision(&self, provision: PrefetchPolicy) {
         let provision = Rc::new(provision);
         self.provision.replace(Rc::clone(&provision));
         self.each(|tag| tag.allocator.borrow_mut().set_provision(Rc::clone(&provision)));
     }
 
-    /// Claims nothing more: the daemon stops.
+    /// Makes no more claims: the daemon stops.
     pub fn stop_claiming(&self) {
         self.stopping.set(true);
         self.close_shared();

@@ -1,5 +1,5 @@
-//! Whether ids of segment tags can be had now, and for how long: what each store's last answers came to, and how long
-//! what is held of it lasts. A connection that stands says nothing of either.
+//! Whether ids of segment tags can be issued now, and for how long. It judges by each store's last answers and by how
+//! long the held ids last. An open connection says nothing of either.
 
 use std::rc::Rc;
 
@@ -12,40 +12,40 @@ use leafd_core::store::{StoreError, percent_used};
 use leafd_core::upstream::Condition;
 use leafd_core::{BootMs, Tag};
 
-/// How long an estimate of what is held serves everybody who asks, in milliseconds.
+/// How long an estimate of the held ids is used for everybody who asks, in milliseconds.
 const ESTIMATE_LASTS_MS: u64 = 100;
 
-/// Below this rate, in ids per second, nobody is drawing a tag.
+/// A tag that is drawn at a lower rate, in ids per second, counts as not drawn.
 const DRAWN_RATE_MIN: f64 = 0.01;
 
-/// What keeps a store from giving numbers.
+/// A trouble that keeps a store from giving ids.
 pub struct StoreTrouble {
-    /// What.
+    /// Its code.
     pub code: Code,
-    /// In words.
+    /// Its description.
     pub message: String,
     /// When it began, if that is known.
     pub since: Option<BootMs>,
-    /// When a claim, or at least a question, was last answered as it should be.
+    /// When a claim, or at least a probe, last succeeded.
     pub last_success: Option<BootMs>,
 }
 
-/// How far a tag has come that has few numbers left.
+/// How far a tag with few ids left has come.
 #[derive(Clone, Copy, Debug)]
 pub struct NearCeiling {
-    /// The highest number that is known to be claimed.
+    /// The highest id that is known to be claimed.
     pub claimed_to: u64,
-    /// The largest one that may be.
+    /// The largest id that may be claimed.
     pub ceiling: u64,
-    /// How much of it is used.
+    /// The claimed part of them, in percent.
     pub percent: u64,
 }
 
-/// So many of these tags are told of: who has more has them for a reason.
+/// At most this many such tags are reported. A host with more has them on purpose.
 const NEAR_CEILINGS_MAX: usize = 32;
 
 impl Segments {
-    /// Notes how far a tag has come.
+    /// Remembers how far a tag has come.
     pub(super) fn note_ceiling(&self, tag: &SegmentTag, claimed_to: u64, ceiling: u64) {
         let percent = percent_used(claimed_to, ceiling);
         let mut near = self.near_ceilings.borrow_mut();
@@ -56,14 +56,14 @@ impl Segments {
         }
     }
 
-    /// Tags in use that come to the end of their numbers, the first of them by name.
+    /// Tags in use that have few ids left, in the order of their names.
     #[must_use]
     pub fn near_ceilings(&self) -> Vec<(Tag, NearCeiling)> {
         let near = self.near_ceilings.borrow();
         near.iter().take(NEAR_CEILINGS_MAX).map(|(tag, near)| (tag.clone(), *near)).collect()
     }
 
-    /// Notes what a claim came to.
+    /// Remembers the result of a claim.
     pub(super) fn note_outcome(
         &self,
         tag: &SegmentTag,
@@ -82,7 +82,7 @@ impl Segments {
         self.upstreams.iter().position(|known| Rc::ptr_eq(known, upstream))
     }
 
-    /// What keeps a store from giving numbers, if anything does. `index` is its place in the configuration.
+    /// What keeps a store from giving ids, if anything does. `index` is its place in the configuration.
     #[must_use]
     pub fn store_trouble(&self, index: usize, now: BootMs) -> Option<StoreTrouble> {
         let upstream = &self.upstreams[index];
@@ -106,7 +106,7 @@ impl Segments {
             });
         }
         let claims = claims?;
-        // Its probes are answered and its claims are not, in turns: that is one fault.
+        // If its probes succeed and its claims fail in turns, that counts as one trouble.
         let code = if unanswered.is_some() { Code::StoreAway } else { Code::ClaimsFailing };
         Some(StoreTrouble {
             code,
@@ -116,7 +116,7 @@ impl Segments {
         })
     }
 
-    /// For how long ids can be had although a store gives no more: until the first of its tags that are drawn runs dry.
+    /// How long ids can be issued if a store gives no more: until the first of its tags in use runs out.
     #[must_use]
     pub fn lasts_without(&self, index: usize, now: BootMs) -> Lasts {
         let mut estimates = self.estimates.borrow_mut();
@@ -134,7 +134,7 @@ impl Segments {
             other.is_some_and(|other| self.store_trouble(other, now).is_none())
         };
         if self.upstreams_beside(index).iter().any(serves) {
-            // Its tags are fed by another independent primary.
+            // Another independent primary gives ids of its tags.
             return Lasts::NoEnd;
         }
         let tags = self.tags.borrow();
@@ -146,7 +146,7 @@ impl Segments {
         of_store.filter_map(|tag| tag.lasts(now)).reduce(Lasts::min).unwrap_or(Lasts::Over)
     }
 
-    /// Whether ids can be had of any store's tags.
+    /// Whether ids of any store's tags can be issued.
     #[must_use]
     pub fn ready(&self) -> bool {
         let now = clock::boot();
@@ -156,7 +156,7 @@ impl Segments {
         })
     }
 
-    /// Which stores give no numbers, and why; `None` when all do.
+    /// Which stores give no ids, and why; `None` when all do.
     #[must_use]
     pub fn store_failure(&self) -> Option<String> {
         let now = clock::boot();
@@ -167,7 +167,7 @@ impl Segments {
 }
 
 impl SegmentTag {
-    /// How long what is held of it lasts at its present rate; `None`: nothing is held, and nobody asks for any.
+    /// How long the held ids last at the present rate; `None` if nothing is held and nobody asks for any.
     pub(crate) fn lasts(&self, now: BootMs) -> Option<Lasts> {
         let mut allocator = self.allocator.borrow_mut();
         let rate = allocator.ids_per_second(now);

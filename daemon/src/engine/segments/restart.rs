@@ -1,7 +1,7 @@
-//! A journal that refuses a change: what is held of the tag contradicts what is recorded, so none of it is believed.
+//! Handles a refusal by the journal: the held ids of the tag contradict what is recorded, so none of them is used.
 //!
-//! The tag starts over: what is held is dropped, in the journal too, the tag is loaded from journal and store again, and
-//! ids are claimed anew above everything that was ever seen of it.
+//! The tag starts over. Its held ids are dropped, in the journal too. Then the tag is loaded again from journal and
+//! store, and ids are claimed above everything that was ever seen of it.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::journal::{JournalError, Write};
 use crate::reply::Failure;
 
 impl Segments {
-    /// Has the journal record changes of a tag, all or none. `effect` follows when they are durable; when the journal
-    /// refuses, the tag starts over instead. `shard` is one that they are about, for the log.
+    /// Has the journal record changes of a tag, all or none. `effect` runs when they are durable. If the journal
+    /// refuses them, the tag starts over instead. `shard` is one of the shards that they concern, for the log.
     pub(super) fn write_journal(
         self: &Rc<Self>,
         tag: &Rc<SegmentTag>,
@@ -32,9 +32,9 @@ impl Segments {
         });
     }
 
-    /// The journal has refused a change of a tag.
+    /// Handles the journal's refusal of a change.
     fn contradicted(self: &Rc<Self>, tag: &Rc<SegmentTag>, store: &str, refused: &JournalError) {
-        // What else was on its way to the journal belongs to the tag as it was.
+        // Other changes on their way to the journal belong to the tag as it was before.
         if tag.evicted.replace(true) {
             return;
         }
@@ -77,7 +77,7 @@ impl Segments {
             let load = Rc::clone(self).load_after(wait, Rc::clone(&successor), index);
             let load = move || drop(tokio::task::spawn_local(load));
             match shard.upstream.key() {
-                // Nothing can contradict this.
+                // The journal can't refuse this.
                 Some(store) => {
                     let forget = Write::Forget { store, tag: tag.tag.clone() };
                     self.writer.write(vec![forget], |_| load());

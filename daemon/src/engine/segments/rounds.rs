@@ -1,8 +1,9 @@
-//! What is done by and by for all tags in use: they are looked up in their stores, marks are drawn back, and those that
-//! nobody draws leave memory. Some at a time, so that no request waits for a look at a hundred thousand.
+//! Does regular work for all tags in use: looks them up in their stores, draws marks back, and removes tags from
+//! memory that nobody draws. It handles some tags at a time, so that no request waits for a look at a hundred
+//! thousand.
 //!
-//! Of a tag that leaves memory the journal has what is held, up to the first id that was not issued: the next request
-//! loads the tag as after a restart, and goes on at that id.
+//! Before a tag leaves memory, the journal records what is held, down to the first id that was not issued. The next
+//! request loads the tag as after a restart, and goes on at that id.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -15,22 +16,22 @@ use crate::journal::Write;
 use crate::memory;
 use leafd_core::BootMs;
 
-/// Tags that are looked at before requests have their turn: as many as one statement to a store names.
+/// How many tags are looked at before requests are served: as many as a statement to a store may name.
 const SLICE: usize = 200;
 
-/// How long a round takes that draws marks back.
+/// The duration of a round that draws marks back.
 const ROUND: Duration = Duration::from_secs(10);
 
-/// So many times in a round it is seen whether there are more tags than before.
+/// How often in a round the number of tags is read again.
 const LOOKS: u32 = 8;
 
-/// With more tags in use than this, idle ones leave memory sooner ...
+/// If more tags than this are in use, idle ones leave memory sooner ...
 const CROWD: usize = 1 << 17;
 
-/// ... after so long, in seconds.
+/// ... after this time, in seconds.
 const CROWD_IDLE_S: u32 = 60;
 
-/// What a tag takes in memory, about.
+/// The memory that a tag takes, about.
 const TAG_BYTES: u64 = 512;
 
 /// How long to wait between two looks of a round at so many tags: for `most`, or for a slice's part of the round. For no
@@ -41,14 +42,14 @@ fn pause(most: Duration, round: Duration, tags: usize) -> Duration {
 }
 
 impl Segments {
-    /// Looks each tag up in its stores in the course of `every`, round after round, until dropped.
+    /// Looks up each tag in its stores within `every`, round after round, until dropped.
     pub async fn check_in_rounds(self: &Rc<Self>, every: Duration) {
         let mut owed = 0.0;
         loop {
             let looked_at = Instant::now();
             beat::wait(pause(every / LOOKS, every, self.count())).await;
             let count = self.count() as f64;
-            // What a store that was away has kept from being looked up is not made up for.
+            // Tags that could not be looked up because a store didn't answer are not looked up faster afterwards.
             owed += count * (looked_at.elapsed().as_secs_f64() / every.as_secs_f64()).min(1.0);
             while owed >= count.min(SLICE as f64) {
                 let next = self.tags.borrow_mut().next(SLICE);
@@ -64,7 +65,7 @@ impl Segments {
         }
     }
 
-    /// Looks all tags up in one store, as fast as it answers.
+    /// Looks up all tags in one store, as fast as it answers.
     pub(super) async fn check_all(self: Rc<Self>, upstream: Rc<Upstream>) {
         let tags = self.all_in_use();
         for some in tags.chunks(SLICE) {
@@ -81,7 +82,7 @@ impl Segments {
         }
     }
 
-    /// Draws marks back and lets idle tags go, round after round, until dropped.
+    /// Draws marks back and removes idle tags, round after round, until dropped.
     pub(super) async fn keep_small(self: &Rc<Self>) {
         let round = ROUND.min(self.settings.tag_idle);
         let mut next = 0;
@@ -119,13 +120,13 @@ impl Segments {
         }
     }
 
-    /// How long a tag is idle before it leaves memory, in seconds.
+    /// How long a tag must be idle before it leaves memory, in seconds.
     fn idle_s(&self) -> u32 {
         let idle_s = u32::try_from(self.settings.tag_idle.as_secs()).unwrap_or(u32::MAX);
         if self.count() > CROWD { idle_s.min(CROWD_IDLE_S) } else { idle_s }
     }
 
-    /// Has the journal draw marks back that lie further ahead of use than they need to by now.
+    /// Has the journal draw back marks that are further ahead of use than they need to be by now.
     fn draw_marks_back(self: &Rc<Self>, tag: &Rc<SegmentTag>, now: BootMs) {
         if tag.is_masked() {
             return;
@@ -137,8 +138,8 @@ impl Segments {
         }
     }
 
-    /// Has the journal record where exactly a tag has come, and takes it out of use when that is durable, unless
-    /// somebody has asked for it meanwhile.
+    /// Has the journal record exactly where a tag is, and takes it out of use when that is durable, unless somebody
+    /// has drawn from it meanwhile.
     fn lay_to_rest(self: &Rc<Self>, tag: &Rc<SegmentTag>) {
         let (moved, issued) = {
             let mut allocator = tag.allocator.borrow_mut();
@@ -150,7 +151,8 @@ impl Segments {
         let writes = tag.drawn_back(moved);
         let (segments, resting) = (Rc::clone(self), Rc::clone(tag));
         self.write_journal(tag, &tag.shards[0], writes, move || {
-            // A mark that has moved since then would be on its way to the journal, or ids of it would be issued.
+            // If a mark has moved since then, its change would be on its way to the journal, or ids would have been
+            // issued.
             let untouched = resting.allocator.borrow().issued() == issued;
             if untouched && resting.may_rest() && !segments.stopping.get() {
                 segments.rest(&resting);
@@ -158,7 +160,7 @@ impl Segments {
         });
     }
 
-    /// Takes a tag out of use of which the journal has all that is held.
+    /// Takes a tag out of use whose held ids are all recorded in the journal.
     fn rest(&self, tag: &SegmentTag) {
         tag.evicted.set(true);
         self.issued_before.set(self.issued_before.get() + tag.allocator.borrow().issued());
@@ -169,7 +171,7 @@ impl Segments {
 }
 
 impl SegmentTag {
-    /// Whether the journal can have all of it: nothing is under way, and a load would find what is held.
+    /// Whether the journal can record all of it: nothing is under way, and a load would find what is held.
     fn may_rest(&self) -> bool {
         let allocator = self.allocator.borrow();
         let holds = allocator.unissued() > 0;
@@ -181,14 +183,14 @@ impl SegmentTag {
             && !self.evicted.get()
             && !self.in_retry_queue.get()
             && self.unconfirmed.borrow().is_none()
-            // Who draws from memory is not seen to draw.
+            // Draws from memory are not noticed here.
             && self.pages.get() == 0
-            // Of a masked tag the journal has nothing left.
+            // For a masked tag the journal records nothing that is left.
             && !(holds && self.is_masked())
             && self.shards.iter().all(can_be_loaded)
     }
 
-    /// What the journal is told of marks that were drawn back.
+    /// What the journal records of marks that were drawn back.
     fn drawn_back(&self, moved: Vec<(u32, leafd_core::Run, u64)>) -> Vec<Write> {
         let write = |(number, run, mark): (u32, leafd_core::Run, u64)| {
             let shard = &self.shards[number as usize];

@@ -1,28 +1,28 @@
-//! Claimed ids that nobody gets, by cause.
+//! Counts claimed ids that nobody gets, by cause.
 
 use std::cell::Cell;
 
 /// Why nobody gets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// A strict tag's claim had more than those who waited took.
+    /// A strict tag's claim had more ids than the waiting requests took.
     Surplus,
     /// They lie above a ceiling that was lowered.
     Ceiling,
     /// The tag was deleted, or the journal contradicted what was held of it.
     Removed,
-    /// Their store failed over or is another one, so that somebody else may have them.
+    /// Their store failed over or was replaced by another one, so another host may have them.
     Store,
-    /// What the journal had left at the start was in doubt.
+    /// At the start it was in doubt which ids the journal's records left.
     Journal,
 }
 
-/// How many.
+/// The counts, by cause.
 #[derive(Debug, Default)]
 pub struct Skipped([Cell<u64>; Cause::ALL.len()]);
 
 impl Cause {
-    /// All of them, with their names.
+    /// All causes with their names.
     pub const ALL: [(Cause, &'static str); 5] = [
         (Cause::Surplus, "surplus"),
         (Cause::Ceiling, "ceiling"),
@@ -33,7 +33,7 @@ impl Cause {
 }
 
 impl Cause {
-    /// What it is called.
+    /// The name of the cause.
     #[must_use]
     pub fn name(self) -> &'static str {
         Self::ALL[self as usize].1
@@ -41,13 +41,13 @@ impl Cause {
 }
 
 impl Skipped {
-    /// Counts some.
+    /// Counts skipped ids.
     pub(super) fn add(&self, cause: Cause, ids: u64) {
         let count = &self.0[cause as usize];
         count.set(count.get().saturating_add(ids));
     }
 
-    /// How many, by the cause's name.
+    /// The counts, with the names of the causes.
     pub fn by_cause(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Cause::ALL.iter().zip(&self.0).map(|((_, name), count)| (*name, count.get()))
     }

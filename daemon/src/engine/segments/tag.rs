@@ -21,62 +21,62 @@ const CLAIM_LOOK: Duration = Duration::from_millis(5);
 /// One segment tag in use. A host may use a hundred thousand, so what few of them need is kept elsewhere.
 pub struct SegmentTag {
     pub(crate) tag: Tag,
-    /// What tells it in the notes of who was given what.
+    /// Identifies the tag in the records of which process got which ids.
     pub(crate) mark: TagMark,
     pub(crate) allocator: RefCell<Allocator<ReplyTo>>,
-    /// The stores that feed it: one, or several independent primaries.
+    /// The stores from which its ids come: one, or several independent primaries.
     pub(super) shards: Few<Shard>,
-    /// Set when the tag was taken out of use; whoever still holds it looks it up anew.
+    /// Set when the tag is taken out of use. Code that still holds it must look it up again.
     pub(super) evicted: Cell<bool>,
     pub(super) in_retry_queue: Cell<bool>,
-    /// Its place among the tags in use.
+    /// Its place in the list of tags in use.
     pub(super) place: Cell<u32>,
-    /// When it was last seen to be drawn.
+    /// When it was last noticed that somebody drew from it.
     pub(super) drawn: Cell<Drawn>,
-    /// The place of a name that nothing is known of yet.
+    /// Its place among the names of which nothing is known yet.
     pub(super) unconfirmed: RefCell<Option<Box<Place>>>,
     /// How its numbers become ids.
     pub(super) form: RefCell<Form>,
-    /// Places for waiting requests, shared out by user, while any of them is taken.
+    /// The places for waiting requests, divided among the users; kept while any place is taken.
     places: RefCell<Weak<RefCell<Shares>>>,
     /// How many users have a shared run of it.
     pub(super) pages: Cell<u32>,
     last_claim: Cell<LastClaim>,
     /// What requests wait for, for the text of a deadline, unless a trouble tells more.
     stage: Cell<&'static str>,
-    /// What goes wrong with it, as long as it does.
+    /// What is wrong with the tag, if anything is.
     trouble: RefCell<Option<Box<Trouble>>>,
 }
 
-/// What goes wrong with a tag.
+/// What is wrong with a tag.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
     /// Counts claims that failed in a row.
     pub(super) backoff: Backoff,
-    /// Counts how often the tag was loaded anew in a row because the journal refused a change of it.
+    /// Counts how often in a row the tag was loaded again because the journal refused a change.
     pub(super) restarts: Backoff,
-    /// Why the last claim failed, and until when requests that need one are told so at once.
+    /// Why the last claim failed, and until when requests that need a claim are refused at once.
     pub(super) refused: Option<Refusal>,
-    /// The daemon has crashed since the last claim: there may be another one that nobody knows of.
+    /// The daemon has crashed since the last known claim: there may be another claim that this host doesn't know.
     pub(super) after_crash: bool,
     /// What requests wait for.
     waited_for: Option<String>,
 }
 
-/// When a tag was last seen to be drawn, and how much had been drawn by then.
+/// When it was last noticed that somebody drew from a tag, and how many ids had been drawn by then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Drawn {
-    /// The lower half of its count of ids.
+    /// The lower 32 bits of the number of ids drawn.
     pub(super) ids: u32,
-    /// In seconds of [`BootMs`].
+    /// Seconds of [`BootMs`].
     pub(super) at_s: u32,
 }
 
-/// Why requests that need a claim are told so without asking the store again.
+/// Why requests that need a claim are refused without asking the store again.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) failure: Failure,
-    /// Requests for no more than this may be met all the same.
+    /// A request for at most this many ids may be served all the same.
     pub(super) above: u64,
     pub(super) until: BootMs,
 }
@@ -92,12 +92,12 @@ struct LastClaim {
 /// How far a tag has come in one of its stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShardState {
-    /// What the journal has left of it has not been asked for.
+    /// The journal's record of it was not asked for yet.
     Unloaded,
     Loading,
-    /// What the journal has left of it is known.
+    /// The journal's record of it is known.
     Loaded,
-    /// As before, and the store doesn't have the tag.
+    /// The journal's record is known, and the store doesn't have the tag.
     Absent,
 }
 
@@ -106,14 +106,14 @@ pub(super) struct Shard {
     pub(super) upstream: Rc<Upstream>,
     pub(super) state: Cell<ShardState>,
     pub(super) generation: Cell<Option<Generation>>,
-    /// Until when to believe that the store has no number left below the tag's ceiling.
+    /// Until when to believe that the store has no id left below the tag's ceiling.
     pub(super) used_up_until: Cell<BootMs>,
-    /// The last warning that its numbers come to an end, in percent.
+    /// The last warning that the tag runs out of ids, in percent.
     pub(super) warned_percent: Cell<Option<u8>>,
 }
 
 impl SegmentTag {
-    /// One that nothing is held of, nor loaded yet.
+    /// A tag of which nothing is held or loaded yet.
     pub(super) fn new(
         tag: Tag,
         allocator: Allocator<ReplyTo>,
@@ -140,7 +140,7 @@ impl SegmentTag {
         }
     }
 
-    /// Places for requests that wait for it, `most` of them.
+    /// The places for waiting requests; there are `most`.
     pub(super) fn places(&self, most: usize) -> Rc<RefCell<Shares>> {
         let mut places = self.places.borrow_mut();
         places.upgrade().unwrap_or_else(|| {
@@ -150,7 +150,7 @@ impl SegmentTag {
         })
     }
 
-    /// Gives up the places when none is taken: a weak reference still keeps their memory.
+    /// Frees the places when none is taken: a weak reference alone would keep their memory.
     pub(super) fn forget_places(&self) {
         let mut places = self.places.borrow_mut();
         if places.strong_count() == 0 {
@@ -187,17 +187,17 @@ impl SegmentTag {
         }
     }
 
-    /// Requests wait for this from now on, which is only known as it happens.
+    /// From now on requests wait for this, which is composed at run time.
     pub(super) fn waits_for_what(&self, happens: String) {
         self.in_trouble(|trouble| trouble.waited_for = Some(happens));
     }
 
-    /// Notes something that goes wrong.
+    /// Records something that is wrong.
     pub(super) fn in_trouble<T>(&self, note: impl FnOnce(&mut Trouble) -> T) -> T {
         note(self.trouble.borrow_mut().get_or_insert_default())
     }
 
-    /// Whether claims may have been made that this host knows nothing of, since the last one that it knows.
+    /// Whether there may be claims after the last known one that this host doesn't know.
     pub(super) fn may_have_claimed(&self) -> bool {
         self.trouble
             .borrow()
@@ -205,7 +205,7 @@ impl SegmentTag {
             .is_some_and(|known| known.backoff.failing() || known.after_crash)
     }
 
-    /// Claims succeed again.
+    /// A claim has succeeded.
     pub(super) fn claims_succeed(&self) {
         let mut trouble = self.trouble.borrow_mut();
         match &mut *trouble {
@@ -217,24 +217,26 @@ impl SegmentTag {
         }
     }
 
-    /// The store may answer otherwise by now.
+    /// Forgets the refusal, because the store may answer differently by now.
     pub(super) fn forget_refusal(&self) {
         if let Some(trouble) = &mut *self.trouble.borrow_mut() {
             trouble.refused = None;
         }
     }
 
-    /// The journal takes its changes again.
+    /// The journal accepts the tag's changes again.
     pub(super) fn restarted(&self) {
         if let Some(trouble) = &mut *self.trouble.borrow_mut() {
             trouble.restarts = Backoff::default();
         }
     }
 
-    /// For how many seconds it has not been seen to be drawn. Notes it when it has been since it was asked last.
+    /// For how many seconds nobody has been seen to draw from it. If somebody drew since the last call, the time
+    /// begins anew.
     pub(super) fn undrawn_s(&self, now: BootMs) -> u32 {
         let (known, now_s) = (self.drawn.get(), seconds(now));
-        // A whole number of times 2^32 ids would pass for none: it is taken out of memory, and comes back.
+        // If exactly a multiple of 2^32 ids was drawn, nobody seems to have drawn. Then the tag leaves memory and is
+        // loaded again, which does no harm.
         let ids = self.allocator.borrow().issued() as u32;
         if ids != known.ids {
             self.drawn.set(Drawn { ids, at_s: now_s });
@@ -243,26 +245,26 @@ impl SegmentTag {
         now_s.saturating_sub(known.at_s)
     }
 
-    /// Why a request can't be met, as the store has said a moment ago.
+    /// The store's refusal of a moment ago, if it applies to this request.
     pub(super) fn recent_refusal(&self, want: Want, now: BootMs) -> Option<Failure> {
         let trouble = self.trouble.borrow();
         let refused = trouble.as_ref()?.refused.as_ref().filter(|refusal| now < refusal.until)?;
         (u64::from(want.least()) > refused.above).then(|| refused.failure.clone())
     }
 
-    /// Whether any request waits for it.
+    /// Whether a request waits for it.
     #[must_use]
     pub fn is_waited_for(&self) -> bool {
         self.allocator.borrow().waiting() > 0
     }
 
-    /// Whether the tag was taken out of use: look it up anew.
+    /// Whether the tag was taken out of use: then look it up again.
     #[must_use]
     pub fn evicted(&self) -> bool {
         self.evicted.get()
     }
 
-    /// Why a request's deadline has passed: no store can be claimed from, or what is under way takes too long.
+    /// Why a request's deadline has passed: no store can be claimed from, or the work under way takes too long.
     pub(super) fn deadline(&self) -> Failure {
         let excuses: Vec<_> =
             self.shards.iter().map(|shard| shard.upstream.unavailable_reason()).collect();
@@ -303,7 +305,7 @@ impl Shard {
     }
 }
 
-/// The allocator's number of a shard; there are at most as many as there are stores.
+/// The allocator's number of a shard. There are as many shards as stores at most.
 pub(super) fn shard_number(index: usize) -> u32 {
     u32::try_from(index).expect("there are at most 64 shards")
 }

@@ -1,4 +1,5 @@
-//! Which tags are in use: taken up from the journal, checked against their stores, taken out when they are gone.
+//! Which tags are in use: loads them from the journal, checks them against their stores, and removes those that are
+//! gone.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,19 +15,18 @@ use crate::reply::Failure;
 use leafd_core::store::{HostId, StoreError, TagTerms};
 use leafd_core::{BootMs, Tag};
 
-/// How long a tag that the store doesn't have is answered without asking again, in milliseconds.
+/// How long a tag that the store doesn't have is refused without asking again, in milliseconds.
 const UNKNOWN_MS: u64 = 1_000;
 
 /// How many unknown tags are remembered.
 const UNKNOWN_MAX: usize = 10_000;
 
-/// A store that has not answered so long after the start counts as away: then what the journal has left is used
-/// without asking it.
+/// If a store has not answered this long after the start, the held ids in the journal are used without asking it.
 const FIRST_ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
 impl Segments {
-    /// Takes up what the journal has of a tag in one store, after asking that whether it is still the same tag.
-    /// A store that the journal doesn't know and that doesn't answer is taken up when it does.
+    /// Loads the journal's record of a tag in one store, after asking the store whether it is still the same tag. If
+    /// the journal doesn't know the store and it doesn't answer, the tag is loaded once it answers.
     pub(crate) async fn load(self: Rc<Self>, tag: Rc<SegmentTag>, index: usize) {
         let shard = &tag.shards[index];
         let _ = tokio::time::timeout(FIRST_ANSWER_WITHIN, shard.upstream.tried()).await;
@@ -49,7 +49,7 @@ impl Segments {
             };
             let terms = terms.map(|mut found| found.pop().flatten());
             missing = terms == Some(None);
-            // Another store took the place of the one that the journal knew, while this one was asked.
+            // The store behind the URL changed while the journal was asked.
             if shard.upstream.key().as_ref() != Some(&key) || tag.evicted.get() {
                 shard.state.set(ShardState::Unloaded);
                 return;
@@ -65,7 +65,7 @@ impl Segments {
         self.drive(&tag);
     }
 
-    /// What the journal has left is used if the store says so, or can't be asked.
+    /// Uses the held ids in the journal's record if the store agrees, or can't be asked.
     fn restore(
         self: &Rc<Self>,
         tag: &Rc<SegmentTag>,
@@ -97,7 +97,7 @@ impl Segments {
         let number = shard_number(index);
         let cut = tag.allocator.borrow_mut().restore(number, unissued, record.highest_end);
         self.journal_cut(tag, index, cut);
-        // The ceiling may have been lowered while this host was off.
+        // Somebody may have lowered the ceiling while this host was off.
         if let Some(terms) = terms.filter(|_| usable) {
             self.set_terms(tag, index, terms);
         }
@@ -110,7 +110,7 @@ impl Segments {
         shard.upstream.lost_commits(&**self, &tag.tag, seen);
     }
 
-    /// A store doesn't have the tag. When none of its stores has, it is taken out of use.
+    /// A store doesn't have the tag. If none of its stores has it, the tag is taken out of use.
     pub(super) fn missing(self: &Rc<Self>, tag: &Rc<SegmentTag>, shard: &Shard, failure: &Failure) {
         shard.state.set(ShardState::Absent);
         if tag.shards.iter().all(|shard| shard.state.get() == ShardState::Absent) {
@@ -120,7 +120,7 @@ impl Segments {
         }
     }
 
-    /// Takes a tag out of use: who waits is told, what is held is forgotten.
+    /// Takes a tag out of use: waiting requests get `failure`, and held ids are dropped.
     pub(crate) fn remove(&self, tag: &Rc<SegmentTag>, failure: &Failure) {
         if tag.evicted.replace(true) {
             return;
@@ -151,7 +151,7 @@ impl Segments {
         }
     }
 
-    /// A tag is not what it was believed to be: the next request looks it up anew.
+    /// A tag is not what it was believed to be. The next request looks it up again.
     pub(crate) fn start_over(&self, tag: &Rc<SegmentTag>) {
         let failure = Failure::store_away(format!(
             "tag {:?} was deleted and created again; retry",
@@ -160,8 +160,8 @@ impl Segments {
         self.remove(tag, &failure);
     }
 
-    /// A tag was created or changed through this daemon: what was believed of it no longer holds. Waits until
-    /// its stores have been asked.
+    /// Call this after a tag was created or changed through this daemon: what was known of it is out of date. Waits
+    /// until its stores have been asked.
     pub async fn changed(self: &Rc<Self>, name: &Tag) {
         self.unknown.borrow_mut().remove(name.as_str());
         let tag = self.in_use(name);
@@ -178,7 +178,7 @@ impl Segments {
         }
     }
 
-    /// Asks a store, in one query, whether these tags are still there, still the same, and on which terms.
+    /// Asks a store, in one query, whether these tags still exist, are the same, and on which terms.
     pub(super) async fn check_terms(
         self: &Rc<Self>,
         upstream: &Rc<Upstream>,
@@ -217,7 +217,7 @@ impl Segments {
         self.set_terms(tag, index, terms);
     }
 
-    /// Takes over the terms of a store. What is held and may not be issued any more is dropped.
+    /// Adopts a store's terms, and drops held ids that may not be issued any more.
     fn set_terms(self: &Rc<Self>, tag: &Rc<SegmentTag>, index: usize, terms: &TagTerms) {
         self.end_shared_above(tag, terms.ceiling);
         self.note_dropped(tag, index, terms.ceiling.saturating_add(1), Cause::Ceiling);
@@ -244,7 +244,7 @@ impl Segments {
         self.forget(tag, &tag.shards[index]);
     }
 
-    /// Counts what a tag has issued, and what is held of it: it goes out of use.
+    /// Counts the ids that a tag has issued, and those that it holds, because it leaves use.
     pub(super) fn leave(&self, tag: &SegmentTag) {
         self.end_shared(tag);
         for index in 0..tag.shards.len() {
@@ -256,7 +256,7 @@ impl Segments {
         self.near_ceilings.borrow_mut().remove(&tag.tag);
     }
 
-    /// Drops what is held of one shard.
+    /// Drops the held ids of one shard.
     fn forget_shard(&self, tag: &SegmentTag, index: usize, cause: Cause) {
         self.end_shared(tag);
         self.note_dropped(tag, index, 0, cause);
@@ -275,7 +275,7 @@ impl Tenants for Segments {
     fn drop_held(&self, upstream: &Rc<Upstream>) {
         self.set_aside(upstream);
         if let Some(store) = upstream.key() {
-            // Nothing can contradict this.
+            // The journal can't refuse this.
             self.writer.write(vec![Write::ForgetAll { store }], |_| {});
         }
     }
@@ -311,7 +311,7 @@ impl Tenants for Segments {
         seen.filter(|(_, end)| *end > 0).collect()
     }
 
-    /// Tags that the store was not asked about yet are loaded, the others go on.
+    /// Loads tags for which the store was not asked yet, and goes on with the others.
     fn resume(self: Rc<Self>, upstream: &Rc<Upstream>) {
         let mut known = self.all_in_use();
         known.retain(|tag| tag.shard_in(upstream).is_some());
@@ -336,7 +336,7 @@ impl Tenants for Segments {
 }
 
 impl Segments {
-    /// Answers those who wait for what can't be had until somebody does something.
+    /// Answers the requests that wait for something that only an operator can bring about.
     pub(super) fn refuse(&self, tag: &SegmentTag) {
         if tag.allocator.borrow().waiting() == 0 || tag.allocator.borrow().has_enough() {
             return;
@@ -356,7 +356,7 @@ impl Segments {
 
     pub(super) fn forget(&self, tag: &SegmentTag, shard: &Shard) {
         if let Some(store) = shard.upstream.key() {
-            // Nothing can contradict this.
+            // The journal can't refuse this.
             let tag = tag.tag.clone();
             self.writer.write(vec![Write::Forget { store, tag }], |_| {});
         }
@@ -364,24 +364,23 @@ impl Segments {
 }
 
 impl SegmentTag {
-    /// Which of its shards lives in this store.
+    /// The index of its shard in this store.
     fn shard_in(&self, upstream: &Rc<Upstream>) -> Option<usize> {
         self.shards.iter().position(|shard| Rc::ptr_eq(&shard.upstream, upstream))
     }
 
-    /// The same, if what the journal has left of that shard is known.
+    /// The same, if the journal's record of that shard is known.
     fn loaded_from(self: &Rc<Self>, upstream: &Rc<Upstream>) -> Option<(&Rc<Self>, usize)> {
         let index = self.shard_in(upstream)?;
         self.shards[index].is_loaded().then_some((self, index))
     }
 
-    /// Whether nobody else can have claimed what is held of it.
+    /// Whether no other host can have claimed its held ids.
     pub(super) fn may_issue(&self) -> bool {
         self.shards.iter().all(|shard| shard.upstream.may_issue())
     }
 
-    /// Why it can't be claimed from any of its stores until somebody does something. What the journal has left of it is
-    /// known by then.
+    /// Why no store of it can be claimed from until an operator acts. Call this once the journal's record is known.
     fn refusal(&self) -> Option<Failure> {
         let mut refusals = self.shards.iter().map(|shard| {
             let known = shard.is_loaded() || shard.upstream.key().is_none();

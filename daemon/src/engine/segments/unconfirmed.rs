@@ -1,6 +1,6 @@
-//! Names that nothing is known of yet: anybody can make them up, so they are bounded, charged to whoever asked, and
-//! forgotten as soon as nobody waits for them. The store is asked for a few of each user's at once: its calls are made
-//! one after the other, and those of other users come soon.
+//! Names of which nothing is known yet. Anybody can make them up. So their number is limited, they count for the user
+//! who asked, and they are forgotten as soon as no request waits for them. The store is asked for only a few of each
+//! user's names at a time: its calls run one after the other, and other users' names must soon have their turn.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -11,39 +11,39 @@ use leafd_core::shares::{Claimant, Shares};
 use super::{SegmentTag, Segments};
 use crate::reply::Failure;
 
-/// Names that may be unconfirmed at once, shared out by user.
+/// How many names may be unconfirmed at a time, divided among the users.
 const UNCONFIRMED_MAX: u64 = 1_000;
 
-/// So many of one user's names the store is asked for at once.
+/// For how many of a user's names the store is asked at a time.
 const ASKED_AT_ONCE: usize = 8;
 
-/// What all unconfirmed names share.
+/// The state that all unconfirmed names share.
 #[derive(Clone)]
 pub(super) struct Names(Rc<RefCell<State>>);
 
 struct State {
     places: Shares,
-    /// By user; those that ask for nothing are not kept.
+    /// By user. Users who ask for nothing are removed.
     turns: HashMap<u32, Turns>,
 }
 
-/// Whose turn it is among one user's names.
+/// The order of one user's names.
 #[derive(Default)]
 struct Turns {
-    /// How many the store is asked for.
+    /// For how many names the store is being asked.
     asked: usize,
     waiting: VecDeque<Weak<SegmentTag>>,
 }
 
-/// One name's place. Dropping it gives the place back.
+/// The place of a name. Dropping it frees the place.
 pub(super) struct Place {
     names: Names,
     claimant: Claimant,
-    /// Whether it waits for its turn.
+    /// Whether the name waits for its turn.
     waits: Cell<bool>,
 }
 
-/// A name that the store is being asked for. Dropping it lets the user's next name have its turn.
+/// A name for which the store is being asked. Dropping it gives the turn to the user's next name.
 pub(crate) struct Asked {
     names: Names,
     uid: u32,
@@ -60,7 +60,7 @@ impl Names {
     /// A place for a name that this user asks for.
     ///
     /// # Errors
-    /// The user has asked for too many that are not confirmed yet.
+    /// Too many of the user's names are not confirmed yet.
     pub(super) fn take(&self, claimant: Claimant) -> Result<Place, Failure> {
         if self.0.borrow_mut().places.take(claimant, 1) {
             return Ok(Place { names: self.clone(), claimant, waits: Cell::new(false) });
@@ -81,7 +81,7 @@ impl Drop for Place {
 }
 
 impl Place {
-    /// Whether the store may be asked for the name now. If not, it is among the names that [`Asked::answered`] tells of.
+    /// Whether the store may be asked for the name now. If not, [`Asked::answered`] returns it later.
     fn has_its_turn(&self, tag: &Rc<SegmentTag>) -> bool {
         let mut names = self.names.0.borrow_mut();
         let Some(turns) = names.turns.get_mut(&self.claimant.uid) else { return true };
@@ -90,7 +90,7 @@ impl Place {
             return true;
         }
         if !self.waits.replace(true) {
-            // Those that were forgotten while they waited still take memory.
+            // Names that were forgotten while they waited still take memory.
             if turns.waiting.len() as u64 >= UNCONFIRMED_MAX {
                 turns.waiting.retain(|tag| tag.strong_count() > 0);
             }
@@ -107,7 +107,7 @@ impl Place {
 }
 
 impl Asked {
-    /// The store has answered: the name that comes next, if one waits.
+    /// The store has answered. Returns the next name, if one waits.
     pub(super) fn answered(self) -> Option<Rc<SegmentTag>> {
         let mut names = self.names.0.borrow_mut();
         let waiting = &mut names.turns.get_mut(&self.uid)?.waiting;
@@ -120,7 +120,7 @@ impl Drop for Asked {
         let mut names = self.names.0.borrow_mut();
         if let Some(turns) = names.turns.get_mut(&self.uid) {
             turns.asked -= 1;
-            // Names that wait all the same are looked at with the other waiting requests.
+            // Names that still wait are looked at together with the other waiting requests.
             if turns.asked == 0 {
                 names.turns.remove(&self.uid);
             }
@@ -129,8 +129,8 @@ impl Drop for Asked {
 }
 
 impl Segments {
-    /// Forgets a tag that nothing is known of and nobody waits for: it may be a name that somebody made up. One whose
-    /// claim is under way keeps its place until the store has answered.
+    /// Forgets a tag of which nothing is known and for which no request waits: somebody may have made up its name. A
+    /// name whose claim is under way keeps its place until the store has answered.
     pub(super) fn forget_unconfirmed(&self, tag: &Rc<SegmentTag>) {
         let idle = || {
             let allocator = tag.allocator.borrow();
@@ -145,12 +145,12 @@ impl Segments {
 }
 
 impl SegmentTag {
-    /// Whether its store may be asked for it: of names that nothing is known of, each user has a few at once.
+    /// Whether its store may be asked for it now: for each user, a few unknown names have their turn at a time.
     pub(super) fn has_its_turn(self: &Rc<Self>) -> bool {
         self.unconfirmed.borrow().as_ref().is_none_or(|place| place.has_its_turn(self))
     }
 
-    /// To be kept until the store has answered.
+    /// Keep this until the store has answered.
     pub(super) fn ask(&self) -> Option<Asked> {
         self.unconfirmed.borrow().as_ref().map(|place| place.ask())
     }

@@ -1,7 +1,7 @@
-//! The mark that the journal keeps above a layout's ids: moved ahead of use, made exact at a stop.
+//! The mark that the journal keeps above a layout's ids. It moves ahead of use, and is made exact at a stop.
 //!
-//! When the journal refuses a mark it has a higher one, or another layout under this name. Nothing is issued of the
-//! layout then until the journal has told which; ids go on above what it has.
+//! If the journal refuses a mark, it has a higher one, or another layout under this name. Then no id of the layout is
+//! issued until the journal has told which. After that ids go on above its mark.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::reply::Failure;
 use leafd_core::UnixMs;
 use leafd_core::snowflake::{Generator, Now};
 
-/// How long after a layout's last use its mark is kept ahead, so that the next id need not wait for the
-/// journal, in milliseconds.
+/// After a layout's last use its mark is kept ahead for this long, in milliseconds, so that the next id need not wait
+/// for the journal.
 const WARM_MS: u64 = 60_000;
 
 impl Snowflakes {
-    /// Has the journal move the layout's mark, ahead of use.
+    /// Has the journal move the layout's mark ahead of use.
     pub(super) fn keep_mark(
         self: &Rc<Self>,
         tag: &Rc<SnowflakeTag>,
@@ -39,7 +39,7 @@ impl Snowflakes {
             }
             tag.mark_in_flight.set(false);
             tag.restarts.take();
-            // What a static worker notes elsewhere comes before use as well.
+            // A static worker's own note of the mark must also precede the use.
             if let Err(why) = snowflakes.worker.journal_reached(mark) {
                 return snowflakes.give_up_worker(why);
             }
@@ -48,8 +48,8 @@ impl Snowflakes {
         });
     }
 
-    /// The journal has refused a mark: it has a higher one, or another layout under this name. Nothing is issued until it
-    /// has told which.
+    /// The journal has refused a mark: it has a higher one, or another layout under this name. No id is issued until
+    /// it has told which.
     fn contradicted(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, refused: &JournalError) {
         if !tag.restarts.borrow().failing() {
             error!(
@@ -75,12 +75,12 @@ impl Snowflakes {
         tag.contradicted.replace(Some(failure));
     }
 
-    /// Goes on above what the journal has.
+    /// Goes on above the journal's mark.
     async fn start_over(self: Rc<Self>, tag: Rc<SnowflakeTag>) {
         loop {
             let wait_ms = tag.restarts.borrow_mut().next_ms(fastrand::u64(..));
             tokio::time::sleep(Duration::from_millis(wait_ms)).await;
-            // A journal that fails is tried until it doesn't.
+            // If the journal fails, try again until it works.
             let Ok(found) = self.writer.journal().layout(&tag.name).await else { continue };
             if found.as_ref().is_some_and(|found| found.layout != tag.layout) {
                 self.refuse_for_now(
@@ -100,7 +100,7 @@ impl Snowflakes {
         }
     }
 
-    /// Keeps the marks of layouts in use ahead of the clock; to be called about once a second.
+    /// Keeps the marks of layouts in use ahead of the clock. Call this about once a second.
     pub fn keep_warm(self: &Rc<Self>) {
         let now = self.worker.hold(clock::now());
         for tag in &self.layouts {
@@ -112,7 +112,7 @@ impl Snowflakes {
         }
     }
 
-    /// The exact marks, for a clean stop: the end of the last tick used, as low as that may be.
+    /// The exact marks for a clean stop: the end of the last tick used, which may be lower than the recorded mark.
     #[must_use]
     pub fn exact_marks(&self) -> Vec<Write> {
         self.layouts

@@ -1,7 +1,6 @@
-//! Snowflake layouts: from a request to the layout's generator, and the mark that the journal keeps above
-//! what is issued.
+//! Snowflake layouts: leads a request to the layout's generator, and keeps the journal's mark above what is issued.
 //!
-//! - `marks`: that mark, also when the journal contradicts it.
+//! - `marks`: moves that mark, and handles a refusal by the journal.
 
 mod marks;
 
@@ -24,34 +23,34 @@ use leafd_core::lines::Lines;
 use leafd_core::snowflake::{Generator, Now, Refusal};
 use leafd_core::{Backoff, BootMs, Tag, UnixMs, Want};
 
-/// Every layout.
+/// All layouts.
 pub struct Snowflakes {
     layouts: Vec<Rc<SnowflakeTag>>,
-    /// Whom they are issued as.
+    /// The worker under whose number ids are issued.
     pub worker: Worker,
-    /// Below it ids may have been issued in layouts that are not configured any more.
+    /// Ids before this instant may have been issued in layouts that are not configured any more.
     dropped_mark: UnixMs,
     writer: Rc<Writer>,
     waiters_max: usize,
 }
 
-/// One layout, drawn under its name.
+/// A layout. Its name is the tag that clients draw from.
 pub struct SnowflakeTag {
     pub(crate) name: Tag,
-    /// What tells it in the notes of who was given what.
+    /// Identifies the layout in the records of which process got which ids.
     pub(crate) mark: TagMark,
     pub(crate) layout: Layout,
     pub(crate) generator: RefCell<Generator>,
     waiting: RefCell<Lines<Waiter>>,
     mark_in_flight: Cell<bool>,
-    /// Why nothing is issued until the journal has told what it has of the layout: it refused a mark.
+    /// Set after the journal refused a mark: why no id is issued until the journal has told what it has of the layout.
     contradicted: RefCell<Option<Failure>>,
-    /// Counts how often that happened in a row.
+    /// Counts such refusals in a row.
     restarts: RefCell<Backoff>,
-    /// A timer will serve the waiting requests.
+    /// Whether a timer will serve the waiting requests.
     timer_set: Cell<bool>,
     used: Cell<BootMs>,
-    /// When it was last said that the time bits end.
+    /// When the log last warned that the time bits end.
     warned: Cell<Option<BootMs>>,
 }
 
@@ -63,22 +62,22 @@ struct Waiter {
     reply: ReplyTo,
 }
 
-/// What one user's requests take of a capped layout before another user's turn comes, in ids.
+/// How many ids one user's requests take from a capped layout before another user has its turn.
 const TURN_IDS: u32 = 1_024;
 
-/// How long a process may hold snowflake ids, in milliseconds: their time must stay that of their use.
+/// How long a process may hold snowflake ids, in milliseconds: their time must be close to that of their use.
 pub const HOLD_MS: u32 = 8;
 
-/// The most ticks that one request may take ids from: it marks the runs of a reply.
+/// From how many ticks a request may take ids at most. This limits the runs in a reply.
 const REQUEST_TICKS_MAX: u64 = 2_048;
 
-/// Before the time bits of a layout end, it is warned for so long, in milliseconds, and so often.
+/// How long before the end of a layout's time bits the log warns of it, and how often, in milliseconds.
 const END_WARNED_MS: u64 = 365 * 86_400_000;
 const END_WARNED_EVERY_MS: u64 = 86_400_000;
 
 impl Snowflakes {
-    /// The layouts, each with the mark below which ids may have been issued. `recorded` are all that the journal knows,
-    /// also those that earlier starts were configured with.
+    /// The layouts, each with the mark below which ids may have been issued. `recorded` are all layouts in the
+    /// journal, including those that only earlier starts had in their configuration.
     #[must_use]
     pub fn new(
         layouts: Vec<LayoutRecord>,
@@ -120,7 +119,7 @@ impl Snowflakes {
         snowflakes
     }
 
-    /// Goes on as the worker that is to be had now, and serves who waits for one.
+    /// Uses the worker that is available now, and serves the requests that wait for one.
     pub fn follow_worker(self: &Rc<Self>) {
         let claim = self.worker.claim(clock::now());
         for tag in &self.layouts {
@@ -135,21 +134,21 @@ impl Snowflakes {
         self.layouts.iter().find(|layout| layout.name.as_str() == name)
     }
 
-    /// Every layout.
+    /// All layouts.
     #[must_use]
     pub fn layouts(&self) -> &[Rc<SnowflakeTag>] {
         &self.layouts
     }
 
-    /// Whether ids can be had: the journal, the worker and the clock allow it, of one layout at least.
+    /// Whether ids of at least one layout can be issued: the journal, the worker and the clock allow it.
     #[must_use]
     pub fn ready(&self) -> bool {
         let now = clock::now();
         !self.writer.failed() && self.worker.ready(now) && self.layouts_allow(now)
     }
 
-    /// A clock that is behind stops whoever draws next, of whatever layout. One layout's end is its own, and so is what the
-    /// journal has of it.
+    /// Whether the layouts allow it. A clock that is behind stops draws of every layout. The end of its time bits, or
+    /// a contradiction in the journal, stops one layout alone.
     fn layouts_allow(&self, now: Now) -> bool {
         let mut some_allowed = false;
         for tag in &self.layouts {
@@ -162,16 +161,16 @@ impl Snowflakes {
         some_allowed
     }
 
-    /// Why the host's clock lets no id of a layout be issued now, if it doesn't.
+    /// Why the host's clock allows no id of a layout now; `None` if it does.
     #[must_use]
     pub fn clock_refusal(&self, tag: &SnowflakeTag, now: Now) -> Option<Refusal> {
         tag.generator.borrow().clock_refusal(self.worker.hold(now))
     }
 
-    /// Checks that one reply can carry so many ids.
+    /// Checks that a reply can carry this many ids.
     ///
     /// # Errors
-    /// The failure to answer with.
+    /// The error for the client.
     pub fn check_count(&self, tag: &SnowflakeTag, count: u32) -> Result<(), Failure> {
         let count_max = REQUEST_TICKS_MAX.saturating_mul(tag.layout.sequence_max() + 1);
         if u64::from(count) <= count_max {
@@ -183,7 +182,7 @@ impl Snowflakes {
         ))
     }
 
-    /// Draws ids at once, all of them or (to be held) fewer. True: they are in `runs`.
+    /// Draws ids at once: all of them, or fewer if a process will hold them. If it returns true, they are in `runs`.
     pub fn take(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, want: Want, runs: &mut Vec<Run>) -> bool {
         if !tag.waiting.borrow().is_empty() || tag.contradicted.borrow().is_some() {
             return false;
@@ -191,13 +190,13 @@ impl Snowflakes {
         let now = clock::now();
         let mut left = want.count;
         if let Err(_refused) = self.draw(tag, now, &mut left, want.allow_partial, runs) {
-            // What was drawn of a batch so far is not lost: the caller lets the request wait with it.
+            // The part of a batch that was drawn so far is not lost: the caller passes it to `wait`.
             return false;
         }
         true
     }
 
-    /// Lets a request wait. `drawn` are the ids that [`Snowflakes::take`] already has for it.
+    /// Has a request wait. `drawn` are the ids that [`Snowflakes::take`] already drew for it.
     pub fn wait(
         self: &Rc<Self>,
         tag: &Rc<SnowflakeTag>,
@@ -227,7 +226,7 @@ impl Snowflakes {
         self.serve(tag);
     }
 
-    /// Draws from tick after tick. An error leaves in `left` what is missing.
+    /// Draws from tick after tick. After an error `left` is the number of missing ids.
     fn draw(
         self: &Rc<Self>,
         tag: &Rc<SnowflakeTag>,
@@ -259,7 +258,7 @@ impl Snowflakes {
         outcome
     }
 
-    /// Serves the waiting requests as far as ids go: each user's in order, and the users in turn.
+    /// Serves the waiting requests as far as the ids go: each user's in their order, and the users in turn.
     fn serve(self: &Rc<Self>, tag: &Rc<SnowflakeTag>) {
         if self.writer.failed() || tag.contradicted.borrow().is_some() {
             return;
@@ -287,7 +286,7 @@ impl Snowflakes {
             };
             let until_deadline_ms = waiter.deadline.0.saturating_sub(now.boot.0);
             let wait_ms = match refused {
-                // The journal's answer, or the registry's, serves again; this only sees to the deadline.
+                // The answer of the journal or the registry serves the request; this timer only watches the deadline.
                 Refusal::MarkReached => until_deadline_ms,
                 Refusal::NoWorker | Refusal::LeaseEnds => {
                     if self.worker.want() {
@@ -299,7 +298,7 @@ impl Snowflakes {
                 Refusal::TickUsedUp { wait_ms } | Refusal::ClockBehind { wait_ms, .. } => wait_ms,
                 Refusal::TimeExhausted | Refusal::BeforeEpoch => u64::MAX,
             };
-            // A wait that outlasts the deadline is told at once, with its length.
+            // If the wait would outlast the deadline, the client learns that at once, with the length of the wait.
             let overdue = waiter.deadline <= now.boot;
             if overdue || now.boot.0.saturating_add(wait_ms) > waiter.deadline.0 {
                 waiter.reply.failure(&match refused {
@@ -319,7 +318,7 @@ impl Snowflakes {
         if tag.timer_set.replace(true) {
             return;
         }
-        // At most a tick of ours at a time, so that deadlines of those behind are seen to as well.
+        // At most one tick of the daemon at a time, so that the deadlines of later requests are watched too.
         let wait = Duration::from_millis(wait_ms.max(1)).min(TICK);
         let (snowflakes, tag) = (Rc::clone(self), Rc::clone(tag));
         tokio::task::spawn_local(async move {
@@ -344,28 +343,28 @@ impl Snowflakes {
         }
     }
 
-    /// Forgets the waiting requests of clients that are gone.
+    /// Drops the waiting requests of clients that are gone.
     pub fn drop_gone(&self, tag: &SnowflakeTag) {
-        // Each is dropped outside of the borrow: it wakes its connection.
+        // They are dropped after the borrow ends, because that wakes their connections.
         let gone = tag.waiting.borrow_mut().take_out(|waiter| waiter.reply.gone());
         drop(gone);
     }
 
-    /// The worker number is this host's no longer, or can't be used: nothing more is issued.
+    /// This host may not use the worker number any more, or can't: no more ids are issued.
     pub fn give_up_worker(self: &Rc<Self>, why: String) {
         error!("{why}; snowflake ids are refused until then");
         self.worker.give_up(why);
         self.follow_worker();
     }
 
-    /// From here on no id was issued in any layout, configured or not any more.
+    /// No id of this instant or later was issued in any layout, including those that are not configured any more.
     #[must_use]
     pub fn issued_below(&self) -> UnixMs {
         let ends = self.layouts.iter().map(|tag| tag.generator.borrow().issued_below());
         ends.max().unwrap_or_default().max(self.dropped_mark)
     }
 
-    /// Issues nothing more as the present worker.
+    /// Issues no more ids under the present worker number.
     pub fn leave_worker(&self) {
         for tag in &self.layouts {
             tag.generator.borrow_mut().follow(None);
@@ -382,7 +381,7 @@ impl Snowflakes {
         }
     }
 
-    /// Serves every layout again, after the journal was away.
+    /// Serves every layout again, after the journal has recovered.
     pub fn serve_all(self: &Rc<Self>) {
         for tag in &self.layouts {
             self.serve(tag);
@@ -390,7 +389,7 @@ impl Snowflakes {
     }
 }
 
-/// Adds a run; one that goes on where the last one ends makes that longer, so that a reply has a run for each tick.
+/// Adds a run. A run that continues the last one makes it longer, so that a reply has one run for each tick.
 fn append(runs: &mut Vec<Run>, run: Run) {
     match runs.last_mut() {
         Some(last)
@@ -405,19 +404,19 @@ fn append(runs: &mut Vec<Run>, run: Run) {
 }
 
 impl SnowflakeTag {
-    /// Whether any request waits for it.
+    /// Whether a request waits for it.
     #[must_use]
     pub fn is_waited_for(&self) -> bool {
         !self.waiting.borrow().is_empty()
     }
 
-    /// Why nothing is issued of it, while what the journal has of it contradicts what was.
+    /// Why no ids are issued, while the journal's record of the layout contradicts them.
     #[must_use]
     pub fn contradicted(&self) -> Option<Failure> {
         self.contradicted.borrow().clone()
     }
 
-    /// How long the time bits still last, in milliseconds.
+    /// How long the time bits will last, in milliseconds.
     #[must_use]
     pub fn time_left_ms(&self, now: UnixMs) -> u64 {
         let end = self.layout.tick_start_ms(self.layout.tick_max().saturating_add(1));

@@ -1,4 +1,4 @@
-//! What claims came to, since the start.
+//! Counts the results of claims since the start.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use crate::histogram::Histogram;
 use leafd_core::store::StoreError;
 
-/// Claims by what came of them, and how long the store took.
+/// Claims by their result, and how long the store took for them.
 #[derive(Debug, Default)]
 pub struct ClaimCounts {
     counts: [Cell<u64>; RESULTS.len()],
-    /// Whatever came of them.
+    /// The time that claims took, whatever their result.
     pub took: Histogram,
 }
 
-/// What can come of a claim.
+/// The results of a claim.
 const RESULTS: [&str; 7] =
     ["granted", "unavailable", "unknown_tag", "exhausted", "refused", "overloaded", "changed"];
 
 impl ClaimCounts {
-    /// The store has answered a claim, or can't.
+    /// Counts a claim that the store has answered, or that failed.
     pub fn answered<T>(&self, outcome: &Result<T, StoreError>, took: Duration) {
         let result = match outcome {
             Ok(_) => 0,
@@ -34,7 +34,7 @@ impl ClaimCounts {
         self.took.observe(took);
     }
 
-    /// How many, by result.
+    /// The counts, with the names of the results.
     pub fn by_result(&self) -> impl Iterator<Item = (&'static str, u64)> {
         RESULTS.into_iter().zip(self.counts.iter().map(Cell::get))
     }

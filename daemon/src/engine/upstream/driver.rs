@@ -1,5 +1,5 @@
-//! Drives the monitor of a store: takes its steps one after the other, calls the store and the journal, and tells those
-//! who live in the store what became of it.
+//! Drives the monitor of a store: carries out its steps one after the other, calls the store and the journal, and
+//! reports changes to those whose tags live in the store.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,36 +16,36 @@ use leafd_core::Tag;
 use leafd_core::store::{CheckIn, History, HostId, Identity, StoreError};
 use leafd_core::upstream::{Event, Record, Request, Response, Step};
 
-/// Those whose tags live in a store.
+/// The code whose tags live in a store.
 pub trait Tenants {
-    /// The highest ends of the tags in use, as far as this daemon has seen.
+    /// The highest ends that this daemon has seen of the tags in use.
     fn seen_in_use(&self, upstream: &Rc<Upstream>) -> Vec<(Tag, u64)>;
 
     /// Whether this host has mask keys.
     fn masking(&self) -> bool;
 
-    /// What is held of the store may be somebody else's: it is dropped, here and in the journal.
+    /// Another host may have the held ids of the store. Drops them, here and in the journal.
     fn drop_held(&self, upstream: &Rc<Upstream>);
 
-    /// What is held of the store is not issued; the journal keeps it.
+    /// The held ids of the store must not be issued at present. The journal keeps them.
     fn set_aside(&self, upstream: &Rc<Upstream>);
 
-    /// The same for every store.
+    /// Does the same for every store.
     fn set_all_aside(&self);
 
-    /// What is held of a store may be issued until another instant than before.
+    /// The instant until which a store's held ids may be issued has changed.
     fn bounds_changed(&self);
 
-    /// Who this host is to its stores.
+    /// This host's identity in its stores.
     fn host(&self) -> HostId;
 
-    /// It is another one from now on.
+    /// This host has another identity from now on.
     fn begin_anew(&self, host: HostId);
 
     /// The store can be asked again, or claimed from.
     fn resume(self: Rc<Self>, upstream: &Rc<Upstream>);
 
-    /// Nothing can be had of the store until somebody does something: whoever waits for it is told.
+    /// The store can't be used until an operator acts. Answers the requests that wait for it.
     fn refused(self: Rc<Self>, upstream: &Rc<Upstream>);
 }
 
@@ -54,11 +54,11 @@ pub struct Driver<T> {
     upstream: Rc<Upstream>,
     tenants: Rc<T>,
     journal: Journal,
-    /// What the journal told at the start.
+    /// What the journal reported at the start.
     start: Rc<Recovered>,
 }
 
-/// What a step came to.
+/// The result of a step.
 enum Outcome {
     Response(Response),
     Recorded(Result<(), StoreError>),
@@ -66,11 +66,11 @@ enum Outcome {
 
 type Work = Pin<Box<dyn Future<Output = Outcome>>>;
 
-/// Tags pushed to the store in one call.
+/// How many tags are reported to the store in one call.
 const PUSHED_AT_ONCE: u32 = 1_000;
 
 impl<T: Tenants + 'static> Driver<T> {
-    /// Drives nothing before [`Driver::run`] runs.
+    /// Nothing happens before [`Driver::run`] is called.
     #[must_use]
     pub fn new(
         upstream: Rc<Upstream>,
@@ -81,7 +81,7 @@ impl<T: Tenants + 'static> Driver<T> {
         Rc::new(Driver { upstream, tenants, journal, start })
     }
 
-    /// Keeps company with the store, until dropped.
+    /// Watches the store and follows its changes, until dropped.
     pub async fn run(self: Rc<Self>) {
         let mut work: Option<Work> = None;
         loop {
@@ -152,8 +152,8 @@ impl<T: Tenants + 'static> Driver<T> {
         }
     }
 
-    /// Enters this start in the store. Where that knows a later one, this host goes on as a new one: what the journal held of
-    /// any store is as old as the journal.
+    /// Records this start in the store. If the store knows a later start, this host goes on as a new one: the held ids
+    /// in the journal, of any store, are as old as the journal.
     async fn check_in(&self, under: &Identity) -> Result<(), StoreError> {
         let (store, token) = (&self.upstream.store, &self.start.token);
         let tokens = self.start.tokens_known(&under.id);
@@ -176,11 +176,12 @@ impl<T: Tenants + 'static> Driver<T> {
 
     async fn has_tags(&self) -> Result<bool, StoreError> {
         let store = &self.upstream.store;
-        // Of a tag that was deleted ids may have been given.
+        // Ids of a tag that was deleted may have been issued.
         Ok(!store.list(None, 1).await?.is_empty() || !store.ends(None, 1).await?.is_empty())
     }
 
-    /// Raises every tag of the store that this host knows to the highest end that it has seen. Tells how many it knows.
+    /// Raises every tag of the store that this host knows to the highest end that it has seen. Returns how many tags
+    /// it knows.
     async fn push_high_water(&self, under: &Identity) -> Result<usize, StoreError> {
         let store = &self.upstream.store;
         let Some(key) = self.upstream.key() else { return Ok(0) };
@@ -195,7 +196,7 @@ impl<T: Tenants + 'static> Driver<T> {
             pushed += page.len();
             store.raise(under, page, masking).await?;
         }
-        // What the journal is still about to record.
+        // Ends that the journal will record soon.
         let in_use = self.tenants.seen_in_use(&self.upstream);
         if !in_use.is_empty() {
             store.raise(under, in_use, masking).await?;
@@ -203,7 +204,7 @@ impl<T: Tenants + 'static> Driver<T> {
         Ok(pushed)
     }
 
-    /// Has the journal record what the store is. It must be there before anything is claimed.
+    /// Has the journal record which store it is. This must be durable before anything is claimed.
     async fn record(self: Rc<Self>, record: Record) -> Result<(), StoreError> {
         let write = match record {
             Record::CheckedIn(store, history) => {
@@ -224,7 +225,7 @@ impl<T: Tenants + 'static> Driver<T> {
         let (upstream, tenants) = (&self.upstream, &self.tenants);
         let store = &upstream.url;
         match event {
-            // The daemon's health tells of these as long as they last.
+            // The daemon's health reports these as long as they last.
             Event::Away(error) => debug!(%store, "{error}"),
             Event::Back => debug!(%store, "the store answers"),
             Event::Resumed => Rc::clone(tenants).resume(upstream),
@@ -262,8 +263,8 @@ impl<T: Tenants + 'static> Driver<T> {
 }
 
 impl Upstream {
-    /// A tag has, or was given, less than it had been given before: the store has lost commits without showing another
-    /// history. Every daemon is told.
+    /// The store shows or gives less of a tag than before: it has lost commits without showing another history. Every
+    /// daemon is told.
     pub(crate) fn lost_commits<T: Tenants>(self: &Rc<Self>, tenants: &T, tag: &Tag, seen: u64) {
         let Some(under) = self.claimable() else { return };
         if !self.monitor.borrow_mut().lost_commits(&under) {
@@ -275,13 +276,13 @@ impl Upstream {
              drops those that others may be given. Check the store's replication and backups"
         );
         if !self.embedded {
-            // The driver is told as well, but not before whoever draws next.
+            // The driver drops them too, but perhaps only after the next draw.
             tenants.drop_held(self);
         }
         self.woken.notify_one();
     }
 
-    /// What the monitor says of the ids held, for every request that comes.
+    /// Copies the monitor's answer about the held ids, as every request needs it.
     fn follow(&self) {
         self.own_until.set(self.monitor.borrow().own_until().unwrap_or(NO_END));
     }

@@ -1,5 +1,5 @@
-//! One of the daemon's stores, as it is known at present: which one it is, whether it may be claimed from,
-//! and if not, why. The core's [`Monitor`] knows it; `driver` drives that.
+//! A store of the daemon as it is known at present: which one it is, whether it may be claimed from, and if not, why.
+//! The core's [`Monitor`] decides; `driver` drives it.
 
 mod claims;
 mod driver;
@@ -23,38 +23,39 @@ use leafd_core::upstream::{Condition, Monitor, Settings};
 pub use claims::ClaimCounts;
 pub use driver::{Driver, Tenants};
 
-/// A store that tags live in.
+/// A store in which tags live.
 pub struct Upstream {
-    /// Its name in the configuration; empty for the sole store.
+    /// Its name in the configuration; empty for the only store.
     pub name: Arc<str>,
-    /// Where it is, without secrets.
+    /// Its URL, without secrets.
     pub url: Arc<str>,
     /// The thread that calls it.
     pub store: StoreHandle,
-    /// What it should say about its place among the stores.
+    /// The role that it should have among the stores.
     pub role: Role,
     /// Whether it is this host's own file.
     pub embedded: bool,
-    /// Which ids of its tags are its to give.
+    /// Which ids of its tags it gives.
     pub shard: Shard,
-    /// What claims came to.
+    /// The results of claims.
     pub claims: ClaimCounts,
-    /// Under which name the journal counts its numbers. Known from the journal before it has answered.
+    /// The identity under which the journal records its ids. It is known from the journal before the store has
+    /// answered.
     key: RefCell<Option<StoreId>>,
     monitor: RefCell<Monitor>,
-    /// Until when ids may be issued from what is held of it; the monitor's answer, at hand for every request.
+    /// Until when its held ids may be issued: the monitor's answer, kept here for every request.
     own_until: Cell<BootMs>,
     /// See [`Store::conflicts`](crate::store::Store::conflicts).
     conflicts: Arc<AtomicU64>,
     leftovers: Cell<bool>,
     stale: Cell<bool>,
-    /// Something changed outside of the driver: its monitor is to be asked what to do.
+    /// Notified when something outside of the driver changed, so that the monitor must be asked what to do.
     woken: Notify,
-    /// A visit has ended.
+    /// Notified when a visit has ended.
     visited: Notify,
 }
 
-/// How its fail-overs are dealt with.
+/// How to deal with its fail-overs.
 #[derive(Clone, Copy, Debug)]
 pub struct FailoverSettings {
     /// How long claims wait after a fail-over.
@@ -63,14 +64,14 @@ pub struct FailoverSettings {
     pub probe_every: Duration,
 }
 
-/// Those who need a store that is away wait so long for the monitor's next attempt.
+/// How long a request waits for the monitor's next attempt when the store doesn't answer.
 const ATTEMPT_WITHIN: Duration = Duration::from_secs(2);
 
-/// There is no end to what may be issued.
+/// Ids may be issued without a time limit.
 const NO_END: BootMs = BootMs(u64::MAX);
 
 impl Upstream {
-    /// A store that has not been asked yet. `remembered`: what the journal says was there last.
+    /// A store that has not been asked yet. `remembered` is the journal's record of the last store there.
     #[must_use]
     pub fn new(
         name: Arc<str>,
@@ -111,56 +112,57 @@ impl Upstream {
         }
     }
 
-    /// With this count of its conflicts.
+    /// Sets the counter of its conflicts.
     #[must_use]
     pub fn counting(self, conflicts: Arc<AtomicU64>) -> Upstream {
         Upstream { conflicts, ..self }
     }
 
-    /// How many of its transactions met what others wrote at the same moment, and were tried again.
+    /// How many of its transactions conflicted with writes of others and were tried again.
     #[must_use]
     pub fn conflicts(&self) -> u64 {
         self.conflicts.load(Ordering::Relaxed)
     }
 
-    /// Under which name the journal counts this store's numbers; `None` until it has ever answered.
+    /// The identity under which the journal records this store's ids; `None` if it has never answered.
     #[must_use]
     pub fn key(&self) -> Option<StoreId> {
         self.key.borrow().clone()
     }
 
-    /// The identity under which it may be claimed from now.
+    /// The identity under which ids may be claimed from it now.
     #[must_use]
     pub fn claimable(&self) -> Option<Identity> {
         self.monitor.borrow().claimable().cloned()
     }
 
-    /// The identity under which it can be asked now, be it claimed from or not; `None` while it is away.
+    /// The identity under which it can be asked now, whether it may be claimed from or not; `None` while it doesn't
+    /// answer.
     #[must_use]
     pub fn present(&self) -> Option<Identity> {
         self.monitor.borrow().present().cloned()
     }
 
-    /// The identity that was trusted last.
+    /// The identity that was last trusted.
     #[must_use]
     pub fn trusted(&self) -> Option<Identity> {
         self.monitor.borrow().trusted().cloned()
     }
 
-    /// Whether ids may be issued from what is held of it: see [`Monitor::may_issue`].
+    /// Whether its held ids may be issued: see [`Monitor::may_issue`].
     #[must_use]
     pub fn may_issue(&self) -> bool {
         let until = self.issues_until();
         until == NO_END || clock::boot() < until
     }
 
-    /// From when on no ids may be issued from what is held of it.
+    /// The instant from which none of its held ids may be issued.
     #[must_use]
     pub fn issues_until(&self) -> BootMs {
         self.own_until.get()
     }
 
-    /// Why it can't be claimed from, if it can't.
+    /// Why it can't be claimed from; `None` when it can.
     #[must_use]
     pub fn unavailable_reason(&self) -> Option<Failure> {
         self.monitor.borrow().condition().map(|condition| self.failure(&condition))
@@ -179,8 +181,8 @@ impl Upstream {
         self.monitor.borrow().answered_at()
     }
 
-    /// Why its tags can't be administered, if they can't: it is not, or not known to be, the store that is meant.
-    /// Whether it answers shows when it is asked.
+    /// Why its tags can't be administered; `None` when they can. They can't if it is not, or not known to be, the
+    /// configured store. Whether it answers is not checked here.
     #[must_use]
     pub fn admin_refusal(&self) -> Option<Failure> {
         self.monitor.borrow().admin_refusal().map(|condition| self.failure(&condition))
@@ -189,7 +191,7 @@ impl Upstream {
     /// The identity under which a tag can be created: see [`Monitor::complete`].
     ///
     /// # Errors
-    /// Why none can be.
+    /// Why no tag can be created.
     pub fn complete(&self) -> Result<Identity, StoreError> {
         let monitor = self.monitor.borrow();
         monitor.complete().cloned().map_err(|condition| {
@@ -205,13 +207,13 @@ impl Upstream {
         })
     }
 
-    /// Whether it was met in this history last.
+    /// Whether it had this history when it was last asked.
     #[must_use]
     pub fn is_in(&self, history: &History) -> bool {
         self.monitor.borrow().history() == Some(history)
     }
 
-    /// What it is refused for, if it is: nothing can be had of it until somebody does something.
+    /// Why it is refused, if it is: then it can't be used until an operator acts.
     #[must_use]
     pub fn refusal(&self) -> Option<Failure> {
         self.monitor.borrow().refusal().map(Failure::from)
@@ -242,13 +244,13 @@ impl Upstream {
         self.monitor.borrow().settling_ms(now)
     }
 
-    /// Fail-overs noticed since the daemon's start, that of its absence included.
+    /// How many fail-overs were noticed since the daemon's start, including one while the daemon was off.
     #[must_use]
     pub fn fail_overs(&self) -> u64 {
         self.monitor.borrow().failovers()
     }
 
-    /// Whether what the journal has left of it may be used.
+    /// Whether the held ids in the journal may be used.
     #[must_use]
     pub fn leftovers(&self) -> bool {
         self.leftovers.get()
@@ -264,15 +266,15 @@ impl Upstream {
         self.stale.get()
     }
 
-    /// Waits until it has been asked once, with whatever outcome.
+    /// Waits until it has been asked once, whatever the result.
     pub async fn tried(&self) {
         while !self.monitor.borrow().tried() {
             self.visited.notified().await;
         }
     }
 
-    /// Waits, while it is away or was not asked yet, for the monitor's next attempt: whoever lives in it does not knock
-    /// beside that.
+    /// While it doesn't answer, or was not asked yet: waits for the monitor's next attempt, so that its tags don't
+    /// make attempts of their own.
     ///
     /// # Errors
     /// Why it still can't be used.
@@ -282,7 +284,7 @@ impl Upstream {
             !monitor.tried() || monitor.away().is_some()
         };
         if away() {
-            // One that is slow to answer is not waited for: the answer is what is known by then.
+            // A slow answer is not waited for: then the result is what is known by that time.
             let _ = tokio::time::timeout(ATTEMPT_WITHIN, self.visited.notified()).await;
         }
         match self.monitor.borrow().away() {
@@ -291,7 +293,7 @@ impl Upstream {
         }
     }
 
-    /// Waits until it has been asked once, with whatever outcome; not longer than an attempt may take.
+    /// Waits until it has been asked once, whatever the result, but not longer than an attempt may take.
     pub async fn asked_once(&self) {
         if !self.monitor.borrow().tried() {
             let _ = tokio::time::timeout(ATTEMPT_WITHIN, self.visited.notified()).await;
@@ -304,7 +306,7 @@ impl Upstream {
         self.woken.notify_one();
     }
 
-    /// A call could not be made, or was not answered.
+    /// A call could not be made, or got no answer.
     pub(crate) fn call_failed(&self, error: &StoreError) {
         self.monitor.borrow_mut().call_failed(clock::boot(), error);
         self.woken.notify_one();

@@ -1,4 +1,4 @@
-//! What shared runs come to in numbers, for people. Nothing is issued by any of it.
+//! Counts what happens with shared runs, for people. Nothing that is issued depends on it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -11,28 +11,28 @@ use super::{Page, SharedRuns};
 /// Why a run has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The right to its ids, or to draw them so.
+    /// The user may not use its ids any more, or may not draw them from memory.
     Revoked,
-    /// Somebody wrote into the ticket page.
+    /// A process wrote something else than a draw into the ticket page.
     Tampered,
-    /// Nobody drew from it, and another needed its place.
+    /// Nobody drew from it, and another run needed its place.
     Unused,
 }
 
-/// Counted since the start.
+/// Counts since the start.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
     begun: Cell<u64>,
     ended: [Cell<u64>; End::ALL.len()],
     requests: Cell<u64>,
     published: Cell<u64>,
-    /// Of runs that have ended.
+    /// Ids drawn from runs that have ended.
     drawn: Cell<u64>,
-    /// When the log last told of a user's writing into the ticket page.
+    /// When the log last reported that a user tampers with ticket pages.
     warned_at: RefCell<HashMap<u32, BootMs>>,
 }
 
-/// How often the log tells of a user's writing, in milliseconds: the user could flood it otherwise.
+/// How often the log reports the same user, in milliseconds. Otherwise the user could flood the log.
 const WARN_EVERY_MS: u64 = 60_000;
 
 impl End {
@@ -49,7 +49,7 @@ impl Figures {
         add(&self.begun, 1);
     }
 
-    /// A user's process asked for a run, or for more ids in it.
+    /// Counts a request of a process for a run, or for more ids in it.
     pub(super) fn asked(&self) {
         add(&self.requests, 1);
     }
@@ -58,7 +58,7 @@ impl Figures {
         add(&self.published, ids);
     }
 
-    /// Whether the log is to tell now that this user writes into the ticket page.
+    /// Whether to report in the log now that this user tampers with ticket pages.
     pub(super) fn warns_of(&self, uid: u32, now: BootMs) -> bool {
         let mut warned_at = self.warned_at.borrow_mut();
         warned_at.retain(|_, at| now.0.saturating_sub(at.0) < WARN_EVERY_MS);
@@ -74,7 +74,7 @@ impl Figures {
 }
 
 impl SharedRuns {
-    /// As STATUS tells it.
+    /// The figures as STATUS shows them.
     pub(super) fn told(&self) -> Value {
         let pages = self.pages.borrow();
         let Figures { begun, ended, requests, published, drawn, .. } = &self.figures;

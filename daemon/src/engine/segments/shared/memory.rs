@@ -1,4 +1,4 @@
-//! The memory of a shared run: two sealed pages without a name, of which processes get one to read and one to write.
+//! The memory of a shared run: two sealed pages without a file name. Processes may read one, and also write the other.
 #![expect(unsafe_code, reason = "memory that other processes write is mapped by hand")]
 
 use std::fs::File;
@@ -16,10 +16,10 @@ use nix::unistd::{SysconfVar, sysconf};
 
 use crate::reply::outbox::Descriptors;
 
-/// `memfd_create`'s flag for memory that is never executed.
+/// The flag of `memfd_create` for memory that is never executed.
 const MFD_NOEXEC_SEAL: u32 = 8;
 
-/// Both pages. Dropping it unmaps them here; processes keep what they have mapped.
+/// Both pages. Dropping this unmaps them in the daemon; processes keep what they have mapped.
 #[derive(Debug)]
 pub(super) struct Memory {
     run: NonNull<RunPage>,
@@ -29,23 +29,24 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Makes pages of this number, which is never used again.
+    /// Makes pages with this number, which is never used again.
     ///
     /// # Errors
-    /// The kernel's; it may be too old to seal memory against others' writing.
+    /// Those of the kernel. An old kernel can't seal memory against writing by others.
     pub(super) fn new(number: u64) -> io::Result<Memory> {
         let page_bytes = sysconf(SysconfVar::PAGE_SIZE)?.and_then(|bytes| bytes.try_into().ok());
         let page_bytes: NonZeroUsize =
             page_bytes.and_then(NonZeroUsize::new).ok_or(io::ErrorKind::Unsupported)?;
         let written = sealable("leafd-run", page_bytes)?;
-        // What the sealed file says can't be taken back by whoever has its descriptor, nor by whoever opens it again.
+        // Nobody can undo this seal, neither a process that has the descriptor nor one that opens the file again.
         fchmod(&written, Mode::from_bits_truncate(0o444))?;
         let path = format!("/proc/self/fd/{}", written.as_raw_fd());
         let read_only = open(path.as_str(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
         let run = map(&written, page_bytes)?.cast::<RunPage>();
         let tickets_of = || {
             let sealed = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
-            // From here on nobody maps it to write or writes it, the daemon's own user included; this mapping stays.
+            // From here on nobody can write the file or map it for writing, not even the daemon's own user. The
+            // mapping that was made before stays writable.
             seal(&written, sealed | SealFlag::F_SEAL_FUTURE_WRITE)?;
             let tickets = sealable("leafd-tickets", page_bytes)?;
             seal(&tickets, sealed)?;
@@ -59,27 +60,27 @@ impl Memory {
                 Ok(memory)
             }
             Err(error) => {
-                // SAFETY: mapped above with this length, and nobody else knows of it.
+                // SAFETY: mapped above with this length, and no other code knows of it.
                 let _ = unsafe { munmap(run.cast(), page_bytes.get()) };
                 Err(error)
             }
         }
     }
 
-    /// What the daemon alone writes.
+    /// The page that only the daemon writes.
     pub(super) fn run(&self) -> &RunPage {
         // SAFETY: mapped by `new` for as long as `self` lives, large enough (the layout is checked where it is defined),
         // at a page's boundary, zeroed or written through atomics only.
         unsafe { self.run.as_ref() }
     }
 
-    /// What processes write.
+    /// The page that processes write.
     pub(super) fn tickets(&self) -> &TicketPage {
         // SAFETY: as above; others may write any bits, which an atomic number takes.
         unsafe { self.tickets.as_ref() }
     }
 
-    /// What processes get.
+    /// The descriptors that processes get.
     pub(super) fn descriptors(&self) -> std::rc::Rc<Descriptors> {
         std::rc::Rc::clone(&self.descriptors)
     }
@@ -95,9 +96,10 @@ impl Drop for Memory {
     }
 }
 
-/// A page of memory that can be sealed. It is there already: whoever maps it later is not killed for want of memory.
+/// A page of memory that can be sealed. The memory is reserved at once, so that no process is killed later because
+/// there is none.
 fn sealable(name: &str, bytes: NonZeroUsize) -> io::Result<File> {
-    // Systems may be told to allow no other kind; kernels before 6.3 don't know it.
+    // A system may allow no other kind of such memory. Kernels before 6.3 don't know the flag.
     let no_exec = MFdFlags::from_bits_retain(MFD_NOEXEC_SEAL);
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     let made: OwnedFd =

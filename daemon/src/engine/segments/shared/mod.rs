@@ -1,11 +1,11 @@
 //! Shared runs: ids of a tag that all processes of a user draw from memory, without a request.
 //!
-//! What is published in such memory counts as issued: it lies below the journal's mark, as any id that goes out does. A
-//! page is drawn from only while the daemon renews it, and ends for good in the moment in which ids of the tag may not be
-//! drawn any more.
+//! Ids that are published in this memory count as issued: like all issued ids they lie below the journal's mark.
+//! Processes draw from a page only while the daemon renews it. The page ends for good at the moment from which ids of
+//! the tag may not be drawn any more.
 //!
-//! - `memory`: the pages themselves.
-//! - `figures`: what is counted of them.
+//! - `memory`: the pages.
+//! - `figures`: the counts.
 
 mod figures;
 mod memory;
@@ -33,47 +33,47 @@ use crate::reply::users::Drawn;
 use figures::{End, Figures};
 use memory::Memory;
 
-/// Pages at once, shared out by user.
+/// Most pages at a time, divided among the users.
 pub const PAGES_MAX: u64 = 256;
 
-/// Pages that were not used for so long make room for others, in milliseconds.
+/// A page that was not used for so long makes room for another one, in milliseconds.
 const UNUSED_MS: u64 = 10_000;
 
-/// A page is renewed for so long after somebody drew from it, in milliseconds.
+/// How long a page is renewed after somebody drew from it, in milliseconds.
 const KEPT_MS: u64 = 3_000;
 
-/// Who may not share is told to ask again after this, in milliseconds.
+/// When to ask again if a tag can't be shared, in milliseconds.
 pub const NOT_SHARED_MS: u32 = 5_000;
 
 /// All shared runs.
 pub(super) struct SharedRuns {
     pages: RefCell<HashMap<(u32, Tag), Rc<Page>>>,
     places: RefCell<Shares>,
-    /// Nothing is published before.
+    /// Nothing is published before this instant.
     opens: Cell<BootMs>,
-    /// The daemon stops: nothing is published any more.
+    /// Set when the daemon stops: nothing is published any more.
     closed: Cell<bool>,
-    /// Somebody may draw.
+    /// Notified when somebody may draw.
     used: Notify,
     warned: Cell<bool>,
     figures: Figures,
 }
 
-/// One user's run of one tag.
+/// A user's shared run of a tag.
 pub(super) struct Page {
     tag: Rc<SegmentTag>,
     claimant: Claimant,
     number: u64,
     memory: Memory,
     publisher: RefCell<Publisher>,
-    /// What the user may draw of the tag.
+    /// The user's quota of the tag.
     quota: Option<Rc<RefCell<Bucket>>>,
     /// The largest id that was published.
     largest: Cell<u64>,
     used_at: Cell<BootMs>,
-    /// Fewer ids could be published than were wanted.
+    /// Whether fewer ids could be published than were wanted.
     short: Cell<bool>,
-    /// Where the user's ids are counted, while it has connections.
+    /// Where the user's draws are counted, while the user has connections.
     drawn_by: RefCell<Weak<Drawn>>,
 }
 
@@ -94,18 +94,18 @@ impl Default for SharedRuns {
 // === impl Segments ===
 
 impl Segments {
-    /// The daemon before this one may have been killed: nothing is published while its pages may be drawn from.
+    /// A former daemon may have been killed. So nothing is published while processes may still draw from its pages.
     pub fn share_after_crash(&self) {
         self.shared.opens.set(BootMs(clock::boot().0 + shared::AFTER_CRASH_MS));
     }
 
-    /// When ids may be published for the first time.
+    /// The first instant at which ids may be published.
     #[must_use]
     pub fn shares_from(&self) -> BootMs {
         self.shared.opens.get()
     }
 
-    /// Answers who asks to share a tag, as soon as there is an id to draw, or by `deadline`.
+    /// Answers a request to share a tag, as soon as there is an id to draw, or by `deadline`.
     pub fn share(
         self: &Rc<Self>,
         tag: &Rc<SegmentTag>,
@@ -125,25 +125,26 @@ impl Segments {
         page.drawn_by.replace(reply.drawn_by());
         self.refill(&page);
         match self.live(tag, page.claimant) {
-            // While no id may be issued the page is not open, whatever it has.
+            // While no id may be issued, the page is closed, whatever it contains.
             Some(page) if page.has_ids() && tag.may_issue() => page.answer(reply),
-            // Its tickets were tampered with: the next one is made when it is asked for.
+            // Somebody tampered with its tickets. The next request makes a new page.
             None => reply.share(ShareReply::NotShared { again_ms: 0 }, None),
             Some(_) => self.wait(tag, Want { count: 1, allow_partial: true }, deadline, reply),
         }
     }
 
-    /// Whether a user's processes find ids that are published.
+    /// Whether a user's processes find published ids.
     #[must_use]
     pub fn has_shared_ids(&self, tag: &SegmentTag, claimant: Claimant) -> bool {
         self.live(tag, claimant).is_some_and(|page| page.has_ids())
     }
 
-    /// Answers who waited for ids to be published.
+    /// Answers a request that waited for ids to be published.
     pub(super) fn answer_sharing(&self, tag: &SegmentTag, reply: ReplyTo, runs: &[Run]) {
         match self.live(tag, reply.claimant()) {
             Some(page) if !tag.is_masked() => {
-                // One id may come for each who waits, and others may have brought more meanwhile.
+                // One id may have been issued for each waiting request, and other requests may have published more
+                // meanwhile.
                 if !page.has_ids() {
                     self.publish(&page, runs);
                 }
@@ -155,7 +156,7 @@ impl Segments {
         }
     }
 
-    /// Publishes more of a tag whose ids had come to an end.
+    /// Publishes more ids of a tag whose published ids were used up.
     pub(super) fn refill_shared(self: &Rc<Self>, tag: &SegmentTag) {
         if tag.pages.get() == 0 {
             return;
@@ -172,7 +173,7 @@ impl Segments {
         }
     }
 
-    /// Ends the shared runs of a tag with ids above a ceiling.
+    /// Ends the shared runs of a tag that have ids above a ceiling.
     pub(super) fn end_shared_above(&self, tag: &SegmentTag, ceiling: u64) {
         if tag.pages.get() > 0 {
             let pages = self.shared.of(tag);
@@ -181,23 +182,23 @@ impl Segments {
         }
     }
 
-    /// Ends all shared runs: who may still share one asks again.
+    /// Ends all shared runs. Users who may still share a tag ask again.
     pub fn end_all_shared(&self) {
         self.shared.all().iter().for_each(|page| self.shared.end(page, End::Revoked));
     }
 
-    /// Ends all shared runs, and begins none any more.
+    /// Ends all shared runs, and starts no new ones.
     pub(super) fn close_shared(&self) {
         self.shared.closed.set(true);
         self.end_all_shared();
     }
 
-    /// Draws from no page go on beyond what may be issued by now.
+    /// Limits draws from all pages to the time until which ids may now be issued.
     pub(super) fn bound_shared(&self) {
         self.shared.all().iter().for_each(|page| page.renew());
     }
 
-    /// Renews and refills what is drawn from, until dropped.
+    /// Renews and refills the pages from which processes draw, until dropped.
     pub(super) async fn keep_shared(self: &Rc<Self>) {
         loop {
             if !self.shared.in_use(clock::boot()) {
@@ -216,7 +217,7 @@ impl Segments {
         }
     }
 
-    /// A user's page of a tag, made if there is none.
+    /// A user's page of a tag; makes one if there is none.
     fn page(
         &self,
         tag: &Rc<SegmentTag>,
@@ -266,7 +267,7 @@ impl Segments {
         Some(page)
     }
 
-    /// A user's page of a tag, if it has one.
+    /// A user's page of a tag, if there is one.
     fn live(&self, tag: &SegmentTag, claimant: Claimant) -> Option<Rc<Page>> {
         let key = (claimant.uid, tag.tag.clone());
         let page = self.shared.pages.borrow().get(&key).cloned()?;
@@ -277,7 +278,7 @@ impl Segments {
         None
     }
 
-    /// Publishes as much as is wanted, renews, and sees to it that there will be more.
+    /// Publishes as many ids as are wanted, renews the page, and makes sure that more ids will be there.
     fn refill(self: &Rc<Self>, page: &Rc<Page>) {
         if page.tag.evicted.get() || !page.tag.can_be_shared() {
             return self.shared.end(page, End::Revoked);
@@ -320,7 +321,7 @@ impl Segments {
         page.publish(runs);
     }
 
-    /// What is shared, in numbers.
+    /// Figures of the shared runs.
     #[must_use]
     pub fn shared_figures(&self) -> Value {
         self.shared.told()
@@ -344,7 +345,7 @@ impl SharedRuns {
         self.pages.borrow().values().any(|page| page.is_kept(now))
     }
 
-    /// Nobody draws from the page any more, from this moment on.
+    /// Ends the page: from this moment on nobody draws from it.
     fn end(&self, page: &Page, end: End) {
         page.memory.run().retire();
         let key = (page.claimant.uid, page.tag.tag.clone());
@@ -357,7 +358,7 @@ impl SharedRuns {
         }
     }
 
-    /// Ends the page that was not used for longest, if that is long enough.
+    /// Ends the page that was not used for the longest time, if that is long enough.
     fn make_room(&self, now: BootMs) {
         let oldest = self.all().into_iter().min_by_key(|page| page.used_at.get());
         if let Some(page) = oldest.filter(|page| page.used_at.get().0 + UNUSED_MS < now.0) {
@@ -373,7 +374,7 @@ fn ids_of(runs: &[Run]) -> u64 {
 // === impl Page ===
 
 impl Page {
-    /// Whether somebody drew not long ago.
+    /// Whether somebody drew from it lately.
     fn is_kept(&self, now: BootMs) -> bool {
         now.0 < self.used_at.get().0 + KEPT_MS
     }
@@ -382,25 +383,26 @@ impl Page {
         self.publisher.borrow().has_ids(self.memory.tickets().taken())
     }
 
-    /// How many ids were drawn, as far as is known.
+    /// How many ids were drawn from it, as far as is known.
     fn drawn(&self) -> u64 {
         self.publisher.borrow_mut().drawn(self.memory.tickets().taken())
     }
 
-    /// What the user's quota leaves.
+    /// How many ids the user's quota still allows.
     fn allowed(&self) -> u64 {
         let available = |bucket: &Rc<RefCell<Bucket>>| bucket.borrow_mut().available(clock::boot());
         self.quota.as_ref().map_or(u64::MAX, available)
     }
 
-    /// Publishes ids that are issued: whatever becomes of them, they are never given again.
+    /// Publishes issued ids. Whatever happens to them, they are never issued again.
     fn publish(&self, runs: &[Run]) {
         let (now, issued) = (clock::boot(), ids_of(runs));
         if let Some(user) = self.drawn_by.borrow().upgrade() {
             user.count(issued);
         }
         if let Some(bucket) = &self.quota {
-            // It is a matter of what others may have; one that waited for an id gets it.
+            // The quota only leaves ids for other users. A request that waited for an id gets it even beyond the
+            // quota.
             let _ = bucket.borrow_mut().draw(issued, now);
         }
         let last = runs.iter().filter_map(Run::last).max();
@@ -425,12 +427,12 @@ impl Page {
 }
 
 impl SegmentTag {
-    /// Whether what is published of it would be ids, each good for whoever draws it.
+    /// Whether the published numbers would be ids, each good for any process that draws it.
     fn can_be_shared(&self) -> bool {
         !self.is_masked() && !self.allocator.borrow().is_strict()
     }
 
-    /// From when on nothing that is held of it may be issued.
+    /// The instant from which none of its held ids may be issued.
     fn issues_until(&self) -> BootMs {
         let ends = self.shards.iter().map(|shard| shard.upstream.issues_until());
         ends.min().unwrap_or(BootMs(0))
