@@ -82,18 +82,18 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// What SQLite syncs by itself, by the number that it tells.
+/// What SQLite syncs. The numbers are those of SQLite's setting `synchronous`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Syncs {
-    /// Nothing: for a file that is synced as a whole before it gets its name.
+    /// Nothing. This is for a file that is synced as a whole before it gets its name.
     Nothing = 0,
     /// Every commit.
     Commits = 2,
 }
 
-/// Opens a connection with everything set that durability depends on.
+/// Opens a connection with all the settings on which durability depends.
 pub(super) fn connect(path: &Path, syncs: Syncs) -> Result<Connection, Fault> {
-    // Never created here: a journal that has vanished must not come back empty.
+    // This never makes a file: a journal that has vanished must not come back empty.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags)?;
     conn.busy_timeout(BUSY_TIMEOUT)?;
@@ -102,8 +102,8 @@ pub(super) fn connect(path: &Path, syncs: Syncs) -> Result<Connection, Fault> {
     conn.pragma_update(None, "trusted_schema", "OFF")?;
     conn.pragma_update(None, "cell_size_check", "ON")?;
     conn.pragma_update(None, "synchronous", syncs as i64)?;
-    // Exclusive before the log is first used: then its index lies in memory of our own, not in a mapped
-    // file that a full disk or a truncation turns into a SIGBUS.
+    // Exclusive before the log is first used. Then SQLite keeps the log's index in private memory. Otherwise the index
+    // would be in a mapped file, and a full disk or a truncation would cause a SIGBUS.
     expect(&conn, "locking_mode", "EXCLUSIVE", "exclusive")?;
     expect(&conn, "journal_mode", "WAL", "wal")?;
     conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
@@ -155,9 +155,9 @@ impl Db {
         schema::check_file(&path)?;
         wal::check(&log)?;
         let conn = connect(&path, Syncs::Commits)?;
-        // What a crashed process wrote but could not sync may be in the log, clean in the system's
-        // cache and not on the disk; a commit appended to it would be lost with it. So the log is folded
-        // in, synced, and begun anew, before anything is added.
+        // A crashed process may have written to the log without syncing it. Such data can be in the system's cache,
+        // marked clean, and yet not on the disk; a commit appended to it would be lost with it. So the log is moved
+        // into the database, synced, and begun anew before anything is added.
         fold(&conn)?;
         verify::structure(&conn)?;
         schema::check_tables(&conn)?;

@@ -34,8 +34,9 @@ const CROWD_IDLE_S: u32 = 60;
 /// The memory that a tag takes, about.
 const TAG_BYTES: u64 = 512;
 
-/// How long to wait between two looks of a round at so many tags: for `most`, or for a slice's part of the round. For no
-/// part shorter than a beat, though, because waking takes longer than looking: several slices come at once then.
+/// How long a round waits between two looks at so many tags: for `most`, or for a slice's share of the round if that
+/// is shorter. It never waits less than a beat, because waking takes longer than looking; then it looks at several
+/// slices at once.
 fn pause(most: Duration, round: Duration, tags: usize) -> Duration {
     let slices = u32::try_from(tags.div_ceil(SLICE)).unwrap_or(u32::MAX);
     most.min(round / slices.max(1)).max(most.min(BEAT))
@@ -89,7 +90,7 @@ impl Segments {
         loop {
             let pause = pause(round, round, self.count());
             beat::wait(pause).await;
-            // As many as are due by now, whichever have come and gone.
+            // As many slices as are due by now, whichever tags have come and gone.
             let due = self.count() as f64 * (pause.as_secs_f64() / round.as_secs_f64());
             let slices = (due / SLICE as f64).ceil() as usize;
             for _ in 0..slices {
@@ -102,7 +103,7 @@ impl Segments {
         }
     }
 
-    /// Looks at the tags from this place on, or from the first one, and moves the place behind them.
+    /// Looks at a slice of the tags, from this place on or from the first one, and moves the place behind it.
     fn keep_slice_small(self: &Rc<Self>, next: &mut usize) {
         let now = clock::boot();
         let tags = {

@@ -15,10 +15,10 @@ use leafd_core::shares::Shares;
 use leafd_core::store::Generation;
 use leafd_core::{Backoff, BootMs, Few, Tag, Want};
 
-/// How often it is seen whether a claim is over, while an operator's command waits for that.
+/// How often to check whether a claim is over, while an operator's command waits for that.
 const CLAIM_LOOK: Duration = Duration::from_millis(5);
 
-/// One segment tag in use. A host may use a hundred thousand, so what few of them need is kept elsewhere.
+/// A segment tag in use. A host may use a hundred thousand, so data that only few tags need is kept elsewhere.
 pub struct SegmentTag {
     pub(crate) tag: Tag,
     /// Identifies the tag in the records of which process got which ids.
@@ -42,7 +42,7 @@ pub struct SegmentTag {
     /// How many users have a shared run of it.
     pub(super) pages: Cell<u32>,
     last_claim: Cell<LastClaim>,
-    /// What requests wait for, for the text of a deadline, unless a trouble tells more.
+    /// What requests wait for. It is part of the error when a deadline passes, unless `trouble` says more.
     stage: Cell<&'static str>,
     /// What is wrong with the tag, if anything is.
     trouble: RefCell<Option<Box<Trouble>>>,
@@ -81,7 +81,7 @@ pub(super) struct Refusal {
     pub(super) until: BootMs,
 }
 
-/// Tells the last claim of a tag from those shortly before it.
+/// Distinguishes the last claim of a tag from those shortly before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct LastClaim {
     /// The shard whose store it was sent to.
@@ -158,7 +158,7 @@ impl SegmentTag {
         }
     }
 
-    /// A claim is sent to the store of this shard.
+    /// Call this when a claim is sent to the store of this shard.
     pub(super) fn sends_claim(&self, shard: usize) {
         let number = self.last_claim.get().number.wrapping_add(1);
         let shard = u8::try_from(shard).expect("there are at most 64 shards");
@@ -166,12 +166,12 @@ impl SegmentTag {
         self.waits_for("the store has not answered a claim yet");
     }
 
-    /// Whether a claim from the store of this shard is under way, or what came of it on its way to the journal.
+    /// Whether a claim from this shard's store is under way, or its result is on its way to the journal.
     pub(super) fn claims_from(&self, shard: usize) -> bool {
         self.allocator.borrow().claiming() && usize::from(self.last_claim.get().shard) == shard
     }
 
-    /// Waits until the claim from this shard's store is over that is under way, if one is.
+    /// Waits until the claim from this shard's store that is under way is over.
     pub(super) async fn until_claimed_from(&self, shard: usize) {
         let under_way = self.last_claim.get();
         while self.claims_from(shard) && self.last_claim.get() == under_way {
@@ -179,7 +179,7 @@ impl SegmentTag {
         }
     }
 
-    /// Requests wait for this from now on.
+    /// From now on requests wait for this.
     pub(super) fn waits_for(&self, stage: &'static str) {
         self.stage.set(stage);
         if let Some(trouble) = &mut *self.trouble.borrow_mut() {

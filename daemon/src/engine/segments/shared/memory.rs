@@ -69,8 +69,8 @@ impl Memory {
 
     /// The page that only the daemon writes.
     pub(super) fn run(&self) -> &RunPage {
-        // SAFETY: mapped by `new` for as long as `self` lives, large enough (the layout is checked where it is defined),
-        // at a page's boundary, zeroed or written through atomics only.
+        // SAFETY: mapped by `new` for as long as `self` lives, large enough (the layout is checked where it is
+        // defined), at a page's boundary, zeroed or written through atomics only.
         unsafe { self.run.as_ref() }
     }
 
