@@ -1,4 +1,4 @@
-//! The daemon's health: what the engine finds, gathered for the core's model, and told to whoever asks: the status, the
+//! The daemon's health. It gathers what the engine finds for the core's model, and reports it to the status, the
 //! service manager and the log.
 //!
 //! - `remedy`: what to do about each cause, on this host.
@@ -26,10 +26,10 @@ use leafd_core::store::StoreError;
 
 pub use remedy::Remedies;
 
-/// Conditions that the status and the metrics tell: thousands of tags may have one each.
+/// Most conditions that the status and the metrics report: thousands of tags may have one each.
 pub const CONDITIONS_MAX: usize = 50;
 
-/// Looks after the daemon's health.
+/// Watches the daemon's health.
 pub struct Watch {
     segments: Rc<Segments>,
     snowflakes: Rc<Snowflakes>,
@@ -39,7 +39,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Has seen nothing yet.
+    /// A watch that has seen nothing yet.
     #[must_use]
     pub fn new(
         segments: Rc<Segments>,
@@ -50,7 +50,7 @@ impl Watch {
         Watch { segments, snowflakes, writer, remedies, health: RefCell::default() }
     }
 
-    /// Looks, and passes on what there is now.
+    /// Looks, and passes the present health to `read`.
     pub fn with<T>(&self, read: impl FnOnce(&Health, BootMs) -> T) -> T {
         let now = clock::now();
         let findings = self.findings(now);
@@ -59,28 +59,28 @@ impl Watch {
         read(&health, now.boot)
     }
 
-    /// Looks, and tells the log what it should know. To be called about once a second.
+    /// Looks, and logs what has changed. Call this about once a second.
     pub fn tell(&self) {
         self.with(|_, _| ());
         let notices = self.health.borrow_mut().notices(clock::boot());
         notices.iter().for_each(tell);
     }
 
-    /// How things are, in a line.
+    /// The present state in one line.
     #[must_use]
     pub fn headline(&self) -> String {
         self.with(Health::headline)
     }
 
-    /// Whether the worker registry has not answered its first question.
+    /// Whether the worker registry has not answered yet since the start.
     #[must_use]
     pub fn is_starting(&self) -> bool {
         let causes = self.snowflakes.worker.causes(clock::now());
         causes.iter().any(|cause| cause.code == Code::WorkerStarting)
     }
 
-    /// For the status, with so many conditions at most: the worst. What tells volumes, or where things are on the host, is
-    /// for administrators.
+    /// The health for the status, with at most `most` conditions, the worst first. Only administrators get what shows
+    /// volumes or where things are on the host.
     #[must_use]
     pub fn status(&self, administers: bool, most: usize) -> Value {
         self.with(|health, now| {
@@ -202,7 +202,7 @@ impl Watch {
         }
     }
 
-    /// Without a worker nobody asks for ids of layouts.
+    /// The cause of a trouble of a layout. Without a worker nobody asks for ids of layouts, so it counts as idle then.
     fn of_layout(&self, code: Code, name: &str, message: String) -> Cause {
         let idle = matches!(self.snowflakes.worker, Worker::None);
         Cause { kind: Kind::Snowflake, idle, ..new(code, name, message, Lasts::Over) }

@@ -1,5 +1,5 @@
-//! What to do about each cause, on this host: where its password is read from, whose certificate counts, which command
-//! helps.
+//! What to do about each cause on this host. A remedy names, for instance, the file of the password, the certificate
+//! that counts, or the command that helps.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use crate::config::{Config, StorePassword, StoreSpec, StoreUrl, password_variabl
 use leafd_core::health::{Cause, Code};
 use leafd_core::store::{ANOTHER_DATABASE, RECORDED_ROUTES, StoreError};
 
-/// What the configuration says of things that may need mending.
+/// What the configuration says about things that may need repair.
 #[derive(Debug, Default)]
 pub struct Remedies {
     stores: BTreeMap<String, Origins>,
     state_dir: String,
 }
 
-/// Where what a store needs comes from.
+/// Where a store's password and certificates come from.
 #[derive(Debug)]
 struct Origins {
     embedded: bool,
@@ -22,7 +22,7 @@ struct Origins {
     authority: String,
 }
 
-/// Databases' words for a login that they refuse.
+/// A database's words for a login that it refuses.
 const LOGIN: [&str; 6] = [
     "28P01",
     "28000",
@@ -32,25 +32,25 @@ const LOGIN: [&str; 6] = [
     "no password",
 ];
 
-/// Words about certificates.
+/// Words of errors about certificates.
 const CERTIFICATE: [&str; 5] =
     ["certificate", "UnknownIssuer", "TLS", "handshake", "root certificates"];
 
-/// Words for missing rights.
+/// Words of errors about missing rights.
 const RIGHTS: [&str; 6] =
     ["permission denied", "42501", "command denied", "1142", "1143", "rights"];
 
-/// Words for missing tables.
+/// Words of errors about missing tables.
 const TABLES: [&str; 6] =
     ["does not exist", "doesn't exist", "no such table", "42P01", "1146", "schema apply"];
 
-/// Words for a server that takes no writes.
+/// Words of errors of a server that takes no writes.
 const READ_ONLY: [&str; 3] = ["read-only", "read only", "standby"];
 
-/// Words for an embedded store that somebody else holds.
+/// Words of errors about an embedded store that another process has locked.
 const LOCKED: [&str; 2] = ["locked", "busy"];
 
-/// A new database knows nothing of the ids that the former one gave, so adopting it is no quick remedy.
+/// A new database doesn't know the ids that the former one gave. So to adopt it is no quick remedy.
 const PUT_BACK: &str = "put the first database back; leafd goes on by itself. Only if the change is meant: stop leafd on \
      all hosts, raise the tags in the new one, and run leafd adopt-store on each host (docs/operate/another-database.md)";
 
@@ -59,7 +59,7 @@ fn is_zookeeper(cause: &Cause) -> bool {
 }
 
 impl Remedies {
-    /// Those that the configuration tells of.
+    /// The remedies for this configuration.
     #[must_use]
     pub fn of_config(config: &Config) -> Remedies {
         let stores = config.routing.stores().iter().map(|spec| (subject(spec), Origins::of(spec)));
@@ -125,19 +125,19 @@ impl Remedies {
         }
     }
 
-    /// What to do about a store's error, found by somebody else than a daemon.
+    /// What to do about a store's error that was found by another program than the daemon.
     #[must_use]
     pub fn of_store_error(&self, spec: &StoreSpec, error: &StoreError) -> String {
         self.of_store(&subject(spec), &error.to_string())
     }
 
-    /// Against whom a store's certificate is checked.
+    /// The authority against which a store's certificate is checked.
     #[must_use]
     pub fn authority_of(&self, spec: &StoreSpec) -> String {
         self.stores.get(&subject(spec)).map_or(String::new(), |origins| origins.authority.clone())
     }
 
-    /// A registry in a store is mended as that is.
+    /// A registry in a store has the remedies of that store.
     fn of_registry(&self, cause: &Cause) -> String {
         if &*cause.subject == "static" {
             return "see that no second daemon of this host uses the number, then start leafd again"
@@ -201,7 +201,7 @@ impl Remedies {
     }
 }
 
-/// What causes call a store.
+/// The name of a store in causes.
 fn subject(spec: &StoreSpec) -> String {
     if spec.name.is_empty() { spec.url.to_string() } else { spec.name.to_string() }
 }

@@ -1,4 +1,4 @@
-//! What an answer consists of: bytes that are there, or that come while somebody reads.
+//! The body of an answer: bytes that are complete, or that are made while the client reads.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -6,17 +6,17 @@ use std::task::{Context, Poll};
 
 use hyper::body::{Bytes, Frame, SizeHint};
 
-/// Bytes that come one after the other.
+/// Bytes that are made one after the other.
 pub(super) trait Stream {
-    /// The next ones; `None` at the end.
+    /// The next bytes; `None` at the end.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>>;
 }
 
-/// An answer's bytes.
+/// The bytes of an answer.
 pub(super) enum Body {
-    /// All of them, until they are taken.
+    /// All of them; `None` once they were taken.
     Whole(Option<Bytes>),
-    /// Those that come.
+    /// Those that are made while the client reads.
     Stream(Box<dyn Stream>),
 }
 

@@ -1,4 +1,4 @@
-//! What HTTP asks the thread that answers requests.
+//! Questions of the HTTP thread to the thread that answers requests.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -8,23 +8,23 @@ use tokio::sync::{mpsc, oneshot};
 use crate::metrics::Form;
 use crate::requests::{Dispatcher, Overview, Readiness};
 
-/// A question, and where its answer goes.
+/// A question, and where to send its answer.
 #[derive(Debug)]
 pub enum Inquiry {
-    /// Whether the thread still turns.
+    /// Whether the thread still works.
     Alive(oneshot::Sender<()>),
-    /// Which ids can be had.
+    /// Which kinds of ids can be issued.
     Ready(oneshot::Sender<Readiness>),
     /// All metrics.
     Metrics(Form, oneshot::Sender<String>),
-    /// What the page shows to those who look for tags with these texts in their names.
+    /// What the page shows for searches with these texts.
     Overview(Vec<String>, oneshot::Sender<Overview>),
 }
 
-/// How long that thread may take to answer.
+/// How long the thread may take to answer.
 pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
-/// Asks it. `None`: it has not answered in time.
+/// Asks the thread. `None` if it has not answered in time.
 pub(super) async fn asked<T>(
     ask: &mpsc::Sender<Inquiry>,
     inquiry: impl FnOnce(oneshot::Sender<T>) -> Inquiry,
@@ -37,10 +37,10 @@ pub(super) async fn asked<T>(
     tokio::time::timeout(ANSWERS_WITHIN, asked).await.ok().flatten()
 }
 
-/// Answers, until nobody can ask any more. To be run by the thread that answers requests.
+/// Answers inquiries until nobody can send any more. The thread that answers requests must run this.
 pub async fn attend(dispatcher: Rc<Dispatcher>, mut inquiries: mpsc::Receiver<Inquiry>) {
     while let Some(inquiry) = inquiries.recv().await {
-        // Whoever asked may have gone.
+        // The asking side may be gone.
         match inquiry {
             Inquiry::Alive(reply) => drop(reply.send(())),
             Inquiry::Ready(reply) => drop(reply.send(dispatcher.readiness())),

@@ -1,4 +1,4 @@
-//! Connections: how many, how long, and how large what they send may be.
+//! Accepts connections, and limits their number, their duration and the size of their requests.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -23,24 +23,25 @@ use crate::config::Peer;
 use crate::server::peer;
 use crate::systemd::activation::HttpListener;
 
-/// What connections may take.
+/// Limits of connections.
 #[derive(Debug)]
 pub(super) struct Limits {
-    /// So many at once; further ones wait in the listener's queue. Each address of another host gets a quarter of them.
+    /// Most connections at a time. Further ones wait in the listener's queue. Each address of another host gets a
+    /// quarter of them.
     pub connections: usize,
-    /// How long the head of a request may take, and how long nothing may be asked.
+    /// How long the head of a request may take, and how long a connection may be idle.
     pub head_within: Duration,
     /// How long a connection may last.
     pub lasts: Duration,
 }
 
-/// Most bytes of a request's head.
+/// Most bytes in a request's head.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 
-/// Most fields of a request's head.
+/// Most fields in a request's head.
 const HEADERS_MAX: usize = 64;
 
-/// How long an answer under way may take when its connection has lasted long enough.
+/// How long an answer under way may still take when its connection has reached its duration.
 const END_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long to wait when the system has no descriptor for another connection.
@@ -48,31 +49,31 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 /// Answers requests.
 pub(super) trait Service: 'static {
-    /// Answers one.
+    /// Answers a request.
     async fn answer(&self, caller: &Rc<Caller>, request: Request<Incoming>) -> Response<Body>;
 }
 
-/// Who asks on a connection.
+/// The process at the other end of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Caller {
-    /// Its address, where it has one.
+    /// Its address, if it has one.
     pub address: Option<IpAddr>,
-    /// Its user, where the kernel tells.
+    /// Its user, if the kernel knows it.
     pub peer: Option<Peer>,
-    /// It reads an answer that goes on, and has its connection for as long.
+    /// Whether it reads an endless answer. Then its connection has no time limit.
     pub streaming: Cell<bool>,
-    /// Closes the connection, whatever is under way.
+    /// Notify this to close the connection, whatever is under way.
     pub cut: Notify,
 }
 
-/// Where connections come from.
+/// A socket that accepts connections.
 pub(super) enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
 
 impl Listener {
-    /// To be called within the runtime that serves.
+    /// Call this within the runtime that serves.
     pub(super) fn new(listener: HttpListener) -> io::Result<Listener> {
         Ok(match listener {
             HttpListener::Tcp(tcp) => {
@@ -90,7 +91,7 @@ struct Places {
     taken: RefCell<HashMap<IpAddr, usize>>,
 }
 
-/// What a connection takes until it ends.
+/// What a connection occupies until it ends.
 struct Place {
     _permit: OwnedSemaphorePermit,
     peer: Option<IpAddr>,
@@ -102,7 +103,7 @@ impl Places {
         Rc::new(Places { each: limits.connections / 4, taken: RefCell::default() })
     }
 
-    /// `None`: this address has as many as it gets.
+    /// A place for a connection; `None` if this address has as many as it may have.
     fn take(self: &Rc<Self>, permit: OwnedSemaphorePermit, peer: Option<IpAddr>) -> Option<Place> {
         let peer = peer.filter(|peer| !peer.is_loopback());
         if let Some(peer) = peer {
@@ -136,7 +137,7 @@ pub(super) async fn serve<S: Service>(listener: Listener, limits: &'static Limit
         let Ok(permit) = Arc::clone(&free).acquire_owned().await else { return };
         let accepted = match &listener {
             Listener::Tcp(tcp) => tcp.accept().await.map(|(stream, peer)| {
-                // Answers are small and whole: there is nothing to gather them with.
+                // Answers are small and sent as a whole, so to wait for more data to send would only delay them.
                 let _ = stream.set_nodelay(true);
                 let peer = Some(peer.ip().to_canonical());
                 let caller = Caller { address: peer, ..Caller::default() };

@@ -1,15 +1,15 @@
-//! HTTP for those who watch the daemon: a page at `/`, `/metrics`, `/livez` and `/readyz`.
+//! HTTP for watching the daemon: a page at `/`, `/metrics`, `/livez` and `/readyz`.
 //!
-//! It has a thread of its own. Parsing and sending never take the thread that answers requests for ids; what that alone
-//! knows it is asked by an [`Inquiry`].
+//! It has a thread of its own, so that parsing and sending never delay the thread that answers requests for ids. What
+//! only that thread knows is asked with an [`Inquiry`].
 //!
-//! Beside it `leaf`, Leaf's own paths, on another listener and thread.
+//! `leaf` serves Leaf's own paths, on another listener and another thread.
 //!
 //! - `listener`: connections and their limits.
-//! - `inquiries`: the requests' thread's side.
-//! - `body`: an answer's bytes, whole or as they come.
+//! - `inquiries`: questions to the thread that answers requests.
+//! - `body`: the bytes of an answer, complete or made while the client reads.
 //! - `routes`: the paths.
-//! - `page`: what a person looks at, and its readers.
+//! - `page`: the web page, and the events that update it.
 
 mod body;
 mod inquiries;
@@ -37,33 +37,33 @@ use routes::Monitoring;
 #[derive(Debug)]
 pub struct Bound {
     listener: HttpListener,
-    /// Its file, when it is our own.
+    /// The socket's file, if this daemon has made it.
     file: Option<Socket>,
     /// Whether only processes of this host can connect.
     local: bool,
 }
 
-/// HTTP that is served until this is dropped.
+/// A running HTTP server. Dropping it ends the server.
 #[derive(Debug)]
 pub struct Http {
     _stop: watch::Sender<()>,
     _file: Option<Socket>,
 }
 
-/// What the thread is called.
+/// The thread's name.
 const THREAD_NAME: &str = "leafd-http";
 
-/// What the thread of Leaf's paths is called.
+/// The name of the thread of Leaf's paths.
 const LEAF_THREAD_NAME: &str = "leafd-leaf";
 
-/// Inquiries that may wait for the requests' thread.
+/// How many inquiries may wait for the thread that answers requests.
 const INQUIRIES_MAX: usize = 64;
 
 impl Bound {
-    /// Listens, on what was handed over or else on the address. A Unix socket gets this mode and group.
+    /// Listens on the socket that was handed over, or on the address. A Unix socket gets this mode and group.
     ///
     /// # Errors
-    /// What keeps it from listening there.
+    /// Why it can't listen there.
     pub fn open(
         address: Option<&HttpAddress>,
         given: Option<HttpListener>,
@@ -86,7 +86,7 @@ impl Bound {
         Ok(Some(Bound { listener, file, local }))
     }
 
-    /// Where it listens.
+    /// The address or path where it listens.
     #[must_use]
     pub fn place(&self) -> String {
         if let Some(file) = &self.file {
@@ -104,10 +104,11 @@ impl Bound {
         }
     }
 
-    /// Serves the page, metrics and health. `access`: who is an administrator. The inquiries are for [`attend`], on the thread that answers requests.
+    /// Serves the page, metrics and health. `access` says who is an administrator. The inquiries are for [`attend`] on
+    /// the thread that answers requests.
     ///
     /// # Errors
-    /// The system gives no thread or runtime.
+    /// The system can't start a thread or runtime.
     pub fn serve_monitoring(
         self,
         access: watch::Receiver<AccessRules>,
@@ -120,11 +121,11 @@ impl Bound {
         Ok((http, inquiries))
     }
 
-    /// Serves Leaf's paths, with ids out of the daemon's own socket. `layouts`: what is no segment tag. `access`:
-    /// which tags are reserved.
+    /// Serves Leaf's paths, with ids from the daemon's own socket. `layouts` are the names that are not segment tags;
+    /// `access` says which tags are reserved.
     ///
     /// # Errors
-    /// The system gives no thread or runtime.
+    /// The system can't start a thread or runtime.
     pub fn serve_leaf(
         self,
         settings: LeafHttp,
@@ -153,7 +154,7 @@ impl Bound {
             let serving = async {
                 match Listener::new(listener) {
                     Ok(listener) => tokio::select! {
-                        // It fails when the other end is dropped.
+                        // This fails when the other end is dropped, which also means to stop.
                         _ = stopped.changed() => {}
                         () = serve(listener) => {}
                     },

@@ -1,4 +1,4 @@
-//! The paths for those who watch the daemon.
+//! The paths for watching the daemon.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ pub(super) static LIMITS: Limits = Limits {
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// What there is, for those who ask for something else.
+/// The text of an answer to an unknown path.
 const PATHS: &str = "there are a page at /, /metrics, /livez and /readyz here\n";
 
 /// Serves metrics and health.
@@ -129,7 +129,8 @@ impl Service for Monitoring {
     }
 }
 
-/// Whether what is needed can be had: every kind that is named, or any; `None` for a kind that there is not.
+/// Whether the ids that the query names can be issued: of all kinds that it names, or of any kind if it names none.
+/// `None` if it names an unknown kind.
 fn is_ready(found: &Readiness, query: Option<&str>) -> Option<bool> {
     let (segments, snowflake) = (found.segments.is_none(), found.snowflake.is_none());
     let Some(query) = query.filter(|query| !query.is_empty()) else {
@@ -142,8 +143,8 @@ fn is_ready(found: &Readiness, query: Option<&str>) -> Option<bool> {
     })
 }
 
-/// The form that an `Accept` field likes best: of OpenMetrics only the version that is written here; Prometheus' text
-/// for whoever names neither.
+/// The format that an `Accept` field prefers. Of OpenMetrics, only the version that is written here counts. If the
+/// field names neither format, it is Prometheus' text.
 fn accepted(accept: &str) -> Format {
     let weight_of = |kind: &str| {
         let entries = accept.split(',').filter_map(|entry| {
@@ -171,8 +172,8 @@ fn accepted(accept: &str) -> Format {
     }
 }
 
-/// Whether a `Host` field names this host by an address or as localhost. A page of the web that has its own name lead
-/// here is told nothing.
+/// Whether a `Host` field names this host by an address or as localhost. So a web page whose own name leads here gets
+/// no answer.
 pub(super) fn is_this_host(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),

@@ -1,12 +1,12 @@
-//! The daemon's numbers as Prometheus and others read them.
+//! The daemon's numbers for Prometheus and other collectors.
 //!
-//! Nothing is counted twice: what STATUS tells as JSON is what the metrics are made of, by one table. What is gathered on
-//! the thread that answers requests takes turns with requests, and a thread of its own writes the text.
+//! Nothing is counted twice: a table makes the metrics from what STATUS shows as JSON. The thread that answers
+//! requests gathers the numbers between requests, and a thread of its own writes the text.
 //!
 //! - `table`: which member of the status is which metric.
-//! - `paths`: finds the members.
-//! - `tags`: the busiest tags one by one, the others together.
-//! - `text`: the two formats.
+//! - `paths`: finds the members of the status.
+//! - `tags`: the busiest tags individually, and the others together.
+//! - `text`: writes the two formats.
 //! - `process`: what the kernel counts for this process.
 
 mod paths;
@@ -25,7 +25,7 @@ use crate::histogram::Counted;
 pub(crate) use table::{CLAIMS, COMMITS, WAITS};
 use tags::Gathered;
 
-/// In which form.
+/// The format of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Prometheus' text, version 0.0.4.
@@ -34,56 +34,57 @@ pub enum Format {
     OpenMetrics,
 }
 
-/// For whom.
+/// The form of the text that a collector asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
-    /// In which form.
+    /// The format.
     pub format: Format,
-    /// With what the kernel counts for this process. A collector that reads files has metrics of these names itself.
+    /// Whether to include what the kernel counts for this process. A collector that reads files has metrics with these
+    /// names of its own.
     pub process: bool,
 }
 
-/// Who is told the text.
+/// Gets the text.
 pub type Told = Box<dyn FnOnce(&str)>;
 
-/// Scrapes that are asked for, one at a time: whoever asks while one is gathered shares the next.
+/// The scrapes that were asked for. One is made at a time; requests that come meanwhile share the next.
 #[derive(Default)]
 pub struct Scrapes {
-    /// Tags that are told one by one.
+    /// How many tags are listed individually.
     tags_max: usize,
     asked: RefCell<Vec<(Form, Told)>>,
     running: Cell<bool>,
 }
 
-/// Times that were counted, under the name of their metric and of their store.
+/// Histograms of times, with the name of their metric and that of their store.
 pub(crate) type Times = Vec<(&'static str, Option<String>, Counted)>;
 
-/// All that is told at one time.
+/// All numbers at one time.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// As in the status, without its tags.
+    /// The status without its tags.
     pub status: Value,
     pub times: Times,
     pub tags: Gathered,
 }
 
-/// Larger texts are told with fewer tags one by one: a reply takes no more.
+/// If the text is longer than fits into a reply, fewer tags are listed individually.
 const TEXT_BYTES_MAX: usize = leafd_wire::REPLY_LENGTH_MAX as usize - 64;
 
 impl Scrapes {
-    /// Tells so many tags one by one.
+    /// Lists so many tags individually.
     #[must_use]
     pub fn new(tags_max: usize) -> Scrapes {
         Scrapes { tags_max, ..Scrapes::default() }
     }
 
-    /// Notes who asks. True: nothing is gathered now, so that `serve` is due.
+    /// Records a request. Returns true if no scrape is being made now, so that `serve` must be called.
     pub fn ask(&self, form: Form, told: Told) -> bool {
         self.asked.borrow_mut().push((form, told));
         !self.running.replace(true)
     }
 
-    /// Tells all who ask, until nobody does.
+    /// Makes scrapes until nobody asks for one.
     pub(crate) async fn serve(&self, segments: &Segments, figures: impl Fn() -> (Value, Times)) {
         loop {
             let mut asked = self.asked.take();
@@ -101,7 +102,7 @@ impl Scrapes {
                 asked = others;
                 let snapshot = Arc::clone(&snapshot);
                 let written = tokio::task::spawn_blocking(move || write(&snapshot, form)).await;
-                // It fails when the daemon ends: nobody is there to be told.
+                // This fails when the daemon ends. Then nobody waits for the text.
                 let Ok(written) = written else { return };
                 these.into_iter().for_each(|(_, told)| told(&written));
             }

@@ -1,14 +1,15 @@
-//! Finds members of the status by path, with the labels that the path gives them.
+//! Finds members of the status by a path, and the labels that the path gives them.
 //!
-//! `a.b` is member `b` of member `a`. `a[name=store]` is each item of the list `a`, with the label `store` after its member
-//! `name`; there may be several, between commas. `a{result}` is each member of `a`, with the label `result` after its key.
+//! `a.b` is member `b` of member `a`. `a[name=store]` is each item of the list `a`, with its member `name` as the
+//! label `store`; there may be several, separated by commas. `a{result}` is each member of `a`, with its key as the
+//! label `result`.
 
 use serde_json::Value;
 
 /// Labels, in the order in which the path gives them.
 pub(super) type Labels = Vec<(&'static str, String)>;
 
-/// Everything that a path leads to.
+/// Everything to which a path leads.
 pub(super) fn find<'a>(status: &'a Value, path: &'static str) -> Vec<(Labels, &'a Value)> {
     let mut found = vec![(Labels::new(), status)];
     for step in path.split('.') {

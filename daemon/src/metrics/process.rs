@@ -4,11 +4,11 @@ use std::fs;
 
 use nix::unistd::{SysconfVar, sysconf};
 
-/// Name, help, whether it is a counter, and value. What can't be read is left out.
+/// Name, help text, whether it is a counter, and value. A number that can't be read is left out.
 pub(super) fn figures() -> Vec<(&'static str, &'static str, bool, f64)> {
     let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100) as f64;
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name before it may hold spaces.
+    // The process's name in this file may contain spaces.
     let fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
     let number =
         |field: usize| fields.split(' ').nth(field).and_then(|text| text.parse::<f64>().ok());

@@ -1,34 +1,34 @@
-//! Which member of the status is which metric. A number that STATUS tells is here, and one that is not told there is not.
+//! Which member of the status is which metric. All numbers of STATUS are here, and no others.
 
-/// What kind of number it is.
+/// The kind of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It only grows.
+    /// It only increases.
     Counter,
-    /// It goes up and down.
+    /// It increases and decreases.
     Gauge,
-    /// It does, and the status has it in milliseconds.
+    /// Also a gauge; the status has it in milliseconds.
     GaugeOfMs,
 }
 
 /// A metric.
 #[derive(Debug)]
 pub(super) struct Metric {
-    /// Its name; a counter's without `_total`.
+    /// The name; that of a counter is without `_total`.
     pub name: &'static str,
     pub kind: Kind,
-    /// Where the status has it; see [`super::paths`].
+    /// Its path in the status; see [`super::paths`].
     pub path: &'static str,
     pub help: &'static str,
 }
 
-/// A metric whose labels are what it tells.
+/// A metric whose labels contain the information.
 #[derive(Debug)]
 pub(super) struct Info {
-    /// Its name without `_info`.
+    /// The name without `_info`.
     pub name: &'static str,
     pub path: &'static str,
-    /// Labels, and where they are.
+    /// Labels, and their paths.
     pub members: &'static [(&'static str, &'static str)],
     pub help: &'static str,
 }
@@ -318,7 +318,7 @@ pub(super) static INFOS: &[Info] = &[
     },
 ];
 
-/// Times, by name and help.
+/// Histograms of times: name and help text.
 pub(super) static HISTOGRAMS: &[(&str, &str)] = &[
     (WAITS, "How long requests waited that could not be answered at once."),
     (CLAIMS, "How long the store took over claims, whatever came of them."),

@@ -1,17 +1,17 @@
-//! The busiest tags one by one, and all others together: a host may use tens of thousands, and each would be a series
-//! for each of its metrics.
+//! The busiest tags individually, and all others together. A host may use tens of thousands, and each would be a
+//! series of every metric.
 
 use crate::clock;
 use crate::engine::segments::{SegmentTag, Segments};
 use leafd_core::health::Lasts;
 
-/// Tags that are looked at before requests have their turn.
+/// How many tags are looked at before requests are served.
 const SLICE: usize = 256;
 
-/// What the others are called together. A tag of this name is one of them.
+/// The name under which the other tags are listed. A tag with this very name is one of them.
 pub(super) const OTHERS: &str = "(others)";
 
-/// What is told of a tag.
+/// The numbers of a tag.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TagFigures {
     pub tag: String,
@@ -19,7 +19,7 @@ pub(crate) struct TagFigures {
     pub ids_per_second: f64,
     pub held: u64,
     pub waiting: u64,
-    /// How long what is held lasts at the present rate; `None` also for a strict tag, of which nothing is held.
+    /// How long the held ids last at the present rate; `None` also for a strict tag, of which none are held.
     pub lasts_seconds: Option<f64>,
     pub ceiling_used: f64,
 }
@@ -27,21 +27,21 @@ pub(crate) struct TagFigures {
 /// All tags.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gathered {
-    /// The busiest, in this order.
+    /// The busiest, in descending order.
     pub named: Vec<TagFigures>,
     pub others: Others,
 }
 
-/// Tags that are not told one by one.
+/// The numbers of the tags that are not listed individually.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Others {
     pub tags: u64,
     pub ids_per_second: f64,
     pub held: u64,
     pub waiting: u64,
-    /// Of the one for which it is shortest.
+    /// The shortest time of them.
     pub lasts_seconds: Option<f64>,
-    /// Of the one that has come furthest.
+    /// The highest of them.
     pub ceiling_used: f64,
 }
 
@@ -50,7 +50,7 @@ pub(super) async fn gather(segments: &Segments, tags_max: usize) -> Gathered {
     let mut gathered = Gathered::default();
     for (count, tag) in segments.all_in_use().into_iter().enumerate() {
         if count % SLICE == SLICE - 1 {
-            // No more than this is kept at any time.
+            // So at most this many are kept at any time.
             gathered.keep(tags_max);
             tokio::task::yield_now().await;
         }
@@ -77,7 +77,7 @@ fn figures(tag: &SegmentTag) -> TagFigures {
 }
 
 impl Gathered {
-    /// Counts all but the busiest among the others.
+    /// Keeps the busiest tags, and adds the others to `others`.
     pub(super) fn keep(&mut self, most: usize) {
         self.named.sort_by(|one, other| {
             let busier = other.ids_per_second.total_cmp(&one.ids_per_second);

@@ -1,4 +1,4 @@
-//! The text that is told: OpenMetrics by the reference encoder, and Prometheus' older form out of it.
+//! Writes the text: OpenMetrics with the reference encoder, and Prometheus' older format made from it.
 
 use std::fmt::{self, Write as _};
 
@@ -25,10 +25,10 @@ struct Family {
 
 #[derive(Debug)]
 enum Sample {
-    /// In full, as far as it is a whole number: a tag may have issued more than a float can count.
+    /// A whole number in full: a tag may have issued more ids than a float can count exactly.
     Whole(u64),
     Number(f64),
-    /// Only its labels tell something.
+    /// Only the labels have information.
     Info,
     Times(crate::histogram::Counted),
 }
@@ -36,10 +36,10 @@ enum Sample {
 #[derive(Debug)]
 struct Families(Vec<Family>);
 
-/// Labels that are not there.
+/// No labels.
 const NONE: [(&str, &str); 0] = [];
 
-/// Writes all of it.
+/// Writes the whole text.
 pub(super) fn write(status: &Value, times: &Times, tags: &Gathered, form: Form) -> String {
     let mut families = of_status(status);
     families.extend(of_times(times));
@@ -219,8 +219,8 @@ impl Sample {
     }
 }
 
-/// Prometheus' older form: counters are called as their samples are, an info is a gauge, and there are neither units nor
-/// an end.
+/// Makes Prometheus' older format: counters have the names of their samples, an info is a gauge, and there are neither
+/// units nor an end mark.
 fn older(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut help = None;

@@ -1,4 +1,4 @@
-//! What Leaf's server answers, byte for byte where programs read it.
+//! The answers of Leaf's server, byte for byte where programs read them.
 
 use std::fmt::Write as _;
 
@@ -13,17 +13,17 @@ use serde_json::{Value, json};
 use super::link::Refused;
 use crate::clock;
 
-/// The name of the field that tells leafd's own status, which Leaf's three numbers don't.
+/// The header field with leafd's own status, which says more than Leaf's three numbers.
 const STATUS_FIELD: &str = "leafd-status";
 
 const SERVER_EXCEPTION: &str = "com.sankuai.inf.leaf.server.exception.LeafServerException";
 
-/// An id.
+/// The answer with an id.
 pub(super) fn id(id: u64) -> Response<Bytes> {
     with(StatusCode::OK, "text/plain;charset=UTF-8", id.to_string())
 }
 
-/// No id: Leaf's number for it, in the form of Spring's errors.
+/// The answer when there is no id: Leaf's number for the reason, in the form of Spring's errors.
 pub(super) fn no_id(path: &str, refused: &Refused) -> Response<Bytes> {
     let number = match refused.status {
         Status::TagUnknown | Status::TagInvalid => -2,
@@ -38,7 +38,7 @@ pub(super) fn no_id(path: &str, refused: &Refused) -> Response<Bytes> {
     answer
 }
 
-/// An error as Spring Boot 1.5 tells it.
+/// An error in the form of Spring Boot 1.5.
 pub(super) fn error(
     code: StatusCode,
     path: &str,
@@ -58,7 +58,7 @@ pub(super) fn error(
     with(code, "application/json;charset=UTF-8", text)
 }
 
-/// A snowflake id of Leaf's layout taken apart: texts, in the order in which Java's map has them.
+/// A snowflake id of Leaf's layout, taken apart: texts, in the order of Java's map.
 pub(super) fn decoded(id: &str) -> Response<Bytes> {
     let text = match id.parse::<i64>() {
         Err(_) => r#"{"errorMsg":"snowflake Id反解析发生异常!"}"#.to_owned(),
@@ -75,7 +75,8 @@ pub(super) fn decoded(id: &str) -> Response<Bytes> {
     with(StatusCode::OK, "application/json;charset=UTF-8", text)
 }
 
-/// Leaf's page of its buffers, from the status. leafd has no pair of buffers: what is held is shown as the first.
+/// Leaf's page of its buffers, made from the status. leafd has no pair of buffers: the held ids are shown as the
+/// first.
 pub(super) fn cache(status: &Value) -> Response<Bytes> {
     let columns =
         ["name", "init", "next", "pos", "value0", "max0", "step0", "value1", "max1", "step1"];

@@ -1,4 +1,4 @@
-//! Who may ask by Leaf's paths, and how often.
+//! Decides who may use Leaf's paths, and how often.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,10 +11,10 @@ use crate::clock;
 use crate::config::LeafHttp;
 use leafd_core::quota::{Bucket, Quota};
 
-/// Addresses whose pace is remembered. Beyond these all are forgotten.
+/// For how many addresses the rate is remembered. If there are more, all are forgotten.
 const ADDRESSES_MAX: usize = 4_096;
 
-/// Lets requests in.
+/// Decides whether a request is served.
 pub(super) struct Gate {
     settings: LeafHttp,
     token: Option<String>,
@@ -23,16 +23,16 @@ pub(super) struct Gate {
     paces: RefCell<HashMap<IpAddr, Bucket>>,
 }
 
-/// Why a request is not let in.
+/// Why a request is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Closed {
     Address,
-    /// Another name than this host's.
+    /// The Host field has another name than this host's.
     Name,
-    /// It is a page of the web that asks, of another site.
+    /// The request comes from a web page of another site.
     Page,
     Token,
-    /// Again after so many milliseconds.
+    /// Too many requests; try again after this many milliseconds.
     TooOften(u64),
 }
 
@@ -71,7 +71,7 @@ impl Gate {
     }
 }
 
-/// Takes the same time wherever they differ.
+/// Compares in a time that doesn't depend on where the texts differ.
 fn same(one: &[u8], other: &[u8]) -> bool {
     let differ = one.iter().zip(other).fold(0, |differ, (one, other)| differ | (one ^ other));
     one.len() == other.len() && std::hint::black_box(differ) == 0

@@ -1,6 +1,6 @@
-//! A connection to the daemon's own socket: what is asked by HTTP goes by the same limits and queues as what local
-//! processes ask. It is the daemon's own user who asks there, whom no access rule keeps out: whoever asks by HTTP is
-//! looked at before.
+//! A connection to the daemon's own socket, so that requests over HTTP have the same limits and queues as those of
+//! local processes. They come from the daemon's own user, whom no access rule excludes. So HTTP callers must be
+//! checked before.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -14,23 +14,23 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 
-/// Asks the daemon.
+/// Asks the daemon over its socket.
 pub(super) struct Link {
     socket: PathBuf,
     open: RefCell<Option<Rc<Open>>>,
 }
 
-/// A connection.
+/// An open connection.
 struct Open {
     requests: mpsc::UnboundedSender<Vec<u8>>,
     waiting: RefCell<HashMap<u32, oneshot::Sender<Answer>>>,
     next: Cell<u32>,
 }
 
-/// Why nothing came of a request.
+/// Why a request failed.
 #[derive(Clone, Debug)]
 pub(super) struct Refused {
-    /// [`Status::ShuttingDown`] also when the daemon doesn't answer any more.
+    /// The daemon's status; [`Status::ShuttingDown`] also if the daemon doesn't answer any more.
     pub status: Status,
     pub message: String,
 }
@@ -42,8 +42,7 @@ impl Link {
         Link { socket, open: RefCell::default() }
     }
 
-    /// Asks, and waits for the body of the answer.
-    /// `put` writes the frame of the request, under this id.
+    /// Sends a request, and waits for the body of the answer. `put` writes the request's frame under the given id.
     pub(super) async fn ask(&self, put: impl FnOnce(u32, &mut Vec<u8>)) -> Answer {
         let open = self.open().await?;
         let request_id = open.next.get();
@@ -75,7 +74,7 @@ impl Link {
     }
 }
 
-/// Writes requests and hands out answers, until either end closes. Then nobody waits any more.
+/// Writes requests and distributes answers, until either end closes. Then all waiting requests fail.
 async fn exchange(
     mut stream: UnixStream,
     mut queue: mpsc::UnboundedReceiver<Vec<u8>>,
@@ -84,7 +83,7 @@ async fn exchange(
     let (mut reading, mut writing) = stream.split();
     let write = async {
         while let Some(mut bytes) = queue.recv().await {
-            // Those that came in the same turn go out together.
+            // Requests that were made in the same turn are sent together.
             while let Ok(more) = queue.try_recv() {
                 bytes.extend_from_slice(&more);
             }
@@ -113,7 +112,7 @@ async fn exchange(
 }
 
 impl Open {
-    /// False: what came can't be followed.
+    /// Distributes the answers in the buffer. Returns false if they make no sense.
     fn hand_out(&self, buffer: &mut BytesMut) -> bool {
         loop {
             let (header, body, end) = match Frame::first(buffer, REPLY_LENGTH_MAX) {
@@ -131,7 +130,7 @@ impl Open {
                 }
             };
             if let Some(waiting) = self.waiting.borrow_mut().remove(&header.request_id) {
-                // Whoever asked may have gone.
+                // The asking side may be gone.
                 let _ = waiting.send(answer);
             }
         }

@@ -1,11 +1,11 @@
-//! Leaf's own HTTP: `/api/segment/get/{key}`, `/api/snowflake/get/{key}`, `/cache`, `/db` and `/decodeSnowflakeId`, so that
-//! a caller of Leaf changes only the address.
+//! Leaf's own HTTP: `/api/segment/get/{key}`, `/api/snowflake/get/{key}`, `/cache`, `/db` and `/decodeSnowflakeId`. A
+//! caller of Leaf only has to change the address.
 //!
-//! - `gate`: who may ask.
-//! - `taps`: ids at hand.
+//! - `gate`: decides who may ask.
+//! - `taps`: holds ids for the next requests.
 //! - `link`: a connection to the daemon's own socket.
-//! - `pages`: what is held and what there is, as tables.
-//! - `answers`: what Leaf answers.
+//! - `pages`: Leaf's tables of the held ids and of all rows.
+//! - `answers`: the form of Leaf's answers.
 
 mod answers;
 mod gate;
@@ -39,7 +39,7 @@ pub(super) static LIMITS: Limits = Limits {
     lasts: Duration::from_secs(3_600),
 };
 
-/// The layout whose ids Leaf's snowflake path gives, whatever key is asked for.
+/// The layout of the ids that Leaf's snowflake path gives, whatever the key in the path is.
 const SNOWFLAKE: &str = "snowflake";
 
 /// Serves Leaf's paths.
@@ -47,9 +47,9 @@ pub(super) struct Leaf {
     gate: Gate,
     pages: Rc<Pages>,
     taps: Taps,
-    /// Names of layouts: no segment tags.
+    /// The names of layouts, which are not segment tags.
     layouts: Vec<String>,
-    /// Rules whose reserved tags are refused: those without a token are nobody whom a rule could name.
+    /// The access rules. Tags that they reserve are refused, because no rule can name a caller without a token.
     reserved: Option<watch::Receiver<AccessRules>>,
 }
 
@@ -63,7 +63,7 @@ impl Leaf {
         local: bool,
     ) -> Rc<Leaf> {
         let reserved = token.is_none().then_some(access);
-        // What the pages ask for is much: it is in no id's way.
+        // The pages ask for large answers. They use a connection of their own, so as not to delay ids.
         let pages = Pages::new(Link::new(socket.clone()));
         let taps = Taps::new(Rc::new(Link::new(socket)));
         Rc::new(Leaf { gate: Gate::new(settings, token, local), pages, taps, layouts, reserved })
@@ -106,7 +106,7 @@ impl Leaf {
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return answer;
         }
-        // Leaf takes a path with a slash at its end for the same.
+        // For Leaf, a path with a slash at its end is the same path.
         let bare = path.strip_suffix('/').unwrap_or(path);
         let key = |prefix: &str| {
             bare.strip_prefix(prefix).filter(|key| !key.is_empty() && !key.contains('/'))
@@ -121,7 +121,7 @@ impl Leaf {
             return answered(path, self.taps.next(SNOWFLAKE).await);
         }
         match bare {
-            // They tell reserved tags as well.
+            // The pages show reserved tags too.
             "/cache" | "/db" if self.keeps(AccessRules::reserves_any) => reserved(path),
             "/cache" => self.pages.page(Page::Cache).await,
             "/db" => self.pages.page(Page::Rows).await,
@@ -163,7 +163,7 @@ fn decode(path: &str, query: &str) -> Response<Bytes> {
 fn turned_away(path: &str, peer: IpAddr, closed: Closed) -> Response<Bytes> {
     let stranger = |code: StatusCode, why: &str| {
         let mut answer = answers::error(code, path, None, why);
-        // The connection is for somebody else.
+        // The connection must not be used for further requests.
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         answer
     };

@@ -1,4 +1,4 @@
-//! Leaf's pages, one made at a time: whoever asks for one soon after gets the same.
+//! Leaf's pages. One is made at a time, and requests soon after that get the same one.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use super::link::{Link, Refused};
 use crate::clock;
 use leafd_core::BootMs;
 
-/// How long a page is shown before it is made anew, in milliseconds.
+/// How long a page is used before it is made again, in milliseconds.
 const SHOWN_MS: u64 = 1_000;
 
-/// Most rows that `/db` shows.
+/// Most rows on `/db`.
 const ROWS_MAX: usize = 10_000;
 
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ pub(super) enum Page {
 /// A page, and when it was made.
 type Made = (BootMs, Response<Bytes>);
 
-/// Makes pages.
+/// Makes the pages.
 pub(super) struct Pages {
     link: Link,
     shown: [Arc<Mutex<Option<Made>>>; 2],
@@ -40,7 +40,7 @@ impl Pages {
         Rc::new(Pages { link, shown: Default::default() })
     }
 
-    /// All who read a page share its bytes. Whoever is gone doesn't wait for it any more.
+    /// The page. All requests share its bytes. A client that is gone stops waiting for it.
     pub(super) async fn page(self: &Rc<Self>, page: Page) -> Response<Bytes> {
         let mut shown = Arc::clone(&self.shown[page as usize]).lock_owned().await;
         if let Some((made, answer)) = &*shown
@@ -49,7 +49,8 @@ impl Pages {
             return answer.clone();
         }
         let pages = Rc::clone(self);
-        // A page that is begun is finished, whoever waits for it: so one of each is in the making at most.
+        // A page that was begun is finished even if nobody waits for it. So at most one of each kind is made at a
+        // time.
         let made = tokio::task::spawn_local(async move {
             let answer = pages.make(page).await;
             shown.insert((clock::boot(), answer)).1.clone()
@@ -114,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// The daemon takes its time, and nobody waits for that.
+    /// The daemon answers slowly, and the clients are gone by then.
     #[test]
     fn those_who_are_gone_leave_nothing_behind() {
         let dir = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,5 @@
-//! Ids at hand for each tag: a run that is held, as any client's process holds one, and who waits for the next.
+//! Holds ids of each tag for the next requests: a held run, such as every client process has, and the requests that
+//! wait for the next one.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -15,41 +16,43 @@ use leafd_core::BootMs;
 /// How long a request may wait in the daemon, in milliseconds.
 const DEADLINE_MS: u32 = 1_000;
 
-/// How long a request waits in all: a little longer, because the daemon's answer tells why there is no id.
+/// How long a request waits in all. It is a little longer, because the daemon's answer says why there is no id.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(1_250);
 
-/// A run is as large as what is drawn in this time, in milliseconds, or in half of the time that it may be held.
+/// A run contains as many ids as are drawn in this time, in milliseconds, or in half of the time for which it may be
+/// held.
 const RUN_LASTS_MS: u64 = 100;
 
-/// Most ids of a run: what is lost of it when the daemon ends.
+/// Most ids of a run: so many are lost at most when the daemon ends.
 const RUN_MAX: u32 = 4_096;
 
-/// Tags whose runs are held. Beyond these, those that hold nothing are forgotten.
+/// For how many tags runs are held. If there are more, tags without held ids are forgotten.
 const TAGS_MAX: usize = 1_024;
 
-/// Requests that may wait for one tag.
+/// How many requests may wait for one tag.
 const WAITING_MAX: usize = 4_096;
 
-/// Draws ids.
+/// Draws ids for HTTP requests.
 pub(super) struct Taps {
     link: Rc<Link>,
     tags: RefCell<HashMap<Box<str>, Rc<Tap>>>,
 }
 
-/// One tag's.
+/// The held ids and the waiting requests of one tag.
 #[derive(Default)]
 struct Tap(RefCell<Held>);
 
 #[derive(Default)]
 struct Held {
     runs: VecDeque<Run>,
-    /// What is held is used before this.
+    /// The held ids must be used before this instant.
     until: BootMs,
-    /// When the daemon gave it.
+    /// When the daemon gave them.
     since: BootMs,
     waiting: VecDeque<oneshot::Sender<Result<u64, Refused>>>,
     asking: bool,
-    /// The last ids could not be held: of a strict tag or a masked one. As many are asked for then as requests wait.
+    /// Whether the last ids could not be held, because the tag is strict or masked. Then as many ids are asked for as
+    /// requests wait.
     direct: bool,
     size: u32,
 }
@@ -90,7 +93,7 @@ impl Taps {
             }
         };
         if matches!(&outcome, Err(refused) if refused.status == Status::TagUnknown) {
-            // Whoever asks for names that there are not makes nothing grow.
+            // Requests for names that don't exist must not fill the memory.
             self.tags.borrow_mut().remove(tag);
         }
         outcome
@@ -112,7 +115,7 @@ impl Taps {
 }
 
 impl Tap {
-    /// Asks until nobody waits any more.
+    /// Asks for ids until no request waits any more.
     async fn fill(&self, link: &Link, tag: &str) {
         loop {
             let (waiting, count, hold) = {
@@ -142,10 +145,10 @@ impl Tap {
             match drawn {
                 Ok((hold_ms, runs)) => {
                     held.direct = hold_ms == 0;
-                    // What was not asked for to be held is given out at once.
+                    // Ids that were not asked for to be held are given to the waiting requests at once.
                     held.give(runs, if hold { hold_ms } else { 0 }, asked, waiting);
                 }
-                // The last ids of a tag are fewer than those who wait.
+                // The tag's last ids are fewer than the waiting requests.
                 Err(refused)
                     if count > 1 && held.direct && refused.status == Status::TagExhausted =>
                 {
@@ -167,7 +170,7 @@ impl Held {
     }
 
     fn take(&mut self, now: BootMs) -> Option<u64> {
-        // Who came first is served first.
+        // Requests are served in the order in which they came.
         if !self.waiting.is_empty() || now >= self.until {
             return None;
         }
@@ -184,8 +187,9 @@ impl Held {
         Some(id)
     }
 
-    /// Takes up a run that was asked for at `asked`, when so many waited. What may not be held goes to these alone: an id
-    /// of a strict tag may have been claimed before a later request came, and is too low for that one.
+    /// Takes a run that was asked for at `asked`, when `waited` requests waited. If it may not be held, only these
+    /// requests get it: an id of a strict tag may have been claimed before a later request came, and would be too low
+    /// for that one.
     fn give(&mut self, runs: Vec<Run>, hold_ms: u64, asked: BootMs, waited: usize) {
         let lasted_ms = asked.0.saturating_sub(self.since.0);
         let aim_ms = RUN_LASTS_MS.min(hold_ms / 2);
@@ -239,7 +243,7 @@ mod tests {
         assert!(held.runs.is_empty());
         held.give(run(20, 1), 0, BootMs(2), 1);
         assert!(matches!(later.try_recv(), Ok(Ok(20))));
-        // What may be held has no order with what other hosts give.
+        // Ids that may be held have no order relative to those of other hosts.
         let mut later = waiter(&mut held);
         held.give(run(30, 2), 60_000, BootMs(3), 0);
         assert!(matches!(later.try_recv(), Ok(Ok(30))));

@@ -1,6 +1,6 @@
-//! What a person looks at: one page, its files, and the events that keep it up to date.
+//! The web page for people: the page itself, its files, and the events that update it.
 //!
-//! - `readers`: who reads the events.
+//! - `readers`: the browsers that read the events.
 
 mod readers;
 
@@ -10,11 +10,11 @@ use hyper::{Response, StatusCode};
 use super::body::Body;
 pub(super) use readers::Readers;
 
-/// The page loads nothing but its own files, talks to nobody else, and stands in no other page.
+/// The page loads only its own files, talks to no other server, and can't be embedded in another page.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The page, or a file of it.
+/// The page, or one of its files.
 pub(super) fn file(path: &str) -> Option<Response<Body>> {
     let (kind, text) = match path {
         "/" => ("text/html; charset=utf-8", include_str!("page.html")),
@@ -31,7 +31,7 @@ fn answer(kind: &'static str, body: Body) -> Response<Body> {
     let headers = answer.headers_mut();
     for (name, value) in [
         (CONTENT_TYPE.as_str(), kind),
-        // After an upgrade the page is the new daemon's.
+        // After an upgrade a browser must get the new daemon's page.
         (CACHE_CONTROL.as_str(), "no-store"),
         ("content-security-policy", POLICY),
         ("x-content-type-options", "nosniff"),

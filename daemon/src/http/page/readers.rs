@@ -1,5 +1,5 @@
-//! Who reads the page's events: a few at a time, each of whom gets what is newest when it has read what came before. Who
-//! doesn't read is cut off.
+//! The browsers that read the page's events. There are only a few at a time. Each gets the newest event once it has
+//! read the one before. A browser that doesn't read is disconnected.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -20,39 +20,39 @@ use crate::clock;
 use crate::config::{AccessRules, percent_decoded};
 use crate::requests::{Found, Overview};
 
-/// Pages that are kept up to date at once.
+/// Most pages that are updated at a time.
 const READERS_MAX: usize = 8;
 
-/// How often.
+/// How often they are updated.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// How long a reader may take nothing of what there is for it.
+/// How long a reader may take no event although there is one.
 const STALL_MAX: Duration = Duration::from_secs(15);
 
-/// Bytes of a text to look for in names: as many as a name has.
+/// Most bytes of a text to search for: as many as a name may have.
 const TEXT_BYTES_MAX: usize = 512;
 
-/// Those who read.
+/// The readers.
 pub(in super::super) struct Readers {
     ask: mpsc::Sender<Inquiry>,
-    /// Who is an administrator.
+    /// The access rules, which say who is an administrator.
     access: watch::Receiver<AccessRules>,
     seats: RefCell<Vec<Seat>>,
-    /// Somebody is being told.
+    /// Whether a task updates the readers at present.
     telling: Cell<bool>,
 }
 
-/// A reader's.
+/// The place of a reader.
 struct Seat {
     caller: Rc<Caller>,
-    /// What its tags have in their names.
+    /// The text that the tags which it sees have in their names.
     text: String,
-    /// Room for one event: what it has not taken is followed by what is newest then.
+    /// Has room for one event. When the reader has taken it, the newest one follows.
     events: mpsc::Sender<Bytes>,
     took: Instant,
 }
 
-/// A reader's events.
+/// The events for a reader.
 struct Events {
     events: mpsc::Receiver<Bytes>,
     caller: Rc<Caller>,
@@ -78,7 +78,7 @@ impl Readers {
         Rc::new(Readers { ask, access, seats: RefCell::default(), telling: Cell::new(false) })
     }
 
-    /// Events for one more reader, if there is room. `reads`: it takes more than the head.
+    /// The events for another reader, if there is room. `reads` is false if it only asks for the head.
     pub(in super::super) fn events(
         self: &Rc<Self>,
         caller: &Rc<Caller>,
@@ -108,7 +108,7 @@ impl Readers {
         answer("text/event-stream", Body::Stream(Box::new(stream)))
     }
 
-    /// Tells everybody how things are, until nobody reads.
+    /// Sends the present state to all readers, until there are none.
     async fn tell(&self) {
         loop {
             let mut texts: Vec<String> = Vec::new();
@@ -156,7 +156,7 @@ impl Readers {
     }
 }
 
-/// What the page is told.
+/// What a reader sees.
 fn show(overview: &Overview, found: &Found, administers: bool) -> Bytes {
     let (status, tags_max) = match administers {
         true => (&overview.all, usize::MAX),
@@ -174,7 +174,7 @@ fn show(overview: &Overview, found: &Found, administers: bool) -> Bytes {
     )
 }
 
-/// An event, as browsers read it. JSON has no line breaks of its own.
+/// An event in the form that browsers read. JSON contains no line breaks.
 fn event(name: &str, data: &Value) -> Bytes {
     Bytes::from(format!("event: {name}\nretry: 2000\ndata: {data}\n\n"))
 }
