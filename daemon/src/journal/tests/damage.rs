@@ -1,10 +1,11 @@
-//! Damage at seeded random places: either it is refused or everything acknowledged is there.
+//! Damages journals at random places from a printed seed. Each time the journal must be refused, or contain everything
+//! that was acknowledged.
 
 use std::fs;
 
 use super::*;
 
-/// What an undamaged journal says.
+/// The content of an undamaged journal.
 const TAGS: u64 = 40;
 const BOUND: u64 = 5_000_000;
 
@@ -20,7 +21,7 @@ async fn write_some(journal: &Journal) {
     journal.commit(vec![met]).await.unwrap();
 }
 
-/// Opens what was damaged, and says whether that was refused; if not, everything must be there.
+/// Opens a damaged journal. Returns false if it was refused; otherwise checks that everything is there.
 async fn survives(dir: &Path, seed: u64) -> bool {
     let (journal, now) = match try_open(dir) {
         Ok(opened) => opened,
@@ -39,7 +40,8 @@ async fn survives(dir: &Path, seed: u64) -> bool {
     true
 }
 
-/// What was noted outside of the directory, which each start replaces: damage must not pass for a restore.
+/// The note outside of the directory, which each start replaces. The test restores it, so that damage doesn't pass for
+/// a restored journal.
 fn noted(dir: &Path) -> Vec<u8> {
     fs::read(dir.with_extension("memory")).unwrap()
 }
@@ -48,7 +50,7 @@ fn note(dir: &Path, noted: &[u8]) {
     fs::write(dir.with_extension("memory"), noted).unwrap();
 }
 
-/// Writes in place: a new file would be a foreign one, which is another test.
+/// Writes in place: a new file would count as a copy, which another test covers.
 fn restore(path: &Path, bytes: &[u8]) {
     use std::io::Write;
     let mut file =
@@ -74,7 +76,7 @@ fn flipped_bits_and_truncation_of_the_database() {
                 bytes.truncate(random.usize(..sound.len()));
             } else {
                 for _ in 0..random.usize(1..4) {
-                    // Half of them into the first bytes of a page, where its structure is.
+                    // Half of the damage goes into the first bytes of a page, which describe its structure.
                     let page = random.usize(..sound.len() / 4096) * 4096;
                     let reach = if random.bool() { 120 } else { 4096 };
                     let at = page + random.usize(..reach);

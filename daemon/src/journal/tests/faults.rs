@@ -1,7 +1,7 @@
-//! A running journal whose files fail or vanish: it stops acknowledging, and goes on when it can be
-//! trusted again.
+//! The files of a running journal fail or vanish: it stops acknowledging, and goes on when the files can be trusted
+//! again.
 //!
-//! Tests that need a file system of their own run themselves once more in a mount namespace.
+//! A test that needs a file system of its own runs itself again in a mount namespace.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use super::*;
 /// Set in the process that has the mounts.
 const INSIDE: &str = "LEAFD_TEST_MOUNT";
 
-/// Runs `work` in a child of its own with a small tmpfs mounted, and in it alone.
+/// Runs `work` only in a child process that has a small tmpfs mounted.
 fn with_mount(test: &str, work: impl FnOnce(&Path)) {
     if let Some(mount) = std::env::var_os(INSIDE) {
         return work(&PathBuf::from(mount));
@@ -34,7 +34,7 @@ fn with_mount(test: &str, work: impl FnOnce(&Path)) {
     assert!(output.status.success() && said.contains("1 passed"), "{said}\n{complained}");
 }
 
-/// Commits empty batches until one comes through.
+/// Commits empty batches until one succeeds.
 async fn recovers(journal: &Journal) {
     let start = Instant::now();
     while let Err(e) = journal.commit(vec![]).await {
@@ -44,7 +44,7 @@ async fn recovers(journal: &Journal) {
     assert!(journal.failure().is_none());
 }
 
-/// Commits until that fails; returns how many tags were acknowledged, from `from` on.
+/// Commits until that fails. Returns how many tags were acknowledged, counted from `from` on, and the error.
 async fn commits_until_it_fails(journal: &Journal, from: u64) -> (u64, JournalError) {
     for i in from..100_000 {
         let name = format!("{i}{}", "x".repeat(100));
@@ -67,7 +67,7 @@ fn a_full_disk_stops_it_and_space_lets_it_go_on() {
             assert!(error.to_string().contains("space") || error.to_string().contains("full"));
             let standing = journal.failure().unwrap();
             assert_eq!(standing.to_string(), error.to_string());
-            // Still full: no attempt is acknowledged, at once or after a second.
+            // The disk is still full: no attempt succeeds, neither at once nor after a second.
             assert!(journal.commit(vec![]).await.is_err());
             tokio::time::sleep(Duration::from_millis(1_100)).await;
             let held = journal.commit(vec![segment("held", 1..11, 1)]).await;
@@ -95,7 +95,7 @@ fn a_disk_that_is_full_at_the_start_is_said_to_be_full() {
         let _ = fs::write(mount.join("ballast"), vec![0; 2 << 20]);
         let refused = StateDir::open(&dir).unwrap_err().to_string();
         assert!(refused.contains("free some space"), "{refused}");
-        // Space for the lock, not for a journal.
+        // There is space for the lock, but not for a journal.
         let ballast = fs::OpenOptions::new().write(true).open(mount.join("ballast")).unwrap();
         ballast.set_len(ballast.metadata().unwrap().len() - 8192).unwrap();
         let refused = try_open_in(&dir, mount).unwrap_err().to_string();
@@ -108,7 +108,7 @@ fn a_disk_that_is_full_at_the_start_is_said_to_be_full() {
     });
 }
 
-/// Without writing a machine id anywhere.
+/// Opens a journal without a machine id.
 fn try_open_in(dir: &Path, mount: &Path) -> Result<(Journal, Recovered), JournalError> {
     let identity = Identity::of_host(&mount.join("no-machine-id"), None);
     Journal::open(&StateDir::open(dir).unwrap(), &identity, outside(None))
@@ -182,16 +182,17 @@ fn what_is_written_during_a_fault_is_entered_after_it_in_its_order() {
         written.push(journal.write(vec![segment("b", 1..11, 5)]));
         written.push(journal.write(vec![mark("a", 1001, 19)]));
         written.push(journal.write(vec![mark("a", 1001, 30)]));
-        // A question is not answered before they are entered, and who tries once is told of the fault.
+        // No question is answered before the waiting batches are recorded, and a batch that is tried once gets the
+        // fault.
         journal.tag(&store(), &tag("a")).await.unwrap_err();
         journal.commit(vec![segment("c", 1..11, 5)]).await.unwrap_err();
         fs::rename(&away, &path).unwrap();
-        // Nobody asks.
+        // The fault ends although nobody asks.
         tokio::time::timeout(Duration::from_secs(10), journal.fault_changed()).await.unwrap();
         assert!(!journal.failed());
         for (index, written) in written.into_iter().enumerate() {
             let outcome = written.outcome().await;
-            // The mark that goes back is refused because it comes after the first.
+            // The mark that goes back is refused because it comes after the first one.
             assert_eq!(outcome.is_err_and(|error| error.refused), index == 2, "{index}");
         }
         assert_eq!(unissued(&journal, "a").await, [30..1001]);
@@ -202,7 +203,7 @@ fn what_is_written_during_a_fault_is_entered_after_it_in_its_order() {
     });
 }
 
-/// More waits than goes into one transaction: none of it is looked at again for each one that comes.
+/// More batches wait than fit into one transaction. A new one must not make the journal look at all of them again.
 #[test]
 fn whatever_waits_for_a_fault_s_end_is_entered_however_much_it_is() {
     const WRITTEN: u64 = 36_000;
@@ -228,8 +229,9 @@ fn whatever_waits_for_a_fault_s_end_is_entered_however_much_it_is() {
     });
 }
 
-/// Questions come without a pause when the file is due to be tried again, and so much waits that time passes between
-/// looking whether it is due and the question: it becomes due in between in one journal of three. Eight are tried.
+/// Questions come without a pause when the file is due to be opened again. So many batches wait that some time passes
+/// between the check whether it is due and the question. In one journal of three it becomes due in between; the test
+/// tries eight.
 #[test]
 fn no_question_at_the_end_of_a_fault_overtakes_what_was_written_during_it() {
     let journals: Vec<_> =
@@ -288,7 +290,7 @@ fn nothing_that_waits_for_a_fault_s_end_is_entered_after_a_stop() {
     });
 }
 
-/// Waits until a journal that was stopped works.
+/// Waits until a stopped journal works.
 async fn recovers_stopped(journal: &Journal) {
     while journal.failed() {
         tokio::time::timeout(Duration::from_secs(10), journal.fault_changed()).await.unwrap();
@@ -315,7 +317,7 @@ fn a_deleted_log_costs_nothing_that_was_acknowledged() {
     });
 }
 
-/// A failed journal is opened anew. Its file may have been put back in the meantime, inode and all.
+/// A failed journal is opened again. Meanwhile somebody may have put back its former content, with the same inode.
 #[test]
 fn a_journal_that_has_lost_commits_is_not_gone_on_with_when_it_is_reopened() {
     let dir = place();
@@ -329,7 +331,7 @@ fn a_journal_that_has_lost_commits_is_not_gone_on_with_when_it_is_reopened() {
         journal.commit(vec![mark("a", 1001, 500)]).await.unwrap();
         fs::rename(&path, &away).unwrap();
         journal.commit(vec![mark("a", 1001, 510)]).await.unwrap_err();
-        // Folded in at the fault: this is all that there is.
+        // The fault moved the log into the database, so the database is everything.
         fs::remove_file(dir.path().join("journal.db-wal")).unwrap();
         fs::write(&away, old).unwrap();
         fs::rename(&away, &path).unwrap();
@@ -341,7 +343,7 @@ fn a_journal_that_has_lost_commits_is_not_gone_on_with_when_it_is_reopened() {
     });
 }
 
-/// The log may be deleted in the very moment of a commit, which then is in no file that a restart would find.
+/// Somebody may delete the log during a commit. Then the commit is in no file that a restart would find.
 #[test]
 fn a_log_that_is_deleted_while_a_commit_writes_to_it_takes_no_acknowledged_commit() {
     let dir = place();
@@ -357,7 +359,7 @@ fn a_log_that_is_deleted_while_a_commit_writes_to_it_takes_no_acknowledged_commi
                 move || {
                     let end = Instant::now() + Duration::from_millis(200);
                     while Instant::now() < end {
-                        // Some of the commit is in the file, and the rest and its sync are still to come.
+                        // A part of the commit is in the file; the rest and its sync are still to come.
                         if fs::metadata(&log).is_ok_and(|log| log.len() > written) {
                             fs::remove_file(&log).unwrap();
                             return Some(Instant::now());

@@ -1,11 +1,11 @@
-//! Copies: a journal that is not this host's is never drawn from, and never lost either.
+//! Copies: ids are never issued from a journal that is not this host's, and its file is kept.
 
 use std::fs;
 use std::process::Command;
 
 use super::*;
 
-/// A journal with leftovers, closed.
+/// Writes a journal with held ids, and closes it.
 async fn write_some(dir: &Path) -> Recovered {
     let (journal, first) = open(dir);
     let batch = vec![segment("a", 1..1001, 10), Write::LayoutMark(layout("snowflake", 5_000))];
@@ -14,7 +14,7 @@ async fn write_some(dir: &Path) -> Recovered {
     first
 }
 
-/// The journal was begun anew: no leftovers, all limits.
+/// Checks that the journal is a new one: it has no held ids, but all limits.
 async fn is_fresh(journal: &Journal, now: &Recovered, was: &Recovered) {
     assert!(now.begun && now.tokens_known(&store()).is_empty() && !now.stopped_cleanly);
     assert_ne!(now.host, was.host);
@@ -39,7 +39,7 @@ fn a_copied_directory_is_set_aside() {
         journal.commit(vec![segment("a", 2001..2101, 2001)]).await.unwrap();
         journal.close().await;
 
-        // From now on the copy has a journal of its own, and the original still has its.
+        // From now on the copy has a journal of its own, and the original still has its journal.
         let (journal, again) = open(&copy);
         assert_eq!((again.host, again.set_aside), (now.host, None));
         assert_eq!(unissued(&journal, "a").await, [2001..2101]);
@@ -105,7 +105,7 @@ fn a_log_without_its_journal_is_not_replayed_into_a_new_one() {
     });
 }
 
-/// Two files may be born in the same instant: their inodes tell them apart.
+/// Two files may be born in the same instant: their inodes distinguish them.
 #[test]
 fn files_born_together_have_fingerprints_of_their_own() {
     let place = place();

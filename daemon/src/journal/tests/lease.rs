@@ -1,4 +1,4 @@
-//! The claim on a worker: recorded, replaced, forgotten, and never another host's.
+//! The claim on a worker: it is recorded, replaced and forgotten, and never taken from another host's journal.
 
 use super::*;
 use leafd_core::WorkerId;
@@ -22,7 +22,7 @@ fn claim(bound: u64, incarnation: &str) -> Recorded {
     }
 }
 
-/// What a next start finds.
+/// The claim that the next start finds.
 async fn reopened(dir: &Path, writes: Vec<Write>) -> Option<Recorded> {
     let (journal, _) = open(dir);
     for write in writes {

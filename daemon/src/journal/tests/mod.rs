@@ -1,5 +1,5 @@
-//! The journal through its public surface; here is what all of its tests share.
-// What is left of a tag is a list of ranges, most often of one.
+//! Tests the journal through its public functions. This file has what all of its tests share.
+// The ids left of a tag are a list of ranges, most often of one.
 #![allow(clippy::single_range_in_vec_init)]
 
 mod damage;
@@ -24,7 +24,7 @@ use crate::state_dir::StateDir;
 use leafd_core::store::{Generation, StoreId};
 use leafd_core::{Tag, UnixMs};
 
-/// A state directory that goes with the test.
+/// A state directory that is removed with the test.
 fn place() -> TempDir {
     tempfile::tempdir().unwrap()
 }
@@ -45,7 +45,8 @@ fn try_open_as(
     Journal::open(&open_state_dir(dir), &identity, outside(Some(&memory)))
 }
 
-/// A process that another test starts holds every lock for the moment before it becomes another program.
+/// Opens the directory, and tries again if it is locked: a process that another test starts holds every lock for a
+/// moment, until it runs its own program.
 fn open_state_dir(dir: &Path) -> StateDir {
     for _ in 0..100 {
         if let Ok(state_dir) = StateDir::open(dir) {
@@ -72,7 +73,7 @@ fn open(dir: &Path) -> (Journal, Recovered) {
     try_open(dir).unwrap()
 }
 
-/// Runs what a test has to say on a runtime like the daemon's.
+/// Runs a test on a runtime like the daemon's.
 fn run<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }

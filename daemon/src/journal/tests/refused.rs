@@ -1,4 +1,4 @@
-//! Files that are no journal of this version: refused in words and left as they are.
+//! Files that are no journal of this version are refused with a clear error, and not changed.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::super::rows::Meta;
 use super::*;
 use leafd_core::store::HostId;
 
-/// Opening is refused, says why, and changes nothing.
+/// Checks that opening is refused with this reason, and changes nothing.
 fn refuses(dir: &Path, why: &str) {
     let path = dir.join("journal.db");
     let before = fs::read(&path).unwrap();
@@ -98,7 +98,7 @@ fn rows_that_leafd_did_not_write_are_refused() {
     }
 }
 
-/// Somebody set the sum right: what has no next value is refused all the same.
+/// A count of commits that can't increase is refused even if its checksum is right.
 #[test]
 fn a_count_of_commits_that_has_no_next_one_is_refused() {
     let dir = place();

@@ -1,4 +1,4 @@
-//! What a restart finds: marks, bounds, and nothing that was not acknowledged.
+//! What a restart finds: the marks and limits, and nothing that was not acknowledged.
 
 use leafd_core::segment::{MarkMove, Truncation};
 
@@ -46,7 +46,7 @@ fn a_clean_stop_names_a_claim_by_what_an_earlier_life_left_of_it() {
         journal.commit(vec![segment("a", 1..1001, 500)]).await.unwrap();
         journal.close().await;
         let (journal, _) = open(dir.path());
-        // Only now: while numbers are issued it would be a claim that overlaps another.
+        // This is allowed only now: while ids are issued it would be a claim that overlaps another.
         assert!(journal.commit(vec![segment("a", 500..1001, 700)]).await.is_err());
         journal.commit(vec![mark("a", 1001, 700)]).await.unwrap();
         let exact = vec![segment("a", 500..1001, 640), Write::StoppedCleanly];
@@ -124,7 +124,7 @@ fn a_strided_segment_is_found_as_it_was_left() {
         let found = tag_of(&journal, "c").await.unwrap();
         let left = Run { first: 50, count: 990, stride: 4 };
         assert_eq!((found.highest_end, found.unissued), (4_007, vec![left]));
-        // At a stop it is named by what was found of it.
+        // A stop gives the segment as the start found it.
         let exact = strided("c", 50, 990, 4, 54);
         journal.commit(vec![exact, Write::StoppedCleanly]).await.unwrap();
         journal.close().await;
@@ -150,7 +150,7 @@ fn marks_are_drawn_back_and_a_segment_that_was_forgotten_comes_back() {
         journal.commit(vec![segment("a", 1..1001, 900)]).await.unwrap();
         journal.commit(vec![drawn_back(1, 1_000, 40)]).await.unwrap();
         assert_eq!(unissued(&journal, "a").await, [40..1001]);
-        // Marked to its end it is forgotten, and an earlier start may have left only a part of it.
+        // A segment whose mark is at its end is forgotten, and an earlier start may have left only a part of it.
         journal.commit(vec![mark("a", 1001, 1001), drawn_back(40, 961, 50)]).await.unwrap();
         assert_eq!(unissued(&journal, "a").await, [50..1001]);
         journal.commit(vec![mark("a", 1001, 60)]).await.unwrap();
@@ -200,7 +200,7 @@ fn contradictions_are_refused_alone_and_whole() {
         for bad in bad {
             let batch = vec![segment("innocent", 1..11, 1), bad.clone()];
             let good = vec![mark("a", 1001, 100)];
-            // Queued together, so that they share a transaction.
+            // Both are queued together, so that they share a transaction.
             let (refused, accepted) = tokio::join!(journal.commit(batch), journal.commit(good));
             let refused = refused.unwrap_err().to_string();
             assert!(refused.contains("contradicts"), "{bad:?}: {refused}");
@@ -209,7 +209,7 @@ fn contradictions_are_refused_alone_and_whole() {
         }
         assert_eq!(tag_of(&journal, "innocent").await, None);
         assert_eq!(tag_of(&journal, "b").await, None);
-        // The same again, and late marks of what is used up, are no contradictions.
+        // To repeat the same, or to move a mark of a segment that is used up, is no contradiction.
         journal.commit(vec![segment("a", 1..1001, 100)]).await.unwrap();
         journal.commit(vec![mark("a", 1001, 1001)]).await.unwrap();
         journal.commit(vec![mark("a", 1001, 400)]).await.unwrap();
@@ -249,7 +249,7 @@ fn many_at_once_share_transactions_and_a_question_sees_what_was_queued_before_it
     });
 }
 
-/// A commit that was durable may report a fault, and is entered once more.
+/// A commit that was durable may report a fault, and is recorded again.
 #[test]
 fn each_kind_of_group_may_be_entered_twice() {
     let draw_back = |mark| {
@@ -259,7 +259,7 @@ fn each_kind_of_group_may_be_entered_twice() {
     let forget = || Write::Forget { store: store(), tag: tag("a") };
     let history: std::sync::Arc<str> = "first".into();
     let checked_in = Write::CheckedIn { url: "sqlite:/x".into(), store: store(), history };
-    // A ceiling was lowered into a segment: what is left of it is used, and its mark moves up.
+    // The ceiling was lowered into a segment. The rest of it is used, and its mark moves up.
     let ceiling_lowered = Truncation {
         lost: 50,
         closed: vec![MarkMove { shard: 0, end: 101, mark: 101 }],
@@ -290,7 +290,7 @@ fn each_kind_of_group_may_be_entered_twice() {
             assert_eq!(first, second, "{group:?}");
             journal.close().await;
         }
-        // Two rises are what it can't be, and why nobody writes them.
+        // Two rises of a mark can't be repeated. That is why no caller writes them.
         let dir = place();
         let (journal, _) = open(dir.path());
         let group = [segment("a", 1..101, 10), mark("a", 101, 20)];
@@ -302,7 +302,7 @@ fn each_kind_of_group_may_be_entered_twice() {
 
 type Entered = (Option<TagRecord>, Option<TagRecord>, Option<LayoutRecord>);
 
-/// Enters a group of batches, and tells what is recorded then.
+/// Records a group of batches, and returns what is recorded then.
 async fn enter(journal: &Journal, group: &[Write]) -> Result<Entered, JournalError> {
     let written: Vec<_> = group.iter().map(|write| journal.write(vec![write.clone()])).collect();
     for written in written {

@@ -1,7 +1,8 @@
-//! A journal that was restored in place: by each means, after each kind of end, with and without what still knows.
+//! Journals that were restored in place: by each means, after each kind of end, and with and without each kind of
+//! evidence.
 //!
-//! A reboot is played by removing what lies in memory. The rollback of a file system, which brings inodes back too, is
-//! played by keeping the stamp's very inode by a second name; the journal's own never changes.
+//! To simulate a reboot, the tests remove the file in memory. A rollback of a file system also restores inodes. To
+//! simulate that, they keep the stamp's inode under a second name; the journal's own inode never changes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,34 +21,34 @@ enum Means {
     Rsync,
     /// `tar`, which makes new files.
     Tar,
-    /// A copy that is moved into the place of what was there.
+    /// A copy that is renamed over the former file.
     Move,
-    /// The file system is rolled back: contents, inodes and births.
+    /// The file system is rolled back: contents, inodes and times of birth.
     Rollback,
 }
 
-/// What came back.
+/// Which files came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Journal,
     Directory,
 }
 
-/// In what state the daemon left the journal.
+/// In which state the daemon left the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     Stopped,
-    /// In the middle of its life: it runs on, or it crashed.
+    /// While it ran: it still runs, or it crashed.
     Running,
 }
 
-/// What comes of the numbers that the restored journal held.
+/// What happens to the held ids of the restored journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Used,
-    /// Skipped, and the journal stays.
+    /// They are skipped, and the journal stays.
     Skipped,
-    /// Skipped, and the journal is set aside.
+    /// They are skipped, and the journal is set aside.
     SetAside,
 }
 
@@ -57,7 +58,7 @@ struct Cell {
     means: Means,
     /// When the copy was taken.
     copied: Left,
-    /// How the life ended that went on after it.
+    /// How the daemon ended that ran after the copy was taken.
     ended: Left,
     reboot: bool,
 }
@@ -68,7 +69,7 @@ fn cells() -> Vec<Cell> {
     for (what, means) in
         all.iter().flat_map(|means| [(What::Journal, *means), (What::Directory, *means)])
     {
-        // A file system comes back whole.
+        // A file system comes back as a whole.
         if (what, means) == (What::Journal, Means::Rollback) {
             continue;
         }
@@ -83,14 +84,14 @@ fn cells() -> Vec<Cell> {
     cells
 }
 
-/// The table.
+/// The expected outcomes.
 fn expected(cell: Cell) -> Outcome {
     match cell.means {
-        // Another inode.
+        // The file has another inode.
         Means::Rsync | Means::Tar | Means::Move => Outcome::SetAside,
         // The memory knows of later commits.
         _ if !cell.reboot => Outcome::SetAside,
-        // Of one start, with no stop in between: nothing tells whether it is the last.
+        // Both are of the same start, without a stop in between: nothing shows whether the journal is the last one.
         Means::Copy | Means::Inplace
             if (cell.copied, cell.ended) == (Left::Running, Left::Running) =>
         {
@@ -99,7 +100,7 @@ fn expected(cell: Cell) -> Outcome {
         // The stamp is of a later start or stop.
         Means::Copy | Means::Inplace => Outcome::SetAside,
         Means::Rollback if cell.copied == Left::Running => Outcome::Skipped,
-        // Everything is as it was at that stop. Only a store that is elsewhere knows better.
+        // Everything is as it was at that stop. Only a store on another machine could know more.
         Means::Rollback => Outcome::Used,
     }
 }
@@ -142,7 +143,7 @@ async fn outcome(cell: Cell) -> Outcome {
     };
     journal.commit(vec![mark("a", 1_001, 500)]).await.unwrap();
     leave(journal, cell.ended, 500).await;
-    // A log of the later life goes, as a restore of the database file asks for.
+    // The restore removes the log of the later time, as a restore of a database file must.
     let _ = fs::remove_file(dir.join("journal.db-wal"));
     restore(cell, &dir, &backup, &stamp_kept);
     if cell.reboot {
@@ -157,7 +158,7 @@ async fn outcome(cell: Cell) -> Outcome {
         (false, true) => Outcome::Skipped,
         (_, false) => Outcome::Used,
     };
-    // Whatever it was, it heals: the next clean stop is exact again.
+    // In all cases the journal works again: the next clean stop is exact.
     journal.commit(vec![segment("a", 2_001..3_001, 2_001)]).await.unwrap();
     let exact = vec![segment("a", 2_001..3_001, 2_100), Write::StoppedCleanly];
     journal.commit(exact).await.unwrap();
@@ -225,7 +226,7 @@ fn numbers_of_a_restored_journal_are_used_only_where_a_witness_stood_by_it() {
     });
 }
 
-/// What changes a healthy host's files without changing what is in them costs nothing.
+/// Some operations change a healthy host's files without changing their contents. They cost no ids.
 #[test]
 fn owners_modes_links_and_times_are_no_restore() {
     for (what, script) in [
@@ -261,7 +262,7 @@ fn owners_modes_links_and_times_are_no_restore() {
     }
 }
 
-/// Between two files that become durable one after the other lies a crash.
+/// Two files become durable one after the other, and a crash may come in between.
 #[test]
 fn a_crash_while_the_stamp_is_made_anew_is_no_restore() {
     run(async {
@@ -270,7 +271,7 @@ fn a_crash_while_the_stamp_is_made_anew_is_no_restore() {
         let (journal, first) = open(&dir);
         journal.commit(vec![segment("a", 1..1_001, 10)]).await.unwrap();
         leave(journal, Left::Stopped, 7).await;
-        // Named by the journal, and not in its place yet.
+        // The journal has this stamp's token, but the stamp is not in its place yet.
         fs::rename(dir.join("stamp"), dir.join("stamp.new")).unwrap();
         fs::write(dir.join("stamp"), "the one before").unwrap();
         fs::remove_file(dir.with_extension("memory")).unwrap();
@@ -278,7 +279,7 @@ fn a_crash_while_the_stamp_is_made_anew_is_no_restore() {
         assert_eq!((&now.host, &now.set_aside), (&first.host, &None));
         assert_eq!(unissued(&journal, "a").await, [7..1_001]);
         leave(journal, Left::Stopped, 8).await;
-        // Made, and not named by the journal yet.
+        // The stamp was made, but the journal doesn't have its token yet.
         fs::write(dir.join("stamp.new"), "the next one").unwrap();
         fs::remove_file(dir.with_extension("memory")).unwrap();
         let (journal, now) = open(&dir);
@@ -288,7 +289,7 @@ fn a_crash_while_the_stamp_is_made_anew_is_no_restore() {
     });
 }
 
-/// Once the memory is gone too, nothing else tells which journal it is.
+/// If the memory is gone too, nothing else shows which journal it is.
 #[test]
 fn a_journal_without_its_stamp_was_put_back() {
     run(async {
@@ -306,7 +307,7 @@ fn a_journal_without_its_stamp_was_put_back() {
     });
 }
 
-/// Until the log is first folded in, the file alone is a journal that was never used.
+/// Until the log is first moved into the database, the database alone is a journal that was never used.
 #[test]
 fn a_journal_whose_log_was_lost_is_an_old_one() {
     run(async {
@@ -339,7 +340,7 @@ fn a_journal_whose_log_was_lost_is_an_old_one() {
     });
 }
 
-/// Nothing is known of it but that it was begun.
+/// A crash right after the journal was made, before it was used.
 #[test]
 fn a_crash_before_the_first_start_is_no_restore() {
     run(async {

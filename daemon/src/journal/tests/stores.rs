@@ -1,4 +1,5 @@
-//! What is remembered of stores over starts: where they were, their history, which tokens they may have.
+//! What the journal remembers of stores over several starts: their URLs, their history, and which tokens they may
+//! have.
 
 use std::process::Command;
 use std::slice;
@@ -18,7 +19,7 @@ fn history(store: &str, history: &str) -> Write {
     Write::History { store: id(store), history: history.into() }
 }
 
-/// A start that writes this and ends; returns what it recovered.
+/// A start that writes this and ends. Returns what it recovered.
 async fn start(dir: &Path, writes: Vec<Write>) -> Recovered {
     let (journal, now) = open(dir);
     journal.commit(writes).await.unwrap();
@@ -45,14 +46,14 @@ fn a_store_that_is_away_may_have_the_token_of_every_start_since_it_confirmed_one
             assert_eq!(now.tokens_known(&id("b")), later);
             later.push(now.token);
         }
-        // What b may have is pruned when b confirms, and not before.
+        // The tokens that b may have are dropped when b confirms, and not before.
         let now = start(dir, vec![checked_in("url b", "b", "hb")]).await;
         assert_eq!(now.tokens_known(&id("b")), later);
         let again = start(dir, vec![checked_in("url a", "a", "ha")]).await;
         assert_eq!(again.tokens_known(&id("b")), slice::from_ref(&now.token));
         assert_eq!(again.tokens_known(&id("a")), [later.pop().unwrap(), now.token]);
         let last = start(dir, vec![]).await;
-        // A store that was never recorded may have taken one of the latest starts all the same.
+        // A store without a record may have taken the token of one of the latest starts all the same.
         let unknown = last.tokens_known(&id("c"));
         assert!(unknown.contains(&again.token) && unknown.len() < 20, "{}", unknown.len());
         assert_eq!(last.tokens_known(&id("a")), [again.token]);
@@ -92,7 +93,7 @@ fn a_store_reached_through_another_url_is_known_by_its_name() {
         let first = start(dir, vec![checked_in("old", "a", "h1")]).await;
         let second = start(dir, vec![checked_in("new", "a", "h1")]).await;
         assert_eq!(second.tokens_known(&id("a")), [first.token]);
-        // Another store behind the old URL: the first keeps its record and its other URL.
+        // Another store answers at the old URL. The first one keeps its record and its other URL.
         let third = start(dir, vec![checked_in("old", "b", "h2")]).await;
         assert_eq!(urls(&third, "a"), ["new", "old"]);
         let fourth = start(dir, vec![checked_in("new", "b", "h2")]).await;
@@ -216,7 +217,7 @@ fn leftovers_of_one_store_are_forgotten_and_its_ends_are_not() {
     });
 }
 
-/// All ends of a store, page by page.
+/// All ends of a store, read page by page.
 async fn all_ends(journal: &Journal, store: &StoreId, limit: u32) -> Vec<(String, u64)> {
     let mut all: Vec<(Tag, u64)> = Vec::new();
     loop {
@@ -235,7 +236,7 @@ fn highest_ends_come_in_pages() {
     let dir = place();
     let dir = dir.path();
     run(async {
-        // Of some the segment is used up, of some the generation is another now: their ends count too.
+        // Some segments are used up, and some tags have another generation by now: their ends count too.
         let mut writes: Vec<Write> =
             (0..2_500).map(|i| segment(&format!("tag {i:04}"), 1..i + 2, i + 2)).collect();
         writes.push(segment_of("tag 0007", 2, 1..3, 1));
