@@ -1,5 +1,5 @@
-//! Waits that have time to a second. All of them end at the same instants, so that an idle daemon wakes once a second,
-//! and not for each.
+//! Waits that need not be exact. They all end at the same instants, so that an idle daemon wakes once a second, and
+//! not for each wait.
 
 use std::future::pending;
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::clock;
 use leafd_core::BootMs;
 
-/// The time between two beats, and the shortest wait that may end at one.
+/// The time between two beats. A shorter wait doesn't end at a beat.
 pub const BEAT: Duration = Duration::from_secs(1);
 
 /// The instant that beats are counted from.
@@ -25,15 +25,15 @@ pub async fn wait(about: Duration) {
     sleep_until(now + until_beat(now.duration_since(*FIRST), about)).await;
 }
 
-/// Waits until this instant, `None` for ever; ends early, at a beat, while it is far away. A timer stands still while the
-/// host sleeps: so whoever waits looks again soon after it wakes.
+/// Waits until this instant, `None` for ever. While the instant is far away, the wait ends early, at a beat. A timer
+/// stops while the host sleeps, so the caller reads the clock again soon after the host wakes.
 pub async fn wait_until(at: Option<BootMs>) {
     let Some(at) = at else { return pending().await };
     let left = Duration::from_millis(at.0.saturating_sub(clock::boot().0).max(1));
     if left < BEAT * 3 / 2 { sleep(left).await } else { wait(BEAT).await }
 }
 
-/// How long it is from now, so long after the first beat, until the beat that is nearest to the end of a wait.
+/// How long it is from `now`, counted from the first beat, until the beat that is nearest to the end of a wait.
 fn until_beat(now: Duration, about: Duration) -> Duration {
     let end = now + about + BEAT / 2;
     let beat = Duration::from_secs(end.as_secs() / BEAT.as_secs() * BEAT.as_secs());

@@ -49,16 +49,16 @@ pub async fn give_back() {
     }
 }
 
-/// Unmaps the program's code and constants, once it has started. The system maps them again where they are used, from its
-/// cache: so what only the start has used, about half of them, is no longer resident.
+/// Unmaps the program's code and constants, once it has started. The system maps them again, from its cache, where
+/// they are used. So memory that only the start has used, about half of them, is freed.
 #[expect(unsafe_code, reason = "the program's own mapping is known to the C library alone")]
 pub fn leave_start_behind() {
-    /// Unmaps what can't be written of the first object, which is the program itself, and ends the iteration.
+    /// Unmaps the read-only segments of the first object, which is the program itself, and ends the iteration.
     ///
     /// # Safety
-    /// For `dl_iterate_phdr` to call.
+    /// Only `dl_iterate_phdr` may call this.
     unsafe extern "C" fn unmap(object: *mut libc::dl_phdr_info, _: usize, _: *mut c_void) -> c_int {
-        // SAFETY: the C library passes one that is valid for the call, with as many headers as it says.
+        // SAFETY: the C library passes an object that is valid for the call, with as many headers as it says.
         let (object, headers) = unsafe {
             let headers = slice::from_raw_parts((*object).dlpi_phdr, (*object).dlpi_phnum.into());
             (&*object, headers)
@@ -66,7 +66,7 @@ pub fn leave_start_behind() {
         // SAFETY: no memory is passed.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4_096);
         for header in headers {
-            // What the loader has written to, such as relocated tables, lies in segments that can be written.
+            // Data that the loader has written to, such as relocated tables, is in segments that can be written.
             if header.p_type != libc::PT_LOAD || header.p_flags & libc::PF_W != 0 {
                 continue;
             }
@@ -74,14 +74,14 @@ pub fn leave_start_behind() {
             let end = start + header.p_memsz as usize;
             let (first, last) = (start.next_multiple_of(page), end / page * page);
             if first < last {
-                // SAFETY: whole pages of a mapping that nobody writes to: what is read next comes from the same file.
-                // That the system refuses is as good.
+                // SAFETY: these are whole pages of a mapping that nobody writes to, so what is read next comes from
+                // the same file. It does no harm if the system refuses.
                 unsafe { libc::madvise(first as *mut c_void, last - first, libc::MADV_DONTNEED) };
             }
         }
         1
     }
-    // SAFETY: the callback keeps nothing that it is passed.
+    // SAFETY: the callback keeps nothing of what it gets.
     unsafe { libc::dl_iterate_phdr(Some(unmap), ptr::null_mut()) };
 }
 
