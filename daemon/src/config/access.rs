@@ -150,8 +150,9 @@ impl AccessRules {
             || rules.matching(tag).any(|rule| rules.unmaskers[rule].name(peer))
     }
 
-    /// Whether processes of this user may share a run of this tag: when a matching rule names it for that, and it may draw
-    /// whatever its groups are, which processes of one user can differ in.
+    /// Whether processes of this user may share a run of this tag. A matching rule must name the user as a sharer, and
+    /// the user must be allowed to draw the tag without any group, because processes of one user can differ in their
+    /// groups.
     #[must_use]
     pub fn may_share(&self, tag: &str, uid: u32) -> bool {
         let rules = &*self.0;

@@ -292,8 +292,8 @@ impl Config {
     }
 
     /// How often to check whether each store is still the same: four times in `failover_settle`. So every daemon has
-    /// noticed a fail-over, and reported what it has seen, before the first of them claims again. A single store that is
-    /// `embedded` can't fail over, and each claim finds whether its file is gone.
+    /// noticed a fail-over, and reported what it has seen, before the first of them claims again. A single store that
+    /// is `embedded` can't fail over, and each claim finds whether its file is gone.
     #[must_use]
     pub fn store_check_interval(&self, embedded: bool) -> Duration {
         let settle = self.failover_settle;

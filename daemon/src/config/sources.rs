@@ -1,5 +1,5 @@
-//! Collects which values were given where, at most one for each setting. An unknown name is refused: a misspelt setting
-//! must not silently be a default.
+//! Collects which values were given where, at most one for each setting. An unknown name is refused: a misspelt
+//! setting must not silently be a default.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -234,9 +234,9 @@ impl fmt::Display for Endpoint {
 }
 
 impl NetworkUrl {
-    /// The servers in the order to try them: as preferred, and at the end those that failed, the last of them last. Hosts
-    /// that lose a server together then meet again at the same one, and while a cluster serves nowhere, nobody goes back
-    /// to the server that began it. A failure counts for a minute.
+    /// The servers in the order to try them: as preferred, and at the end those that failed, the last of them last.
+    /// Hosts that lose a server together then meet again at the same one, and while a cluster serves nowhere, nobody
+    /// goes back to the server that began it. A failure counts for a minute.
     pub fn in_turn(&self, now: Instant) -> impl Iterator<Item = &Endpoint> {
         let lately = move |(index, at): &(usize, Instant)| {
             (now.saturating_duration_since(*at) < FAILED_LATELY).then_some(*index)

@@ -1,5 +1,5 @@
-//! `static:N`: a worker number that the operator has assigned to this host alone. That no second daemon of the host uses
-//! it is checked here. That no other host does, only a store that hosts share can tell.
+//! `static:N`: a worker number that the operator has assigned to this host alone. This checks that no second daemon of
+//! the host uses it. Only a store that hosts share can show that no other host does.
 
 use std::cell::{Cell, RefCell};
 use std::fs::DirBuilder;

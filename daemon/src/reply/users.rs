@@ -82,7 +82,8 @@ impl Users {
         Rc::clone(known.entry(uid).or_insert_with(Drawn::new))
     }
 
-    /// Users that have connected since the start, the busiest first. The last entry, without a uid, sums up the others.
+    /// Users that have connected since the start, the busiest first. The last entry, without a uid, sums up the
+    /// others.
     pub fn list(&self) -> Vec<Value> {
         let known = self.known.borrow();
         let mut users: Vec<Value> =

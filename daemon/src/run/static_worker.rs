@@ -32,7 +32,8 @@ pub async fn note_use(
                 upstream.store.note_static_worker(&under, worker.worker(), &start, &name).await;
             match noted {
                 Ok(others) => {
-                    // Who has noted nothing since this daemon did so first may be gone, as a former start of this host is.
+                    // A user that has recorded nothing since this daemon's first record may be gone. A former start of
+                    // this host is such a user.
                     let since_ms = clock::millis(asked - *first.get_or_insert(asked));
                     let live = others.into_iter().filter(|other| other.ago_ms < since_ms);
                     worker.found_others(live.map(|other| other.name).collect());

@@ -25,8 +25,8 @@ pub fn locked_by(dir: &Path) -> Option<i32> {
     locks.lines().any(|line| is_lock(line, noted, inode)).then_some(noted)
 }
 
-/// Parses `1: FLOCK  ADVISORY  WRITE 707 08:02:131201 0 EOF`: the process, and the inode after the device. File systems
-/// may share inode numbers; the process distinguishes them.
+/// Parses `1: FLOCK  ADVISORY  WRITE 707 08:02:131201 0 EOF`: the process, and the inode after the device. File
+/// systems may share inode numbers; the process distinguishes them.
 fn is_lock(line: &str, pid: i32, inode: u64) -> bool {
     let mut fields = line.split_whitespace().skip(1);
     let is_whole = fields.next() == Some("FLOCK");

@@ -25,8 +25,8 @@ use crate::config::{Args, Config, ConfigError, Env, Source, password_variable};
 use crate::output;
 use crate::run::refuse_config;
 
-/// Shows what would change, and carries it out if `yes`. `former` is the former configuration file, for stores that the
-/// new one lacks. The exit status is that of [`crate::run::start`].
+/// Shows what would change, and carries it out if `yes`. `former` is the former configuration file, for stores that
+/// the new one lacks. The exit status is that of [`crate::run::start`].
 #[must_use]
 pub fn apply(args: &Args, former: Option<PathBuf>, yes: bool) -> ExitCode {
     let around = Env::of_this_process();

@@ -1,5 +1,5 @@
-//! Whether a change of routes is allowed: no tag may move, no two stores may give the same id, and no store may be left
-//! out.
+//! Whether a change of routes is allowed: no tag may move, no two stores may give the same id, and no store may be
+//! left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What nodes hold, read without an ensemble, and the bytes that would be written for it: for those who try it with any
+//! Parses what nodes hold without an ensemble, and makes the bytes that would be written for it. So tests can try any
 //! content.
 
 use zookeeper_client::Stat;

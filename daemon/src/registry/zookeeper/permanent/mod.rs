@@ -1,8 +1,8 @@
 //! Workers assigned for good, on Leaf's own nodes.
 //!
-//! Leaf's node tells a number's holder and until when its ids go: leafd writes a time ahead of its ids there, Java Leaf
-//! the present time. A second node of leafd's own has what Leaf has no field for, and changes in the same transaction.
-//! So if different transactions last changed the two, another program wrote Leaf's: a Java Leaf.
+//! Leaf's node tells a number's holder and until when its ids go: leafd writes a time ahead of its ids there, Java
+//! Leaf the present time. A second node of leafd's own has what Leaf has no field for, and changes in the same
+//! transaction. So if different transactions last changed the two, another program wrote Leaf's: a Java Leaf.
 //!
 //! - `pair`: what the two nodes say.
 //! - `number`: gives a host a free number.

@@ -1,5 +1,6 @@
 //! Notices when another program writes the node that this host wrote last: a Java Leaf with its address, which issues
-//! ids as the same worker from then on. The ensemble reports this at once; the next renewal would notice seconds later.
+//! ids as the same worker from then on. The ensemble reports this at once; the next renewal would notice seconds
+//! later.
 
 use std::sync::Arc;
 
