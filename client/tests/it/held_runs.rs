@@ -3,6 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use leafd_client::TAGS_MAX;
+
 use crate::checks::{Random, check_unique, client, direct};
 use crate::server::Server;
 
@@ -76,6 +78,27 @@ fn a_run_saves_requests() {
     let tag = client.tag("orders").unwrap();
     assert_eq!(check_unique((0..1_000_000).map(|_| tag.next().unwrap())), 1_000_000);
     assert!(server.requests_for("orders") < 2000, "{}", server.requests_for("orders"));
+}
+
+/// The fourth id of a first run asks for the next one. Its answer keeps the place of a request until the tag is used again.
+#[test]
+fn as_many_tags_as_a_client_may_use_leave_places_for_callers() {
+    let server = Server::start();
+    let client = client(&server);
+    let tags: Vec<_> = (0..TAGS_MAX).map(|n| client.tag(&format!("tag-{n}")).unwrap()).collect();
+    let mut ids: Vec<u64> =
+        tags.iter().flat_map(|tag| [(); 4].map(|()| tag.next().unwrap())).collect();
+    // None of what was asked for ahead has been used yet.
+    ids.extend(tags[..1_000].iter().map(|tag| client.next_direct(tag.name()).unwrap()));
+    let later: Vec<Vec<u64>> = thread::scope(|scope| {
+        let drawing: Vec<_> = tags
+            .chunks(TAGS_MAX / 4)
+            .map(|tags| scope.spawn(|| tags.iter().map(|tag| tag.next().unwrap()).collect()))
+            .collect();
+        drawing.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let drawn = check_unique(ids.into_iter().chain(later.into_iter().flatten()));
+    assert_eq!(drawn, 5 * TAGS_MAX + 1_000);
 }
 
 #[test]
