@@ -6,14 +6,12 @@ use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
 use std::task::Waker;
 
-use bytes::BytesMut;
 use leafd_core::shares::{Claimant, Shares};
 use leafd_wire::reply::reply_header;
-use leafd_wire::{
-    ErrorReply, Header, IdsReply, InfoReply, Run, ShareReply, Sink, Status, flag, opcode,
-};
+use leafd_wire::{ErrorReply, Header, IdsReply, InfoReply, Run, ShareReply, Status, flag, opcode};
 
 use super::Failure;
+use super::backlog::Backlog;
 use super::given::{Origin, TagMark};
 use super::tally::Tally;
 use super::users::Drawn;
@@ -31,7 +29,7 @@ pub struct Outbox {
     origin: Origin,
     /// By which number its ids are noted, once it draws some.
     process: Cell<Option<u32>>,
-    bytes: RefCell<BytesMut>,
+    bytes: RefCell<Backlog>,
     /// Descriptors that go along with bytes: how many come before these.
     attached: RefCell<VecDeque<(usize, Rc<Descriptors>)>>,
     /// Descriptors were sent that the peer may not have taken yet.
@@ -62,14 +60,6 @@ pub struct ReplyTo {
     has_page: u64,
     /// The places of waiting requests, if it holds one.
     place: Option<Rc<RefCell<Shares>>>,
-}
-
-struct Out<'a>(&'a mut BytesMut);
-
-impl Sink for Out<'_> {
-    fn put(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
 }
 
 // === impl Outbox ===
@@ -119,19 +109,19 @@ impl Outbox {
     pub fn ids(&self, request: &Header, hold_ms: u32, runs: &[Run]) {
         self.tally.drawn(&self.drawn, request.flags, runs);
         let header = reply_header(request, Status::Ok, self.flags());
-        IdsReply::put(&header, hold_ms, runs, &mut Out(&mut self.bytes.borrow_mut()));
+        IdsReply::put(&header, hold_ms, runs, &mut *self.bytes.borrow_mut());
     }
 
     /// Answers with a body made elsewhere.
     pub fn body(&self, request: &Header, body: &[u8]) {
         let header = reply_header(request, Status::Ok, self.flags());
-        header.put_frame(body, &mut Out(&mut self.bytes.borrow_mut()));
+        header.put_frame(body, &mut *self.bytes.borrow_mut());
     }
 
     /// Answers an INFO request.
     pub fn info(&self, request: &Header, reply: &InfoReply) {
         let header = reply_header(request, Status::Ok, self.flags());
-        reply.put(&header, &mut Out(&mut self.bytes.borrow_mut()));
+        reply.put(&header, &mut *self.bytes.borrow_mut());
     }
 
     /// Answers that the request failed.
@@ -143,7 +133,7 @@ impl Outbox {
         let header = reply_header(request, failure.status, self.flags());
         let reply =
             ErrorReply { retry_after_ms: failure.retry_after_ms, message: &failure.message };
-        reply.put(&header, &mut Out(&mut self.bytes.borrow_mut()));
+        reply.put(&header, &mut *self.bytes.borrow_mut());
     }
 
     /// A handle to answer a request later.
@@ -209,20 +199,20 @@ impl Outbox {
     }
 
     /// The bytes to write.
-    pub fn bytes(&self) -> std::cell::RefMut<'_, BytesMut> {
+    pub fn bytes(&self) -> std::cell::RefMut<'_, Backlog> {
         self.bytes.borrow_mut()
     }
 
     /// How many bytes are waiting.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.bytes.borrow().len()
+        self.bytes.borrow().rest().len()
     }
 
     /// Whether no bytes are waiting.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.bytes.borrow().is_empty()
     }
 
     /// Whether an answer said that the connection closes after it.
@@ -247,7 +237,7 @@ impl Outbox {
     /// The connection is gone.
     pub fn close(&self) {
         self.closed.set(true);
-        *self.bytes.borrow_mut() = BytesMut::new();
+        *self.bytes.borrow_mut() = Backlog::default();
         self.attached.borrow_mut().clear();
     }
 

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
 use leafd_wire::{Header, PIPELINE_MAX, Status};
 use tokio::sync::watch;
 use tokio_util::codec::Decoder;
@@ -20,6 +20,7 @@ use tracing::debug;
 
 use crate::clock::monotonic_us;
 use crate::reply::Failure;
+use crate::reply::backlog::IDLE_BYTES;
 use crate::requests::{Dispatcher, Session};
 use crate::server::busy_poll::ConnectionPoll;
 use crate::server::codec::{DecodeError, RequestDecoder};
@@ -39,9 +40,6 @@ const READ_BYTES: usize = 64 * 1024;
 /// And how much while no more than that is left of the user's share of memory, or nothing: what can't be answered yet stays in the
 /// sockets.
 const READ_BYTES_SPENT: usize = 1024;
-
-/// How much capacity an idle connection's buffers keep.
-const IDLE_BYTES: usize = 4 * 1024;
 
 /// How many requests are answered before the clock is read: together they take far less than a turn.
 const REQUESTS_UNTIMED: u32 = 16;
@@ -71,8 +69,6 @@ pub struct Connection {
     partial: BytesMut,
     /// Bytes that the peer's socket has taken.
     written_bytes: u64,
-    /// How many of them still lie in the outbox's memory, before what waits.
-    drained_bytes: usize,
     /// Turns false when nothing more comes in: the peer has closed its side or sent garbage, or the daemon stops.
     reading: bool,
 }
@@ -108,7 +104,6 @@ impl Connection {
             looked_us: 0,
             partial: BytesMut::new(),
             written_bytes: 0,
-            drained_bytes: 0,
             reading: true,
         }
     }
@@ -200,11 +195,13 @@ impl Connection {
     /// How much memory this connection uses.
     fn bytes(&self) -> u64 {
         // An idle connection's small buffers belong to the connection itself.
-        let used = |buffer: &BytesMut, drained: usize| match buffer.capacity() + drained {
-            0..=IDLE_BYTES => buffer.len(),
-            bytes => bytes,
+        let used = |memory: usize, waiting: usize| match memory {
+            0..=IDLE_BYTES => waiting,
+            memory => memory,
         };
-        let held = used(&self.session.outbox.bytes(), self.drained_bytes) + used(&self.partial, 0);
+        let outbox = self.session.outbox.bytes();
+        let held = used(outbox.memory_bytes(), outbox.rest().len())
+            + used(self.partial.capacity(), self.partial.len());
         let waiting = u64::from(self.session.outbox.awaiting()) * WAITING_BYTES;
         waiting.saturating_add(held as u64)
     }
@@ -213,29 +210,16 @@ impl Connection {
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut bytes = self.session.outbox.bytes();
         while !bytes.is_empty() {
-            let (end, descriptors) = self.session.outbox.next_part(bytes.len());
-            let taken = self.stream.poll_write(cx, &bytes[..end], descriptors.as_deref())?;
-            let Poll::Ready(taken) = taken else {
-                // What was written keeps its memory as long as the rest lies behind it.
-                if self.drained_bytes > bytes.len() {
-                    *bytes = BytesMut::from(&bytes[..]);
-                    self.drained_bytes = 0;
-                }
-                return Poll::Pending;
-            };
-            match taken {
+            let (end, descriptors) = self.session.outbox.next_part(bytes.rest().len());
+            let part = &bytes.rest()[..end];
+            match ready!(self.stream.poll_write(cx, part, descriptors.as_deref())?) {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 written => {
                     self.written_bytes += written as u64;
-                    self.drained_bytes += written;
-                    bytes.advance(written);
+                    bytes.wrote(written);
                     self.session.outbox.wrote(written);
                 }
             }
-        }
-        if bytes.capacity() + self.drained_bytes > IDLE_BYTES {
-            *bytes = BytesMut::new();
-            self.drained_bytes = 0;
         }
         Poll::Ready(Ok(()))
     }
