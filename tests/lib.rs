@@ -16,5 +16,6 @@ pub mod relay;
 pub mod seed;
 pub mod servers;
 pub mod shared_pages;
+pub mod small_disk;
 pub mod terminal;
 pub mod wall_clock;

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use leafd_wire::Status;
@@ -12,9 +11,7 @@ use nix::sys::signal::Signal;
 use crate::host::{Host, eventually};
 use crate::power::{Mode, PowerLoss};
 use crate::raw::{Raw, ids_request};
-
-/// A small file system in memory for the state directory, seen by the daemon alone.
-pub const MOUNT_SMALL: &str = r#"mount -t tmpfs -o size=512k,mode=700 tmpfs "$0" && exec "$@""#;
+use crate::small_disk::SmallDisk;
 
 /// The state directory read-only, for the daemon alone.
 const MOUNT_READ_ONLY: &str =
@@ -32,6 +29,13 @@ fn store_elsewhere() -> Host {
     let store = format!("sqlite:{}", host.path("store.db").display());
     host.change("store", &store);
     host
+}
+
+/// The same, whose state directory is on a disk of its own.
+fn store_elsewhere_on_small_disk() -> (Host, SmallDisk) {
+    let host = store_elsewhere();
+    let state_dir = host.state_dir();
+    SmallDisk::of(host, &state_dir)
 }
 
 /// Draws `orders` until the journal fails; the ids go up.
@@ -102,23 +106,56 @@ fn refused_then_mended(host: &mut Host, snowflake: u64, mend: impl FnOnce(&Host)
 
 #[test]
 fn a_full_disk_stops_issuing_until_there_is_room() {
-    let mut host = store_elsewhere();
-    fs::create_dir(host.state_dir()).unwrap();
-    let state_dir = host.state_dir();
-    let runner = ["unshare", "--mount", "sh", "-c", MOUNT_SMALL, state_dir.to_str().unwrap()];
-    host = host.runner(&runner);
+    let (mut host, disk) = store_elsewhere_on_small_disk();
     let snowflake = start_sound(&mut host);
-    let inside = PathBuf::from(format!("/proc/{}/root{}", host.pid(), state_dir.display()));
-    assert!(inside.join("journal.db").exists(), "the mount is there: are the tests run as root?");
-    let filler = inside.join("filler");
-    let mut file = fs::File::create(&filler).unwrap();
-    // First in large pieces, then to the last byte.
-    for piece in [&[0; 4_096][..], &[0]] {
-        while file.write_all(piece).is_ok() {}
-    }
-    drop(file);
-    refused_then_mended(&mut host, snowflake, |_| fs::remove_file(&filler).unwrap());
+    disk.fill(&host);
+    refused_then_mended(&mut host, snowflake, |host| disk.empty(host));
     host.stop();
+}
+
+/// None stands still because a write of it was refused, and none needs anybody to ask while the disk has room again.
+#[test]
+fn every_tag_goes_on_by_itself_when_a_full_disk_has_room_again() {
+    let (mut host, disk) = store_elsewhere_on_small_disk();
+    host.start();
+    let mut last: Vec<(String, u64)> = (0..10).map(|n| (format!("orders-{n}"), 0)).collect();
+    last.iter().for_each(|(tag, _)| host.create(tag));
+    let mut raw = host.raw();
+    assert_eq!(ask_each(&mut raw, &mut last, 5), 0);
+    disk.fill(&host);
+    // So much that all of them need something recorded, which is on its way together.
+    let refused = |_: &u32| ask_each(&mut raw, &mut last, 100_000) == last.len();
+    (0..5_000).find(refused).expect("the journal fails");
+    disk.empty(&host);
+    eventually("the journal works again", MENDED_WITHIN, || {
+        host.status()["journal_error"].is_null().then_some(())
+    });
+    for count in [1, 100, 10_000] {
+        assert_eq!(ask_each(&mut raw, &mut last, count), 0);
+    }
+    assert_eq!(host.status()["health"]["state"], "ok");
+    host.stop();
+}
+
+/// Asks all tags at once. Their ids lie above the last ones. Tells how many were refused because of the journal.
+#[track_caller]
+fn ask_each(raw: &mut Raw, last: &mut [(String, u64)], count: u32) -> usize {
+    last.iter().zip(0..).for_each(|((tag, _), number)| raw.ask(tag, count, number));
+    let mut refused = 0;
+    for _ in 0..last.len() {
+        let reply = raw.reply();
+        if reply.status() != Status::Ok {
+            reply.refused(Status::Journal);
+            refused += 1;
+            continue;
+        }
+        let (tag, last) = &mut last[reply.header.request_id as usize];
+        for run in reply.runs() {
+            assert!(run.first > *last, "{tag}: {} follows {last}", run.first);
+            *last = run.end() - 1;
+        }
+    }
+    refused
 }
 
 #[test]
@@ -374,16 +411,14 @@ fn a_journal_of_a_newer_format_is_refused_and_left_alone() {
 fn a_static_worker_whose_note_can_t_be_written_stops_and_segments_go_on() {
     let mut host = store_elsewhere();
     let locks = host.path("locks");
-    let runner = ["unshare", "--mount", "sh", "-c", MOUNT_SMALL, locks.to_str().unwrap()];
-    host = host.runner(&runner);
+    let disk;
+    (host, disk) = SmallDisk::of(host, &locks);
     let mut last = start_sound(&mut host);
-    let inside = PathBuf::from(format!("/proc/{}/root{}", host.pid(), locks.display()));
+    let lock = disk.path(&host, "leafd-worker-17.lock");
     // It notes nothing in between.
     host.signal(Signal::SIGSTOP);
-    let lock = fs::OpenOptions::new().write(true).open(inside.join("leafd-worker-17.lock"));
-    lock.unwrap().set_len(0).unwrap();
-    let mut filler = fs::File::create(inside.join("filler")).unwrap();
-    while filler.write_all(&[0; 4_096]).is_ok() {}
+    fs::OpenOptions::new().write(true).open(lock).unwrap().set_len(0).unwrap();
+    disk.fill(&host);
     host.signal(Signal::SIGCONT);
     let mut raw = host.raw();
     let refused = eventually("refused", Duration::from_secs(60), || {
@@ -399,7 +434,7 @@ fn a_static_worker_whose_note_can_t_be_written_stops_and_segments_go_on() {
     assert!(refused.contains("worker_lock_dir"), "{refused}");
     raw.draw("orders", 1);
     assert_eq!(host.status()["health"]["conditions"][0]["code"], "worker_refused");
-    fs::remove_file(inside.join("filler")).unwrap();
+    disk.empty(&host);
     host.stop();
     host.start();
     assert!(host.raw().draw_until("snowflake", MENDED_WITHIN) > last);

@@ -44,4 +44,4 @@ mod waits;
 mod whose;
 mod workers;
 
-use leafd_tests::{host, power, raw, seed};
+use leafd_tests::{host, power, raw, seed, small_disk};

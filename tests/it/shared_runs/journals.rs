@@ -1,16 +1,14 @@
 //! A journal that fails while processes draw from memory: they get what it has recorded, and nothing more.
 
 use std::fs;
-use std::io::Write;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use leafd_tests::power::{Mode, PowerLoss};
+use leafd_tests::small_disk::SmallDisk;
 use leafd_wire::Status;
 
 use super::pages::{Pages, ask, reply, share};
 use super::sharing;
-use crate::faults::MOUNT_SMALL;
 use crate::host::{Host, eventually};
 use crate::raw::Raw;
 
@@ -52,27 +50,19 @@ fn draw_until_refused(raw: &mut Raw, pages: &Pages) -> u64 {
 
 #[test]
 fn nothing_is_drawn_that_a_full_disk_did_not_record() {
-    let mut host = store_elsewhere();
+    let host = store_elsewhere();
     let state_dir = host.state_dir();
-    let runner = ["unshare", "--mount", "sh", "-c", MOUNT_SMALL, state_dir.to_str().unwrap()];
-    host = host.runner(&runner);
+    let (mut host, disk) = SmallDisk::of(host, &state_dir);
     host.start();
     host.create("orders");
     let mut raw = host.raw();
     let pages = share(&mut raw, "orders");
     assert!(pages.draw().is_some());
-    let inside = PathBuf::from(format!("/proc/{}/root{}", host.pid(), state_dir.display()));
-    assert!(inside.join("journal.db").exists(), "the mount is there: are the tests run as root?");
-    let filler = inside.join("filler");
-    let mut file = fs::File::create(&filler).unwrap();
-    for piece in [&[0; 4_096][..], &[0]] {
-        while file.write_all(piece).is_ok() {}
-    }
-    drop(file);
+    disk.fill(&host);
     let last = draw_until_refused(&mut raw, &pages);
     assert_eq!(pages.draw(), None, "the run has ended with the journal");
     assert!(host.status()["shared_runs"]["ended"]["revoked"].as_u64() >= Some(1));
-    fs::remove_file(&filler).unwrap();
+    disk.empty(&host);
     let next = eventually("ids come again", MENDED_WITHIN, || {
         ask(&mut raw, "orders", 0, 1_000);
         let (answer, came) = reply(&mut raw);
