@@ -14,6 +14,7 @@ use crate::scene::create;
 
 on_each_server!(
     an_id_is_told_to_its_host,
+    an_id_that_is_still_held_is_not_told_as_issued,
     a_worker_that_changed_hands_is_told,
     no_id_is_claimed_that_can_t_be_recorded
 );
@@ -117,6 +118,28 @@ fn an_id_is_told_to_its_host<S: Server>() {
     assert_eq!(twice["verdict"], "claimed_twice", "{twice}");
     let words = said(&b, &[&first.to_string(), "--tag", "orders"]);
     assert!(words.contains("claimed 2 times") && words.contains("by rogue"), "{words}");
+}
+
+/// Its host claims ahead, before what it holds is used up.
+fn an_id_that_is_still_held_is_not_told_as_issued<S: Server>() {
+    let server = S::new();
+    let host = named(&server.url(), "web-1");
+    create(&host, "orders", 1_000);
+    let mut raw = host.raw();
+    let first = raw.draw("orders", 1)[0];
+    let held = eventually("a claim while ids of an earlier one are held", WITHIN, || {
+        let drawn = *raw.draw("orders", 20).last().unwrap();
+        let end = claim(&host, drawn)["last"].as_u64().unwrap();
+        let claims_ahead = || server.max_id("orders") > end + 1;
+        (drawn < end && claims_ahead()).then_some(end)
+    });
+    assert_eq!(claim(&host, held)["given_by_ms"], Value::Null, "{held} is held");
+    assert!(
+        claim(&host, first)["given_by_ms"].is_u64(),
+        "{first} was drawn before it claimed again"
+    );
+    let words = said(&host, &[&held.to_string(), "--tag", "orders"]);
+    assert!(!words.contains("or skipped, by"), "{words}");
 }
 
 /// An id of Leaf's layout.
