@@ -8,6 +8,9 @@ use leafd_wire::Status;
 use crate::host::{Host, eventually};
 use crate::raw::{Raw, ids_request};
 
+/// For what a daemon has to do, on a busy machine.
+const WITHIN: Duration = Duration::from_secs(60);
+
 /// A host whose daemon's wall clock is in our hand.
 struct Faked {
     host: Host,
@@ -129,6 +132,48 @@ fn a_clock_that_steps_back_an_hour_is_refused_until_it_is_right_again() {
     });
     serve(&mut snowflakes, &mut orders, Duration::from_millis(300));
     assert_eq!(faked.host.status()["health"]["state"], "ok");
+}
+
+/// Behind by more than any lease lasts: told before anybody asks for an id, whether the daemon ran when the clock stepped or was started
+/// since, with a worker of its own as with a leased one.
+#[test]
+fn a_clock_that_is_a_year_behind_makes_snowflake_ids_not_ready_and_says_why() {
+    for host in [Host::new().worker(17), Host::new()] {
+        let (mut host, clock) = WallClock::of(host);
+        host.start();
+        let first = host.raw().draw_until("snowflake", WITHIN);
+        clock.step(-365 * 86_400);
+        told_to_be_behind(&host);
+        host.kill();
+        host.start();
+        told_to_be_behind(&host);
+        clock.step(0);
+        assert!(host.raw().draw_until("snowflake", WITHIN) > first);
+        eventually("its end is told", WITHIN, || {
+            (host.status()["health"]["state"] == "ok").then_some(())
+        });
+    }
+}
+
+#[track_caller]
+fn told_to_be_behind(host: &Host) {
+    let status = eventually("it is told", WITHIN, || {
+        let status = host.status();
+        let told = status["snowflake"]["worker_error"].as_str();
+        told.is_some_and(|told| told.contains("behind")).then_some(status)
+    });
+    assert_eq!(
+        (&status["snowflake"]["ready"], &status["segments"]["ready"]),
+        (&false.into(), &true.into()),
+        "{status}"
+    );
+    let found = &status["health"]["conditions"][0];
+    assert_eq!((&found["kind"], &found["severity"]), (&"snowflake".into(), &"error".into()));
+    assert!(found["remedy"].as_str().unwrap().contains("clock"), "{found}");
+    let info = host.raw().info();
+    assert!(!info.snowflake_ready && info.segments_ready);
+    let ping = host.leafctl(&["ping", "--ready", "snowflake"]);
+    assert_eq!(ping.status.code(), Some(4), "{ping:?}");
 }
 
 #[test]

@@ -43,6 +43,17 @@ fn faults_of_the_store<S: Server>() {
     server.sql("ALTER TABLE leaf_gone RENAME TO leaf_alloc");
     well_again(&host, &mut seen, &refused, before);
 
+    // What a trigger of somebody else's needs is lost; claims change the row that it is on.
+    for (lost, of_mariadb) in [("INSERT INTO audit VALUES (1)", ""), ("lost()", "CALL ")] {
+        let of_postgres = if of_mariadb.is_empty() { "" } else { "PERFORM " };
+        add_trigger(&server, &format!("{of_mariadb}{lost}"), &format!("{of_postgres}{lost}"));
+        let before = host.log().len();
+        in_trouble(&host, &mut seen, &refused, "trigger");
+        drop_trigger(&server);
+        well_again(&host, &mut seen, &refused, before);
+        assert!(host.log()[before..].contains("trigger"), "{}", &host.log()[before..]);
+    }
+
     let before = host.log().len();
     server.kill();
     in_trouble(&host, &mut seen, &["store_away"], "serves");
@@ -64,6 +75,27 @@ fn may_update<S: Server>(server: &S, may: bool) {
     };
     server.sql(&statement);
     S::end_sessions(&mut server.connection().unwrap());
+}
+
+/// Adds a trigger to Leaf's table that does this at each claim.
+fn add_trigger<S: Server>(server: &S, of_mariadb: &str, of_postgres: &str) {
+    let on = "CREATE TRIGGER audited BEFORE UPDATE ON leaf_alloc FOR EACH ROW";
+    if S::NAME == "MariaDB" {
+        server.sql(&format!("{on} {of_mariadb}"));
+        return;
+    }
+    server.sql(&format!(
+        "CREATE FUNCTION audited() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN {of_postgres}; RETURN NEW; END'"
+    ));
+    server.sql(&format!("{on} EXECUTE FUNCTION audited()"));
+}
+
+fn drop_trigger<S: Server>(server: &S) {
+    if S::NAME == "MariaDB" {
+        server.sql("DROP TRIGGER audited");
+    } else {
+        server.sql("DROP FUNCTION audited CASCADE");
+    }
 }
 
 fn draw_some(host: &Host, seen: &mut HashSet<u64>) {

@@ -6,6 +6,9 @@ use super::{Reference, Skew, Taken};
 use crate::WorkerId;
 use crate::registry::RegistryId;
 
+/// What is told of a registry whose clock is behind what is recorded in it. Remedies go by it.
+pub const REGISTRY_BEHIND: &str = "the worker registry's clock is far behind";
+
 /// Why there is no worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseProblem {

@@ -1,7 +1,7 @@
 //! What the answers of registry and journal mean.
 
 use super::state::{Aim, HeldLease, Pending, Plan, REFUSED_RETRY_MS};
-use super::{Lease, LeaseProblem, Mode, Record, Recorded};
+use super::{Lease, LeaseProblem, Mode, REGISTRY_BEHIND, Record, Recorded};
 use crate::UnixMs;
 use crate::registry::{Entry, RegistryError, Snapshot};
 use crate::time::Now;
@@ -55,11 +55,7 @@ impl Lease {
             Err(RegistryError::TooFarAhead { now: registry, .. }) => {
                 self.clock.judge(asked, now, registry, Vec::new());
                 let trouble = self.clock.skew().map_or_else(
-                    || {
-                        LeaseProblem::Refused(
-                            "the worker registry's clock is far behind".to_owned(),
-                        )
-                    },
+                    || LeaseProblem::Refused(REGISTRY_BEHIND.to_owned()),
                     LeaseProblem::Clock,
                 );
                 self.troubled(trouble);

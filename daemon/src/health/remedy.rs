@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::config::{Config, StorePassword, StoreSpec, StoreUrl, password_variable};
 use leafd_core::health::{Cause, Code};
+use leafd_core::lease::REGISTRY_BEHIND;
 use leafd_core::store::{ANOTHER_DATABASE, RECORDED_ROUTES, StoreError};
 
 /// What the configuration says about things that may need repair.
@@ -41,8 +42,10 @@ const RIGHTS: [&str; 6] =
     ["permission denied", "42501", "command denied", "1142", "1143", "rights"];
 
 /// Words of errors about missing tables.
-const TABLES: [&str; 6] =
-    ["does not exist", "doesn't exist", "no such table", "42P01", "1146", "schema apply"];
+const TABLES: [&str; 2] = ["no such table", "schema apply"];
+
+/// Words of errors of a server that refuses a statement, although it has all that leafd needs.
+const REFUSED: [&str; 1] = ["refuses it"];
 
 /// Words of errors of a server that takes no writes.
 const READ_ONLY: [&str; 3] = ["read-only", "read only", "standby"];
@@ -53,6 +56,11 @@ const LOCKED: [&str; 2] = ["locked", "busy"];
 /// A new database doesn't know the ids that the former one gave. So to adopt it is no quick remedy.
 const PUT_BACK: &str = "put the first database back; leafd goes on by itself. Only if the change is meant: stop leafd on \
      all hosts, raise the tags in the new one, and run leafd adopt-store on each host (docs/operate/another-database.md)";
+
+/// An embedded registry has the host's clock.
+const CLOCK: &str = "see that the host's clock is right and kept so (timedatectl, chronyc tracking); ids follow by themselves";
+const CLOCK_OF_REGISTRY: &str = "see that the clock of the registry's server is right and kept so (timedatectl, chronyc \
+     tracking); ids follow by themselves";
 
 fn is_zookeeper(cause: &Cause) -> bool {
     cause.subject.starts_with("zookeeper:")
@@ -111,10 +119,7 @@ impl Remedies {
             Code::IdentityInUse => {
                 "give each daemon an identity of its own, or stop the other one".to_owned()
             }
-            Code::ClockOff | Code::ClockBehind => {
-                "see that the host's clock is right and kept so (timedatectl, chronyc tracking); ids follow by themselves"
-                    .to_owned()
-            }
+            Code::ClockOff | Code::ClockBehind => CLOCK.to_owned(),
             Code::LayoutUsedUp => {
                 "set the host's clock if it is wrong, or move to a new layout".to_owned()
             }
@@ -139,6 +144,10 @@ impl Remedies {
 
     /// A registry in a store has the remedies of that store.
     fn of_registry(&self, cause: &Cause) -> String {
+        if cause.message.contains(REGISTRY_BEHIND) {
+            let embedded = self.stores.get(&*cause.subject).is_some_and(|origins| origins.embedded);
+            return if embedded { CLOCK } else { CLOCK_OF_REGISTRY }.to_owned();
+        }
         if &*cause.subject == "static" {
             return "see that no second daemon of this host uses the number, then start leafd again"
                 .to_owned();
@@ -180,6 +189,12 @@ impl Remedies {
             if says(&LOGIN) {
                 return format!("leafd logs in with {}", origins.password);
             }
+        }
+        if says(&REFUSED) {
+            return format!(
+                "the database answers: mend what the message names. If leafd's tables are sound, a trigger or rule on one of \
+                 them is not; {itself}"
+            );
         }
         if says(&RIGHTS) {
             return format!(
@@ -295,6 +310,15 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_is_behind_is_set_where_it_is() {
+        let text = remedy(&["store=sqlite:/x"], Code::WorkerRefused, REGISTRY_BEHIND);
+        assert!(text.contains("the host's clock"), "{text}");
+        let url = "store=postgres://leafd@db/ids";
+        let text = remedy(&[url], Code::WorkerRefused, REGISTRY_BEHIND);
+        assert!(text.contains("the registry's server"), "{text}");
+    }
+
+    #[test]
     fn zookeeper_is_mended_by_what_is_wrong_with_it() {
         let of = |code| Remedies::default().of(&cause(code, "zookeeper:zk1:2181", "why"));
         assert!(of(Code::RegistryAway).contains("quorum"));
@@ -330,11 +354,15 @@ mod tests {
     }
 
     #[test]
-    fn rights_tables_and_locks_have_remedies_of_their_own() {
+    fn rights_tables_triggers_and_locks_have_remedies_of_their_own() {
         let url = "store=mysql://leafd@db/ids";
         for (message, expected) in [
             ("UPDATE command denied to user 'leafd'@'%' (1142)", "rights"),
-            ("Table 'ids.leaf_alloc' doesn't exist", "schema apply"),
+            (
+                "lacks a table or column: x; create what is missing with: leafd schema apply",
+                "make them",
+            ),
+            ("refuses it: Table 'ids.audit' doesn't exist (error 1146)", "trigger"),
             ("it is read-only", "take writes"),
             ("connection refused", "serves"),
         ] {

@@ -228,7 +228,10 @@ fn classify(error: &Error) -> Failure {
         1969 => Failure::TimedOut(words),
         1267 | 1270 | 1271 | 3988 => Failure::NoSuchName(words),
         1044 | 1142 | 1143 | 1227 | 1370 | 1419 => Failure::Denied(words),
-        1054 | 1146 => Failure::Missing(words),
+        1054 => Failure::Missing(words),
+        1146 => Failure::of_missing_table(words),
+        // A function, procedure or definer that a trigger or view needs.
+        1305 | 1356 | 1449 => Failure::Rejected(words),
         1290 | 1792 | 1836 => Failure::ReadOnly(words),
         // The server shuts down, or it closed the connection.
         1053 | 1077..=1080 | 1152..=1161 | 1317 | 1927 => Failure::Lost(words),

@@ -249,7 +249,12 @@ fn typed<'a>(params: &'a [Param<'_>]) -> Vec<Typed<'a>> {
 /// The error in the server's own words, which the error type doesn't print.
 pub(super) fn describe(error: &Error) -> String {
     if let Some(said) = error.as_db_error() {
-        return format!("{} (SQLSTATE {})", said.message(), said.code().code());
+        let words = format!("{} (SQLSTATE {})", said.message(), said.code().code());
+        // Nothing of leafd's runs inside of a function: it is a trigger's.
+        return match said.where_().and_then(|places| places.lines().last()) {
+            Some(function) => format!("{words} in {function}"),
+            None => words,
+        };
     }
     match error.source() {
         Some(cause) => format!("{error}: {cause}"),
@@ -270,7 +275,10 @@ pub(super) fn classify(error: &Error) -> Failure {
     if *code == SqlState::INSUFFICIENT_PRIVILEGE {
         return Failure::Denied(words);
     }
-    if [SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_COLUMN].contains(code) {
+    if *code == SqlState::UNDEFINED_TABLE {
+        return Failure::of_missing_table(words);
+    }
+    if *code == SqlState::UNDEFINED_COLUMN {
         return Failure::Missing(words);
     }
     if *code == SqlState::UNTRANSLATABLE_CHARACTER {

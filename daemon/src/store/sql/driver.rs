@@ -293,6 +293,17 @@ impl From<StoreError> for Failure {
 }
 
 impl Failure {
+    /// A statement met a table that isn't there.
+    pub fn of_missing_table(words: String) -> Failure {
+        // Those that leafd's statements name: its own, Leaf's and the server's.
+        if ["leafd_", "leaf_", "pg_", "information_schema"].iter().any(|own| words.contains(own)) {
+            return Failure::Missing(words);
+        }
+        Failure::Rejected(format!(
+            "{words}; leafd uses no table of this name, so a trigger or rule on one of its tables does"
+        ))
+    }
+
     /// Whether the connection must not be used again.
     pub(super) fn ends_connection(&self) -> bool {
         matches!(
