@@ -215,7 +215,7 @@ fn run(args: Args) -> Result<()> {
         many_tags::measure(&plan, &mut report)?;
         leaf_http::measure(&plan, &mut report)?;
         fleet::measure(&plan, &mut duplicates, &mut report)?;
-        hostile::measure(&plan, &mut report)?;
+        hostile::measure(&plan, &mut duplicates, &mut report)?;
     }
     progress("");
     report.ids_compared = duplicates.ids();

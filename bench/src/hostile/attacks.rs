@@ -2,14 +2,17 @@
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leafd_tests::host::Host;
+use leafd_tests::host::{Host, eventually};
 use leafd_tests::raw::{Raw, connect_as, ids_request};
 use leafd_tests::seed::seeds;
 use leafd_wire::{Header, Status, opcode};
+
+use crate::duplicates::{Span, spans_of};
 
 /// One way to hurt others.
 pub(super) struct Attack {
@@ -19,10 +22,10 @@ pub(super) struct Attack {
     /// Further settings of the daemon.
     pub(super) settings: &'static [(&'static str, &'static str)],
     /// Attacks until told to stop, then releases everything.
-    pub(super) run: fn(&Host, &AtomicBool),
+    pub(super) run: fn(&Course<'_>),
 }
 
-pub(super) const ATTACKS: [Attack; 9] = [
+pub(super) const ATTACKS: [Attack; 10] = [
     Attack {
         name: "4,000 idle connections",
         victim_tag: "orders",
@@ -30,6 +33,12 @@ pub(super) const ATTACKS: [Attack; 9] = [
         run: idle_connections,
     },
     Attack { name: "connect, ask, close", victim_tag: "orders", settings: &[], run: ask_and_close },
+    Attack {
+        name: "connect, ask, close while the store is away",
+        victim_tag: "orders",
+        settings: &[],
+        run: ask_and_close_unserved,
+    },
     Attack {
         name: "STATUS from 1,000 connections, unread",
         victim_tag: "orders",
@@ -74,6 +83,36 @@ pub(super) const ATTACKS: [Attack; 9] = [
     },
 ];
 
+/// An attack while it lasts.
+pub(super) struct Course<'a> {
+    pub(super) host: &'a Host,
+    pub(super) over: &'a AtomicBool,
+    /// The ids that the attacker was given and read.
+    pub(super) given: Mutex<Vec<Span>>,
+}
+
+impl Course<'_> {
+    fn until_over(&self, mut step: impl FnMut()) {
+        while !self.over.load(Ordering::Relaxed) {
+            step();
+        }
+    }
+
+    fn connect(&self) -> Option<UnixStream> {
+        let stream = connect_as(&self.host.socket(), UID, UID, &[]).ok()?;
+        stream.set_nonblocking(true).ok()?;
+        Some(stream)
+    }
+
+    /// The store answers nobody until the answer is dropped.
+    fn lock_store(&self) -> rusqlite::Connection {
+        let store = rusqlite::Connection::open(self.host.state_dir().join("store.db"));
+        let store = store.expect("the bench may open the store");
+        store.execute_batch("BEGIN IMMEDIATE").expect("the store can be locked");
+        store
+    }
+}
+
 /// Of every user.
 const QUOTA: &str = "[{ tags = ['orders'], ids_per_second = 10000, burst = 20000 }]";
 const QUOTA_A_SECOND: f64 = 10_000.0;
@@ -83,12 +122,6 @@ const UID: u32 = 4_001;
 
 /// How many connections attacks keep open that keep many.
 const CONNECTIONS: usize = 1_000;
-
-fn connect(host: &Host) -> Option<UnixStream> {
-    let stream = connect_as(&host.socket(), UID, UID, &[]).ok()?;
-    stream.set_nonblocking(true).ok()?;
-    Some(stream)
-}
 
 fn requests(opcode: u8, count: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -104,91 +137,94 @@ fn push(mut stream: &UnixStream, bytes: &[u8]) {
     let _ = stream.write(bytes);
 }
 
-fn until(over: &AtomicBool, mut step: impl FnMut()) {
-    while !over.load(Ordering::Relaxed) {
-        step();
-    }
-}
-
 fn rest() {
     thread::sleep(Duration::from_millis(10));
 }
 
-fn idle_connections(host: &Host, over: &AtomicBool) {
+fn idle_connections(course: &Course<'_>) {
     let mut held = Vec::new();
-    until(over, || match (held.len() < 4_000).then(|| connect(host)).flatten() {
+    course.until_over(|| match (held.len() < 4_000).then(|| course.connect()).flatten() {
         Some(stream) => held.push(stream),
         None => rest(),
     });
 }
 
-fn ask_and_close(host: &Host, over: &AtomicBool) {
+fn ask_and_close(course: &Course<'_>) {
     let request = ids_request("orders", 1, 1, 60_000);
-    until(over, || {
-        if let Some(stream) = connect(host) {
+    course.until_over(|| {
+        if let Some(stream) = course.connect() {
             push(&stream, &request);
         }
     });
 }
 
-fn from_many(host: &Host, over: &AtomicBool, bytes: &[u8]) {
-    let held: Vec<_> = (0..CONNECTIONS).filter_map(|_| connect(host)).collect();
-    until(over, || {
+/// While the store is away no request is answered. The connections are gone all the same.
+fn ask_and_close_unserved(course: &Course<'_>) {
+    let _locked = course.lock_store();
+    let request = ids_request("another", 1, 1, 60_000);
+    course.until_over(|| {
+        if let Some(stream) = course.connect() {
+            push(&stream, &request);
+        }
+    });
+    // The victim's and the one that asks, and a few that are just leaving.
+    eventually("closed connections leave their places", Duration::from_secs(5), || {
+        (course.host.status()["connections"].as_u64()? <= 10).then_some(())
+    });
+}
+
+fn from_many(course: &Course<'_>, bytes: &[u8]) {
+    let held: Vec<_> = (0..CONNECTIONS).filter_map(|_| course.connect()).collect();
+    course.until_over(|| {
         for stream in &held {
             push(stream, bytes);
         }
     });
 }
 
-fn unread_status(host: &Host, over: &AtomicBool) {
-    from_many(host, over, &requests(opcode::STATUS, 5_000));
+fn unread_status(course: &Course<'_>) {
+    from_many(course, &requests(opcode::STATUS, 5_000));
 }
 
-fn unread_ids(host: &Host, over: &AtomicBool) {
+fn unread_ids(course: &Course<'_>) {
     let bytes: Vec<u8> =
         (0..1_000).flat_map(|request_id| ids_request("orders", 1, request_id, 1_000)).collect();
-    from_many(host, over, &bytes);
+    from_many(course, &bytes);
 }
 
-fn made_up_tags(host: &Host, over: &AtomicBool) {
-    let store = rusqlite::Connection::open(host.state_dir().join("store.db"));
-    let store = store.expect("the bench may open the store");
-    store.execute_batch("BEGIN IMMEDIATE").expect("the store can be locked");
-    let mut streams: Vec<_> = (0..50).filter_map(|_| connect(host)).collect();
+fn made_up_tags(course: &Course<'_>) {
+    let _locked = course.lock_store();
+    let mut streams: Vec<_> = (0..50).filter_map(|_| course.connect()).collect();
     let (mut made_up, mut taken) = (0u64, vec![0; 1 << 16]);
-    until(over, || {
+    course.until_over(|| {
         for stream in &mut streams {
             made_up += 1;
             push(stream, &ids_request(format!("made-up-{made_up}"), 1, 1, 100));
             let _ = stream.read(&mut taken);
         }
     });
-    store.execute_batch("ROLLBACK").expect("the store can be unlocked");
 }
 
-fn waiting_and_closed(host: &Host, over: &AtomicBool) {
-    let store = rusqlite::Connection::open(host.state_dir().join("store.db"));
-    let store = store.expect("the bench may open the store");
-    store.execute_batch("BEGIN IMMEDIATE").expect("the store can be locked");
+fn waiting_and_closed(course: &Course<'_>) {
+    let _locked = course.lock_store();
     let bytes: Vec<u8> = (0..1_000)
         .flat_map(|request_id| ids_request("another", 1_000_000, request_id, 60_000))
         .collect();
-    until(over, || {
-        if let Some(stream) = connect(host) {
+    course.until_over(|| {
+        if let Some(stream) = course.connect() {
             push(&stream, &bytes);
             rest();
         }
     });
-    store.execute_batch("ROLLBACK").expect("the store can be unlocked");
 }
 
-fn snowflake_batches(host: &Host, over: &AtomicBool) {
-    let Some(mut stream) = connect(host) else { return };
+fn snowflake_batches(course: &Course<'_>) {
+    let Some(mut stream) = course.connect() else { return };
     let bytes: Vec<u8> = (0..1_000)
         .flat_map(|request_id| ids_request("snowflake", 1_000_000, request_id, 60_000))
         .collect();
     let mut taken = vec![0; 1 << 16];
-    until(over, || {
+    course.until_over(|| {
         push(&stream, &bytes);
         let _ = stream.read(&mut taken);
         rest();
@@ -196,13 +232,13 @@ fn snowflake_batches(host: &Host, over: &AtomicBool) {
 }
 
 /// As many ids as there are: what is issued stays within the quota, and is no less than it gives at once.
-fn beyond_a_quota(host: &Host, over: &AtomicBool) {
+fn beyond_a_quota(course: &Course<'_>) {
     const AT_ONCE: u32 = 100;
     let begun = Instant::now();
-    let connect = |_| connect_as(&host.socket(), UID, UID, &[]).ok().map(Raw::over);
+    let connect = |_| connect_as(&course.host.socket(), UID, UID, &[]).ok().map(Raw::over);
     let mut peers: Vec<Raw> = (0..8).filter_map(connect).collect();
-    let (mut issued, mut refused) = (0, 0);
-    until(over, || {
+    let (mut given, mut refused) = (Vec::new(), 0);
+    course.until_over(|| {
         for peer in &mut peers {
             // One id, some, and as many as a request may name.
             let asked = [1, 500, 1_000_000].map(|count| ids_request("orders", count, 1, 1_000));
@@ -212,22 +248,24 @@ fn beyond_a_quota(host: &Host, over: &AtomicBool) {
             for _ in 0..AT_ONCE / 3 * 3 {
                 match peer.reply() {
                     reply if reply.status() == Status::Ok => {
-                        issued += reply.runs().iter().map(|run| u64::from(run.count)).sum::<u64>();
+                        given.extend(reply.ids());
                     }
                     _ => refused += 1,
                 }
             }
         }
     });
+    let issued = given.len() as u64;
+    course.given.lock().expect("one thread attacks").extend(spans_of(&mut given));
     let most = QUOTA_AT_ONCE + (begun.elapsed().as_secs_f64() * QUOTA_A_SECOND).ceil() as u64;
     assert!(issued <= most, "{issued} ids were issued where a quota allows {most}");
     assert!(issued >= QUOTA_AT_ONCE / 2 && refused > 0, "{issued} issued, {refused} refused");
 }
 
-fn broken_frames(host: &Host, over: &AtomicBool) {
+fn broken_frames(course: &Course<'_>) {
     for mut random in seeds(1) {
-        until(over, || {
-            let Some(stream) = connect(host) else { return rest() };
+        course.until_over(|| {
+            let Some(stream) = course.connect() else { return rest() };
             let mut bytes = vec![0; random.usize(1..4_096)];
             random.fill(&mut bytes);
             if random.bool() {

@@ -7,16 +7,18 @@
 mod attacks;
 mod victim;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use leafd_tests::host::Host;
 
+use crate::duplicates::{Duplicates, Span, check_ascending, spans_of};
 use crate::processes::resident_mib;
 use crate::report::{Budget, Report, Section};
 use crate::{Plan, progress, stop};
-use attacks::{ATTACKS, Attack};
+use attacks::{ATTACKS, Attack, Course};
 use victim::{Seen, Victim};
 
 const NAME: &str = "hostile: one user against another";
@@ -54,8 +56,8 @@ fn row(attack: &Attack) -> String {
 /// Runs every selected attack.
 ///
 /// # Errors
-/// The daemon can't be started, or ends; the user stops the run.
-pub(crate) fn measure(plan: &Plan, report: &mut Report) -> Result<()> {
+/// The daemon can't be started, or ends; an id is drawn twice; the user stops the run.
+pub(crate) fn measure(plan: &Plan, duplicates: &mut Duplicates, report: &mut Report) -> Result<()> {
     let wanted: Vec<_> = ATTACKS.iter().filter(|attack| plan.wants(&row(attack))).collect();
     if wanted.is_empty() {
         return Ok(());
@@ -72,7 +74,9 @@ pub(crate) fn measure(plan: &Plan, report: &mut Report) -> Result<()> {
         let name = row(attack);
         progress(&name);
         let outcome = one(plan, attack).with_context(|| format!("while trying: {name}"))?;
-        let Outcome { seen: [before, during, after], memory_mib: [least, most, left] } = outcome;
+        let Outcome { seen: [before, during, after], memory_mib: [least, most, left], drawn } =
+            outcome;
+        duplicates.add(&name, drawn)?;
         for (column, value) in [
             (P99_BEFORE, before.p99_us),
             (P99_DURING, during.p99_us),
@@ -102,6 +106,8 @@ struct Outcome {
     seen: [Seen; 3],
     /// Before, the maximum, and at the end.
     memory_mib: [f64; 3],
+    /// By the victim, and by the attacker as far as it read its answers.
+    drawn: Vec<Span>,
 }
 
 fn one(plan: &Plan, attack: &Attack) -> Result<Outcome> {
@@ -114,6 +120,7 @@ fn one(plan: &Plan, attack: &Attack) -> Result<Outcome> {
     let (over, ended) = (AtomicBool::new(false), AtomicBool::new(false));
     let phase = |time: Duration| if plan.smoke { time / 50 } else { plan.time(time) };
     let victim = Victim::new(&host, attack.victim_tag);
+    let course = Course { host: &host, over: &over, given: Mutex::default() };
     let outcome = std::thread::scope(|scope| -> Result<Outcome> {
         let watching = scope.spawn(|| victim.draw_until(&ended));
         let pause = |time: Duration, most: &mut f64| -> Result<()> {
@@ -128,7 +135,7 @@ fn one(plan: &Plan, attack: &Attack) -> Result<Outcome> {
         pause(phase(BEFORE), &mut most)?;
         let before_mib = resident_mib(host.pid())?;
         victim.next_phase();
-        let attacking = scope.spawn(|| (attack.run)(&host, &over));
+        let attacking = scope.spawn(|| (attack.run)(&course));
         let paused = pause(phase(TIME), &mut most);
         over.store(true, Ordering::Relaxed);
         let done = attacking.join();
@@ -139,8 +146,11 @@ fn one(plan: &Plan, attack: &Attack) -> Result<Outcome> {
         let seen = watching.join();
         paused?;
         done.map_err(|_| anyhow::anyhow!("the attacker gave up"))?;
-        let seen = seen.map_err(|_| anyhow::anyhow!("the victim gave up"))?;
-        Ok(Outcome { seen, memory_mib: [before_mib, most, after_mib?] })
+        let (seen, mut ids) = seen.map_err(|_| anyhow::anyhow!("the victim gave up"))?;
+        check_ascending(&ids)?;
+        let mut drawn = spans_of(&mut ids);
+        drawn.append(&mut course.given.lock().expect("the attack is over"));
+        Ok(Outcome { seen, memory_mib: [before_mib, most, after_mib?], drawn })
     });
     // An attack must not have killed the daemon.
     host.assert_alive();
