@@ -21,7 +21,11 @@
  * With $DURABLE_MODE=nosync both calls do nothing and say that they succeeded, as a database does
  * that was told not to sync: nothing becomes durable any more.
  *
- * While there is a file <image>/.fail, both calls do nothing and fail with EIO, as on a broken disk.
+ * While there is a file <image>/.fail, both calls do nothing and fail with EIO, as on a broken disk. As Linux
+ * does it, what such a call was to write counts as written from then on: it can be read, but no later sync
+ * makes it durable, not even of a later process. Only what is written once more by write, pwrite or pwrite64
+ * is synced again, in whole pages. <image>/.files/<inode>-<birth>.lost has a byte for each page, 1 if it was
+ * lost so. When the power fails it has to be removed, as what could be read is gone then.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -35,6 +39,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* What the system writes to a disk at once. */
+#define PAGE 4096
 
 /* A test that can't keep its image must not go on as if it had. */
 static void give_up(const char *what)
@@ -83,16 +90,93 @@ static int open_image(void)
     return image;
 }
 
-static void keep_contents(int fd)
+/* A descriptor of its own: the watched one may be for writing only. */
+static int open_again(int fd)
 {
-    char name[128], buffer[65536], self[64];
-    int image = open_image();
-    copy_name(name, sizeof name, fd, "", AT_EMPTY_PATH);
-    /* A descriptor of its own: the watched one may be for writing only. */
+    char self[64];
     snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
     int from = open(self, O_RDONLY | O_CLOEXEC);
+    if (from < 0)
+        give_up("durable: opening a file again");
+    return from;
+}
+
+/* The list of lost pages, or -1 if there is none and none is to be made. */
+static int open_lost(int image, const char *name, int flags)
+{
+    char lost[160];
+    snprintf(lost, sizeof lost, "%s.lost", name);
+    int list = openat(image, lost, flags | O_CLOEXEC, 0600);
+    if (list < 0 && errno != ENOENT)
+        give_up("durable: opening a list of lost pages");
+    return list;
+}
+
+/* Zeros beyond the end; and there is no file before it was synced. */
+static void read_page(int file, char *page, off_t number)
+{
+    memset(page, 0, PAGE);
+    if (file >= 0 && pread(file, page, PAGE, number * PAGE) < 0)
+        give_up("durable: reading a page");
+}
+
+/* A sync has failed: what differs from what is durable is lost unless it is written again. */
+static void lose_pages(int fd)
+{
+    char name[128], now[PAGE], then[PAGE];
+    struct stat s;
+    int image = open_image();
+    copy_name(name, sizeof name, fd, "", AT_EMPTY_PATH);
+    int from = open_again(fd), copy = openat(image, name, O_RDONLY | O_CLOEXEC);
+    int lost = open_lost(image, name, O_WRONLY | O_CREAT);
+    if (fstat(from, &s) != 0)
+        give_up("durable: fstat");
+    for (off_t page = 0; page * PAGE < s.st_size; page++) {
+        read_page(from, now, page);
+        read_page(copy, then, page);
+        if (memcmp(now, then, PAGE) != 0 && pwrite(lost, "\1", 1, page) != 1)
+            give_up("durable: noting a lost page");
+    }
+    if (copy >= 0)
+        close(copy);
+    close(from);
+    close(lost);
+    close(image);
+}
+
+/* Puts back into a new copy what the old one has of lost pages. */
+static void without_lost(int image, const char *name, int to)
+{
+    char is_lost, page[PAGE];
+    struct stat s;
+    int lost = open_lost(image, name, O_RDONLY);
+    if (lost < 0)
+        return;
+    int old = openat(image, name, O_RDONLY | O_CLOEXEC);
+    if (fstat(to, &s) != 0)
+        give_up("durable: fstat");
+    for (off_t number = 0; number * PAGE < s.st_size; number++) {
+        off_t left = s.st_size - number * PAGE;
+        size_t length = left < PAGE ? (size_t)left : PAGE;
+        if (pread(lost, &is_lost, 1, number) != 1 || !is_lost)
+            continue;
+        read_page(old, page, number);
+        if (pwrite(to, page, length, number * PAGE) != (ssize_t)length)
+            give_up("durable: putting back a lost page");
+    }
+    if (old >= 0)
+        close(old);
+    close(lost);
+}
+
+static void keep_contents(int fd)
+{
+    char name[128], buffer[65536];
+    int image = open_image();
+    copy_name(name, sizeof name, fd, "", AT_EMPTY_PATH);
+    int from = open_again(fd);
     int to = openat(image, ".files/.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (from < 0 || to < 0)
+    if (to < 0)
         give_up("durable: opening a copy");
     for (off_t at = 0;;) {
         ssize_t got = pread(from, buffer, sizeof buffer, at);
@@ -102,6 +186,7 @@ static void keep_contents(int fd)
             break;
         at += got;
     }
+    without_lost(image, name, to);
     close(from);
     close(to);
     if (renameat(image, ".files/.new", image, name) != 0)
@@ -176,6 +261,11 @@ static int sync_and_keep(int fd, const char *real_name)
     if (what != 0 && mode != NULL && strcmp(mode, "nosync") == 0)
         return 0;
     if (what != 0 && failing()) {
+        if (what == 1) {
+            pthread_mutex_lock(&one_at_a_time);
+            lose_pages(fd);
+            pthread_mutex_unlock(&one_at_a_time);
+        }
         errno = EIO;
         return -1;
     }
@@ -202,4 +292,51 @@ int fsync(int fd)
 int fdatasync(int fd)
 {
     return sync_and_keep(fd, "fdatasync");
+}
+
+/* Pages are written, so that a sync takes them along again. at < 0: up to where the descriptor stands. */
+static ssize_t written(int fd, off_t at, ssize_t count)
+{
+    char name[128];
+    int error = errno;
+    if (count <= 0 || watched(fd) != 1)
+        goto done;
+    if (at < 0)
+        at = lseek(fd, 0, SEEK_CUR) - count;
+    pthread_mutex_lock(&one_at_a_time);
+    int image = open_image();
+    copy_name(name, sizeof name, fd, "", AT_EMPTY_PATH);
+    int lost = open_lost(image, name, O_WRONLY);
+    if (lost >= 0) {
+        for (off_t page = at / PAGE; page * PAGE < at + count; page++)
+            if (pwrite(lost, "", 1, page) != 1)
+                give_up("durable: noting a page that is written again");
+        close(lost);
+    }
+    close(image);
+    pthread_mutex_unlock(&one_at_a_time);
+done:
+    errno = error;
+    return count;
+}
+
+ssize_t write(int fd, const void *bytes, size_t count)
+{
+    ssize_t (*real)(int, const void *, size_t);
+    *(void **)&real = dlsym(RTLD_NEXT, "write");
+    return written(fd, -1, real(fd, bytes, count));
+}
+
+ssize_t pwrite(int fd, const void *bytes, size_t count, off_t at)
+{
+    ssize_t (*real)(int, const void *, size_t, off_t);
+    *(void **)&real = dlsym(RTLD_NEXT, "pwrite");
+    return written(fd, at, real(fd, bytes, count, at));
+}
+
+ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t at)
+{
+    ssize_t (*real)(int, const void *, size_t, off64_t);
+    *(void **)&real = dlsym(RTLD_NEXT, "pwrite64");
+    return written(fd, at, real(fd, bytes, count, at));
 }

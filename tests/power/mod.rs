@@ -86,6 +86,13 @@ impl PowerLoss {
                 self.restore(&entry.path(), &self.dir.join(entry.file_name()))?;
             }
         }
+        // Pages that could still be read though their sync had failed are gone now.
+        for entry in fs::read_dir(self.image.join(".files")).into_iter().flatten() {
+            let path = entry?.path();
+            if path.extension().is_some_and(|kind| kind == "lost") {
+                fs::remove_file(path)?;
+            }
+        }
         Ok(())
     }
 
