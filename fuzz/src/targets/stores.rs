@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use leafd::config::parse_primary;
 use leafd::store::{Store, sqlite};
-use leafd_core::mask::Masking;
+use leafd_core::mask::{KeyNumber, Masking};
 use leafd_core::registry::{Mode, Snapshot};
 use leafd_core::store::{
-    ClaimWish, HostId, Identity, NewTag, Shard, StartToken, StoreError, TagChange,
+    ClaimWish, HostId, Identity, NewTag, Role, Shard, StartToken, StoreError, TagChange,
 };
 use leafd_core::{BootMs, Now, Tag, UnixMs, WorkerId};
 use rusqlite::Connection;
@@ -24,7 +24,7 @@ use crate::input::Input;
 const HOST: &str = "machine=0 identity=";
 
 /// Every column that is read, with its table.
-const COLUMNS: [(&str, &str); 32] = [
+const COLUMNS: [(&str, &str); 38] = [
     ("leaf_alloc", "biz_tag"),
     ("leaf_alloc", "max_id"),
     ("leaf_alloc", "step"),
@@ -57,6 +57,12 @@ const COLUMNS: [(&str, &str); 32] = [
     ("leafd_layout", "definition"),
     ("leaf_workerid_alloc", "ip_port"),
     ("leaf_workerid_alloc", "max_timestamp"),
+    ("leafd_meta", "name"),
+    ("leafd_host", "started"),
+    ("leafd_claim", "generation"),
+    ("leafd_claim", "name"),
+    ("leafd_worker_taken", "worker"),
+    ("leafd_worker_taken", "name"),
 ];
 
 /// Texts that mean something somewhere.
@@ -169,6 +175,7 @@ impl Place {
         };
         let Ok(under) = store.identity() else { return };
         match what % 4 {
+            0 if what >= 128 => roles(&mut store, &under),
             0 => lists(&mut store, &under),
             1 => workers(&mut store, now_ms),
             _ => claims(&mut store, &under, &tag(name), wish),
@@ -249,6 +256,11 @@ fn lists(store: &mut impl Store, under: &Identity) {
     let _ = store.note_static_worker(under, WorkerId(3), &next, "host-a");
     let _ = store.note_history(under);
     let _ = store.forget_claims(Duration::from_millis(1), 10);
+    let key = KeyNumber::new(7).expect("it is one");
+    if let Ok(first) = store.note_mask_key(under, key, 1) {
+        let again = store.note_mask_key(under, key, first.wrapping_add(1));
+        assert_eq!(again.ok(), Some(first), "the host that came first says which key it is");
+    }
     if let Ok(row) = store.show(&tag("c")) {
         let _ = store.delete(&tag("c"), row.generation);
         let new = NewTag {
@@ -263,6 +275,24 @@ fn lists(store: &mut impl Store, under: &Identity) {
         let end = store.claimed_end(&tag("c"));
         if let (Ok(_), Ok(end)) = (store.create(under, &new), end) {
             assert!(end <= 1, "a name whose numbers below {end} were claimed starts at 1");
+        }
+    }
+}
+
+/// What a store is among several stays as it is recorded, until it is replaced; no claim goes on under a former role.
+fn roles(store: &mut impl Store, under: &Identity) {
+    let [one, other] =
+        [0, 1].map(|index| Role(format!("primary {index} of 2, era 1, of: a b").into()));
+    if store.take_role(under, &one).is_ok() {
+        assert!(store.take_role(under, &other).is_err(), "another one is recorded");
+    }
+    let Ok(under) = store.identity() else { return };
+    if store.replace_role(&under, &other).is_ok() {
+        let wish = ClaimWish::new(1, 100);
+        assert_eq!(store.identity().map(|found| found.role).ok(), Some(other.clone()));
+        if under.role != other {
+            let claimed = store.claim(&under, &tag("a"), wish);
+            assert!(matches!(claimed, Err(StoreError::Changed { .. })), "{claimed:?}");
         }
     }
 }
