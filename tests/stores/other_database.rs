@@ -10,6 +10,7 @@ use leafd_tests::raw::{Raw, ids_request};
 use leafd_tests::relay::Relay;
 use leafd_tests::servers::{DATABASE, Server, apply_schema};
 use leafd_wire::Status;
+use nix::sys::signal::Signal;
 
 use crate::scene::{DRY, HELD, RESUMES_WITHIN, Route, Scene, create, first_of, report, store};
 
@@ -199,7 +200,7 @@ fn over_a_change<S: Server, T>(
     let load = Load::start(vec![slow]);
     load.under_way();
     let (before, claimed) = (load.issued(), claimed_end(&scene.server));
-    change(&scene.server, saved);
+    unseen_by(&scene.hosts[..1], || change(&scene.server, saved));
     assert!(saved_end < claimed, "{fault}: no claim is lost by it");
     let begun = Instant::now();
     // Until it was claimed from again.
@@ -268,7 +269,7 @@ fn under_open_connections<S: Server, T>(
     let saved_end = scene.server.max_id("orders");
     draw(&mut drawn, &scene.hosts[0], 40);
     let claimed = claimed_end(&scene.server);
-    change(&scene.server, saved);
+    unseen_by(&scene.hosts, || change(&scene.server, saved));
     assert!(saved_end < claimed, "{fault}: no claim is lost by it");
     let begun = Instant::now();
     let mut recovered = None;
@@ -299,6 +300,13 @@ fn under_open_connections<S: Server, T>(
     report::<S>(fault, issued, &drawn, recovered);
     drawn.assert_sound();
     assert!(recovered.is_some(), "nothing is claimed any more");
+}
+
+/// Has no host look at what is half changed: to one that sees a table without its rows, its tags were removed.
+fn unseen_by(hosts: &[Host], change: impl FnOnce()) {
+    hosts.iter().for_each(|host| host.signal(Signal::SIGSTOP));
+    change();
+    hosts.iter().for_each(|host| host.signal(Signal::SIGCONT));
 }
 
 /// The end of what is claimed, once the claims that are made ahead have ended.
