@@ -28,6 +28,8 @@ pub(crate) struct Cell {
     pub(crate) shared: AtomicPtr<RunPage>,
     /// Until when the daemon is not asked for them.
     pub(crate) unshared_until_ns: AtomicU64,
+    /// When this process mapped the first of them: what tells its tickets from its parent's.
+    pub(crate) mapped_ns: AtomicU64,
 }
 
 /// How a chunk becomes zero in a child.

@@ -17,7 +17,7 @@ use crate::ids::Ids;
 use crate::names::Node;
 use crate::pipeline::Pipeline;
 use crate::public_ids::PublicIds;
-use crate::sharing::{Lack, Shared, Waiting};
+use crate::sharing::{Lack, Place, Shared};
 use crate::tag::Tag;
 
 /// A connection to the host's leafd, for all threads of a process. Forked children use it too, each with a
@@ -291,7 +291,7 @@ fn next(core: &Core, node: &Node, holds: bool, limit: Option<Duration>) -> Resul
     if core.shares && node.is_wiped() {
         match node.take_shared() {
             Ok(taken) => return Ok(shared(core, node, taken)),
-            Err(Lack::Ask { waiting }) => return next_shared(core, node, holds, waiting, limit),
+            Err(Lack::Ask(place)) => return next_shared(core, node, holds, place, limit),
             Err(Lack::NotShared) => {}
         }
     }
@@ -322,11 +322,11 @@ pub(crate) fn next_shared(
     core: &Core,
     node: &Node,
     holds: bool,
-    waiting: Option<Waiting>,
+    place: Place,
     limit: Option<Duration>,
 ) -> Result<u64> {
     let mut deadline = core.deadline(limit);
-    match node.next_shared(core, waiting, &mut deadline)? {
+    match node.next_shared(core, place, &mut deadline)? {
         Shared::Id(id) => Ok(id),
         Shared::Not if holds => node.next_slow(core, &mut deadline),
         Shared::Not => {

@@ -1,7 +1,7 @@
 //! A shared run's pages as this process maps them.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicPtr;
 
@@ -33,10 +33,10 @@ unsafe impl Send for Mapping {}
 impl Mapping {
     /// Maps what came with the daemon's answer. `Ok(None)`: it is not what this build knows to draw from.
     pub(crate) fn new(
-        descriptors: &[OwnedFd; DESCRIPTORS],
+        descriptors: [BorrowedFd<'_>; DESCRIPTORS],
         number: u64,
     ) -> io::Result<Option<Mapping>> {
-        let [run, tickets] = descriptors.each_ref().map(AsRawFd::as_raw_fd);
+        let [run, tickets] = descriptors.map(|descriptor| descriptor.as_raw_fd());
         if !holds(run, size_of::<RunPage>())? || !holds(tickets, size_of::<TicketPage>())? {
             return Ok(None);
         }

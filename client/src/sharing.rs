@@ -3,10 +3,11 @@
 //! The way to the mapped pages lies in memory that a fork wipes, so a child asks for them anew. Pages stay mapped until the
 //! client goes, because another thread may be drawing from them.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use leafd_wire::share::{Drawn, Taken};
+use leafd_wire::share::{DESCRIPTORS, Drawn, Taken};
 use leafd_wire::{ShareReply, ShareRequest, Status};
 
 use crate::clock::{coarse_ns, exact_ns};
@@ -35,17 +36,19 @@ pub(crate) enum Lack {
     /// The tag is not shared at present: ids are to be had as without.
     NotShared,
     /// The daemon has to be asked.
-    Ask {
-        /// A ticket that stands for an id when there is one.
-        waiting: Option<Waiting>,
-    },
+    Ask(Place),
 }
 
-/// A ticket that stands for nothing yet. It is good on the page that it was taken from, and on no other.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiting {
-    page: u64,
+/// Where a call stands that waits for an id of a shared run: the ticket that it has taken, if any. By default none.
+///
+/// A ticket is good in the pages that it was taken from, for the process that took it, and nowhere else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
     ticket: u64,
+    /// The pages' number; 0: there is no ticket.
+    page: u64,
+    /// Of the process: when it mapped its first pages of the tag.
+    mapped_ns: u64,
 }
 
 /// What the slow path came to.
@@ -55,6 +58,22 @@ pub(crate) enum Shared {
     Not,
 }
 
+// === impl Place ===
+
+impl Place {
+    /// As numbers, which mean nothing to others; all zeros are a place without a ticket.
+    #[must_use]
+    pub fn words(self) -> [u64; 3] {
+        [self.ticket, self.page, self.mapped_ns]
+    }
+
+    /// From what [`Place::words`] has returned.
+    #[must_use]
+    pub fn of_words([ticket, page, mapped_ns]: [u64; 3]) -> Place {
+        Place { ticket, page, mapped_ns }
+    }
+}
+
 // === impl Node ===
 
 impl Node {
@@ -62,21 +81,55 @@ impl Node {
     #[inline]
     pub(crate) fn take_shared(&self) -> std::result::Result<Taken, Lack> {
         let now_ns = coarse_ns();
-        let Some(pages) = self.pages() else {
-            let until_ns = self.cell().unshared_until_ns.load(Ordering::Relaxed);
-            return Err(if now_ns < until_ns {
-                Lack::NotShared
-            } else {
-                Lack::Ask { waiting: None }
-            });
-        };
+        let Some(pages) = self.pages() else { return Err(self.without_pages(now_ns)) };
+        self.draw_of(pages, now_ns)
+    }
+
+    /// As [`Node::take_shared`], but takes no ticket that doesn't stand for an id (unless another process is faster).
+    pub(crate) fn take_published(&self) -> std::result::Result<Taken, Lack> {
+        let now_ns = coarse_ns();
+        let Some(pages) = self.pages() else { return Err(self.without_pages(now_ns)) };
+        match pages.run.find(pages.tickets.taken()) {
+            Drawn::Taken(_) => self.draw_of(pages, now_ns),
+            Drawn::Unpublished | Drawn::Lost => Err(Lack::Ask(Place::default())),
+        }
+    }
+
+    /// Takes an id when the daemon was asked: the ticket's of `place`, if it still is good for one.
+    pub(crate) fn take_asked(&self, place: Place) -> std::result::Result<Taken, Lack> {
+        // Not the coarse clock: what has just been renewed is to be found so.
+        let now_ns = exact_ns();
+        let Some(pages) = self.pages() else { return Err(self.without_pages(now_ns)) };
+        if place.page == pages.run.number() && place.mapped_ns == self.mapped_ns() {
+            match pages.run.find(place.ticket) {
+                Drawn::Taken(taken) if pages.run.is_open(now_ns) => return Ok(taken),
+                Drawn::Unpublished => return Err(Lack::Ask(place)),
+                Drawn::Taken(_) | Drawn::Lost => {}
+            }
+        }
+        self.draw_of(pages, now_ns)
+    }
+
+    #[inline]
+    fn draw_of(&self, pages: Pages<'_>, now_ns: u64) -> std::result::Result<Taken, Lack> {
         match pages.run.draw(pages.tickets, now_ns) {
             Some(Ok(taken)) => Ok(taken),
             Some(Err(ticket)) => {
-                Err(Lack::Ask { waiting: Some(Waiting { page: pages.run.number(), ticket }) })
+                let (page, mapped_ns) = (pages.run.number(), self.mapped_ns());
+                Err(Lack::Ask(Place { ticket, page, mapped_ns }))
             }
-            None => Err(Lack::Ask { waiting: None }),
+            None => Err(Lack::Ask(Place::default())),
         }
+    }
+
+    #[cold]
+    fn without_pages(&self, now_ns: u64) -> Lack {
+        let until_ns = self.cell().unshared_until_ns.load(Ordering::Relaxed);
+        if now_ns < until_ns { Lack::NotShared } else { Lack::Ask(Place::default()) }
+    }
+
+    fn mapped_ns(&self) -> u64 {
+        self.cell().mapped_ns.load(Ordering::Relaxed)
     }
 
     /// Has the daemon publish more, without waiting for it.
@@ -100,12 +153,12 @@ impl Node {
         }
     }
 
-    /// An id after the daemon was asked. `waiting`: a ticket that was taken.
+    /// An id after the daemon was asked.
     #[cold]
     pub(crate) fn next_shared(
         &self,
         core: &Core,
-        mut waiting: Option<Waiting>,
+        mut place: Place,
         deadline: &mut Deadline,
     ) -> Result<Shared> {
         for round in 0_u32.. {
@@ -116,50 +169,51 @@ impl Node {
                 // Most find an id at once. Without one nothing else is drawn: whoever draws from memory gets smaller ones.
                 std::thread::sleep(PAUSE);
             }
-            let before = self.pages().map_or(0, |pages| pages.run.number());
             let asked_ns = exact_ns();
-            match self.ask_to_share(core, before, deadline)? {
-                (ShareReply::NotShared { again_ms: 0 }, _) => continue,
-                (ShareReply::NotShared { again_ms }, _) => {
-                    self.unshare(again_ms);
-                    return Ok(Shared::Not);
-                }
-                (ShareReply::Same { .. }, _) => {}
-                (ShareReply::Pages { page }, descriptors) => {
-                    if !self.adopt(page, descriptors)? {
-                        self.unshare(UNKNOWN_MS);
-                        return Ok(Shared::Not);
-                    }
-                }
-            }
-            let Some(pages) = self.pages() else { continue };
-            // Not the coarse clock: what has just been renewed is to be found so.
-            let now_ns = exact_ns();
-            if pages.run.is_of_another_clock(asked_ns, now_ns) {
-                self.unshare(OTHER_CLOCK_MS);
-                return Ok(Shared::Not);
-            }
-            // Another thread may have mapped another page at any moment, where the number is another process's.
-            let page = pages.run.number();
-            let kept = waiting.take().filter(|taken| taken.page == page);
-            match kept.map(|kept| (kept, pages.run.find(kept.ticket))) {
-                Some((_, Drawn::Taken(taken))) if pages.run.is_open(now_ns) => {
-                    return Ok(Shared::Id(taken.id));
-                }
-                Some((kept, Drawn::Unpublished)) => waiting = Some(kept),
-                _ => match pages.run.draw(pages.tickets, now_ns) {
-                    Some(Ok(taken)) => {
-                        if taken.refill_due {
-                            self.ask_for_more(core);
-                        }
-                        return Ok(Shared::Id(taken.id));
-                    }
-                    Some(Err(ticket)) => waiting = Some(Waiting { page, ticket }),
-                    None => {}
-                },
+            let (reply, descriptors) = self.ask_to_share(core, self.page_number(), deadline)?;
+            let descriptors = descriptors.as_ref().map(|both| both.each_ref().map(AsFd::as_fd));
+            self.take_in(&reply, descriptors, asked_ns)?;
+            match self.take_asked(place) {
+                Ok(taken) => return Ok(Shared::Id(crate::client::shared(core, self, taken))),
+                Err(Lack::Ask(waiting)) => place = waiting,
+                Err(Lack::NotShared) => return Ok(Shared::Not),
             }
         }
         Err(deadline.missed())
+    }
+
+    /// The number of the pages that ids are drawn from; 0: of none.
+    pub(crate) fn page_number(&self) -> u64 {
+        self.pages().map_or(0, |pages| pages.run.number())
+    }
+
+    /// Does as the daemon has answered to a request made at `asked_ns`.
+    pub(crate) fn take_in(
+        &self,
+        reply: &ShareReply,
+        descriptors: Option<[BorrowedFd<'_>; DESCRIPTORS]>,
+        asked_ns: u64,
+    ) -> Result<()> {
+        match *reply {
+            ShareReply::NotShared { again_ms: 0 } => return Ok(()),
+            ShareReply::NotShared { again_ms } => {
+                self.unshare(again_ms);
+                return Ok(());
+            }
+            ShareReply::Same { .. } => {}
+            ShareReply::Pages { page } => {
+                if !self.adopt(page, descriptors)? {
+                    self.unshare(UNKNOWN_MS);
+                    return Ok(());
+                }
+            }
+        }
+        let of_another_clock =
+            |pages: Pages<'_>| pages.run.is_of_another_clock(asked_ns, exact_ns());
+        if self.pages().is_some_and(of_another_clock) {
+            self.unshare(OTHER_CLOCK_MS);
+        }
+        Ok(())
     }
 
     fn ask_to_share(
@@ -184,13 +238,21 @@ impl Node {
     }
 
     /// Maps pages, unless another thread has. `false`: this build can't draw from them.
-    fn adopt(&self, number: u64, descriptors: Option<SharedPages>) -> Result<bool> {
+    fn adopt(
+        &self,
+        number: u64,
+        descriptors: Option<[BorrowedFd<'_>; DESCRIPTORS]>,
+    ) -> Result<bool> {
         let Some(descriptors) = descriptors else { return Ok(false) };
         let no_room =
             |source| Error::Resources { what: "can't map the memory of a shared run", source };
-        let Some(mapping) = Mapping::new(&descriptors, number).map_err(no_room)? else {
+        let Some(mapping) = Mapping::new(descriptors, number).map_err(no_room)? else {
             return Ok(false);
         };
+        // Before there is a way to the pages: whoever draws from them finds it.
+        let first = exact_ns();
+        let _ =
+            self.cell().mapped_ns.compare_exchange(0, first, Ordering::Relaxed, Ordering::Relaxed);
         Ok(self.keep_mapping(number, mapping, MAPPINGS_MAX))
     }
 

@@ -110,8 +110,8 @@ impl Tag {
         if self.shares {
             match self.node().take_shared() {
                 Ok(taken) => return Ok(shared(&self.core, self.node(), taken)),
-                Err(Lack::Ask { waiting }) => {
-                    return next_shared(&self.core, self.node(), self.holds(), waiting, limit);
+                Err(Lack::Ask(place)) => {
+                    return next_shared(&self.core, self.node(), self.holds(), place, limit);
                 }
                 Err(Lack::NotShared) => {}
             }
@@ -147,7 +147,7 @@ impl Tag {
         if self.shares {
             match self.node().take_shared() {
                 Ok(taken) => return Some(shared(&self.core, self.node(), taken)),
-                Err(Lack::Ask { .. }) => return None,
+                Err(Lack::Ask(_)) => return None,
                 Err(Lack::NotShared) => {}
             }
         }
@@ -170,6 +170,11 @@ impl Tag {
         }
         // SAFETY: the slot is the node's, which lives as long as the core that `self` holds.
         unsafe { self.slot.as_ref() }.take(now_ns)
+    }
+
+    /// Whether ids are taken from a shared run where there is one.
+    pub(crate) fn shares(&self) -> bool {
+        self.shares
     }
 
     /// Whether runs are held at all.

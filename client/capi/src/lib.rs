@@ -44,7 +44,7 @@ pub const LEAFD_NO_POLLING: u32 = 2;
 
 /// For `leafd_new()`: ids are taken from runs that all processes of this user share in memory, for tags that the
 /// daemon's configuration lets the user share (`share_uids`). They are then strictly increasing among these processes.
-/// Other tags are drawn as without.
+/// Other tags are drawn as without. Event loops call `leafd_loop_draw()` for it.
 pub const LEAFD_SHARED: u32 = 4;
 
 /// Room for the message in a `leafd_error`, including its zero.

@@ -321,12 +321,14 @@ def path(idle_host: Host) -> str:
     return idle_host.socket
 
 
-def outcome_of(path: str, answer: Answer, call: Callable[[leafd.AsyncClient], Awaitable[object]]) -> object:
+def outcome_of(
+    path: str, answer: Answer, call: Callable[[leafd.AsyncClient], Awaitable[object]], **settings: Any
+) -> object:
     """What a call comes to at a played daemon."""
     Stranger(path, answer)
 
     async def main() -> object:
-        async with leafd.AsyncClient(path, timeout=5.0) as client:
+        async with leafd.AsyncClient(path, timeout=5.0, **settings) as client:
             return await call(client)
 
     return asyncio.run(main())

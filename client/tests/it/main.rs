@@ -13,6 +13,7 @@ mod held_runs;
 mod interruptions;
 mod restarts;
 mod server;
+mod shared_loop;
 mod shared_tickets;
 mod short_lives;
 mod signals;

@@ -7,8 +7,9 @@ answer finds nobody. Replies that bring a run to hold go to the library at once,
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from typing import Any, Dict, Optional, Union
+from typing import Any, Dict, List, Optional, Union
 
 from . import _library as library
 from . import _protocol as protocol
@@ -38,6 +39,12 @@ def give(future: "asyncio.Future[Any]", result: object) -> None:
     """Ends a future that nobody has ended yet."""
     if not future.done():
         future.set_result(result)
+
+
+def close(descriptors: List[int]) -> None:
+    """Closes all of them."""
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 class Request:
@@ -76,6 +83,8 @@ class Connection(asyncio.Protocol):
         self.requests: Dict[int, Request] = {}
         self.served = False
         self.gone = False
+        self.descriptors: List[int] = []
+        """Those that came and belong to answers that are yet to be looked at."""
         self._last = 0
         self._abandoned = 0
         self._received = b""
@@ -89,6 +98,10 @@ class Connection(asyncio.Protocol):
             self._last = self._last % 0xFFFF_FFFF + 1
             if self._last not in self.requests:
                 return self._last
+
+    def has_room_ahead(self) -> bool:
+        """Whether a request may be sent that nobody waits for: those that do find room all the same."""
+        return len(self.requests) < IN_FLIGHT_MAX // 2
 
     def send(self, number: int, frame: bytes, request: Request) -> None:
         """Sends a request."""
@@ -115,6 +128,8 @@ class Connection(asyncio.Protocol):
         requests, self.requests = self.requests, {}
         for request in requests.values():
             give(request.future, Broken(why, self.served))
+        close(self.descriptors)
+        self.descriptors = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
