@@ -69,6 +69,9 @@ const TAGS_AT_ONCE: usize = 500;
 /// After this time, a started daemon has nothing left to do.
 const SETTLE: Duration = Duration::from_millis(300);
 
+/// What an idle daemon does is done within a quarter of this time.
+const WATCHED_AT_LEAST: Duration = Duration::from_secs(60);
+
 /// By then memory is given back.
 const GIVEN_BACK: Duration = Duration::from_secs(4);
 
@@ -111,7 +114,13 @@ impl Idle {
         Ok(Idle { daemon, since: Instant::now(), cpu_before, _dir: dir })
     }
 
-    pub(super) fn end(self, costs: &mut Costs) -> Result<()> {
+    /// Waits until it was watched for long enough, unless this is only a look at whether it works.
+    pub(super) fn end(self, smoke: bool, costs: &mut Costs) -> Result<()> {
+        let watch = if smoke { Duration::ZERO } else { WATCHED_AT_LEAST };
+        while self.since.elapsed() < watch {
+            stop::check()?;
+            std::thread::sleep(SETTLE);
+        }
         let cpu_after = self.daemon.process.cpu_clock().used();
         if let (Some(before), Some(after)) = (self.cpu_before, cpu_after) {
             let share = (after - before).as_secs_f64() / self.since.elapsed().as_secs_f64();

@@ -110,7 +110,7 @@ pub(crate) fn measure(
         }
     }
     if let Some(idle) = idle {
-        idle.end(&mut results.costs)?;
+        idle.end(plan.smoke, &mut results.costs)?;
         progress("memory and starts");
         footprint::measure(&mut results.costs)?;
     }
