@@ -26,6 +26,7 @@
  * makes it durable, not even of a later process. Only what is written once more by write, pwrite or pwrite64
  * is synced again, in whole pages. <image>/.files/<inode>-<birth>.lost has a byte for each page, 1 if it was
  * lost so. When the power fails it has to be removed, as what could be read is gone then.
+ * While there is a file <image>/.hang, both calls wait, as on a disk that doesn't answer.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -245,10 +246,10 @@ static void keep_names(int dir)
 /* Threads sync files of their own, but there is one image. */
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
-static int failing(void)
+static int is_switched(const char *name)
 {
     int image = open_image();
-    int found = faccessat(image, ".fail", F_OK, 0) == 0;
+    int found = faccessat(image, name, F_OK, 0) == 0;
     close(image);
     return found;
 }
@@ -260,7 +261,9 @@ static int sync_and_keep(int fd, const char *real_name)
     const char *mode = getenv("DURABLE_MODE");
     if (what != 0 && mode != NULL && strcmp(mode, "nosync") == 0)
         return 0;
-    if (what != 0 && failing()) {
+    while (what != 0 && is_switched(".hang"))
+        usleep(10000);
+    if (what != 0 && is_switched(".fail")) {
         if (what == 1) {
             pthread_mutex_lock(&one_at_a_time);
             lose_pages(fd);

@@ -63,8 +63,18 @@ impl PowerLoss {
 
     /// From now on every sync of the watched process fails (`true`), or none does (`false`).
     pub fn break_disk(&self, broken: bool) -> io::Result<()> {
-        let switch = self.image.join(".fail");
-        if broken { fs::write(switch, "") } else { fs::remove_file(switch) }
+        self.switch(".fail", broken)
+    }
+
+    /// From now on every sync of the watched process waits (`true`), or none does (`false`).
+    #[allow(dead_code, reason = "one of the programs with this module has no such disk")]
+    pub fn hang_disk(&self, hanging: bool) -> io::Result<()> {
+        self.switch(".hang", hanging)
+    }
+
+    fn switch(&self, name: &str, on: bool) -> io::Result<()> {
+        let switch = self.image.join(name);
+        if on { fs::write(switch, "") } else { fs::remove_file(switch) }
     }
 
     /// The power fails: the directory holds what is durable and nothing else. Every process that has

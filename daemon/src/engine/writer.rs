@@ -5,11 +5,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use crate::journal::{Journal, JournalError, Write, Written};
 use crate::reply::Failure;
+
+/// A disk that has not answered for so long counts as one that doesn't.
+const HANGS_FROM: Duration = Duration::from_secs(5);
 
 /// What to do when changes are durable, or were refused because they contradict what is recorded.
 type Effect = Box<dyn FnOnce(Result<(), JournalError>)>;
@@ -69,6 +73,32 @@ impl Writer {
     #[must_use]
     pub fn failed(&self) -> bool {
         self.journal.failed()
+    }
+
+    /// Why ids come to an end: the journal fails, or its disk doesn't answer. In the second case what the journal has
+    /// recorded is issued still.
+    #[must_use]
+    pub fn trouble(&self) -> Option<Failure> {
+        self.failure().or_else(|| self.hangs().then(|| self.hanging()))
+    }
+
+    /// Whether there is no such trouble.
+    #[must_use]
+    pub fn works(&self) -> bool {
+        !self.failed() && !self.hangs()
+    }
+
+    fn hangs(&self) -> bool {
+        self.journal.busy_for() >= HANGS_FROM
+    }
+
+    fn hanging(&self) -> Failure {
+        Failure::journal(format!(
+            "the disk of the journal {} has not answered for more than {} s; nothing more than what the journal has \
+             recorded is issued until it does",
+            self.journal.path().display(),
+            HANGS_FROM.as_secs()
+        ))
     }
 
     /// Waits until everything that was written is durable. If the journal fails, this may take for ever, so limit the

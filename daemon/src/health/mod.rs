@@ -103,7 +103,7 @@ impl Watch {
 
     fn findings(&self, now: Now) -> Findings {
         let mut causes = Vec::new();
-        if let Some(failure) = self.writer.failure() {
+        if let Some(failure) = self.writer.trouble() {
             causes.push(Cause {
                 kind: Kind::All,
                 ..new(Code::JournalFailing, "", failure.message, Lasts::Over)
@@ -118,7 +118,7 @@ impl Watch {
             cause.remedy = self.remedies.of(cause);
         }
         Findings {
-            segments_ready: !self.writer.failed() && self.segments.ready(),
+            segments_ready: self.writer.works() && self.segments.ready(),
             snowflake_ready: self.snowflakes.ready(),
             snowflake_meant: !matches!(self.snowflakes.worker, Worker::None),
             causes,

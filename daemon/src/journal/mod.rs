@@ -64,6 +64,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -308,6 +309,18 @@ impl Journal {
     #[must_use]
     pub fn failed(&self) -> bool {
         self.failure.stands()
+    }
+
+    /// For how long its disk has owed the answer to what is tried now; zero while nothing is.
+    #[must_use]
+    pub fn busy_for(&self) -> Duration {
+        self.failure.busy_for()
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Waits until a fault begins or ends. Only one caller may wait at a time.

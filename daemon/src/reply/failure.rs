@@ -43,9 +43,9 @@ impl Failure {
         Failure { retry_after_ms: RETRY_MS, ..Failure::new(Status::StoreUnavailable, message) }
     }
 
-    /// The journal contradicts what was held, so it is loaded again.
+    /// The journal contradicts what was held, so it is loaded again; or its disk does not answer.
     #[must_use]
-    pub fn journal_contradicts(message: impl Into<String>) -> Self {
+    pub fn journal(message: impl Into<String>) -> Self {
         Failure { retry_after_ms: RETRY_MS, ..Failure::new(Status::Journal, message) }
     }
 

@@ -25,7 +25,7 @@ impl Dispatcher {
         self.add_figures(&mut status, now);
         status["segments"]["tags_in_use"] = json!(self.segments.count());
         status["health"] = self.health.status(true, CONDITIONS_MAX);
-        status["journal"]["works"] = json!(!self.writer.failed());
+        status["journal"]["works"] = json!(self.writer.works());
         let place = match &status["snowflake"]["lease"]["place"] {
             Value::Null => json!("static"),
             place => place.clone(),

@@ -342,7 +342,7 @@ impl Dispatcher {
         }
         let reply = InfoReply {
             version: VERSION,
-            segments_ready: !self.writer.failed() && self.segments.ready(),
+            segments_ready: self.writer.works() && self.segments.ready(),
             snowflake_ready: self.snowflakes.ready(),
             request_length_max: leafd_wire::REQUEST_LENGTH_MAX,
             count_max: COUNT_MAX,

@@ -19,7 +19,7 @@ impl Dispatcher {
         let neither = if self.stopping.get() {
             Some("the daemon is stopping".to_owned())
         } else {
-            self.writer.failure().map(|failure| failure.message)
+            self.writer.trouble().map(|failure| failure.message)
         };
         if let Some(why) = neither {
             return Readiness { segments: Some(why.clone()), snowflake: Some(why) };

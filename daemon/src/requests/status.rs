@@ -77,7 +77,7 @@ impl Dispatcher {
     }
 
     pub(super) fn summary(&self) -> Value {
-        let journal = self.writer.failure().map(|failure| failure.message);
+        let journal = self.writer.trouble().map(|failure| failure.message);
         json!({
             "release": env!("CARGO_PKG_VERSION"),
             "protocol": leafd_wire::VERSION,

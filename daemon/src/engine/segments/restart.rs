@@ -54,7 +54,7 @@ impl Segments {
             allocator.forget();
             (allocator.highest_ends(), allocator.abandon())
         };
-        let failure = Failure::journal_contradicts(format!(
+        let failure = Failure::journal(format!(
             "the state directory and the running daemon disagree about tag {:?}, which is being read again; ask again",
             tag.tag.as_str()
         ));

@@ -171,10 +171,10 @@ impl SegmentTag {
         self.allocator.borrow().claiming() && usize::from(self.last_claim.get().shard) == shard
     }
 
-    /// Waits until the claim from this shard's store that is under way is over.
-    pub(super) async fn until_claimed_from(&self, shard: usize) {
+    /// Waits until the claim from this shard's store that is under way is over; not while `hopeless`.
+    pub(super) async fn until_claimed_from(&self, shard: usize, hopeless: impl Fn() -> bool) {
         let under_way = self.last_claim.get();
-        while self.claims_from(shard) && self.last_claim.get() == under_way {
+        while self.claims_from(shard) && self.last_claim.get() == under_way && !hopeless() {
             tokio::time::sleep(CLAIM_LOOK).await;
         }
     }

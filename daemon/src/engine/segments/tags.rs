@@ -168,12 +168,14 @@ impl Segments {
         if let Some(tag) = tag {
             tag.forget_refusal();
             tag.shards.iter().for_each(|shard| shard.used_up_until.set(BootMs(0)));
+            // While the journal can't be written no claim ends, and none is issued from.
+            let hopeless = || !self.writer.works();
             for (index, shard) in tag.shards.iter().enumerate() {
                 // Its answer may be from before the change.
-                tag.until_claimed_from(index).await;
+                tag.until_claimed_from(index, hopeless).await;
                 self.check_terms(&shard.upstream, std::slice::from_ref(&tag)).await;
                 // One that began since then has kept the tag from being judged, and is told of the change.
-                tag.until_claimed_from(index).await;
+                tag.until_claimed_from(index, hopeless).await;
             }
         }
     }

@@ -64,7 +64,7 @@ impl Snowflakes {
     }
 
     fn refuse_for_now(&self, tag: &SnowflakeTag, next: &str) {
-        let failure = Failure::journal_contradicts(format!(
+        let failure = Failure::journal(format!(
             "what the journal has of layout {:?} contradicts what was issued, and {next}",
             tag.name.as_str()
         ));

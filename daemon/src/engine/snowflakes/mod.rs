@@ -71,6 +71,9 @@ pub const HOLD_MS: u32 = 8;
 /// From how many ticks a request may take ids at most. This limits the runs in a reply.
 const REQUEST_TICKS_MAX: u64 = 2_048;
 
+/// What a request waits for that gets no id by its deadline, unless more is known.
+const USED_UP: &str = "earlier requests used up the sequence of each tick";
+
 /// How long before the end of a layout's time bits the log warns of it, and how often, in milliseconds.
 const END_WARNED_MS: u64 = 365 * 86_400_000;
 const END_WARNED_EVERY_MS: u64 = 86_400_000;
@@ -144,7 +147,7 @@ impl Snowflakes {
     #[must_use]
     pub fn ready(&self) -> bool {
         let now = clock::now();
-        !self.writer.failed() && self.worker.ready(now) && self.layouts_allow(now)
+        self.writer.works() && self.worker.ready(now) && self.layouts_allow(now)
     }
 
     /// Whether the layouts allow it. A clock that is behind stops draws of every layout. The end of its time bits, or
@@ -335,10 +338,11 @@ impl Snowflakes {
         for waiter in late {
             let claim = tag.generator.borrow().grant();
             let holds = claim.is_some_and(|claim| claim.limit > self.worker.hold(now).unix);
-            waiter.reply.failure(&if holds {
-                Failure::deadline(&tag.name, "earlier requests used up the sequence of each tick")
-            } else {
-                self.worker.unavailable_reason()
+            let trouble = self.writer.trouble().map(|trouble| trouble.message);
+            let waited_for = trouble.as_deref().unwrap_or(USED_UP);
+            waiter.reply.failure(&match holds {
+                true => Failure::deadline(&tag.name, waited_for),
+                false => self.worker.unavailable_reason(),
             });
         }
     }
