@@ -171,6 +171,8 @@ impl Segments {
             // While the journal can't be written no claim ends, and none is issued from.
             let hopeless = || !self.writer.works();
             for (index, shard) in tag.shards.iter().enumerate() {
+                // It has just taken the change, though its last probe may have found it away.
+                shard.upstream.reach_now().await;
                 // Its answer may be from before the change.
                 tag.until_claimed_from(index, hopeless).await;
                 self.check_terms(&shard.upstream, std::slice::from_ref(&tag)).await;

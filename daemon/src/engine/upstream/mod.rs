@@ -293,6 +293,14 @@ impl Upstream {
         }
     }
 
+    /// The same, and makes the attempt come soon.
+    pub async fn reach_now(&self) {
+        if self.monitor.borrow().away().is_some() {
+            self.probe_soon();
+            let _ = self.reachable().await;
+        }
+    }
+
     /// Waits until it has been asked once, whatever the result, but not longer than an attempt may take.
     pub async fn asked_once(&self) {
         if !self.monitor.borrow().tried() {
