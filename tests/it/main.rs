@@ -16,6 +16,7 @@ mod documents;
 mod drawing;
 mod faults;
 mod forks;
+mod hanging_disk;
 mod hostile;
 mod http;
 mod idle_tags;
