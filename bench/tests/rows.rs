@@ -38,7 +38,7 @@ fn every_row_of_a_host_brings_numbers() {
     let of = |system: &str| {
         rows.iter().filter(|row| row["row"].as_str().unwrap().starts_with(system)).count()
     };
-    assert_eq!((of("echo: "), of("segment: "), of("snowflake: ")), (2, 14, 15));
+    assert_eq!((of("echo: "), of("segment: "), of("snowflake: ")), (2, 15, 16));
     let without_redis = json["not_measured"].to_string().contains("redis-server");
     assert_eq!(of("redis: "), if without_redis { 0 } else { 8 });
     for row in rows {

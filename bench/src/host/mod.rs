@@ -200,9 +200,12 @@ impl Results {
     /// A row's ratio to another one: by latency if requests are awaited one at a time, otherwise by rate.
     fn compare(&self, row: Row, system: System, workload: Workload) -> Option<f64> {
         let metric = match row.workload {
-            Workload::Pipelined | Workload::EightConnections | Workload::EightPipelined => {
-                Metric::IdsPerSecond
-            }
+            Workload::Pipelined
+            | Workload::EightConnections
+            | Workload::Connections64
+            | Workload::Connections512
+            | Workload::EightThreads
+            | Workload::EightPipelined => Metric::IdsPerSecond,
             _ => Metric::P50Us,
         };
         self.ratio(row, Row { system, workload }, metric)
@@ -246,6 +249,9 @@ impl Results {
             let to_redis = match (row.system, row.workload) {
                 (System::Redis | System::Echo, _) => None,
                 (_, Workload::HeldSteady) => self.compare(row, System::Redis, Workload::Steady),
+                (_, Workload::EightThreads) => {
+                    self.compare(row, System::Redis, Workload::EightConnections)
+                }
                 (_, workload) => self.compare(row, System::Redis, workload),
             };
             let alone = matches!(row.workload, Workload::BackToBack | Workload::Blocking);

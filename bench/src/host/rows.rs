@@ -33,6 +33,7 @@ pub(super) enum Workload {
     EightConnections,
     Connections64,
     Connections512,
+    EightThreads,
     SixteenPaced,
     EightPipelined,
     Batch100,
@@ -101,6 +102,7 @@ pub(super) fn all() -> Vec<Row> {
         rows(EightConnections, &compared),
         rows(Connections64, &compared),
         rows(Connections512, &compared),
+        rows(EightThreads, &own),
         rows(SixteenPaced, &compared),
         rows(EightPipelined, &compared),
         rows(Batch100, &own),
@@ -211,6 +213,11 @@ impl Row {
             Workload::EightConnections | Workload::Connections64 | Workload::Connections512 => {
                 workloads::connections(self.each_connection(transport)?, 1, setting)
             }
+            Workload::EightThreads => {
+                let client = client()?;
+                let transport = || LeafdTransport::direct(client.clone(), tag);
+                workloads::connections(self.each_connection(transport)?, 1, setting)
+            }
             Workload::SixteenPaced => {
                 let server = paced::Server::Leafd;
                 paced::processes(server, &leafd.socket, tag, PROCESSES_PACED, setting)
@@ -255,6 +262,7 @@ impl Workload {
             Workload::EightConnections => "direct, 8 connections",
             Workload::Connections64 => "direct, 64 connections",
             Workload::Connections512 => "direct, 512 connections",
+            Workload::EightThreads => "direct, 8 threads of one client",
             Workload::SixteenPaced => "direct, 16 processes at 500/s",
             Workload::EightPipelined => "direct, 8 connections by 16",
             Workload::Batch100 => "batches of 100",
