@@ -7,7 +7,7 @@ use std::time::Duration;
 use leafd_client::{Client, Error, opcode};
 use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::Drawn;
-use leafd_tests::servers::{DATABASE, Server};
+use leafd_tests::servers::{DATABASE, Server, apply_schema};
 use leafd_wire::Status;
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -20,6 +20,7 @@ const KEY: &str = "1 000102030405060708090a0b0c0d0e0f\n";
 on_each_server!(
     hosts_share_a_permutation_or_stay_out,
     keys_stay_confirmed_through_a_reload_without_the_store,
+    keys_are_confirmed_as_soon_as_the_store_can_be_used,
     a_restored_store_is_told_of_masks_and_asked_for_keys_again,
 );
 
@@ -109,6 +110,26 @@ fn keys_stay_confirmed_through_a_reload_without_the_store<S: Server>() {
     let after =
         eventually("they are confirmed", Duration::from_secs(60), || orders.mask(&[17]).ok());
     assert_eq!(after, before);
+}
+
+/// What was said of a store without tables is no answer once it has them.
+fn keys_are_confirmed_as_soon_as_the_store_can_be_used<S: Server>() {
+    let server = S::empty(&[]);
+    let host = host_with(&server.url(), KEY);
+    let client = host.client();
+    let orders = client.public_ids("orders");
+    let refused = orders.mask(&[17]);
+    assert!(
+        matches!(refused, Err(Error::Service { status: Status::StoreRefused, .. })),
+        "{refused:?}"
+    );
+    apply_schema(&server.url());
+    eventually("the store is met", Duration::from_secs(60), || {
+        let mut raw = host.raw();
+        raw.request(opcode::TAG_CREATE, 1, json!({ "tag": "orders" }).to_string().as_bytes());
+        (raw.reply().status() == Status::Ok).then_some(())
+    });
+    orders.mask(&[17]).unwrap();
 }
 
 /// The backup knows neither of the tag nor of any mask key, and somebody with another key comes first.

@@ -15,7 +15,7 @@ use crate::clock;
 use crate::reply::Failure;
 use leafd_core::BootMs;
 use leafd_core::mask::{MaskKey, MaskKeys};
-use leafd_core::store::{History, StoreError};
+use leafd_core::store::{History, Identity, StoreError};
 
 /// The keys of this host.
 pub struct Masks {
@@ -23,11 +23,19 @@ pub struct Masks {
     keys: RefCell<Option<Rc<MaskKeys>>>,
     /// The store's history in which the keys were confirmed. A store that has lost commits may have other keys by now.
     confirmed: RefCell<Option<History>>,
-    /// The error of the last attempt to confirm them, and until when to repeat it.
-    refusal: RefCell<Option<(Failure, BootMs)>>,
+    /// How the last attempt to confirm them failed.
+    refusal: RefCell<Option<Refusal>>,
     /// Held during an attempt, so that there is only one at a time.
     confirming: Mutex<()>,
     renewed: Notify,
+}
+
+/// An error that is repeated to all who ask soon after, so that they don't all make attempts of their own.
+struct Refusal {
+    failure: Failure,
+    until: BootMs,
+    /// What the store was after the attempt; `None` while it couldn't be used. The error says nothing of another one.
+    under: Option<Identity>,
 }
 
 /// How long an error is repeated without another attempt.
@@ -105,10 +113,11 @@ impl Masks {
         if self.are_confirmed() {
             return Ok(keys);
         }
-        if let Some((failure, until)) = &*self.refusal.borrow()
-            && clock::boot() < *until
+        if let Some(refusal) = &*self.refusal.borrow()
+            && clock::boot() < refusal.until
+            && self.upstream.present() == refusal.under
         {
-            return Err(failure.clone());
+            return Err(refusal.failure.clone());
         }
         let outcome = self.ask(&keys).await;
         // The keys may have been replaced meanwhile.
@@ -119,8 +128,11 @@ impl Masks {
                 Ok(keys)
             }
             Err(failure) => {
-                let until = BootMs(clock::boot().0 + REFUSED_MS);
-                *self.refusal.borrow_mut() = same.then_some((failure.clone(), until));
+                *self.refusal.borrow_mut() = same.then(|| Refusal {
+                    failure: failure.clone(),
+                    until: BootMs(clock::boot().0 + REFUSED_MS),
+                    under: self.upstream.present(),
+                });
                 Err(failure)
             }
         }
