@@ -1,5 +1,6 @@
-//! Processes that draw from one shared run by the real client, killed and stopped at random, with daemons that are: no id
-//! comes twice, and whoever draws after another has drawn gets a larger one.
+//! Processes that draw from one shared run by the real client, and some beside it directly and from held runs, killed and
+//! stopped at random, with daemons that are: no id comes twice, and whoever draws after another has drawn in the same way
+//! gets a larger one (held runs aside).
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -33,7 +34,18 @@ fn board_ids(drawn: u64) -> u64 {
     (drawn * 2 + 20_000_000).next_multiple_of(64)
 }
 
-/// What all processes write down: the largest id that anybody has, how many were drawn, and a bit for each id.
+/// A way to draw that has an order of its own, or none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Shared,
+    Direct,
+    Held,
+}
+
+const WAYS: [Way; 3] = [Way::Shared, Way::Direct, Way::Held];
+
+/// What all processes write down: for each way the largest id that anybody has, and how many were drawn; and a bit for
+/// each id.
 struct Board {
     words: &'static [AtomicU64],
     file: OwnedFd,
@@ -59,24 +71,34 @@ impl Board {
 
     /// Draws one id and writes it down.
     #[track_caller]
-    fn draw(&self, draw: impl FnOnce() -> leafd_client::Result<u64>) -> bool {
-        let before = self.words[0].load(Ordering::SeqCst);
+    fn draw(&self, way: Way, draw: impl FnOnce() -> leafd_client::Result<u64>) -> bool {
+        let (largest, drawn) = (&self.words[way as usize * 2], &self.words[way as usize * 2 + 1]);
+        let before = largest.load(Ordering::SeqCst);
         let Ok(id) = draw() else { return false };
-        assert!(id > before, "{id} is drawn after {before} was");
+        assert!(way == Way::Held || id > before, "{id} is drawn after {before} was");
         let (word, bit) = (HEAD_WORDS + (id / 64) as usize, 1 << (id % 64));
         assert!(word < self.words.len(), "{id}: too many are skipped");
         assert_eq!(self.words[word].fetch_or(bit, Ordering::SeqCst) & bit, 0, "{id} comes twice");
-        self.words[0].fetch_max(id, Ordering::SeqCst);
-        self.words[1].fetch_add(1, Ordering::SeqCst);
+        largest.fetch_max(id, Ordering::SeqCst);
+        drawn.fetch_add(1, Ordering::SeqCst);
         true
     }
 
-    fn drawn(&self) -> u64 {
-        self.words[1].load(Ordering::SeqCst)
+    fn largest(&self, way: Way) -> u64 {
+        self.words[way as usize * 2].load(Ordering::SeqCst)
     }
 
-    fn largest(&self) -> u64 {
-        self.words[0].load(Ordering::SeqCst)
+    fn drawn(&self, way: Way) -> u64 {
+        self.words[way as usize * 2 + 1].load(Ordering::SeqCst)
+    }
+
+    /// Waits until so many more ids are drawn in each way.
+    #[track_caller]
+    fn goes_on(&self, ids: u64) {
+        let before = WAYS.map(|way| self.drawn(way));
+        eventually("ids are drawn in each way", Duration::from_secs(60), || {
+            WAYS.iter().zip(before).all(|(way, was)| self.drawn(*way) > was + ids).then_some(())
+        });
     }
 }
 
@@ -89,16 +111,11 @@ fn drawer() {
     let count = std::env::var(COUNT).ok().map(|count| count.parse::<u64>().expect("a number"));
     let client = Client::builder().socket(socket).deadline(Duration::from_secs(30)).shared(true);
     let client = client.build().unwrap();
+    let Some(count) = count else { draw_in_each_way(&board, &client) };
     let tag = client.tag("orders").unwrap();
     let draw = |turns: u64| {
         for _ in 0..turns {
-            let drawn = board.draw(|| tag.next());
-            assert!(drawn || count.is_none(), "{:?}", tag.next());
-        }
-    };
-    let Some(count) = count else {
-        loop {
-            draw(1_000);
+            assert!(board.draw(Way::Shared, || tag.next()), "{:?}", tag.next());
         }
     };
     draw(count / 2);
@@ -120,6 +137,40 @@ fn drawer() {
         }
     }
     drop(board.file);
+}
+
+/// Until the process is killed, or a thread has found what must not be. Errors are no such thing.
+fn draw_in_each_way(board: &Board, shared: &Client) -> ! {
+    let socket = shared.socket_path();
+    let held = Client::builder().socket(socket).deadline(Duration::from_secs(30)).build().unwrap();
+    let tag = shared.tag("orders").unwrap();
+    let draw = |way| {
+        for _ in 0..1_000 {
+            match way {
+                Way::Shared => board.draw(way, || tag.next()),
+                Way::Direct => board.draw(way, || held.next_direct("orders")),
+                Way::Held => board.draw(way, || held.next("orders")),
+            };
+        }
+        // Held ids come so fast that they would fill the board.
+        if way == Way::Held {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    std::thread::scope(|scope| {
+        for way in WAYS {
+            scope.spawn(move || {
+                let drawing = std::panic::AssertUnwindSafe(|| {
+                    loop {
+                        draw(way);
+                    }
+                });
+                let Err(_said) = std::panic::catch_unwind(drawing);
+                std::process::exit(1);
+            });
+        }
+    });
+    unreachable!("its threads draw for ever")
 }
 
 /// A drawing process, killed with this value.
@@ -170,9 +221,10 @@ fn four_processes_and_their_children_draw_each_id_once_and_in_order() {
     for drawer in &mut drawers {
         assert!(drawer.0.wait().unwrap().success(), "a drawer failed: see its words above");
     }
-    assert_eq!(board.drawn(), ids / PROCESSES * PROCESSES);
-    let (largest, asked) = (board.largest(), super::requests(&host));
-    println!("{ids} ids, {} skipped, {asked} requests", largest - board.drawn());
+    let drawn = board.drawn(Way::Shared);
+    assert_eq!(drawn, ids / PROCESSES * PROCESSES);
+    let (largest, asked) = (board.largest(Way::Shared), super::requests(&host));
+    println!("{ids} ids, {} skipped, {asked} requests", largest - drawn);
     assert!(asked < ids / 50, "{asked} requests for {ids} ids");
 }
 
@@ -189,10 +241,7 @@ fn processes_and_daemons_that_are_killed_and_stopped_give_no_id_twice_or_out_of_
         let mut acts = vec![0, 0, 1, 1, 2, 3, 4, 5];
         random.shuffle(&mut acts);
         for act in acts {
-            let before = board.drawn();
-            eventually("ids are drawn", Duration::from_secs(60), || {
-                (board.drawn() > before + 2_000).then_some(())
-            });
+            board.goes_on(500);
             let pause = Duration::from_millis(random.u64(1..300));
             let one = random.usize(0..drawers.len());
             match act {
@@ -221,14 +270,11 @@ fn processes_and_daemons_that_are_killed_and_stopped_give_no_id_twice_or_out_of_
             }
             drawers.iter_mut().for_each(Drawer::assert_alive);
         }
-        let before = board.drawn();
-        eventually("ids are drawn", Duration::from_secs(60), || {
-            (board.drawn() > before + 10_000).then_some(())
-        });
+        board.goes_on(2_000);
         drawers.iter_mut().for_each(Drawer::assert_alive);
         drop(drawers);
-        let last = board.largest();
+        let last = board.largest(Way::Shared);
         assert!(share(&mut host.raw(), "orders").draw().unwrap() > last);
-        println!("{} ids up to {last}", board.drawn());
+        println!("{:?} ids up to {last}", WAYS.map(|way| board.drawn(way)));
     }
 }
