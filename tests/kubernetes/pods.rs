@@ -36,7 +36,7 @@ const KILLS: usize = 3;
 const DRAIN_MS: u64 = 1_500;
 
 /// How long anything may take on a busy machine.
-const WITHIN: Duration = Duration::from_secs(60);
+pub const WITHIN: Duration = Duration::from_secs(60);
 
 /// A pod that runs.
 struct Pod {
