@@ -233,7 +233,8 @@ impl Link {
         if closes { Err(Break::End) } else { Ok(()) }
     }
 
-    /// The descriptors that came with a reply; those of one that nobody waits for are to be closed as well.
+    /// The descriptors that came with a reply, unless the system kept them back. Those of a reply that nobody waits for
+    /// are to be closed as well.
     fn descriptors_of(&self, frame: &Frame<'_>) -> std::result::Result<Option<SharedPages>, Break> {
         let is_share = frame.header.opcode == opcode::SHARE | opcode::REPLY
             && frame.header.status == Status::Ok as u16;
@@ -241,7 +242,7 @@ impl Link {
             return Ok(None);
         }
         let came = self.socket.as_ref().and_then(|socket| socket.take_descriptors());
-        came.map(Some).ok_or(Break::Protocol("no descriptors came with a shared run"))
+        came.ok_or(Break::Protocol("no descriptors came with a shared run"))
     }
 
     fn wake(&self, whose: For) {

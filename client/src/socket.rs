@@ -11,17 +11,17 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use leafd_wire::share::DESCRIPTORS;
-
 use crate::interruption::noticed;
+use crate::requests::SharedPages;
 
 /// A connected, non-blocking, close-on-exec stream socket.
 pub(crate) struct Socket {
     descriptor: OwnedFd,
     /// Descriptors may come along with bytes.
     expects_descriptors: AtomicBool,
-    /// Those that came, in their order.
-    came: Mutex<VecDeque<OwnedFd>>,
+    /// Those that came and were not taken, in their order. `None`: the system kept them back, as from a process that
+    /// may open no further file.
+    came: Mutex<VecDeque<Option<SharedPages>>>,
 }
 
 /// What to wait for, and what was found.
@@ -122,14 +122,9 @@ impl Socket {
         self.expects_descriptors.store(true, Ordering::Relaxed);
     }
 
-    /// The descriptors that came first of those that were not taken.
-    pub(crate) fn take_descriptors(&self) -> Option<[OwnedFd; DESCRIPTORS]> {
-        let mut came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
-        if came.len() < DESCRIPTORS {
-            return None;
-        }
-        let taken: Vec<OwnedFd> = came.drain(..DESCRIPTORS).collect();
-        taken.try_into().ok()
+    /// The descriptors that came first of those that were not taken; `Some(None)` if the system kept them back.
+    pub(crate) fn take_descriptors(&self) -> Option<Option<SharedPages>> {
+        self.came.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 
     fn receive_with_descriptors(&self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -155,6 +150,7 @@ impl Socket {
             let got = unsafe { libc::recvmsg(self.number(), &raw mut message, flags) };
             usize::try_from(got).map_err(|_| io::Error::last_os_error())
         })?;
+        let mut along: Vec<OwnedFd> = Vec::new();
         // SAFETY: the kernel has filled the room and said how far; the macros stay within that.
         unsafe {
             let mut header = libc::CMSG_FIRSTHDR(&raw const message);
@@ -165,14 +161,18 @@ impl Socket {
                         found.cmsg_len >= libc::CMSG_LEN((place + 1) * DESCRIPTOR_BYTES) as _
                     };
                     let numbers = libc::CMSG_DATA(header).cast::<RawFd>();
-                    let mut came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
                     for place in (0..).take_while(is_there) {
                         let number = numbers.add(place as usize).read_unaligned();
-                        came.push_back(OwnedFd::from_raw_fd(number));
+                        along.push(OwnedFd::from_raw_fd(number));
                     }
                 }
                 header = libc::CMSG_NXTHDR(&raw const message, header);
             }
+        }
+        if !along.is_empty() || message.msg_flags & libc::MSG_CTRUNC != 0 {
+            // The kernel brings those of one answer at a time.
+            let mut came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
+            came.push_back(along.try_into().ok());
         }
         Ok(got)
     }

@@ -148,9 +148,9 @@ pub unsafe extern "C" fn leafd_loop_page(tag: *const LeafdTag) -> u64 {
 ///
 /// `reply`: its body, of `length` bytes, as received. `descriptors`: the two that came with a reply of form 2, else null;
 /// they stay the caller's to close. `asked_ns`: when the request was sent, in nanoseconds of CLOCK_BOOTTIME. Where a
-/// daemon doesn't know SHARE, pass a body of form 0 with an `again` of a minute. Errors: `NULL_POINTER`, `HANDLE`,
-/// `RESOURCES` if the pages can't be mapped, `PROTOCOL` for a body that doesn't answer such a request. Any thread; not
-/// for signal handlers.
+/// daemon doesn't know SHARE, or the system kept the descriptors back (MSG_CTRUNC), pass a body of form 0 with an `again`
+/// of a minute. Errors: `NULL_POINTER`, `HANDLE`, `RESOURCES` if the pages can't be mapped, `PROTOCOL` for a body that
+/// doesn't answer such a request. Any thread; not for signal handlers.
 ///
 /// # Safety
 /// `tag` is a live tag, `reply` is valid for reads of `length` bytes, `descriptors` is null or valid for reads of two

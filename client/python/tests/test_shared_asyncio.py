@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import signal
 import struct
 import threading
@@ -175,6 +176,23 @@ def test_no_call_holds_up_the_loop_and_cancelling_frees_everything(sharing: Host
             return ids
 
     check_unique(asyncio.run(main()))
+
+
+def test_a_process_that_can_open_no_more_files_draws_as_without(sharing: Host) -> None:
+    async def main() -> List[int]:
+        client = client_of(sharing)
+        first = await client.next_ids("orders", 1)
+        # All numbers below the first that is free are taken.
+        free = os.open("/dev/null", os.O_RDONLY)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        with pytest.raises(OSError):
+            os.open("/dev/null", os.O_RDONLY)
+        # What others draw by the same connection goes on.
+        others = [client.next_id_direct("orders") for _ in range(100)]
+        return first + await asyncio.gather(*others, *(client.next_id("orders") for _ in range(100)))
+
+    check_unique(in_child(lambda: asyncio.run(main()))(), 201)
 
 
 def test_a_client_that_is_closed_draws_no_more(sharing: Host) -> None:

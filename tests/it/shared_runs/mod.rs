@@ -7,6 +7,7 @@ mod drawers;
 mod ends;
 mod frozen;
 mod journals;
+mod no_files;
 mod strangers;
 
 use std::time::Duration;

@@ -83,8 +83,8 @@ class Connection(asyncio.Protocol):
         self.requests: Dict[int, Request] = {}
         self.served = False
         self.gone = False
-        self.descriptors: List[int] = []
-        """Those that came and belong to answers that are yet to be looked at."""
+        self.descriptors: List[List[int]] = []
+        """Those that came with each answer that is yet to be looked at; fewer than it says if the system kept them back."""
         self._last = 0
         self._abandoned = 0
         self._received = b""
@@ -128,7 +128,8 @@ class Connection(asyncio.Protocol):
         requests, self.requests = self.requests, {}
         for request in requests.values():
             give(request.future, Broken(why, self.served))
-        close(self.descriptors)
+        for along in self.descriptors:
+            close(along)
         self.descriptors = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

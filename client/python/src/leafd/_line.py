@@ -65,16 +65,18 @@ class Line(asyncio.Transport):
     def _read(self) -> None:
         lost: Optional[OSError] = None
         try:
-            data, along, _, _ = self._socket.recvmsg(READ_BYTES_MAX, ROOM, socket.MSG_CMSG_CLOEXEC)
+            data, along, flags, _ = self._socket.recvmsg(READ_BYTES_MAX, ROOM, socket.MSG_CMSG_CLOEXEC)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            data, along, lost = b"", [], error
+            data, along, flags, lost = b"", [], 0, error
+        numbers = array.array("i")
         for level, kind, content in along:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                numbers = array.array("i")
                 numbers.frombytes(content[: len(content) - len(content) % numbers.itemsize])
-                self._connection.descriptors.extend(numbers)
+        if numbers or flags & socket.MSG_CTRUNC:
+            # The kernel brings those of one answer at a time.
+            self._connection.descriptors.append(list(numbers))
         if data:
             self._connection.data_received(data)
         else:

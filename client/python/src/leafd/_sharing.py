@@ -14,7 +14,8 @@ PAUSE = 0.001
 """Before the daemon is asked again whose ids others have taken, in seconds."""
 
 UNKNOWN_MS = 60_000
-"""A daemon that doesn't know shared runs is asked again after this, in milliseconds."""
+"""A daemon that doesn't know shared runs is asked again after this, in milliseconds, and one whose memory the system keeps
+back, as from a process that may open no further file."""
 
 _PAGES = 2
 
@@ -37,11 +38,12 @@ class Sharing(Request):
             return
         assert self.tag is not None
         came: List[int] = []
-        if protocol.brings_pages(body):
-            came, self.connection.descriptors = self.connection.descriptors[:_PAGES], self.connection.descriptors[_PAGES:]
+        if protocol.brings_pages(body) and self.connection.descriptors:
+            came = self.connection.descriptors.pop(0)
+            if len(came) != _PAGES:
+                close(came)
+                came, body = [], protocol.not_shared(UNKNOWN_MS)
         try:
-            if len(came) not in (0, _PAGES):
-                raise protocol.broken("a shared run came with one page")
             library.share(self.tag, body, came, self.asked_ns)
         except Error as error:
             if error.status is Status.PROTOCOL:
