@@ -41,6 +41,7 @@ mod other_registry;
 mod outages;
 mod primaries;
 mod primaries_tags;
+mod record_rights;
 mod remade_tag;
 mod restore;
 mod routed;

@@ -41,6 +41,13 @@ const CERTIFICATE: [&str; 5] =
 const RIGHTS: [&str; 6] =
     ["permission denied", "42501", "command denied", "1142", "1143", "rights"];
 
+/// A database's words for a lost right to record claims: PostgreSQL's, MariaDB's and MySQL's.
+const DENIED_RECORDS: [&str; 3] =
+    ["for table leafd_claim", "`leafd_claim`", "for table 'leafd_claim'"];
+
+/// Words of the error about a table that is missing, or that MariaDB shows to nobody without rights on it.
+const HIDDEN: [&str; 1] = ["or hides it from user"];
+
 /// Words of errors about missing tables.
 const TABLES: [&str; 2] = ["no such table", "schema apply"];
 
@@ -194,6 +201,18 @@ impl Remedies {
             return format!(
                 "the database answers: mend what the message names. If leafd's tables are sound, a trigger or rule on one of \
                  them is not; {itself}"
+            );
+        }
+        if says(&HIDDEN) {
+            return format!(
+                "make the table with: leafd schema apply; if it is there, give leafd's user back its rights on it \
+                 (docs/guide/many-hosts.md lists them); {itself}"
+            );
+        }
+        if says(&RIGHTS) && DENIED_RECORDS.iter().any(|words| message.contains(words)) {
+            return format!(
+                "claims can't be recorded: grant leafd's user SELECT, INSERT and DELETE on leafd_claim; {itself}. With \
+                 SELECT alone it can claim without records, once it is restarted with claims_kept = \"0s\""
             );
         }
         if says(&RIGHTS) {
@@ -358,6 +377,15 @@ mod tests {
         let url = "store=mysql://leafd@db/ids";
         for (message, expected) in [
             ("UPDATE command denied to user 'leafd'@'%' (1142)", "rights"),
+            (
+                "INSERT command denied to user 'leafd'@'%' for table `ids`.`leafd_claim` (error 1142)",
+                "DELETE on leafd_claim",
+            ),
+            ("permission denied for table leafd_claim (SQLSTATE 42501)", "DELETE on leafd_claim"),
+            (
+                "lacks leafd_claim, or hides it from user \"leafd\"; create it with: x",
+                "back its rights on it",
+            ),
             (
                 "lacks a table or column: x; create what is missing with: leafd schema apply",
                 "make them",
