@@ -5,8 +5,11 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
+
+use crate::busy::Busy;
 
 /// A backend that runs on such a thread.
 pub trait Backend: Send {
@@ -34,6 +37,7 @@ pub trait Backend: Send {
 pub struct Handle<B: Backend + ?Sized> {
     name: Arc<str>,
     messages: mpsc::Sender<Message<B>>,
+    busy: Arc<Busy>,
 }
 
 type Call<B> = Box<dyn FnOnce(&mut B) + Send>;
@@ -50,13 +54,15 @@ impl<B: Backend + ?Sized + 'static> Handle<B> {
     /// [`Backend::unavailable`] if the system can't start a thread.
     pub fn spawn(name: &str, backend: Box<B>) -> Result<Handle<B>, B::Error> {
         let (messages, inbox) = mpsc::channel(B::CALLS_WAITING_MAX);
+        let busy = Arc::new(Busy::default());
+        let told = Arc::clone(&busy);
         std::thread::Builder::new()
             .name(B::THREAD_NAME.to_owned())
-            .spawn(move || serve(backend, inbox))
+            .spawn(move || serve(backend, inbox, &told))
             .map_err(|cause| {
                 B::unavailable(name, format!("the system gave no thread for it: {cause}"))
             })?;
-        Ok(Handle { name: name.into(), messages })
+        Ok(Handle { name: name.into(), messages, busy })
     }
 
     /// Runs `work` with the backend on its thread.
@@ -86,6 +92,12 @@ impl<B: Backend + ?Sized + 'static> Handle<B> {
         answer.await.unwrap_or_else(|_| Err(self.closed()))
     }
 
+    /// For how long the call that the backend is at has been under way; zero while there is none.
+    #[must_use]
+    pub fn busy_for(&self) -> Duration {
+        self.busy.lasts()
+    }
+
     /// Closes the backend after the calls that came before, and waits for that. Later calls fail.
     pub async fn close(&self) {
         let (done, closed) = oneshot::channel();
@@ -100,10 +112,14 @@ impl<B: Backend + ?Sized + 'static> Handle<B> {
     }
 }
 
-fn serve<B: ?Sized>(mut backend: Box<B>, mut inbox: mpsc::Receiver<Message<B>>) {
+fn serve<B: ?Sized>(mut backend: Box<B>, mut inbox: mpsc::Receiver<Message<B>>, busy: &Busy) {
     while let Some(message) = inbox.blocking_recv() {
         match message {
-            Message::Call(call) => call(&mut *backend),
+            Message::Call(call) => {
+                busy.begins();
+                call(&mut *backend);
+                busy.ends();
+            }
             Message::Close(closed) => {
                 // Dropping the inbox drops the calls that came later, which tells their callers.
                 drop(inbox);
@@ -126,7 +142,11 @@ fn panicked<B: Backend + ?Sized>(name: &str, panic: &(dyn Any + Send)) -> B::Err
 
 impl<B: Backend + ?Sized> Clone for Handle<B> {
     fn clone(&self) -> Self {
-        Handle { name: Arc::clone(&self.name), messages: self.messages.clone() }
+        Handle {
+            name: Arc::clone(&self.name),
+            messages: self.messages.clone(),
+            busy: Arc::clone(&self.busy),
+        }
     }
 }
 

@@ -22,6 +22,7 @@
 
 pub mod beat;
 pub mod blocking;
+mod busy;
 pub mod cli;
 pub mod clock;
 pub mod config;

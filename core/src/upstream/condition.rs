@@ -14,7 +14,12 @@ pub struct Away {
     pub since: BootMs,
     /// Why the last call failed.
     pub error: StoreError,
+    /// Whether nothing failed yet: a call only takes longer than any may.
+    pub silent: bool,
 }
+
+/// In the words of a store that does not answer, without a failure either.
+pub const SILENT: &str = "has not answered for more than";
 
 /// Why claims can't be made from a store at present.
 #[derive(Clone, Debug)]
@@ -54,10 +59,21 @@ impl Monitor {
     /// store has another role than this daemon's routes say.
     #[must_use]
     pub fn present(&self) -> Option<&Identity> {
+        if self.away.is_some() { None } else { self.askable() }
+    }
+
+    /// Whether a claim that was made under this identity counts, now that its answer has come. Not if the store has
+    /// changed since, or may have. That the answer was long in coming is no such sign.
+    #[must_use]
+    pub fn counts(&self, under: &Identity) -> bool {
+        let failed = self.away.as_ref().is_some_and(|away| !away.silent);
+        !failed && self.askable() == Some(under)
+    }
+
+    fn askable(&self) -> Option<&Identity> {
         match &self.standing {
             // Before this host's marks are pushed, the store may have recorded less than was claimed.
             Standing::Settling(Settling { pushed: None, .. }) => None,
-            _ if self.away.is_some() => None,
             Standing::Refused(_) => self.in_another_role.as_ref(),
             _ => self.answering(),
         }
@@ -221,8 +237,25 @@ impl Monitor {
 
     /// Another caller's call could not be made, or was not answered.
     pub fn call_failed(&mut self, now: BootMs, error: &StoreError) {
-        self.goes_away(now, error.clone());
+        self.goes_away(now, error.clone(), false);
         self.probe_soon(now);
+    }
+
+    /// A call, of whichever caller, has been under way for this long, in milliseconds. A disk or a server that hangs
+    /// reports no fault. Returns true if the store counts as away because of that from now on.
+    pub fn under_way(&mut self, now: BootMs, for_ms: u64) -> bool {
+        let answer_ms = self.settings.answer_ms;
+        if for_ms < answer_ms {
+            return false;
+        }
+        let cause = format!("it {SILENT} {} s", answer_ms / 1_000);
+        let error = StoreError::Unavailable { store: self.settings.url.to_string(), cause };
+        if self.away.as_ref().is_some_and(|away| away.error == error) {
+            return false;
+        }
+        self.goes_away(BootMs(now.0.saturating_sub(for_ms)), error, true);
+        self.probe_soon(now);
+        true
     }
 
     /// Probes the store as soon as possible: a call met another store than expected.

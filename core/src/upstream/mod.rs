@@ -27,7 +27,7 @@ use std::sync::Arc;
 use crate::BootMs;
 use crate::store::{History, Identity, Role, StoreError, StoreId};
 
-pub use condition::{Away, Condition};
+pub use condition::{Away, Condition, SILENT};
 pub use state::Monitor;
 
 /// What a monitor is told at its start.
@@ -45,6 +45,8 @@ pub struct Settings {
     pub settle_ms: u64,
     /// The longest time between two probes of an answering store, in milliseconds.
     pub probe_ms: u64,
+    /// A call that is under way for so long, in milliseconds, takes longer than any may.
+    pub answer_ms: u64,
 }
 
 /// What to do next.

@@ -228,7 +228,7 @@ impl Monitor {
                 // The wait counts from the attempt's start: after a timeout the next try follows soon.
                 self.retry_at = BootMs(asked.0.saturating_add(self.backoff.next_ms(random)));
                 self.probe_at = self.retry_at;
-                self.goes_away(asked, error);
+                self.goes_away(asked, error, false);
             }
         }
     }
@@ -248,12 +248,15 @@ impl Monitor {
         }
     }
 
-    /// A call could not be made, or was not answered.
-    pub(super) fn goes_away(&mut self, since: BootMs, error: StoreError) {
+    /// A call could not be made, or was not answered; `silent` as in [`Away`].
+    pub(super) fn goes_away(&mut self, since: BootMs, error: StoreError, silent: bool) {
         match &mut self.away {
-            Some(away) => away.error = error,
+            Some(away) => {
+                away.error = error;
+                away.silent &= silent;
+            }
             None => {
-                self.away = Some(Away { since, error: error.clone() });
+                self.away = Some(Away { since, error: error.clone(), silent });
                 self.events.push_back(Event::Away(error));
             }
         }

@@ -9,7 +9,7 @@ use leafd_core::upstream::{Event, Monitor, Record, Request, Response, Settings, 
 
 use crate::breaks::Break;
 use crate::store::{CLAIM, Call, TAGS};
-use crate::world::{PROBE_MS, SETTLE_MS};
+use crate::world::{ANSWER_MS, PROBE_MS, SETTLE_MS};
 
 /// A host.
 pub struct Host {
@@ -61,6 +61,8 @@ pub struct Daemon {
     pub calls: [VecDeque<Call>; 2],
     /// The calls under way.
     pub call: [Option<u64>; 2],
+    /// Since when, in true time.
+    pub called_ms: [u64; 2],
     pub claiming: [bool; TAGS],
     /// The journal's leftovers were loaded or dropped.
     pub loaded: bool,
@@ -99,6 +101,7 @@ impl Host {
             remembered,
             settle_ms: SETTLE_MS,
             probe_ms: PROBE_MS,
+            answer_ms: ANSWER_MS,
         };
         self.daemon = Some(Daemon {
             life,
@@ -109,6 +112,7 @@ impl Host {
             record: None,
             calls: Default::default(),
             call: [None; 2],
+            called_ms: [0; 2],
             claiming: [false; TAGS],
             loaded: false,
             distrusted: false,
@@ -137,6 +141,11 @@ impl Host {
             let (Record::CheckedIn(_, history) | Record::History(_, history)) = record;
             journal.history = Some(history);
             daemon.monitor.recorded(now, Ok(()), random);
+        }
+        for line in 0..2 {
+            if daemon.call[line].is_some() {
+                daemon.monitor.under_way(now, true_ms - daemon.called_ms[line]);
+            }
         }
         loop {
             match daemon.monitor.next(now) {
@@ -268,7 +277,7 @@ impl Daemon {
                 };
             }
         };
-        let late = self.monitor.present() != Some(under);
+        let late = !self.monitor.counts(under);
         if late && broken != Some(Break::LateClaimUsed) {
             return;
         }

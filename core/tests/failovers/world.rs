@@ -23,6 +23,9 @@ pub const PROBE_MS: u64 = SETTLE_MS / 4;
 /// How long a daemon waits for an answer: longer than a store settles.
 pub const TIMEOUT_MS: u64 = 5_000;
 
+/// From when on a store counts as away while a call is under way.
+pub const ANSWER_MS: u64 = 1_000;
+
 /// A run.
 pub struct World {
     pub random: fastrand::Rng,
@@ -195,6 +198,7 @@ impl World {
             }
             let Some(call) = daemon.calls[line].pop_front() else { continue };
             daemon.call[line] = Some(number);
+            daemon.called_ms[line] = self.true_ms;
             let to = Caller { host, server, life: daemon.life, line, call: number };
             self.send(to, call);
         }

@@ -102,6 +102,7 @@ impl Watch {
     }
 
     fn findings(&self, now: Now) -> Findings {
+        self.segments.upstreams().iter().for_each(|upstream| upstream.watch());
         let mut causes = Vec::new();
         if let Some(failure) = self.writer.trouble() {
             causes.push(Cause {

@@ -7,6 +7,7 @@ use crate::config::{Config, StorePassword, StoreSpec, StoreUrl, password_variabl
 use leafd_core::health::{Cause, Code};
 use leafd_core::lease::REGISTRY_BEHIND;
 use leafd_core::store::{ANOTHER_DATABASE, RECORDED_ROUTES, StoreError};
+use leafd_core::upstream::SILENT;
 
 /// What the configuration says about things that may need repair.
 #[derive(Debug, Default)]
@@ -230,6 +231,11 @@ impl Remedies {
         }
         if says(&LOCKED) && origins.is_some_and(|origins| origins.embedded) {
             return format!("end the other program that has the store's file open; {itself}");
+        }
+        if says(&[SILENT]) && origins.is_some_and(|origins| origins.embedded) {
+            return format!(
+                "see to the disk that the store's file is on (its mount, the kernel's log); {itself}"
+            );
         }
         format!("see that the database serves, and that this host reaches it; {itself}")
     }

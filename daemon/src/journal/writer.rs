@@ -20,7 +20,7 @@ use super::identity::Identity;
 use super::rows::Meta;
 use super::witness::Memory;
 use super::{JournalError, LayoutRecord, TagRecord, Write};
-use crate::clock::monotonic_us;
+use crate::busy::Busy;
 use crate::histogram::{Counted, Histogram};
 use crate::state_dir::{StateDir, explain};
 use leafd_core::Tag;
@@ -81,8 +81,7 @@ struct Standing {
     errors: AtomicU64,
     /// How long transactions took.
     commit_times: Histogram,
-    /// When the thread began what it does, in microseconds of [`monotonic_us`]; 0 while it has nothing to do.
-    busy_since_us: AtomicU64,
+    busy: Busy,
 }
 
 #[derive(Debug)]
@@ -146,17 +145,9 @@ impl Failure {
         self.0.commit_times.counted()
     }
 
-    /// For how long the thread has been at what it does now: a disk that doesn't answer reports no fault either.
+    /// For how long the thread has been at what it does now.
     pub fn busy_for(&self) -> Duration {
-        match self.0.busy_since_us.load(Ordering::Relaxed) {
-            0 => Duration::ZERO,
-            since_us => Duration::from_micros(monotonic_us().saturating_sub(since_us)),
-        }
-    }
-
-    fn set_busy(&self, busy: bool) {
-        let since_us = if busy { monotonic_us().max(1) } else { 0 };
-        self.0.busy_since_us.store(since_us, Ordering::Relaxed);
+        self.0.busy.lasts()
     }
 
     /// Sets or clears the fault. Returns whether there was one before.
@@ -177,7 +168,7 @@ impl Writer {
     /// Works until the journal is closed or dropped.
     pub fn run(mut self, queue: mpsc::Receiver<Command>) {
         while let Some(mut command) = self.next(&queue) {
-            self.failure.set_busy(true);
+            self.failure.0.busy.begins();
             // A batch after a question must not change its answer, so the transaction ends before the question.
             while let Some(Command::Commit(pending)) = command {
                 self.take_in(pending);
@@ -192,7 +183,7 @@ impl Writer {
             {
                 break;
             }
-            self.failure.set_busy(false);
+            self.failure.0.busy.ends();
         }
         self.close();
     }

@@ -126,3 +126,53 @@ fn many_daemons_that_start_at_once_take_turns() {
     assert_eq!(one.events, [Event::Resumed]);
     assert!(one.monitor.claimable().is_some());
 }
+
+#[test]
+fn a_store_that_leaves_a_call_without_an_answer_is_away_until_it_answers() {
+    let mut one = Watched::trusting();
+    let under = identity("h1");
+    one.pass(PROBE_MS);
+    assert_eq!(one.asks(), Request::Identity);
+    one.pass(ANSWER_MS - 1);
+    assert!(!one.monitor.under_way(one.now, ANSWER_MS - 1));
+    assert_eq!(one.monitor.claimable(), Some(&under));
+    one.pass(1);
+    assert!(one.monitor.under_way(one.now, ANSWER_MS));
+    assert!(!one.monitor.under_way(one.now, ANSWER_MS + 1), "that is no news");
+    let away = one.monitor.away().unwrap().clone();
+    assert_eq!(away.since, BootMs(one.now.0 - ANSWER_MS));
+    assert_eq!(
+        away.error.to_string(),
+        "the store postgres://db can't be used: it has not answered for more than 5 s"
+    );
+    assert!(one.monitor.claimable().is_none() && one.monitor.present().is_none());
+    assert!(matches!(one.monitor.condition(), Some(Condition::Away(_))));
+    assert!(one.monitor.counts(&under), "what was asked of it may still be granted");
+    assert_eq!(one.look(), Step::Wait(None));
+    assert_eq!(one.events, [Event::Away(away.error)]);
+    one.events.clear();
+    one.answer(Response::Identity(Ok(under.clone())));
+    one.look();
+    assert_eq!(one.events, [Event::Back, Event::Resumed]);
+    assert_eq!(one.monitor.claimable(), Some(&under));
+}
+
+#[test]
+fn a_call_of_another_caller_that_is_not_answered_brings_a_probe() {
+    let mut one = Watched::trusting();
+    let under = identity("h1");
+    let Step::Wait(Some(probe_at)) = one.look() else { panic!("nothing is to be done") };
+    assert!(one.now < probe_at);
+    assert!(one.monitor.under_way(one.now, ANSWER_MS));
+    one.seen = None;
+    assert_eq!(one.asks(), Request::Identity);
+    // A failure says more than silence: the answer to what was asked before it proves nothing.
+    one.answer(Response::Identity(Err(away())));
+    one.look();
+    assert!(!one.monitor.counts(&under));
+    assert_eq!(one.monitor.away().unwrap().error, away());
+    assert!(one.monitor.under_way(one.now, ANSWER_MS));
+    assert!(!one.monitor.counts(&under));
+    one.probe_shows("h2");
+    assert!(!one.monitor.counts(&under) && !one.monitor.counts(&identity("h2")));
+}

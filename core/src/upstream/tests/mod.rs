@@ -7,6 +7,7 @@ mod meeting;
 
 const SETTLE_MS: u64 = 10_000;
 const PROBE_MS: u64 = 2_500;
+const ANSWER_MS: u64 = 5_000;
 
 /// A monitor and the time.
 struct Watched {
@@ -37,6 +38,7 @@ fn settings() -> Settings {
         remembered: None,
         settle_ms: SETTLE_MS,
         probe_ms: PROBE_MS,
+        answer_ms: ANSWER_MS,
     }
 }
 

@@ -102,7 +102,7 @@ impl Segments {
         {
             self.made_anew(tag, sent.shard);
         }
-        if shard.upstream.present().as_ref() != Some(&sent.under) {
+        if !shard.upstream.counts(&sent.under) {
             // The store has failed over since. It may give these ids again before hosts have reported them.
             self.skipped.add(Cause::Store, u64::from(claim.run.count));
             self.note_gap(&tag.tag, Cause::Store.name(), claim.run.range());

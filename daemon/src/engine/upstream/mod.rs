@@ -62,6 +62,8 @@ pub struct FailoverSettings {
     pub settle: Duration,
     /// The longest time between two probes.
     pub probe_every: Duration,
+    /// A call that takes so long takes longer than any may: the store counts as away.
+    pub answer_within: Duration,
 }
 
 /// How long a request waits for the monitor's next attempt when the store doesn't answer.
@@ -91,6 +93,7 @@ impl Upstream {
                 .map(|record| (record.store.clone(), History(Arc::clone(&record.history)))),
             settle_ms: if embedded { 0 } else { clock::millis(failover.settle) },
             probe_ms: clock::millis(failover.probe_every),
+            answer_ms: clock::millis(failover.answer_within),
         };
         let key = remembered.map(|record| record.store.clone());
         Upstream {
@@ -141,6 +144,12 @@ impl Upstream {
     #[must_use]
     pub fn present(&self) -> Option<Identity> {
         self.monitor.borrow().present().cloned()
+    }
+
+    /// Whether a claim made under this identity counts: see [`Monitor::counts`].
+    #[must_use]
+    pub fn counts(&self, under: &Identity) -> bool {
+        self.monitor.borrow().counts(under)
     }
 
     /// The identity that was last trusted.
@@ -312,6 +321,14 @@ impl Upstream {
     pub(crate) fn probe_soon(&self) {
         self.monitor.borrow_mut().probe_soon(clock::boot());
         self.woken.notify_one();
+    }
+
+    /// Notices a call that has been under way for longer than any may. Call this about once a second.
+    pub(crate) fn watch(&self) {
+        let for_ms = clock::millis(self.store.busy_for());
+        if self.monitor.borrow_mut().under_way(clock::boot(), for_ms) {
+            self.woken.notify_one();
+        }
     }
 
     /// A call could not be made, or got no answer.
