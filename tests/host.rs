@@ -19,7 +19,7 @@ use crate::power::{Mode, PowerLoss};
 pub use crate::program::{die_with_parent, leafd_binary, without_cargo_s_variables};
 use crate::raw::{Raw, ids_request};
 use crate::servers::PASSWORD;
-use crate::servers::process::memory;
+use crate::servers::process::{freeze, memory};
 
 /// How long a daemon may take from its start to its first answer on a busy machine.
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -309,7 +309,11 @@ impl Host {
     }
 
     pub fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.pid() as i32), signal).unwrap();
+        let process = Pid::from_raw(self.pid() as i32);
+        match signal {
+            Signal::SIGSTOP => freeze(process),
+            _ => kill(process, signal).unwrap(),
+        }
     }
 
     /// Fails if the daemon is gone.

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use mysql::prelude::Queryable as _;
 use mysql::{Conn, OptsBuilder};
-use nix::sys::signal::{Signal, kill};
 
 use super::haproxy::Behind;
 use super::health;
@@ -100,11 +99,11 @@ impl Node {
 
     /// SIGSTOP: the other nodes get no answer, and its connections stay open.
     pub fn freeze(&self) {
-        kill(self.process.pid(), Signal::SIGSTOP).unwrap();
+        self.process.freeze();
     }
 
     pub fn thaw(&self) {
-        kill(self.process.pid(), Signal::SIGCONT).unwrap();
+        self.process.thaw();
     }
 
     /// Cuts it off from the other nodes but not from its clients, or reconnects it.

@@ -23,9 +23,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use self::process::children;
 use crate::host::{eventually, leafd_binary};
 use crate::relay::Relay;
 
@@ -175,21 +175,12 @@ pub trait Server: Sized + Send + 'static {
 
     /// SIGSTOP to the server and all its processes: it keeps its connections and answers nothing.
     fn freeze(&self) {
-        let server = self.process().pid();
-        // The server first: then it starts no new processes.
-        kill(server, Signal::SIGSTOP).unwrap();
-        for child in children(server) {
-            // A process may have ended meanwhile.
-            let _ = kill(child, Signal::SIGSTOP);
-        }
+        self.process().freeze();
     }
 
     /// SIGCONT to all that [`Server::freeze`] stopped.
     fn thaw(&self) {
-        let server = self.process().pid();
-        for process in children(server).into_iter().chain([server]) {
-            let _ = kill(process, Signal::SIGCONT);
-        }
+        self.process().thaw();
     }
 
     /// `kill -9`.
@@ -210,13 +201,6 @@ pub struct Pair<S> {
     /// Its standby.
     pub standby: S,
     link: Relay,
-}
-
-fn children(of: Pid) -> Vec<Pid> {
-    // A process that has ended has none.
-    let listed = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children"));
-    let listed = listed.unwrap_or_default();
-    listed.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap())).collect()
 }
 
 /// Creates leafd's tables by `leafd schema apply`.

@@ -10,8 +10,8 @@ use postgres::{Config, NoTls};
 use super::haproxy::Behind;
 use super::health;
 use super::postgres::{bin_dir, rows};
-use super::process::{Server as Process, free_port, gone};
-use super::{DATABASE, PASSWORD, Postgres, Server as _, USER, apply_schema, children};
+use super::process::{Server as Process, children, free_port, gone};
+use super::{DATABASE, PASSWORD, Postgres, Server as _, USER, apply_schema};
 use crate::host::eventually;
 
 /// How long a change of the leader may take on a busy machine.
@@ -171,7 +171,7 @@ fn kill_all(processes: &[Pid]) {
         let _ = kill(*process, Signal::SIGKILL);
     }
     eventually("killed processes end", LEADS_WITHIN, || {
-        processes.iter().all(|process| gone(&process.to_string())).then_some(())
+        processes.iter().all(|process| gone(*process)).then_some(())
     });
 }
 

@@ -1,6 +1,7 @@
 //! Throwaway database servers. The tests start them, as the user that the server requires, and the servers end with
 //! the tests, however those end.
 
+use std::fs::DirEntry;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -124,30 +125,74 @@ impl Server {
         self.running.as_ref().expect("it runs").1
     }
 
+    /// Freezes it with all its processes, each of which has a connection perhaps: it keeps them and answers nothing.
+    pub fn freeze(&self) {
+        // The server first: then it starts no new processes.
+        freeze(self.pid());
+        children(self.pid()).into_iter().for_each(freeze);
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        for process in children(self.pid()).into_iter().chain([self.pid()]) {
+            // A process may have ended meanwhile.
+            let _ = kill(process, Signal::SIGCONT);
+        }
+    }
+
     /// Kills it with all its processes and waits until it is gone: a child that has not noticed might still answer.
     pub fn kill(&mut self) {
         let pid = self.pid();
-        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        let children = children.unwrap_or_default();
+        let children = children(pid);
         kill(pid, Signal::SIGKILL).unwrap();
-        for child in children.split_whitespace() {
+        for child in &children {
             // A process may have ended meanwhile.
-            let _ = kill(Pid::from_raw(child.parse().unwrap()), Signal::SIGKILL);
+            let _ = kill(*child, Signal::SIGKILL);
         }
         self.stop();
         // Until then they hold memory and files that a restart needs.
-        let begun = Instant::now();
-        while !children.split_whitespace().all(gone) {
-            assert!(begun.elapsed() < START_MAX, "killed processes of the server don't end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        eventually(|| children.iter().all(|child| gone(*child)), "killed processes don't end");
+    }
+}
+
+/// The processes that a process has started; none if it has ended.
+pub fn children(of: Pid) -> Vec<Pid> {
+    let listed = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children"));
+    let listed = listed.unwrap_or_default();
+    listed.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap())).collect()
+}
+
+/// SIGSTOP, and waits until none of its threads runs: on a busy machine that takes a while, and until then they answer.
+/// A process that has ended is as good as frozen.
+pub fn freeze(process: Pid) {
+    let _ = kill(process, Signal::SIGSTOP);
+    let stands = |thread: std::io::Result<DirEntry>| {
+        let status =
+            thread.and_then(|thread| std::fs::read_to_string(thread.path().join("status")));
+        status.map_or(true, |status| "TtZX".contains(state(&status)))
+    };
+    let threads = || std::fs::read_dir(format!("/proc/{process}/task"));
+    eventually(|| threads().map_or(true, |mut all| all.all(stands)), "a process is not stopped");
+}
+
+/// What a thread does, by its letter in `/proc/PID/status`.
+fn state(status: &str) -> char {
+    let state = status.lines().find_map(|line| line.strip_prefix("State:\t"));
+    state.and_then(|state| state.chars().next()).expect("a state")
+}
+
+fn eventually(reached: impl Fn() -> bool, otherwise: &str) {
+    let begun = Instant::now();
+    while !reached() {
+        assert!(begun.elapsed() < START_MAX, "{otherwise}");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
 /// Whether a process has ended, reaped or not.
-pub(super) fn gone(pid: &str) -> bool {
+pub(super) fn gone(pid: Pid) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
-    status.map_or(true, |status| status.contains("\nState:\tZ") || status.contains("\nState:\tX"))
+    status.map_or(true, |status| "ZX".contains(state(&status)))
 }
 
 impl Drop for Server {

@@ -8,7 +8,6 @@ use leafd_tests::host::Host;
 use leafd_tests::relay::Relay;
 use leafd_tests::servers::zookeeper::ZooKeeper;
 use leafd_tests::servers::{DATABASE, MariaDb, Postgres, Server, apply_schema};
-use nix::sys::signal::{Signal, kill};
 use zookeeper_client::{Acls, Client, CreateMode};
 
 /// A kind of server that can be a registry.
@@ -224,11 +223,11 @@ impl Backend for ZooKeeper {
     }
 
     fn pause(&self) {
-        kill(self.process.pid(), Signal::SIGSTOP).unwrap();
+        self.process.freeze();
     }
 
     fn resume(&self) {
-        kill(self.process.pid(), Signal::SIGCONT).unwrap();
+        self.process.thaw();
     }
 
     fn crash(&mut self) {

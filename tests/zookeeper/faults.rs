@@ -9,7 +9,6 @@ use leafd_core::registry::RegistryError;
 use leafd_tests::host::eventually;
 use leafd_tests::relay::Relay;
 use leafd_tests::servers::zookeeper::ZooKeeper;
-use nix::sys::signal::{Signal, kill};
 
 use crate::scene::*;
 
@@ -42,12 +41,12 @@ fn a_frozen_server_holds_a_call_no_longer_than_its_bound() {
     let ours = held("h", "i", soon(&mut registry));
     let under = snapshot(&mut registry).registry;
     registry.compare_and_set(&under, &swap_of(1, None, ours.clone())).unwrap();
-    kill(server.process.pid(), Signal::SIGSTOP).unwrap();
+    server.process.freeze();
     let again = swap_of(1, Some(ours.clone()), held("h", "i", UnixMs(ours.expires.0 + 1)));
     bounded(|| registry.compare_and_set(&under, &again), "no answer");
     bounded(|| registry.compare_and_set(&under, &again), "");
     bounded(|| registry.snapshot(0..9), "");
-    kill(server.process.pid(), Signal::SIGCONT).unwrap();
+    server.process.thaw();
     // One of them may have been carried out after all.
     let found =
         eventually("a look", BOUND, || registry.snapshot(0..9).ok()).entries.remove(0).holding;

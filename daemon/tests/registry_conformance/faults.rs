@@ -11,7 +11,6 @@ use leafd::store::{Store, StoreHandle, mysql, postgres};
 use leafd_core::Tag;
 use leafd_core::registry::{Mode, RegistryError};
 use leafd_core::store::{CEILING_MAX, ClaimWish, NewTag};
-use nix::sys::signal::{Signal, kill};
 
 use crate::server::Server;
 use crate::tables::{AsRegistry, Tables};
@@ -357,26 +356,14 @@ fn away_and_back(mut server: Server, is_up: fn(&Server) -> bool, store: Box<dyn 
     server.start(is_up);
     take(&mut registry, 1, Some(&held("a", 6)), &held("a", 7)).unwrap();
     // Not one of its processes answers.
-    kill(server.pid(), Signal::SIGSTOP).unwrap();
-    let children = format!("/proc/{0}/task/{0}/children", server.pid());
-    let children: Vec<_> = std::fs::read_to_string(children)
-        .unwrap()
-        .split_whitespace()
-        .map(|pid| nix::unistd::Pid::from_raw(pid.parse().unwrap()))
-        .collect();
-    for child in &children {
-        // One that has ended meanwhile is as good as frozen.
-        let _ = kill(*child, Signal::SIGSTOP);
-    }
+    server.freeze();
     let begun = Instant::now();
     unavailable(registry.compare_and_set(
         &before.registry,
         &compare_and_set(1, Some(&held("a", 7)), &held("a", 8)),
     ));
     assert!(begun.elapsed() < 3 * BOUND, "{:?}", begun.elapsed());
-    for process in children.into_iter().chain([server.pid()]) {
-        let _ = kill(process, Signal::SIGCONT);
-    }
+    server.thaw();
     // It may have been carried out after all.
     let is = holding(&mut registry, 1).unwrap();
     assert!(is == held("a", 7) || is == held("a", 8), "{is:?}");

@@ -8,7 +8,6 @@ use leafd::config::StorePassword;
 use leafd::store::Store;
 use leafd::store::sql::Target;
 use leafd_core::store::StoreError;
-use nix::unistd::Pid;
 
 use crate::server::Server;
 use crate::{Backend, mysql, postgres};
@@ -80,14 +79,6 @@ pub trait Engine: Backend + Sized {
     fn apply_here(&self) -> Result<Vec<&'static str>, StoreError> {
         Self::apply(&self.own_target(Self::ADMINISTRATOR))
     }
-}
-
-/// The server's process and those of its connections.
-pub fn processes(server: &Server) -> Vec<Pid> {
-    let main = server.pid();
-    let listed = std::fs::read_to_string(format!("/proc/{main}/task/{main}/children")).unwrap();
-    let children = listed.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap()));
-    std::iter::once(main).chain(children).collect()
 }
 
 impl Engine for mysql::Database {

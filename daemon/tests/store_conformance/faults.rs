@@ -8,9 +8,8 @@ use leafd_core::store::{
     CheckIn, ClaimWish, Generation, History, HostId, Identity, Role, StartToken, StoreError,
     TagChange,
 };
-use nix::sys::signal::{Signal, kill};
 
-use crate::engines::{Engine, processes};
+use crate::engines::Engine;
 use crate::identity::changed;
 use crate::tags::pages_are_complete;
 use crate::{check_in, claim, create, generations, new_tag, raise, tag, try_claim};
@@ -111,7 +110,7 @@ fn a_frozen_server_holds_a_call_no_longer_than_its_bound<E: Engine>() {
     let mut store = E::open(target.clone());
     create(&mut *store, &new_tag("t", 1, 10)).unwrap();
     let under = store.identity().unwrap();
-    processes(&server).into_iter().for_each(|process| kill(process, Signal::SIGSTOP).unwrap());
+    server.freeze();
     let mut bounded = |bound_ms: u64| {
         let begun = Instant::now();
         unavailable(store.claim(&under, &tag("t"), WISH), "no answer");
@@ -121,7 +120,7 @@ fn a_frozen_server_holds_a_call_no_longer_than_its_bound<E: Engine>() {
     // In a statement; then, with the connection given up, while logging in.
     bounded(900);
     bounded(700);
-    processes(&server).into_iter().for_each(|process| kill(process, Signal::SIGCONT).unwrap());
+    server.thaw();
     assert!(claim(&mut *store, "t", 1).run.first >= 1);
 }
 
@@ -393,21 +392,15 @@ fn a_former_primary_is_no_refuge_from_one_slow_call<E: Engine>() {
     let mut store = E::open(target);
     let under = store.identity().unwrap();
     create(&mut *store, &new_tag("t", 1, 10)).unwrap();
-    // A connection's process may end meanwhile.
-    let signal = |signal| {
-        for process in processes(&servers[0]) {
-            let _ = kill(process, signal);
-        }
-    };
-    signal(Signal::SIGSTOP);
+    servers[0].freeze();
     unavailable(store.claim(&under, &tag("t"), WISH), "no answer");
-    signal(Signal::SIGCONT);
+    servers[0].thaw();
     assert_eq!(store.claim(&under, &tag("t"), WISH).unwrap().run.count, 10);
     // When it is gone, the other one is what there is.
-    signal(Signal::SIGSTOP);
+    servers[0].freeze();
     unavailable(store.claim(&under, &tag("t"), WISH), "no answer");
     let other = store.identity().unwrap();
-    signal(Signal::SIGCONT);
+    servers[0].thaw();
     assert_eq!(other.id, under.id);
     assert_ne!(other.history, under.history);
 }
