@@ -69,6 +69,19 @@ fn faults_of_the_store<S: Server>() {
     server.start();
     well_again(&host, &mut seen, &["store_away"], before);
     host.stop();
+
+    // Nobody knows any more since when the store has its history, and that is told.
+    server.sql("UPDATE leafd_meta SET value = 'lately' WHERE name = 'noticed'");
+    let before = host.log().len();
+    host.start();
+    let first = host.raw().draw_until("orders", RESUMES_WITHIN);
+    assert!(seen.insert(first), "id {first} came twice");
+    let told = eventually("it is told", TOLD_WITHIN, || {
+        let log = host.log().split_off(before);
+        log.lines().find(|line| line.contains("value=\"lately\"")).map(str::to_owned)
+    });
+    assert!(told.contains("failover_settle"), "{told}");
+    host.stop();
 }
 
 /// Claims are refused because of the trigger until it is dropped; the log has these words of the server.

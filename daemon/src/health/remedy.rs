@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::config::{Config, StorePassword, StoreSpec, StoreUrl, password_variable};
+use crate::store::sql::NOT_LEAFD_S;
 use leafd_core::health::{Cause, Code};
 use leafd_core::lease::REGISTRY_BEHIND;
 use leafd_core::store::{ANOTHER_DATABASE, RECORDED_ROUTES, StoreError};
@@ -221,6 +222,9 @@ impl Remedies {
                 "give leafd's user back its rights on the tables (docs/guide/many-hosts.md lists them); {itself}"
             );
         }
+        if says(&[NOT_LEAFD_S]) {
+            return format!("put the value that the message names back, from a backup; {itself}");
+        }
         if says(&TABLES) {
             return format!("restore the tables, or make them with: leafd schema apply; {itself}");
         }
@@ -397,6 +401,7 @@ mod tests {
                 "make them",
             ),
             ("refuses it: Table 'ids.audit' doesn't exist (error 1146)", "trigger"),
+            ("has a value of \"role\" in leafd_meta that leafd did not write", "backup"),
             ("it is read-only", "take writes"),
             ("connection refused", "serves"),
         ] {

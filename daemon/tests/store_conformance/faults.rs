@@ -301,6 +301,10 @@ fn a_copied_database_is_the_same_store_with_another_history<E: Engine>() {
     refused(store.claim(&is, &tag("t"), WISH), "complete it with: leafd schema apply");
     copy.apply_here().unwrap();
     assert_eq!(store.claim(&is, &tag("t"), WISH).unwrap().run.range(), 1..11);
+    copy.execute("UPDATE leafd_meta SET value = '\t0\tone' WHERE name = 'role'");
+    refused(store.claim(&is, &tag("t"), WISH), "it ends in \"one\" instead of a number");
+    copy.execute("UPDATE leafd_meta SET value = '\t0\t0' WHERE name = 'role'");
+    assert_eq!(store.claim(&is, &tag("t"), WISH).unwrap().run.range(), 11..21);
 }
 
 fn a_folding_collation_never_gives_two_names_one_row<E: Engine>() {

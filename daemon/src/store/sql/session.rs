@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::rows::name;
 use super::tables::{columns, meta_incomplete, refuse_different_workers};
 use super::tag_rows::kept;
-use super::{Driver, Failure, Location, Param, Place, Standing};
+use super::{Driver, Failure, Location, NOT_LEAFD_S, Param, Place, Standing};
 use leafd_core::store::{History, Identity, Role, StoreError, StoreId};
 
 #[derive(Debug)]
@@ -100,7 +100,14 @@ impl<D: Driver> Session<D> {
         };
         let mut parts = role.split(PARTS);
         let (role, losses) = (parts.next().unwrap_or_default(), parts.next().unwrap_or("0"));
-        self.right = parts.next().and_then(|right| right.parse().ok()).unwrap_or(0);
+        self.right = match parts.next() {
+            None => 0,
+            Some(right) => right.parse().map_err(|_| {
+                self.target.refused(format_args!(
+                    "has a value of \"role\" in leafd_meta that {NOT_LEAFD_S}: it ends in {right:?} instead of a number"
+                ))
+            })?,
+        };
         if D::EMBEDDED {
             return Ok(Identity {
                 id: StoreId(format!("{kind}:{name}").into()),
@@ -177,6 +184,13 @@ impl<D: Driver> Session<D> {
         if let Some(age) = self.noted(history)? {
             return Ok(age);
         }
+        if let Some(former) = self.meta("noticed")?.filter(|former| parse_note(former).is_none()) {
+            tracing::warn!(
+                store = %self.store(), value = former,
+                "the value of \"noticed\" in leafd_meta is none that leafd wrote: since when the store has its history is \
+                 unknown, and claims wait for failover_settle from now on"
+            );
+        }
         let now_ms = self.now_ms()?;
         self.note(history, now_ms)?;
         Ok(Duration::ZERO)
@@ -202,9 +216,8 @@ impl<D: Driver> Session<D> {
 
     fn noted(&mut self, history: &History) -> Result<Option<Duration>, Failure> {
         let noted = self.meta("noticed")?;
-        if let Some((ms, of)) = noted.as_deref().and_then(|noted| noted.split_once(' '))
+        if let Some((ms, of)) = noted.as_deref().and_then(parse_note)
             && *of == *history.0
-            && let Ok(ms) = ms.parse::<u64>()
         {
             return Ok(Some(Duration::from_millis(self.now_ms()?.saturating_sub(ms))));
         }
@@ -252,6 +265,12 @@ impl<D: Driver> Session<D> {
         self.workers_checked = true;
         Ok(())
     }
+}
+
+/// When a history was noticed, in milliseconds of Unix time, and which.
+fn parse_note(note: &str) -> Option<(u64, &str)> {
+    let (ms, of) = note.split_once(' ')?;
+    Some((ms.parse().ok()?, of))
 }
 
 pub(super) fn needs_side_tables(target: &impl Location, what: &str) -> Failure {
