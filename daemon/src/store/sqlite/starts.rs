@@ -21,6 +21,7 @@ pub fn start_tokens(path: &Path) -> Result<Vec<StartToken>, StoreError> {
 fn read(path: &Path) -> rusqlite::Result<Vec<StartToken>> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(file::BUSY_TIMEOUT)?;
     let known = "SELECT count(*) FROM sqlite_schema WHERE name = 'leafd_host' AND type = 'table'";
     if connection.query_row(known, [], |row| row.get::<_, i64>(0))? == 0 {
         return Ok(Vec::new());
