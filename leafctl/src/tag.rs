@@ -27,13 +27,13 @@ Examples:
         /// Its name: 1 to 128 characters
         tag: String,
         /// The first id to issue, from 1 to 9223372036854775806; above what was claimed under a name before [default: 1]
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
         start: Option<u64>,
         /// The smallest claim, and what a quiet host claims at once [default: 1000]
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
         step: Option<u64>,
         /// The largest id that may ever be issued [default: 2^63 - 1]
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
         ceiling: Option<u64>,
         /// Ids increase strictly over all hosts, at the store's speed: nothing is claimed ahead
         #[arg(long)]
@@ -57,7 +57,7 @@ Examples:
         #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::stores))]
         store: Option<String>,
         /// List at most this many; by default all
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
         limit: Option<u64>,
         /// Print JSON, one tag a line
         #[arg(long)]
@@ -78,10 +78,10 @@ Examples:
         #[arg(add = ArgValueCompleter::new(complete::tags))]
         tag: String,
         /// The smallest claim from now on, and what a quiet host claims at once
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
         step: Option<u64>,
         /// The largest id that may ever be issued
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
         ceiling: Option<u64>,
         /// What it is for; empty text removes it
         #[arg(long, value_name = "TEXT")]
@@ -98,7 +98,7 @@ Examples:
         #[arg(add = ArgValueCompleter::new(complete::tags))]
         tag: String,
         /// The smallest id that may be claimed from now on
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
         to: u64,
         /// Print JSON
         #[arg(long)]
@@ -319,6 +319,11 @@ fn list(
         }
     }
     Ok(())
+}
+
+/// A number as it was typed. Which ones a tag may have is the daemon's to say.
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("give a whole number from 0 to {}, without a sign", u64::MAX))
 }
 
 /// The members that have a value.

@@ -127,10 +127,19 @@ fn a_tag_s_life(hosts: &mut [Host], _: Sql<'_>) {
     assert_eq!(is(&row(other, &["show", "orders"])), as_made);
     assert!(done(other, &["show", "orders"]).contains("the shop's"));
     assert_eq!(row(host, &["create", "ledger", "--strict"])["strict"], true);
-    refused(other, &["create", "orders"], "already has a tag");
+    refused(
+        other,
+        &["create", "orders"],
+        "already has a tag \"orders\": see it with leafctl tag show",
+    );
     refused(host, &["create", "snowflake"], "snowflake layout");
     refused(host, &["create", "late", "--start", "11", "--ceiling", "10"], "from 1 to 10");
     refused(host, &["create", "none", "--step", "0"], "step is 0");
+    for option in ["--step", "--start", "--ceiling"] {
+        let said = host.leafctl(&["tag", "create", "none", option, "-5"]).stderr;
+        let said = String::from_utf8(said).unwrap();
+        assert!(said.contains("'-5'") && said.contains("give a whole number from 0"), "{said}");
+    }
     refused(host, &["create", "long", "--description", &"x".repeat(257)], "at most 256 characters");
     refused(host, &["show", "nothing"], "no tag \"nothing\"");
     refused(host, &["set", "orders"], "nothing to set");

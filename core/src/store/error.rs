@@ -29,7 +29,10 @@ pub enum StoreError {
         tag: Tag,
     },
     /// The tag exists already.
-    #[error("the store already has a tag {tag:?}")]
+    #[error(
+        "the store already has a tag {tag:?}: see it with leafctl tag show {tag:?}, and change it with leafctl tag set, or \
+         choose another name"
+    )]
     TagExists {
         /// The tag that was to be created.
         tag: Tag,
