@@ -30,9 +30,13 @@ pub(crate) struct Link {
     pub(crate) reader: Option<Reader>,
     pub(crate) requests: Requests,
     pub(crate) polling: Polling,
-    /// Threads that wait while another one reads, each with a condition of its own.
-    pub(crate) sleeping: Vec<(Awaited, Arc<Condvar>)>,
-    pub(crate) spare_beds: Vec<Arc<Condvar>>,
+    /// Threads that wait while another one reads.
+    sleeping: Vec<Sleeper>,
+    /// How many of them are on their way out: one that finds no other thread reading takes care of it.
+    roused: usize,
+    /// Their conditions, to be notified once the lock is free: a thread that is woken earlier only waits for it.
+    to_notify: Vec<Arc<Condvar>>,
+    spare_beds: Vec<Arc<Condvar>>,
     /// Bytes that the system has not taken, from `sent_bytes` on.
     outgoing: Vec<u8>,
     sent_bytes: usize,
@@ -43,6 +47,19 @@ pub(crate) struct Link {
     next_try: Option<Instant>,
     back_off: Duration,
     polling_allowed: bool,
+}
+
+/// How many threads are woken without the lock at once.
+const ROUSED_MAX: usize = 16;
+
+/// Conditions to notify. Not on the heap: in a child that another thread forks meanwhile, they would be lost.
+pub(crate) type Roused = [Option<Arc<Condvar>>; ROUSED_MAX];
+
+/// A thread that waits, with a condition of its own.
+struct Sleeper {
+    awaited: Awaited,
+    bed: Arc<Condvar>,
+    roused: bool,
 }
 
 // === impl Link ===
@@ -56,6 +73,8 @@ impl Link {
             requests: Requests::default(),
             polling: Polling::new(polling_allowed),
             sleeping: Vec::new(),
+            roused: 0,
+            to_notify: Vec::new(),
             spare_beds: Vec::new(),
             outgoing: Vec::new(),
             sent_bytes: 0,
@@ -114,8 +133,8 @@ impl Link {
             // A connection that never answered counts as a failed attempt.
             self.refused(Instant::now());
         }
-        for (_, bed) in &self.sleeping {
-            bed.notify_one();
+        for place in 0..self.sleeping.len() {
+            self.rouse(place);
         }
     }
 
@@ -181,12 +200,46 @@ impl Link {
         current
     }
 
-    /// If no thread reads, wakes one of the waiting threads to read.
-    pub(crate) fn pass_reading_on(&self) {
-        if self.reader.is_some()
-            && let Some((_, bed)) = self.sleeping.first()
-        {
-            bed.notify_one();
+    /// If no thread reads or is about to, has one of the waiting threads woken to read.
+    pub(crate) fn pass_reading_on(&mut self) {
+        if self.reader.is_some() && self.roused == 0 && !self.sleeping.is_empty() {
+            self.rouse(0);
+        }
+    }
+
+    /// A bed for a thread that waits for this, until [`Link::get_up`].
+    pub(crate) fn lie_down(&mut self, awaited: Awaited) -> Arc<Condvar> {
+        let bed = self.spare_beds.pop().unwrap_or_default();
+        self.sleeping.push(Sleeper { awaited, bed: Arc::clone(&bed), roused: false });
+        bed
+    }
+
+    /// The thread in this bed is awake.
+    pub(crate) fn get_up(&mut self, bed: Arc<Condvar>) {
+        let place = self.sleeping.iter().position(|sleeper| Arc::ptr_eq(&sleeper.bed, &bed));
+        if let Some(place) = place {
+            self.roused -= usize::from(self.sleeping.remove(place).roused);
+        }
+        self.spare_beds.push(bed);
+    }
+
+    /// The conditions to notify without the lock. Those that don't fit are notified at once.
+    pub(crate) fn take_roused(&mut self) -> Roused {
+        let mut roused = Roused::default();
+        let fit = self.to_notify.len().min(ROUSED_MAX);
+        self.to_notify.drain(fit..).for_each(|bed| bed.notify_one());
+        for (place, bed) in roused.iter_mut().zip(self.to_notify.drain(..)) {
+            *place = Some(bed);
+        }
+        roused
+    }
+
+    fn rouse(&mut self, place: usize) {
+        let sleeper = &mut self.sleeping[place];
+        if !sleeper.roused {
+            sleeper.roused = true;
+            self.roused += 1;
+            self.to_notify.push(Arc::clone(&sleeper.bed));
         }
     }
 
@@ -245,10 +298,10 @@ impl Link {
         came.ok_or(Break::Protocol("no descriptors came with a shared run"))
     }
 
-    fn wake(&self, whose: For) {
+    fn wake(&mut self, whose: For) {
         let awaited = Awaited::Answer(whose);
-        if let Some((_, bed)) = self.sleeping.iter().find(|(theirs, _)| *theirs == awaited) {
-            bed.notify_one();
+        if let Some(place) = self.sleeping.iter().position(|sleeper| sleeper.awaited == awaited) {
+            self.rouse(place);
         }
     }
 }

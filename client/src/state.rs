@@ -7,6 +7,7 @@
 //! A forked child never sees its parent's state: it finds a null pointer and makes its own.
 
 use std::fs;
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -43,7 +44,8 @@ pub(crate) struct State {
     link: Mutex<Link>,
 }
 
-pub(crate) type Guard<'a> = MutexGuard<'a, Link>;
+/// The lock. The threads that were roused under it are woken once it is free: earlier they would only wait for it.
+pub(crate) struct Guard<'a>(Option<MutexGuard<'a, Link>>);
 
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,13 +64,13 @@ impl State {
     }
 
     pub(crate) fn lock(&self) -> Guard<'_> {
-        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+        Guard(Some(self.link.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     pub(crate) fn try_lock(&self) -> Option<Guard<'_>> {
         match self.link.try_lock() {
-            Ok(link) => Some(link),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Ok(link) => Some(Guard(Some(link))),
+            Err(TryLockError::Poisoned(poisoned)) => Some(Guard(Some(poisoned.into_inner()))),
             Err(TryLockError::WouldBlock) => None,
         }
     }
@@ -228,7 +230,10 @@ impl State {
                     let left = until.saturating_duration_since(now);
                     if is_watched() {
                         // No signal wakes it.
-                        drop(self.sleep(link, awaited, left.min(SLICE)));
+                        link = self.sleep(link, awaited, left.min(SLICE));
+                        // The handlers may take long, and may ask the daemon as well.
+                        link.pass_reading_on();
+                        drop(link);
                         is_ended();
                         link = self.lock();
                     } else {
@@ -257,11 +262,9 @@ impl State {
 
     /// Sleeps until the reader wakes this thread, or for `limit`.
     fn sleep<'a>(&self, mut link: Guard<'a>, awaited: Awaited, limit: Duration) -> Guard<'a> {
-        let bed = link.spare_beds.pop().unwrap_or_else(|| Arc::new(Condvar::new()));
-        link.sleeping.push((awaited, Arc::clone(&bed)));
-        link = bed.wait_timeout(link, limit).unwrap_or_else(PoisonError::into_inner).0;
-        link.sleeping.retain(|(_, other)| !Arc::ptr_eq(other, &bed));
-        link.spare_beds.push(bed);
+        let bed = link.lie_down(awaited);
+        link = link.wait(&bed, limit);
+        link.get_up(bed);
         link
     }
 
@@ -277,6 +280,40 @@ impl State {
             }
             _ => false,
         }
+    }
+}
+
+// === impl Guard ===
+
+impl<'a> Guard<'a> {
+    /// Releases the lock until `bed` is notified, or for `limit`.
+    fn wait(mut self, bed: &Condvar, limit: Duration) -> Guard<'a> {
+        self.take_roused().iter().flatten().for_each(|other| other.notify_one());
+        let link = self.0.take().expect("held until dropped");
+        Guard(Some(bed.wait_timeout(link, limit).unwrap_or_else(PoisonError::into_inner).0))
+    }
+}
+
+impl Deref for Guard<'_> {
+    type Target = Link;
+
+    fn deref(&self) -> &Link {
+        self.0.as_ref().expect("held until dropped")
+    }
+}
+
+impl DerefMut for Guard<'_> {
+    fn deref_mut(&mut self) -> &mut Link {
+        self.0.as_mut().expect("held until dropped")
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        let Some(mut link) = self.0.take() else { return };
+        let roused = link.take_roused();
+        drop(link);
+        roused.iter().flatten().for_each(|bed| bed.notify_one());
     }
 }
 

@@ -1,7 +1,8 @@
 //! What several tests check or need.
 
 use std::collections::HashSet;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use leafd_client::Client;
 
@@ -30,6 +31,16 @@ pub fn check_unique(ids: impl IntoIterator<Item = u64>) -> usize {
 pub fn check_within(took: Duration, from_ms: u64, to_ms: u64) {
     let expected = Duration::from_millis(from_ms)..=Duration::from_millis(to_ms);
     assert!(expected.contains(&took), "it took {took:?}, not {expected:?}");
+}
+
+/// Waits for what is to come soon.
+#[track_caller]
+pub fn until(mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < end, "it did not come");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Random numbers whose seed is printed, and can be given as `LEAFD_TEST_SEED`.

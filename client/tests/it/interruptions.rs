@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use leafd_client::{Client, Error, Interpreter, set_interpreter};
 
-use crate::checks::{check_unique, check_within, client};
+use crate::checks::{check_unique, check_within, client, direct, until};
 use crate::server::Server;
 
 /// The interpreter's lock, as far as a test can see: whether the watched thread has it.
@@ -22,8 +22,8 @@ static END_AT: AtomicU32 = AtomicU32::new(0);
 static TURN: Mutex<()> = Mutex::new(());
 
 thread_local! {
-    /// What a handler draws from, and what it has drawn.
-    static HANDLER: RefCell<Option<(Client, Vec<u64>)>> = const { RefCell::new(None) };
+    /// What handlers do.
+    static HANDLER: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
 }
 
 extern "C" fn leave() -> *mut c_void {
@@ -39,10 +39,9 @@ extern "C" fn enter(left: *mut c_void) {
 extern "C" fn check() -> c_int {
     assert!(LOCKED.load(Ordering::SeqCst), "handlers run without the lock");
     // Taken out meanwhile: the handler's own waits may end up here.
-    if let Some((client, mut ids)) = HANDLER.take() {
-        // Of the tag that the thread waits for, and of another one.
-        ids.extend([client.next("slow").unwrap(), client.next_direct("orders").unwrap()]);
-        HANDLER.set(Some((client, ids)));
+    if let Some(mut act) = HANDLER.take() {
+        act();
+        HANDLER.set(Some(act));
     }
     let checks = CHECKS.fetch_add(1, Ordering::SeqCst) + 1;
     c_int::from(checks == END_AT.load(Ordering::SeqCst))
@@ -140,12 +139,57 @@ fn calls_go_on_after_signals_whose_handlers_draw_as_well() {
     let server = Server::start();
     let client = client(&server);
     let for_handler = client.clone();
-    let ids = interrupted(0, || {
-        HANDLER.set(Some((for_handler, Vec::new())));
+    let (drew, drawn) = mpsc::channel();
+    let ids = interrupted(0, move || {
+        // Of the tag that the thread waits for, and of another one.
+        let act = move || {
+            drew.send(for_handler.next("slow").unwrap()).unwrap();
+            drew.send(for_handler.next_direct("orders").unwrap()).unwrap();
+        };
+        HANDLER.set(Some(Box::new(act)));
         let mut ids = vec![client.next("slow").unwrap(), client.next_direct("slow").unwrap()];
         ids.extend(client.next_batch("slow", 5).unwrap());
-        ids.extend(HANDLER.take().unwrap().1);
+        HANDLER.set(None);
+        ids.extend(drawn);
         ids
     });
     assert_eq!(check_unique(ids.iter().copied()), ids.len());
+}
+
+#[test]
+fn another_thread_reads_while_one_that_has_its_answer_runs_handlers() {
+    let server = Server::start();
+    let (shared, other) = (direct(&server), direct(&server));
+    let client = &shared;
+    thread::scope(|scope| {
+        let reads = scope.spawn(|| client.next("pair-read").unwrap());
+        until(|| server.requests_for("pair-read") == 1);
+        let (has_it, it) = mpsc::channel();
+        let sleeps = scope.spawn(move || {
+            let id = client.next("pair-sleep").unwrap();
+            has_it.send(()).unwrap();
+            id
+        });
+        until(|| server.requests_for("pair-sleep") == 1);
+        // One read brings its answer and the reader's, which leaves. Then it runs the handler, for which the sleeping
+        // thread gets its answer, if anybody reads.
+        let ids = interrupted(0, || {
+            let (done, did) = mpsc::channel();
+            let mut first = Some(done);
+            let act = move || {
+                if let Some(done) = first.take() {
+                    let id = other.next("pair-sleep").unwrap();
+                    done.send((id, it.recv_timeout(Duration::from_secs(10)))).unwrap();
+                }
+            };
+            HANDLER.set(Some(Box::new(act)));
+            let ids = [client.next("pair-read").unwrap(), client.next("slow").unwrap()];
+            HANDLER.set(None);
+            let (id, meanwhile) = did.recv().unwrap();
+            meanwhile.expect("somebody reads while handlers run");
+            [ids[0], ids[1], id]
+        });
+        let theirs = [reads.join().unwrap(), sleeps.join().unwrap()];
+        assert_eq!(check_unique(theirs.into_iter().chain(ids)), 5);
+    });
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leafd_client::{Error, opcode};
 
-use crate::checks::{check_unique, client, direct};
+use crate::checks::{check_unique, client, direct, until};
 use crate::server::Server;
 
 #[test]
@@ -53,6 +53,30 @@ fn restarts_under_load_are_not_noticed() {
     });
     check_unique(ids.into_iter().flatten());
     assert!(server.shared().connections_made.load(Ordering::SeqCst) >= 14);
+}
+
+#[test]
+fn each_of_many_waiting_threads_hears_that_the_connection_broke() {
+    let mut server = Server::start();
+    let client = direct(&server);
+    thread::scope(|scope| {
+        let drawing: Vec<_> = (0..60)
+            .map(|_| {
+                scope.spawn(|| {
+                    let long = Duration::from_secs(20);
+                    let mut ids = vec![client.next_within("deaf", long).unwrap()];
+                    ids.extend((0..50).map(|_| client.next_within("orders", long).unwrap()));
+                    ids
+                })
+            })
+            .collect();
+        // All of them sleep but one, which reads.
+        until(|| server.requests_for("deaf") == 60);
+        server.restart();
+        let ids = drawing.into_iter().flat_map(|thread| thread.join().unwrap());
+        assert_eq!(check_unique(ids), 60 * 51);
+    });
+    assert_eq!(server.requests_for("deaf"), 120);
 }
 
 #[test]

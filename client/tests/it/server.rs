@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `slow` | the answer comes after 300 ms, out of order |
 //! | `silent` | no answer |
+//! | `deaf` | no answer on the server's first connection |
+//! | `pair` | the answer comes with that to the next request of the tag; to one connection in one write |
 //! | `short` | ids may be held for 50 ms |
 //! | `brief` | the same, and each answer is made of runs of at most three ids |
 //! | `late` | ids may be held for 200 ms, and the answer comes after 300 ms |
@@ -57,7 +59,12 @@ pub struct Shared {
     /// Says AWAKE in its answers.
     pub awake: AtomicBool,
     streams: Mutex<Vec<UnixStream>>,
+    /// By tag, the answer that waits for another one.
+    halves: Mutex<HashMap<String, Half>>,
 }
+
+/// An answer, and where it goes.
+type Half = (Vec<u8>, Arc<Mutex<UnixStream>>);
 
 impl Server {
     pub fn start() -> Server {
@@ -77,6 +84,7 @@ impl Server {
                 admin_requests: AtomicU64::new(0),
                 awake: AtomicBool::new(false),
                 streams: Mutex::default(),
+                halves: Mutex::default(),
             }),
             accepting: None,
             pid: std::process::id(),
@@ -236,6 +244,18 @@ fn answer_ids(
     IdsReply::put(header, hold_ms, &draw(kind, count, shared), &mut reply);
     match kind {
         "silent" => return true,
+        "deaf" if shared.connections_made.load(Ordering::SeqCst) == 1 => return true,
+        "pair" => {
+            let mut halves = shared.halves.lock().unwrap();
+            match halves.remove(tag) {
+                None => {
+                    halves.insert(tag.to_owned(), (reply, Arc::clone(writer)));
+                    return true;
+                }
+                Some((other, its)) if Arc::ptr_eq(&its, writer) => replies.extend(other),
+                Some((other, its)) => its.lock().unwrap().write_all(&other).unwrap(),
+            }
+        }
         "slow" | "late" => {
             let writer = Arc::clone(writer);
             thread::spawn(move || {
