@@ -107,11 +107,12 @@ fn check_rights(
     let purposes = [
         (Purpose::Claims, "no id can be claimed"),
         (Purpose::Workers, "no worker can be leased"),
+        (Purpose::Permanent, "no permanent worker can be had"),
         (Purpose::Tags, "leafctl can't create and delete tags"),
         (Purpose::Forgetting, "claims older than claims_kept are not deleted"),
     ];
     for (purpose, meaning) in purposes {
-        if purpose == Purpose::Workers && !is_registry {
+        if [Purpose::Workers, Purpose::Permanent].contains(&purpose) && !is_registry {
             continue;
         }
         let missing: Vec<String> = found

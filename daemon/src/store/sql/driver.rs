@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use super::tables::{Layout, check_tables};
-use super::{history, leases};
+use super::{history, leases, rights};
 use leafd_core::registry::RegistryError;
 use leafd_core::store::StoreError;
 
@@ -335,14 +335,9 @@ impl Failure {
                 target.refused(format_args!("refuses it: {words}"))
             }
             Failure::Denied(words) => target.refused(format_args!(
-                "denies it to user {:?}: {words}. Claims need SELECT and UPDATE on leaf_alloc and, where they exist, \
-                 SELECT, INSERT and UPDATE on leafd_meta, leafd_tag and leafd_host, and SELECT, INSERT and DELETE on \
-                 leafd_claim. Creating and deleting tags also \
-                 needs INSERT and DELETE on leaf_alloc. Snowflake workers need SELECT, INSERT and UPDATE on \
-                 leafd_worker and leafd_layout, SELECT and INSERT on leafd_worker_taken, and SELECT on \
-                 leaf_workerid_alloc; permanent workers also need INSERT \
-                 and UPDATE on it",
-                target.user()
+                "denies it to user {:?}: {words}. {}",
+                target.user(),
+                rights::in_words()
             )),
             Failure::Missing(words) => target.refused(format_args!(
                 "lacks a table or column: {words}; create what is missing with: leafd schema apply"

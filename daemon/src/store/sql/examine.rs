@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use super::rights::{self, Purpose};
 use super::{Driver, Failure, Layout, Location, SqlStore};
 use crate::store::Store as _;
 use leafd_core::registry::{Entry, Mode, RegistryError};
@@ -53,44 +54,11 @@ pub struct MissingRight {
     pub words: String,
 }
 
-/// What leafd needs a right for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// To claim ids.
-    Claims,
-    /// To lease workers.
-    Workers,
-    /// To delete the records of old claims.
-    Forgetting,
-    /// To create and delete tags. The database's owner may do that instead.
-    Tags,
-}
-
 /// Reads at most this many tags.
 const TAGS_MAX: usize = 20_000;
 
 /// How many tags a query reads.
 const PAGE: u32 = 1_000;
-
-/// The rights that leafd needs on a table.
-fn used_rights(table: &str, permanent: bool) -> &'static [(&'static str, Purpose)] {
-    use Purpose::{Claims, Forgetting, Tags, Workers};
-    match table {
-        "leaf_alloc" => {
-            &[("SELECT", Claims), ("UPDATE", Claims), ("INSERT", Tags), ("DELETE", Tags)]
-        }
-        "leafd_claim" => &[("SELECT", Claims), ("INSERT", Claims), ("DELETE", Forgetting)],
-        "leafd_worker_taken" => &[("SELECT", Workers), ("INSERT", Workers)],
-        "leafd_worker" | "leafd_layout" => {
-            &[("SELECT", Workers), ("INSERT", Workers), ("UPDATE", Workers)]
-        }
-        "leaf_workerid_alloc" if permanent => {
-            &[("SELECT", Workers), ("INSERT", Workers), ("UPDATE", Workers)]
-        }
-        "leaf_workerid_alloc" => &[("SELECT", Workers)],
-        _ => &[("SELECT", Claims), ("INSERT", Claims), ("UPDATE", Claims)],
-    }
-}
 
 /// Looks at the database at `target`.
 ///
@@ -138,11 +106,14 @@ fn missing_rights<D: Driver>(
     let permanent = registry == Some(Mode::Permanent);
     let mut missing = Vec::new();
     for layout in D::TABLES.iter().chain(of_workers) {
-        for (right, purpose) in used_rights(layout.table, permanent) {
+        let needed = rights::on(layout.table);
+        for (right, purpose) in
+            needed.filter(|(_, purpose)| permanent || *purpose != Purpose::Permanent)
+        {
             driver.set_deadline(Instant::now() + target.statement_timeout());
             match driver.query(&probe(layout, right), &[]) {
                 Err(Failure::Denied(words)) => {
-                    let (table, purpose) = (layout.table, *purpose);
+                    let table = layout.table;
                     missing.push(MissingRight { right, table, purpose, words });
                 }
                 // The check of the tables reports a missing table.

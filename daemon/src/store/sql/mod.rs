@@ -18,6 +18,7 @@
 //! - `engine`: which database engine answers, and what that means.
 //! - `leases`: the store as a registry of snowflake workers.
 //! - `examine`: what `leafd doctor` looks at.
+//! - `rights`: which rights leafd needs.
 #![cfg_attr(
     not(all(feature = "mysql", feature = "postgres")),
     allow(dead_code, unused_imports, reason = "some of it only the stores behind a network share")
@@ -30,6 +31,7 @@ pub(super) mod engine;
 mod examine;
 mod history;
 mod leases;
+mod rights;
 mod rows;
 mod session;
 mod store;
@@ -43,9 +45,10 @@ use crate::config::{NetworkUrl, StorePassword};
 pub use calls::SqlStore;
 pub use driver::Location;
 pub(super) use driver::{Call, Driver, Failure, Param, Place, Standing, Statements};
-pub use examine::{Examination, MissingRight, Purpose, WorkersWish, examine};
+pub use examine::{Examination, MissingRight, WorkersWish, examine};
 pub(super) use history::Statements as HistoryStatements;
 pub(super) use leases::Statements as LeaseStatements;
+pub use rights::Purpose;
 pub(super) use tables::{
     Layout, META_TABLE, columns, has_first_rows, name_of_leafs, refuse_different,
     refuse_different_workers, refuse_lacking,
