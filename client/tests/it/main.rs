@@ -14,6 +14,7 @@ mod interruptions;
 mod restarts;
 mod server;
 mod shared_loop;
+mod shared_pages;
 mod shared_tickets;
 mod short_lives;
 mod signals;

@@ -1,78 +1,18 @@
 //! Shared runs that an event loop asks for by itself, from pages that the test publishes.
 
-use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
-use std::ptr;
-
-use leafd_client::{Client, Draw, Held, Place, Run, Tag};
+use leafd_client::{Client, Draw, Held, Place, Tag};
 use leafd_wire::ShareReply;
-use leafd_wire::share::{DESCRIPTORS, Published, RunPage, TICKETS_PER_ENTRY, TicketPage};
+use leafd_wire::share::TICKETS_PER_ENTRY;
 
 use crate::checks::check_unique;
 use crate::forks::in_child;
+use crate::shared_pages::{Pages, boot_ns};
 
-const PAGE_BYTES: usize = 4_096;
-
-/// What the daemon would have of a shared run.
-struct Pages {
-    run_file: File,
-    ticket_file: File,
-    run: &'static RunPage,
-    tickets: &'static TicketPage,
-    number: u64,
-}
-
-impl Pages {
-    fn new(number: u64) -> Pages {
-        let (run_file, run) = memory();
-        let (ticket_file, tickets) = memory();
-        // SAFETY: both are mapped for good, zeroed, and large enough; others change them through atomics.
-        let (run, tickets) = unsafe { (&*run.cast::<RunPage>(), &*tickets.cast::<TicketPage>()) };
-        run.begin(number);
-        run.renew(boot_ns() + 900_000_000);
-        Pages { run_file, ticket_file, run, tickets, number }
-    }
-
-    fn publish(&self, first: u64, count: u32) {
-        self.run.renew(boot_ns() + 900_000_000);
-        self.run.publish(Published {
-            base: self.run.published(),
-            run: Run { first, count, stride: 1 },
-        });
-    }
-
-    fn descriptors(&self) -> [BorrowedFd<'_>; DESCRIPTORS] {
-        [self.run_file.as_fd(), self.ticket_file.as_fd()]
-    }
-
-    /// Answers SHARE with these pages.
-    fn give(&self, tag: &Tag) {
-        let body = ShareReply::Pages { page: self.number }.body();
-        tag.share(&body, Some(self.descriptors()), boot_ns()).unwrap();
-        assert_eq!(tag.shared_page(), self.number);
-    }
-}
-
-fn memory() -> (File, *mut libc::c_void) {
-    // SAFETY: the name ends with a zero; the descriptor is new; a new mapping touches no memory that is in use.
-    unsafe {
-        let descriptor = libc::memfd_create(c"pages".as_ptr(), libc::MFD_ALLOW_SEALING);
-        assert!(descriptor >= 0);
-        let file = File::from_raw_fd(descriptor);
-        file.set_len(PAGE_BYTES as u64).unwrap();
-        assert_eq!(libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK), 0);
-        let both = libc::PROT_READ | libc::PROT_WRITE;
-        let place = libc::mmap(ptr::null_mut(), PAGE_BYTES, both, libc::MAP_SHARED, descriptor, 0);
-        assert_ne!(place, libc::MAP_FAILED);
-        (file, place)
-    }
-}
-
-fn boot_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure is valid for writes.
-    assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) }, 0);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+/// Answers SHARE with these pages.
+fn give(pages: &Pages, tag: &Tag) {
+    let body = ShareReply::Pages { page: pages.number }.body();
+    tag.share(&body, Some(pages.descriptors()), boot_ns()).unwrap();
+    assert_eq!(tag.shared_page(), pages.number);
 }
 
 /// Of a client that never connects.
@@ -93,7 +33,7 @@ fn a_loop_draws_asks_and_draws_on() {
     let (pages, tag) = (Pages::new(7), tag(true));
     assert_eq!((tag.draw(), tag.shared_page()), (Draw::Ask, 0));
     pages.publish(100, 8);
-    pages.give(&tag);
+    give(&pages, &tag);
     let (mut ids, mut refills) = (Vec::new(), 0);
     while let Draw::Id(held) = tag.draw() {
         ids.push(held.id);
@@ -122,7 +62,7 @@ fn a_loop_draws_asks_and_draws_on() {
 fn a_ticket_is_good_for_its_own_pages_only() {
     let (old, new, tag) = (Pages::new(7), Pages::new(8), tag(true));
     old.publish(100, 1);
-    old.give(&tag);
+    give(&old, &tag);
     let mut ids = vec![id_of(tag.draw())];
     let mut place = Place::default();
     assert_eq!(tag.draw_asked(&mut place), Draw::Ask);
@@ -130,7 +70,7 @@ fn a_ticket_is_good_for_its_own_pages_only() {
     for first in [300, 10_000] {
         new.publish(first, 4_096);
     }
-    new.give(&tag);
+    give(&new, &tag);
     ids.extend((0..5_000).map(|_| id_of(tag.draw())));
     ids.push(id_of(tag.draw_asked(&mut place)));
     ids.push(id_of(tag.draw()));
@@ -141,7 +81,7 @@ fn a_ticket_is_good_for_its_own_pages_only() {
 fn a_child_has_none_of_its_parents_tickets() {
     let (pages, tag) = (Pages::new(7), tag(true));
     pages.publish(100, 1);
-    pages.give(&tag);
+    give(&pages, &tag);
     let mut ids = vec![id_of(tag.draw())];
     let mut place = Place::default();
     assert_eq!(tag.draw_asked(&mut place), Draw::Ask);
@@ -152,7 +92,7 @@ fn a_child_has_none_of_its_parents_tickets() {
             Draw::Ask,
             "the way to the pages is its own"
         );
-        pages.give(&tag);
+        give(&pages, &tag);
         vec![id_of(tag.draw_asked(&mut place.clone())), id_of(tag.draw())]
     }));
     ids.push(id_of(tag.draw_asked(&mut place)));
@@ -186,7 +126,7 @@ fn what_is_not_shared_is_drawn_as_without() {
 fn pages_that_are_revoked_give_no_id() {
     let (pages, tag) = (Pages::new(7), tag(true));
     pages.publish(100, 1);
-    pages.give(&tag);
+    give(&pages, &tag);
     let drawn = id_of(tag.draw());
     let mut place = Place::default();
     assert_eq!(tag.draw_asked(&mut place), Draw::Ask);

@@ -1,26 +1,20 @@
 //! A ticket of a shared run is one page's alone: on the next page the same number is another process's.
 
 use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{fs, mem, ptr};
 
-use leafd_client::{Client, Run};
+use leafd_client::Client;
 use leafd_wire::frame::Frame;
 use leafd_wire::reply::reply_header;
-use leafd_wire::share::{Published, RunPage, TICKETS_PER_ENTRY, TicketPage, VALID_MAX_NS};
+use leafd_wire::share::TICKETS_PER_ENTRY;
 use leafd_wire::{REQUEST_LENGTH_MAX, ShareReply, ShareRequest, Status};
 
 use crate::checks::check_unique;
-
-/// The pages of a shared run, as the daemon makes them.
-struct Pages {
-    run: &'static RunPage,
-    tickets: &'static TicketPage,
-    descriptors: [OwnedFd; 2],
-}
+use crate::shared_pages::Pages;
 
 /// A daemon that says what the test has it say.
 struct Daemon {
@@ -33,58 +27,6 @@ struct Asked {
     header: leafd_wire::Header,
     deadline_ms: u32,
     page: u64,
-}
-
-fn sealed_page() -> (OwnedFd, *mut u8) {
-    // SAFETY: the name ends in a zero; the file is this process's own, and so is the new mapping.
-    unsafe {
-        let number = libc::memfd_create(c"page".as_ptr(), libc::MFD_ALLOW_SEALING);
-        assert!(number >= 0, "{}", std::io::Error::last_os_error());
-        let file = OwnedFd::from_raw_fd(number);
-        assert_eq!(libc::ftruncate(number, 4_096), 0);
-        assert_eq!(libc::fcntl(number, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK), 0);
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let place = libc::mmap(ptr::null_mut(), 4_096, access, libc::MAP_SHARED, number, 0);
-        assert_ne!(place, libc::MAP_FAILED);
-        (file, place.cast())
-    }
-}
-
-fn boot_ns() -> u64 {
-    // SAFETY: all zeros is a valid time, and its address is a local's.
-    let time = unsafe {
-        let mut time: libc::timespec = mem::zeroed();
-        assert_eq!(libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time), 0);
-        time
-    };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-impl Pages {
-    /// Pages with these runs, each an entry of its own.
-    fn new(number: u64, runs: &[Run]) -> Pages {
-        let ((run_file, run), (ticket_file, tickets)) = (sealed_page(), sealed_page());
-        // SAFETY: the mappings are never undone, are large enough, and hold atomics only, for which zeros are valid.
-        let (run, tickets) = unsafe { (&*run.cast::<RunPage>(), &*tickets.cast()) };
-        run.begin(number);
-        for (entry, run_of) in (0..).zip(runs) {
-            run.publish(Published { base: entry * TICKETS_PER_ENTRY, run: *run_of });
-        }
-        let pages = Pages { run, tickets, descriptors: [run_file, ticket_file] };
-        pages.renew();
-        pages
-    }
-
-    fn renew(&self) {
-        self.run.renew(boot_ns() + VALID_MAX_NS);
-    }
-
-    /// Draws all that is left, as another process.
-    fn drain(&self) -> Vec<u64> {
-        self.renew();
-        let draw = || Some(self.run.draw(self.tickets, boot_ns())?.ok()?.id);
-        std::iter::from_fn(draw).collect()
-    }
 }
 
 impl Daemon {
@@ -112,10 +54,10 @@ impl Daemon {
             pages.renew();
             let Some(asked) = self.asked() else { continue };
             if asked.deadline_ms > 0 && pages.tickets.taken() >= taken {
-                assert_eq!(asked.page, pages.run.number());
+                assert_eq!(asked.page, pages.number);
                 return asked;
             }
-            self.say(&asked, ShareReply::Same { page: pages.run.number() }, None);
+            self.say(&asked, ShareReply::Same { page: pages.number }, None);
         }
     }
 
@@ -123,7 +65,7 @@ impl Daemon {
         let mut bytes = Vec::new();
         reply_header(&asked.header, Status::Ok, 0).put_frame(&reply.body(), &mut bytes);
         let Some(pages) = along else { return self.stream.write_all(&bytes).unwrap() };
-        let numbers = pages.descriptors.each_ref().map(AsRawFd::as_raw_fd);
+        let numbers = pages.descriptors().map(|descriptor| descriptor.as_raw_fd());
         let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
         let mut room = [0_u64; 8];
         // SAFETY: all zeros is a valid message; what it points to are locals, and there is room for two numbers.
@@ -147,10 +89,10 @@ impl Daemon {
         while !thread.is_finished() {
             pages.renew();
             if let Some(asked) = self.asked() {
-                match asked.page == pages.run.number() {
+                match asked.page == pages.number {
                     true => self.say(&asked, ShareReply::Same { page: asked.page }, None),
                     false => {
-                        let page = pages.run.number();
+                        let page = pages.number;
                         self.say(&asked, ShareReply::Pages { page }, Some(pages));
                     }
                 }
@@ -173,7 +115,8 @@ fn a_ticket_is_not_looked_up_on_the_page_that_another_thread_has_mapped_meanwhil
     };
 
     // One id, and tickets of the second entry stand for nothing yet.
-    let old = Pages::new(7, &[Run { first: 1, count: 1, stride: 1 }]);
+    let old = Pages::new(7);
+    old.publish(1, 1);
     let first = draw();
     let (stream, _) = listener.accept().unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
@@ -186,8 +129,8 @@ fn a_ticket_is_not_looked_up_on_the_page_that_another_thread_has_mapped_meanwhil
 
     // The run ends while both wait, and one of them maps the next one before the other hears of it.
     old.run.retire();
-    let runs = [101, 201].map(|first| Run { first, count: 32, stride: 1 });
-    let new = Pages::new(8, &runs);
+    let new = Pages::new(8);
+    [101, 201].into_iter().for_each(|first| new.publish(first, 32));
     daemon.say(&quick_asked, ShareReply::Pages { page: 8 }, Some(&new));
     ids.push(daemon.serve(&new, quick));
     daemon.say(&late_asked, ShareReply::NotShared { again_ms: 0 }, None);
