@@ -19,7 +19,8 @@ def _count(text: str) -> int:
 
 def main(arguments: Optional[List[str]] = None) -> int:
     """Does what the command line says, and returns the exit status: 1 for a failure, 2 for wrong arguments."""
-    parser = argparse.ArgumentParser(prog="python -m leafd", description="Unique 64-bit ids from the daemon of this host.")
+    what = "Unique 64-bit ids from the daemon of this host."
+    parser = argparse.ArgumentParser(prog="python -m leafd", description=what)
     parser.add_argument("--version", action="version", version=f"leafd {leafd.__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     draw = commands.add_parser("next", help="print ids, one a line")

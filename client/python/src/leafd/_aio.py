@@ -34,8 +34,8 @@ class AsyncClient:
     :class:`leafd.Client` takes. Each event loop has a connection of its own, and each forked child; runs of ids are
     held for the process, together with `client`.
 
-    With `shared=True` (or a `client` made so), ids are taken from runs that all processes of the user share in memory, where
-    the daemon lets the user share a tag: a task waits only when there are none left in it.
+    With `shared=True` (or a `client` made so), ids are taken from runs that all processes of the user share in memory,
+    where the daemon lets the user share a tag: a task waits only when such a run has none left.
 
     Timeouts count from the call. A task that is cancelled gives its request up at once; ids that come too late are
     skipped.

@@ -20,19 +20,23 @@ _take: Callable[[library.TagHandle], int] = library.take
 class Client:
     """A process's way to the daemon, for all its threads and, each on its own, for its forked children.
 
-    `socket`: the path of the daemon's socket; by default `$LEAFD_SOCKET`, else where a daemon of this user or of the
-    system listens. `timeout`: how long calls may take unless they say otherwise, in seconds, at most 60; when it is
-    over a call waits up to 0.25 s more for the daemon's own word on why. `wait`: how long calls without a timeout of their
-    own wait for a daemon that isn't there yet, in seconds, at most 3600 and at least their timeout, before that begins to
-    count; with 0 a daemon that never was there is an error at once, and one that seems to be restarting is waited for as
-    long as the timeout lasts. `direct`: whether every id is drawn directly, by a request of its own, so that the ids of a tag are strictly increasing on this host; otherwise most come out of
-    a run that the process holds, in well under a microsecond. `polling`: whether a thread that waits may poll for some microseconds
-    before it sleeps. `shared`: whether ids are taken from runs that all processes of this user share in memory, for tags that
-    the daemon's configuration lets the user share; they are then strictly increasing among these processes, and other tags
-    are drawn as without.
+    It connects on first use (:meth:`connect` for at once). While a call waits, other threads run, handlers of signals
+    (so that Ctrl-C ends it at once) and, where gevent has patched the process, greenlets. Clients can be pickled, to
+    be made anew in another process.
 
-    It connects on first use (:meth:`connect` for at once). While a call waits, other threads run, handlers of signals (so that
-    Ctrl-C ends it at once) and, where gevent has patched the process, greenlets. Clients can be pickled, to be made anew in another process.
+    - `socket`: the path of the daemon's socket; by default `$LEAFD_SOCKET`, else where a daemon of this user or of
+      the system listens.
+    - `timeout`: how long calls may take unless they say otherwise, in seconds, at most 60. When it is over, a call
+      waits up to 0.25 s more for the daemon's own word on why.
+    - `wait`: how long calls without a timeout of their own wait for a daemon that isn't there yet, in seconds, at
+      most 3600 and at least their timeout, before that begins to count. With 0 a daemon that never was there is an
+      error at once; one that seems to be restarting is waited for as long as the timeout lasts.
+    - `direct`: whether every id is drawn directly, by a request of its own, so that the ids of a tag are strictly
+      increasing on this host. Otherwise most come out of a run that the process holds, in well under a microsecond.
+    - `polling`: whether a thread that waits may poll for some microseconds before it sleeps.
+    - `shared`: whether ids are taken from runs that all processes of this user share in memory, for tags that the
+      daemon's configuration lets the user share. They are then strictly increasing among these processes. Other tags
+      are drawn as without.
 
     Every call may raise a subclass of :class:`leafd.Error`.
     """

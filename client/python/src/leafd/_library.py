@@ -175,6 +175,7 @@ loop_draw_asked: Callable[[TagHandle, Place], int] = _declare(
 loop_page: Callable[[TagHandle], int] = _declare(quick.leafd_loop_page, c_void_p, result=c_uint64)
 _loop_share = _declare(quick.leafd_loop_share, c_void_p, c_char_p, c_size_t, POINTER(c_int32), c_uint64)
 
+
 def check(status: int) -> None:
     """Raises what the thread's last call came to, unless that was success."""
     if status:

@@ -29,6 +29,7 @@ SERVED_BREAKS_MAX, BREAKS_MAX = 1, 5
 JUST_NOW = 10.0
 """For how many seconds a socket that was removed is taken for that of a daemon that restarts."""
 
+
 class Deadline:
     """When a call has to have ended, in the loop's time."""
 
@@ -304,7 +305,9 @@ class Link:
             if self.closed or not again or answer.why.status is not Status.DISCONNECTED:
                 raise answer.why
 
-    async def _outcome(self, future: "asyncio.Future[Answer]", deadline: Deadline, connection: Connection) -> Union[bytes, int, Broken]:
+    async def _outcome(
+        self, future: "asyncio.Future[Answer]", deadline: Deadline, connection: Connection
+    ) -> Union[bytes, int, Broken]:
         """What a request comes to. It is given up when the deadline passes, and when the task is cancelled."""
         timer = self.loop.call_at(deadline.end + GRACE, give, future, None)
         try:
