@@ -121,11 +121,12 @@ fn sqlite(node: &Node, rest: &str) -> Result<PathBuf, InvalidValue> {
 
 /// Parses the part after the scheme; the error says what is allowed.
 fn network(text: &str, rest: &str, scheme: &Scheme) -> Result<NetworkUrl, String> {
-    let allowed = || scheme.allowed.to_owned();
-    let rest = rest.strip_prefix("//").ok_or_else(allowed)?;
+    let wrong = |what: &'static str| move || format!("{}; this one has {what}", scheme.allowed);
+    let rest = rest.strip_prefix("//").ok_or_else(wrong("no // before the user"))?;
     let (address, parameters) = rest.split_once('?').unwrap_or((rest, ""));
-    let (authority, database) = address.rsplit_once('/').ok_or_else(allowed)?;
-    let (user, hosts) = authority.rsplit_once('@').ok_or_else(allowed)?;
+    let (authority, database) =
+        address.rsplit_once('/').ok_or_else(wrong("no /DATABASE at its end"))?;
+    let (user, hosts) = authority.rsplit_once('@').ok_or_else(wrong("no USER@ before the host"))?;
     if user.contains(':') {
         return Err(format!(
             "{}, without a password: give that in store_password_file (a named store's in its password_file), as the \
@@ -133,11 +134,11 @@ fn network(text: &str, rest: &str, scheme: &Scheme) -> Result<NetworkUrl, String
             scheme.allowed
         ));
     }
-    let user = decoded(user).ok_or_else(allowed)?;
-    let database = decoded(database).ok_or_else(allowed)?;
+    let user = decoded(user).ok_or_else(wrong("no user's name that can be one"))?;
+    let database = decoded(database).ok_or_else(wrong("no database's name that can be one"))?;
     let endpoints: Option<Vec<Endpoint>> =
         hosts.split(',').map(|host| endpoint(host, scheme)).collect();
-    let endpoints = endpoints.ok_or_else(allowed)?;
+    let endpoints = endpoints.ok_or_else(wrong("a host or a port that can't be one"))?;
     let tls = tls(parameters)?;
     let local = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Unix(..));
     if tls.is_some() && endpoints.iter().any(local) {
@@ -376,12 +377,15 @@ mod tests {
         };
         refused("postgres://ann:hunter2@h/d", "store_password_file");
         refused("postgres://h/d", "USER@HOST");
-        refused("postgres:d", "USER@HOST");
+        refused("postgres://h/d", "no USER@");
+        refused("postgres:d", "no //");
         refused("mysql://a@h", "mysql://USER@HOST");
-        refused("mysql://a@h/", "DATABASE");
-        refused("mysql://a@h:0/d", "PORT");
-        refused("mysql://a@/d", "HOST");
-        refused("mysql://a@h%0A/d", "HOST");
+        refused("mysql://a@h", "no /DATABASE");
+        refused("mysql://a@h/", "no database's name");
+        refused("mysql://@h/d", "no user's name");
+        refused("mysql://a@h:0/d", "a port");
+        refused("mysql://a@/d", "a host");
+        refused("mysql://a@h%0A/d", "a host");
         refused("mysql://a@h/d?password=hunter2", "sslmode=verify-full");
         refused("mysql://a@h/d?sslmode=prefer", "sslmode=disable");
         refused("mysql://a@h/d?sslcert=/c", "together");
