@@ -12,6 +12,7 @@ use tracing::warn;
 
 use crate::lock::{LockError, LockFile};
 use crate::server::peer;
+use crate::state_dir::explain;
 use crate::systemd::activation::Given;
 
 /// A listening socket. If the file is this daemon's own, it is removed when this is dropped.
@@ -43,11 +44,25 @@ pub enum SocketError {
     /// Something that is not a socket is in the way.
     #[error("{} exists and is not a socket; remove it or give another --socket", .0.display())]
     NotASocket(PathBuf),
-    /// The lock beside it can't be taken.
+    /// Another process, which isn't known, has the lock beside it.
     #[error(transparent)]
     Lock(LockError),
+    /// The group can't have it.
+    #[error(
+        "the socket {} can't be given to group {group}: {cause}; make the daemon's user a member of the group, or set \
+         another socket_group",
+        path.display()
+    )]
+    Group {
+        /// The socket's path.
+        path: PathBuf,
+        /// The group's number.
+        group: u32,
+        /// What happened.
+        cause: io::Error,
+    },
     /// The system refused.
-    #[error("cannot {what} {}: {cause}", path.display())]
+    #[error("the socket {} can't be used: {}", path.display(), explain(what, cause))]
     Io {
         /// What was tried.
         what: &'static str,
@@ -66,7 +81,7 @@ impl Socket {
     pub fn bind(path: &Path, mode: u32, group: Option<u32>) -> Result<Socket, SocketError> {
         let failed = |what| move |cause| SocketError::Io { what, path: path.to_owned(), cause };
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::create_dir_all(folder).map_err(failed("create the folder of"))?;
+            fs::create_dir_all(folder).map_err(failed("creating its directory"))?;
         }
         // A connection shows whether a daemon serves there. A lock separates two that start at once.
         match fs::symlink_metadata(path) {
@@ -75,44 +90,53 @@ impl Socket {
             }
             Ok(_) => {
                 if let Ok(stream) = UnixStream::connect(path) {
-                    let pid = peer::pid(&stream).map_err(failed("check who serves on"))?;
+                    let pid = peer::pid(&stream).map_err(failed("looking who serves there"))?;
                     return Err(SocketError::InUse { path: path.to_owned(), pid });
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(failed("look at")(error)),
+            Err(error) => return Err(failed("looking for it")(error)),
         }
         let lock =
             LockFile::acquire(&with_suffix(path, ".lock"), 0o600).map_err(|error| match error {
                 LockError::Held { pid: Some(pid), .. } => {
                     SocketError::InUse { path: path.to_owned(), pid }
                 }
+                LockError::Io { cause, .. } => failed("locking it")(cause),
                 other => SocketError::Lock(other),
             })?;
         // Created under another name and then renamed, so no client connects before the mode is set.
         let fresh = with_suffix(path, ".new");
         match fs::remove_file(&fresh) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(failed("remove what a crash left beside")(error));
+                return Err(failed("removing what a crash left beside it")(error));
             }
             _ => {}
         }
-        let listener = UnixListener::bind(&fresh).map_err(failed("listen on"))?;
-        let placed = fs::set_permissions(&fresh, Permissions::from_mode(mode))
-            .and_then(|()| match group {
-                Some(gid) => chown(&fresh, None, Some(Gid::from_raw(gid))).map_err(io::Error::from),
-                None => Ok(()),
-            })
-            .and_then(|()| fs::rename(&fresh, path))
-            .and_then(|()| fs::symlink_metadata(path));
-        let inode = match placed {
+        let listener = UnixListener::bind(&fresh).map_err(failed("listening"))?;
+        let place = || {
+            let mode = Permissions::from_mode(mode);
+            fs::set_permissions(&fresh, mode).map_err(failed("setting its mode"))?;
+            if let Some(group) = group {
+                let given = chown(&fresh, None, Some(Gid::from_raw(group)));
+                given.map_err(|error| SocketError::Group {
+                    path: path.to_owned(),
+                    group,
+                    cause: error.into(),
+                })?;
+            }
+            fs::rename(&fresh, path)
+                .and_then(|()| fs::symlink_metadata(path))
+                .map_err(failed("giving it its name"))
+        };
+        let inode = match place() {
             Ok(metadata) => metadata.ino(),
             Err(error) => {
                 let _ = fs::remove_file(&fresh);
-                return Err(failed("set mode and group of")(error));
+                return Err(error);
             }
         };
-        listener.set_nonblocking(true).map_err(failed("listen on"))?;
+        listener.set_nonblocking(true).map_err(failed("listening"))?;
         let own = Some(Own { inode, _lock: lock });
         Ok(Socket { listener: Some(listener), path: path.to_owned(), own })
     }
@@ -161,4 +185,25 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_keeps_it_from_a_socket_is_told_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        for (path, told, to_do) in [
+            (file.clone(), "is not a socket", "remove it"),
+            (file.join("leafd.sock"), "creating its directory failed", "move it away"),
+            ("/proc/leafd.sock".into(), "locking it failed", "make sure that the path exists"),
+        ] {
+            let text = Socket::bind(&path, 0o600, None).unwrap_err().to_string();
+            assert!(text.contains(&path.display().to_string()), "{text}");
+            assert!(text.contains(told) && text.contains(to_do), "{text}");
+        }
+    }
 }
