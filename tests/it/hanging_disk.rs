@@ -33,11 +33,13 @@ fn a_disk_that_does_not_answer_is_no_sound_one() {
     assert!(status["journal_error"].as_str().unwrap().contains("has not answered"));
     assert!(!raw.info().segments_ready && !raw.info().snowflake_ready);
     assert_eq!(host.leafctl(&["ping", "--ready", "segments"]).status.code(), Some(EXIT_NOT_READY));
-    eventually("a claim is on its way to the journal", MENDED_WITHIN, || {
+    let text = eventually("a claim is on its way to the journal", MENDED_WITHIN, || {
         raw.send(&ids_request("orders", 500, 1, 100));
         let reply = raw.reply();
-        (reply.status() == Status::Deadline && reply.text().contains("a claim")).then_some(())
+        (reply.status() == Status::Deadline && reply.text().contains("a claim"))
+            .then(|| reply.text())
     });
+    assert!(text.contains("has not answered"), "{text}");
     // The store answers, so what is asked of it alone does.
     let change = json!({ "tag": "orders", "description": "of the shop" });
     host.admin(opcode::TAG_SET, &change);

@@ -90,8 +90,8 @@ impl Remedies {
         let of_store = || self.of_store(&cause.subject, &cause.message);
         match cause.code {
             Code::JournalFailing => format!(
-                "see to the state directory {} (free space, mode and owner, the kernel's log); leafd tries it again every \
-                 second and needs no restart",
+                "see to the state directory {} (free space, mode and owner, the kernel's log); leafd goes on by itself once \
+                 its disk works, and needs no restart",
                 self.state_dir
             ),
             Code::StoreAway | Code::StoreRefused | Code::ClaimsFailing => of_store(),

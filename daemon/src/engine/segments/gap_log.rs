@@ -187,7 +187,7 @@ impl Segments {
                 return Ok((held.filter(|ids| !ids.is_empty()).collect(), seen));
             }
             if Instant::now() > give_up {
-                return Err(tag.deadline());
+                return Err(tag.deadline(self.writer.trouble()));
             }
             tokio::time::sleep(LOOKED_AGAIN_AFTER).await;
         }

@@ -264,7 +264,7 @@ impl Segments {
             // others.
             let expired = tag.allocator.borrow_mut().expire_last(now);
             if let Some(reply) = expired {
-                reply.failure(&tag.deadline());
+                reply.failure(&tag.deadline(self.writer.trouble()));
             }
         } else {
             self.schedule_retry(tag);
@@ -350,7 +350,7 @@ impl Segments {
     fn expire(&self, tag: &SegmentTag, now: BootMs) {
         let expired = tag.allocator.borrow_mut().expire(now);
         if !expired.is_empty() {
-            let failure = tag.deadline();
+            let failure = tag.deadline(self.writer.trouble());
             expired.into_iter().for_each(|reply| reply.failure(&failure));
             tag.forget_places();
         }

@@ -264,24 +264,30 @@ impl SegmentTag {
         self.evicted.get()
     }
 
-    /// Why a request's deadline has passed: no store can be claimed from, or the work under way takes too long.
-    pub(super) fn deadline(&self) -> Failure {
+    /// Why a request's deadline has passed: no store can be claimed from, or the work under way takes too long. `trouble`:
+    /// the journal's, if there is any.
+    pub(super) fn deadline(&self, trouble: Option<Failure>) -> Failure {
         let excuses: Vec<_> =
             self.shards.iter().map(|shard| shard.upstream.unavailable_reason()).collect();
-        match excuses.into_iter().collect::<Option<Vec<_>>>().and_then(|mut all| all.pop()) {
-            Some(unavailable_reason) => Failure {
-                message: format!(
-                    "no id of tag {:?} within the deadline: {}",
-                    self.tag, unavailable_reason.message
-                ),
-                ..unavailable_reason
-            },
-            None => {
-                let trouble = self.trouble.borrow();
-                let told = trouble.as_ref().and_then(|trouble| trouble.waited_for.as_deref());
-                Failure::deadline(&self.tag, told.unwrap_or(self.stage.get()))
-            }
+        let mut failure =
+            match excuses.into_iter().collect::<Option<Vec<_>>>().and_then(|mut all| all.pop()) {
+                Some(unavailable_reason) => Failure {
+                    message: format!(
+                        "no id of tag {:?} within the deadline: {}",
+                        self.tag, unavailable_reason.message
+                    ),
+                    ..unavailable_reason
+                },
+                None => {
+                    let trouble = self.trouble.borrow();
+                    let told = trouble.as_ref().and_then(|trouble| trouble.waited_for.as_deref());
+                    Failure::deadline(&self.tag, told.unwrap_or(self.stage.get()))
+                }
+            };
+        if let Some(trouble) = trouble {
+            failure.message = format!("{}; {}", failure.message, trouble.message);
         }
+        failure
     }
 }
 
