@@ -46,8 +46,8 @@ pub fn refuse_doubtful(config: &Config, dir: &StateDir, journal: &SetAside) -> R
             return Err(format!(
                 "it is not this host's latest journal ({}), and nothing shows that the store {} is the latest either. \
                  If the store was restored too, it would issue again all ids issued since then. Put the latest files \
-                 back. If they are lost, adopt the store with: leafd adopt-store, and raise each tag above every id in \
-                 use before you start the daemon",
+                 back. If they are lost, raise each tag above every id in use (docs/operate/restored-state.md), and then \
+                 adopt the store with: leafd adopt-store",
                 journal.why,
                 path.display()
             ));
