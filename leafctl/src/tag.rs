@@ -118,13 +118,10 @@ Examples:
     },
 }
 
-/// How to confirm a deletion, and what it loses.
-const WHAT_IS_LOST: &str =
-    "No host can draw its ids any more, within removed_tag_check (30 s) also from what is held; \
-    processes go on with runs
-that they hold for up to 60 s. Ids claimed and not issued are lost. The name can be used \
-    again only for ids
-above those claimed.";
+/// What a deletion does.
+const DELETION: &str = "Once a tag is deleted, no host claims ids of it. This host stops at once, others within
+removed_tag_check (30 s); processes go on for up to 60 s with the runs that they hold. Ids that are claimed and
+not issued are lost. The name can be used again only for ids above those claimed.";
 
 /// The largest id.
 const ID_MAX: u64 = i64::MAX as u64;
@@ -241,7 +238,7 @@ fn delete(client: &Client, tag: &str, confirmed: Option<&str>, json: bool) -> Re
     if confirmed != Some(tag) {
         show(&mut io::stdout().lock(), &row)?;
         return Err(Failure::Other(anyhow::anyhow!(
-            "nothing was deleted. {WHAT_IS_LOST}\nTo delete it: leafctl tag delete {tag} --yes-delete {tag}"
+            "nothing was deleted. {DELETION}\nTo delete it: leafctl tag delete {tag:?} --yes-delete {tag:?}"
         )));
     }
     let body = json!({"tag": tag, "generation": row["generation"]});

@@ -160,7 +160,7 @@ fn a_tag_s_life(hosts: &mut [Host], _: Sql<'_>) {
     }
 
     let said = refused(host, &["delete", "orders"], "nothing was deleted");
-    assert!(said.contains("--yes-delete orders") && said.contains("max_id"), "{said}");
+    assert!(said.contains("--yes-delete \"orders\"") && said.contains("max_id"), "{said}");
     refused(host, &["delete", "orders", "--yes-delete", "order"], "nothing was deleted");
     assert_eq!(row(other, &["delete", "orders", "--yes-delete", "orders"])["tag"], "orders");
     // At once where it was done.
