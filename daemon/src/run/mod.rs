@@ -381,14 +381,17 @@ fn connections_max(config: &Config) -> usize {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     /// What the daemon itself needs, with room, and two for each shared run.
     const OWN_DESCRIPTORS: u64 = 64 + 2 * PAGES_MAX;
-    let wanted =
-        u64::try_from(config.connections_max).unwrap_or(u64::MAX).saturating_add(OWN_DESCRIPTORS);
+    let connections = u64::try_from(config.connections_max).unwrap_or(u64::MAX);
+    let wanted = connections.saturating_add(OWN_DESCRIPTORS);
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
         return config.connections_max;
     };
-    if soft >= wanted
-        || setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard).is_ok() && hard >= wanted
-    {
+    // Two may be under way to each connection, to share a run. The kernel has the same limit for all of these together:
+    // with less, users who never take theirs would keep others from sharing.
+    let under_way = connections.saturating_mul(2);
+    let raised = wanted.max(under_way).min(hard);
+    let is_raised = soft < raised && setrlimit(Resource::RLIMIT_NOFILE, raised, hard).is_ok();
+    if soft >= wanted || is_raised && raised >= wanted {
         return config.connections_max;
     }
     let possible =

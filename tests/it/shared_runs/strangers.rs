@@ -11,7 +11,8 @@ use std::time::Duration;
 use leafd_client::opcode;
 use leafd_wire::{ShareReply, Status};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
-use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
 use serde_json::json;
 
 use super::pages::{Pages, ask, map, received, reply, share};
@@ -46,6 +47,38 @@ fn others_get_no_memory_at_all() {
     assert_ne!(users[0].number, users[1].number, "each user has a page of its own");
     let drawn = users.each_ref().map(|pages| pages.draw().unwrap());
     assert_ne!(drawn[0], drawn[1]);
+}
+
+/// The kernel counts what is under way from the daemon's user to anybody, and has a limit for it.
+#[test]
+fn users_who_never_take_their_memory_keep_it_from_nobody() {
+    const CONNECTIONS: u64 = 1_400;
+    const RULES: &str = r#"[{tags = ["orders"], share_uids = [4001, 4002, 4003]}]"#;
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, most.min(4 * CONNECTIONS), most).unwrap();
+    let mut host = Host::new().set("socket_mode", "0666").set("access", RULES);
+    host.change("connections_max", &CONNECTIONS.to_string());
+    // Root has no such limit.
+    let mut host = host.user(4_000).runner(&["prlimit", "--nofile=1024:"]);
+    host.start();
+    host.create("orders");
+    let mut idle = Vec::new();
+    for uid in [4_001, 4_002] {
+        loop {
+            let mut raw = raw_as(&host, uid, uid, &[]);
+            if raw.try_info().is_err() {
+                break;
+            }
+            ask(&mut raw, "orders", 0, 20_000);
+            idle.push(raw);
+        }
+    }
+    assert!(idle.len() as u64 > CONNECTIONS * 7 / 10, "{} connections", idle.len());
+    for raw in &idle {
+        recv(raw.stream.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK).unwrap();
+    }
+    let pages = share(&mut raw_as(&host, 4_003, 4_003, &[]), "orders");
+    pages.draw().unwrap();
 }
 
 /// Not even by root, which is asked here: what is sealed is sealed for everybody.
