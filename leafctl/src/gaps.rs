@@ -46,10 +46,16 @@ pub fn run(socket: &Path, args: &GapsArgs) -> Result<(), Failure> {
         let body = json!({ "tag": args.tag, "first": first, "last": last });
         let page: Value = serde_json::from_str(&client.admin(opcode::GAPS, &body.to_string())?)?;
         for part in page["parts"].as_array().map_or(&[][..], Vec::as_slice) {
-            match args.json {
-                true => writeln!(out, "{part}")?,
-                false => writeln!(out, "{}..{}  {}", part["first"], part["last"], why(part))?,
+            if args.json {
+                writeln!(out, "{part}")?;
+                continue;
             }
+            // Of several primaries each gives one residue class of numbers.
+            let steps = match part["stride"].as_u64() {
+                Some(stride) if stride > 1 => format!(" in steps of {stride}"),
+                _ => String::new(),
+            };
+            writeln!(out, "{}..{}{steps}  {}", part["first"], part["last"], why(part))?;
         }
         out.flush()?;
         match page["next"].as_u64() {
@@ -72,6 +78,9 @@ fn why(part: &Value) -> String {
     };
     match text(&part["why"]) {
         "not_claimed" => "not claimed yet by anybody".to_owned(),
+        "primary_away" => {
+            format!("not known while primary {} is away: ask again then", text(&part["store"]))
+        }
         "not_remembered" => "claimed longer ago than is remembered, or below the tag's start".to_owned(),
         "by_none_of_leafds_hosts" => {
             "claimed by none of leafd's hosts: by a Leaf, by `leafctl tag raise`, or by a host that records no claims"

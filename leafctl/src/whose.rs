@@ -85,6 +85,15 @@ fn write_claims(out: &mut impl Write, answer: &Value) -> io::Result<()> {
         }
         "not_claimed" => "was not claimed yet: no host of leafd's can have issued it",
         "strict" => "is of a strict tag, whose claims are not recorded",
+        "primary_away" => {
+            let away = answer["away"].as_array().map_or(&[][..], Vec::as_slice);
+            let away: Vec<&str> = away.iter().map(text).collect();
+            return writeln!(
+                out,
+                "{subject} may have been claimed where nobody can look now: primary {} is away; ask again then",
+                away.join(" and ")
+            );
+        }
         "by_none_of_leafds_hosts" => {
             "was claimed by none of leafd's hosts: by a Leaf, by `leafctl tag raise` or a later start of the tag, or by a \
              host with claims_kept = \"0s\""

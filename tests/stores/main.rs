@@ -31,6 +31,7 @@ mod fixtures;
 mod former_routes;
 mod from_leaf;
 mod gaps;
+mod gaps_primaries;
 mod health;
 mod leaf_only;
 mod left_servers;

@@ -60,7 +60,12 @@ impl Primary {
     }
 
     pub fn sql(&self, sql: &str) {
-        either!(self, one => drop(one.sql(sql)));
+        drop(self.ask(sql));
+    }
+
+    /// The rows of an answer.
+    pub fn ask(&self, sql: &str) -> Vec<Vec<String>> {
+        either!(self, one => one.sql(sql))
     }
 
     /// Waits until ids of a tag may be claimed of it.

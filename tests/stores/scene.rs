@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use leafd_tests::host::Host;
+use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::{Draw, Drawn, Load};
 use leafd_tests::raw::{Raw, ids_request};
 use leafd_tests::relay::Relay;
@@ -43,6 +43,21 @@ pub enum Route {
 #[track_caller]
 pub fn create(host: &Host, tag: &str, step: u64) {
     host.admin(opcode::TAG_CREATE, &json!({ "tag": tag, "step": step }));
+}
+
+/// Takes ids as a Leaf does, between two claims of the daemons. Tells the first one.
+#[track_caller]
+pub fn take_as_a_leaf(ask: impl Fn(&str) -> Vec<Vec<String>>, tag: &str, count: u64) -> u64 {
+    eventually("the row is as it was read", RESUMES_WITHIN, || {
+        let of_tag = format!("WHERE biz_tag = '{tag}'");
+        let first = ask(&format!("SELECT max_id FROM leaf_alloc {of_tag}"))[0][0].clone();
+        // Claims leave the description as it is.
+        ask(&format!(
+            "UPDATE leaf_alloc SET max_id = max_id + {count}, description = 'from {first}' {of_tag} AND max_id = {first}"
+        ));
+        let said = &ask(&format!("SELECT description FROM leaf_alloc {of_tag}"))[0][0];
+        (*said == format!("from {first}")).then(|| first.parse().unwrap())
+    })
 }
 
 /// What a daemon's status says of its only store.

@@ -62,6 +62,7 @@ pub use mask_keys::read_mask_keys;
 pub use password::{StorePassword, variable_of as password_variable};
 pub use reader::Effective;
 pub use reference::{INTRODUCTION, settings_file, settings_help, settings_markdown};
+pub use routes::PRIMARIES_MAX;
 pub use routing::{Placement, PrimaryRole, ROLE_BYTES_MAX, Routing, parse_primary};
 pub use settings::{Kind, RELOADED, SECTIONS, Section, Setting, settings};
 #[cfg(feature = "http")]

@@ -27,7 +27,7 @@ pub(super) enum RouteTarget {
 const PATTERNS_MAX: usize = 1_000;
 
 /// The most primaries of a tag.
-pub(super) const PRIMARIES_MAX: usize = 64;
+pub const PRIMARIES_MAX: usize = 64;
 
 const RULE_KEYS: &str = "tags with one of store, hash and primaries; era with primaries";
 

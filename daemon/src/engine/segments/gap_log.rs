@@ -20,6 +20,7 @@ use crate::reply::Failure;
 use leafd_core::shares::Claimant;
 use leafd_core::store::Claim;
 use leafd_core::{Tag, UnixMs};
+use leafd_wire::Run;
 
 /// The file's name.
 const FILE: &str = "gaps";
@@ -71,6 +72,21 @@ pub struct GapLog {
 }
 
 impl Gap {
+    /// Whether ids of a claim with this stride, of which this is one, can be meant. Of several stores that feed a tag
+    /// each has one residue class of ids.
+    #[must_use]
+    pub fn is_of(&self, id: u64, stride: u32) -> bool {
+        // What is noted ends past an id that was claimed. A claim without an answer ended where the next one begins, and
+        // after a crash nothing may have been left to go on with.
+        let Range { start, end } = self.ids;
+        let of_class = match &*self.cause {
+            UNANSWERED => end,
+            CRASH if start < end => start,
+            _ => end.saturating_sub(1),
+        };
+        of_class.abs_diff(id).is_multiple_of(stride.into())
+    }
+
     fn parse(line: &str) -> Option<Gap> {
         let mut words = line.splitn(5, ' ');
         let mut number = || words.next()?.parse::<u64>().ok();
@@ -167,8 +183,8 @@ impl Segments {
         &self.gap_log
     }
 
-    /// The ids of a tag that this host holds and has not issued, and the highest end that it has seen. Waits for the
-    /// journal if the tag is not in use.
+    /// The ids of a tag that this host holds and has not issued, and for each of the tag's stores the highest end that it
+    /// has seen there. Waits for the journal if the tag is not in use.
     ///
     /// # Errors
     /// As for [`Segments::tag`]; also when the journal or the store takes long.
@@ -176,15 +192,19 @@ impl Segments {
         self: &Rc<Self>,
         name: &Tag,
         claimant: Claimant,
-    ) -> Result<(Vec<Range<u64>>, u64), Failure> {
+    ) -> Result<(Vec<Run>, Vec<u64>), Failure> {
         let give_up = Instant::now() + LOADED_WITHIN;
         loop {
             let tag = self.tag(name, claimant)?;
             if tag.shards.iter().all(|shard| shard.is_loaded()) {
                 let allocator = tag.allocator.borrow();
-                let held = allocator.exact_marks().map(|(_, run, first)| first..run.end());
-                let seen = allocator.highest_ends().into_iter().max().unwrap_or(0);
-                return Ok((held.filter(|ids| !ids.is_empty()).collect(), seen));
+                let held = allocator.exact_marks().map(|(_, run, first)| Run {
+                    first,
+                    count: run.count - run.count_below(first),
+                    ..run
+                });
+                let held = held.filter(|run| run.count > 0).collect();
+                return Ok((held, allocator.highest_ends()));
             }
             if Instant::now() > give_up {
                 return Err(tag.deadline(self.writer.trouble()));

@@ -3,17 +3,21 @@
 use std::ops::Range;
 use std::rc::Rc;
 
+use leafd_core::Tag;
 use leafd_core::shares::Claimant;
+use leafd_core::store::ClaimRecord;
+use leafd_wire::Run;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{CLAIMS_A_CALL, Home, given_by_ms};
-use crate::engine::segments::{CRASH, Gap, UNANSWERED};
+use super::classes::{Ids, Piece, pieces};
+use super::own::{Own, Part};
+use super::{CLAIMS_A_CALL, Home, Homes, PRIMARY_AWAY, given_by_ms};
+use crate::config::PRIMARIES_MAX;
+use crate::engine::upstream::Upstream;
 use crate::reply::Failure;
 use crate::requests::Dispatcher;
 use crate::requests::tags::refused;
-use leafd_core::Tag;
-use leafd_core::store::{ClaimRecord, StoreError};
 
 /// GAPS's body.
 #[derive(Debug, Deserialize)]
@@ -27,22 +31,22 @@ pub(super) struct Gaps {
 /// Most parts in an answer. Further ones are on the next page.
 const PARTS_MAX: usize = 500;
 
-/// What this host knows of its own ids of a tag.
-struct Own {
-    /// Ids that are not issued yet.
-    held: Vec<Range<u64>>,
-    /// One past the highest id that this host has seen claimed.
-    seen: u64,
-    gaps: Vec<Gap>,
-}
-
-/// A part of a claim of this host, and what became of it.
-#[derive(Debug, PartialEq, Eq)]
-struct Part {
-    ids: Range<u64>,
-    why: &'static str,
+/// What is said of some ids.
+struct Row<'a> {
+    ids: Ids,
+    why: &'a str,
+    /// The claim that has them, with its store.
+    claim: Option<(&'a Home, &'a ClaimRecord)>,
+    /// Without a claim: the store that gives them, or that is missed.
+    store: &'a str,
     at_ms: Option<u64>,
     cause: Option<String>,
+}
+
+impl<'a> Row<'a> {
+    fn of(ids: Ids, why: &'a str) -> Row<'a> {
+        Row { ids, why, claim: None, store: "", at_ms: None, cause: None }
+    }
 }
 
 impl Dispatcher {
@@ -76,138 +80,141 @@ impl Dispatcher {
         claimant: Claimant,
     ) -> Result<Value, Failure> {
         let homes = self.homes(tag).await?;
-        let [home] = &homes[..] else {
-            return Err(refused(format!(
-                "tag {tag:?} lives in independent primaries, which leave gaps by their nature; ask about one id: leafctl \
-                 whose ID --tag {tag}"
-            )));
-        };
-        if home.row.as_ref().is_some_and(|row| row.strict) {
+        if homes.here.iter().any(|home| home.row.as_ref().is_some_and(|row| row.strict)) {
             return Err(refused(format!(
                 "tag {tag:?} is strict: its claims are not recorded, and what of them nobody took is skipped"
             )));
         }
-        let first_known = home.claims_after(tag, 0, 1).await?.first().map(|one| one.run.first);
-        if home.row.is_none() && first_known.is_none() {
-            return Err(Failure::from(&StoreError::UnknownTag { tag: tag.clone() }));
-        }
-        let page = home.claims_after(tag, range.start, CLAIMS_A_CALL).await?;
-        let (held, seen) = match home.row {
-            Some(_) => self.segments.held_of(tag, claimant).await?,
-            None => (Vec::new(), u64::MAX),
+        let first_known = homes.oldest_claims(tag).await?.into_iter().map(|(first, _)| first).min();
+        homes.check_known(tag, first_known.is_some())?;
+        let exists = homes.here.iter().any(|home| home.row.is_some());
+        let (held, ends) = match exists {
+            true => self.segments.held_of(tag, claimant).await?,
+            false => (Vec::new(), Vec::new()),
         };
-        let own = Own { held, seen, gaps: self.segments.gaps().of(tag) };
-        let known = Known { home, first_known, range: &range };
-        let (mut parts, mut next) = (Vec::new(), range.start);
-        for (index, claim) in page.iter().enumerate() {
-            if claim.run.first >= range.end || parts.len() >= PARTS_MAX {
-                break;
-            }
-            known.uncovered(next..claim.run.first, &mut parts);
-            let ids = next.max(claim.run.first)..claim.run.end().min(range.end);
+        let own = Own { held, gaps: self.segments.gaps().of(tag) };
+        let of = homes.here[0].upstream.shard.of;
+        let (pages, known_to) = pages(&homes, tag, &range).await?;
+        let claims: Vec<(&Page<'_>, &[ClaimRecord])> = pages
+            .iter()
+            .flat_map(|page| (0..page.claims.len()).map(move |index| (page, &page.claims[index..])))
+            .collect();
+        let runs: Vec<Run> = claims.iter().map(|(_, from)| from[0].run).collect();
+        let known = Known { homes: &homes, first_known };
+        let mut rows = Vec::new();
+        for Piece { ids, claim } in pieces(&(range.start..known_to), of, &runs) {
+            let Some((Page { home, is_all, .. }, from)) = claim.map(|index| claims[index]) else {
+                known.uncovered(ids, &mut rows);
+                continue;
+            };
+            let (claim, later) = (&from[0], &from[1..]);
+            let row = |ids, why| Row { claim: Some((*home, claim)), ..Row::of(ids, why) };
             if self.is_own(claim) {
-                parts.extend(own.parts(claim, ids).into_iter().map(|part| {
-                    let mut row = self.claim_row(home, claim);
-                    row["first"] = json!(part.ids.start);
-                    row["last"] = json!(part.ids.end - 1);
-                    row["why"] = json!(part.why);
-                    row["at_ms"] = json!(part.at_ms);
-                    row["cause"] = json!(part.cause);
-                    row
+                let shard = home.upstream.shard.index as usize;
+                let seen = home.row.as_ref().and_then(|_| ends.get(shard)).copied();
+                // On a page that is full, the next one may be further on.
+                let ahead = if *is_all { u64::MAX } else { claim.run.end() };
+                let next = later.iter().find(|later| self.is_own(later));
+                let next = next.map_or(ahead, |next| next.run.first);
+                let parts = own.parts(&claim.run, ids, seen.unwrap_or(u64::MAX), next);
+                rows.extend(parts.into_iter().map(|Part { ids, why, at_ms, cause }| Row {
+                    at_ms,
+                    cause,
+                    ..row(ids, why)
                 }));
-            } else if !ids.is_empty() {
-                let later = &page[index + 1..];
-                let given = later.iter().find_map(|later| given_by_ms(claim, later, ids.end - 1));
-                let mut row = self.claim_row(home, claim);
-                (row["first"], row["last"]) = (json!(ids.start), json!(ids.end - 1));
-                row["why"] = json!(if given.is_some() { "issued" } else { "held" });
-                (row["at_ms"], row["cause"]) = (json!(given), Value::Null);
-                parts.push(row);
+            } else {
+                let at_ms = later.iter().find_map(|later| given_by_ms(claim, later, ids.last));
+                let why = if at_ms.is_some() { "issued" } else { "held" };
+                rows.push(Row { at_ms, ..row(ids, why) });
             }
-            next = next.max(claim.run.end());
         }
-        let has_more = parts.len() >= PARTS_MAX || page.len() >= CLAIMS_A_CALL as usize;
-        if !has_more {
-            known.uncovered(next..range.end, &mut parts);
-            next = range.end;
-        }
-        let next = Some(next).filter(|next| *next < range.end);
-        Ok(json!({ "tag": tag.as_str(), "parts": parts, "next": next }))
+        rows.sort_by_key(|row| row.ids.first);
+        // No two begin with the same id, so this goes on.
+        let told_to = rows.get(PARTS_MAX).map_or(known_to, |row| row.ids.first);
+        let parts: Vec<Value> = rows.iter().filter_map(|row| self.part(row, told_to)).collect();
+        let next = Some(told_to).filter(|next| *next < range.end);
+        Ok(json!({ "tag": tag.as_str(), "parts": parts, "next": next, "away": homes.away() }))
     }
+
+    /// A row in an answer, as far as its ids are below `to`.
+    fn part(&self, row: &Row<'_>, to: u64) -> Option<Value> {
+        let ids = row.ids.within(&(row.ids.first..to))?;
+        let mut part = match row.claim {
+            Some((home, claim)) => self.claim_row(home, claim),
+            None => json!({
+                "host": null,
+                "name": null,
+                "own": false,
+                "store": row.store,
+                "claimed_ms": null,
+                "earlier_tag": false,
+            }),
+        };
+        (part["first"], part["last"]) = (json!(ids.first), json!(ids.last));
+        (part["stride"], part["why"]) = (json!(ids.stride), json!(row.why));
+        (part["at_ms"], part["cause"]) = (json!(row.at_ms), json!(row.cause));
+        Some(part)
+    }
+}
+
+/// Claims that a store remembers, in their order.
+struct Page<'a> {
+    home: &'a Home,
+    claims: Vec<ClaimRecord>,
+    /// Whether there are no further ones.
+    is_all: bool,
+}
+
+/// The claims in a range that each store remembers, up to the number that is returned: more are on further pages.
+async fn pages<'a>(
+    homes: &'a Homes,
+    tag: &Tag,
+    range: &Range<u64>,
+) -> Result<(Vec<Page<'a>>, u64), Failure> {
+    let (mut pages, mut to) = (Vec::new(), range.end);
+    let limit = (CLAIMS_A_CALL / homes.here[0].upstream.shard.of).max(2);
+    for home in &homes.here {
+        let page = home.claims_after(tag, range.start, limit).await?;
+        if page.iter().any(|claim| claim.run.stride as usize > PRIMARIES_MAX) {
+            return Err(refused(format!(
+                "store {} has a row of tag {tag:?} in leafd_claim that leafd did not write: repair it with SQL",
+                home.upstream.url
+            )));
+        }
+        let is_all = page.len() < limit as usize;
+        if let Some(last) = page.last().filter(|_| !is_all) {
+            to = to.min(last.run.end());
+        }
+        pages.push(Page { home, claims: page, is_all });
+    }
+    Ok((pages, to))
 }
 
 /// What is known about ids that are in no recorded claim.
 struct Known<'a> {
-    home: &'a Home,
+    homes: &'a Homes,
+    /// The first id of which a claim is remembered.
     first_known: Option<u64>,
-    range: &'a Range<u64>,
 }
 
-impl Known<'_> {
-    fn uncovered(&self, ids: Range<u64>, parts: &mut Vec<Value>) {
-        let max_id =
-            self.home.row.as_ref().map_or(u64::MAX, |row| row.max_id.max(1).cast_unsigned());
-        let first_known = self.first_known.unwrap_or(u64::MAX).min(max_id);
-        for (ids, why) in [
-            (ids.start..ids.end.min(first_known), "not_remembered"),
-            (ids.start.max(first_known)..ids.end.min(max_id), "by_none_of_leafds_hosts"),
-            (ids.start.max(max_id)..ids.end, "not_claimed"),
-        ] {
-            let ids = ids.start.max(self.range.start)..ids.end.min(self.range.end);
-            if !ids.is_empty() {
-                parts.push(json!({
-                    "first": ids.start,
-                    "last": ids.end - 1,
-                    "why": why,
-                    "host": null,
-                    "name": null,
-                    "own": false,
-                    "store": &*self.home.upstream.name,
-                    "stride": 1,
-                    "claimed_ms": null,
-                    "earlier_tag": false,
-                    "at_ms": null,
-                    "cause": null,
-                }));
-            }
-        }
-    }
-}
-
-impl Own {
-    /// What became of these ids in a claim of this host, in parts in ascending order.
-    fn parts(&self, claim: &ClaimRecord, ids: Range<u64>) -> Vec<Part> {
-        // Parts meet wherever something that is known begins or ends. This divides the whole claim, so that the same
-        // is said of an id whichever ids the request asks for.
-        let whole = claim.run.first..claim.run.end();
-        let mut edges = vec![whole.start, whole.end];
-        let crashes = self.gaps.iter().filter(|gap| gap.cause == CRASH);
-        let dropped = self.gaps.iter().filter(|gap| gap.cause != CRASH);
-        edges.extend(self.held.iter().flat_map(|held| [held.start, held.end]));
-        edges.extend(dropped.clone().flat_map(|gap| [gap.ids.start, gap.ids.end]));
-        edges.extend(crashes.clone().map(|gap| gap.ids.start));
-        edges.retain(|edge| (whole.start..=whole.end).contains(edge));
-        edges.sort_unstable();
-        edges.dedup();
-        let part = |from: u64, to: u64| {
-            let is_in = |range: &Range<u64>| range.contains(&from);
-            let (why, gap) = if claim.run.first >= self.seen {
-                ("lost", None)
-            } else if let Some(gap) = dropped.clone().find(|gap| is_in(&gap.ids)) {
-                (if gap.cause == UNANSWERED { "lost" } else { "dropped" }, Some(gap))
-            } else if self.held.iter().any(is_in) {
-                ("held", None)
-            } else {
-                // Up to the id at which the daemon went on after a crash, if that is in this claim; not below the
-                // claim's beginning.
-                let up_to = crashes.clone().find(|gap| gap.ids.start == to && to > claim.run.first);
-                (if up_to.is_some() { "issued_until_crash" } else { "issued" }, up_to)
-            };
-            let cause = gap.filter(|gap| gap.cause != CRASH).map(|gap| gap.cause.clone());
-            let asked = from.max(ids.start)..to.min(ids.end);
-            Part { ids: asked, why, at_ms: gap.map(|gap| gap.at.0), cause }
+impl<'a> Known<'a> {
+    fn uncovered(&self, ids: Ids, rows: &mut Vec<Row<'a>>) {
+        // Which store gave ids of a former list is not known, and all of these were claimed.
+        let home = self.homes.here.iter().find(|home| home.upstream.shard == ids.class());
+        let end = home.map_or(u64::MAX, Home::end);
+        let mut add = |range: Range<u64>, why, store| {
+            rows.extend(ids.within(&range).map(|ids| Row { store, ..Row::of(ids, why) }));
         };
-        let parts = edges.windows(2).map(|pair| part(pair[0], pair[1]));
-        parts.filter(|part| !part.ids.is_empty()).collect()
+        let store = home.map_or("", |home| &*home.upstream.name);
+        if let Some(first) = self.homes.away.first() {
+            let gives = |away: &&Rc<Upstream>| away.shard == ids.class();
+            let missed = self.homes.away.iter().find(gives).unwrap_or(first);
+            add(ids.first..end, PRIMARY_AWAY, &*missed.name);
+        } else {
+            let first_known = self.first_known.unwrap_or(u64::MAX).min(end);
+            add(ids.first..first_known, "not_remembered", store);
+            add(ids.first.max(first_known)..end, "by_none_of_leafds_hosts", store);
+        }
+        add(ids.first.max(end)..u64::MAX, "not_claimed", store);
     }
 }

@@ -3,7 +3,9 @@
 //!
 //! An answer takes a few calls to a store. Each reads a limited number of rows, so that claims are served in between.
 
+mod classes;
 mod gaps;
+mod own;
 mod whose;
 
 use std::rc::Rc;
@@ -16,16 +18,27 @@ use super::{Dispatcher, Session};
 use crate::engine::segments::HOLD_MS;
 use crate::engine::upstream::Upstream;
 use crate::reply::Failure;
-use leafd_core::Tag;
 use leafd_core::store::{ClaimRecord, StoreError, TagRow};
+use leafd_core::{Tag, UnixMs};
 
 /// How many claims a call reads.
 const CLAIMS_A_CALL: u32 = 500;
+
+/// Nothing can be said of an id while a primary that may remember it doesn't answer.
+const PRIMARY_AWAY: &str = "primary_away";
 
 /// A tag in one of its stores. Its row may be gone.
 struct Home {
     upstream: Rc<Upstream>,
     row: Option<TagRow>,
+}
+
+/// The stores of a tag.
+struct Homes {
+    /// Those that answer.
+    here: Vec<Home>,
+    /// Several primaries that feed one tag fail apart: those that don't answer.
+    away: Vec<Rc<Upstream>>,
 }
 
 impl Dispatcher {
@@ -47,9 +60,9 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// The stores of a tag, each with the tag's row.
-    async fn homes(&self, tag: &Tag) -> Result<Vec<Home>, Failure> {
-        let mut homes = Vec::new();
+    /// The stores of a tag, each with the tag's row. At least one answers.
+    async fn homes(&self, tag: &Tag) -> Result<Homes, Failure> {
+        let (mut homes, mut failure) = (Homes { here: Vec::new(), away: Vec::new() }, None);
         for upstream in self.segments.upstreams_of(tag)? {
             if let Some(failure) = upstream.refusal() {
                 return Err(failure);
@@ -57,11 +70,19 @@ impl Dispatcher {
             let row = match upstream.store.show(tag).await {
                 Ok(row) => Some(row),
                 Err(StoreError::UnknownTag { .. }) => None,
+                Err(error @ StoreError::Unavailable { .. }) => {
+                    failure = Some(administrative(&error));
+                    homes.away.push(upstream);
+                    continue;
+                }
                 Err(error) => return Err(administrative(&error)),
             };
-            homes.push(Home { upstream, row });
+            homes.here.push(Home { upstream, row });
         }
-        Ok(homes)
+        match failure {
+            Some(failure) if homes.here.is_empty() => Err(failure),
+            _ => Ok(homes),
+        }
     }
 
     /// A claim in an answer.
@@ -85,6 +106,31 @@ impl Dispatcher {
     }
 }
 
+impl Homes {
+    /// The names of those that don't answer.
+    fn away(&self) -> Vec<&str> {
+        self.away.iter().map(|upstream| &*upstream.name).collect()
+    }
+
+    /// The first ids and the times of the oldest claims that the stores remember.
+    async fn oldest_claims(&self, tag: &Tag) -> Result<Vec<(u64, UnixMs)>, Failure> {
+        let mut oldest = Vec::new();
+        for home in &self.here {
+            let claims = home.claims_after(tag, 0, 1).await?;
+            oldest.extend(claims.first().map(|claim| (claim.run.first, claim.at)));
+        }
+        Ok(oldest)
+    }
+
+    /// Refuses a tag that no store has, nor remembers.
+    fn check_known(&self, tag: &Tag, is_remembered: bool) -> Result<(), Failure> {
+        match is_remembered || self.here.iter().any(|home| home.row.is_some()) {
+            true => Ok(()),
+            false => Err(Failure::from(&StoreError::UnknownTag { tag: tag.clone() })),
+        }
+    }
+}
+
 impl Home {
     async fn claims_after(
         &self,
@@ -98,9 +144,12 @@ impl Home {
 
     /// Whether this store gives the id, and it is not claimed yet.
     fn is_ahead(&self, id: u64) -> bool {
-        let max_id =
-            self.row.as_ref().map_or(u64::MAX, |row| u64::try_from(row.max_id).unwrap_or(0));
-        id >= max_id && self.gives(id)
+        self.row.is_some() && id >= self.end() && self.gives(id)
+    }
+
+    /// From here on nothing is claimed; above every id if the row is gone.
+    fn end(&self) -> u64 {
+        self.row.as_ref().map_or(u64::MAX, |row| row.max_id.max(1).cast_unsigned())
     }
 
     /// Whether this store gives the id.

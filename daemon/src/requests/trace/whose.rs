@@ -6,7 +6,7 @@ use leafd_wire::Status;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{CLAIMS_A_CALL, Home, given_by_ms};
+use super::{CLAIMS_A_CALL, Home, PRIMARY_AWAY, given_by_ms};
 use crate::config::Peer;
 use crate::engine::lease::Worker;
 use crate::engine::masks::mask_key;
@@ -16,7 +16,7 @@ use crate::requests::Dispatcher;
 use crate::requests::tags::refused;
 use crate::requests::workers::failure as registry_failure;
 use leafd_core::registry::{Entry, Former, Snapshot, Taking};
-use leafd_core::store::{ClaimRecord, StoreError};
+use leafd_core::store::{ClaimRecord, StoreError, TagRow};
 use leafd_core::{Tag, UnixMs, WorkerId};
 
 /// WHOSE's body.
@@ -53,15 +53,12 @@ impl Dispatcher {
 
     async fn whose_number(&self, tag: &Tag, id: u64, peer: &Peer) -> Result<Value, Failure> {
         let homes = self.homes(tag).await?;
-        let number = self.number_of(&homes, tag, id, peer).await?;
-        let (mut claims, mut remembered_ms) = (Vec::new(), None::<u64>);
-        let mut first_known = None::<u64>;
-        for home in &homes {
-            if let Some(first) = home.claims_after(tag, 0, 1).await?.first() {
-                remembered_ms = Some(remembered_ms.map_or(first.at.0, |ms| ms.min(first.at.0)));
-                first_known =
-                    Some(first_known.map_or(first.run.first, |id| id.min(first.run.first)));
-            }
+        let number = self.number_of(&homes.here, tag, id, peer).await?;
+        let oldest = homes.oldest_claims(tag).await?;
+        let remembered_ms = oldest.iter().map(|(_, at)| at.0).min();
+        let first_known = oldest.iter().map(|(first, _)| *first).min();
+        let mut claims = Vec::new();
+        for home in &homes.here {
             let page = home.claims_after(tag, number, CLAIMS_A_CALL).await?;
             for claim in page.iter().filter(|claim| claim.has(number)) {
                 let mut row = self.claim_row(home, claim);
@@ -69,16 +66,15 @@ impl Dispatcher {
                 claims.push(row);
             }
         }
-        let exists = homes.iter().any(|home| home.row.is_some());
-        if !exists && first_known.is_none() {
-            return Err(Failure::from(&StoreError::UnknownTag { tag: tag.clone() }));
-        }
-        let is_strict = homes.iter().any(|home| home.row.as_ref().is_some_and(|row| row.strict));
+        homes.check_known(tag, first_known.is_some())?;
+        let homes_have = |what: fn(&TagRow) -> bool| {
+            homes.here.iter().any(|home| home.row.as_ref().is_some_and(what))
+        };
         let verdict = match claims.len() {
-            0 if homes.iter().any(|home| home.row.is_some() && home.is_ahead(number)) => {
-                "not_claimed"
-            }
-            0 if is_strict => "strict",
+            0 if homes.here.iter().any(|home| home.is_ahead(number)) => "not_claimed",
+            0 if homes_have(|row| row.strict) => "strict",
+            // It may be in the records there.
+            0 if !homes.away.is_empty() => PRIMARY_AWAY,
             0 if first_known.is_none_or(|first| number < first) => "not_remembered",
             0 => "by_none_of_leafds_hosts",
             1 => "claimed",
@@ -92,6 +88,7 @@ impl Dispatcher {
             "claims": claims,
             "processes": self.processes(tag, number),
             "remembered_since_ms": remembered_ms,
+            "away": homes.away(),
         }))
     }
 
