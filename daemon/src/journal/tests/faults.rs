@@ -370,23 +370,20 @@ fn a_log_that_is_deleted_while_a_commit_writes_to_it_takes_no_acknowledged_commi
             });
             let outcome = journal.commit(vec![segment(&name, 1..11, 5)]).await;
             let answered = Instant::now();
-            let removed = deleting.join().unwrap();
+            let removed = deleting.join().unwrap().is_some_and(|removed| removed < answered);
             journal.close().await;
-            match removed {
-                Some(removed) if removed < answered => {
-                    assert!(
-                        outcome.is_err(),
-                        "attempt {attempt}: acknowledged after its log was deleted"
-                    );
-                    true
-                }
-                _ => false,
+            if removed && outcome.is_ok() {
+                // It was deleted after the last look at it, on its way to be acknowledged. Closing saved the commit.
+                let (journal, _) = open(dir.path());
+                assert_eq!(unissued(&journal, &name).await, [5..11], "attempt {attempt}");
+                journal.close().await;
             }
+            removed && outcome.is_err()
         });
         deleted += u32::from(noticed);
         if deleted == 5 {
             return;
         }
     }
-    panic!("the log was deleted in time only {deleted} times");
+    panic!("a commit whose log was deleted was refused only {deleted} times");
 }
