@@ -223,6 +223,10 @@ impl Link {
         self.spare_beds.push(bed);
     }
 
+    pub(crate) fn nobody_to_notify(&self) -> bool {
+        self.to_notify.is_empty()
+    }
+
     /// The conditions to notify without the lock. Those that don't fit are notified at once.
     pub(crate) fn take_roused(&mut self) -> Roused {
         let mut roused = Roused::default();

@@ -311,6 +311,10 @@ impl DerefMut for Guard<'_> {
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         let Some(mut link) = self.0.take() else { return };
+        // Mostly nobody is, and room for all takes time to clear.
+        if link.nobody_to_notify() {
+            return;
+        }
         let roused = link.take_roused();
         drop(link);
         roused.iter().flatten().for_each(|bed| bed.notify_one());
