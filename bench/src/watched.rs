@@ -1,5 +1,5 @@
 //! What callers and memory pay when the daemon is watched: by a collector that scrapes once a second, and by open
-//! pages, on a daemon with many tags.
+//! pages, on a daemon with many tags; and how much more memory than without HTTP that is.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -15,11 +15,26 @@ use crate::duplicates::{Duplicates, check_ascending, spans_of};
 use crate::host::daemon::{OwnDaemon, new_dir};
 use crate::host::footprint::{TAGS, draw_of_tags, make_tags};
 use crate::processes::resident_mib;
-use crate::report::{Report, Section};
+use crate::report::{Budget, Report, Section};
 use crate::stats::{call_ns, percentile};
 use crate::{Plan, progress, stop};
 
 const NAME: &str = "watched: ids while somebody looks on";
+
+const MEMORY_NAME: &str = "watched: memory of HTTP with 1,000 tags";
+
+/// As many tags as the budget of memory speaks of, and how much more it allows, in MiB.
+const MEMORY_TAGS: usize = 1_000;
+const MORE_MIB_MAX: f64 = 2.0;
+
+/// Daemons with HTTP and without, and who looks on. "off again" shows how much two daemons differ by themselves.
+const MEMORY_ROWS: [(&str, Option<Onlooker>); 5] = [
+    ("HTTP off", None),
+    ("HTTP that nobody asks", Some(Onlooker::Nobody)),
+    ("scraped once a second", Some(Onlooker::Collector)),
+    ("eight open pages", Some(Onlooker::Pages)),
+    ("HTTP off again", None),
+];
 
 const ROUNDS: u32 = 5;
 const TIME: Duration = Duration::from_secs(5);
@@ -55,7 +70,7 @@ enum Onlooker {
 
 /// The names of all rows.
 pub(crate) fn names() -> Vec<String> {
-    vec![NAME.to_owned()]
+    vec![NAME.to_owned(), MEMORY_NAME.to_owned()]
 }
 
 /// Measures the costs if they are selected.
@@ -63,15 +78,59 @@ pub(crate) fn names() -> Vec<String> {
 /// # Errors
 /// A daemon can't be started or doesn't answer; the user stops the run.
 pub(crate) fn measure(plan: &Plan, duplicates: &mut Duplicates, report: &mut Report) -> Result<()> {
-    if !plan.wants(NAME) {
-        return Ok(());
+    if plan.wants(NAME) {
+        measure_calls(plan, duplicates, report)?;
     }
+    if plan.wants(MEMORY_NAME) {
+        measure_memory(plan, report)?;
+    }
+    Ok(())
+}
+
+/// How much more memory a daemon takes with HTTP, each time of a fresh daemon.
+fn measure_memory(plan: &Plan, report: &mut Report) -> Result<()> {
+    let (rounds, time) = (plan.rounds(ROUNDS), plan.time(TIME));
+    let about = format!("Resident memory with 1,000 active tags: medians of {rounds} daemons each");
+    let mut section = Section::new("memory of HTTP", about, &[MEMORY]);
+    for round in 1..=rounds {
+        for (row, onlooker) in MEMORY_ROWS {
+            progress(&format!("{round}/{rounds} {MEMORY_NAME}: {row}"));
+            let dir = new_dir()?;
+            make_tags(dir.path(), MEMORY_TAGS).context("cannot prepare a journal with tags")?;
+            let http = dir.path().join("http.sock");
+            let setting = format!("http={}", http.display());
+            let settings: &[&str] = if onlooker.is_some() { &[&setting] } else { &[] };
+            let daemon = OwnDaemon::start_with(dir.path(), settings)?;
+            draw_of_tags(&daemon.socket(), 0..MEMORY_TAGS)?;
+            let rest = || {
+                thread::sleep(time);
+                stop::check()?;
+                resident_mib(daemon.process.pid())
+            };
+            let onlooker = onlooker.unwrap_or(Onlooker::Nobody);
+            let resident = while_looked_on(onlooker, &http, MEMORY_TAGS, rest)?;
+            section.put(row, MEMORY, resident);
+            daemon.process.stop()?;
+        }
+    }
+    let off = section.median(MEMORY_ROWS[0].0, MEMORY);
+    for (row, onlooker) in MEMORY_ROWS {
+        if onlooker.is_some() {
+            let more = section.median(row, MEMORY).zip(off).map(|(on, off)| on - off);
+            report.budgets.push(Budget::at_most(row, more, MORE_MIB_MAX, " MiB more"));
+        }
+    }
+    report.sections.push(section);
+    Ok(())
+}
+
+fn measure_calls(plan: &Plan, duplicates: &mut Duplicates, report: &mut Report) -> Result<()> {
     let (rounds, time) = (plan.rounds(ROUNDS), plan.time(TIME));
     let dir = new_dir()?;
     make_tags(dir.path(), TAGS).context("cannot prepare a journal with many tags")?;
     let http = dir.path().join("http.sock");
     let setting = format!("http={}", http.display());
-    let daemon = OwnDaemon::start_with(dir.path(), &[&setting])?;
+    let daemon = OwnDaemon::start_with(dir.path(), &[setting.as_str()])?;
     draw_of_tags(&daemon.socket(), 0..TAGS)?;
     let client = Client::connect(daemon.socket())?;
     let tag = "watched";
@@ -87,7 +146,7 @@ pub(crate) fn measure(plan: &Plan, duplicates: &mut Duplicates, report: &mut Rep
         for (row, onlooker) in ROWS {
             progress(&format!("{round}/{rounds} {NAME}: {row}"));
             let mut latencies_ns =
-                while_looked_on(onlooker, &http, || draw(&client, tag, time, &mut ids))?;
+                while_looked_on(onlooker, &http, TAGS + 1, || draw(&client, tag, time, &mut ids))?;
             latencies_ns.sort_unstable();
             for (column, share) in [(P50, 0.5), (P99, 0.99), (P999, 0.999)] {
                 if let Some(ns) = percentile(&latencies_ns, share) {
@@ -118,17 +177,18 @@ fn draw(client: &Client, tag: &str, time: Duration, ids: &mut Vec<u64>) -> Resul
     Ok(latencies_ns)
 }
 
-/// Draws while the daemon is watched.
+/// Acts while the daemon, which has so many tags in use, is watched.
 fn while_looked_on<T>(
     onlooker: Onlooker,
     http: &Path,
+    tags: usize,
     act: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
     let ended = AtomicBool::new(false);
     thread::scope(|scope| {
         let onlookers: Vec<_> = match onlooker {
             Onlooker::Nobody => Vec::new(),
-            Onlooker::Collector => vec![scope.spawn(|| scrape_until(&ended, http))],
+            Onlooker::Collector => vec![scope.spawn(|| scrape_until(&ended, http, tags))],
             Onlooker::Pages => {
                 (0..PAGES).map(|_| scope.spawn(|| read_until(&ended, http))).collect()
             }
@@ -149,11 +209,12 @@ fn ask(http: &Path, path: &str) -> Result<UnixStream> {
     Ok(stream)
 }
 
-fn scrape_until(ended: &AtomicBool, http: &Path) -> Result<()> {
+fn scrape_until(ended: &AtomicBool, http: &Path, tags: usize) -> Result<()> {
+    let in_use = format!("leafd_tags_in_use {tags}\n");
     while !ended.load(Ordering::Relaxed) {
         let mut text = String::new();
         ask(http, "/metrics")?.read_to_string(&mut text)?;
-        ensure!(text.contains("leafd_tags_in_use 10001"), "a scrape lacks tags: {text}");
+        ensure!(text.contains(&in_use), "a scrape lacks tags: {text}");
         thread::sleep(SCRAPES_EVERY);
     }
     Ok(())
