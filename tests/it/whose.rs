@@ -113,7 +113,7 @@ fn a_host_may_note_no_process() {
 fn each_number_of_an_embedded_store_is_accounted_for() {
     let mut host = Host::new();
     host.start();
-    host.admin(opcode::TAG_CREATE, &json!({ "tag": "orders", "start": 101, "step": 50 }));
+    host.admin(opcode::TAG_CREATE, &json!({ "tag": "orders", "start": 101, "step": 10_000 }));
     let drawn = host.raw().draw("orders", 10);
     host.kill();
     host.start();
