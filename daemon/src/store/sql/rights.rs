@@ -47,7 +47,7 @@ pub(super) fn in_words() -> String {
     };
     format!(
         "Claims need {}, where they exist. To forget old ones needs {}. To create and delete tags needs {} as well. \
-         Snowflake workers need {}; permanent ones also {}",
+         Snowflake workers need {}; permanent workers also need {}",
         needs(Purpose::Claims),
         needs(Purpose::Forgetting),
         needs(Purpose::Tags),
