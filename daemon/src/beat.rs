@@ -1,4 +1,4 @@
-//! Waits that need not be exact. They all end at the same instants, so that an idle daemon wakes once a second, and
+//! Waits that need not be exact. They all end at the same instants, so that an idle daemon wakes about once a second, and
 //! not for each wait.
 
 use std::future::pending;
@@ -10,11 +10,20 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::clock;
 use leafd_core::BootMs;
 
-/// The time between two beats. A shorter wait doesn't end at a beat.
-pub const BEAT: Duration = Duration::from_secs(1);
+/// The time between two beats, about a second. A shorter wait doesn't end at a beat.
+///
+/// tokio keeps timers in slots of 64 ms, and of 64 slots each, counted from the runtime's start. It wakes at the
+/// beginning of a slot to sort what is in it, and again for what is due later. A beat is always such a beginning, so one
+/// wake-up does for both.
+pub const BEAT: Duration = Duration::from_millis(16 * 64);
 
 /// The instant that beats are counted from.
 static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// Counts beats from now. To be called right before the runtime is made.
+pub fn begin() {
+    LazyLock::force(&FIRST);
+}
 
 /// Waits for about this long, half a second more or less. A wait shorter than [`BEAT`] is exact.
 pub async fn wait(about: Duration) {
@@ -36,8 +45,8 @@ pub async fn wait_until(at: Option<BootMs>) {
 /// How long it is from `now`, counted from the first beat, until the beat that is nearest to the end of a wait.
 fn until_beat(now: Duration, about: Duration) -> Duration {
     let end = now + about + BEAT / 2;
-    let beat = Duration::from_secs(end.as_secs() / BEAT.as_secs() * BEAT.as_secs());
-    beat.saturating_sub(now)
+    let beats = end.as_millis() / BEAT.as_millis();
+    (BEAT * u32::try_from(beats).unwrap_or(u32::MAX)).saturating_sub(now)
 }
 
 #[cfg(test)]
@@ -48,9 +57,10 @@ mod tests {
     fn waits_end_at_beats_about_as_late_as_they_should() {
         let ms = Duration::from_millis;
         for now in (0..5_000).map(ms) {
-            for about in [1_000, 1_300, 3_750, 10_000].map(ms) {
+            for about in [1_024, 1_300, 3_750, 10_000].map(ms) {
                 let wait = until_beat(now, about);
-                assert_eq!((now + wait).subsec_nanos(), 0, "{now:?} + {wait:?}");
+                let into_beat = (now + wait).as_nanos() % BEAT.as_nanos();
+                assert_eq!(into_beat, 0, "{now:?} + {wait:?}");
                 assert!(wait.abs_diff(about) <= BEAT / 2, "{wait:?} for {about:?} at {now:?}");
             }
         }

@@ -22,8 +22,8 @@ use std::io;
 use std::net::TcpListener;
 use std::path::PathBuf;
 
+use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, watch};
-use tokio::task::LocalSet;
 
 use crate::config::{AccessRules, HttpAddress, LeafHttp};
 use crate::server::socket::Socket;
@@ -146,22 +146,27 @@ impl Bound {
         thread: &str,
         serve: impl FnOnce(Listener) -> F + Send + 'static,
     ) -> io::Result<Http> {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let (stop, mut stopped) = watch::channel(());
         let listener = self.listener;
         std::thread::Builder::new().name(thread.to_owned()).spawn(move || {
-            let serving = async {
-                match Listener::new(listener) {
-                    Ok(listener) => tokio::select! {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_io()
+                .enable_time()
+                .build_local(LocalOptions::default());
+            let served = runtime.and_then(|runtime| {
+                runtime.block_on(async {
+                    let serving = serve(Listener::new(listener)?);
+                    tokio::select! {
                         // This fails when the other end is dropped, which also means to stop.
                         _ = stopped.changed() => {}
-                        () = serve(listener) => {}
-                    },
-                    Err(error) => tracing::error!("HTTP can't be served: {error}"),
-                }
-            };
-            LocalSet::new().block_on(&runtime, serving);
+                        () = serving => {}
+                    }
+                    Ok(())
+                })
+            });
+            if let Err(error) = served {
+                tracing::error!("HTTP can't be served: {error}");
+            }
         })?;
         Ok(Http { _stop: stop, _file: self.file })
     }

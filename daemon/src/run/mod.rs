@@ -15,9 +15,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use tokio::runtime::LocalOptions;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tokio::task::LocalSet;
 use tracing::{error, info, warn};
 
 use crate::blocking::Backend as _;
@@ -43,7 +43,7 @@ use crate::store::Store;
 use crate::systemd::activation::{self, Given, HandedOver};
 use crate::systemd::notify::Service;
 use crate::systemd::reload::Reload;
-use crate::{clock, logging, memory};
+use crate::{beat, clock, logging, memory};
 
 /// Connections get at most one part in this many of a stop's time; what they leave is the journal's.
 const STOP_SHARE: u32 = 2;
@@ -123,14 +123,14 @@ pub(crate) fn refuse_config(error: &ConfigError) -> ExitCode {
 pub fn run(config: &Config, reloads: Option<(&Args, LogHandle)>) -> Result<()> {
     // Before anything else opens files.
     let handed_over = activation::handed_over()?;
+    beat::begin();
     // One thread answers; the store's and the journal's threads do what blocks.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .build()
+        .build_local(LocalOptions::default())
         .context("cannot start the asynchronous runtime")?;
-    let tasks = LocalSet::new();
-    let outcome = tasks.block_on(&runtime, live(config, handed_over, reloads));
+    let outcome = runtime.block_on(live(config, handed_over, reloads));
     // A thread that waits for a hanging store must not delay the end.
     runtime.shutdown_timeout(Duration::ZERO);
     outcome

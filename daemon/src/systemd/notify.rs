@@ -13,7 +13,7 @@ use std::time::Duration;
 use sd_notify::NotifyState;
 use tracing::warn;
 
-use crate::beat;
+use crate::beat::{self, BEAT};
 use crate::requests::Dispatcher;
 
 /// How long a store may take to answer for the first time before it counts as away: well within systemd's
@@ -24,7 +24,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 const MANAGER: &str = "NOTIFY_SOCKET";
 
 /// How often the state is looked at, at most.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = BEAT;
 
 /// How often the registry's first answer is looked for.
 const LOOK_SOON: Duration = Duration::from_millis(5);

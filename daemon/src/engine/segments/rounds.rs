@@ -210,7 +210,7 @@ mod tests {
     fn rounds_wait_for_a_slice_s_part_but_never_less_than_a_beat() {
         let (most, round) = (Duration::from_secs(4), Duration::from_secs(30));
         for (tags, ms) in
-            [(0, 4_000), (1_400, 4_000), (2_000, 3_000), (6_000, 1_000), (100_000, 1_000)]
+            [(0, 4_000), (1_400, 4_000), (2_000, 3_000), (6_000, 1_024), (100_000, 1_024)]
         {
             assert_eq!(pause(most, round, tags).as_millis(), ms, "{tags} tags");
         }

@@ -121,7 +121,9 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let socket = dir.path().join("leafd.sock");
         let daemon = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build_local(tokio::runtime::LocalOptions::default());
         let work = async {
             let pages = Pages::new(Link::new(socket));
             for _ in 0..100 {
@@ -130,7 +132,7 @@ mod tests {
             }
             assert_eq!(Rc::strong_count(&pages), 2, "one of them is made");
         };
-        tokio::task::LocalSet::new().block_on(&runtime.expect("a runtime"), work);
+        runtime.expect("a runtime").block_on(work);
         drop(daemon);
     }
 }
