@@ -7,7 +7,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::error;
 
 use super::gap_log::MASK_KEY;
-use super::tag::shard_number;
+use super::tag::{Stage, shard_number};
 use super::unconfirmed::Asked;
 use super::{Cause, Refusal, SegmentTag, Segments, Shard, ShardState};
 use crate::clock;
@@ -93,13 +93,9 @@ impl Segments {
         }
         let shard = &tag.shards[sent.shard];
         tag.claims_succeed();
-        tag.waits_for("the journal has not recorded a claim yet");
+        tag.waits_for(Stage::Recording);
         tag.confirm();
-        if shard
-            .generation
-            .replace(Some(claim.generation))
-            .is_some_and(|known| known != claim.generation)
-        {
+        if shard.learn(claim.generation).is_some_and(|known| known != claim.generation) {
             self.made_anew(tag, sent.shard);
         }
         if !shard.upstream.counts(&sent.under) {

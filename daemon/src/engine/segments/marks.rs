@@ -41,7 +41,7 @@ impl Segments {
             return;
         }
         let Some(store) = shard.upstream.key() else { return };
-        let writes = cut_writes(&cut, &store, &tag.tag, shard.generation.get());
+        let writes = cut_writes(&cut, &store, &tag.tag, shard.generation());
         if !writes.is_empty() {
             self.write_journal(tag, shard, writes, || {});
         }
@@ -57,7 +57,7 @@ impl Segments {
             // end.
             writes.extend(allocator.exact_marks().filter_map(|(shard, run, mark)| {
                 let shard = &tag.shards[shard as usize];
-                let (store, generation) = (shard.upstream.key()?, shard.generation.get()?);
+                let (store, generation) = (shard.upstream.key()?, shard.generation()?);
                 Some(Write::Segment { store, tag: tag.tag.clone(), generation, run, mark })
             }));
         }

@@ -21,10 +21,8 @@ pub(super) enum Form {
     /// The numbers are the ids, or none is held so far.
     #[default]
     Plain,
-    /// This mask makes ids of them.
-    Masked(Box<(Masking, Mask)>),
-    /// A mask makes ids of them whose key this host lacks.
-    Unmaskable(Box<Masking>),
+    /// A mask makes ids of them: this one, or one whose key this host lacks.
+    Masked(Box<(Masking, Option<Mask>)>),
 }
 
 impl Segments {
@@ -43,6 +41,7 @@ impl Segments {
         };
         if let Form::Masked(known) = &*tag.form.borrow()
             && known.0 == masking
+            && known.1.is_some()
         {
             return Ok(());
         }
@@ -55,18 +54,18 @@ impl Segments {
                 ),
             ));
         }
-        *tag.form.borrow_mut() = Form::Unmaskable(Box::new(masking));
+        *tag.form.borrow_mut() = Form::Masked(Box::new((masking, None)));
         let mask = masking
             .mask(&tag.tag, self.masks.any().as_deref())
             .map_err(|cause| mask_key(format!("tag {:?}: {cause}", tag.tag.as_str())))?;
-        *tag.form.borrow_mut() = Form::Masked(Box::new((masking, mask)));
+        *tag.form.borrow_mut() = Form::Masked(Box::new((masking, Some(mask))));
         Ok(())
     }
 
     /// An error if the tag's key is still missing: then nothing is claimed of it.
     pub(super) fn lacks_key(&self, tag: &SegmentTag) -> Option<Failure> {
         let lacking = match &*tag.form.borrow() {
-            Form::Unmaskable(masking) => **masking,
+            Form::Masked(masked) if masked.1.is_none() => masked.0,
             _ => return None,
         };
         self.note_form(tag, Some(lacking)).err()
@@ -89,7 +88,7 @@ impl SegmentTag {
     /// Whether the tag's numbers are masked, as far as is known.
     #[must_use]
     pub fn is_masked(&self) -> bool {
-        matches!(&*self.form.borrow(), Form::Masked(..))
+        matches!(&*self.form.borrow(), Form::Masked(masked) if masked.1.is_some())
     }
 
     /// Limits a request for a masked tag's ids. A process that would hold ids gets one, because each is sent
@@ -113,14 +112,13 @@ impl SegmentTag {
         let form = self.form.borrow();
         let mask = match &*form {
             Form::Plain => return Ok(HOLD_MS),
-            Form::Masked(masked) => &masked.1,
-            Form::Unmaskable(masking) => {
-                return Err(mask_key(format!(
+            Form::Masked(masked) => masked.1.as_ref().ok_or_else(|| {
+                mask_key(format!(
                     "tag {:?} is masked with key {}, which this host lacks",
                     self.tag.as_str(),
-                    masking.key
-                )));
-            }
+                    masked.0.key
+                ))
+            })?,
         };
         let count: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
         if count > u64::from(MASKED_COUNT_MAX) {

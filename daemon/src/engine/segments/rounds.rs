@@ -177,7 +177,7 @@ impl SegmentTag {
         let allocator = self.allocator.borrow();
         let holds = allocator.unissued() > 0;
         let can_be_loaded = |shard: &super::Shard| {
-            let known = shard.upstream.key().is_some() && shard.generation.get().is_some();
+            let known = shard.upstream.key().is_some() && shard.generation().is_some();
             shard.is_loaded() && shard.upstream.leftovers() && (known || !holds)
         };
         allocator.is_idle()
@@ -195,7 +195,7 @@ impl SegmentTag {
     fn drawn_back(&self, moved: Vec<(u32, leafd_core::Run, u64)>) -> Vec<Write> {
         let write = |(number, run, mark): (u32, leafd_core::Run, u64)| {
             let shard = &self.shards[number as usize];
-            let (store, generation) = (shard.upstream.key()?, shard.generation.get()?);
+            let (store, generation) = (shard.upstream.key()?, shard.generation()?);
             Some(Write::DrawBack { store, tag: self.tag.clone(), generation, run, mark })
         };
         moved.into_iter().filter_map(write).collect()

@@ -38,12 +38,12 @@ pub struct SegmentTag {
     /// How its numbers become ids.
     pub(super) form: RefCell<Form>,
     /// The places for waiting requests, divided among the users; kept while any place is taken.
-    places: RefCell<Weak<RefCell<Shares>>>,
+    places: Cell<Weak<RefCell<Shares>>>,
     /// How many users have a shared run of it.
     pub(super) pages: Cell<u32>,
     last_claim: Cell<LastClaim>,
     /// What requests wait for. It is part of the error when a deadline passes, unless `trouble` says more.
-    stage: Cell<&'static str>,
+    stage: Cell<Stage>,
     /// What is wrong with the tag, if anything is.
     trouble: RefCell<Option<Box<Trouble>>>,
 }
@@ -89,6 +89,15 @@ struct LastClaim {
     number: u8,
 }
 
+/// What requests wait for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stage {
+    LookingUp,
+    Loading,
+    Claiming,
+    Recording,
+}
+
 /// How far a tag has come in one of its stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShardState {
@@ -105,7 +114,9 @@ pub(super) enum ShardState {
 pub(super) struct Shard {
     pub(super) upstream: Rc<Upstream>,
     pub(super) state: Cell<ShardState>,
-    pub(super) generation: Cell<Option<Generation>>,
+    /// Apart, because there may be a hundred thousand tags, and `Option` would take twice as much.
+    generation: Cell<Generation>,
+    knows_generation: Cell<bool>,
     /// Until when to believe that the store has no id left below the tag's ceiling.
     pub(super) used_up_until: Cell<BootMs>,
     /// The last warning that the tag runs out of ids, in percent.
@@ -132,29 +143,27 @@ impl SegmentTag {
             drawn: Cell::new(Drawn { ids: 0, at_s: seconds(now) }),
             unconfirmed: RefCell::new(unconfirmed.map(Box::new)),
             form: RefCell::default(),
-            places: RefCell::default(),
+            places: Cell::default(),
             pages: Cell::new(0),
             last_claim: Cell::default(),
-            stage: Cell::new("the tag is still being looked up"),
+            stage: Cell::new(Stage::LookingUp),
             trouble: RefCell::default(),
         }
     }
 
     /// The places for waiting requests; there are `most`.
     pub(super) fn places(&self, most: usize) -> Rc<RefCell<Shares>> {
-        let mut places = self.places.borrow_mut();
-        places.upgrade().unwrap_or_else(|| {
-            let fresh = Rc::new(RefCell::new(Shares::new(most as u64)));
-            *places = Rc::downgrade(&fresh);
-            fresh
-        })
+        let fresh = || Rc::new(RefCell::new(Shares::new(most as u64)));
+        let places = self.places.take().upgrade().unwrap_or_else(fresh);
+        self.places.set(Rc::downgrade(&places));
+        places
     }
 
     /// Frees the places when none is taken: a weak reference alone would keep their memory.
     pub(super) fn forget_places(&self) {
-        let mut places = self.places.borrow_mut();
-        if places.strong_count() == 0 {
-            *places = Weak::new();
+        let places = self.places.take();
+        if places.strong_count() > 0 {
+            self.places.set(places);
         }
     }
 
@@ -163,7 +172,7 @@ impl SegmentTag {
         let number = self.last_claim.get().number.wrapping_add(1);
         let shard = u8::try_from(shard).expect("there are at most 64 shards");
         self.last_claim.set(LastClaim { shard, number });
-        self.waits_for("the store has not answered a claim yet");
+        self.waits_for(Stage::Claiming);
     }
 
     /// Whether a claim from this shard's store is under way, or its result is on its way to the journal.
@@ -180,7 +189,7 @@ impl SegmentTag {
     }
 
     /// From now on requests wait for this.
-    pub(super) fn waits_for(&self, stage: &'static str) {
+    pub(super) fn waits_for(&self, stage: Stage) {
         self.stage.set(stage);
         if let Some(trouble) = &mut *self.trouble.borrow_mut() {
             trouble.waited_for = None;
@@ -281,13 +290,25 @@ impl SegmentTag {
                 None => {
                     let trouble = self.trouble.borrow();
                     let told = trouble.as_ref().and_then(|trouble| trouble.waited_for.as_deref());
-                    Failure::deadline(&self.tag, told.unwrap_or(self.stage.get()))
+                    Failure::deadline(&self.tag, told.unwrap_or(self.stage.get().as_str()))
                 }
             };
         if let Some(trouble) = trouble {
             failure.message = format!("{}; {}", failure.message, trouble.message);
         }
         failure
+    }
+}
+
+impl Stage {
+    /// As a deadline's error says it.
+    fn as_str(self) -> &'static str {
+        match self {
+            Stage::LookingUp => "the tag is still being looked up",
+            Stage::Loading => "the journal or the store has not answered yet",
+            Stage::Claiming => "the store has not answered a claim yet",
+            Stage::Recording => "the journal has not recorded a claim yet",
+        }
     }
 }
 
@@ -300,10 +321,24 @@ impl Shard {
         Shard {
             upstream,
             state: Cell::new(ShardState::Unloaded),
-            generation: Cell::new(None),
+            generation: Cell::default(),
+            knows_generation: Cell::new(false),
             used_up_until: Cell::new(BootMs(0)),
             warned_percent: Cell::new(None),
         }
+    }
+
+    /// The tag's generation in this store, if it is known.
+    pub(super) fn generation(&self) -> Option<Generation> {
+        self.knows_generation.get().then(|| self.generation.get())
+    }
+
+    /// Remembers the tag's generation. Returns what was known before.
+    pub(super) fn learn(&self, generation: Generation) -> Option<Generation> {
+        let known = self.generation();
+        self.generation.set(generation);
+        self.knows_generation.set(true);
+        known
     }
 
     pub(super) fn is_loaded(&self) -> bool {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
-use super::tag::shard_number;
+use super::tag::{Stage, shard_number};
 use super::{Cause, SegmentTag, Segments, Shard, ShardState};
 use crate::clock;
 use crate::engine::upstream::{Tenants, Upstream};
@@ -57,7 +57,7 @@ impl Segments {
             self.restore(&tag, index, record, terms.flatten().as_ref(), missing);
         }
         shard.state.set(ShardState::Loaded);
-        tag.waits_for("the journal or the store has not answered yet");
+        tag.waits_for(Stage::Loading);
         if missing {
             let error = StoreError::UnknownTag { tag: tag.tag.clone() };
             return self.missing(&tag, shard, &Failure::from(&error));
@@ -80,7 +80,7 @@ impl Segments {
         let usable =
             same && !missing && (!lost || shard.upstream.embedded) && shard.upstream.leftovers();
         if usable {
-            shard.generation.set(Some(record.generation));
+            shard.learn(record.generation);
             tag.confirm();
         } else if !record.unissued.is_empty() {
             warn!(tag = %tag.tag, "discarding unissued ids from the journal: the tag was recreated, or the store may have reassigned them");
@@ -138,7 +138,7 @@ impl Segments {
         self.outcomes.borrow_mut().forget(&tag.tag);
         if failure.status == leafd_wire::Status::TagUnknown {
             for shard in tag.shards.iter() {
-                if shard.generation.get().is_some() {
+                if shard.generation().is_some() {
                     info!(tag = %tag.tag, store = %shard.upstream.url, "the tag was removed");
                     self.forget(tag, shard);
                 }
@@ -210,8 +210,8 @@ impl Segments {
             return self.missing(tag, shard, &Failure::from(&error));
         };
         shard.state.set(ShardState::Loaded);
-        if shard.generation.get().is_some_and(|known| known != terms.generation) {
-            shard.generation.set(Some(terms.generation));
+        if shard.generation().is_some_and(|known| known != terms.generation) {
+            shard.learn(terms.generation);
             self.made_anew(tag, index);
         }
         let seen = tag.allocator.borrow().highest_end(shard_number(index));
