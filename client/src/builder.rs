@@ -106,10 +106,10 @@ impl Builder {
         self
     }
 
-    /// Whether a waiting thread may poll the socket for some 50 µs before it sleeps. Default: yes.
+    /// Whether a waiting thread may look at the socket again before it sleeps. Default: yes.
     ///
-    /// Even then it polls only while requests come back to back, the daemon polls too, polls hit, and more than one
-    /// core is usable.
+    /// Even then it does so only while requests come back to back: it polls for up to 100 µs while the daemon polls too,
+    /// polls hit and more than one core is usable, and yields its core to other threads once, unless those keep it.
     #[must_use]
     pub fn polling(mut self, polling: bool) -> Builder {
         self.polling = polling;

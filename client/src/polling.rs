@@ -1,8 +1,13 @@
-//! When a waiting thread polls the socket for a moment before it sleeps.
+//! What a waiting thread does before it sleeps: it polls the socket for a moment, and lets other threads run.
 //!
 //! Waking a sleeping core costs more than all the rest of a round trip. So polling pays while requests come
 //! back to back and the daemon polls too. Otherwise it burns a core that others could use, the daemon first
 //! of all. So polling is bounded, and each vain poll turns it off for more and more requests.
+//!
+//! Where more threads ask than there are cores, each yields its core once before it sleeps. The others and the
+//! daemon run meanwhile, so that the answer is mostly there, and nobody had to be put to sleep and woken. But a
+//! thread that computes keeps a yielded core for milliseconds, and would have been interrupted for one that was
+//! woken. So slow yields turn yielding off for a while, unless many quick ones make up for them.
 
 use std::fs;
 use std::mem;
@@ -17,46 +22,104 @@ pub(crate) const WINDOW: Duration = Duration::from_micros(100);
 const PENALTY_MIN: u32 = 8;
 const PENALTY_MAX: u32 = 4096;
 
+/// An attempt that took longer gave the core to a thread that computes, not to others that ask.
+const SLOW: Duration = Duration::from_millis(1);
+
+/// How many quick yields make up for a slow one, and how many are remembered.
+const QUICK_PER_SLOW: u32 = 64;
+const QUICK_MAX: u32 = 16 * QUICK_PER_SLOW;
+
+/// After a slow yield that nothing makes up for, none is made for so many times as long as it took.
+const SLOW_REST: u32 = 100;
+
+/// What a thread does before it sleeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Before {
+    /// Look again and again, for up to [`WINDOW`].
+    pub(crate) polls: bool,
+    /// Yield the core before each look.
+    pub(crate) yields: bool,
+}
+
+/// How that ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tried {
+    /// Whether there were bytes, or the stream's end.
+    pub(crate) found: bool,
+    pub(crate) took: Duration,
+}
+
 /// The policy, as learned on one connection. It reads no clock.
 pub(crate) struct Polling {
-    allowed: bool,
+    allowed: Before,
     daemon_awake: bool,
     answered_at: Option<Instant>,
     /// How many more requests must not poll.
     rest: u32,
     penalty: u32,
+    /// Quick yields, less what slow ones cost.
+    quick: u32,
+    yields_again_at: Option<Instant>,
+}
+
+// === impl Before ===
+
+impl Before {
+    pub(crate) const NOTHING: Before = Before { polls: false, yields: false };
 }
 
 // === impl Polling ===
 
 impl Polling {
-    pub(crate) fn new(allowed: bool) -> Polling {
-        Polling { allowed, daemon_awake: false, answered_at: None, rest: 0, penalty: 0 }
+    pub(crate) fn new(allowed: Before) -> Polling {
+        Polling {
+            allowed,
+            daemon_awake: false,
+            answered_at: None,
+            rest: 0,
+            penalty: 0,
+            quick: 0,
+            yields_again_at: None,
+        }
     }
 
-    /// Whether to poll for the answer of a request that is sent now.
-    pub(crate) fn begin(&mut self, now: Instant) -> bool {
+    /// What to do before sleeping for the answer of a request that is sent now.
+    pub(crate) fn begin(&mut self, now: Instant) -> Before {
         let back_to_back =
             self.answered_at.is_some_and(|at| now.saturating_duration_since(at) < WINDOW);
-        if !self.allowed || !back_to_back {
-            return false;
+        if !back_to_back {
+            return Before::NOTHING;
         }
-        // Counted even if the daemon is asleep. It falls asleep while this client rests, and the two must
-        // not wait for each other.
-        if self.rest > 0 {
-            self.rest -= 1;
-            return false;
-        }
-        self.daemon_awake
+        Before { polls: self.may_poll(), yields: self.may_yield(now) }
     }
 
-    /// How a poll ended.
-    pub(crate) fn end(&mut self, hit: bool) {
-        if hit {
+    fn may_poll(&mut self) -> bool {
+        // Counted even if the daemon is asleep. It falls asleep while this client rests, and the two must
+        // not wait for each other.
+        let rests = self.rest > 0;
+        self.rest = self.rest.saturating_sub(1);
+        self.allowed.polls && !rests && self.daemon_awake
+    }
+
+    fn may_yield(&self, now: Instant) -> bool {
+        self.allowed.yields && self.yields_again_at.is_none_or(|at| now >= at)
+    }
+
+    /// How an attempt ended, a moment ago.
+    pub(crate) fn end(&mut self, before: Before, tried: Tried, now: Instant) {
+        if before.polls && tried.found {
             self.penalty /= 2;
-        } else {
+        } else if before.polls {
             self.penalty = (self.penalty * 2).clamp(PENALTY_MIN, PENALTY_MAX);
             self.rest = self.penalty;
+        }
+        if before.yields && tried.took < SLOW {
+            self.quick = (self.quick + 1).min(QUICK_MAX);
+        } else if before.yields {
+            if self.quick < QUICK_PER_SLOW {
+                self.yields_again_at = Some(now + tried.took * SLOW_REST);
+            }
+            self.quick = self.quick.saturating_sub(QUICK_PER_SLOW);
         }
     }
 
@@ -106,36 +169,75 @@ fn parse_quota(text: &str) -> Option<f64> {
 mod tests {
     use super::*;
 
+    const ALL: Before = Before { polls: true, yields: true };
+
     #[test]
     fn polls_only_back_to_back_with_a_daemon_that_is_awake() {
-        let mut polling = Polling::new(true);
+        let mut polling = Polling::new(ALL);
         let start = Instant::now();
-        assert!(!polling.begin(start));
+        assert_eq!(polling.begin(start), Before::NOTHING);
         polling.answered(start, true);
-        assert!(polling.begin(start + WINDOW / 2));
-        assert!(!polling.begin(start + WINDOW * 2));
+        assert_eq!(polling.begin(start + WINDOW / 2), ALL);
+        assert_eq!(polling.begin(start + WINDOW * 2), Before::NOTHING);
         polling.answered(start, false);
-        assert!(!polling.begin(start));
-        let mut never = Polling::new(false);
+        assert_eq!(polling.begin(start), Before { polls: false, yields: true });
+        let mut never = Polling::new(Before::NOTHING);
         never.answered(start, true);
-        assert!(!never.begin(start));
+        assert_eq!(never.begin(start), Before::NOTHING);
     }
 
     #[test]
     fn polls_in_vain_get_rarer() {
-        let mut polling = Polling::new(true);
+        let mut polling = Polling::new(ALL);
         let now = Instant::now();
         polling.answered(now, true);
         let polls = (0..100_000)
             .filter(|_| {
-                let polls = polling.begin(now);
-                if polls {
-                    polling.end(false);
-                }
-                polls
+                let before = polling.begin(now);
+                polling.end(before, Tried { found: false, took: WINDOW }, now);
+                before.polls
             })
             .count();
         assert!(polls < 40, "{polls}");
+    }
+
+    /// Requests that come back to back for a second; `took` says how long each of those takes that yield. Returns how
+    /// many did, and how long all of them together took.
+    fn a_second_of_yields(took: impl Fn(u32) -> Duration) -> (u32, Duration) {
+        const SLEEPS: Duration = Duration::from_micros(80);
+        let mut polling = Polling::new(Before { polls: false, yields: true });
+        let start = Instant::now();
+        let (mut now, mut yields, mut yielded) = (start, 0, Duration::ZERO);
+        while now - start < Duration::from_secs(1) {
+            polling.answered(now, false);
+            let before = polling.begin(now);
+            let took = if before.yields { took(yields) } else { SLEEPS };
+            now += took;
+            if before.yields {
+                yields += 1;
+                yielded += took;
+                polling.end(before, Tried { found: true, took }, now);
+            }
+        }
+        (yields, yielded)
+    }
+
+    #[test]
+    fn beside_a_thread_that_computes_yields_take_little_of_the_time() {
+        let (yields, yielded) = a_second_of_yields(|_| Duration::from_millis(4));
+        assert!((1..=3).contains(&yields) && yielded <= Duration::from_millis(12), "{yields}");
+    }
+
+    #[test]
+    fn a_slow_yield_among_many_quick_ones_is_forgiven() {
+        let quick = Duration::from_micros(30);
+        let slow = |every: u32| {
+            move |count: u32| if count % every == every - 1 { 100 * quick } else { quick }
+        };
+        let (yields, _) = a_second_of_yields(slow(200));
+        assert!(yields > 20_000, "{yields}");
+        let (yields, yielded) = a_second_of_yields(slow(10));
+        assert!(yields > 10 && yielded < Duration::from_millis(100), "{yields} in {yielded:?}");
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 use std::io;
 use std::sync::Arc;
+use std::thread;
 use std::time::Instant;
 
 use leafd_wire::REPLY_LENGTH_MAX;
 use leafd_wire::frame::{Frame, frame_end};
 
 use crate::error::Break;
-use crate::polling::WINDOW;
+use crate::polling::{Before, Tried, WINDOW};
 use crate::socket::{Readiness, Socket};
 
 /// Room for about a thousand replies of one run each. Untouched pages cost nothing.
@@ -26,8 +27,7 @@ pub(crate) struct Reader {
 /// How a thread waits for bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// Poll for a moment first.
-    pub(crate) poll: bool,
+    pub(crate) before: Before,
     /// An answer may have arrived already, so check before sleeping.
     pub(crate) maybe_there: bool,
     /// Also return when bytes can be sent.
@@ -54,13 +54,14 @@ impl Reader {
         Arc::ptr_eq(&self.socket, socket)
     }
 
-    /// Waits for bytes. Returns the outcome, and whether a poll was made and hit.
-    pub(crate) fn fill(&mut self, patience: Patience) -> (Result<Arrival, Break>, Option<bool>) {
-        let mut polled = None;
-        if patience.poll {
-            match self.poll() {
-                Ok(Arrival::Nothing) => polled = Some(false),
-                outcome => return (outcome, Some(outcome.is_ok())),
+    /// Waits for bytes. Returns the outcome, and how the attempt before sleeping ended, if one was made.
+    pub(crate) fn fill(&mut self, patience: Patience) -> (Result<Arrival, Break>, Option<Tried>) {
+        let mut tried = None;
+        if patience.before != Before::NOTHING {
+            let (outcome, ended) = self.try_before(patience.before);
+            tried = Some(ended);
+            if ended.found {
+                return (outcome, tried);
             }
         } else if patience.maybe_there {
             match self.receive() {
@@ -76,7 +77,7 @@ impl Reader {
             Ok(_) => Ok(Arrival::Nothing),
             Err(error) => Err(broken_by(&error)),
         };
-        (outcome, polled)
+        (outcome, tried)
     }
 
     /// The next complete frame, if there is one. The caller must then consume its length.
@@ -106,14 +107,20 @@ impl Reader {
         }
     }
 
-    fn poll(&mut self) -> Result<Arrival, Break> {
-        let end = Instant::now() + WINDOW;
+    /// Looks for bytes without sleeping.
+    fn try_before(&mut self, before: Before) -> (Result<Arrival, Break>, Tried) {
+        let began = Instant::now();
         loop {
-            let outcome = self.receive()?;
-            if outcome == Arrival::Bytes || Instant::now() >= end {
-                return Ok(outcome);
+            if before.yields {
+                thread::yield_now();
+            } else {
+                std::hint::spin_loop();
             }
-            std::hint::spin_loop();
+            let outcome = self.receive();
+            let tried = Tried { found: outcome != Ok(Arrival::Nothing), took: began.elapsed() };
+            if tried.found || !before.polls || tried.took >= WINDOW {
+                return (outcome, tried);
+            }
         }
     }
 

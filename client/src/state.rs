@@ -17,6 +17,7 @@ use crate::deadline::Deadline;
 use crate::error::{Break, Error, Result};
 use crate::interruption::{SLICE, has_ended, is_ended, is_signalled, is_watched};
 use crate::link::Link;
+use crate::polling::Before;
 use crate::reader::{Arrival, Patience};
 use crate::requests::{For, Group, Outcome, Ticket};
 use crate::socket::{Record, Socket};
@@ -30,7 +31,7 @@ const JUST_NOW: Duration = Duration::from_secs(10);
 /// What a fork does not change: the socket's path, and what is known about it.
 pub(crate) struct Target {
     pub(crate) path: PathBuf,
-    pub(crate) polling: bool,
+    pub(crate) allowed: Before,
     /// Whether a connection was ever made. If so, a missing daemon is restarting.
     pub(crate) reached: AtomicBool,
     pub(crate) record: Record,
@@ -59,7 +60,7 @@ pub(crate) enum Awaited {
 
 impl State {
     pub(crate) fn new(target: Arc<Target>) -> State {
-        let link = Mutex::new(Link::new(target.polling));
+        let link = Mutex::new(Link::new(target.allowed));
         State { pid: std::process::id(), target, link }
     }
 
@@ -175,7 +176,7 @@ impl State {
         if let Some(mut reader) = link.reader.take() {
             let outcome = reader.receive();
             link.reader = Some(reader);
-            if let Err(why) = self.take_in(&mut link, outcome) {
+            if let Err(why) = self.take_in(&mut link, outcome, Instant::now()) {
                 self.break_off(&mut link, why);
             }
         }
@@ -194,21 +195,25 @@ impl State {
         let mut found = ready(&mut link);
         if found.is_none() {
             let mut now = Instant::now();
-            let mut poll = link.polling.begin(now);
+            let mut before = link.polling.begin(now);
             while found.is_none() && now < until && !has_ended() {
                 link.send();
                 if let Some(mut reader) = link.reader.take() {
-                    let patience = Patience { poll, maybe_there, writable: !link.is_sent(), until };
+                    let patience =
+                        Patience { before, maybe_there, writable: !link.is_sent(), until };
                     drop(link);
-                    let (outcome, polled) = reader.fill(patience);
+                    let (outcome, tried) = reader.fill(patience);
                     link = self.lock();
-                    if let Some(hit) = polled {
-                        link.polling.end(hit);
-                        poll &= hit;
+                    let filled = Instant::now();
+                    if let Some(tried) = tried {
+                        link.polling.end(before, tried, filled);
+                        if !tried.found {
+                            before = Before::NOTHING;
+                        }
                     }
                     maybe_there = false;
                     if link.put_back(reader)
-                        && let Err(why) = self.take_in(&mut link, outcome)
+                        && let Err(why) = self.take_in(&mut link, outcome, filled)
                     {
                         self.break_off(&mut link, why);
                     }
@@ -253,10 +258,11 @@ impl State {
         &self,
         link: &mut Link,
         outcome: std::result::Result<Arrival, Break>,
+        now: Instant,
     ) -> std::result::Result<(), Break> {
         match outcome? {
             Arrival::Nothing => Ok(()),
-            Arrival::Bytes => link.dispatch(Instant::now()),
+            Arrival::Bytes => link.dispatch(now),
         }
     }
 

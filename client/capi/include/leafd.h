@@ -65,8 +65,8 @@
 #define LEAFD_DIRECT 1
 
 /**
- * For `leafd_new()`: a waiting thread sleeps at once. Otherwise it may first poll the socket, for up to 100
- * microseconds and only while requests come back to back.
+ * For `leafd_new()`: a waiting thread sleeps at once. Otherwise, and only while requests come back to back, it may
+ * first poll the socket for up to 100 microseconds, or yield its core to other threads and look again.
  */
 #define LEAFD_NO_POLLING 2
 

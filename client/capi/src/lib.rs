@@ -38,8 +38,8 @@ pub const LEAFD_TIMEOUT_DEFAULT: u32 = u32::MAX;
 /// strictly increasing on this host, and take microseconds instead of nanoseconds.
 pub const LEAFD_DIRECT: u32 = 1;
 
-/// For `leafd_new()`: a waiting thread sleeps at once. Otherwise it may first poll the socket, for up to 100
-/// microseconds and only while requests come back to back.
+/// For `leafd_new()`: a waiting thread sleeps at once. Otherwise, and only while requests come back to back, it may
+/// first poll the socket for up to 100 microseconds, or yield its core to other threads and look again.
 pub const LEAFD_NO_POLLING: u32 = 2;
 
 /// For `leafd_new()`: ids are taken from runs that all processes of this user share in memory, for tags that the

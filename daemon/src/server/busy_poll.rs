@@ -47,6 +47,15 @@ const AWAKE_US: u64 = 100;
 /// be woken.
 const BACK_TO_BACK_US: u64 = 150;
 
+/// How often a daemon that stays awake yields its core. Its clients yield theirs, and the system puts whoever
+/// has not yielded before whoever has: on one core with the daemon they would run only once in milliseconds.
+const YIELD_US: u64 = 100;
+
+/// A yield that took longer gave the core to a thread that computes, not to clients. The next one waits so many
+/// times as long as it took.
+const SLOW_US: u64 = 1_000;
+const SLOW_REST: u64 = 10;
+
 impl Credit {
     /// The credit needed to start polling.
     const NEEDED: u32 = 8;
@@ -87,10 +96,18 @@ impl BusyPoll {
     }
 
     /// Keeps the runtime's thread awake while requests are expected. Each turn looks at every connection, so
-    /// none starves.
+    /// none starves. Clients that share its core get to run as well.
     pub async fn run(&self) {
+        let mut yields_at_us = 0;
         loop {
-            if monotonic_us() < self.awake_until_us.get() {
+            let now_us = monotonic_us();
+            if now_us < self.awake_until_us.get() {
+                if now_us >= yields_at_us {
+                    std::thread::yield_now();
+                    let took_us = monotonic_us() - now_us;
+                    let every = if took_us < SLOW_US { YIELD_US } else { SLOW_REST * took_us };
+                    yields_at_us = now_us + took_us + every;
+                }
                 tokio::task::yield_now().await;
             } else {
                 self.woken.notified().await;

@@ -33,7 +33,7 @@ class Client:
       error at once; one that seems to be restarting is waited for as long as the timeout lasts.
     - `direct`: whether every id is drawn directly, by a request of its own, so that the ids of a tag are strictly
       increasing on this host. Otherwise most come out of a run that the process holds, in well under a microsecond.
-    - `polling`: whether a thread that waits may poll for some microseconds before it sleeps.
+    - `polling`: whether a thread that waits may poll for some microseconds, or yield its core, before it sleeps.
     - `shared`: whether ids are taken from runs that all processes of this user share in memory, for tags that the
       daemon's configuration lets the user share. They are then strictly increasing among these processes. Other tags
       are drawn as without.
