@@ -12,7 +12,8 @@ mod restored;
 mod stores;
 
 use std::ops::Range;
-use std::path::Path;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 
 use leafd_wire::{Layout, Run};
 use tempfile::TempDir;
@@ -24,9 +25,23 @@ use crate::state_dir::StateDir;
 use leafd_core::store::{Generation, StoreId};
 use leafd_core::{Tag, UnixMs};
 
-/// A state directory that is removed with the test.
-fn place() -> TempDir {
-    tempfile::tempdir().unwrap()
+/// A state directory, and room beside it, that is removed with the test.
+struct Place {
+    _folder: TempDir,
+    state: PathBuf,
+}
+
+impl Place {
+    fn path(&self) -> &Path {
+        &self.state
+    }
+}
+
+fn place() -> Place {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    std::fs::DirBuilder::new().mode(0o700).create(&state).unwrap();
+    Place { _folder: folder, state }
 }
 
 const MACHINE_ID: &str = "0123456789abcdef";
