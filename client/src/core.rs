@@ -15,7 +15,7 @@ use crate::deadline::Deadline;
 use crate::error::{Break, Error, Result};
 use crate::interruption::Outside;
 use crate::names::{Names, Node};
-use crate::polling::{Before, has_cores_to_spare};
+use crate::polling::has_cores_to_spare;
 use crate::requests::{Asked, Drawn, Outcome};
 use crate::socket::Record;
 use crate::state::{State, Target};
@@ -71,7 +71,7 @@ impl Core {
         let shares = shares && arena.guard() == Guard::Kernel;
         let target = Arc::new(Target {
             path,
-            allowed: Before { polls: polling && has_cores_to_spare(), yields: polling },
+            polling: polling && has_cores_to_spare(),
             reached: AtomicBool::new(false),
             record: Record::new(),
         });

@@ -8,7 +8,7 @@ use leafd_wire::frame::Frame;
 use leafd_wire::{ShareReply, Status, flag, opcode};
 
 use crate::error::{Break, Error, Result};
-use crate::polling::{Before, Polling};
+use crate::polling::Polling;
 use crate::reader::{Reader, broken_by};
 use crate::requests::{Asked, For, Group, IN_FLIGHT_MAX, Requests, SharedPages, Ticket};
 use crate::socket::Socket;
@@ -46,7 +46,7 @@ pub(crate) struct Link {
     served: bool,
     next_try: Option<Instant>,
     back_off: Duration,
-    allowed: Before,
+    polling_allowed: bool,
 }
 
 /// How many threads are woken without the lock at once.
@@ -65,13 +65,13 @@ struct Sleeper {
 // === impl Link ===
 
 impl Link {
-    pub(crate) fn new(allowed: Before) -> Link {
+    pub(crate) fn new(polling_allowed: bool) -> Link {
         Link {
             socket: None,
             connected_at: None,
             reader: None,
             requests: Requests::default(),
-            polling: Polling::new(allowed),
+            polling: Polling::new(polling_allowed),
             sleeping: Vec::new(),
             roused: 0,
             to_notify: Vec::new(),
@@ -82,7 +82,7 @@ impl Link {
             served: false,
             next_try: None,
             back_off: BACK_OFF_MIN,
-            allowed,
+            polling_allowed,
         }
     }
 
@@ -116,7 +116,7 @@ impl Link {
         self.reader = Some(Reader::new(Arc::clone(&socket)));
         self.socket = Some(socket);
         self.connected_at = Some(at);
-        self.polling = Polling::new(self.allowed);
+        self.polling = Polling::new(self.polling_allowed);
         self.outgoing.clear();
         (self.sent_bytes, self.deaf, self.served) = (0, false, false);
     }

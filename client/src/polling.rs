@@ -51,7 +51,7 @@ pub(crate) struct Tried {
 
 /// The policy, as learned on one connection. It reads no clock.
 pub(crate) struct Polling {
-    allowed: Before,
+    allowed: bool,
     daemon_awake: bool,
     answered_at: Option<Instant>,
     /// How many more requests must not poll.
@@ -71,7 +71,7 @@ impl Before {
 // === impl Polling ===
 
 impl Polling {
-    pub(crate) fn new(allowed: Before) -> Polling {
+    pub(crate) fn new(allowed: bool) -> Polling {
         Polling {
             allowed,
             daemon_awake: false,
@@ -87,7 +87,7 @@ impl Polling {
     pub(crate) fn begin(&mut self, now: Instant) -> Before {
         let back_to_back =
             self.answered_at.is_some_and(|at| now.saturating_duration_since(at) < WINDOW);
-        if !back_to_back {
+        if !self.allowed || !back_to_back {
             return Before::NOTHING;
         }
         Before { polls: self.may_poll(), yields: self.may_yield(now) }
@@ -98,11 +98,11 @@ impl Polling {
         // not wait for each other.
         let rests = self.rest > 0;
         self.rest = self.rest.saturating_sub(1);
-        self.allowed.polls && !rests && self.daemon_awake
+        !rests && self.daemon_awake
     }
 
     fn may_yield(&self, now: Instant) -> bool {
-        self.allowed.yields && self.yields_again_at.is_none_or(|at| now >= at)
+        self.yields_again_at.is_none_or(|at| now >= at)
     }
 
     /// How an attempt ended, a moment ago.
@@ -131,7 +131,7 @@ impl Polling {
 }
 
 /// Whether this process may use more than one core, by its threads' affinity and the control groups'
-/// quotas. With one core, polling only keeps the daemon from running.
+/// quotas. With one core, polling only keeps the daemon from running, and so do threads that yield to each other.
 pub(crate) fn has_cores_to_spare() -> bool {
     affinity_cores().is_none_or(|cores| cores > 1) && quota_cores().is_none_or(|cores| cores > 1.0)
 }
@@ -169,26 +169,24 @@ fn parse_quota(text: &str) -> Option<f64> {
 mod tests {
     use super::*;
 
-    const ALL: Before = Before { polls: true, yields: true };
-
     #[test]
     fn polls_only_back_to_back_with_a_daemon_that_is_awake() {
-        let mut polling = Polling::new(ALL);
+        let mut polling = Polling::new(true);
         let start = Instant::now();
         assert_eq!(polling.begin(start), Before::NOTHING);
         polling.answered(start, true);
-        assert_eq!(polling.begin(start + WINDOW / 2), ALL);
+        assert_eq!(polling.begin(start + WINDOW / 2), Before { polls: true, yields: true });
         assert_eq!(polling.begin(start + WINDOW * 2), Before::NOTHING);
         polling.answered(start, false);
         assert_eq!(polling.begin(start), Before { polls: false, yields: true });
-        let mut never = Polling::new(Before::NOTHING);
+        let mut never = Polling::new(false);
         never.answered(start, true);
         assert_eq!(never.begin(start), Before::NOTHING);
     }
 
     #[test]
     fn polls_in_vain_get_rarer() {
-        let mut polling = Polling::new(ALL);
+        let mut polling = Polling::new(true);
         let now = Instant::now();
         polling.answered(now, true);
         let polls = (0..100_000)
@@ -205,7 +203,7 @@ mod tests {
     /// many did, and how long all of them together took.
     fn a_second_of_yields(took: impl Fn(u32) -> Duration) -> (u32, Duration) {
         const SLEEPS: Duration = Duration::from_micros(80);
-        let mut polling = Polling::new(Before { polls: false, yields: true });
+        let mut polling = Polling::new(true);
         let start = Instant::now();
         let (mut now, mut yields, mut yielded) = (start, 0, Duration::ZERO);
         while now - start < Duration::from_secs(1) {

@@ -31,7 +31,7 @@ const JUST_NOW: Duration = Duration::from_secs(10);
 /// What a fork does not change: the socket's path, and what is known about it.
 pub(crate) struct Target {
     pub(crate) path: PathBuf,
-    pub(crate) allowed: Before,
+    pub(crate) polling: bool,
     /// Whether a connection was ever made. If so, a missing daemon is restarting.
     pub(crate) reached: AtomicBool,
     pub(crate) record: Record,
@@ -60,7 +60,7 @@ pub(crate) enum Awaited {
 
 impl State {
     pub(crate) fn new(target: Arc<Target>) -> State {
-        let link = Mutex::new(Link::new(target.allowed));
+        let link = Mutex::new(Link::new(target.polling));
         State { pid: std::process::id(), target, link }
     }
 
