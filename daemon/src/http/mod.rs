@@ -21,6 +21,7 @@ mod routes;
 use std::io;
 use std::net::TcpListener;
 use std::path::PathBuf;
+use std::sync::mpsc as blocking;
 
 use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, watch};
@@ -108,7 +109,7 @@ impl Bound {
     /// the thread that answers requests.
     ///
     /// # Errors
-    /// The system can't start a thread or runtime.
+    /// The system can't start a thread or runtime, or watch the listener.
     pub fn serve_monitoring(
         self,
         access: watch::Receiver<AccessRules>,
@@ -125,7 +126,7 @@ impl Bound {
     /// `access` says which tags are reserved.
     ///
     /// # Errors
-    /// The system can't start a thread or runtime.
+    /// The system can't start a thread or runtime, or watch the listener.
     pub fn serve_leaf(
         self,
         settings: LeafHttp,
@@ -147,27 +148,32 @@ impl Bound {
         serve: impl FnOnce(Listener) -> F + Send + 'static,
     ) -> io::Result<Http> {
         let (stop, mut stopped) = watch::channel(());
+        let (begun, outcome) = blocking::sync_channel(1);
         let listener = self.listener;
         std::thread::Builder::new().name(thread.to_owned()).spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
+            let ready = tokio::runtime::Builder::new_current_thread()
                 .enable_io()
                 .enable_time()
-                .build_local(LocalOptions::default());
-            let served = runtime.and_then(|runtime| {
-                runtime.block_on(async {
-                    let serving = serve(Listener::new(listener)?);
-                    tokio::select! {
-                        // This fails when the other end is dropped, which also means to stop.
-                        _ = stopped.changed() => {}
-                        () = serving => {}
-                    }
-                    Ok(())
-                })
+                .build_local(LocalOptions::default())
+                .and_then(|runtime| {
+                    let listener = runtime.block_on(async { Listener::new(listener) })?;
+                    Ok((runtime, listener))
+                });
+            let (runtime, listener) = match ready {
+                Ok(ready) => ready,
+                Err(error) => return drop(begun.send(Err(error))),
+            };
+            let _ = begun.send(Ok(()));
+            runtime.block_on(async {
+                tokio::select! {
+                    // This fails when the other end is dropped, which also means to stop.
+                    _ = stopped.changed() => {}
+                    () = serve(listener) => {}
+                }
             });
-            if let Err(error) = served {
-                tracing::error!("HTTP can't be served: {error}");
-            }
         })?;
+        // A runtime can't leave the thread that makes it, so the thread tells whether it could.
+        outcome.recv().map_err(io::Error::other)??;
         Ok(Http { _stop: stop, _file: self.file })
     }
 }
