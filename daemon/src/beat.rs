@@ -1,5 +1,5 @@
-//! Waits that need not be exact. They all end at the same instants, so that an idle daemon wakes about once a second, and
-//! not for each wait.
+//! Waits that need not be exact. They all end at the same instants, so that an idle daemon wakes about once a second,
+//! and not for each wait.
 
 use std::future::pending;
 use std::sync::LazyLock;
