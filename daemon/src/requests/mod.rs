@@ -375,6 +375,8 @@ impl Dispatcher {
     pub async fn run(self: &Rc<Self>, check_removed: Duration) {
         let writing = self.writer.run(
             |failure| {
+                // A full disk may have room again before the next beat: then nobody would be told.
+                self.health.tell();
                 self.segments.end_all_shared();
                 self.segments.abandon_all(failure);
                 self.snowflakes.abandon_all(failure);
