@@ -13,7 +13,7 @@ use leafd_tests::servers::{MariaDb, Pair, Postgres, Server};
 use crate::fleet::{
     Fleet, RESUMES_WITHIN, TAG, draw_of, errors_of, held, id_of, lease, only, row, worker_of,
 };
-use crate::registry::{Backend as _, Registry};
+use crate::registry::{Backend as _, Registry, write_to_zookeeper};
 
 /// The setting `failover_settle` of all hosts.
 const SETTLE: Duration = Duration::from_secs(5);
@@ -113,6 +113,16 @@ fn on_zookeeper() {
         assert_eq!(held(&fleet.hosts[0]).len(), 3);
         let workers: Vec<u64> = fleet.hosts[..3].iter().map(number).collect();
         let server = fleet.registry.server();
+        // The daemons see that the copy is old while it has fewer writes than they have seen. Each makes a few as it
+        // comes back.
+        write_to_zookeeper(server, 100);
+        let written = Instant::now();
+        for host in &fleet.hosts[..3] {
+            eventually("it has seen them", RESUMES_WITHIN, || {
+                let ago_ms = lease(host)["renewed_ms_ago"].as_u64()?;
+                (u128::from(ago_ms) < written.elapsed().as_millis()).then_some(())
+            });
+        }
         server.process.stop();
         std::fs::remove_dir_all(&data).unwrap();
         copy(&kept, &data);

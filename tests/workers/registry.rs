@@ -180,6 +180,15 @@ fn at_zookeeper<T>(server: &ZooKeeper, work: impl AsyncFnOnce(Client) -> T) -> T
     runtime.block_on(async { work(Client::connect(&server.address()).await.unwrap()).await })
 }
 
+/// Writes to the ensemble, as others do who use it.
+pub fn write_to_zookeeper(server: &ZooKeeper, writes: u32) {
+    at_zookeeper(server, async |client| {
+        for _ in 0..writes {
+            client.set_data("/", b"", None).await.unwrap();
+        }
+    });
+}
+
 impl Backend for ZooKeeper {
     const TITLE: &'static str = "ZooKeeper";
 
