@@ -109,7 +109,7 @@ impl Builder {
     /// Whether a waiting thread may look at the socket again before it sleeps. Default: yes.
     ///
     /// Even then it does so only while requests come back to back and more than one core is usable: it polls for up to
-    /// 100 µs while the daemon polls too and polls hit, and yields its core to other threads once, unless they keep it.
+    /// 100 µs while the daemon polls too and polls hit, and yields its core to other threads, unless they keep it.
     #[must_use]
     pub fn polling(mut self, polling: bool) -> Builder {
         self.polling = polling;

@@ -7,7 +7,8 @@
 //! Where more threads ask than there are cores, each yields its core once before it sleeps. The others and the
 //! daemon run meanwhile, so that the answer is mostly there, and nobody had to be put to sleep and woken. But a
 //! thread that computes keeps a yielded core for milliseconds, and would have been interrupted for one that was
-//! woken. So slow yields turn yielding off for a while, unless many quick ones make up for them.
+//! woken. So slow yields turn yielding off for a while, unless what quick ones have won pays for them, and so do
+//! yields in vain.
 
 use std::fs;
 use std::mem;
@@ -22,15 +23,20 @@ pub(crate) const WINDOW: Duration = Duration::from_micros(100);
 const PENALTY_MIN: u32 = 8;
 const PENALTY_MAX: u32 = 4096;
 
-/// An attempt that took longer gave the core to a thread that computes, not to others that ask.
+/// An attempt that took longer gave the core away to a thread that computes, or to too many that ask.
 const SLOW: Duration = Duration::from_millis(1);
 
-/// How many quick yields make up for a slow one, and how many are remembered.
-const QUICK_PER_SLOW: u32 = 64;
-const QUICK_MAX: u32 = 16 * QUICK_PER_SLOW;
+/// What a quick yield that finds an answer wins, about: nobody is put to sleep and woken.
+const YIELD_WINS: Duration = Duration::from_micros(50);
 
-/// After a slow yield that nothing makes up for, none is made for so many times as long as it took.
-const SLOW_REST: u32 = 100;
+/// How much of what yields have won is remembered. It pays for some slow ones.
+const WON_MAX: Duration = Duration::from_millis(20);
+
+/// After a yield that what was won doesn't pay for, none is made for so many times as long as it took.
+const REST_PER_LOST: u32 = 100;
+
+/// The longest such rest. A yield also seems to take long when the process is stopped meanwhile.
+const REST_MAX: Duration = Duration::from_secs(10);
 
 /// What a thread does before it sleeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,8 +63,8 @@ pub(crate) struct Polling {
     /// How many more requests must not poll.
     rest: u32,
     penalty: u32,
-    /// Quick yields, less what slow ones cost.
-    quick: u32,
+    /// What yields have won, less what vain and slow ones took.
+    won: Duration,
     yields_again_at: Option<Instant>,
 }
 
@@ -78,7 +84,7 @@ impl Polling {
             answered_at: None,
             rest: 0,
             penalty: 0,
-            quick: 0,
+            won: Duration::ZERO,
             yields_again_at: None,
         }
     }
@@ -105,7 +111,7 @@ impl Polling {
         self.yields_again_at.is_none_or(|at| now >= at)
     }
 
-    /// How an attempt ended, a moment ago.
+    /// How an attempt ended. `now` may be later, when the thread has slept as well.
     pub(crate) fn end(&mut self, before: Before, tried: Tried, now: Instant) {
         if before.polls && tried.found {
             self.penalty /= 2;
@@ -113,13 +119,16 @@ impl Polling {
             self.penalty = (self.penalty * 2).clamp(PENALTY_MIN, PENALTY_MAX);
             self.rest = self.penalty;
         }
-        if before.yields && tried.took < SLOW {
-            self.quick = (self.quick + 1).min(QUICK_MAX);
-        } else if before.yields {
-            if self.quick < QUICK_PER_SLOW {
-                self.yields_again_at = Some(now + tried.took * SLOW_REST);
-            }
-            self.quick = self.quick.saturating_sub(QUICK_PER_SLOW);
+        if !before.yields {
+            return;
+        }
+        if tried.found && tried.took < SLOW {
+            self.won = (self.won + YIELD_WINS).min(WON_MAX);
+        } else if let Some(left) = self.won.checked_sub(tried.took) {
+            self.won = left;
+        } else {
+            self.won = Duration::ZERO;
+            self.yields_again_at = Some(now + (tried.took * REST_PER_LOST).min(REST_MAX));
         }
     }
 
@@ -220,22 +229,56 @@ mod tests {
         (yields, yielded)
     }
 
+    const QUICK: Duration = Duration::from_micros(30);
+    const SLICE: Duration = Duration::from_millis(4);
+
     #[test]
     fn beside_a_thread_that_computes_yields_take_little_of_the_time() {
-        let (yields, yielded) = a_second_of_yields(|_| Duration::from_millis(4));
-        assert!((1..=3).contains(&yields) && yielded <= Duration::from_millis(12), "{yields}");
+        let (yields, yielded) = a_second_of_yields(|_| SLICE);
+        assert!((1..=3).contains(&yields) && yielded <= 3 * SLICE, "{yields}");
+    }
+
+    #[test]
+    fn what_was_won_before_pays_for_few_slow_yields() {
+        let (yields, _) = a_second_of_yields(|count| if count < 10_000 { QUICK } else { SLICE });
+        assert!((10_002..10_010).contains(&yields), "{yields}");
     }
 
     #[test]
     fn a_slow_yield_among_many_quick_ones_is_forgiven() {
-        let quick = Duration::from_micros(30);
-        let slow = |every: u32| {
-            move |count: u32| if count % every == every - 1 { 100 * quick } else { quick }
-        };
+        let slow = |every| move |count| if count % every == every - 1 { SLICE } else { QUICK };
         let (yields, _) = a_second_of_yields(slow(200));
-        assert!(yields > 20_000, "{yields}");
+        assert!(yields > 15_000, "{yields}");
         let (yields, yielded) = a_second_of_yields(slow(10));
         assert!(yields > 10 && yielded < Duration::from_millis(100), "{yields} in {yielded:?}");
+    }
+
+    #[test]
+    fn yields_in_vain_get_rarer() {
+        let mut polling = Polling::new(true);
+        let mut now = Instant::now();
+        let vain = Tried { found: false, took: Duration::from_micros(1) };
+        let mut yields = 0;
+        for _ in 0..1_000 {
+            polling.answered(now, false);
+            let before = polling.begin(now);
+            now += Duration::from_micros(40);
+            if before.yields {
+                yields += 1;
+                polling.end(before, vain, now);
+            }
+        }
+        assert!((100..400).contains(&yields), "{yields}");
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_yields_again_soon() {
+        let mut polling = Polling::new(true);
+        let now = Instant::now();
+        let yields = Before { polls: false, yields: true };
+        polling.end(yields, Tried { found: true, took: Duration::from_secs(600) }, now);
+        polling.answered(now + REST_MAX, false);
+        assert_eq!(polling.begin(now + REST_MAX), yields);
     }
 
     #[test]

@@ -56,17 +56,18 @@ impl Reader {
 
     /// Waits for bytes. Returns the outcome, and how the attempt before sleeping ended, if one was made.
     pub(crate) fn fill(&mut self, patience: Patience) -> (Result<Arrival, Break>, Option<Tried>) {
+        if patience.maybe_there {
+            match self.receive() {
+                Ok(Arrival::Nothing) => {}
+                outcome => return (outcome, None),
+            }
+        }
         let mut tried = None;
         if patience.before != Before::NOTHING {
             let (outcome, ended) = self.try_before(patience.before);
             tried = Some(ended);
             if ended.found {
                 return (outcome, tried);
-            }
-        } else if patience.maybe_there {
-            match self.receive() {
-                Ok(Arrival::Nothing) => {}
-                outcome => return (outcome, None),
             }
         }
         // Not by a blocking receive: that would wake once more when the daemon takes the request out of

@@ -56,6 +56,9 @@ const YIELD_US: u64 = 100;
 const SLOW_US: u64 = 1_000;
 const SLOW_REST: u64 = 10;
 
+/// The longest such wait: a yield also seems to take long when the daemon is stopped meanwhile.
+const REST_US_MAX: u64 = 1_000_000;
+
 impl Credit {
     /// The credit needed to start polling.
     const NEEDED: u32 = 8;
@@ -105,12 +108,16 @@ impl BusyPoll {
                 if now_us >= yields_at_us {
                     std::thread::yield_now();
                     let took_us = monotonic_us() - now_us;
-                    let every = if took_us < SLOW_US { YIELD_US } else { SLOW_REST * took_us };
+                    let slow = took_us >= SLOW_US;
+                    let every =
+                        if slow { (SLOW_REST * took_us).min(REST_US_MAX) } else { YIELD_US };
                     yields_at_us = now_us + took_us + every;
                 }
                 tokio::task::yield_now().await;
             } else {
                 self.woken.notified().await;
+                // What has just woken runs first.
+                yields_at_us = yields_at_us.max(monotonic_us() + YIELD_US);
             }
         }
     }
