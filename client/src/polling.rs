@@ -24,7 +24,7 @@ const PENALTY_MIN: u32 = 8;
 const PENALTY_MAX: u32 = 4096;
 
 /// An attempt that took longer gave the core away to a thread that computes, or to too many that ask.
-const SLOW: Duration = Duration::from_millis(1);
+pub(crate) const SLOW: Duration = Duration::from_millis(1);
 
 /// What a quick yield that finds an answer wins, about: nobody is put to sleep and woken.
 const YIELD_WINS: Duration = Duration::from_micros(50);

@@ -9,7 +9,8 @@ use leafd_wire::REPLY_LENGTH_MAX;
 use leafd_wire::frame::{Frame, frame_end};
 
 use crate::error::Break;
-use crate::polling::{Before, Tried, WINDOW};
+use crate::interruption::noticed;
+use crate::polling::{Before, SLOW, Tried, WINDOW};
 use crate::socket::{Readiness, Socket};
 
 /// Room for about a thousand replies of one run each. Untouched pages cost nothing.
@@ -67,6 +68,10 @@ impl Reader {
             let (outcome, ended) = self.try_before(patience.before);
             tried = Some(ended);
             if ended.found {
+                return (outcome, tried);
+            }
+            // A signal that came during a slow yield won't end the sleep: its handlers run first.
+            if ended.took >= SLOW && noticed() {
                 return (outcome, tried);
             }
         }

@@ -12,15 +12,16 @@ use leafd_core::BootMs;
 
 /// The time between two beats, about a second. A shorter wait doesn't end at a beat.
 ///
-/// tokio keeps timers in slots of 64 ms, and of 64 slots each, counted from the runtime's start. It wakes at the
-/// beginning of a slot to sort what is in it, and again for what is due later. A beat is always such a beginning, so one
-/// wake-up does for both.
+/// tokio keeps timers that end within 64 ms in slots of a millisecond, later ones in slots of 64 ms, counted from the
+/// runtime's start. It wakes at the beginning of a longer slot to sort what is in it, and again for what is due later.
+/// A beat is always such a beginning, so one wake-up does for both.
 pub const BEAT: Duration = Duration::from_millis(16 * 64);
 
 /// The instant that beats are counted from.
 static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Counts beats from now. To be called right before the runtime is made.
+/// Counts beats from now. To be called right before the runtime is made: less than a millisecond is rounded away, and
+/// with more each beat wakes the runtime twice.
 pub fn begin() {
     LazyLock::force(&FIRST);
 }

@@ -40,6 +40,13 @@ pub struct ConnectionPoll {
 #[derive(Clone, Copy, Debug, Default)]
 struct Credit(u32);
 
+/// When a daemon that stays awake yields its core. Its clients yield theirs, and the system puts whoever has not
+/// yielded before whoever has: on one core with the daemon they would run only once in milliseconds.
+#[derive(Debug, Default)]
+struct Yields {
+    next_us: u64,
+}
+
 /// How long the daemon polls after an answer.
 const AWAKE_US: u64 = 100;
 
@@ -47,8 +54,7 @@ const AWAKE_US: u64 = 100;
 /// be woken.
 const BACK_TO_BACK_US: u64 = 150;
 
-/// How often a daemon that stays awake yields its core. Its clients yield theirs, and the system puts whoever
-/// has not yielded before whoever has: on one core with the daemon they would run only once in milliseconds.
+/// How long the daemon runs between two yields.
 const YIELD_US: u64 = 100;
 
 /// A yield that took longer gave the core to a thread that computes, not to clients. The next one waits so many
@@ -83,6 +89,25 @@ impl Credit {
     }
 }
 
+impl Yields {
+    fn is_due(&self, now_us: u64) -> bool {
+        now_us >= self.next_us
+    }
+
+    /// The daemon yielded, and runs again.
+    fn made(&mut self, began_us: u64, now_us: u64) {
+        let took_us = now_us.saturating_sub(began_us);
+        let slow = took_us >= SLOW_US;
+        let rest_us = if slow { (SLOW_REST * took_us).min(REST_US_MAX) } else { YIELD_US };
+        self.next_us = now_us + rest_us;
+    }
+
+    /// The daemon has slept. What woke it is answered first.
+    fn woken(&mut self, now_us: u64) {
+        self.next_us = self.next_us.max(now_us + YIELD_US);
+    }
+}
+
 impl BusyPoll {
     /// `wanted`: the setting. `cores`: how many this process may use, including quotas.
     #[must_use]
@@ -101,23 +126,18 @@ impl BusyPoll {
     /// Keeps the runtime's thread awake while requests are expected. Each turn looks at every connection, so
     /// none starves. Clients that share its core get to run as well.
     pub async fn run(&self) {
-        let mut yields_at_us = 0;
+        let mut yields = Yields::default();
         loop {
             let now_us = monotonic_us();
             if now_us < self.awake_until_us.get() {
-                if now_us >= yields_at_us {
+                if yields.is_due(now_us) {
                     std::thread::yield_now();
-                    let took_us = monotonic_us() - now_us;
-                    let slow = took_us >= SLOW_US;
-                    let every =
-                        if slow { (SLOW_REST * took_us).min(REST_US_MAX) } else { YIELD_US };
-                    yields_at_us = now_us + took_us + every;
+                    yields.made(now_us, monotonic_us());
                 }
                 tokio::task::yield_now().await;
             } else {
                 self.woken.notified().await;
-                // What has just woken runs first.
-                yields_at_us = yields_at_us.max(monotonic_us() + YIELD_US);
+                yields.woken(monotonic_us());
             }
         }
     }
@@ -229,6 +249,35 @@ mod tests {
             polling = credit.suffices(polling);
         }
         assert!(vain <= 10_000 / 8, "{vain} of 10,000 gaps were polled for in vain");
+    }
+
+    /// How long, of the given time, yields take that take `took_us` each.
+    fn yielded_us(took_us: u64, time_us: u64) -> u64 {
+        let (mut yields, mut now_us, mut yielded_us) = (Yields::default(), 0, 0);
+        while now_us < time_us {
+            if yields.is_due(now_us) {
+                yields.made(now_us, now_us + took_us);
+                (now_us, yielded_us) = (now_us + took_us, yielded_us + took_us);
+            }
+            now_us += 5;
+        }
+        yielded_us
+    }
+
+    #[test]
+    fn clients_run_every_hundred_microseconds_and_a_thread_that_computes_seldom() {
+        let second_us = 1_000_000;
+        assert!((150_000..200_000).contains(&yielded_us(20, second_us)));
+        assert!(yielded_us(4_000, second_us) <= second_us / 10);
+    }
+
+    #[test]
+    fn a_daemon_that_was_stopped_yields_again_within_a_second_and_one_that_was_woken_runs_first() {
+        let mut yields = Yields::default();
+        yields.made(0, 600_000_000);
+        assert!(!yields.is_due(600_900_000) && yields.is_due(601_000_000));
+        yields.woken(700_000_000);
+        assert!(!yields.is_due(700_000_050) && yields.is_due(700_000_100));
     }
 
     #[test]
