@@ -133,7 +133,7 @@ fn put(section: &mut Section, row: &str, called: &Called, claims: f64) {
 }
 
 /// A connection to a store, like a daemon's.
-pub(super) fn connect(database: &Database<'_>) -> Result<postgres::PostgresStore> {
+pub(super) fn connect(database: &Database<'_>) -> Result<leafd::store::sql::SqlStore> {
     let url = database.url().parse();
     let Ok(StoreUrl::Postgres(url)) = url else { bail!("a server's URL is none of PostgreSQL's") };
     let limit = Duration::from_secs(30);

@@ -43,7 +43,7 @@ impl Backend for Throwaway {
     }
 }
 
-fn open(path: &Path) -> sqlite::SqliteStore {
+fn open(path: &Path) -> leafd::store::sql::SqlStore {
     sqlite::open(path, HOST).unwrap()
 }
 

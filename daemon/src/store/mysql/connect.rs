@@ -14,7 +14,7 @@ use crate::blocking::Backend as _;
 use crate::config::{Endpoint, Tls};
 use crate::store::Store;
 use crate::store::sql::engine::Engine;
-use crate::store::sql::{APPLICATION_NAME, HEAD_START, Location as _, Target};
+use crate::store::sql::{APPLICATION_NAME, HEAD_START, Target};
 use leafd_core::store::StoreError;
 
 /// The files in which systems keep the certificates that they trust.
@@ -47,7 +47,7 @@ pub(super) struct Connected {
 /// Connects to the first server that accepts the connection and takes writes. A server that is silent for a while may
 /// still answer while the next ones are asked.
 pub(super) fn connect(target: &Target) -> Result<Connected, StoreError> {
-    let password = target.password.read().map_err(|cause| target.unavailable(cause))?;
+    let password = target.password.read().map_err(|cause| target.location().unavailable(cause))?;
     let bound = target.connect_timeout;
     let servers: Vec<&Endpoint> = target.url.in_turn(Instant::now()).collect();
     let silent = format!("no answer within {bound:?} (store_connect_timeout)");
@@ -56,7 +56,7 @@ pub(super) fn connect(target: &Target) -> Result<Connected, StoreError> {
     let mut unanswered = 0;
     for (number, endpoint) in servers.iter().enumerate() {
         let opts = options(target, endpoint, password.as_deref());
-        ask(number, opts, target, &send).map_err(|cause| target.unavailable(cause))?;
+        ask(number, opts, target, &send).map_err(|cause| target.location().unavailable(cause))?;
         unanswered += 1;
         let is_last = number + 1 == servers.len();
         let until = Instant::now() + if is_last { bound } else { HEAD_START.min(bound) };
@@ -77,7 +77,7 @@ pub(super) fn connect(target: &Target) -> Result<Connected, StoreError> {
         }
     }
     let causes = servers.iter().zip(causes).map(|(endpoint, cause)| format!("{endpoint}: {cause}"));
-    Err(target.unavailable(causes.collect::<Vec<_>>().join("; ")))
+    Err(target.location().unavailable(causes.collect::<Vec<_>>().join("; ")))
 }
 
 /// A server's position in the list, and what came of asking it.

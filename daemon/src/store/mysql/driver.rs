@@ -11,12 +11,9 @@ use mysql::{Conn, Error, Params, Value};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::TimeVal;
 
-use super::{connect, history, leases, sql};
+use super::{connect, sql};
 use crate::store::sql::engine::Engine;
-use crate::store::sql::{
-    Driver, Failure, HistoryStatements, Layout, LeaseStatements, Param, Place, Standing,
-    Statements, TABLES_GONE, Target,
-};
+use crate::store::sql::{Driver, Failure, Param, Place, Standing, TABLES_GONE, Target};
 use leafd_core::store::StoreError;
 
 /// In a cluster that is one store, a server gets this share of a call's time, in percent. Then another server can do
@@ -35,6 +32,12 @@ pub struct MysqlDriver {
 }
 
 impl MysqlDriver {
+    /// Connects to the first server that takes writes.
+    pub(super) fn connect(target: &Target) -> Result<Self, StoreError> {
+        let connect::Connected { connection, engine, endpoint } = connect::connect(target)?;
+        Ok(MysqlDriver { connection, endpoint, engine, server: None, deadline: Instant::now() })
+    }
+
     fn bounded<T>(
         &mut self,
         statement: impl FnOnce(&mut Conn) -> Result<T, Error>,
@@ -59,18 +62,6 @@ impl MysqlDriver {
 }
 
 impl Driver for MysqlDriver {
-    type Target = Target;
-
-    const SQL: Statements = sql::STATEMENTS;
-    const WORKERS: &'static LeaseStatements = &leases::STATEMENTS;
-    const HISTORY: &'static HistoryStatements = &history::STATEMENTS;
-    const TABLES: &'static [Layout] = sql::TABLES;
-
-    fn connect(target: &Target) -> Result<Self, StoreError> {
-        let connect::Connected { connection, engine, endpoint } = connect::connect(target)?;
-        Ok(MysqlDriver { connection, endpoint, engine, server: None, deadline: Instant::now() })
-    }
-
     fn endpoint(&self) -> &str {
         &self.endpoint
     }
@@ -137,10 +128,6 @@ impl Driver for MysqlDriver {
         let params = named(params);
         let rows: Vec<mysql::Row> = self.bounded(|connection| connection.exec(sql, params))?;
         Ok(rows.into_iter().map(|row| row.unwrap().into_iter().map(text).collect()).collect())
-    }
-
-    fn placeholder(number: usize) -> String {
-        format!(":p{number}")
     }
 }
 

@@ -14,19 +14,26 @@ mod leases;
 mod schema;
 mod sql;
 
-use super::sql::{Examination, SqlStore, Target, WorkersWish};
+use super::sql::{Dialect, Examination, Servers, SqlStore, Target, WorkersWish};
 use leafd_core::store::StoreError;
 
-pub use driver::MysqlDriver;
+use driver::MysqlDriver;
 pub use schema::{apply, print};
 
-/// A store on MySQL or MariaDB.
-pub type MysqlStore = SqlStore<MysqlDriver>;
+/// The statements and tables.
+static DIALECT: Dialect = Dialect {
+    sql: sql::STATEMENTS,
+    workers: &leases::STATEMENTS,
+    history: &history::STATEMENTS,
+    tables: sql::TABLES,
+    placeholder: ":p",
+    embedded: false,
+};
 
 /// The store at `target`. The first call connects.
 #[must_use]
-pub fn open(target: Target) -> MysqlStore {
-    SqlStore::new(target)
+pub fn open(target: Target) -> SqlStore {
+    SqlStore::new(Box::new(servers(target)))
 }
 
 /// Looks at the store at `target` without changing it.
@@ -34,5 +41,11 @@ pub fn open(target: Target) -> MysqlStore {
 /// # Errors
 /// [`StoreError`] when no server accepts the connection, or none answers.
 pub fn examine(target: &Target, workers: Option<WorkersWish>) -> Result<Examination, StoreError> {
-    super::sql::examine::<MysqlDriver>(target, workers)
+    super::sql::examine(Box::new(servers(target.clone())), workers)
+}
+
+fn servers(target: Target) -> Servers {
+    let connect =
+        |target: &Target| MysqlDriver::connect(target).map(|driver| Box::new(driver) as _);
+    Servers { target, dialect: &DIALECT, connect }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{MysqlDriver, history, leases, sql};
+use super::{DIALECT, MysqlDriver, history, leases, sql};
 use crate::store::sql::{
     Driver, Failure, META_TABLE, Param, Target, columns, has_first_rows, name_of_leafs,
     refuse_different, refuse_different_workers, refuse_lacking,
@@ -42,7 +42,7 @@ pub fn print() -> String {
 pub fn apply(target: &Target) -> Result<Vec<&'static str>, StoreError> {
     let mut driver = MysqlDriver::connect(target)?;
     driver.set_deadline(Instant::now() + target.statement_timeout);
-    let made = make(&mut driver, target).map_err(|failure| failure.answer(target))?;
+    let made = make(&mut driver, target).map_err(|failure| failure.answer(&target.location()))?;
     if made.contains(&META_TABLE) {
         super::open(target.clone()).note_first_history()?;
     }
@@ -54,18 +54,19 @@ fn make(driver: &mut MysqlDriver, target: &Target) -> Result<Vec<&'static str>, 
     if locked.into_iter().flatten().flatten().next().as_deref() != Some("1") {
         return Err(Failure::Busy("another session is creating the tables; try again".to_owned()));
     }
-    let found = columns(driver)?;
-    refuse_different(driver, target, &found)?;
-    refuse_different_workers(driver, target, &found)?;
+    let found = columns(driver, &DIALECT)?;
+    let location = target.location();
+    refuse_different(driver, &DIALECT, &location, &found)?;
+    refuse_different_workers(driver, &DIALECT, &location, &found)?;
     let is_missing = |table: &&str| !found.iter().any(|[of, ..]| of == table);
     let all = sql::TABLES.iter().chain(leases::STATEMENTS.tables);
     let missing: Vec<&'static str> = all.map(|layout| layout.table).filter(is_missing).collect();
     let marked = !missing.contains(&"leaf_alloc") && sql::has_mark(&remark(driver)?);
     let triggers: Vec<String> =
         driver.query(sql::TRIGGERS_THERE, &[])?.into_iter().flatten().flatten().collect();
-    refuse_lacking(target, &lacking(driver, &missing, marked)?)?;
+    refuse_lacking(&location, &lacking(driver, &missing, marked)?)?;
     let mut done = missing.clone();
-    if !missing.is_empty() || !has_first_rows(driver)? {
+    if !missing.is_empty() || !has_first_rows(driver, &DIALECT)? {
         make_tables(driver, &missing).inspect_err(|_| take_back(driver, &missing))?;
     }
     if !marked {

@@ -15,7 +15,7 @@ use super::driver::{classify, describe};
 use super::tls;
 use crate::config::Endpoint;
 use crate::store::sql::engine::Engine;
-use crate::store::sql::{APPLICATION_NAME, Failure, HEAD_START, Location as _, Target};
+use crate::store::sql::{APPLICATION_NAME, Failure, HEAD_START, Target};
 use leafd_core::store::StoreError;
 
 /// A connection to a server, and the task that moves its bytes.
@@ -57,7 +57,9 @@ pub(super) async fn connect(target: &Target) -> Result<Connected, StoreError> {
         .dbname(&target.url.database)
         .application_name(APPLICATION_NAME)
         .connect_timeout(target.connect_timeout);
-    if let Some(password) = target.password.read().map_err(|cause| target.unavailable(cause))? {
+    if let Some(password) =
+        target.password.read().map_err(|cause| target.location().unavailable(cause))?
+    {
         config.password(password);
     }
     let servers: Vec<&Endpoint> = target.url.in_turn(Instant::now()).collect();
@@ -89,7 +91,7 @@ pub(super) async fn connect(target: &Target) -> Result<Connected, StoreError> {
             }
         }
     }
-    Err(target.unavailable(causes.join("; ")))
+    Err(target.location().unavailable(causes.join("; ")))
 }
 
 /// Limits the time of the whole attempt. The crate's own limit covers only the TCP connection.

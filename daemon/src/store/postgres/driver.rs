@@ -11,11 +11,8 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Error};
 
-use super::{connect, history, leases, sql};
-use crate::store::sql::{
-    Call, Driver, Failure, HistoryStatements, Layout, LeaseStatements, Location as _, Param, Place,
-    Standing, Statements, TABLES_GONE, Target,
-};
+use super::{connect, sql};
+use crate::store::sql::{Call, Driver, Failure, Param, Place, Standing, TABLES_GONE, Target};
 use leafd_core::store::StoreError;
 
 /// A connection, and the runtime that moves its bytes while a statement runs.
@@ -33,6 +30,36 @@ pub struct PostgresDriver {
 }
 
 impl PostgresDriver {
+    /// Connects to the first server that takes writes.
+    pub(super) fn connect(target: &Target) -> Result<Self, StoreError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .map_err(|cause| {
+                target.location().unavailable(format!("can't start a runtime for it: {cause}"))
+            })?;
+        let connected = runtime.block_on(connect::connect(target));
+        let connected = match connected {
+            Ok(connected) => connected,
+            Err(error) => {
+                // As in `drop`: don't wait for a look-up that hangs.
+                runtime.shutdown_background();
+                return Err(error);
+            }
+        };
+        let connect::Connected { client, mover, endpoint, unconfirmed } = connected;
+        Ok(PostgresDriver {
+            runtime: Some(runtime),
+            client,
+            mover,
+            endpoint,
+            unconfirmed,
+            deadline: Instant::now(),
+            log_functions_fail: false,
+        })
+    }
+
     fn bounded<T>(&self, statement: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
         let Some(runtime) = &self.runtime else {
             return Err(Failure::Lost("the connection is closed".to_owned()));
@@ -79,42 +106,6 @@ impl Drop for PostgresDriver {
 }
 
 impl Driver for PostgresDriver {
-    type Target = Target;
-
-    const SQL: Statements = sql::STATEMENTS;
-    const WORKERS: &'static LeaseStatements = &leases::STATEMENTS;
-    const HISTORY: &'static HistoryStatements = &history::STATEMENTS;
-    const TABLES: &'static [Layout] = sql::TABLES;
-
-    fn connect(target: &Target) -> Result<Self, StoreError> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .build()
-            .map_err(|cause| {
-                target.unavailable(format!("can't start a runtime for it: {cause}"))
-            })?;
-        let connected = runtime.block_on(connect::connect(target));
-        let connected = match connected {
-            Ok(connected) => connected,
-            Err(error) => {
-                // As in `drop`: don't wait for a look-up that hangs.
-                runtime.shutdown_background();
-                return Err(error);
-            }
-        };
-        let connect::Connected { client, mover, endpoint, unconfirmed } = connected;
-        Ok(PostgresDriver {
-            runtime: Some(runtime),
-            client,
-            mover,
-            endpoint,
-            unconfirmed,
-            deadline: Instant::now(),
-            log_functions_fail: false,
-        })
-    }
-
     fn endpoint(&self) -> &str {
         &self.endpoint
     }
@@ -203,10 +194,6 @@ impl Driver for PostgresDriver {
             let changed = [one?, two?];
             three.map(|_| changed)
         })
-    }
-
-    fn placeholder(number: usize) -> String {
-        format!("${number}")
     }
 }
 

@@ -18,20 +18,27 @@ mod schema;
 mod sql;
 mod tls;
 
-use super::sql::{Examination, SqlStore, Target, WorkersWish};
+use super::sql::{Dialect, Examination, Servers, SqlStore, Target, WorkersWish};
 use leafd_core::store::StoreError;
 
-pub use driver::PostgresDriver;
+use driver::PostgresDriver;
 pub use schema::{apply, print};
 pub(crate) use tls::trusted_roots;
 
-/// A store on PostgreSQL.
-pub type PostgresStore = SqlStore<PostgresDriver>;
+/// The statements and tables.
+static DIALECT: Dialect = Dialect {
+    sql: sql::STATEMENTS,
+    workers: &leases::STATEMENTS,
+    history: &history::STATEMENTS,
+    tables: sql::TABLES,
+    placeholder: "$",
+    embedded: false,
+};
 
 /// The store at `target`. The first call connects.
 #[must_use]
-pub fn open(target: Target) -> PostgresStore {
-    SqlStore::new(target)
+pub fn open(target: Target) -> SqlStore {
+    SqlStore::new(Box::new(servers(target)))
 }
 
 /// Looks at the store at `target` without changing it.
@@ -39,5 +46,11 @@ pub fn open(target: Target) -> PostgresStore {
 /// # Errors
 /// [`StoreError`] when no server accepts the connection, or none answers.
 pub fn examine(target: &Target, workers: Option<WorkersWish>) -> Result<Examination, StoreError> {
-    super::sql::examine::<PostgresDriver>(target, workers)
+    super::sql::examine(Box::new(servers(target.clone())), workers)
+}
+
+fn servers(target: Target) -> Servers {
+    let connect =
+        |target: &Target| PostgresDriver::connect(target).map(|driver| Box::new(driver) as _);
+    Servers { target, dialect: &DIALECT, connect }
 }

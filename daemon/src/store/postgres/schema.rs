@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{PostgresDriver, history, leases, sql};
+use super::{DIALECT, PostgresDriver, history, leases, sql};
 use crate::store::sql::{
     Driver, Failure, META_TABLE, Param, Target, columns, has_first_rows, name_of_leafs,
     refuse_different, refuse_different_workers, refuse_lacking,
@@ -49,7 +49,7 @@ pub fn print() -> String {
 pub fn apply(target: &Target) -> Result<Vec<&'static str>, StoreError> {
     let mut driver = PostgresDriver::connect(target)?;
     driver.set_deadline(Instant::now() + target.statement_timeout);
-    let made = make(&mut driver, target).map_err(|failure| failure.answer(target))?;
+    let made = make(&mut driver, target).map_err(|failure| failure.answer(&target.location()))?;
     if made.contains(&META_TABLE) {
         super::open(target.clone()).note_first_history()?;
     }
@@ -59,19 +59,20 @@ pub fn apply(target: &Target) -> Result<Vec<&'static str>, StoreError> {
 fn make(driver: &mut PostgresDriver, target: &Target) -> Result<Vec<&'static str>, Failure> {
     driver.batch("BEGIN")?;
     driver.batch(LOCK)?;
-    let found = columns(driver)?;
-    refuse_different(driver, target, &found)?;
-    refuse_different_workers(driver, target, &found)?;
+    let found = columns(driver, &DIALECT)?;
+    let location = target.location();
+    refuse_different(driver, &DIALECT, &location, &found)?;
+    refuse_different_workers(driver, &DIALECT, &location, &found)?;
     let is_missing = |table: &&str| !found.iter().any(|[of, ..]| of == table);
     let all = sql::TABLES.iter().chain(leases::STATEMENTS.tables);
     let mut made: Vec<&'static str> = all.map(|layout| layout.table).filter(is_missing).collect();
     let to_drop = driver.query(RIGHTS_TO_DROP, &[])?;
     let mut lacking: Vec<String> = to_drop.iter().flatten().flatten().cloned().collect();
-    let incomplete = !made.is_empty() || (lacking.is_empty() && !has_first_rows(driver)?);
+    let incomplete = !made.is_empty() || (lacking.is_empty() && !has_first_rows(driver, &DIALECT)?);
     if incomplete {
         lacking.extend(driver.query(RIGHTS_TO_MAKE, &[])?.into_iter().flatten().flatten());
     }
-    refuse_lacking(target, &lacking)?;
+    refuse_lacking(&location, &lacking)?;
     driver.batch("SET LOCAL client_min_messages = warning")?;
     if incomplete {
         let name = name_of_leafs(driver, &made)?;

@@ -5,15 +5,16 @@ use std::time::Instant;
 use super::conflicts::{CONFLICT_TRIES_MAX, Conflicts, pause_after_conflict};
 use super::rows::{self, name};
 use super::session::{Session, needs_side_tables};
-use super::{Driver, Failure, Location, Place};
+use super::{Backend, Driver, Failure, Location, Place};
 use leafd_core::Tag;
 use leafd_core::store::{Identity, Role, StoreError, TagTerms};
 
 /// A store over a driver. To make one connects to nothing: the first call connects.
 #[derive(Debug)]
-pub struct SqlStore<D: Driver> {
-    pub(super) target: D::Target,
-    session: Option<Session<D>>,
+pub struct SqlStore {
+    backend: Box<dyn Backend>,
+    pub(super) location: Location,
+    session: Option<Session>,
     /// Where the last connection led.
     known: Option<Place>,
     /// Whether the log already says that there is only Leaf's table.
@@ -21,16 +22,19 @@ pub struct SqlStore<D: Driver> {
     pub(super) conflicts: Conflicts,
 }
 
-impl<D: Driver> SqlStore<D> {
-    pub(in crate::store) fn new(target: D::Target) -> Self {
-        let (session, known, warned) = (None, None, false);
-        SqlStore { target, session, known, warned, conflicts: Conflicts::default() }
+impl SqlStore {
+    pub(in crate::store) fn new(backend: Box<dyn Backend>) -> Self {
+        let (location, conflicts) = (backend.location(), Conflicts::default());
+        SqlStore { backend, location, session: None, known: None, warned: false, conflicts }
     }
 
     /// A store whose connection is open already.
-    pub(in crate::store) fn over(driver: D, mut target: D::Target) -> Result<Self, StoreError> {
-        let session = Session::over(driver, &mut target)?;
-        Ok(SqlStore { session: Some(session), ..SqlStore::new(target) })
+    pub(in crate::store) fn over(
+        driver: Box<dyn Driver>,
+        mut backend: Box<dyn Backend>,
+    ) -> Result<Self, StoreError> {
+        let session = Session::over(driver, &mut *backend)?;
+        Ok(SqlStore { session: Some(session), ..SqlStore::new(backend) })
     }
 
     /// Whoever has just made the tables must call this. Then no host waits for reports of claims that this history may
@@ -43,23 +47,23 @@ impl<D: Driver> SqlStore<D> {
     /// `work` runs again.
     pub(super) fn write<T>(
         &mut self,
-        work: impl Fn(&mut Session<D>) -> Result<T, Failure>,
+        work: impl Fn(&mut Session) -> Result<T, Failure>,
     ) -> Result<T, StoreError> {
-        self.transact(work).map_err(|failure| failure.answer(&self.target))
+        self.transact(work).map_err(|failure| failure.answer(&self.location))
     }
 
     /// Like [`SqlStore::write`], but returns the failure itself.
     pub(super) fn transact<T>(
         &mut self,
-        work: impl Fn(&mut Session<D>) -> Result<T, Failure>,
+        work: impl Fn(&mut Session) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let give_up = Instant::now() + self.target.statement_timeout();
+        let give_up = Instant::now() + self.location.statement_timeout;
         for tries in 1.. {
             match self.transact_once(&work) {
                 Err(Failure::Conflict(words))
                     if tries < CONFLICT_TRIES_MAX && Instant::now() < give_up =>
                 {
-                    self.conflicts.note(&self.target.store(), &words);
+                    self.conflicts.note(&self.location.store, &words);
                     std::thread::sleep(pause_after_conflict(tries)?);
                 }
                 // The row was locked for the whole time. So the lock is held by a node that another node copies from.
@@ -75,12 +79,12 @@ impl<D: Driver> SqlStore<D> {
 
     pub(super) fn transact_once<T>(
         &mut self,
-        work: impl FnOnce(&mut Session<D>) -> Result<T, Failure>,
+        work: impl FnOnce(&mut Session) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         loop {
             let stale = self.session.is_some();
             let session = self.ready()?;
-            let begun = session.driver.execute(D::SQL.begin, &[]);
+            let begun = session.driver.execute(session.dialect.sql.begin, &[]);
             match begun {
                 Ok(_) => break,
                 // The connection broke since the last call, for instance because the server restarted. Nothing was
@@ -91,7 +95,7 @@ impl<D: Driver> SqlStore<D> {
         }
         // The session is taken out, so that a panic ends the connection and with it the transaction.
         let Some(mut session) = self.session.take() else {
-            return Err(self.target.unavailable("the connection was lost").into());
+            return Err(self.location.unavailable("the connection was lost").into());
         };
         let result = work(&mut session).and_then(|value| {
             session.driver.execute("COMMIT", &[])?;
@@ -101,7 +105,7 @@ impl<D: Driver> SqlStore<D> {
             Ok(_) => true,
             Err(failure) if failure.ends_connection() => {
                 if matches!(failure, Failure::TimedOut(_)) {
-                    self.target.has_failed(session.driver.endpoint());
+                    self.backend.has_failed(session.driver.endpoint());
                 }
                 false
             }
@@ -114,15 +118,15 @@ impl<D: Driver> SqlStore<D> {
     /// Runs `work`, which changes nothing, and runs it again if the connection turns out to be gone.
     pub(super) fn read<T>(
         &mut self,
-        work: impl Fn(&mut Session<D>) -> Result<T, Failure>,
+        work: impl Fn(&mut Session) -> Result<T, Failure>,
     ) -> Result<T, StoreError> {
-        self.read_once_more(work).map_err(|failure| failure.answer(&self.target))
+        self.read_once_more(work).map_err(|failure| failure.answer(&self.location))
     }
 
     /// Like [`SqlStore::read`], but returns the failure itself.
     pub(super) fn read_once_more<T>(
         &mut self,
-        work: impl Fn(&mut Session<D>) -> Result<T, Failure>,
+        work: impl Fn(&mut Session) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         loop {
             let stale = self.session.is_some();
@@ -142,7 +146,7 @@ impl<D: Driver> SqlStore<D> {
     ) -> Result<T, StoreError> {
         result.map_err(|failure| match failure {
             Failure::NoSuchName(_) => StoreError::UnknownTag { tag: tag.clone() },
-            other => other.answer(&self.target),
+            other => other.answer(&self.location),
         })
     }
 
@@ -160,18 +164,18 @@ impl<D: Driver> SqlStore<D> {
     /// either accepts none or is well, and hosts that prefer the same server meet fewer conflicts.
     fn leave(&mut self) {
         if let Some(session) = self.session.take() {
-            self.target.has_failed(session.driver.endpoint());
+            self.backend.has_failed(session.driver.endpoint());
         }
     }
 
     /// Returns the connection, opened if there is none, and starts the time limit of this call.
-    pub(super) fn ready(&mut self) -> Result<&mut Session<D>, StoreError> {
+    pub(super) fn ready(&mut self) -> Result<&mut Session, StoreError> {
         let open = self.session.take().filter(|session| session.driver.is_usable());
         let mut session = match open {
             Some(session) => session,
             None => self.connect()?,
         };
-        session.driver.set_deadline(Instant::now() + self.target.statement_timeout());
+        session.driver.set_deadline(Instant::now() + self.location.statement_timeout);
         Ok(self.session.insert(session))
     }
 
@@ -185,7 +189,7 @@ impl<D: Driver> SqlStore<D> {
             let tags = std::slice::from_ref(tag);
             match self.read_once_more(|session| session.find_under(under, tags, false)) {
                 Err(Failure::NoSuchName(_)) => Ok(None),
-                Err(failure) => Err(failure.answer(&self.target)),
+                Err(failure) => Err(failure.answer(&self.location)),
                 Ok(rows) => {
                     let row = rows.iter().find(|row| name(row) == Some(tag.as_str()));
                     Ok(row.map(rows::terms))
@@ -198,8 +202,8 @@ impl<D: Driver> SqlStore<D> {
         terms
     }
 
-    pub(super) fn connect(&mut self) -> Result<Session<D>, StoreError> {
-        let mut session = Session::over(D::connect(&self.target)?, &mut self.target)?;
+    pub(super) fn connect(&mut self) -> Result<Session, StoreError> {
+        let mut session = Session::over(self.backend.connect()?, &mut *self.backend)?;
         if let Some(known) = &self.known
             && !session.is_in(known)
             && let Some(same) = self.among_others(session.driver.endpoint(), known)
@@ -209,7 +213,7 @@ impl<D: Driver> SqlStore<D> {
         self.known = Some(session.place().clone());
         if !session.side && !self.warned {
             tracing::warn!(
-                store = %self.target.store(),
+                store = %self.location.store,
                 "the store has only Leaf's table: leafd can't notice deleted tags, ceilings or copied hosts, and can't \
                  create tags; add leafd's tables with: leafd schema apply"
             );
@@ -221,13 +225,10 @@ impl<D: Driver> SqlStore<D> {
     /// Finds a server that goes on in the same history as the last connection. The server of that connection was
     /// silent, and another one that takes writes has another history: either it took over, or it is a former primary
     /// that nobody stopped. If a server still has the known history, the result is a connection to it.
-    fn among_others(&self, endpoint: &str, known: &Place) -> Option<Session<D>> {
-        let others = self.target.others(endpoint).into_iter();
-        let mut sessions = others.filter_map(|mut alone| {
-            let mut session = Session::over(D::connect(&alone).ok()?, &mut alone).ok()?;
-            session.target = self.target.clone();
-            Some(session)
-        });
+    fn among_others(&self, endpoint: &str, known: &Place) -> Option<Session> {
+        let others = self.backend.others(endpoint).into_iter();
+        let mut sessions =
+            others.filter_map(|mut alone| Session::over(alone.connect().ok()?, &mut *alone).ok());
         sessions.find(|session| session.is_in(known))
     }
 
@@ -244,11 +245,11 @@ impl<D: Driver> SqlStore<D> {
                 session.lock_role()?;
             }
             let found = session.identity()?;
-            if !judge(found.clone(), &session.store())? {
+            if !judge(found.clone(), session.store())? {
                 return Ok(());
             }
             if !session.side {
-                return Err(needs_side_tables(&session.target, "a role among several stores"));
+                return Err(needs_side_tables(&session.location, "a role among several stores"));
             }
             let losses = found.history.losses().to_owned();
             session.change_right(role, &losses)

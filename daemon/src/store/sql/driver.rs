@@ -1,46 +1,17 @@
-//! What a backend supplies: a connection that runs statements within a deadline, the statements in its dialect, and
-//! the meaning of its errors.
+//! A connection that runs statements within a deadline, and the meaning of its errors.
 
 use std::fmt::Debug;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::tables::{Layout, check_tables};
-use super::{history, leases, rights};
+use super::{Location, rights};
 use leafd_core::registry::RegistryError;
 use leafd_core::store::StoreError;
 
 /// A connection to the one server that takes writes, or an open file.
-pub trait Driver: Debug + Send + Sized {
-    /// What is needed to connect.
-    type Target: Location;
-
-    /// The statements in its dialect.
-    const SQL: Statements;
-
-    /// The statements for the tables of workers.
-    const WORKERS: &'static leases::Statements;
-
-    /// The statements for the records of past claims and workers.
-    const HISTORY: &'static history::Statements;
-
-    /// The tables, Leaf's first, and for each column the types that leafd accepts.
-    const TABLES: &'static [Layout];
-
-    /// Whether only one host uses the store. Then no other host has to learn of commits that the store lost, and other
-    /// means distinguish a copy from the original.
-    const EMBEDDED: bool = false;
-
-    /// Connects to the first server that takes writes.
-    fn connect(target: &Self::Target) -> Result<Self, StoreError>;
-
+pub trait Driver: Debug + Send {
     /// The server of this connection, as the store's URL names it.
     fn endpoint(&self) -> &str {
         ""
-    }
-
-    /// Refuses tables from which claims would not be safe. Returns whether leafd's own tables are there.
-    fn check_tables(&mut self, target: &Self::Target) -> Result<bool, Failure> {
-        check_tables(self, target)
     }
 
     /// Whether a further call may use the connection.
@@ -89,42 +60,6 @@ pub trait Driver: Debug + Send + Sized {
             self.execute(sql, params)?;
         }
         Ok(changed)
-    }
-
-    /// How the dialect writes the parameter with this number. The first is 1.
-    fn placeholder(number: usize) -> String;
-}
-
-/// Where a store is, and the limits of its use.
-pub trait Location: Clone + Debug + Send {
-    /// The name that errors use for the store, without secrets.
-    fn store(&self) -> String;
-
-    /// The user that leafd logs in as.
-    fn user(&self) -> &str;
-
-    /// How long a call may take once there is a connection.
-    fn statement_timeout(&self) -> Duration;
-
-    /// Whether to use the store although leafd's tables are not visible there.
-    fn leaf_only(&self) -> bool;
-
-    /// Has this server be tried last from now on, because a call failed there.
-    fn has_failed(&mut self, _endpoint: &str) {}
-
-    /// A location for each server but this one, in the order in which they are tried.
-    fn others(&self, _endpoint: &str) -> Vec<Self> {
-        Vec::new()
-    }
-
-    /// An error for a store that can't be used at present.
-    fn unavailable(&self, cause: impl Into<String>) -> StoreError {
-        StoreError::Unavailable { store: self.store(), cause: cause.into() }
-    }
-
-    /// An error after which it is useless to try again.
-    fn refused(&self, words: impl std::fmt::Display) -> StoreError {
-        StoreError::Refused(format!("the store {} {words}", self.store()))
     }
 }
 
@@ -196,90 +131,6 @@ pub enum Failure {
     Rejected(String),
 }
 
-/// The statements in one dialect. Their parameters are in the order that each one's comment gives.
-#[derive(Debug)]
-pub struct Statements {
-    pub begin: &'static str,
-    /// Ends before a list of tags in parentheses. Finds the store's name, its role and the marks of its tables, and
-    /// then the eleven columns that `rows` reads: a row for each tag, or one row without a tag if none exists.
-    pub find: &'static str,
-    /// Like `find`, from Leaf's table alone.
-    pub find_plain: &'static str,
-    /// Ends before a list of tags in parentheses. Keeps others from changing the rows that `find` then finds. This is
-    /// a statement of its own, because a query that waits for a lock sees the tables that it joins as they were before
-    /// the wait.
-    pub lock: &'static str,
-    /// Follows the list of `lock`. It locks in the key's order, so that two daemons never wait for each other.
-    pub locking: &'static str,
-    /// Keeps others from changing the role, or the record of when the history was noticed. Empty, as is `lock`, in a
-    /// dialect in which only one transaction can write at a time.
-    pub lock_role: &'static str,
-    /// Selects the eleven columns; ends before the conditions.
-    pub list: &'static str,
-    /// Like `list`, from Leaf's table alone.
-    pub list_plain: &'static str,
-    /// (tag, old `max_id`, new `max_id`): changes one row, if it is still as it was found.
-    pub set_max_id: &'static str,
-    /// Follows a list of columns that change, if the table doesn't update the time of the change by itself.
-    pub touch: &'static str,
-    /// (tag, step)
-    pub set_step: &'static str,
-    /// (tag, description)
-    pub set_description: &'static str,
-    /// (tag, start, step, description)
-    pub insert_row: &'static str,
-    /// (tag): the end of what was ever claimed under a name, and how its ids were masked.
-    pub claimed_end: &'static str,
-    /// (name, limit): names after this one in the order of their bytes, each with the end that the store remembers.
-    pub ends: &'static str,
-    /// (tag, end, version of the right to claim, version that the row has): what a claim writes to leafd's row of the
-    /// tag. It changes one row, unless the right to claim was taken away.
-    pub record_claim: &'static str,
-    /// (tag, end, version of the right to claim): the same if leafd has no row of the tag.
-    pub enter_claim: &'static str,
-    /// (value, pattern that the old value must match): writes the row that every change of the right to claim writes,
-    /// see `Session`.
-    pub take_right: &'static str,
-    /// (value): the same, whatever the old value was.
-    pub set_right: &'static str,
-    /// (version, former version): changes the version of the rights in leafd's rows of the tags.
-    pub move_rights: &'static str,
-    /// Ends before a list of (tag, end, masked), each in parentheses.
-    pub remember_ends: &'static str,
-    /// Follows that list. In a row that exists it leaves the mask as it is.
-    pub remembering: &'static str,
-    /// (tag, generation, ceiling, strict, masked)
-    pub enter_tag: &'static str,
-    /// (tag): makes a row for the name, if it has none.
-    pub enter_name: &'static str,
-    /// (tag)
-    pub delete_row: &'static str,
-    /// (tag, generation of the next tag of the name, end)
-    pub leave_tombstone: &'static str,
-    /// (tag, ceiling)
-    pub set_ceiling: &'static str,
-    /// (host): its start token; locks its row.
-    pub host_token: &'static str,
-    /// (host, token)
-    pub enter_host: &'static str,
-    /// Table, column and type of every column in the tables that leafd knows.
-    pub columns: &'static str,
-    /// A row of words for each reason why claims from Leaf's table would not be safe.
-    pub defects: &'static str,
-    /// (role)
-    pub set_role: &'static str,
-    /// (text): sets `noticed` in `leafd_meta`.
-    pub note: &'static str,
-    /// The server's clock, in milliseconds of Unix time.
-    pub now_ms: &'static str,
-    /// (name, value): makes a row of `leafd_meta`, if there is none of this name.
-    pub enter_meta: &'static str,
-    /// (name, value): changes a row of `leafd_meta` that exists.
-    pub set_meta: &'static str,
-    /// Name and value of every row in `leafd_meta`.
-    pub meta: &'static str,
-}
-
 impl From<RegistryError> for Failure {
     fn from(error: RegistryError) -> Failure {
         Failure::Registry(error)
@@ -319,7 +170,7 @@ impl Failure {
     }
 
     /// The error for the caller of the store.
-    pub fn answer(self, target: &impl Location) -> StoreError {
+    pub fn answer(self, location: &Location) -> StoreError {
         match self {
             Failure::Said(error) => error,
             Failure::Registry(error) => StoreError::Refused(error.to_string()),
@@ -327,19 +178,18 @@ impl Failure {
             | Failure::TimedOut(words)
             | Failure::ReadOnly(words)
             | Failure::Busy(words)
-            | Failure::Conflict(words) => target.unavailable(words),
-            Failure::NoSuchName(words) => {
-                target.refused(format_args!("can't store this name in leaf_alloc.biz_tag: {words}"))
-            }
+            | Failure::Conflict(words) => location.unavailable(words),
+            Failure::NoSuchName(words) => location
+                .refused(format_args!("can't store this name in leaf_alloc.biz_tag: {words}")),
             Failure::Duplicate(words) | Failure::Rejected(words) | Failure::Unsupported(words) => {
-                target.refused(format_args!("refuses it: {words}"))
+                location.refused(format_args!("refuses it: {words}"))
             }
-            Failure::Denied(words) => target.refused(format_args!(
+            Failure::Denied(words) => location.refused(format_args!(
                 "denies it to user {:?}: {words}. {}",
-                target.user(),
+                location.user,
                 rights::in_words()
             )),
-            Failure::Missing(words) => target.refused(format_args!(
+            Failure::Missing(words) => location.refused(format_args!(
                 "lacks a table or column: {words}; create what is missing with: leafd schema apply"
             )),
         }

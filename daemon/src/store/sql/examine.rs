@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::rights::{self, Purpose};
-use super::{Driver, Failure, Layout, Location, SqlStore};
+use super::{Backend, Dialect, Driver, Failure, Layout, Location, SqlStore};
 use crate::store::Store as _;
 use leafd_core::registry::{Entry, Mode, RegistryError};
 use leafd_core::store::{Identity, StoreError, TagRow};
@@ -60,31 +60,32 @@ const TAGS_MAX: usize = 20_000;
 /// How many tags a query reads.
 const PAGE: u32 = 1_000;
 
-/// Looks at the database at `target`.
+/// Looks at a database.
 ///
 /// # Errors
 /// [`StoreError`] when no server accepts the connection, or none answers.
-pub fn examine<D: Driver>(
-    target: &D::Target,
+pub(in crate::store) fn examine(
+    backend: Box<dyn Backend>,
     workers: Option<WorkersWish>,
 ) -> Result<Examination, StoreError> {
-    let mut driver = D::connect(target)?;
+    let (dialect, location) = (backend.dialect(), backend.location());
+    let mut driver = backend.connect()?;
     let mut first = |sql: &str| {
-        driver.set_deadline(Instant::now() + target.statement_timeout());
-        let rows = driver.query(sql, &[]).map_err(|failure| failure.answer(target))?;
+        driver.set_deadline(Instant::now() + location.statement_timeout);
+        let rows = driver.query(sql, &[]).map_err(|failure| failure.answer(&location))?;
         Ok::<_, StoreError>(rows.into_iter().flatten().next().flatten().unwrap_or_default())
     };
     let version = first("SELECT version()")?;
     let asked = unix_ms();
-    let clock = first(D::SQL.now_ms)?;
+    let clock = first(dialect.sql.now_ms)?;
     let here = i64::midpoint(asked, unix_ms());
     let clock_ahead_ms = clock.parse::<i64>().map_or(0, |there| there - here);
     let registry = workers.as_ref().filter(|wish| wish.is_registry).map(|wish| wish.mode);
-    let missing_rights = missing_rights(&mut driver, target, registry)?;
+    let missing_rights = missing_rights(&mut *driver, dialect, &location, registry)?;
     let endpoint = driver.endpoint().to_owned();
     drop(driver);
 
-    let mut store = SqlStore::<D>::new(target.clone());
+    let mut store = SqlStore::new(backend);
     let identity = store.identity();
     let workers = workers.map(|wish| store.look_at_workers(wish.mode, &wish.pool));
     let tags = tags(&mut store);
@@ -97,20 +98,21 @@ fn unix_ms() -> i64 {
 }
 
 /// Asks the server to explain a statement for each right. It then checks the right, but changes nothing.
-fn missing_rights<D: Driver>(
-    driver: &mut D,
-    target: &D::Target,
+fn missing_rights(
+    driver: &mut dyn Driver,
+    dialect: &Dialect,
+    location: &Location,
     registry: Option<Mode>,
 ) -> Result<Vec<MissingRight>, StoreError> {
-    let of_workers = if registry.is_some() { D::WORKERS.tables } else { &[] };
+    let of_workers = if registry.is_some() { dialect.workers.tables } else { &[] };
     let permanent = registry == Some(Mode::Permanent);
     let mut missing = Vec::new();
-    for layout in D::TABLES.iter().chain(of_workers) {
+    for layout in dialect.tables.iter().chain(of_workers) {
         let needed = rights::on(layout.table);
         for (right, purpose) in
             needed.filter(|(_, purpose)| permanent || *purpose != Purpose::Permanent)
         {
-            driver.set_deadline(Instant::now() + target.statement_timeout());
+            driver.set_deadline(Instant::now() + location.statement_timeout);
             match driver.query(&probe(layout, right), &[]) {
                 Err(Failure::Denied(words)) => {
                     let table = layout.table;
@@ -118,7 +120,7 @@ fn missing_rights<D: Driver>(
                 }
                 // The check of the tables reports a missing table.
                 Ok(_) | Err(Failure::Missing(_) | Failure::Rejected(_)) => {}
-                Err(failure) => return Err(failure.answer(target)),
+                Err(failure) => return Err(failure.answer(location)),
             }
         }
     }
@@ -140,7 +142,7 @@ fn probe(layout: &Layout, right: &str) -> String {
     }
 }
 
-fn tags<D: Driver>(store: &mut SqlStore<D>) -> Result<(Vec<TagRow>, bool), StoreError> {
+fn tags(store: &mut SqlStore) -> Result<(Vec<TagRow>, bool), StoreError> {
     let mut found: Vec<TagRow> = Vec::new();
     loop {
         let after: Option<Tag> = found.last().map(|row| row.tag.clone());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::rows::Cells;
 use super::session::{Session, needs_side_tables};
-use super::{Driver, Failure, Location as _, Param};
+use super::{Failure, Param};
 use leafd_core::registry::{Former, Holder, Taking};
 use leafd_core::store::{ClaimRecord, ClaimedBy, Generation, HostId, StartToken};
 use leafd_core::{Tag, UnixMs, WorkerId};
@@ -32,7 +32,7 @@ pub struct Statements {
     pub taken_after: &'static str,
 }
 
-impl<D: Driver> Session<D> {
+impl Session {
     /// Up to `limit` claims of a tag whose end is above this id.
     pub(super) fn claims_after(
         &mut self,
@@ -41,11 +41,11 @@ impl<D: Driver> Session<D> {
         limit: u32,
     ) -> Result<Vec<ClaimRecord>, Failure> {
         if !self.side {
-            return Err(needs_side_tables(&self.target, "telling who claimed an id"));
+            return Err(needs_side_tables(&self.location, "telling who claimed an id"));
         }
         let id = i64::try_from(id).unwrap_or(i64::MAX);
         let params = [Param::Text(tag.as_str()), Param::Integer(id), Param::Integer(limit.into())];
-        let rows = self.driver.query(D::HISTORY.claims, &params)?;
+        let rows = self.driver.query(self.dialect.history.claims, &params)?;
         rows.into_iter().map(|row| claim(row).ok_or_else(|| self.odd("leafd_claim"))).collect()
     }
 
@@ -56,7 +56,7 @@ impl<D: Driver> Session<D> {
         }
         let age = i64::try_from(age_ms).unwrap_or(i64::MAX);
         let params = [Param::Integer(age), Param::Integer(limit.into())];
-        self.driver.execute(D::HISTORY.forget_claims, &params)
+        self.driver.execute(self.dialect.history.forget_claims, &params)
     }
 
     /// Records that a host took a worker.
@@ -70,23 +70,24 @@ impl<D: Driver> Session<D> {
             Param::Text(&taking.holder.name),
             Param::Text(&taking.holder.incarnation.0),
         ];
-        self.driver.execute(D::HISTORY.enter_taking, &params).map(drop)
+        self.driver.execute(self.dialect.history.enter_taking, &params).map(drop)
     }
 
     /// Who held a worker at an instant, and who took it next.
     pub(super) fn takings(&mut self, worker: WorkerId, at: UnixMs) -> Result<Former, Failure> {
         let number = |number: u64| Param::Integer(i64::try_from(number).unwrap_or(i64::MAX));
         let params = [number(worker.0), number(at.0)];
+        let sql = self.dialect.history;
         let mut one = |sql: &str| {
             let row = self.driver.query(sql, &params)?.into_iter().next();
             row.map(|row| taking(row).ok_or_else(|| self.odd("leafd_worker_taken"))).transpose()
         };
-        Ok(Former { taking: one(D::HISTORY.taken_before)?, next: one(D::HISTORY.taken_after)? })
+        Ok(Former { taking: one(sql.taken_before)?, next: one(sql.taken_after)? })
     }
 
     fn odd(&self, table: &str) -> Failure {
         let words = format!("has a row in {table} that leafd did not write: repair it with SQL");
-        Failure::Said(self.target.refused(words))
+        Failure::Said(self.location.refused(words))
     }
 }
 

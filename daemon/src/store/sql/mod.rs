@@ -7,7 +7,9 @@
 //! need the side tables fail and say so.
 //!
 //! - `conflicts`: counts conflicts with what others write at the same moment.
-//! - `driver`: what a backend supplies.
+//! - `backend`: where a store is, and how to connect to it.
+//! - `dialect`: its statements and its tables.
+//! - `driver`: a connection.
 //! - `session`: a connection to a store whose tables were checked.
 //! - `tag_rows`: reads and writes the rows of tags over a session.
 //! - `calls`: keeps a session, and repeats transactions.
@@ -24,8 +26,10 @@
     allow(dead_code, unused_imports, reason = "some of it only the stores behind a network share")
 )]
 
+mod backend;
 mod calls;
 mod conflicts;
+mod dialect;
 mod driver;
 pub(super) mod engine;
 mod examine;
@@ -38,14 +42,15 @@ mod store;
 mod tables;
 mod tag_rows;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::config::{NetworkUrl, StorePassword};
-
+pub use backend::Target;
+pub(super) use backend::{Backend, Location, Servers};
 pub use calls::SqlStore;
-pub use driver::Location;
-pub(super) use driver::{Call, Driver, Failure, Param, Place, Standing, Statements};
-pub use examine::{Examination, MissingRight, WorkersWish, examine};
+pub(super) use dialect::{Dialect, Statements};
+pub(super) use driver::{Call, Driver, Failure, Param, Place, Standing};
+pub(super) use examine::examine;
+pub use examine::{Examination, MissingRight, WorkersWish};
 pub(super) use history::Statements as HistoryStatements;
 pub(super) use leases::Statements as LeaseStatements;
 pub use rights::Purpose;
@@ -53,23 +58,6 @@ pub(super) use tables::{
     Layout, META_TABLE, columns, has_first_rows, name_of_leafs, refuse_different,
     refuse_different_workers, refuse_lacking,
 };
-
-/// Where a network store is, how to log in there, and the limits of its use.
-#[derive(Clone, Debug)]
-pub struct Target {
-    /// Where it is.
-    pub url: NetworkUrl,
-    /// The password.
-    pub password: StorePassword,
-    /// How long each of its servers may take to accept a connection.
-    pub connect_timeout: Duration,
-    /// How long a call may take over an open connection.
-    pub statement_timeout: Duration,
-    /// Whether to use the store although leafd's tables are not visible there.
-    pub leaf_only: bool,
-    /// Whether to use an engine that leafd was not tested on.
-    pub untested_engine: bool,
-}
 
 /// How long the preferred server has to accept a connection before the next one is asked as well. A server whose
 /// process is stopped accepts connections and never answers. The first server that takes writes is used.
@@ -83,30 +71,3 @@ pub const NOT_LEAFD_S: &str = "leafd did not write";
 
 /// The name of leafd's connections in the server's list of connections.
 pub(super) const APPLICATION_NAME: &str = "leafd";
-
-impl Location for Target {
-    fn store(&self) -> String {
-        self.url.to_string()
-    }
-
-    fn user(&self) -> &str {
-        &self.url.user
-    }
-
-    fn statement_timeout(&self) -> Duration {
-        self.statement_timeout
-    }
-
-    fn leaf_only(&self) -> bool {
-        self.leaf_only
-    }
-
-    fn has_failed(&mut self, endpoint: &str) {
-        self.url.has_failed(endpoint, Instant::now());
-    }
-
-    fn others(&self, endpoint: &str) -> Vec<Self> {
-        let alone = |url| Target { url, ..self.clone() };
-        self.url.others(endpoint, Instant::now()).map(alone).collect()
-    }
-}

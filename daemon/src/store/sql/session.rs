@@ -3,19 +3,20 @@
 use std::time::{Duration, Instant};
 
 use super::rows::name;
-use super::tables::{columns, meta_incomplete, refuse_different_workers};
+use super::tables::{check_tables, columns, meta_incomplete, refuse_different_workers};
 use super::tag_rows::kept;
-use super::{Driver, Failure, Location, NOT_LEAFD_S, Param, Place, Standing};
+use super::{Backend, Dialect, Driver, Failure, Location, NOT_LEAFD_S, Param, Place, Standing};
 use leafd_core::store::{History, Identity, Role, StoreError, StoreId};
 
 #[derive(Debug)]
-pub(super) struct Session<D: Driver> {
-    pub(super) driver: D,
+pub(super) struct Session {
+    pub(super) driver: Box<dyn Driver>,
+    pub(super) dialect: &'static Dialect,
     /// Whether leafd's own tables are there.
     pub(super) side: bool,
     /// Whether the tables of workers were checked.
     workers_checked: bool,
-    pub(super) target: D::Target,
+    pub(super) location: Location,
     /// Where the connection led when the server was last asked.
     place: Place,
     /// The version of the right to claim at that time.
@@ -29,27 +30,28 @@ const PARTS: char = '\t';
 /// The first cells of an answer tell which store gave it. This is their number.
 pub(super) const IDENTITY_CELLS: usize = 3;
 
-impl<D: Driver> Session<D> {
+impl Session {
     /// A session over a new connection. Checks the store's tables.
-    pub(super) fn over(mut driver: D, target: &mut D::Target) -> Result<Self, StoreError> {
-        driver.set_deadline(Instant::now() + target.statement_timeout());
-        let checked =
-            driver.check_tables(target).and_then(|side| Ok((side, driver.standing(side)?.place)));
+    pub(super) fn over(
+        mut driver: Box<dyn Driver>,
+        backend: &mut dyn Backend,
+    ) -> Result<Self, StoreError> {
+        let (dialect, location) = (backend.dialect(), backend.location());
+        driver.set_deadline(Instant::now() + location.statement_timeout);
+        // Opening an embedded store's file has made or checked the tables.
+        let side = match dialect.embedded {
+            true => Ok(true),
+            false => check_tables(&mut *driver, dialect, &location),
+        };
+        let checked = side.and_then(|side| Ok((side, driver.standing(side)?.place)));
         let (side, place) = checked.map_err(|failure| {
             // The server accepted the connection, but doesn't serve.
             if matches!(failure, Failure::Lost(_) | Failure::TimedOut(_) | Failure::ReadOnly(_)) {
-                target.has_failed(driver.endpoint());
+                backend.has_failed(driver.endpoint());
             }
-            failure.answer(target)
+            failure.answer(&location)
         })?;
-        Ok(Session {
-            driver,
-            side,
-            workers_checked: false,
-            target: target.clone(),
-            place,
-            right: 0,
-        })
+        Ok(Session { driver, dialect, side, workers_checked: false, location, place, right: 0 })
     }
 
     /// Whether the connection leads to the server and the timeline of `known`.
@@ -70,12 +72,12 @@ impl<D: Driver> Session<D> {
 
     /// Checks that the store is the one that the caller trusts.
     pub(super) fn check(&mut self, under: &Identity) -> Result<(), Failure> {
-        Ok(self.identity()?.check(under, &self.store())?)
+        Ok(self.identity()?.check(under, self.store())?)
     }
 
     /// The name that errors use for the store.
-    pub(super) fn store(&self) -> String {
-        self.target.store()
+    pub(super) fn store(&self) -> &str {
+        &self.location.store
     }
 
     /// The store's identity. The name in leafd's tables alone identifies a store. So it remains the same store when it
@@ -96,19 +98,19 @@ impl<D: Driver> Session<D> {
             });
         }
         let (Some(name), Some(role)) = (name, role) else {
-            return Err(meta_incomplete(&self.target));
+            return Err(meta_incomplete(&self.location));
         };
         let mut parts = role.split(PARTS);
         let (role, losses) = (parts.next().unwrap_or_default(), parts.next().unwrap_or("0"));
         self.right = match parts.next() {
             None => 0,
             Some(right) => right.parse().map_err(|_| {
-                self.target.refused(format_args!(
+                self.location.refused(format_args!(
                     "has a value of \"role\" in leafd_meta that {NOT_LEAFD_S}: it ends in {right:?} instead of a number"
                 ))
             })?,
         };
-        if D::EMBEDDED {
+        if self.dialect.embedded {
             return Ok(Identity {
                 id: StoreId(format!("{kind}:{name}").into()),
                 history: History::default(),
@@ -125,7 +127,7 @@ impl<D: Driver> Session<D> {
 
     /// Keeps others from changing the role.
     pub(super) fn lock_role(&mut self) -> Result<(), Failure> {
-        match D::SQL.lock_role {
+        match self.dialect.sql.lock_role {
             "" => Ok(()),
             lock => self.driver.execute(lock, &[]).map(drop),
         }
@@ -134,7 +136,7 @@ impl<D: Driver> Session<D> {
     /// Records a role, and how many losses were declared.
     pub(super) fn set_role(&mut self, role: &Role, losses: &str) -> Result<(), Failure> {
         let value = format!("{}{PARTS}{losses}{PARTS}{}", role.0, self.right);
-        self.driver.execute(D::SQL.set_role, &[Param::Text(&value)])?;
+        self.driver.execute(self.dialect.sql.set_role, &[Param::Text(&value)])?;
         Ok(())
     }
 
@@ -150,9 +152,9 @@ impl<D: Driver> Session<D> {
         self.right = former.saturating_add(1);
         self.set_role(role, losses)?;
         let value = self.right_value()?;
-        self.driver.execute(D::SQL.set_right, &[Param::Text(&value)])?;
+        self.driver.execute(self.dialect.sql.set_right, &[Param::Text(&value)])?;
         let versions = [Param::Integer(self.right), Param::Integer(former)];
-        self.driver.execute(D::SQL.move_rights, &versions)?;
+        self.driver.execute(self.dialect.sql.move_rights, &versions)?;
         Ok(())
     }
 
@@ -161,7 +163,7 @@ impl<D: Driver> Session<D> {
     pub(super) fn take_right(&mut self) -> Result<(), Failure> {
         let (value, pattern) = (self.right_value()?, format!("{} %", self.right));
         let params = [Param::Text(&value), Param::Text(&pattern)];
-        kept(self.driver.execute(D::SQL.take_right, &params)?)
+        kept(self.driver.execute(self.dialect.sql.take_right, &params)?)
     }
 
     /// A value that differs each time, so that the row really changes.
@@ -210,7 +212,7 @@ impl<D: Driver> Session<D> {
 
     fn note(&mut self, history: &History, noticed_ms: u64) -> Result<(), Failure> {
         let note = format!("{noticed_ms} {history}");
-        self.driver.execute(D::SQL.note, &[Param::Text(&note)])?;
+        self.driver.execute(self.dialect.sql.note, &[Param::Text(&note)])?;
         Ok(())
     }
 
@@ -226,30 +228,31 @@ impl<D: Driver> Session<D> {
 
     /// The value of a name in `leafd_meta`.
     pub(super) fn meta(&mut self, entry: &str) -> Result<Option<String>, Failure> {
-        let meta = self.driver.query(D::SQL.meta, &[])?;
+        let meta = self.driver.query(self.dialect.sql.meta, &[])?;
         let found = meta.into_iter().find(|row| name(row) == Some(entry));
         Ok(found.and_then(|row| row.into_iter().nth(1).flatten()))
     }
 
     /// The server's clock, in milliseconds of Unix time.
     pub(super) fn now_ms(&mut self) -> Result<u64, Failure> {
-        let now = self.driver.query(D::SQL.now_ms, &[])?.into_iter().flatten().next().flatten();
+        let now =
+            self.driver.query(self.dialect.sql.now_ms, &[])?.into_iter().flatten().next().flatten();
         let now = now.and_then(|now| now.parse().ok());
         now.ok_or_else(|| Failure::Rejected("the server doesn't report its time".to_owned()))
     }
 
     /// Checks the tables of workers, once for each connection. The tables of tags may exist without them.
     pub(super) fn require_workers(&mut self) -> Result<(), Failure> {
-        let target = &self.target;
+        let (dialect, location) = (self.dialect, &self.location);
         if !self.side {
-            return Err(needs_side_tables(target, "leasing snowflake workers"));
+            return Err(needs_side_tables(location, "leasing snowflake workers"));
         }
         // In a dialect whose tables are all made with the file, opening the file has checked them.
-        if self.workers_checked || D::WORKERS.tables.is_empty() {
+        if self.workers_checked || self.dialect.workers.tables.is_empty() {
             return Ok(());
         }
-        let found = columns(&mut self.driver)?;
-        let tables = D::WORKERS.tables.iter().map(|layout| layout.table);
+        let found = columns(&mut *self.driver, dialect)?;
+        let tables = self.dialect.workers.tables.iter().map(|layout| layout.table);
         let missing = tables.filter(|table| !found.iter().any(|[of, ..]| of == table));
         let missing: Vec<&str> = missing.collect();
         if !missing.is_empty() {
@@ -257,11 +260,11 @@ impl<D: Driver> Session<D> {
                 "lacks {}, or hides it from user {:?}, so no snowflake worker can be leased there; create it with: \
                  leafd schema apply",
                 missing.join(" and "),
-                target.user()
+                location.user
             );
-            return Err(target.refused(words).into());
+            return Err(location.refused(words).into());
         }
-        refuse_different_workers(&mut self.driver, target, &found)?;
+        refuse_different_workers(&mut *self.driver, dialect, location, &found)?;
         self.workers_checked = true;
         Ok(())
     }
@@ -273,10 +276,10 @@ fn parse_note(note: &str) -> Option<(u64, &str)> {
     Some((ms.parse().ok()?, of))
 }
 
-pub(super) fn needs_side_tables(target: &impl Location, what: &str) -> Failure {
+pub(super) fn needs_side_tables(location: &Location, what: &str) -> Failure {
     let words = format!(
         "has only Leaf's table, or hides leafd's own tables from user {:?}: {what} needs them; create them with: leafd schema apply",
-        target.user()
+        location.user
     );
-    Failure::Said(target.refused(words))
+    Failure::Said(location.refused(words))
 }

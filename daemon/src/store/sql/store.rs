@@ -10,7 +10,7 @@ use super::leases::Leases;
 use super::rows::{self, name};
 use super::session::{Session, needs_side_tables};
 use super::tag_rows::TAGS_A_STATEMENT_MAX;
-use super::{Driver, Failure, Location, Param};
+use super::{Failure, Param};
 use crate::registry::Registry;
 use crate::store::Store;
 use leafd_core::mask::KeyNumber;
@@ -22,7 +22,7 @@ use leafd_core::store::{
 };
 use leafd_core::{Tag, WorkerId};
 
-impl<D: Driver> Store for SqlStore<D> {
+impl Store for SqlStore {
     fn identity(&mut self) -> Result<Identity, StoreError> {
         self.read(Session::identity)
     }
@@ -40,7 +40,7 @@ impl<D: Driver> Store for SqlStore<D> {
     fn note_history(&mut self, under: &Identity) -> Result<Option<Duration>, StoreError> {
         self.write(|session| {
             session.check(under)?;
-            match session.side && !D::EMBEDDED {
+            match session.side && !session.dialect.embedded {
                 true => session.noticed(&under.history).map(Some),
                 false => Ok(None),
             }
@@ -54,7 +54,7 @@ impl<D: Driver> Store for SqlStore<D> {
             }
             session.lock_role()?;
             session.check(under)?;
-            if D::EMBEDDED {
+            if session.dialect.embedded {
                 return Ok(false);
             }
             let losses = under.history.losses().parse::<u64>().unwrap_or(0).saturating_add(1);
@@ -122,7 +122,7 @@ impl<D: Driver> Store for SqlStore<D> {
             if let Some(name) = rows.last().and_then(name) {
                 if after.as_deref() == Some(name) {
                     let words = "has names in leaf_alloc that are not UTF-8: repair them with SQL";
-                    return Err(self.target.refused(words));
+                    return Err(self.location.refused(words));
                 }
                 after = Some(name.to_owned());
             }
@@ -176,7 +176,7 @@ impl<D: Driver> Store for SqlStore<D> {
         let masked = new.masked.map(|masking| masking.to_string());
         let outcome = self.write(|session| {
             if !session.side {
-                return Err(needs_side_tables(&session.target, "creating a tag"));
+                return Err(needs_side_tables(&session.location, "creating a tag"));
             }
             let name = new.tag.as_str();
             let there = session.find_under(under, std::slice::from_ref(&new.tag), false)?;
@@ -185,7 +185,7 @@ impl<D: Driver> Store for SqlStore<D> {
             }
             // A row that doesn't exist can't be locked. So this makes one: then a host that reports an end of this
             // name comes entirely before or after.
-            session.driver.execute(D::SQL.enter_name, &[Param::Text(name)])?;
+            session.driver.execute(session.dialect.sql.enter_name, &[Param::Text(name)])?;
             let (claimed_end, former_mask) = session.former(&new.tag)?;
             new.check_above(claimed_end)?;
             if claimed_end > 0 {
@@ -198,12 +198,14 @@ impl<D: Driver> Store for SqlStore<D> {
                 Param::Integer(new.step.cast_signed()),
                 Param::OptionalText(description),
             ];
-            session.driver.execute(D::SQL.insert_row, &row).map_err(|failure| match failure {
-                // Another host created it at the same moment.
-                Failure::Duplicate(_) => {
-                    Failure::Said(StoreError::TagExists { tag: new.tag.clone() })
+            session.driver.execute(session.dialect.sql.insert_row, &row).map_err(|failure| {
+                match failure {
+                    // Another host created it at the same moment.
+                    Failure::Duplicate(_) => {
+                        Failure::Said(StoreError::TagExists { tag: new.tag.clone() })
+                    }
+                    other => other,
                 }
-                other => other,
             })?;
             let side = [
                 Param::Text(name),
@@ -212,7 +214,7 @@ impl<D: Driver> Store for SqlStore<D> {
                 Param::Integer(i64::from(new.strict)),
                 Param::OptionalText(masked.as_deref()),
             ];
-            session.driver.execute(D::SQL.enter_tag, &side)?;
+            session.driver.execute(session.dialect.sql.enter_tag, &side)?;
             Ok(session.require(&new.tag, false)?.row)
         })?;
         Ok(outcome)
@@ -228,20 +230,21 @@ impl<D: Driver> Store for SqlStore<D> {
             }
             if let Some(step) = change.step {
                 let params = [name, Param::Integer(step.cast_signed())];
-                session.driver.execute(D::SQL.set_step, &params)?;
+                session.driver.execute(session.dialect.sql.set_step, &params)?;
             }
             if let Some(text) = &change.description {
                 let text = Some(text.as_str()).filter(|text| !text.is_empty());
-                session
-                    .driver
-                    .execute(D::SQL.set_description, &[name, Param::OptionalText(text)])?;
+                session.driver.execute(
+                    session.dialect.sql.set_description,
+                    &[name, Param::OptionalText(text)],
+                )?;
             }
             if let Some(ceiling) = change.ceiling {
                 if !session.side {
-                    return Err(needs_side_tables(&session.target, "a ceiling"));
+                    return Err(needs_side_tables(&session.location, "a ceiling"));
                 }
                 let params = [name, Param::Integer(ceiling.cast_signed())];
-                session.driver.execute(D::SQL.set_ceiling, &params)?;
+                session.driver.execute(session.dialect.sql.set_ceiling, &params)?;
             }
             let row = session.require(tag, false)?.row;
             row.check_masked()?;
@@ -253,15 +256,15 @@ impl<D: Driver> Store for SqlStore<D> {
         let next = crate::random::generation()?;
         self.write(|session| {
             if !session.side {
-                return Err(needs_side_tables(&session.target, "deleting a tag"));
+                return Err(needs_side_tables(&session.location, "deleting a tag"));
             }
             let found = session.require(tag, true)?;
             found.row.check_generation(generation)?;
             let name = Param::Text(tag.as_str());
-            session.driver.execute(D::SQL.delete_row, &[name])?;
+            session.driver.execute(session.dialect.sql.delete_row, &[name])?;
             let end = Param::Integer(found.row.max_id.max(found.claimed_end).max(0));
             let params = [name, Param::Integer(next.0.cast_signed()), end];
-            session.driver.execute(D::SQL.leave_tombstone, &params)?;
+            session.driver.execute(session.dialect.sql.leave_tombstone, &params)?;
             Ok(found.row)
         })
     }
@@ -278,7 +281,7 @@ impl<D: Driver> Store for SqlStore<D> {
                     answers.extend(self.look_up_one_by_one(under, some)?);
                     continue;
                 }
-                found => found.map_err(|failure| failure.answer(&self.target))?,
+                found => found.map_err(|failure| failure.answer(&self.location))?,
             };
             let named = rows.iter().filter_map(|row| Some((name(row)?, rows::terms(row))));
             let named: HashMap<&str, TagTerms> = named.collect();
@@ -304,7 +307,7 @@ impl<D: Driver> Store for SqlStore<D> {
                 }
                 // No row has this name, and none can.
                 Err(Failure::NoSuchName(_)) => answers.push(false),
-                Err(failure) => return Err(failure.answer(&self.target)),
+                Err(failure) => return Err(failure.answer(&self.location)),
             }
         }
         Ok(answers)
@@ -322,12 +325,13 @@ impl<D: Driver> Store for SqlStore<D> {
             if !session.side {
                 return Ok(CheckIn::Unsupported);
             }
-            let rows = session.driver.query(D::SQL.host_token, &[Param::Text(&host.0)])?;
+            let rows =
+                session.driver.query(session.dialect.sql.host_token, &[Param::Text(&host.0)])?;
             let found = rows.into_iter().flatten().next().flatten();
             let (answer, replace) = judge_start(found.as_deref(), known, next);
             if replace {
                 let params = [Param::Text(&host.0), Param::Text(&next.0)];
-                session.driver.execute(D::SQL.enter_host, &params)?;
+                session.driver.execute(session.dialect.sql.enter_host, &params)?;
             }
             Ok(answer)
         })
@@ -346,7 +350,7 @@ impl<D: Driver> Store for SqlStore<D> {
         self.write(|session| {
             session.check(under)?;
             if !session.side {
-                return Err(needs_side_tables(&session.target, "masking ids"));
+                return Err(needs_side_tables(&session.location, "masking ids"));
             }
             let entry = format!("{}{key}", rows::MASK_KEY_ENTRY);
             if let Some(known) = session.meta(&entry)? {
@@ -354,7 +358,7 @@ impl<D: Driver> Store for SqlStore<D> {
             }
             let value = format!("{check_value:016x}");
             let params = [Param::Text(&entry), Param::Text(&value)];
-            session.driver.execute(D::SQL.enter_meta, &params)?;
+            session.driver.execute(session.dialect.sql.enter_meta, &params)?;
             // Another host may have recorded its value first.
             let known = session.meta(&entry)?.unwrap_or_default();
             parse_check_value(&entry, &known)
@@ -379,7 +383,11 @@ impl<D: Driver> Store for SqlStore<D> {
             let (known, now_ms) = (session.meta(&entry)?, session.now_ms()?);
             let (text, others) =
                 note_static_user(known.as_deref().unwrap_or_default(), now_ms, &start.0, name);
-            let sql = if known.is_some() { D::SQL.set_meta } else { D::SQL.enter_meta };
+            let sql = if known.is_some() {
+                session.dialect.sql.set_meta
+            } else {
+                session.dialect.sql.enter_meta
+            };
             session.driver.execute(sql, &[Param::Text(&entry), Param::Text(&text)])?;
             Ok(others)
         })

@@ -1,6 +1,6 @@
 //! Checks which tables a database has, and how they differ from what they should be. Nothing here changes a table.
 
-use super::{Driver, Failure, Location, Param};
+use super::{Dialect, Driver, Failure, Location, Param};
 
 /// A table that leafd uses: its columns, and for each the prefixes of the types that leafd accepts.
 #[derive(Debug)]
@@ -40,8 +40,8 @@ pub fn differences(expected: &[Layout], found: &[[String; 3]]) -> Vec<String> {
 }
 
 /// Table, column and type of every column in the tables that leafd knows.
-pub fn columns<D: Driver>(driver: &mut D) -> Result<Vec<[String; 3]>, Failure> {
-    let rows = driver.query(D::SQL.columns, &[])?;
+pub fn columns(driver: &mut dyn Driver, dialect: &Dialect) -> Result<Vec<[String; 3]>, Failure> {
+    let rows = driver.query(dialect.sql.columns, &[])?;
     let texts = rows.into_iter().filter_map(|row| {
         let row: Option<Vec<String>> = row.into_iter().collect();
         row.and_then(|row| row.try_into().ok())
@@ -50,36 +50,43 @@ pub fn columns<D: Driver>(driver: &mut D) -> Result<Vec<[String; 3]>, Failure> {
 }
 
 /// Refuses tables from which claims would not be safe. Returns whether leafd's own tables are there.
-pub(super) fn check_tables<D: Driver>(driver: &mut D, target: &D::Target) -> Result<bool, Failure> {
-    let expected = D::TABLES;
-    let found = columns(driver)?;
+pub(super) fn check_tables(
+    driver: &mut dyn Driver,
+    dialect: &Dialect,
+    location: &Location,
+) -> Result<bool, Failure> {
+    let found = columns(driver, dialect)?;
     let has = |table: &str| found.iter().any(|[of, ..]| of == table);
     if !has("leaf_alloc") {
-        return Err(target
+        return Err(location
             .refused("has no readable table leaf_alloc; create it with: leafd schema apply")
             .into());
     }
-    refuse_different(driver, target, &found)?;
-    let side: Vec<&str> =
-        expected.iter().map(|layout| layout.table).filter(|table| *table != "leaf_alloc").collect();
+    refuse_different(driver, dialect, location, &found)?;
+    let side: Vec<&str> = dialect
+        .tables
+        .iter()
+        .map(|layout| layout.table)
+        .filter(|table| *table != "leaf_alloc")
+        .collect();
     match side.iter().filter(|table| has(table)).count() {
-        0 if target.leaf_only() => Ok(false),
-        0 => Err(target
+        0 if location.leaf_only => Ok(false),
+        0 => Err(location
             .refused(format_args!(
                 "has none of leafd's own tables, or hides them from user {:?}, so leafd can't tell which tags are \
                  strict. Create the tables with: leafd schema apply; or, if only Leaf uses this database, set \
                  leaf_only = true",
-                target.user()
+                location.user
             ))
             .into()),
-        some if some == side.len() => check_meta(driver, target).map(|()| true),
+        some if some == side.len() => check_meta(driver, dialect, location).map(|()| true),
         _ => {
             let missing: Vec<&str> = side.into_iter().filter(|table| !has(table)).collect();
-            Err(target
+            Err(location
                 .refused(format_args!(
                     "lacks {}, or hides it from user {:?}; create it with: leafd schema apply",
                     missing.join(" and "),
-                    target.user()
+                    location.user
                 ))
                 .into())
         }
@@ -87,29 +94,31 @@ pub(super) fn check_tables<D: Driver>(driver: &mut D, target: &D::Target) -> Res
 }
 
 /// Refuses tables of tags that differ from leafd's. `leafd schema apply` must not change them either.
-pub fn refuse_different<D: Driver>(
-    driver: &mut D,
-    target: &D::Target,
+pub fn refuse_different(
+    driver: &mut dyn Driver,
+    dialect: &Dialect,
+    location: &Location,
     found: &[[String; 3]],
 ) -> Result<(), Failure> {
     let has_leafs = found.iter().any(|[table, ..]| table == "leaf_alloc");
-    let defects = if has_leafs { D::SQL.defects } else { "" };
-    refuse(driver, target, differences(D::TABLES, found), defects)
+    let defects = if has_leafs { dialect.sql.defects } else { "" };
+    refuse(driver, location, differences(dialect.tables, found), defects)
 }
 
 /// Does the same for the tables of workers.
-pub fn refuse_different_workers<D: Driver>(
-    driver: &mut D,
-    target: &D::Target,
+pub fn refuse_different_workers(
+    driver: &mut dyn Driver,
+    dialect: &Dialect,
+    location: &Location,
     found: &[[String; 3]],
 ) -> Result<(), Failure> {
-    let said = differences(D::WORKERS.tables, found);
-    refuse(driver, target, said, D::WORKERS.defects)
+    let said = differences(dialect.workers.tables, found);
+    refuse(driver, location, said, dialect.workers.defects)
 }
 
-fn refuse<D: Driver>(
-    driver: &mut D,
-    target: &D::Target,
+fn refuse(
+    driver: &mut dyn Driver,
+    location: &Location,
     mut said: Vec<String>,
     defects: &str,
 ) -> Result<(), Failure> {
@@ -120,7 +129,7 @@ fn refuse<D: Driver>(
     if said.is_empty() {
         return Ok(());
     }
-    Err(target
+    Err(location
         .refused(format_args!(
             "has tables that differ from leafd's: {}; leafd doesn't change them, so change them with SQL",
             said.join("; ")
@@ -129,56 +138,60 @@ fn refuse<D: Driver>(
 }
 
 /// Refuses an unknown format, and a `leafd_meta` that lacks rows.
-fn check_meta<D: Driver>(driver: &mut D, target: &D::Target) -> Result<(), Failure> {
-    let rows = driver.query(D::SQL.meta, &[])?;
+fn check_meta(
+    driver: &mut dyn Driver,
+    dialect: &Dialect,
+    location: &Location,
+) -> Result<(), Failure> {
+    let rows = driver.query(dialect.sql.meta, &[])?;
     let value = |name: &str| {
         let row = rows.iter().find(|row| row.first().is_some_and(|is| is.as_deref() == Some(name)));
         row.and_then(|row| row.get(1)).cloned().flatten()
     };
     match value("format").as_deref() {
         Some(FORMAT) if value("identity").is_some() && value("role").is_some() => Ok(()),
-        Some(format) if format != FORMAT => Err(target
+        Some(format) if format != FORMAT => Err(location
             .refused(format_args!(
                 "was created by another leafd (format {format}; this one supports {FORMAT}): use that version"
             ))
             .into()),
-        _ => Err(meta_incomplete(target)),
+        _ => Err(meta_incomplete(location)),
     }
 }
 
 /// Whether leafd's tables have the rows that they get when they are made.
-pub fn has_first_rows<D: Driver>(driver: &mut D) -> Result<bool, Failure> {
-    let meta = driver.query(D::SQL.meta, &[])?;
+pub fn has_first_rows(driver: &mut dyn Driver, dialect: &Dialect) -> Result<bool, Failure> {
+    let meta = driver.query(dialect.sql.meta, &[])?;
     let is_there = |name: &str| {
         meta.iter().any(|row| row.first().is_some_and(|is| is.as_deref() == Some(name)))
     };
-    let nameless = driver.query(D::SQL.claimed_end, &[Param::Text("")])?;
+    let nameless = driver.query(dialect.sql.claimed_end, &[Param::Text("")])?;
     Ok(["format", "identity", "role", "right"].into_iter().all(is_there) && !nameless.is_empty())
 }
 
 /// The error for a `leafd_meta` that lacks rows.
-pub(super) fn meta_incomplete(target: &impl Location) -> Failure {
+pub(super) fn meta_incomplete(location: &Location) -> Failure {
     let words = "has a table leafd_meta without format, identity or role: complete it with: leafd schema apply";
-    target.refused(words).into()
+    location.refused(words).into()
 }
 
 /// Refuses to make tables when the user lacks rights for it. Call this before anything is made.
-pub fn refuse_lacking(target: &impl Location, lacking: &[String]) -> Result<(), Failure> {
+pub fn refuse_lacking(location: &Location, lacking: &[String]) -> Result<(), Failure> {
     if lacking.is_empty() {
         return Ok(());
     }
     let words = format!(
         "doesn't let user {:?} create what is missing; nothing was done. The user needs: {}. Grant that, or run the \
          command as the database's owner",
-        target.user(),
+        location.user,
         lacking.join("; ")
     );
-    Err(target.refused(words).into())
+    Err(location.refused(words).into())
 }
 
 /// The name that the store has had so far. This matters when leafd's tables are made beside an existing table of
 /// Leaf's: hosts may have used that table alone, and under the same name they go on with the ids that they hold.
-pub fn name_of_leafs<D: Driver>(driver: &mut D, made: &[&str]) -> Result<Option<String>, Failure> {
+pub fn name_of_leafs(driver: &mut dyn Driver, made: &[&str]) -> Result<Option<String>, Failure> {
     if made.contains(&"leaf_alloc") || !made.contains(&META_TABLE) {
         return Ok(None);
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::rows::{Cells, Found, MASK_KEY_ENTRY, integer, name, same_tag};
 use super::session::{IDENTITY_CELLS, Session};
 use super::tables::meta_incomplete;
-use super::{Driver, Failure, Param, TABLES_GONE};
+use super::{Dialect, Failure, Param, TABLES_GONE};
 use leafd_core::Tag;
 use leafd_core::store::{ClaimPlan, ClaimedBy, Identity, MASK_UNKNOWN, StoreError};
 
@@ -21,7 +21,7 @@ pub(super) const TAGS_A_STATEMENT_MAX: usize = 200;
 /// Finds a row if any tag is or was masked.
 const ANY_MASKED: &str = "SELECT masked FROM leafd_tag WHERE masked IS NOT NULL LIMIT 1";
 
-impl<D: Driver> Session<D> {
+impl Session {
     /// The end of what the store remembers as claimed under a name. Keeps others from changing it.
     pub(super) fn claimed_end(&mut self, tag: &Tag) -> Result<i64, Failure> {
         Ok(self.former(tag)?.0)
@@ -29,7 +29,7 @@ impl<D: Driver> Session<D> {
 
     /// Like [`Session::claimed_end`], and how the ids of this name were masked.
     pub(super) fn former(&mut self, tag: &Tag) -> Result<(i64, Option<String>), Failure> {
-        let rows = self.driver.query(D::SQL.claimed_end, &[Param::Text(tag.as_str())])?;
+        let rows = self.driver.query(self.dialect.sql.claimed_end, &[Param::Text(tag.as_str())])?;
         let mut cells = rows.into_iter().flatten();
         let (end, masked) = (cells.next().flatten(), cells.next().flatten());
         Ok((integer("highest_end", end, Some(0)).map_err(Failure::Rejected)?, masked))
@@ -37,17 +37,17 @@ impl<D: Driver> Session<D> {
 
     /// The rows of tags. There may be more rows, if the key's collation treats other names as equal.
     pub(super) fn find_all(&mut self, tags: &[Tag], lock: bool) -> Result<Answer, Failure> {
-        let list: Vec<String> = (1..=tags.len()).map(D::placeholder).collect();
+        let list: Vec<String> = (1..=tags.len()).map(|nth| self.dialect.placeholder(nth)).collect();
         let list = list.join(", ");
         let params: Vec<Param<'_>> = tags.iter().map(|tag| Param::Text(tag.as_str())).collect();
         let (find, locked) = match self.side {
-            true => (D::SQL.find, D::SQL.lock),
-            false => (D::SQL.find_plain, D::SQL.lock),
+            true => (self.dialect.sql.find, self.dialect.sql.lock),
+            false => (self.dialect.sql.find_plain, self.dialect.sql.lock),
         };
         let find = format!("{find} ({list})");
         let rows = match lock && !locked.is_empty() {
             true => {
-                let locked = format!("{locked} ({list}) {}", D::SQL.locking);
+                let locked = format!("{locked} ({list}) {}", self.dialect.sql.locking);
                 self.driver.query_locked(&locked, &find, &params)?
             }
             false => self.driver.query(&find, &params)?,
@@ -61,7 +61,7 @@ impl<D: Driver> Session<D> {
             (row, rest)
         });
         let Some((of_store, first)) = rows.next() else {
-            return Err(meta_incomplete(&self.target));
+            return Err(meta_incomplete(&self.location));
         };
         let mut of_store = of_store.into_iter();
         let (name_found, role) = (of_store.next().flatten(), of_store.next().flatten());
@@ -81,7 +81,7 @@ impl<D: Driver> Session<D> {
         lock: bool,
     ) -> Result<Vec<Cells>, Failure> {
         let Answer { identity, rows } = self.find_all(tags, lock)?;
-        identity.check(under, &self.store())?;
+        identity.check(under, self.store())?;
         Ok(rows)
     }
 
@@ -111,9 +111,9 @@ impl<D: Driver> Session<D> {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<Cells>, Failure> {
-        let list = if self.side { D::SQL.list } else { D::SQL.list_plain };
+        let list = if self.side { self.dialect.sql.list } else { self.dialect.sql.list_plain };
         let limit = Param::Integer(i64::try_from(limit).unwrap_or(i64::MAX));
-        let (one, two) = (D::placeholder(1), D::placeholder(2));
+        let (one, two) = (self.dialect.placeholder(1), self.dialect.placeholder(2));
         match after {
             None => self.driver.query(&format!("{list} ORDER BY a.biz_tag LIMIT {one}"), &[limit]),
             Some(after) => self.driver.query(
@@ -134,7 +134,7 @@ impl<D: Driver> Session<D> {
             return Ok(Vec::new());
         }
         let limit = Param::Integer(i64::try_from(limit).unwrap_or(i64::MAX));
-        let rows = self.driver.query(D::SQL.ends, &[Param::Text(after), limit])?;
+        let rows = self.driver.query(self.dialect.sql.ends, &[Param::Text(after), limit])?;
         // A name that is not UTF-8 is read as another name, and the next page would begin at a wrong place.
         match rows.last().map(name) {
             Some(last) if last.is_none_or(|last| last <= after) => Err(Failure::Rejected(
@@ -156,14 +156,14 @@ impl<D: Driver> Session<D> {
         let (end, right) = (Param::Integer(plan.max_id), Param::Integer(self.right));
         let set = [name, Param::Integer(found.row.max_id), end];
         if !self.side {
-            return moved(self.driver.execute(D::SQL.set_max_id, &set)?, 1);
+            return moved(self.driver.execute(self.dialect.sql.set_max_id, &set)?, 1);
         }
         if found.right != Some(self.right) {
             self.take_right()?;
         }
         let (sql, record): (_, &[Param<'_>]) = match found.right {
-            Some(has) => (D::SQL.record_claim, &[name, end, right, Param::Integer(has)]),
-            None => (D::SQL.enter_claim, &[name, end, right]),
+            Some(has) => (self.dialect.sql.record_claim, &[name, end, right, Param::Integer(has)]),
+            None => (self.dialect.sql.enter_claim, &[name, end, right]),
         };
         let claim = by.map(|by| {
             [
@@ -177,8 +177,9 @@ impl<D: Driver> Session<D> {
                 Param::OptionalInteger(by.holds_from.map(u64::cast_signed)),
             ]
         });
-        let claim = claim.as_ref().map(|claim| (D::HISTORY.enter_claim, &claim[..]));
-        let written = self.driver.execute_together((D::SQL.set_max_id, &set), (sql, record), claim);
+        let claim = claim.as_ref().map(|claim| (self.dialect.history.enter_claim, &claim[..]));
+        let written =
+            self.driver.execute_together((self.dialect.sql.set_max_id, &set), (sql, record), claim);
         let [changed, recorded] = written.map_err(|failure| match failure {
             Failure::Duplicate(words) => Failure::Conflict(words),
             other => other,
@@ -233,11 +234,11 @@ impl<D: Driver> Session<D> {
             }
         }
         if !moving.is_empty() {
-            let (count, sql) = (moving.len() / 2, lift_rows::<D>(moving.len() / 2));
+            let (count, sql) = (moving.len() / 2, lift_rows(self.dialect, moving.len() / 2));
             moved(self.driver.execute(&sql, &moving)?, count)?;
         }
         if self.side && !remembered.is_empty() {
-            self.driver.execute(&remember_ends::<D>(remembered.len() / 3), &remembered)?;
+            self.driver.execute(&remember_ends(self.dialect, remembered.len() / 3), &remembered)?;
         }
         let lifted = |tag: &Tag| {
             let mut texts = moving.iter().step_by(2);
@@ -249,7 +250,7 @@ impl<D: Driver> Session<D> {
     /// Whether a tag without a row may have been masked. If no host ever recorded a mask key and no tag is masked,
     /// none was.
     fn may_have_masked(&mut self) -> Result<bool, Failure> {
-        let meta = self.driver.query(D::SQL.meta, &[])?;
+        let meta = self.driver.query(self.dialect.sql.meta, &[])?;
         let mut entries = meta.iter().filter_map(name);
         Ok(entries.any(|entry| entry.starts_with(MASK_KEY_ENTRY))
             || !self.driver.query(ANY_MASKED, &[])?.is_empty())
@@ -279,28 +280,29 @@ pub(super) fn kept(changed: u64) -> Result<(), Failure> {
 }
 
 /// A statement that lifts this many rows; its parameters are (tag, end) for each.
-fn lift_rows<D: Driver>(count: usize) -> String {
+fn lift_rows(dialect: &Dialect, count: usize) -> String {
     let cases: String = (0..count)
         .map(|index| {
-            let (tag, end) = (D::placeholder(2 * index + 1), D::placeholder(2 * index + 2));
+            let (tag, end) =
+                (dialect.placeholder(2 * index + 1), dialect.placeholder(2 * index + 2));
             format!(" WHEN {tag} THEN {end}")
         })
         .collect();
-    let list: Vec<String> = (0..count).map(|index| D::placeholder(2 * index + 1)).collect();
+    let list: Vec<String> = (0..count).map(|index| dialect.placeholder(2 * index + 1)).collect();
     format!(
         "UPDATE leaf_alloc SET max_id = CASE biz_tag{cases} ELSE max_id END{} WHERE biz_tag IN ({})",
-        D::SQL.touch,
+        dialect.sql.touch,
         list.join(", ")
     )
 }
 
 /// A statement that remembers this many ends, and the masks of tags without a row; its parameters are (tag, end,
 /// masked) for each.
-fn remember_ends<D: Driver>(count: usize) -> String {
+fn remember_ends(dialect: &Dialect, count: usize) -> String {
     let three = |index: usize| {
-        let [tag, end, masked] = [1, 2, 3].map(|nth| D::placeholder(3 * index + nth));
+        let [tag, end, masked] = [1, 2, 3].map(|nth| dialect.placeholder(3 * index + nth));
         format!("({tag}, {end}, {masked})")
     };
     let list: Vec<String> = (0..count).map(three).collect();
-    format!("{} {} {}", D::SQL.remember_ends, list.join(", "), D::SQL.remembering)
+    format!("{} {} {}", dialect.sql.remember_ends, list.join(", "), dialect.sql.remembering)
 }

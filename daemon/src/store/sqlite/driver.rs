@@ -1,17 +1,14 @@
 //! The driver of an embedded store: an open SQLite file.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{ErrorCode, ToSql, params_from_iter};
 
 use super::file::{self, Create, OpenFile};
 use super::sql;
-use crate::store::sql::{
-    Driver, Failure, HistoryStatements, Layout, LeaseStatements, Location, Param, Place, Standing,
-    Statements,
-};
+use crate::store::sql::{Backend, Dialect, Driver, Failure, Location, Param, Place, Standing};
 use leafd_core::store::StoreError;
 
 /// The path of an embedded store's file, and the host that must own it.
@@ -31,22 +28,35 @@ pub struct SqliteDriver {
     damaged: bool,
 }
 
-impl Location for Target {
-    fn store(&self) -> String {
-        self.path.display().to_string()
+/// The statements and tables.
+static DIALECT: Dialect = Dialect {
+    sql: sql::STATEMENTS,
+    workers: &sql::LEASE_STATEMENTS,
+    history: &sql::HISTORY_STATEMENTS,
+    tables: sql::TABLES,
+    placeholder: "?",
+    embedded: true,
+};
+
+impl Backend for Target {
+    fn dialect(&self) -> &'static Dialect {
+        &DIALECT
     }
 
-    fn user(&self) -> &str {
-        ""
+    fn location(&self) -> Location {
+        Location {
+            store: self.path.display().to_string(),
+            user: String::new(),
+            // The only wait is that for another process's lock, which has its own bound.
+            statement_timeout: file::BUSY_TIMEOUT,
+            leaf_only: false,
+        }
     }
 
-    /// The only wait is that for another process's lock, which has its own bound.
-    fn statement_timeout(&self) -> Duration {
-        file::BUSY_TIMEOUT
-    }
-
-    fn leaf_only(&self) -> bool {
-        false
+    /// A missing file is not made again: the new one would not know what was claimed.
+    fn connect(&self) -> Result<Box<dyn Driver>, StoreError> {
+        let open = file::open_own(&self.path, &self.fingerprint, Create::Never)?;
+        Ok(Box::new(SqliteDriver::new(open, self.clone())))
     }
 }
 
@@ -77,25 +87,6 @@ impl SqliteDriver {
 }
 
 impl Driver for SqliteDriver {
-    type Target = Target;
-
-    const SQL: Statements = sql::STATEMENTS;
-    const WORKERS: &'static LeaseStatements = &sql::LEASE_STATEMENTS;
-    const HISTORY: &'static HistoryStatements = &sql::HISTORY_STATEMENTS;
-    const TABLES: &'static [Layout] = sql::TABLES;
-    const EMBEDDED: bool = true;
-
-    /// A missing file is not made again: the new one would not know what was claimed.
-    fn connect(target: &Target) -> Result<Self, StoreError> {
-        let open = file::open_own(&target.path, &target.fingerprint, Create::Never)?;
-        Ok(SqliteDriver::new(open, target.clone()))
-    }
-
-    /// Opening the file has made or checked the tables.
-    fn check_tables(&mut self, _: &Target) -> Result<bool, Failure> {
-        Ok(true)
-    }
-
     fn is_usable(&self) -> bool {
         !self.damaged && self.open.is_still_at(&self.target.path)
     }
@@ -130,10 +121,6 @@ impl Driver for SqliteDriver {
             rows.collect::<rusqlite::Result<_>>()
         };
         rows().map_err(|error| self.failed(&error))
-    }
-
-    fn placeholder(number: usize) -> String {
-        format!("?{number}")
     }
 }
 

@@ -20,16 +20,13 @@ use std::path::Path;
 use super::sql::SqlStore;
 use leafd_core::store::StoreError;
 
-pub use self::driver::{SqliteDriver, Target};
+use self::driver::{SqliteDriver, Target};
 pub use self::file::{adopt, adopt_anew, host_fingerprint, look};
 pub use self::schema::print_schema;
 pub use self::starts::start_tokens;
 
-/// An embedded store. Its file may be closed at times; the next call opens it again.
-pub type SqliteStore = SqlStore<SqliteDriver>;
-
 /// Opens the store at `path`, and makes it when there is no file. If another process holds the file locked, the next
-/// call opens it.
+/// call opens it. The file may be closed at times; then, too, the next call opens it again.
 ///
 /// `fingerprint` identifies this host, see [`host_fingerprint`]. Each time that the file is opened, the file's own
 /// marks are added to it.
@@ -38,10 +35,13 @@ pub type SqliteStore = SqlStore<SqliteDriver>;
 /// [`StoreError::Unavailable`] when the file can't be opened, read or written. [`StoreError::Refused`] when it is no
 /// SQLite database, is damaged, was written by a newer leafd, has another `leaf_alloc`, or belongs to another host
 /// (see [`adopt`]).
-pub fn open(path: &Path, fingerprint: &str) -> Result<SqliteStore, StoreError> {
+pub fn open(path: &Path, fingerprint: &str) -> Result<SqlStore, StoreError> {
     let target = Target { path: path.to_owned(), fingerprint: fingerprint.to_owned() };
     match file::open_own_unless_locked(path, fingerprint)? {
-        Some(open) => SqlStore::over(SqliteDriver::new(open, target.clone()), target),
-        None => Ok(SqlStore::new(target)),
+        Some(open) => {
+            let driver = SqliteDriver::new(open, target.clone());
+            SqlStore::over(Box::new(driver), Box::new(target))
+        }
+        None => Ok(SqlStore::new(Box::new(target))),
     }
 }

@@ -20,7 +20,7 @@ use leafd_wire::Layout as IdLayout;
 
 use super::calls::SqlStore;
 use super::session::Session;
-use super::{Driver, Failure, Layout, Param};
+use super::{Failure, Layout, Param};
 use crate::registry::Registry;
 use leafd_core::registry::{
     CompareAndSet, Entry, Former, LeaseRecord, Mode, RegistryError, RegistryId, Snapshot, Taking,
@@ -69,17 +69,17 @@ const TRIES_MAX: u32 = 8;
 
 /// A store as a registry of workers.
 #[derive(Debug)]
-pub(super) struct Leases<'a, D: Driver> {
-    pub(super) store: &'a mut SqlStore<D>,
+pub(super) struct Leases<'a> {
+    pub(super) store: &'a mut SqlStore,
     pub(super) mode: Mode,
 }
 
-impl<D: Driver> Leases<'_, D> {
+impl Leases<'_> {
     /// Runs `work` in one transaction, and commits it. `work` gets the registry's identity. It runs again when another
     /// host entered the same row.
     fn transact<T>(
         &mut self,
-        work: impl Fn(&mut Session<D>, RegistryId) -> Result<T, Failure>,
+        work: impl Fn(&mut Session, RegistryId) -> Result<T, Failure>,
     ) -> Result<T, RegistryError> {
         let mut once = || {
             self.store.transact(|session| {
@@ -96,12 +96,12 @@ impl<D: Driver> Leases<'_, D> {
         }
         answer.map_err(|failure| match failure {
             Failure::Registry(error) => error,
-            other => other.answer(&self.store.target).into(),
+            other => other.answer(&self.store.location).into(),
         })
     }
 }
 
-impl<D: Driver> Registry for Leases<'_, D> {
+impl Registry for Leases<'_> {
     fn register_layouts(&mut self, layouts: &[(Tag, IdLayout)]) -> Result<(), RegistryError> {
         self.transact(|session, _| agree(session, layouts))
     }
@@ -109,7 +109,7 @@ impl<D: Driver> Registry for Leases<'_, D> {
     fn snapshot(&mut self, pool: Range<u64>) -> Result<Snapshot, RegistryError> {
         let mode = self.mode;
         self.transact(|session, registry| {
-            let history_age = match D::EMBEDDED {
+            let history_age = match session.dialect.embedded {
                 true => None,
                 false => Some(session.noticed(&registry.history)?),
             };
@@ -159,7 +159,7 @@ impl<D: Driver> Registry for Leases<'_, D> {
     }
 }
 
-impl<D: Driver> SqlStore<D> {
+impl SqlStore {
     /// The registry's clock, and what is recorded of the workers in a pool. Unlike a snapshot, this records nothing.
     pub(super) fn look_at_workers(
         &mut self,
@@ -174,8 +174,8 @@ impl<D: Driver> SqlStore<D> {
     }
 }
 
-fn agree<D: Driver>(session: &mut Session<D>, layouts: &[(Tag, IdLayout)]) -> Result<(), Failure> {
-    let sql = D::WORKERS;
+fn agree(session: &mut Session, layouts: &[(Tag, IdLayout)]) -> Result<(), Failure> {
+    let sql = session.dialect.workers;
     lock(session)?;
     let recorded = session.driver.query(sql.layouts, &[])?;
     let recorded: BTreeMap<String, String> = recorded
@@ -208,12 +208,8 @@ fn agree<D: Driver>(session: &mut Session<D>, layouts: &[(Tag, IdLayout)]) -> Re
 }
 
 /// What is recorded of the workers in a pool. A row that can't be used is logged, and counts as held for ever.
-fn entries<D: Driver>(
-    session: &mut Session<D>,
-    mode: Mode,
-    pool: &Range<u64>,
-) -> Result<Vec<Entry>, Failure> {
-    let sql = D::WORKERS;
+fn entries(session: &mut Session, mode: Mode, pool: &Range<u64>) -> Result<Vec<Entry>, Failure> {
+    let sql = session.dialect.workers;
     let mut found = BTreeMap::new();
     for row in session.driver.query(sql.list, &range(pool))? {
         if let Some(number) = rows::number(&row) {
@@ -236,12 +232,8 @@ fn entries<D: Driver>(
     Ok(recorded.collect())
 }
 
-fn exchange<D: Driver>(
-    session: &mut Session<D>,
-    mode: Mode,
-    swap: &CompareAndSet,
-) -> Result<UnixMs, Failure> {
-    let (sql, worker) = (D::WORKERS, swap.worker);
+fn exchange(session: &mut Session, mode: Mode, swap: &CompareAndSet) -> Result<UnixMs, Failure> {
+    let (sql, worker) = (session.dialect.workers, swap.worker);
     let Ok(number) = i64::try_from(worker.0) else {
         return Err(refused(format!(
             "there is no worker {worker}: the table holds no such number"
@@ -289,15 +281,11 @@ fn exchange<D: Driver>(
     Ok(now)
 }
 
-fn give<D: Driver>(
-    session: &mut Session<D>,
-    pool: &Range<u64>,
-    holding: &LeaseRecord,
-) -> Result<Entry, Failure> {
+fn give(session: &mut Session, pool: &Range<u64>, holding: &LeaseRecord) -> Result<Entry, Failure> {
     let Some(holder) = &holding.holder else {
         return Err(refused("a permanent worker needs a holder".to_owned()));
     };
-    let sql = D::WORKERS;
+    let sql = session.dialect.workers;
     lock(session)?;
     let mine = session.driver.query(sql.given_to, &[Param::Text(&holder.id)])?;
     if let Some(row) = mine.into_iter().next() {
@@ -346,8 +334,8 @@ fn give<D: Driver>(
 }
 
 /// The entry of a host that already has a permanent number.
-fn theirs<D: Driver>(
-    session: &mut Session<D>,
+fn theirs(
+    session: &mut Session,
     pool: &Range<u64>,
     id: &str,
     row: Cells,
@@ -364,8 +352,11 @@ fn theirs<D: Driver>(
     }
     let worker = WorkerId(number);
     let number = number.cast_signed();
-    let leased =
-        session.driver.query(D::WORKERS.find, &[Param::Integer(number)])?.into_iter().next();
+    let leased = session
+        .driver
+        .query(session.dialect.workers.find, &[Param::Integer(number)])?
+        .into_iter()
+        .next();
     let given = rows::given(row);
     if let Ok(given) = &given
         && *given.identity != *id
@@ -384,25 +375,25 @@ fn theirs<D: Driver>(
     }
 }
 
-fn lock<D: Driver>(session: &mut Session<D>) -> Result<(), Failure> {
-    match D::WORKERS.lock {
+fn lock(session: &mut Session) -> Result<(), Failure> {
+    match session.dialect.workers.lock {
         "" => Ok(()),
         lock => session.driver.query(lock, &[]).map(drop),
     }
 }
 
 /// The permanent number's record of a worker, if it is one.
-fn given<D: Driver>(
-    session: &mut Session<D>,
+fn given(
+    session: &mut Session,
     worker: WorkerId,
 ) -> Result<Option<rows::Read<rows::Given>>, Failure> {
     let one = worker.0..worker.0.saturating_add(1);
-    let row = session.driver.query(D::WORKERS.given, &range(&one))?.into_iter().next();
+    let row = session.driver.query(session.dialect.workers.given, &range(&one))?.into_iter().next();
     Ok(row.map(rows::given))
 }
 
-fn write_holding<D: Driver>(
-    session: &mut Session<D>,
+fn write_holding(
+    session: &mut Session,
     write: &str,
     worker: i64,
     holding: &LeaseRecord,
@@ -445,6 +436,6 @@ fn refused(words: String) -> Failure {
 }
 
 /// The database's clock.
-fn clock<D: Driver>(session: &mut Session<D>) -> Result<UnixMs, Failure> {
+fn clock(session: &mut Session) -> Result<UnixMs, Failure> {
     session.now_ms().map(UnixMs)
 }

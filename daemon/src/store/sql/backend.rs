@@ -1,0 +1,119 @@
+//! Where a store is, and how to connect to it.
+
+use std::fmt::{Debug, Display};
+use std::time::{Duration, Instant};
+
+use super::{Dialect, Driver};
+use crate::config::{NetworkUrl, StorePassword};
+use leafd_core::store::StoreError;
+
+/// A store's servers, or its file.
+pub trait Backend: Debug + Send {
+    /// What they have in common.
+    fn dialect(&self) -> &'static Dialect;
+
+    /// The store's name, and the limits of its use.
+    fn location(&self) -> Location;
+
+    /// Connects to the first server that takes writes, or opens the file.
+    fn connect(&self) -> Result<Box<dyn Driver>, StoreError>;
+
+    /// Has this server be tried last from now on, because a call failed there.
+    fn has_failed(&mut self, _endpoint: &str) {}
+
+    /// A backend for each server but this one, in the order in which they are tried.
+    fn others(&self, _endpoint: &str) -> Vec<Box<dyn Backend>> {
+        Vec::new()
+    }
+}
+
+/// What errors say of a store, and the limits of its use.
+#[derive(Clone, Debug)]
+pub struct Location {
+    /// The name that errors use for the store, without secrets.
+    pub store: String,
+    /// The user that leafd logs in as.
+    pub user: String,
+    /// How long a call may take once there is a connection.
+    pub statement_timeout: Duration,
+    /// Whether to use the store although leafd's tables are not visible there.
+    pub leaf_only: bool,
+}
+
+/// Where a network store is, how to log in there, and the limits of its use.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Where it is.
+    pub url: NetworkUrl,
+    /// The password.
+    pub password: StorePassword,
+    /// How long each of its servers may take to accept a connection.
+    pub connect_timeout: Duration,
+    /// How long a call may take over an open connection.
+    pub statement_timeout: Duration,
+    /// Whether to use the store although leafd's tables are not visible there.
+    pub leaf_only: bool,
+    /// Whether to use an engine that leafd was not tested on.
+    pub untested_engine: bool,
+}
+
+/// How to connect to the first server that takes writes.
+pub type Connect = fn(&Target) -> Result<Box<dyn Driver>, StoreError>;
+
+/// The servers of a network store.
+#[derive(Clone, Debug)]
+pub struct Servers {
+    pub target: Target,
+    pub dialect: &'static Dialect,
+    pub connect: Connect,
+}
+
+impl Location {
+    /// An error for a store that can't be used at present.
+    pub fn unavailable(&self, cause: impl Into<String>) -> StoreError {
+        StoreError::Unavailable { store: self.store.clone(), cause: cause.into() }
+    }
+
+    /// An error after which it is useless to try again.
+    pub fn refused(&self, words: impl Display) -> StoreError {
+        StoreError::Refused(format!("the store {} {words}", self.store))
+    }
+}
+
+impl Target {
+    /// What errors say of it, and the limits of its use.
+    pub(in crate::store) fn location(&self) -> Location {
+        Location {
+            store: self.url.to_string(),
+            user: self.url.user.clone(),
+            statement_timeout: self.statement_timeout,
+            leaf_only: self.leaf_only,
+        }
+    }
+}
+
+impl Backend for Servers {
+    fn dialect(&self) -> &'static Dialect {
+        self.dialect
+    }
+
+    fn location(&self) -> Location {
+        self.target.location()
+    }
+
+    fn connect(&self) -> Result<Box<dyn Driver>, StoreError> {
+        (self.connect)(&self.target)
+    }
+
+    fn has_failed(&mut self, endpoint: &str) {
+        self.target.url.has_failed(endpoint, Instant::now());
+    }
+
+    fn others(&self, endpoint: &str) -> Vec<Box<dyn Backend>> {
+        let alone = |url| -> Box<dyn Backend> {
+            let target = Target { url, ..self.target.clone() };
+            Box::new(Servers { target, ..*self })
+        };
+        self.target.url.others(endpoint, Instant::now()).map(alone).collect()
+    }
+}
