@@ -51,11 +51,11 @@ impl Reader {
         find: impl FnOnce() -> Result<String, String>,
         parse: impl FnOnce(&Node) -> Result<T, InvalidValue>,
     ) -> Result<T, ConfigError> {
-        let (node, source) = match self.inputs.remove(setting.key) {
+        let given = match self.given(setting) {
             Some(given) => given,
             None => (default_of(setting, find)?, Source::Default),
         };
-        self.take(setting, &node, source, parse)
+        self.take(setting, given, parse)
     }
 
     /// A setting that may be left unset.
@@ -64,8 +64,8 @@ impl Reader {
         setting: &'static Setting,
         parse: impl FnOnce(&Node) -> Result<T, InvalidValue>,
     ) -> Result<Option<T>, ConfigError> {
-        if let Some((node, source)) = self.inputs.remove(setting.key) {
-            return self.take(setting, &node, source, parse).map(Some);
+        if let Some(given) = self.given(setting) {
+            return self.take(setting, given, parse).map(Some);
         }
         self.unset(setting);
         Ok(None)
@@ -112,22 +112,24 @@ impl Reader {
         effective
     }
 
+    fn given(&mut self, setting: &'static Setting) -> Option<(Node, Source)> {
+        self.inputs.remove(setting.key)
+    }
+
     fn take<T>(
         &mut self,
         setting: &'static Setting,
-        node: &Node,
-        source: Source,
+        (node, source): (Node, Source),
         parse: impl FnOnce(&Node) -> Result<T, InvalidValue>,
     ) -> Result<T, ConfigError> {
-        let value = parse(node).map_err(|bad| ConfigError::Value {
-            source_: source.at(bad.node.line),
-            key: format!("{}{}", setting.key, bad.place),
-            value: show(setting, &bad.node),
-            allowed: bad.allowed.unwrap_or_else(|| setting.kind.to_string()),
-        })?;
-        let shown = Some(show_typed(setting, node));
-        self.effective.push(Effective { key: setting.key, value: shown, source });
+        let value = parse(&node).map_err(|bad| refused(setting, bad, &source))?;
+        self.took(setting, &node, source);
         Ok(value)
+    }
+
+    fn took(&mut self, setting: &'static Setting, node: &Node, source: Source) {
+        let value = Some(show_typed(setting, node));
+        self.effective.push(Effective { key: setting.key, value, source });
     }
 }
 
@@ -135,17 +137,31 @@ fn default_of(
     setting: &Setting,
     find: impl FnOnce() -> Result<String, String>,
 ) -> Result<Node, ConfigError> {
-    let none = |cause: String| ConfigError::NoDefault {
-        key: setting.key,
-        variable: setting.variable(),
-        cause,
-    };
-    match (setting.default, &setting.kind) {
-        (Default::Is(text) | Default::Empty { value: text, .. }, Kind::Toml(_)) => {
-            parse_value(text).map_err(none)
+    match setting.default {
+        Default::Is(text) | Default::Empty { value: text, .. } => written_default(setting, text),
+        Default::Found { .. } | Default::Unset { .. } => {
+            find().map(Node::bare).map_err(|cause| no_default(setting, cause))
         }
-        (Default::Is(text) | Default::Empty { value: text, .. }, _) => Ok(Node::bare(text)),
-        (Default::Found { .. } | Default::Unset { .. }, _) => find().map(Node::bare).map_err(none),
+    }
+}
+
+fn written_default(setting: &Setting, text: &str) -> Result<Node, ConfigError> {
+    match setting.kind {
+        Kind::Toml(_) => parse_value(text).map_err(|cause| no_default(setting, cause)),
+        _ => Ok(Node::bare(text)),
+    }
+}
+
+fn no_default(setting: &Setting, cause: String) -> ConfigError {
+    ConfigError::NoDefault { key: setting.key, variable: setting.variable(), cause }
+}
+
+fn refused(setting: &Setting, bad: InvalidValue, source: &Source) -> ConfigError {
+    ConfigError::Value {
+        source_: source.at(bad.node.line),
+        key: format!("{}{}", setting.key, bad.place),
+        value: show(setting, &bad.node),
+        allowed: bad.allowed.unwrap_or_else(|| setting.kind.to_string()),
     }
 }
 

@@ -129,6 +129,11 @@ impl Drop for Place {
     }
 }
 
+/// The bytes of a connection of either kind.
+trait Stream: Read + Write + Unpin {}
+
+impl<S: Read + Write + Unpin> Stream for S {}
+
 /// Serves until dropped.
 pub(super) async fn serve<S: Service>(listener: Listener, limits: &'static Limits, service: Rc<S>) {
     let free = Arc::new(Semaphore::new(limits.connections));
@@ -143,7 +148,8 @@ pub(super) async fn serve<S: Service>(listener: Listener, limits: &'static Limit
                 let caller = Caller { address: peer, ..Caller::default() };
                 match places.take(permit, peer) {
                     Some(place) => {
-                        begin(TokioIo::new(stream), caller, limits, place, Rc::clone(&service));
+                        let stream = Box::new(TokioIo::new(stream));
+                        begin(stream, caller, limits, place, Rc::clone(&service));
                     }
                     None => debug!(?peer, "has a quarter of the connections for HTTP already"),
                 }
@@ -151,7 +157,8 @@ pub(super) async fn serve<S: Service>(listener: Listener, limits: &'static Limit
             Listener::Unix(unix) => unix.accept().await.map(|(stream, _)| {
                 if let Some(place) = places.take(permit, None) {
                     let caller = Caller { peer: peer::of(&stream).ok(), ..Caller::default() };
-                    begin(TokioIo::new(stream), caller, limits, place, Rc::clone(&service));
+                    let stream = Box::new(TokioIo::new(stream));
+                    begin(stream, caller, limits, place, Rc::clone(&service));
                 }
             }),
         };
@@ -163,7 +170,7 @@ pub(super) async fn serve<S: Service>(listener: Listener, limits: &'static Limit
 }
 
 fn begin<S: Service>(
-    stream: impl Read + Write + Unpin + 'static,
+    stream: Box<dyn Stream>,
     caller: Caller,
     limits: &'static Limits,
     place: Place,

@@ -1,5 +1,6 @@
 //! Administration of tags: JSON requests and answers, for administrators.
 
+use std::pin::Pin;
 use std::rc::Rc;
 
 use leafd_wire::{Header, Status, opcode};
@@ -10,6 +11,7 @@ use super::tag_stores::{Away, Shown, TagStores};
 use super::{Dispatcher, Session};
 use crate::engine::upstream::Upstream;
 use crate::reply::Failure;
+use crate::reply::outbox::ReplyTo;
 use leafd_core::Tag;
 use leafd_core::mask::{MaskBits, Masking};
 use leafd_core::store::{
@@ -253,24 +255,32 @@ impl Dispatcher {
     ) -> Result<(), Failure> {
         let upstreams = self.segments.upstreams_of(&tag)?;
         let reply = session.outbox.later(*header);
-        let dispatcher = Rc::clone(self);
-        tokio::task::spawn_local(async move {
-            // Other hosts would not look for a tag in a store that is refused.
-            if let Err(failure) = usable(&upstreams).await {
-                return reply.failure(&failure);
-            }
-            match call(TagStores::new(upstreams)).await {
-                Ok(shown) => {
-                    dispatcher.segments.changed(&tag).await;
-                    let mut row = Row::from(&shown.row);
-                    row.primaries_away = names(&shown.away);
-                    row.primaries_without = shown.without.iter().map(|name| &**name).collect();
-                    reply.body(&json(&row));
-                }
-                Err(error) => reply.failure(&administrative(&error)),
-            }
-        });
+        let shown = Box::pin(call(TagStores::new(upstreams.clone())));
+        tokio::task::spawn_local(Rc::clone(self).answer_shown(reply, tag, upstreams, shown));
         Ok(())
+    }
+
+    async fn answer_shown(
+        self: Rc<Self>,
+        reply: ReplyTo,
+        tag: Tag,
+        upstreams: Vec<Rc<Upstream>>,
+        shown: Pin<Box<dyn Future<Output = Result<Shown, StoreError>>>>,
+    ) {
+        // Other hosts would not look for a tag in a store that is refused.
+        if let Err(failure) = usable(&upstreams).await {
+            return reply.failure(&failure);
+        }
+        match shown.await {
+            Ok(shown) => {
+                self.segments.changed(&tag).await;
+                let mut row = Row::from(&shown.row);
+                row.primaries_away = names(&shown.away);
+                row.primaries_without = shown.without.iter().map(|name| &**name).collect();
+                reply.body(&json(&row));
+            }
+            Err(error) => reply.failure(&administrative(&error)),
+        }
     }
 
     /// Returns the tag to create, and how many bits its public ids have if it is masked.

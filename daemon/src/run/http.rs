@@ -101,6 +101,11 @@ pub(super) fn serve(
 }
 
 #[cfg(not(feature = "http"))]
-pub(super) fn serve(_: Listeners, _: &Config, _: &Path, _: &Rc<Dispatcher>) -> Result<()> {
-    Ok(())
+pub(super) fn serve(
+    none: Listeners,
+    _: &Config,
+    _: &Path,
+    _: &Rc<Dispatcher>,
+) -> Result<Listeners> {
+    Ok(none)
 }
