@@ -17,6 +17,9 @@ use leafd_core::BootMs;
 /// A beat is always such a beginning, so one wake-up does for both.
 pub const BEAT: Duration = Duration::from_millis(16 * 64);
 
+/// A longer slot. A wait that ends at the beginning of one wakes the runtime once.
+const SLOT: Duration = Duration::from_millis(64);
+
 /// The instant that beats are counted from.
 static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
 
@@ -35,12 +38,26 @@ pub async fn wait(about: Duration) {
     sleep_until(now + until_beat(now.duration_since(*FIRST), about)).await;
 }
 
-/// Waits until this instant, `None` for ever. While the instant is far away, the wait ends early, at a beat. A timer
-/// stops while the host sleeps, so the caller reads the clock again soon after the host wakes.
+/// Waits until this instant, or up to 64 ms longer; `None` for ever. While the instant is far away, the wait ends early,
+/// at a beat. A timer stops while the host sleeps, so the caller reads the clock again soon after the host wakes.
 pub async fn wait_until(at: Option<BootMs>) {
     let Some(at) = at else { return pending().await };
     let left = Duration::from_millis(at.0.saturating_sub(clock::boot().0).max(1));
-    if left < BEAT * 3 / 2 { sleep(left).await } else { wait(BEAT).await }
+    if left >= BEAT * 3 / 2 {
+        wait(BEAT).await;
+    } else if left >= SLOT {
+        let now = Instant::now();
+        sleep_until(now + until_slot(now.duration_since(*FIRST), left)).await;
+    } else {
+        sleep(left).await;
+    }
+}
+
+/// How long it is from `now`, counted from the first beat, until the first slot that begins after a wait or with its
+/// end.
+fn until_slot(now: Duration, left: Duration) -> Duration {
+    let slots = (now + left).as_nanos().div_ceil(SLOT.as_nanos());
+    (SLOT * u32::try_from(slots).unwrap_or(u32::MAX)).saturating_sub(now)
 }
 
 /// How long it is from `now`, counted from the first beat, until the beat that is nearest to the end of a wait.
@@ -63,6 +80,18 @@ mod tests {
                 let into_beat = (now + wait).as_nanos() % BEAT.as_nanos();
                 assert_eq!(into_beat, 0, "{now:?} + {wait:?}");
                 assert!(wait.abs_diff(about) <= BEAT / 2, "{wait:?} for {about:?} at {now:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn waits_for_an_instant_end_where_a_slot_begins_and_never_early() {
+        let ms = Duration::from_millis;
+        for now in (0..5_000).map(|tenths| ms(tenths) / 10) {
+            for left in [64, 65, 127, 128, 1_000, 1_535].map(ms) {
+                let wait = until_slot(now, left);
+                assert_eq!((now + wait).as_nanos() % SLOT.as_nanos(), 0, "{now:?} + {wait:?}");
+                assert!(wait >= left && wait < left + SLOT, "{wait:?} for {left:?} at {now:?}");
             }
         }
     }

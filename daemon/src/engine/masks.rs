@@ -11,6 +11,7 @@ use tokio::sync::{Mutex, Notify};
 use tracing::{error, info};
 
 use super::upstream::Upstream;
+use crate::beat;
 use crate::clock;
 use crate::reply::Failure;
 use leafd_core::BootMs;
@@ -185,7 +186,7 @@ impl Masks {
                             told = Some(failure.message);
                         }
                         tokio::select! {
-                            () = tokio::time::sleep(RETRY) => {}
+                            () = beat::wait(RETRY) => {}
                             () = self.renewed.notified() => {}
                         }
                     }
@@ -193,7 +194,7 @@ impl Masks {
             }
             // The store's history may change meanwhile.
             tokio::select! {
-                () = tokio::time::sleep(RETRY) => {}
+                () = beat::wait(RETRY) => {}
                 () = self.renewed.notified() => {}
             }
         }
