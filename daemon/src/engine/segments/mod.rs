@@ -16,6 +16,7 @@ mod in_use;
 mod marks;
 mod masked;
 mod outlook;
+mod rare;
 mod restart;
 mod rounds;
 mod shared;

@@ -62,12 +62,8 @@ impl Segments {
             reply.failure(&failure);
         }
         let shards = tag.shards.iter().map(|shard| Shard::new(Rc::clone(&shard.upstream)));
-        let successor = self.bring_into_use(
-            &tag.tag,
-            shards.collect(),
-            tag.unconfirmed.take().map(|place| *place),
-            clock::boot(),
-        );
+        let successor =
+            self.bring_into_use(&tag.tag, shards.collect(), tag.unconfirmed.take(), clock::boot());
         successor.in_trouble(|trouble| trouble.restarts = restarts);
         successor.waits_for_what(failure.message);
         for (shard, end) in (0..).zip(seen) {

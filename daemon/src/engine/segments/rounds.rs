@@ -183,7 +183,7 @@ impl SegmentTag {
         allocator.is_idle()
             && !self.evicted.get()
             && !self.in_retry_queue.get()
-            && self.unconfirmed.borrow().is_none()
+            && self.unconfirmed.is_none()
             // Draws from memory are not noticed here.
             && self.pages.get() == 0
             // For a masked tag the journal records nothing that is left.

@@ -5,6 +5,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use super::masked::Form;
+use super::rare::Rare;
 use super::unconfirmed::Place;
 use crate::engine::upstream::Upstream;
 use crate::reply::Failure;
@@ -34,7 +35,7 @@ pub struct SegmentTag {
     /// When it was last noticed that somebody drew from it.
     pub(super) drawn: Cell<Drawn>,
     /// Its place among the names of which nothing is known yet.
-    pub(super) unconfirmed: RefCell<Option<Box<Place>>>,
+    pub(super) unconfirmed: Rare<Place>,
     /// How its numbers become ids.
     pub(super) form: RefCell<Form>,
     /// The places for waiting requests, divided among the users; kept while any place is taken.
@@ -45,7 +46,7 @@ pub struct SegmentTag {
     /// What requests wait for. It is part of the error when a deadline passes, unless `trouble` says more.
     stage: Cell<Stage>,
     /// What is wrong with the tag, if anything is.
-    trouble: RefCell<Option<Box<Trouble>>>,
+    trouble: Rare<Trouble>,
 }
 
 /// What is wrong with a tag.
@@ -141,13 +142,13 @@ impl SegmentTag {
             in_retry_queue: Cell::new(false),
             place: Cell::new(0),
             drawn: Cell::new(Drawn { ids: 0, at_s: seconds(now) }),
-            unconfirmed: RefCell::new(unconfirmed.map(Box::new)),
+            unconfirmed: Rare::new(unconfirmed),
             form: RefCell::default(),
             places: Cell::default(),
             pages: Cell::new(0),
             last_claim: Cell::default(),
             stage: Cell::new(Stage::LookingUp),
-            trouble: RefCell::default(),
+            trouble: Rare::new(None),
         }
     }
 
@@ -191,9 +192,7 @@ impl SegmentTag {
     /// From now on requests wait for this.
     pub(super) fn waits_for(&self, stage: Stage) {
         self.stage.set(stage);
-        if let Some(trouble) = &mut *self.trouble.borrow_mut() {
-            trouble.waited_for = None;
-        }
+        self.known_trouble(|trouble| trouble.waited_for = None);
     }
 
     /// From now on requests wait for this, which is composed at run time.
@@ -203,41 +202,40 @@ impl SegmentTag {
 
     /// Records something that is wrong.
     pub(super) fn in_trouble<T>(&self, note: impl FnOnce(&mut Trouble) -> T) -> T {
-        note(self.trouble.borrow_mut().get_or_insert_default())
+        self.trouble.with(|trouble| note(trouble.get_or_insert_default()))
+    }
+
+    /// Changes what is known to be wrong, if anything is.
+    fn known_trouble(&self, change: impl FnOnce(&mut Trouble)) {
+        self.trouble.with(|trouble| trouble.as_deref_mut().map(change));
     }
 
     /// Whether there may be claims after the last known one that this host doesn't know.
     pub(super) fn may_have_claimed(&self) -> bool {
-        self.trouble
-            .borrow()
-            .as_ref()
-            .is_some_and(|known| known.backoff.failing() || known.after_crash)
+        self.trouble.with(|trouble| {
+            trouble.as_ref().is_some_and(|known| known.backoff.failing() || known.after_crash)
+        })
     }
 
     /// A claim has succeeded.
     pub(super) fn claims_succeed(&self) {
-        let mut trouble = self.trouble.borrow_mut();
-        match &mut *trouble {
+        self.trouble.with(|trouble| match trouble {
             Some(known) if known.restarts.failing() => {
                 (known.backoff, known.refused) = (Backoff::default(), None);
                 known.after_crash = false;
             }
             _ => *trouble = None,
-        }
+        });
     }
 
     /// Forgets the refusal, because the store may answer differently by now.
     pub(super) fn forget_refusal(&self) {
-        if let Some(trouble) = &mut *self.trouble.borrow_mut() {
-            trouble.refused = None;
-        }
+        self.known_trouble(|trouble| trouble.refused = None);
     }
 
     /// The journal accepts the tag's changes again.
     pub(super) fn restarted(&self) {
-        if let Some(trouble) = &mut *self.trouble.borrow_mut() {
-            trouble.restarts = Backoff::default();
-        }
+        self.known_trouble(|trouble| trouble.restarts = Backoff::default());
     }
 
     /// For how many seconds nobody has been seen to draw from it. If somebody drew since the last call, the time
@@ -256,9 +254,11 @@ impl SegmentTag {
 
     /// The store's refusal of a moment ago, if it applies to this request.
     pub(super) fn recent_refusal(&self, want: Want, now: BootMs) -> Option<Failure> {
-        let trouble = self.trouble.borrow();
-        let refused = trouble.as_ref()?.refused.as_ref().filter(|refusal| now < refusal.until)?;
-        (u64::from(want.least()) > refused.above).then(|| refused.failure.clone())
+        self.trouble.with(|trouble| {
+            let refused = trouble.as_ref()?.refused.as_ref();
+            let refused = refused.filter(|refusal| now < refusal.until)?;
+            (u64::from(want.least()) > refused.above).then(|| refused.failure.clone())
+        })
     }
 
     /// Whether a request waits for it.
@@ -287,11 +287,10 @@ impl SegmentTag {
                     ),
                     ..unavailable_reason
                 },
-                None => {
-                    let trouble = self.trouble.borrow();
+                None => self.trouble.with(|trouble| {
                     let told = trouble.as_ref().and_then(|trouble| trouble.waited_for.as_deref());
                     Failure::deadline(&self.tag, told.unwrap_or(self.stage.get().as_str()))
-                }
+                }),
             };
         if let Some(trouble) = trouble {
             failure.message = format!("{}; {}", failure.message, trouble.message);
