@@ -261,8 +261,7 @@ impl Segments {
         tag.allocator.borrow_mut().enqueue(want, deadline, reply);
         self.drive(tag);
         if deadline <= now {
-            // The other requests were checked before. To look at all of them each time would let one client starve the
-            // others.
+            // The others were checked before. To look at all each time would let one client starve the others.
             let expired = tag.allocator.borrow_mut().expire_last(now);
             if let Some(reply) = expired {
                 reply.failure(&tag.deadline(self.writer.trouble()));
