@@ -1,8 +1,9 @@
 //! Waits that need not be exact. They all end at the same instants, so that an idle daemon wakes about once a second,
-//! and not for each wait.
+//! and not for each wait. When nobody has asked for a minute it rests, and wakes half as often.
 
 use std::future::pending;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
@@ -17,11 +18,49 @@ use leafd_core::BootMs;
 /// A beat is always such a beginning, so one wake-up does for both.
 pub const BEAT: Duration = Duration::from_millis(16 * 64);
 
+/// The time between two beats at which a daemon at rest wakes.
+const BEAT_AT_REST: Duration = Duration::from_millis(2 * 16 * 64);
+
+/// The daemon rests after so many beats without a request: about a minute.
+const REST_AFTER: u32 = 60;
+
 /// A longer slot. A wait that ends at the beginning of one wakes the runtime once.
 const SLOT: Duration = Duration::from_millis(64);
 
 /// The instant that beats are counted from.
 static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// Whether waits end at every second beat only.
+static AT_REST: AtomicBool = AtomicBool::new(false);
+
+/// Tells by the count of requests when the daemon is at rest.
+#[derive(Debug)]
+pub struct Rest {
+    requests: u64,
+    /// The beats without a request that it still takes.
+    beats_left: u32,
+}
+
+impl Default for Rest {
+    /// Nobody has asked a daemon that starts. It need not wait for a minute.
+    fn default() -> Self {
+        Rest { requests: 0, beats_left: 1 }
+    }
+}
+
+impl Rest {
+    /// Takes note of how many requests there were by now. Call this at each beat.
+    pub fn note(&mut self, requests: u64) {
+        AT_REST.store(self.begins(requests), Relaxed);
+    }
+
+    fn begins(&mut self, requests: u64) -> bool {
+        let asked = requests != self.requests;
+        self.requests = requests;
+        self.beats_left = if asked { REST_AFTER } else { self.beats_left.saturating_sub(1) };
+        self.beats_left == 0
+    }
+}
 
 /// Counts beats from now. To be called right before the runtime is made: less than a millisecond is rounded away, and
 /// with more each beat wakes the runtime twice.
@@ -29,13 +68,19 @@ pub fn begin() {
     LazyLock::force(&FIRST);
 }
 
-/// Waits for about this long, half a second more or less. A wait shorter than [`BEAT`] is exact.
+/// Waits for about this long, half a second more or less; at rest for two seconds at least, or a second more or less. A
+/// wait shorter than [`BEAT`] is exact.
 pub async fn wait(about: Duration) {
     if about < BEAT {
         return sleep(about).await;
     }
     let now = Instant::now();
-    sleep_until(now + until_beat(now.duration_since(*FIRST), about)).await;
+    sleep_until(now + until_beat(now.duration_since(*FIRST), about, beat())).await;
+}
+
+/// The time between two beats at which the daemon wakes now.
+fn beat() -> Duration {
+    if AT_REST.load(Relaxed) { BEAT_AT_REST } else { BEAT }
 }
 
 /// Waits until this instant, or up to 64 ms longer; `None` for ever. While the instant is far away, the wait ends early,
@@ -43,8 +88,9 @@ pub async fn wait(about: Duration) {
 pub async fn wait_until(at: Option<BootMs>) {
     let Some(at) = at else { return pending().await };
     let left = Duration::from_millis(at.0.saturating_sub(clock::boot().0).max(1));
-    if left >= BEAT * 3 / 2 {
-        wait(BEAT).await;
+    let beat = beat();
+    if left >= beat * 3 / 2 {
+        wait(beat).await;
     } else if left >= SLOT {
         let now = Instant::now();
         sleep_until(now + until_slot(now.duration_since(*FIRST), left)).await;
@@ -60,11 +106,12 @@ fn until_slot(now: Duration, left: Duration) -> Duration {
     (SLOT * u32::try_from(slots).unwrap_or(u32::MAX)).saturating_sub(now)
 }
 
-/// How long it is from `now`, counted from the first beat, until the beat that is nearest to the end of a wait.
-fn until_beat(now: Duration, about: Duration) -> Duration {
-    let end = now + about + BEAT / 2;
-    let beats = end.as_millis() / BEAT.as_millis();
-    (BEAT * u32::try_from(beats).unwrap_or(u32::MAX)).saturating_sub(now)
+/// How long it is from `now`, counted from the first beat, until the beat that is nearest to the end of a wait. Beats
+/// come each `beat`; no wait is shorter.
+fn until_beat(now: Duration, about: Duration, beat: Duration) -> Duration {
+    let end = now + about.max(beat) + beat / 2;
+    let beats = end.as_millis() / beat.as_millis();
+    (beat * u32::try_from(beats).unwrap_or(u32::MAX)).saturating_sub(now)
 }
 
 #[cfg(test)]
@@ -76,11 +123,27 @@ mod tests {
         let ms = Duration::from_millis;
         for now in (0..5_000).map(ms) {
             for about in [1_024, 1_300, 3_750, 10_000].map(ms) {
-                let wait = until_beat(now, about);
-                let into_beat = (now + wait).as_nanos() % BEAT.as_nanos();
-                assert_eq!(into_beat, 0, "{now:?} + {wait:?}");
-                assert!(wait.abs_diff(about) <= BEAT / 2, "{wait:?} for {about:?} at {now:?}");
+                for beat in [BEAT, BEAT_AT_REST] {
+                    let wait = until_beat(now, about, beat);
+                    let into_beat = (now + wait).as_nanos() % beat.as_nanos();
+                    assert_eq!(into_beat, 0, "{now:?} + {wait:?}");
+                    let off = wait.abs_diff(about.max(beat));
+                    assert!(off <= beat / 2, "{wait:?} for {about:?} at {now:?}");
+                }
             }
+        }
+    }
+
+    #[test]
+    fn it_rests_a_minute_after_the_last_request_or_when_there_was_none() {
+        let mut rest = Rest::default();
+        assert!(rest.begins(0), "nobody has asked since the start");
+        for requests in [1, 5] {
+            for beat in 0..REST_AFTER {
+                assert!(!rest.begins(requests), "beat {beat} after request {requests}");
+            }
+            assert!(rest.begins(requests));
+            assert!(rest.begins(requests));
         }
     }
 

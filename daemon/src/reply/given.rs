@@ -63,7 +63,7 @@ pub struct Given {
     grants: RefCell<Vec<Grant>>,
     /// The entry that was written last.
     last: Cell<usize>,
-    /// In seconds after the start, told about once a second.
+    /// In seconds after the start, told at each beat.
     now_s: Cell<u32>,
     started: UnixMs,
     processes: RefCell<Processes>,

@@ -26,7 +26,7 @@ mod tags;
 mod trace;
 mod workers;
 
-use crate::beat::{self, BEAT};
+use crate::beat::{self, BEAT, Rest};
 use crate::clock;
 use crate::config::{AccessRules, Peer};
 use crate::engine::lease::Worker;
@@ -387,8 +387,10 @@ impl Dispatcher {
             },
         );
         let warming = async {
+            let mut rest = Rest::default();
             loop {
                 beat::wait(BEAT).await;
+                rest.note(self.counters.requests.get());
                 self.snowflakes.keep_warm();
                 self.tally.given.tick();
                 self.health.tell();

@@ -146,8 +146,8 @@ pub(super) fn worker_text(config: &Config) -> String {
     }
 }
 
-/// Gives up the worker number if its lock file is gone or replaced, which is looked at about once a second: then
-/// nothing keeps a second daemon from using it.
+/// Gives up the worker number if its lock file is gone or replaced, which is looked at at each beat: then nothing keeps
+/// a second daemon from using it.
 pub async fn guard_worker(
     worker: Option<Result<Rc<StaticWorker>, String>>,
     dispatcher: Rc<Dispatcher>,

@@ -8,7 +8,7 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 use tracing::warn;
@@ -70,13 +70,12 @@ impl Service {
         self.tell(&[NotifyState::Ready, NotifyState::Status(&self.status.borrow())]);
         let sign_every = sd_notify::watchdog_enabled().map(|within| within / SIGNS_OF_LIFE);
         let every = sign_every.map_or(LOOK_EVERY, |sign_every| LOOK_EVERY.min(sign_every));
-        let mut since_sign = Duration::ZERO;
+        let mut signed = Instant::now();
         loop {
             beat::wait(every).await;
-            since_sign += every;
-            if sign_every.is_some_and(|sign_every| since_sign + every > sign_every) {
+            if sign_every.is_some_and(|sign_every| signed.elapsed() + every > sign_every) {
                 self.tell(&[NotifyState::Watchdog]);
-                since_sign = Duration::ZERO;
+                signed = Instant::now();
             }
             let status = dispatcher.health.headline();
             if *self.status.borrow() != status {

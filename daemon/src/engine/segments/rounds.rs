@@ -88,10 +88,11 @@ impl Segments {
         let round = ROUND.min(self.settings.tag_idle);
         let mut next = 0;
         loop {
-            let pause = pause(round, round, self.count());
-            beat::wait(pause).await;
+            let looked_at = Instant::now();
+            beat::wait(pause(round, round, self.count())).await;
             // As many slices as are due by now, whichever tags have come and gone.
-            let due = self.count() as f64 * (pause.as_secs_f64() / round.as_secs_f64());
+            let passed = looked_at.elapsed().as_secs_f64() / round.as_secs_f64();
+            let due = self.count() as f64 * passed.min(1.0);
             let slices = (due / SLICE as f64).ceil() as usize;
             for _ in 0..slices {
                 if self.stopping.get() || self.writer.failed() {

@@ -100,7 +100,7 @@ impl Snowflakes {
         }
     }
 
-    /// Keeps the marks of layouts in use ahead of the clock. Call this about once a second.
+    /// Keeps the marks of layouts in use ahead of the clock. Call this at each beat.
     pub fn keep_warm(self: &Rc<Self>) {
         let now = self.worker.hold(clock::now());
         for tag in &self.layouts {
