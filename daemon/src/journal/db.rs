@@ -133,17 +133,6 @@ fn is_embedded(store: &StoreId) -> bool {
     store.0.starts_with(EMBEDDED)
 }
 
-fn embedded_stores(conn: &Connection) -> Result<Vec<StoreId>, Fault> {
-    let mut statement = conn.prepare("SELECT DISTINCT store FROM tags")?;
-    let stores = statement.query_map([], |row| row.get::<_, String>(0))?;
-    let mut embedded = Vec::new();
-    for store in stores {
-        embedded.push(StoreId(store?.into()));
-    }
-    embedded.retain(is_embedded);
-    Ok(embedded)
-}
-
 // === impl Db ===
 
 impl Db {
@@ -161,11 +150,11 @@ impl Db {
         fold(&conn)?;
         verify::structure(&conn)?;
         schema::check_tables(&conn)?;
-        verify::rows(&conn)?;
+        let mut embedded = verify::rows(&conn)?;
+        embedded.retain(is_embedded);
         let meta = Meta::read(&conn)?;
         let log_id =
             FileId::of(&log).map_err(|e| Fault(explain("looking for its write-ahead log", &e)))?;
-        let embedded = embedded_stores(&conn)?;
         let files = [(path, database_id), (log, log_id)];
         let db = Db { conn, meta, files, embedded, dir: dir.clone(), stopped_as: None };
         db.check_in_place()?;

@@ -4,6 +4,7 @@
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension, Row};
 
+use leafd_wire::tag::check_tag;
 use leafd_wire::{Layout, Run};
 
 use super::LayoutRecord;
@@ -193,13 +194,19 @@ fn read_layout(row: &Row<'_>) -> Result<LayoutRecord, Fault> {
 // === impl TagState ===
 
 impl TagState {
-    pub fn sum(self, store: &str, tag: &str) -> i64 {
-        Sum::of("tags").text(store).text(tag).int(self.generation).int(self.highest_end).get()
+    /// Where the checksums of a store's rows begin.
+    pub fn begin_sum(store: &str) -> Sum {
+        Sum::of("tags").text(store)
+    }
+
+    fn sum(self, of_store: Sum, tag: &str) -> i64 {
+        of_store.text(tag).int(self.generation).int(self.highest_end).get()
     }
 
     pub fn write(self, conn: &Connection, store: &str, tag: &str) -> rusqlite::Result<()> {
+        let sum = self.sum(TagState::begin_sum(store), tag);
         conn.prepare_cached("INSERT OR REPLACE INTO tags VALUES (?1, ?2, ?3, ?4, ?5)")?
-            .execute((store, tag, self.generation, self.highest_end, self.sum(store, tag)))?;
+            .execute((store, tag, self.generation, self.highest_end, sum))?;
         Ok(())
     }
 
@@ -213,7 +220,7 @@ impl TagState {
             .optional()?;
         let Some((generation, highest_end, sum)) = row else { return Ok(None) };
         let state = TagState { generation, highest_end };
-        state.check(store, tag, sum)?;
+        state.check(TagState::begin_sum(store), tag, sum)?;
         Ok(Some(state))
     }
 
@@ -230,18 +237,20 @@ impl TagState {
              WHERE store = ?1 AND tag > ?2 ORDER BY tag LIMIT ?3",
         )?;
         let mut rows = statement.query((store, after, limit))?;
+        let of_store = TagState::begin_sum(store);
         let mut ends = Vec::new();
         while let Some(row) = rows.next()? {
-            let tag = read_tag(row, 0)?;
+            let tag = Tag::parse(tag_text(row, 0)?.as_bytes()).map_err(Fault::damaged)?;
             let state = TagState { generation: get(row, 1)?, highest_end: get(row, 2)? };
-            state.check(store, tag.as_str(), get(row, 3)?)?;
+            state.check(of_store, tag.as_str(), get(row, 3)?)?;
             ends.push((tag, state.highest_end));
         }
         Ok(ends)
     }
 
-    pub fn check(self, store: &str, tag: &str, sum: i64) -> Result<(), Fault> {
-        if self.sum(store, tag) == sum && self.generation >= 0 && self.highest_end >= 0 {
+    /// `of_store`: see [`TagState::begin_sum`].
+    pub fn check(self, of_store: Sum, tag: &str, sum: i64) -> Result<(), Fault> {
+        if self.sum(of_store, tag) == sum && self.generation >= 0 && self.highest_end >= 0 {
             return Ok(());
         }
         Err(Fault::damaged(format!("the record of tag {tag:?} is not as it was written")))
@@ -289,15 +298,21 @@ impl Segment {
             && (mark - first) % stride == 0
     }
 
-    pub fn sum(self, store: &str, tag: &str) -> i64 {
-        let key = Sum::of("segments").text(store).text(tag);
+    /// Where the checksums of a store's rows begin.
+    pub fn begin_sum(store: &str) -> Sum {
+        Sum::of("segments").text(store)
+    }
+
+    fn sum(self, of_store: Sum, tag: &str) -> i64 {
+        let key = of_store.text(tag);
         key.int(self.end).int(self.first).int(self.stride).int(self.mark).get()
     }
 
     pub fn write(self, conn: &Connection, store: &str, tag: &str) -> rusqlite::Result<()> {
         let Segment { first, end, stride, mark } = self;
+        let sum = self.sum(Segment::begin_sum(store), tag);
         conn.prepare_cached("INSERT OR REPLACE INTO segments VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
-            .execute((store, tag, end, first, stride, mark, self.sum(store, tag)))?;
+            .execute((store, tag, end, first, stride, mark, sum))?;
         Ok(())
     }
 
@@ -319,7 +334,7 @@ impl Segment {
             .optional()?;
         let Some((end, first, stride, mark, sum)) = row else { return Ok(None) };
         let segment = Segment { first, end, stride, mark };
-        segment.check(store, tag, sum)?;
+        segment.check(Segment::begin_sum(store), tag, sum)?;
         Ok(Some(segment))
     }
 
@@ -334,8 +349,9 @@ impl Segment {
         Ok(segments)
     }
 
-    pub fn check(self, store: &str, tag: &str, sum: i64) -> Result<(), Fault> {
-        if self.sum(store, tag) == sum && self.is_sound() {
+    /// `of_store`: see [`Segment::begin_sum`].
+    pub fn check(self, of_store: Sum, tag: &str, sum: i64) -> Result<(), Fault> {
+        if self.sum(of_store, tag) == sum && self.is_sound() {
             return Ok(());
         }
         let Segment { first, end, stride, mark } = self;
@@ -350,8 +366,13 @@ pub(super) fn get<T: FromSql>(row: &Row<'_>, column: usize) -> Result<T, Fault> 
     Ok(row.get(column)?)
 }
 
-/// A column's tag.
-pub(super) fn read_tag(row: &Row<'_>, column: usize) -> Result<Tag, Fault> {
-    let tag: String = get(row, column)?;
-    Tag::parse(tag.as_bytes()).map_err(|e| Fault::damaged(format!("the recorded tag {tag:?}: {e}")))
+/// A column's text, valid until the next row.
+pub(super) fn text<'row>(row: &'row Row<'_>, column: usize) -> Result<&'row str, Fault> {
+    row.get_ref(column)?.as_str().map_err(Fault::damaged)
+}
+
+/// A column's text, which is a tag.
+pub(super) fn tag_text<'row>(row: &'row Row<'_>, column: usize) -> Result<&'row str, Fault> {
+    let tag = text(row, column)?;
+    check_tag(tag.as_bytes()).map_err(|e| Fault::damaged(format!("the recorded tag {tag:?}: {e}")))
 }

@@ -3,8 +3,9 @@
 use rusqlite::Connection;
 
 use super::fault::Fault;
-use super::rows::{self, Meta, Segment, TagState, get, read_tag};
+use super::rows::{self, Meta, Segment, TagState, get, tag_text, text};
 use super::{lease, stores};
+use leafd_core::store::StoreId;
 
 /// Checks the structure of the file, by SQLite's own check.
 pub(super) fn structure(conn: &Connection) -> Result<(), Fault> {
@@ -12,8 +13,9 @@ pub(super) fn structure(conn: &Connection) -> Result<(), Fault> {
     if verdict == "ok" { Ok(()) } else { Err(Fault::damaged(verdict)) }
 }
 
-/// Checks every row: its checksum and its values, and that the rows agree with each other.
-pub(super) fn rows(conn: &Connection) -> Result<(), Fault> {
+/// Checks every row: its checksum and its values, and that the rows agree with each other. Returns the stores that the
+/// tags are of.
+pub(super) fn rows(conn: &Connection) -> Result<Vec<StoreId>, Fault> {
     let meta = Meta::read(conn)?;
     let layouts = rows::read_layouts(conn)?.len();
     if i64::try_from(layouts) != Ok(meta.layouts) {
@@ -24,44 +26,57 @@ pub(super) fn rows(conn: &Connection) -> Result<(), Fault> {
     }
     stores::verify(conn, meta.stores)?;
     lease::read(conn)?;
-    tags(conn)?;
-    segments(conn)
+    tags(conn)
 }
 
-fn tags(conn: &Connection) -> Result<(), Fault> {
-    let mut statement =
-        conn.prepare("SELECT store, tag, generation, highest_end, sum FROM tags")?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let (store, tag): (String, _) = (get(row, 0)?, read_tag(row, 1)?);
-        let state = TagState { generation: get(row, 2)?, highest_end: get(row, 3)? };
-        state.check(&store, tag.as_str(), get(row, 4)?)?;
-    }
-    Ok(())
-}
-
-fn segments(conn: &Connection) -> Result<(), Fault> {
-    let mut statement = conn.prepare(
-        "SELECT s.store, s.tag, s.\"end\", s.first, s.stride, s.mark, s.sum, t.highest_end \
-         FROM segments s LEFT JOIN tags t USING (store, tag) ORDER BY s.store, s.tag, s.\"end\"",
+/// Checks tags and segments, which are read side by side in the order of their keys.
+fn tags(conn: &Connection) -> Result<Vec<StoreId>, Fault> {
+    let mut tags = conn
+        .prepare("SELECT store, tag, generation, highest_end, sum FROM tags ORDER BY store, tag")?;
+    let mut segments = conn.prepare(
+        "SELECT store, tag, \"end\", first, stride, mark, sum FROM segments ORDER BY store, tag, \"end\"",
     )?;
-    let mut rows = statement.query([])?;
-    let mut last = (String::new(), String::new(), 0);
-    while let Some(row) = rows.next()? {
-        let (store, tag): (String, String) = (get(row, 0)?, get(row, 1)?);
-        let [end, first, stride, mark] = [get(row, 2)?, get(row, 3)?, get(row, 4)?, get(row, 5)?];
-        let segment = Segment { first, end, stride, mark };
-        segment.check(&store, &tag, get(row, 6)?)?;
-        let highest_end: Option<i64> = get(row, 7)?;
-        if highest_end.is_none_or(|highest| highest < segment.end) {
-            return Err(Fault::damaged(format!(
-                "a segment of tag {tag:?} is not among its claims"
-            )));
+    let (mut tags, mut segments) = (tags.query([])?, segments.query([])?);
+    let mut next_segment = segments.next()?;
+    let mut stores: Vec<StoreId> = Vec::new();
+    // A store's name is long, and is summed up once.
+    let mut sums = None;
+    while let Some(row) = tags.next()? {
+        let (store, tag) = (text(row, 0)?, tag_text(row, 1)?);
+        if stores.last().is_none_or(|last| &*last.0 != store) {
+            stores.push(StoreId(store.into()));
+            sums = None;
         }
-        if (&last.0, &last.1) == (&store, &tag) && segment.first < last.2 {
-            return Err(Fault::damaged(format!("two segments of tag {tag:?} overlap")));
+        let (of_tags, of_segments) =
+            *sums.get_or_insert_with(|| (TagState::begin_sum(store), Segment::begin_sum(store)));
+        let state = TagState { generation: get(row, 2)?, highest_end: get(row, 3)? };
+        state.check(of_tags, tag, get(row, 4)?)?;
+        let mut last_end = 0;
+        while let Some(row) = next_segment
+            && text(row, 1)? == tag
+            && text(row, 0)? == store
+        {
+            let [end, first, stride, mark] =
+                [get(row, 2)?, get(row, 3)?, get(row, 4)?, get(row, 5)?];
+            let segment = Segment { first, end, stride, mark };
+            segment.check(of_segments, tag, get(row, 6)?)?;
+            if state.highest_end < end {
+                return Err(not_claimed(tag));
+            }
+            if first < last_end {
+                return Err(Fault::damaged(format!("two segments of tag {tag:?} overlap")));
+            }
+            last_end = end;
+            next_segment = segments.next()?;
         }
-        last = (store, tag, segment.end);
     }
-    Ok(())
+    // The first segment whose tag has no row stays.
+    match next_segment {
+        Some(row) => Err(not_claimed(text(row, 1)?)),
+        None => Ok(stores),
+    }
+}
+
+fn not_claimed(tag: &str) -> Fault {
+    Fault::damaged(format!("a segment of tag {tag:?} is not among its claims"))
 }

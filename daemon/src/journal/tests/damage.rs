@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use super::super::rows::Segment;
 use super::*;
 
 /// The content of an undamaged journal.
@@ -91,6 +92,56 @@ fn flipped_bits_and_truncation_of_the_database() {
         println!("{refused} of 400 damaged databases were refused");
         assert!(refused > 100);
     });
+}
+
+#[test]
+fn rows_that_others_contradict() {
+    let dir = place();
+    let path = dir.path().join("journal.db");
+    run(async {
+        let (journal, _) = open(dir.path());
+        write_some(&journal).await;
+        journal.close().await;
+    });
+    let sound = fs::read(&path).unwrap();
+    let memory = noted(dir.path());
+    let refused_after = |change: &dyn Fn(&rusqlite::Connection), fault: &str| {
+        restore(&path, &sound);
+        note(dir.path(), &memory);
+        let _ = fs::remove_file(dir.path().join("journal.db-wal"));
+        let conn = rusqlite::Connection::open(&path).unwrap();
+        change(&conn);
+        conn.close().unwrap();
+        let refused = try_open(dir.path()).expect_err(fault);
+        assert!(refused.cause.contains(fault), "{fault}: {}", refused.cause);
+    };
+    for (change, fault) in [
+        // The first tag, one in the middle and the last one, in the order of their bytes.
+        ("DELETE FROM tags WHERE tag = 'tag 0'", "\"tag 0\" is not among its claims"),
+        ("DELETE FROM tags WHERE tag = 'tag 17'", "\"tag 17\" is not among its claims"),
+        ("DELETE FROM tags WHERE tag = 'tag 9'", "\"tag 9\" is not among its claims"),
+        ("DELETE FROM tags", "is not among its claims"),
+        ("UPDATE tags SET store = 'other' WHERE tag = 'tag 1'", "\"tag 1\" is not as it was"),
+        ("UPDATE segments SET tag = 'x' WHERE tag = 'tag 3'", "\"x\" is not among its claims"),
+        ("UPDATE segments SET store = 'x' WHERE tag = 'tag 3'", "\"tag 3\" is not among its"),
+        ("UPDATE segments SET mark = mark - 1 WHERE tag = 'tag 4'", "with its mark 1003 is not"),
+        ("DELETE FROM layouts", "0 layouts are recorded, and there were 1"),
+    ] {
+        let change = |conn: &rusqlite::Connection| {
+            assert_ne!(conn.execute(change, []).unwrap(), 0, "{change}");
+        };
+        refused_after(&change, fault);
+    }
+    let overlapping = Segment { first: 50, end: 200, stride: 1, mark: 60 };
+    refused_after(
+        &|conn| overlapping.write(conn, &store().0, "tag 5").unwrap(),
+        "two segments of tag \"tag 5\" overlap",
+    );
+    let never_claimed = Segment { first: 100_001, end: 100_101, stride: 1, mark: 100_001 };
+    refused_after(
+        &|conn| never_claimed.write(conn, &store().0, "tag 5").unwrap(),
+        "a segment of tag \"tag 5\" is not among its claims",
+    );
 }
 
 #[test]
