@@ -8,7 +8,9 @@ pub struct Backoff {
 }
 
 const FIRST_MS: u64 = 50;
-const LONGEST_MS: u64 = 1_000;
+
+/// Timers may end a wait up to 64 ms late: so no two tries are more than a second apart.
+const LONGEST_MS: u64 = 1_000 - 64;
 
 impl Backoff {
     /// Whether something has failed since it was last reset.
