@@ -143,7 +143,7 @@ fn wait_at_most(connection: &Conn, time: Duration) -> io::Result<()> {
     Ok(setsockopt(&socket, sockopt::ReceiveTimeout, &limit)?)
 }
 
-/// The parameters under the names that [`MysqlDriver::placeholder`] gives them.
+/// The parameters under the names by which the dialect's `placeholder_prefix` has statements refer to them.
 fn named(params: &[Param<'_>]) -> Params {
     if params.is_empty() {
         return Params::Empty;

@@ -18,7 +18,7 @@ mod schema;
 mod sql;
 mod tls;
 
-use super::sql::{Dialect, Examination, Servers, SqlStore, Target, WorkersWish};
+use super::sql::{Dialect, Examination, ServerConnector, SqlStore, Target, WorkersWish};
 use leafd_core::store::StoreError;
 
 use driver::PostgresDriver;
@@ -31,14 +31,14 @@ static DIALECT: Dialect = Dialect {
     workers: &leases::STATEMENTS,
     history: &history::STATEMENTS,
     tables: sql::TABLES,
-    placeholder: "$",
+    placeholder_prefix: "$",
     embedded: false,
 };
 
 /// The store at `target`. The first call connects.
 #[must_use]
 pub fn open(target: Target) -> SqlStore {
-    SqlStore::new(Box::new(servers(target)))
+    SqlStore::new(Box::new(connector(target)))
 }
 
 /// Looks at the store at `target` without changing it.
@@ -46,11 +46,11 @@ pub fn open(target: Target) -> SqlStore {
 /// # Errors
 /// [`StoreError`] when no server accepts the connection, or none answers.
 pub fn examine(target: &Target, workers: Option<WorkersWish>) -> Result<Examination, StoreError> {
-    super::sql::examine(Box::new(servers(target.clone())), workers)
+    super::sql::examine(Box::new(connector(target.clone())), workers)
 }
 
-fn servers(target: Target) -> Servers {
+fn connector(target: Target) -> ServerConnector {
     let connect =
         |target: &Target| PostgresDriver::connect(target).map(|driver| Box::new(driver) as _);
-    Servers { target, dialect: &DIALECT, connect }
+    ServerConnector { target, dialect: &DIALECT, connect }
 }

@@ -5,14 +5,14 @@ use std::time::Instant;
 use super::conflicts::{CONFLICT_TRIES_MAX, Conflicts, pause_after_conflict};
 use super::rows::{self, name};
 use super::session::{Session, needs_side_tables};
-use super::{Backend, Driver, Failure, Location, Place};
+use super::{Connector, Driver, Failure, Location, Place};
 use leafd_core::Tag;
 use leafd_core::store::{Identity, Role, StoreError, TagTerms};
 
 /// A store over a driver. To make one connects to nothing: the first call connects.
 #[derive(Debug)]
 pub struct SqlStore {
-    backend: Box<dyn Backend>,
+    connector: Box<dyn Connector>,
     pub(super) location: Location,
     session: Option<Session>,
     /// Where the last connection led.
@@ -23,18 +23,18 @@ pub struct SqlStore {
 }
 
 impl SqlStore {
-    pub(in crate::store) fn new(backend: Box<dyn Backend>) -> Self {
-        let (location, conflicts) = (backend.location(), Conflicts::default());
-        SqlStore { backend, location, session: None, known: None, warned: false, conflicts }
+    pub(in crate::store) fn new(connector: Box<dyn Connector>) -> Self {
+        let (location, conflicts) = (connector.location(), Conflicts::default());
+        SqlStore { connector, location, session: None, known: None, warned: false, conflicts }
     }
 
     /// A store whose connection is open already.
     pub(in crate::store) fn over(
         driver: Box<dyn Driver>,
-        mut backend: Box<dyn Backend>,
+        mut connector: Box<dyn Connector>,
     ) -> Result<Self, StoreError> {
-        let session = Session::over(driver, &mut *backend)?;
-        Ok(SqlStore { session: Some(session), ..SqlStore::new(backend) })
+        let session = Session::over(driver, &mut *connector)?;
+        Ok(SqlStore { session: Some(session), ..SqlStore::new(connector) })
     }
 
     /// Whoever has just made the tables must call this. Then no host waits for reports of claims that this history may
@@ -105,7 +105,7 @@ impl SqlStore {
             Ok(_) => true,
             Err(failure) if failure.ends_connection() => {
                 if matches!(failure, Failure::TimedOut(_)) {
-                    self.backend.has_failed(session.driver.endpoint());
+                    self.connector.has_failed(session.driver.endpoint());
                 }
                 false
             }
@@ -164,7 +164,7 @@ impl SqlStore {
     /// either accepts none or is well, and hosts that prefer the same server meet fewer conflicts.
     fn leave(&mut self) {
         if let Some(session) = self.session.take() {
-            self.backend.has_failed(session.driver.endpoint());
+            self.connector.has_failed(session.driver.endpoint());
         }
     }
 
@@ -203,7 +203,7 @@ impl SqlStore {
     }
 
     pub(super) fn connect(&mut self) -> Result<Session, StoreError> {
-        let mut session = Session::over(self.backend.connect()?, &mut *self.backend)?;
+        let mut session = Session::over(self.connector.connect()?, &mut *self.connector)?;
         if let Some(known) = &self.known
             && !session.is_in(known)
             && let Some(same) = self.among_others(session.driver.endpoint(), known)
@@ -226,7 +226,7 @@ impl SqlStore {
     /// silent, and another one that takes writes has another history: either it took over, or it is a former primary
     /// that nobody stopped. If a server still has the known history, the result is a connection to it.
     fn among_others(&self, endpoint: &str, known: &Place) -> Option<Session> {
-        let others = self.backend.others(endpoint).into_iter();
+        let others = self.connector.others(endpoint).into_iter();
         let mut sessions =
             others.filter_map(|mut alone| Session::over(alone.connect().ok()?, &mut *alone).ok());
         sessions.find(|session| session.is_in(known))

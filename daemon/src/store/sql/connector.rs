@@ -7,9 +7,9 @@ use super::{Dialect, Driver};
 use crate::config::{NetworkUrl, StorePassword};
 use leafd_core::store::StoreError;
 
-/// A store's servers, or its file.
-pub trait Backend: Debug + Send {
-    /// What they have in common.
+/// Connects to one of a store's servers, or opens its file.
+pub trait Connector: Debug + Send {
+    /// The store's SQL.
     fn dialect(&self) -> &'static Dialect;
 
     /// The store's name, and the limits of its use.
@@ -21,8 +21,8 @@ pub trait Backend: Debug + Send {
     /// Has this server be tried last from now on, because a call failed there.
     fn has_failed(&mut self, _endpoint: &str) {}
 
-    /// A backend for each server but this one, in the order in which they are tried.
-    fn others(&self, _endpoint: &str) -> Vec<Box<dyn Backend>> {
+    /// A connector for each server but this one, in the order in which they are tried.
+    fn others(&self, _endpoint: &str) -> Vec<Box<dyn Connector>> {
         Vec::new()
     }
 }
@@ -60,11 +60,14 @@ pub struct Target {
 /// How to connect to the first server that takes writes.
 pub type Connect = fn(&Target) -> Result<Box<dyn Driver>, StoreError>;
 
-/// The servers of a network store.
+/// Connects to the servers of a network store.
 #[derive(Clone, Debug)]
-pub struct Servers {
+pub struct ServerConnector {
+    /// Where they are.
     pub target: Target,
+    /// Their SQL.
     pub dialect: &'static Dialect,
+    /// How to connect.
     pub connect: Connect,
 }
 
@@ -92,7 +95,7 @@ impl Target {
     }
 }
 
-impl Backend for Servers {
+impl Connector for ServerConnector {
     fn dialect(&self) -> &'static Dialect {
         self.dialect
     }
@@ -109,10 +112,10 @@ impl Backend for Servers {
         self.target.url.has_failed(endpoint, Instant::now());
     }
 
-    fn others(&self, endpoint: &str) -> Vec<Box<dyn Backend>> {
-        let alone = |url| -> Box<dyn Backend> {
+    fn others(&self, endpoint: &str) -> Vec<Box<dyn Connector>> {
+        let alone = |url| -> Box<dyn Connector> {
             let target = Target { url, ..self.target.clone() };
-            Box::new(Servers { target, ..*self })
+            Box::new(ServerConnector { target, ..*self })
         };
         self.target.url.others(endpoint, Instant::now()).map(alone).collect()
     }

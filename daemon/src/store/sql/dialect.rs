@@ -14,8 +14,8 @@ pub struct Dialect {
     pub history: &'static history::Statements,
     /// The tables, Leaf's first, and for each column the types that leafd accepts.
     pub tables: &'static [Layout],
-    /// What stands before the number of a parameter.
-    pub placeholder: &'static str,
+    /// What stands before the number of a parameter. The driver takes parameters under such names.
+    pub placeholder_prefix: &'static str,
     /// Whether only one host uses the store. Then no other host has to learn of commits that the store lost, and other
     /// means distinguish a copy from the original.
     pub embedded: bool,
@@ -108,6 +108,6 @@ pub struct Statements {
 impl Dialect {
     /// How a statement refers to the parameter with this number. The first is 1.
     pub fn placeholder(&self, number: usize) -> String {
-        format!("{}{number}", self.placeholder)
+        format!("{}{number}", self.placeholder_prefix)
     }
 }

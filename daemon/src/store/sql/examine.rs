@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::rights::{self, Purpose};
-use super::{Backend, Dialect, Driver, Failure, Layout, Location, SqlStore};
+use super::{Connector, Dialect, Driver, Failure, Layout, Location, SqlStore};
 use crate::store::Store as _;
 use leafd_core::registry::{Entry, Mode, RegistryError};
 use leafd_core::store::{Identity, StoreError, TagRow};
@@ -65,11 +65,11 @@ const PAGE: u32 = 1_000;
 /// # Errors
 /// [`StoreError`] when no server accepts the connection, or none answers.
 pub(in crate::store) fn examine(
-    backend: Box<dyn Backend>,
+    connector: Box<dyn Connector>,
     workers: Option<WorkersWish>,
 ) -> Result<Examination, StoreError> {
-    let (dialect, location) = (backend.dialect(), backend.location());
-    let mut driver = backend.connect()?;
+    let (dialect, location) = (connector.dialect(), connector.location());
+    let mut driver = connector.connect()?;
     let mut first = |sql: &str| {
         driver.set_deadline(Instant::now() + location.statement_timeout);
         let rows = driver.query(sql, &[]).map_err(|failure| failure.answer(&location))?;
@@ -85,7 +85,7 @@ pub(in crate::store) fn examine(
     let endpoint = driver.endpoint().to_owned();
     drop(driver);
 
-    let mut store = SqlStore::new(backend);
+    let mut store = SqlStore::new(connector);
     let identity = store.identity();
     let workers = workers.map(|wish| store.look_at_workers(wish.mode, &wish.pool));
     let tags = tags(&mut store);

@@ -7,7 +7,7 @@
 //! need the side tables fail and say so.
 //!
 //! - `conflicts`: counts conflicts with what others write at the same moment.
-//! - `backend`: where a store is, and how to connect to it.
+//! - `connector`: where a store is, and how to connect to it.
 //! - `dialect`: its statements and its tables.
 //! - `driver`: a connection.
 //! - `session`: a connection to a store whose tables were checked.
@@ -26,9 +26,9 @@
     allow(dead_code, unused_imports, reason = "some of it only the stores behind a network share")
 )]
 
-mod backend;
 mod calls;
 mod conflicts;
+mod connector;
 mod dialect;
 mod driver;
 pub(super) mod engine;
@@ -44,9 +44,9 @@ mod tag_rows;
 
 use std::time::Duration;
 
-pub use backend::Target;
-pub(super) use backend::{Backend, Location, Servers};
 pub use calls::SqlStore;
+pub use connector::Target;
+pub(super) use connector::{Connector, Location, ServerConnector};
 pub(super) use dialect::{Dialect, Statements};
 pub(super) use driver::{Call, Driver, Failure, Param, Place, Standing};
 pub(super) use examine::examine;

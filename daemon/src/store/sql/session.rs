@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::rows::name;
 use super::tables::{check_tables, columns, meta_incomplete, refuse_different_workers};
 use super::tag_rows::kept;
-use super::{Backend, Dialect, Driver, Failure, Location, NOT_LEAFD_S, Param, Place, Standing};
+use super::{Connector, Dialect, Driver, Failure, Location, NOT_LEAFD_S, Param, Place, Standing};
 use leafd_core::store::{History, Identity, Role, StoreError, StoreId};
 
 #[derive(Debug)]
@@ -34,9 +34,9 @@ impl Session {
     /// A session over a new connection. Checks the store's tables.
     pub(super) fn over(
         mut driver: Box<dyn Driver>,
-        backend: &mut dyn Backend,
+        connector: &mut dyn Connector,
     ) -> Result<Self, StoreError> {
-        let (dialect, location) = (backend.dialect(), backend.location());
+        let (dialect, location) = (connector.dialect(), connector.location());
         driver.set_deadline(Instant::now() + location.statement_timeout);
         // Opening an embedded store's file has made or checked the tables.
         let side = match dialect.embedded {
@@ -47,7 +47,7 @@ impl Session {
         let (side, place) = checked.map_err(|failure| {
             // The server accepted the connection, but doesn't serve.
             if matches!(failure, Failure::Lost(_) | Failure::TimedOut(_) | Failure::ReadOnly(_)) {
-                backend.has_failed(driver.endpoint());
+                connector.has_failed(driver.endpoint());
             }
             failure.answer(&location)
         })?;
@@ -248,11 +248,11 @@ impl Session {
             return Err(needs_side_tables(location, "leasing snowflake workers"));
         }
         // In a dialect whose tables are all made with the file, opening the file has checked them.
-        if self.workers_checked || self.dialect.workers.tables.is_empty() {
+        if self.workers_checked || dialect.workers.tables.is_empty() {
             return Ok(());
         }
         let found = columns(&mut *self.driver, dialect)?;
-        let tables = self.dialect.workers.tables.iter().map(|layout| layout.table);
+        let tables = dialect.workers.tables.iter().map(|layout| layout.table);
         let missing = tables.filter(|table| !found.iter().any(|[of, ..]| of == table));
         let missing: Vec<&str> = missing.collect();
         if !missing.is_empty() {

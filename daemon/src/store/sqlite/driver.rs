@@ -8,7 +8,7 @@ use rusqlite::{ErrorCode, ToSql, params_from_iter};
 
 use super::file::{self, Create, OpenFile};
 use super::sql;
-use crate::store::sql::{Backend, Dialect, Driver, Failure, Location, Param, Place, Standing};
+use crate::store::sql::{Connector, Dialect, Driver, Failure, Location, Param, Place, Standing};
 use leafd_core::store::StoreError;
 
 /// The path of an embedded store's file, and the host that must own it.
@@ -34,11 +34,11 @@ static DIALECT: Dialect = Dialect {
     workers: &sql::LEASE_STATEMENTS,
     history: &sql::HISTORY_STATEMENTS,
     tables: sql::TABLES,
-    placeholder: "?",
+    placeholder_prefix: "?",
     embedded: true,
 };
 
-impl Backend for Target {
+impl Connector for Target {
     fn dialect(&self) -> &'static Dialect {
         &DIALECT
     }
