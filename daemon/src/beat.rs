@@ -11,21 +11,25 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::clock;
 use leafd_core::BootMs;
 
+/// Slots of tokio's timers, in milliseconds, and in a beat.
+const SLOT_MS: u64 = 64;
+const SLOTS_IN_BEAT: u64 = 16;
+
 /// The time between two beats, about a second. A shorter wait doesn't end at a beat.
 ///
 /// tokio keeps timers that end within 64 ms in slots of a millisecond, later ones in slots of 64 ms, counted from the
 /// runtime's start. It wakes at the beginning of a longer slot to sort what is in it, and again for what is due later.
 /// A beat is always such a beginning, so one wake-up does for both.
-pub const BEAT: Duration = Duration::from_millis(16 * 64);
+pub const BEAT: Duration = Duration::from_millis(SLOTS_IN_BEAT * SLOT_MS);
 
 /// The time between two beats at which a daemon at rest wakes.
-const BEAT_AT_REST: Duration = Duration::from_millis(2 * 16 * 64);
+const BEAT_AT_REST: Duration = Duration::from_millis(2 * SLOTS_IN_BEAT * SLOT_MS);
 
 /// The daemon rests after so many beats without a request: about a minute.
 const REST_AFTER: u32 = 60;
 
 /// A longer slot. A wait that ends at the beginning of one wakes the runtime once.
-const SLOT: Duration = Duration::from_millis(64);
+const SLOT: Duration = Duration::from_millis(SLOT_MS);
 
 /// The instant that beats are counted from.
 static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -83,8 +87,8 @@ fn beat() -> Duration {
     if AT_REST.load(Relaxed) { BEAT_AT_REST } else { BEAT }
 }
 
-/// Waits until this instant, or up to 64 ms longer; `None` for ever. While the instant is far away, the wait ends early,
-/// at a beat. A timer stops while the host sleeps, so the caller reads the clock again soon after the host wakes.
+/// Waits until this instant, or up to 64 ms longer; `None` for ever. While the instant is far away, the wait ends
+/// early, at a beat. A timer stops while the host sleeps, so the caller reads the clock again soon after the host wakes.
 pub async fn wait_until(at: Option<BootMs>) {
     let Some(at) = at else { return pending().await };
     let left = Duration::from_millis(at.0.saturating_sub(clock::boot().0).max(1));
@@ -102,16 +106,20 @@ pub async fn wait_until(at: Option<BootMs>) {
 /// How long it is from `now`, counted from the first beat, until the first slot that begins after a wait or with its
 /// end.
 fn until_slot(now: Duration, left: Duration) -> Duration {
-    let slots = (now + left).as_nanos().div_ceil(SLOT.as_nanos());
-    (SLOT * u32::try_from(slots).unwrap_or(u32::MAX)).saturating_sub(now)
+    times(SLOT, (now + left).as_nanos().div_ceil(SLOT.as_nanos())).saturating_sub(now)
 }
 
 /// How long it is from `now`, counted from the first beat, until the beat that is nearest to the end of a wait. Beats
 /// come each `beat`; no wait is shorter.
 fn until_beat(now: Duration, about: Duration, beat: Duration) -> Duration {
     let end = now + about.max(beat) + beat / 2;
-    let beats = end.as_millis() / beat.as_millis();
-    (beat * u32::try_from(beats).unwrap_or(u32::MAX)).saturating_sub(now)
+    times(beat, end.as_nanos() / beat.as_nanos()).saturating_sub(now)
+}
+
+/// Whole milliseconds, so many times over.
+fn times(duration: Duration, count: u128) -> Duration {
+    let millis = duration.as_millis().saturating_mul(count);
+    Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -121,7 +129,7 @@ mod tests {
     #[test]
     fn waits_end_at_beats_about_as_late_as_they_should() {
         let ms = Duration::from_millis;
-        for now in (0..5_000).map(ms) {
+        for now in [0, 946_080_000_000].into_iter().flat_map(|from| from..from + 5_000).map(ms) {
             for about in [1_024, 1_300, 3_750, 10_000].map(ms) {
                 for beat in [BEAT, BEAT_AT_REST] {
                     let wait = until_beat(now, about, beat);
@@ -150,7 +158,9 @@ mod tests {
     #[test]
     fn waits_for_an_instant_end_where_a_slot_begins_and_never_early() {
         let ms = Duration::from_millis;
-        for now in (0..5_000).map(|tenths| ms(tenths) / 10) {
+        // From a start, and of a daemon that has run for thirty years.
+        for now in [0, 9_460_800_000_000].into_iter().flat_map(|from| from..from + 5_000) {
+            let now = ms(now) / 10;
             for left in [64, 65, 127, 128, 1_000, 1_535].map(ms) {
                 let wait = until_slot(now, left);
                 assert_eq!((now + wait).as_nanos() % SLOT.as_nanos(), 0, "{now:?} + {wait:?}");
