@@ -138,7 +138,9 @@ fn network(text: &str, rest: &str, scheme: &Scheme) -> Result<NetworkUrl, String
     let database = decoded(database).ok_or_else(wrong("no database's name that can be one"))?;
     let endpoints: Option<Vec<Endpoint>> =
         hosts.split(',').map(|host| endpoint(host, scheme)).collect();
-    let endpoints = endpoints.ok_or_else(wrong("a host or a port that can't be one"))?;
+    let endpoints = endpoints.ok_or_else(wrong(
+        "a host or a port that can't be one (a name in another script is written as DNS has it: xn--...)",
+    ))?;
     let tls = tls(parameters)?;
     let local = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Unix(..));
     if tls.is_some() && endpoints.iter().any(local) {
