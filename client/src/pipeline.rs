@@ -15,8 +15,12 @@ use crate::names::Node;
 use crate::requests::{Asked, Drawn, Group, Outcome};
 use crate::state::State;
 
-/// Queued bytes are sent once there are this many.
-const SEND_AT_BYTES: usize = 16 * 1024;
+/// The first requests are sent once they have so many bytes, some twenty requests: the daemon then answers them while
+/// more are queued. Each further time it takes twice as many, so that long queues take few system calls ...
+const SEND_AT_BYTES_FIRST: usize = 1024;
+
+/// ... up to this.
+const SEND_AT_BYTES_MAX: usize = 16 * 1024;
 
 /// How many requests of one large batch are in flight at once.
 const BATCH_IN_FLIGHT: usize = 4;
@@ -52,6 +56,8 @@ pub struct Pipeline<'client> {
     pushed: VecDeque<Option<Pushed<'client>>>,
     first: u64,
     outstanding: usize,
+    /// How many queued bytes are sent without waiting for more.
+    send_at_bytes: usize,
 }
 
 /// The answer to one request of a [`Pipeline`].
@@ -88,6 +94,7 @@ impl<'client> Pipeline<'client> {
             pushed: VecDeque::new(),
             first: 0,
             outstanding: 0,
+            send_at_bytes: SEND_AT_BYTES_FIRST,
         }
     }
 
@@ -159,6 +166,7 @@ impl<'client> Pipeline<'client> {
 
     /// Waits for the next answer. `None`: nothing is outstanding.
     pub fn answer(&mut self) -> Option<Answer> {
+        self.send_at_bytes = SEND_AT_BYTES_FIRST;
         while self.outstanding > 0 {
             let oldest = self.pushed.iter().flatten().next()?.deadline;
             let Some(Place { state, group }) = self.own_place() else {
@@ -245,8 +253,9 @@ impl<'client> Pipeline<'client> {
         let asked = Asked::Ids { count, hold: false };
         let request = IdsRequest { tag: pushed.node.name().as_bytes(), count, deadline_ms };
         link.submit(asked, Some((group, number)), |id, out| request.put(false, id, out))?;
-        if link.unsent_bytes() >= SEND_AT_BYTES {
+        if link.unsent_bytes() >= self.send_at_bytes {
             link.send();
+            self.send_at_bytes = SEND_AT_BYTES_MAX.min(self.send_at_bytes * 2);
         }
         Ok(())
     }
