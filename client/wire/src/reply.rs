@@ -1,7 +1,7 @@
 //! The daemon's answers. STATUS and the administrative requests are answered with JSON.
 
 use crate::bytes::{Fields, short_length};
-use crate::{Header, Layout, Malformed, Run, Sink, Status, opcode};
+use crate::{HEADER_BYTES, Header, Layout, Malformed, Run, Sink, Status, opcode};
 
 /// The answer to IDS.
 ///
@@ -52,6 +52,9 @@ pub struct ErrorReply<'a> {
 }
 
 const RUN_BYTES: usize = 16;
+
+/// What stands before the runs.
+const HEAD_BYTES: usize = HEADER_BYTES + 8;
 const SEGMENTS_READY: u16 = 1;
 const SNOWFLAKE_READY: u16 = 2;
 
@@ -110,19 +113,35 @@ impl<'a> IdsReply<'a> {
 
     /// Writes the reply's frame for drawn ids.
     pub fn put(header: &Header, hold_ms: u32, runs: &[Run], sink: &mut impl Sink) {
-        sink.put(&header.encode(8 + runs.len() * RUN_BYTES));
-        let mut head = [0; 8];
-        head[..4].copy_from_slice(&hold_ms.to_le_bytes());
-        head[4..6].copy_from_slice(&short_length(runs.len()));
-        sink.put(&head);
-        for run in runs {
-            let mut bytes = [0; RUN_BYTES];
-            bytes[..8].copy_from_slice(&run.first.to_le_bytes());
-            bytes[8..12].copy_from_slice(&run.count.to_le_bytes());
-            bytes[12..].copy_from_slice(&run.stride.to_le_bytes());
-            sink.put(&bytes);
+        let frame = Self::first_bytes(header, hold_ms, runs);
+        match runs {
+            [] => sink.put(&frame[..HEAD_BYTES]),
+            [_, more @ ..] => {
+                sink.put(&frame);
+                more.iter().for_each(|run| sink.put(&run_bytes(run)));
+            }
         }
     }
+
+    /// The frame up to its first run: most answers have no other, and are put at once.
+    fn first_bytes(header: &Header, hold_ms: u32, runs: &[Run]) -> [u8; HEAD_BYTES + RUN_BYTES] {
+        let mut frame = [0; HEAD_BYTES + RUN_BYTES];
+        frame[..HEADER_BYTES].copy_from_slice(&header.encode(8 + runs.len() * RUN_BYTES));
+        frame[HEADER_BYTES..][..4].copy_from_slice(&hold_ms.to_le_bytes());
+        frame[HEADER_BYTES + 4..][..2].copy_from_slice(&short_length(runs.len()));
+        if let Some(first) = runs.first() {
+            frame[HEAD_BYTES..].copy_from_slice(&run_bytes(first));
+        }
+        frame
+    }
+}
+
+fn run_bytes(run: &Run) -> [u8; RUN_BYTES] {
+    let mut bytes = [0; RUN_BYTES];
+    bytes[..8].copy_from_slice(&run.first.to_le_bytes());
+    bytes[8..12].copy_from_slice(&run.count.to_le_bytes());
+    bytes[12..].copy_from_slice(&run.stride.to_le_bytes());
+    bytes
 }
 
 // === impl InfoReply ===
