@@ -24,7 +24,7 @@ pub struct Target {
 pub const TARGETS: [Target; 7] = [
     Target {
         name: "frames",
-        about: "requests and replies: what is decoded is encoded to the same bytes, in whatever pieces they come",
+        about: "requests and replies: what is decoded is encoded to the same bytes",
         input_bytes_max: 4_096,
         run: targets::frames::run,
     },

@@ -12,10 +12,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::BytesMut;
-use leafd_wire::{Header, PIPELINE_MAX, Status};
+use leafd_wire::frame::Frame;
+use leafd_wire::{FrameError, Header, PIPELINE_MAX, REQUEST_LENGTH_MAX, Status};
 use tokio::sync::watch;
-use tokio_util::codec::Decoder;
 use tracing::debug;
 
 use crate::clock::monotonic_us;
@@ -23,7 +22,6 @@ use crate::reply::Failure;
 use crate::reply::backlog::IDLE_BYTES;
 use crate::requests::{Dispatcher, Session};
 use crate::server::busy_poll::ConnectionPoll;
-use crate::server::codec::{DecodeError, RequestDecoder};
 use crate::server::limits::{Part, WAITING_BYTES};
 use crate::server::stream::Stream;
 use crate::server::turns::{TURN_US, Turns};
@@ -37,18 +35,17 @@ const STALL_MAX: Duration = Duration::from_secs(30);
 /// How much is read at once.
 const READ_BYTES: usize = 64 * 1024;
 
-/// And how much while no more than that is left of the user's share of memory, or nothing: what can't be answered yet stays in the
-/// sockets.
+/// And how much while no more than that is left of the user's share of memory, or nothing: what can't be answered yet
+/// stays in the sockets.
 const READ_BYTES_SPENT: usize = 1024;
 
 /// How many requests are answered before the clock is read: together they take far less than a turn.
 const REQUESTS_UNTIMED: u32 = 16;
 
 thread_local! {
-    /// The buffer that reads go into.
+    /// The one buffer that reads go into, and that requests are answered from. A connection keeps bytes of its own only
+    /// while a frame is incomplete.
     static ARRIVALS: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
-    /// The one buffer that requests are cut from. A connection keeps bytes of its own only while a frame is incomplete.
-    static SPARE: RefCell<BytesMut> = RefCell::new(BytesMut::new());
 }
 
 /// One client's connection.
@@ -56,7 +53,6 @@ pub struct Connection {
     stream: Stream,
     session: Session,
     dispatcher: Rc<Dispatcher>,
-    decoder: RequestDecoder,
     pace: ConnectionPoll,
     /// Its part of what all peers share.
     part: Part,
@@ -66,7 +62,7 @@ pub struct Connection {
     /// When the clock was read last: at the beginning of the turn, or when requests had been answered.
     looked_us: u64,
     /// The bytes of an incomplete frame.
-    partial: BytesMut,
+    partial: Vec<u8>,
     /// Bytes that the peer's socket has taken.
     written_bytes: u64,
     /// Turns false when nothing more comes in: the peer has closed its side or sent garbage, or the daemon stops.
@@ -96,13 +92,12 @@ impl Connection {
             stream,
             session,
             dispatcher,
-            decoder: RequestDecoder,
             pace,
             part,
             turns,
             turn_ends_us: 0,
             looked_us: 0,
-            partial: BytesMut::new(),
+            partial: Vec::new(),
             written_bytes: 0,
             reading: true,
         }
@@ -228,8 +223,7 @@ impl Connection {
     fn poll_requests(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.complete() {
             // Requests that were read while the connection was full, or at the end of its turn.
-            let held = std::mem::take(&mut self.partial);
-            self.answer(held);
+            self.arrived(&[]);
             return Poll::Ready(Ok(()));
         }
         let spent = !self.part.admits(READ_BYTES as u64);
@@ -246,40 +240,47 @@ impl Connection {
         })
     }
 
-    /// Appends bytes to an incomplete frame, and answers.
+    /// Answers what has arrived, behind what is held already, and keeps the rest.
     fn arrived(&mut self, bytes: &[u8]) {
-        let mut buffer = std::mem::take(&mut self.partial);
-        if buffer.is_empty() {
-            buffer = SPARE.take();
-            buffer.clear();
+        if self.partial.is_empty() {
+            let answered = self.answer(bytes);
+            self.partial = bytes[answered..].to_vec();
+        } else {
+            let mut held = std::mem::take(&mut self.partial);
+            held.extend_from_slice(bytes);
+            let answered = self.answer(&held);
+            held.drain(..answered);
+            held.shrink_to_fit();
+            self.partial = held;
         }
-        buffer.extend_from_slice(bytes);
-        self.answer(buffer);
+        if self.partial.len() > IDLE_BYTES && !self.complete() && !self.part.admits(0) {
+            self.refuse_partial();
+        }
     }
 
     /// Whether a complete request is held already, or one that is invalid.
     fn complete(&self) -> bool {
-        let length_max = leafd_wire::REQUEST_LENGTH_MAX;
-        !matches!(leafd_wire::frame::Frame::first(&self.partial, length_max), Ok(None))
+        !matches!(Frame::first(&self.partial, REQUEST_LENGTH_MAX), Ok(None))
     }
 
-    /// Answers the requests in `buffer` until the turn ends, and keeps the rest.
-    fn answer(&mut self, mut buffer: BytesMut) {
+    /// Answers these requests until the turn ends. Returns how many bytes are dealt with.
+    fn answer(&mut self, bytes: &[u8]) -> usize {
         self.pace.requested(self.looked_us);
         self.session.outbox.set_awake(self.pace.polling());
         if self.session.outbox.descriptors_unread() && self.stream.unread() == 0 {
             self.session.outbox.all_read();
         }
-        let mut requests = 0;
+        let (mut requests, mut answered) = (0, 0);
         while !self.full() && !self.session.outbox.closing() {
             if requests % REQUESTS_UNTIMED == REQUESTS_UNTIMED - 1
                 && monotonic_us() >= self.turn_ends_us
             {
                 break;
             }
-            match self.decoder.decode(&mut buffer) {
-                Ok(Some(request)) => {
-                    self.dispatcher.request(&self.session, &request.header, &request.body);
+            match Frame::first(&bytes[answered..], REQUEST_LENGTH_MAX) {
+                Ok(Some((frame, length))) => {
+                    self.dispatcher.request(&self.session, &frame.header, frame.body);
+                    answered += length;
                     requests += 1;
                 }
                 Ok(None) => break,
@@ -290,30 +291,18 @@ impl Connection {
             }
         }
         if self.session.outbox.closing() {
-            buffer.clear();
+            answered = bytes.len();
             self.reading = false;
         }
         self.looked_us = monotonic_us();
         self.pace.answered(self.looked_us);
-        self.give_back(buffer);
+        answered
     }
 
     /// The stream can't be followed: say so and read no more.
-    fn refuse_stream(&self, error: &DecodeError) {
+    fn refuse_stream(&self, error: &FrameError) {
         let failure = Failure::new(Status::FrameLength, format!("{error}; closing the connection"));
         self.session.outbox.failure(&Header::default(), &failure);
-    }
-
-    /// Keeps the rest of a buffer, and the buffer itself for the next read.
-    fn give_back(&mut self, mut buffer: BytesMut) {
-        if !buffer.is_empty() {
-            self.partial = BytesMut::from(&buffer[..]);
-            buffer.clear();
-        }
-        if self.partial.len() > IDLE_BYTES && !self.complete() && !self.part.admits(0) {
-            self.refuse_partial();
-        }
-        SPARE.set(buffer);
     }
 
     /// The user's connections use so much memory that a long request can't be read.
@@ -327,7 +316,7 @@ impl Connection {
             ),
         );
         self.session.outbox.failure(&Header::default(), &failure);
-        self.partial = BytesMut::new();
+        self.partial = Vec::new();
         self.reading = false;
     }
 

@@ -1,7 +1,6 @@
 //! Accepts and closes connections.
 
 pub mod busy_poll;
-pub mod codec;
 mod connection;
 pub mod limits;
 pub(crate) mod peer;

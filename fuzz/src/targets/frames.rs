@@ -1,7 +1,5 @@
-//! Requests and replies, by the codec that clients and daemon share, and by the daemon's decoder of connections.
+//! Requests and replies, by the codec that clients and daemon share.
 
-use bytes::BytesMut;
-use leafd::server::codec::RequestDecoder;
 use leafd_wire::frame::Frame;
 use leafd_wire::mask::PublicIds;
 use leafd_wire::tag::{TAG_CHARACTERS_MAX, check_tag};
@@ -10,14 +8,10 @@ use leafd_wire::{
     MaskRequest, REPLY_LENGTH_MAX, REQUEST_LENGTH_MAX, ShareReply, ShareRequest, Status,
     UnmaskRequest, flag, opcode,
 };
-use tokio_util::codec::Decoder as _;
 
-/// The first byte says in what pieces the stream comes, the second one whether it is a daemon's.
+/// The first byte says whether the stream is a daemon's.
 pub(crate) fn run(input: &[u8]) {
-    let Some(([pieces, from], stream)) = input.split_first_chunk() else { return };
-    if from.is_multiple_of(2) {
-        decoder_agrees(stream, usize::from(*pieces) + 1);
-    }
+    let Some((from, stream)) = input.split_first() else { return };
     let length_max = if from.is_multiple_of(2) { REQUEST_LENGTH_MAX } else { REPLY_LENGTH_MAX };
     let mut rest = stream;
     while let Ok(Some((frame, end))) = Frame::first(rest, length_max) {
@@ -30,33 +24,6 @@ pub(crate) fn run(input: &[u8]) {
     // Without a header: then the fuzzer need not get a length right first.
     let header = Header { opcode: opcode::IDS, flags: *from, ..Header::default() };
     body(&header, stream);
-}
-
-/// The daemon's decoder, fed in pieces, finds what is there, and keeps no more memory than one frame needs.
-fn decoder_agrees(stream: &[u8], piece: usize) {
-    let (mut buffer, mut found, mut failed) = (BytesMut::new(), Vec::new(), false);
-    'pieces: for bytes in stream.chunks(piece) {
-        buffer.extend_from_slice(bytes);
-        loop {
-            match RequestDecoder.decode(&mut buffer) {
-                Ok(Some(request)) => found.push((request.header, request.body.to_vec())),
-                Ok(None) => break,
-                Err(_) => {
-                    failed = true;
-                    break 'pieces;
-                }
-            }
-        }
-        assert!(buffer.capacity() <= 2 * (REQUEST_LENGTH_MAX as usize + 4) + stream.len());
-    }
-    let mut rest = stream;
-    let wanted = std::iter::from_fn(|| {
-        let (frame, end) = Frame::first(rest, REQUEST_LENGTH_MAX).ok()??;
-        rest = &rest[end..];
-        Some((frame.header, frame.body.to_vec()))
-    });
-    assert_eq!(found, wanted.collect::<Vec<_>>());
-    assert_eq!(failed, Frame::first(rest, REQUEST_LENGTH_MAX).is_err());
 }
 
 fn body(header: &Header, body: &[u8]) {
