@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use leafd_wire::tag::check_tag;
 use leafd_wire::{COUNT_MAX, DEADLINE_MS_MAX, Header, IdsRequest, InfoReply, InfoRequest, Status};
-use leafd_wire::{Run, VERSION, flag, opcode};
+use leafd_wire::{VERSION, flag, opcode};
 use tokio::sync::watch;
 
 mod counters;
@@ -19,6 +19,7 @@ mod metrics;
 mod overview;
 mod quotas;
 mod readiness;
+mod session;
 mod shares;
 mod status;
 mod tag_stores;
@@ -28,25 +29,23 @@ mod workers;
 
 use crate::beat::{self, BEAT, Rest};
 use crate::clock;
-use crate::config::{AccessRules, Peer};
+use crate::config::AccessRules;
 use crate::engine::lease::Worker;
 use crate::engine::masks::Masks;
-use crate::engine::segments::{SegmentTag, Segments};
-use crate::engine::snowflakes::{self, SnowflakeTag, Snowflakes};
+use crate::engine::segments::Segments;
+use crate::engine::snowflakes::{self, Snowflakes};
 use crate::engine::writer::Writer;
 use crate::health::{Remedies, Watch};
 use crate::metrics::Scrapes;
 use crate::reply::Failure;
-use crate::reply::given::Origin;
-use crate::reply::outbox::Outbox;
 use crate::reply::tally::Tally;
 pub use counters::Counters;
-use leafd_core::quota::Bucket;
-use leafd_core::shares::Claimant;
 use leafd_core::{BootMs, Tag, Want};
 pub use overview::{Found, Overview};
 use quotas::Quotas;
 pub use readiness::Readiness;
+pub use session::Session;
+use session::{Last, Source};
 
 /// Answers requests.
 pub struct Dispatcher {
@@ -95,63 +94,6 @@ pub struct About {
     pub draws_kept: usize,
     /// Where the journal was moved, if it was a copy or an old one.
     pub set_aside: Option<String>,
-}
-
-/// A connection, with what is needed to answer its requests.
-pub struct Session {
-    /// The process at the other end.
-    pub peer: Peer,
-    /// Where answers are put.
-    pub outbox: Rc<Outbox>,
-    /// The tag of the last request: most connections draw one tag again and again.
-    last: RefCell<Option<Last>>,
-    runs: RefCell<Vec<Run>>,
-    /// Tags for which requests of this connection have waited. When the connection ends, those that still wait are
-    /// dropped.
-    waited_for: RefCell<Vec<Source>>,
-}
-
-/// The tag that a connection drew last.
-struct Last {
-    tag: Box<[u8]>,
-    source: Source,
-    /// The user's quota of this tag.
-    quota: Option<Rc<RefCell<Bucket>>>,
-    /// The edition of the access rules that allowed it.
-    access_edition: u64,
-}
-
-/// The source of a tag's ids.
-#[derive(Clone)]
-enum Source {
-    Segment(Rc<SegmentTag>),
-    Snowflake(Rc<SnowflakeTag>),
-}
-
-impl Session {
-    /// A session for a new connection.
-    #[must_use]
-    pub fn new(peer: Peer, origin: Origin, claimant: Claimant, tally: Rc<Tally>) -> Self {
-        Session {
-            peer,
-            outbox: Outbox::new(claimant, origin, tally),
-            last: RefCell::default(),
-            runs: RefCell::default(),
-            waited_for: RefCell::default(),
-        }
-    }
-
-    /// Remembers that a request waits for this tag.
-    fn waits_for(&self, source: Source) {
-        let mut waited_for = self.waited_for.borrow_mut();
-        // Each entry keeps its tag in memory, and a connection may draw a hundred thousand tags in turn.
-        if waited_for.len() > 2 * self.outbox.awaiting() as usize {
-            waited_for.retain(Source::waited_for);
-        }
-        if !waited_for.iter().any(|known| known.is(&source)) {
-            waited_for.push(source);
-        }
-    }
 }
 
 impl Dispatcher {
@@ -288,7 +230,7 @@ impl Dispatcher {
             }
             Source::Snowflake(tag) => {
                 self.snowflakes.check_count(&tag, request.count)?;
-                if self.snowflakes.take(&tag, want, &mut runs) {
+                if self.snowflakes.take(&tag, want, session.now(), &mut runs) {
                     session.outbox.given(tag.mark, &runs);
                     session.outbox.ids(header, snowflakes::HOLD_MS, &runs);
                 } else {
@@ -417,31 +359,5 @@ impl Dispatcher {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
-    }
-}
-
-impl Source {
-    /// Whether both are the same tag in use.
-    fn is(&self, other: &Source) -> bool {
-        match (self, other) {
-            (Source::Segment(one), Source::Segment(other)) => Rc::ptr_eq(one, other),
-            (Source::Snowflake(one), Source::Snowflake(other)) => Rc::ptr_eq(one, other),
-            _ => false,
-        }
-    }
-
-    /// Whether any request waits for this tag.
-    fn waited_for(&self) -> bool {
-        match self {
-            Source::Segment(tag) => tag.is_waited_for(),
-            Source::Snowflake(tag) => tag.is_waited_for(),
-        }
-    }
-
-    fn dead(&self) -> bool {
-        match self {
-            Source::Segment(tag) => tag.evicted(),
-            Source::Snowflake(_) => false,
-        }
     }
 }

@@ -270,12 +270,14 @@ impl Connection {
         if self.session.outbox.descriptors_unread() && self.stream.unread() == 0 {
             self.session.outbox.all_read();
         }
+        self.session.time_passes();
         let (mut requests, mut answered) = (0, 0);
         while !self.full() && !self.session.outbox.closing() {
-            if requests % REQUESTS_UNTIMED == REQUESTS_UNTIMED - 1
-                && monotonic_us() >= self.turn_ends_us
-            {
-                break;
+            if requests % REQUESTS_UNTIMED == REQUESTS_UNTIMED - 1 {
+                if monotonic_us() >= self.turn_ends_us {
+                    break;
+                }
+                self.session.time_passes();
             }
             match Frame::first(&bytes[answered..], REQUEST_LENGTH_MAX) {
                 Ok(Some((frame, length))) => {

@@ -186,11 +186,16 @@ impl Snowflakes {
     }
 
     /// Draws ids at once: all of them, or fewer if a process will hold them. If it returns true, they are in `runs`.
-    pub fn take(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, want: Want, runs: &mut Vec<Run>) -> bool {
+    pub fn take(
+        self: &Rc<Self>,
+        tag: &Rc<SnowflakeTag>,
+        want: Want,
+        now: Now,
+        runs: &mut Vec<Run>,
+    ) -> bool {
         if !tag.waiting.borrow().is_empty() || tag.contradicted.borrow().is_some() {
             return false;
         }
-        let now = clock::now();
         let mut left = want.count;
         if let Err(_refused) = self.draw(tag, now, &mut left, want.allow_partial, runs) {
             // The part of a batch that was drawn so far is not lost: the caller passes it to `wait`.

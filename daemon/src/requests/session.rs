@@ -1,0 +1,115 @@
+//! What a connection's requests have in common: its process, where answers go, and the tag that it drew last.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use leafd_wire::Run;
+
+use crate::clock;
+use crate::config::Peer;
+use crate::engine::segments::SegmentTag;
+use crate::engine::snowflakes::SnowflakeTag;
+use crate::reply::given::Origin;
+use crate::reply::outbox::Outbox;
+use crate::reply::tally::Tally;
+use leafd_core::quota::Bucket;
+use leafd_core::shares::Claimant;
+use leafd_core::snowflake::Now;
+
+/// A connection, with what is needed to answer its requests.
+pub struct Session {
+    /// The process at the other end.
+    pub peer: Peer,
+    /// Where answers are put.
+    pub outbox: Rc<Outbox>,
+    /// The tag of the last request: most connections draw one tag again and again.
+    pub(super) last: RefCell<Option<Last>>,
+    pub(super) runs: RefCell<Vec<Run>>,
+    /// The time for requests that are answered together, once one of them needs it.
+    now: Cell<Option<Now>>,
+    /// Tags for which requests of this connection have waited. When the connection ends, those that still wait are
+    /// dropped.
+    pub(super) waited_for: RefCell<Vec<Source>>,
+}
+
+/// The tag that a connection drew last.
+pub(super) struct Last {
+    pub(super) tag: Box<[u8]>,
+    pub(super) source: Source,
+    /// The user's quota of this tag.
+    pub(super) quota: Option<Rc<RefCell<Bucket>>>,
+    /// The edition of the access rules that allowed it.
+    pub(super) access_edition: u64,
+}
+
+/// The source of a tag's ids.
+#[derive(Clone)]
+pub(super) enum Source {
+    Segment(Rc<SegmentTag>),
+    Snowflake(Rc<SnowflakeTag>),
+}
+
+impl Session {
+    /// A session for a new connection.
+    #[must_use]
+    pub fn new(peer: Peer, origin: Origin, claimant: Claimant, tally: Rc<Tally>) -> Self {
+        Session {
+            peer,
+            outbox: Outbox::new(claimant, origin, tally),
+            last: RefCell::default(),
+            runs: RefCell::default(),
+            now: Cell::default(),
+            waited_for: RefCell::default(),
+        }
+    }
+
+    /// The time: read once for requests that are answered together.
+    pub(super) fn now(&self) -> Now {
+        let now = self.now.get().unwrap_or_else(clock::now);
+        self.now.set(Some(now));
+        now
+    }
+
+    /// From here on it is later.
+    pub fn time_passes(&self) {
+        self.now.set(None);
+    }
+
+    /// Remembers that a request waits for this tag.
+    pub(super) fn waits_for(&self, source: Source) {
+        let mut waited_for = self.waited_for.borrow_mut();
+        // Each entry keeps its tag in memory, and a connection may draw a hundred thousand tags in turn.
+        if waited_for.len() > 2 * self.outbox.awaiting() as usize {
+            waited_for.retain(Source::waited_for);
+        }
+        if !waited_for.iter().any(|known| known.is(&source)) {
+            waited_for.push(source);
+        }
+    }
+}
+
+impl Source {
+    /// Whether both are the same tag in use.
+    pub(super) fn is(&self, other: &Source) -> bool {
+        match (self, other) {
+            (Source::Segment(one), Source::Segment(other)) => Rc::ptr_eq(one, other),
+            (Source::Snowflake(one), Source::Snowflake(other)) => Rc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
+    /// Whether any request waits for this tag.
+    pub(super) fn waited_for(&self) -> bool {
+        match self {
+            Source::Segment(tag) => tag.is_waited_for(),
+            Source::Snowflake(tag) => tag.is_waited_for(),
+        }
+    }
+
+    pub(super) fn dead(&self) -> bool {
+        match self {
+            Source::Segment(tag) => tag.evicted(),
+            Source::Snowflake(_) => false,
+        }
+    }
+}
