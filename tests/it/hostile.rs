@@ -1,11 +1,13 @@
 //! Requests that no good client sends: each gets the documented answer, and the daemon goes on.
 
 use std::net::Shutdown;
+use std::time::Duration;
 
 use leafd_wire::{COUNT_MAX, Header, REQUEST_LENGTH_MAX, Status, flag, opcode};
 
 use crate::host::Host;
-use crate::raw::{Raw, ids_request};
+use crate::raw::{Raw, Reply, ids_request};
+use crate::seed::seeds;
 
 fn serving() -> Host {
     let mut host = Host::new().worker(17);
@@ -196,6 +198,60 @@ fn frames_that_never_end_cost_nobody_anything() {
         .collect::<Vec<_>>()
         .chunks(1_000)
         .for_each(|piece| large.send(&piece.iter().map(|byte| **byte).collect::<Vec<u8>>()));
+    assert_serves(&mut host);
+}
+
+#[test]
+fn requests_are_answered_alike_in_whatever_pieces_they_come() {
+    let mut host = serving();
+    let mut issued = 0;
+    for mut random in seeds(8) {
+        let mut raw = host.raw();
+        let mut bytes = Vec::new();
+        let requests: Vec<u32> = (0..2_000).map(|_| random.u32(..6)).collect();
+        for (request_id, &kind) in (0..).zip(&requests) {
+            match kind {
+                0 => bytes.extend(ids_request(
+                    "x".repeat(random.usize(129..9_000)),
+                    1,
+                    request_id,
+                    0,
+                )),
+                1 => Header::request(99, 0, request_id).put_frame(b"", &mut bytes),
+                count => bytes.extend(ids_request("orders", count, request_id, 10_000)),
+            }
+        }
+        let mut sender = Raw::over(raw.stream.try_clone().unwrap());
+        let sending = std::thread::spawn(move || {
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                // Bytes of one header, a part of a frame, or many frames with a part of the next one.
+                let most = [3, 40, 20_000, 200_000][random.usize(..4)];
+                let (piece, more) = rest.split_at(rest.len().min(random.usize(1..=most)));
+                sender.send(piece);
+                rest = more;
+                if random.bool() {
+                    std::thread::sleep(Duration::from_micros(random.u64(..300)));
+                }
+            }
+        });
+        // Refusals overtake what waits for a claim.
+        let mut replies: Vec<Reply> = requests.iter().map(|_| raw.reply()).collect();
+        replies.sort_by_key(|reply| reply.header.request_id);
+        for ((request_id, kind), reply) in (0..).zip(requests).zip(replies) {
+            assert_eq!(reply.header.request_id, request_id);
+            match kind {
+                0 => drop(reply.refused(Status::TagInvalid)),
+                1 => drop(reply.refused(Status::UnknownOpcode)),
+                count => {
+                    let wanted: Vec<u64> = (issued + 1..=issued + u64::from(count)).collect();
+                    assert_eq!(reply.ids(), wanted);
+                    issued += u64::from(count);
+                }
+            }
+        }
+        sending.join().unwrap();
+    }
     assert_serves(&mut host);
 }
 
