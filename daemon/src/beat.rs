@@ -1,11 +1,14 @@
 //! Waits that need not be exact. They all end at the same instants, so that an idle daemon wakes about once a second,
-//! and not for each wait. When nobody has asked for a minute it rests, and wakes half as often.
+//! and not for each wait. When nobody has asked for a minute it rests, and wakes half as often. The next request ends
+//! the rest: whoever waits then looks at the clock again, as on a day with requests.
 
 use std::future::pending;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::clock;
@@ -25,8 +28,11 @@ pub const BEAT: Duration = Duration::from_millis(SLOTS_IN_BEAT * SLOT_MS);
 /// The time between two beats at which a daemon at rest wakes.
 const BEAT_AT_REST: Duration = Duration::from_millis(2 * SLOTS_IN_BEAT * SLOT_MS);
 
+/// The longest wait for a beat at rest.
+pub const REST_LONGEST: Duration = Duration::from_millis(3 * SLOTS_IN_BEAT * SLOT_MS);
+
 /// The daemon rests after so many beats without a request: about a minute.
-const REST_AFTER: u32 = 60;
+pub const REST_AFTER: u32 = 60;
 
 /// A longer slot. A wait that ends at the beginning of one wakes the runtime once.
 const SLOT: Duration = Duration::from_millis(SLOT_MS);
@@ -36,6 +42,9 @@ static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Whether waits end at every second beat only.
 static AT_REST: AtomicBool = AtomicBool::new(false);
+
+/// Notified when a request ends the rest.
+static RESUMED: Notify = Notify::const_new();
 
 /// Tells by the count of requests when the daemon is at rest.
 #[derive(Debug)]
@@ -72,34 +81,58 @@ pub fn begin() {
     LazyLock::force(&FIRST);
 }
 
+/// A request has come: ends the rest. Returns whether the daemon rested.
+pub fn resume() -> bool {
+    let rested = AT_REST.load(Relaxed) && AT_REST.swap(false, Relaxed);
+    if rested {
+        RESUMED.notify_waiters();
+    }
+    rested
+}
+
 /// Waits for about this long, half a second more or less; at rest for two seconds at least, or a second more or less. A
 /// wait shorter than [`BEAT`] is exact.
 pub async fn wait(about: Duration) {
     if about < BEAT {
         return sleep(about).await;
     }
-    let now = Instant::now();
-    sleep_until(now + until_beat(now.duration_since(*FIRST), about, beat())).await;
+    let end = Instant::now() + about;
+    loop {
+        let (beat, resumed) = beat();
+        let now = Instant::now();
+        let left = end.saturating_duration_since(now);
+        tokio::select! {
+            () = sleep_until(now + until_beat(now.duration_since(*FIRST), left, beat)) => return,
+            () = resumed => {}
+        }
+    }
 }
 
-/// The time between two beats at which the daemon wakes now.
-fn beat() -> Duration {
-    if AT_REST.load(Relaxed) { BEAT_AT_REST } else { BEAT }
+/// The time between two beats at which the daemon wakes now, and the wait for the end of a rest.
+fn beat() -> (Duration, Notified<'static>) {
+    // The other way round, a rest could end in between.
+    let resumed = RESUMED.notified();
+    (if AT_REST.load(Relaxed) { BEAT_AT_REST } else { BEAT }, resumed)
 }
 
 /// Waits until this instant, or up to 64 ms longer; `None` for ever. While the instant is far away, the wait ends
-/// early, at a beat. A timer stops while the host sleeps, so the caller reads the clock again soon after the host wakes.
+/// early, at a beat or when a rest ends. A timer stops while the host sleeps, so the caller reads the clock again soon
+/// after the host wakes.
 pub async fn wait_until(at: Option<BootMs>) {
     let Some(at) = at else { return pending().await };
     let left = Duration::from_millis(at.0.saturating_sub(clock::boot().0).max(1));
-    let beat = beat();
-    if left >= beat * 3 / 2 {
-        wait(beat).await;
+    let (beat, resumed) = beat();
+    let now = Instant::now();
+    let wait = if left >= beat * 3 / 2 {
+        until_beat(now.duration_since(*FIRST), beat, beat)
     } else if left >= SLOT {
-        let now = Instant::now();
-        sleep_until(now + until_slot(now.duration_since(*FIRST), left)).await;
+        until_slot(now.duration_since(*FIRST), left)
     } else {
-        sleep(left).await;
+        left
+    };
+    tokio::select! {
+        () = sleep_until(now + wait) => {}
+        () = resumed => {}
     }
 }
 
@@ -110,7 +143,7 @@ fn until_slot(now: Duration, left: Duration) -> Duration {
 }
 
 /// How long it is from `now`, counted from the first beat, until the beat that is nearest to the end of a wait. Beats
-/// come each `beat`; no wait is shorter.
+/// come each `beat`. A wait shorter than that counts as that long.
 fn until_beat(now: Duration, about: Duration, beat: Duration) -> Duration {
     let end = now + about.max(beat) + beat / 2;
     times(beat, end.as_nanos() / beat.as_nanos()).saturating_sub(now)
@@ -124,6 +157,10 @@ fn times(duration: Duration, count: u128) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::future::{Future as _, poll_fn};
+    use std::pin::pin;
+    use std::task::Poll;
+
     use super::*;
 
     #[test]
@@ -153,6 +190,18 @@ mod tests {
             assert!(rest.begins(requests));
             assert!(rest.begins(requests));
         }
+    }
+
+    #[tokio::test]
+    async fn a_request_ends_a_rest_and_whoever_waits_looks_at_the_clock() {
+        let mut waits = pin!(wait_until(Some(BootMs(clock::boot().0 + 3_600_000))));
+        let mut looks = async || poll_fn(|cx| Poll::Ready(waits.as_mut().poll(cx))).await;
+        assert!(!resume(), "there was no rest");
+        AT_REST.store(true, Relaxed);
+        assert_eq!(looks().await, Poll::Pending);
+        assert!(resume());
+        assert_eq!(looks().await, Poll::Ready(()));
+        assert!(!resume(), "the rest is over");
     }
 
     #[test]

@@ -224,7 +224,7 @@ impl Entry {
         let worse = self.cause.severity() < told.severity;
         let other = self.cause.severity() != told.severity
             || words::without_numbers(&self.cause.message) != words::without_numbers(&told.message);
-        // A stop of service is logged within a second. Nothing is logged more often than once a second.
+        // A stop of service is logged at the next look. Nothing is logged more often than once a second.
         if worse && passed_ms >= 1_000 || other && passed_ms >= CHANGE_MS {
             return Some(Occasion::Changed);
         }

@@ -153,6 +153,9 @@ impl Dispatcher {
     /// Answers a request: puts the answer into the session's outbox, now or later.
     pub fn request(self: &Rc<Self>, session: &Session, header: &Header, body: &[u8]) {
         self.counters.requests.set(self.counters.requests.get() + 1);
+        if beat::resume() {
+            self.tally.given.tick();
+        }
         let answered = if self.stopping.get() {
             Err(Failure::stopping())
         } else {

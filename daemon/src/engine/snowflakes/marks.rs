@@ -9,6 +9,7 @@ use std::time::Duration;
 use tracing::error;
 
 use super::{SnowflakeTag, Snowflakes};
+use crate::beat::{BEAT, REST_AFTER};
 use crate::clock;
 use crate::journal::{JournalError, LayoutRecord, Write};
 use crate::reply::Failure;
@@ -18,6 +19,9 @@ use leafd_core::snowflake::{Generator, Now};
 /// After a layout's last use its mark is kept ahead for this long, in milliseconds, so that the next id need not wait
 /// for the journal.
 const WARM_MS: u64 = 60_000;
+
+// At rest the mark would be moved too late.
+const _: () = assert!(REST_AFTER as u128 * BEAT.as_millis() > WARM_MS as u128);
 
 impl Snowflakes {
     /// Has the journal move the layout's mark ahead of use.
