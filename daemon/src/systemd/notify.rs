@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use sd_notify::NotifyState;
 use tracing::warn;
 
-use crate::beat::{self, BEAT};
+use crate::beat::{self, BEAT, REST_LONGEST};
 use crate::requests::Dispatcher;
 
 /// How long a store may take to answer for the first time before it counts as away: well within systemd's
@@ -72,7 +72,12 @@ impl Service {
         let every = sign_every.map_or(LOOK_EVERY, |sign_every| LOOK_EVERY.min(sign_every));
         let mut signed = Instant::now();
         loop {
-            beat::wait(every).await;
+            if sign_every.is_some_and(|sign_every| sign_every < REST_LONGEST) {
+                // Nor may a rest make a sign of life late.
+                tokio::time::sleep(every).await;
+            } else {
+                beat::wait(every).await;
+            }
             if sign_every.is_some_and(|sign_every| signed.elapsed() + every > sign_every) {
                 self.tell(&[NotifyState::Watchdog]);
                 signed = Instant::now();
