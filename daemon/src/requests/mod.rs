@@ -240,6 +240,8 @@ impl Dispatcher {
                     let reply = session.outbox.later(*header);
                     let drawn = std::mem::take(&mut *runs);
                     session.waits_for(Source::Snowflake(Rc::clone(&tag)));
+                    // The wait reads the clock for itself. Those that follow must not be earlier.
+                    session.time_passes();
                     self.snowflakes.wait(&tag, want, deadline(), drawn, reply);
                 }
             }

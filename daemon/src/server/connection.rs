@@ -43,8 +43,8 @@ const READ_BYTES_SPENT: usize = 1024;
 const REQUESTS_UNTIMED: u32 = 16;
 
 thread_local! {
-    /// The one buffer that reads go into, and that requests are answered from. A connection keeps bytes of its own only
-    /// while a frame is incomplete.
+    /// The one buffer that reads go into, and that requests are answered from. A connection keeps only what could not
+    /// be answered at once.
     static ARRIVALS: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
 }
 
@@ -61,8 +61,8 @@ pub struct Connection {
     turn_ends_us: u64,
     /// When the clock was read last: at the beginning of the turn, or when requests had been answered.
     looked_us: u64,
-    /// The bytes of an incomplete frame.
-    partial: Vec<u8>,
+    /// Bytes that were read and not answered yet: an incomplete frame, or requests for which it was not the time.
+    held: Vec<u8>,
     /// Bytes that the peer's socket has taken.
     written_bytes: u64,
     /// Turns false when nothing more comes in: the peer has closed its side or sent garbage, or the daemon stops.
@@ -97,7 +97,7 @@ impl Connection {
             turns,
             turn_ends_us: 0,
             looked_us: 0,
-            partial: Vec::new(),
+            held: Vec::new(),
             written_bytes: 0,
             reading: true,
         }
@@ -195,10 +195,10 @@ impl Connection {
             memory => memory,
         };
         let outbox = self.session.outbox.bytes();
-        let held = used(outbox.memory_bytes(), outbox.rest().len())
-            + used(self.partial.capacity(), self.partial.len());
+        let bytes = used(outbox.memory_bytes(), outbox.rest().len())
+            + used(self.held.capacity(), self.held.len());
         let waiting = u64::from(self.session.outbox.awaiting()) * WAITING_BYTES;
-        waiting.saturating_add(held as u64)
+        waiting.saturating_add(bytes as u64)
     }
 
     /// Writes what is pending.
@@ -242,25 +242,25 @@ impl Connection {
 
     /// Answers what has arrived, behind what is held already, and keeps the rest.
     fn arrived(&mut self, bytes: &[u8]) {
-        if self.partial.is_empty() {
+        if self.held.is_empty() {
             let answered = self.answer(bytes);
-            self.partial = bytes[answered..].to_vec();
+            self.held = bytes[answered..].to_vec();
         } else {
-            let mut held = std::mem::take(&mut self.partial);
+            let mut held = std::mem::take(&mut self.held);
             held.extend_from_slice(bytes);
             let answered = self.answer(&held);
             held.drain(..answered);
             held.shrink_to_fit();
-            self.partial = held;
+            self.held = held;
         }
-        if self.partial.len() > IDLE_BYTES && !self.complete() && !self.part.admits(0) {
+        if self.held.len() > IDLE_BYTES && !self.complete() && !self.part.admits(0) {
             self.refuse_partial();
         }
     }
 
     /// Whether a complete request is held already, or one that is invalid.
     fn complete(&self) -> bool {
-        !matches!(Frame::first(&self.partial, REQUEST_LENGTH_MAX), Ok(None))
+        !matches!(Frame::first(&self.held, REQUEST_LENGTH_MAX), Ok(None))
     }
 
     /// Answers these requests until the turn ends. Returns how many bytes are dealt with.
@@ -270,7 +270,6 @@ impl Connection {
         if self.session.outbox.descriptors_unread() && self.stream.unread() == 0 {
             self.session.outbox.all_read();
         }
-        self.session.time_passes();
         let (mut requests, mut answered) = (0, 0);
         while !self.full() && !self.session.outbox.closing() {
             if requests % REQUESTS_UNTIMED == REQUESTS_UNTIMED - 1 {
@@ -296,6 +295,7 @@ impl Connection {
             answered = bytes.len();
             self.reading = false;
         }
+        self.session.time_passes();
         self.looked_us = monotonic_us();
         self.pace.answered(self.looked_us);
         answered
@@ -318,7 +318,7 @@ impl Connection {
             ),
         );
         self.session.outbox.failure(&Header::default(), &failure);
-        self.partial = Vec::new();
+        self.held = Vec::new();
         self.reading = false;
     }
 
