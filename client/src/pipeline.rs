@@ -16,10 +16,10 @@ use crate::requests::{Asked, Drawn, Group, Outcome};
 use crate::state::State;
 
 /// The first requests are sent once they have so many bytes, some twenty requests: the daemon then answers them while
-/// more are queued. Each further time it takes twice as many, so that long queues take few system calls ...
+/// more are queued.
 const SEND_AT_BYTES_FIRST: usize = 1024;
 
-/// ... up to this.
+/// Each further time twice as many bytes are sent, up to this: so long queues take few system calls.
 const SEND_AT_BYTES_MAX: usize = 16 * 1024;
 
 /// How many requests of one large batch are in flight at once.

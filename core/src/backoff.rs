@@ -1,6 +1,6 @@
 //! How long to wait before a failed call is tried again.
 
-/// Grows from a few hundredths of a second to at most one second. The jitter keeps many hosts from asking at the same
+/// Grows from a few hundredths of a second to almost one second. The jitter keeps many hosts from asking at the same
 /// instant when their store comes back.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Backoff {

@@ -53,8 +53,9 @@ pub struct ErrorReply<'a> {
 
 const RUN_BYTES: usize = 16;
 
-/// What stands before the runs.
-const HEAD_BYTES: usize = HEADER_BYTES + 8;
+/// What stands before the runs in a body.
+const BEFORE_RUNS_BYTES: usize = 8;
+const HEAD_BYTES: usize = HEADER_BYTES + BEFORE_RUNS_BYTES;
 const SEGMENTS_READY: u16 = 1;
 const SNOWFLAKE_READY: u16 = 2;
 
@@ -126,7 +127,8 @@ impl<'a> IdsReply<'a> {
     /// The frame up to its first run: most answers have no other, and are put at once.
     fn first_bytes(header: &Header, hold_ms: u32, runs: &[Run]) -> [u8; HEAD_BYTES + RUN_BYTES] {
         let mut frame = [0; HEAD_BYTES + RUN_BYTES];
-        frame[..HEADER_BYTES].copy_from_slice(&header.encode(8 + runs.len() * RUN_BYTES));
+        frame[..HEADER_BYTES]
+            .copy_from_slice(&header.encode(BEFORE_RUNS_BYTES + runs.len() * RUN_BYTES));
         frame[HEADER_BYTES..][..4].copy_from_slice(&hold_ms.to_le_bytes());
         frame[HEADER_BYTES + 4..][..2].copy_from_slice(&short_length(runs.len()));
         if let Some(first) = runs.first() {
