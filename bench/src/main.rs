@@ -1,7 +1,7 @@
 //! `leafd-bench`: what leafd costs on this machine, compared with the machine's own floor and with alternatives.
 //!
 //! Rows are measured briefly in turn, round after round, and a row's number is the median of its rounds. So drift and
-//! disturbances affect all rows alike.
+//! disturbances affect all rows alike. A ratio is the median of the rounds' ratios.
 //!
 //! - `host`: one host's daemon: ids in every form of asking, memory, starts; compared with an echo and Redis;
 //! - `fleet`: what many hosts cost their database, compared with its own sequences;

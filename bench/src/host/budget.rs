@@ -5,6 +5,7 @@ use super::footprint::Cost;
 use super::rows::{Row, System, Workload};
 use crate::report::Budget;
 use crate::stats::Metric::{IdsPerSecond, NsPerId, P50Us, P99Us, ServerCpuPercent, TailExcessUs};
+use crate::stats::median;
 
 /// The most ids per second of the default layout: 4,096 in each millisecond.
 const SNOWFLAKE_CAP: f64 = 4_096_000.0;
@@ -25,7 +26,7 @@ pub(super) fn judge(results: &Results) -> Vec<Budget> {
         let row = |workload| Row { system, workload };
         let mut to_redis = |workload, against, metric, limit, unit: &str| {
             let redis = Row { system: System::Redis, workload: against };
-            let measured = results.ratio(row(workload), redis, metric);
+            let measured = median(results.ratios(row(workload), redis, metric));
             budgets.push(budget(&row(workload).name(), measured, limit, unit));
         };
         let alone = Workload::BackToBack;

@@ -191,14 +191,15 @@ impl Results {
         median(rounds.iter().filter_map(|stats| stats.get(&metric).copied()).collect())
     }
 
-    /// A row's number, as a multiple of another row's.
-    fn ratio(&self, row: Row, to: Row, metric: Metric) -> Option<f64> {
-        let ratio = self.median(row, metric)? / self.median(to, metric)?;
-        ratio.is_finite().then_some(ratio)
+    /// A row's number as a multiple of another row's, round by round: the machine's speed changes from one to the next.
+    fn ratios(&self, row: Row, to: Row, metric: Metric) -> Vec<f64> {
+        let rounds = |row| self.rounds.get(&row).into_iter().flatten();
+        let ratio = |(row, to): (&Stats, &Stats)| Some(row.get(&metric)? / to.get(&metric)?);
+        rounds(row).zip(rounds(to)).filter_map(ratio).filter(|ratio| ratio.is_finite()).collect()
     }
 
-    /// A row's ratio to another one: by latency if requests are awaited one at a time, otherwise by rate.
-    fn compare(&self, row: Row, system: System, workload: Workload) -> Option<f64> {
+    /// A row's ratios to another one: by latency if requests are awaited one at a time, otherwise by rate.
+    fn compare(&self, row: Row, system: System, workload: Workload) -> Vec<f64> {
         let metric = match row.workload {
             Workload::Pipelined
             | Workload::EightConnections
@@ -208,7 +209,7 @@ impl Results {
             | Workload::EightPipelined => Metric::IdsPerSecond,
             _ => Metric::P50Us,
         };
-        self.ratio(row, Row { system, workload }, metric)
+        self.ratios(row, Row { system, workload }, metric)
     }
 
     fn put_into(&self, plan: &Plan, report: &mut Report) {
@@ -247,7 +248,7 @@ impl Results {
                 }
             }
             let to_redis = match (row.system, row.workload) {
-                (System::Redis | System::Echo, _) => None,
+                (System::Redis | System::Echo, _) => Vec::new(),
                 (_, Workload::HeldSteady) => self.compare(row, System::Redis, Workload::Steady),
                 (_, Workload::EightThreads) => {
                     self.compare(row, System::Redis, Workload::EightConnections)
@@ -256,9 +257,9 @@ impl Results {
             };
             let alone = matches!(row.workload, Workload::BackToBack | Workload::Blocking);
             let to_echo =
-                alone.then(|| self.compare(row, System::Echo, Workload::Polling)).flatten();
-            for (title, ratio) in [(TO_REDIS, to_redis), (TO_ECHO, to_echo)] {
-                if let Some(ratio) = ratio {
+                if alone { self.compare(row, System::Echo, Workload::Polling) } else { Vec::new() };
+            for (title, ratios) in [(TO_REDIS, to_redis), (TO_ECHO, to_echo)] {
+                for ratio in ratios {
                     section.put(&name, title, ratio);
                 }
             }

@@ -84,7 +84,7 @@ const STEADY_TIMES: u32 = 4;
 /// The layout whose cap is known.
 const SNOWFLAKE: &str = "snowflake";
 
-/// Every row, in the order of the table.
+/// Every row, in the order of a round: rows that are compared are measured one after the other.
 pub(super) fn all() -> Vec<Row> {
     use System::*;
     use Workload::*;
