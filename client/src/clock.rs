@@ -4,7 +4,6 @@
 //! The kernel's coarse clock costs a few loads, but stands still in suspend. Only a suspend changes the
 //! difference between the two clocks. So the difference is measured once per tick of the coarse clock, and
 //! remembered.
-//! clocks are apart changes by a suspend alone: it is measured once a tick of the coarse one and remembered.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
