@@ -42,7 +42,7 @@ use crate::reply::tally::Tally;
 pub use counters::Counters;
 use leafd_core::{BootMs, Tag, Want};
 pub use overview::{Found, Overview};
-use quotas::Quotas;
+use quotas::{QuotaBucket, Quotas};
 pub use readiness::Readiness;
 pub use session::Session;
 use session::{Last, Source};
@@ -203,14 +203,13 @@ impl Dispatcher {
         if let Some(failure) = self.writer.failure() {
             return Err(failure);
         }
-        let source = self.source(session, request.tag)?;
+        let (source, quota) = self.source(session, request.tag)?;
         let mut want = Want { count: request.count, allow_partial: header.flags & flag::HOLD != 0 };
         if let Source::Segment(tag) = &source
             && tag.is_masked()
         {
             want = tag.limit(want)?;
         }
-        let quota = session.last.borrow().as_ref().and_then(|last| last.quota.clone());
         if let Some(bucket) = quota {
             quotas::charge(&mut bucket.borrow_mut(), &mut want, session.peer.uid, request.tag)?;
         }
@@ -249,15 +248,19 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// The source of a tag's ids, if the peer may draw them.
-    fn source(self: &Rc<Self>, session: &Session, name: &[u8]) -> Result<Source, Failure> {
+    /// The source of a tag's ids, and the peer's quota of them, if the peer may draw them.
+    fn source(
+        self: &Rc<Self>,
+        session: &Session,
+        name: &[u8],
+    ) -> Result<(Source, Option<QuotaBucket>), Failure> {
         let access_edition = self.access_edition.get();
         if let Some(last) = &*session.last.borrow()
             && *last.tag == *name
             && last.access_edition == access_edition
             && !last.source.dead()
         {
-            return Ok(last.source.clone());
+            return Ok((last.source.clone(), last.quota.clone()));
         }
         let text = check_tag(name)?;
         if !self.access.borrow().may_draw(text, &session.peer) {
@@ -271,9 +274,9 @@ impl Dispatcher {
         };
         let quota = self.access.borrow().quota(text, &session.peer);
         let quota = quota.map(|quota| self.quotas.bucket(session.peer.uid, name, quota));
-        let last = Last { tag: name.into(), source: source.clone(), quota, access_edition };
-        *session.last.borrow_mut() = Some(last);
-        Ok(source)
+        let drawn = (source.clone(), quota.clone());
+        *session.last.borrow_mut() = Some(Last { tag: name.into(), source, quota, access_edition });
+        Ok(drawn)
     }
 
     fn info(&self, session: &Session, header: &Header, body: &[u8]) -> Result<(), Failure> {

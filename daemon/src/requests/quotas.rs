@@ -14,8 +14,11 @@ use crate::reply::Failure;
 /// What is left of the users' quotas, by user and tag.
 #[derive(Debug, Default)]
 pub(super) struct Quotas {
-    buckets: RefCell<HashMap<Owner, Rc<RefCell<Bucket>>>>,
+    buckets: RefCell<HashMap<Owner, QuotaBucket>>,
 }
+
+/// What is left of one quota, for all connections of the user.
+pub(super) type QuotaBucket = Rc<RefCell<Bucket>>;
 
 /// A user and a tag.
 type Owner = (u32, Box<[u8]>);
@@ -25,7 +28,7 @@ const BUCKETS_KEPT: usize = 10_000;
 
 impl Quotas {
     /// What is left of a user's quota of a tag.
-    pub(super) fn bucket(&self, uid: u32, tag: &[u8], quota: Quota) -> Rc<RefCell<Bucket>> {
+    pub(super) fn bucket(&self, uid: u32, tag: &[u8], quota: Quota) -> QuotaBucket {
         let now = clock::boot();
         let mut buckets = self.buckets.borrow_mut();
         if buckets.len() >= BUCKETS_KEPT {

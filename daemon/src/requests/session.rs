@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use leafd_wire::Run;
 
+use super::quotas::QuotaBucket;
 use crate::clock;
 use crate::config::Peer;
 use crate::engine::segments::SegmentTag;
@@ -12,7 +13,6 @@ use crate::engine::snowflakes::SnowflakeTag;
 use crate::reply::given::Origin;
 use crate::reply::outbox::Outbox;
 use crate::reply::tally::Tally;
-use leafd_core::quota::Bucket;
 use leafd_core::shares::Claimant;
 use leafd_core::snowflake::Now;
 
@@ -37,7 +37,7 @@ pub(super) struct Last {
     pub(super) tag: Box<[u8]>,
     pub(super) source: Source,
     /// The user's quota of this tag.
-    pub(super) quota: Option<Rc<RefCell<Bucket>>>,
+    pub(super) quota: Option<QuotaBucket>,
     /// The edition of the access rules that allowed it.
     pub(super) access_edition: u64,
 }

@@ -171,7 +171,7 @@ impl Connection {
             if self.looked_us >= self.turn_ends_us {
                 return Poll::Ready(Ok(Turn::Again));
             }
-            if !self.reading || self.full() {
+            if !self.reading || self.full(self.part.admits(0)) {
                 // An answer, or room at the peer, wakes this task. A peer that has gone needs no answer.
                 ready!(self.stream.poll_gone(cx))?;
                 return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
@@ -180,11 +180,12 @@ impl Connection {
         }
     }
 
-    fn full(&self) -> bool {
+    /// Whether no further request is answered before the peer has read. `admitted`: its user has memory left.
+    fn full(&self, admitted: bool) -> bool {
         let (awaiting, unread) = (self.session.outbox.awaiting(), self.session.outbox.len());
         awaiting >= PIPELINE_MAX
             || unread >= OUTBOX_BYTES_MAX
-            || (awaiting > 0 || unread > 0) && !self.part.admits(0)
+            || (awaiting > 0 || unread > 0) && !admitted
     }
 
     /// How much memory this connection uses.
@@ -270,8 +271,10 @@ impl Connection {
         if self.session.outbox.descriptors_unread() && self.stream.unread() == 0 {
             self.session.outbox.all_read();
         }
+        // What connections use is counted at the end of their turns.
+        let admitted = self.part.admits(0);
         let (mut requests, mut answered) = (0, 0);
-        while !self.full() && !self.session.outbox.closing() {
+        while !self.full(admitted) && !self.session.outbox.closing() {
             if requests % REQUESTS_UNTIMED == REQUESTS_UNTIMED - 1 {
                 if monotonic_us() >= self.turn_ends_us {
                     break;
