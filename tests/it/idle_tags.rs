@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use leafd_wire::Status;
+
 use crate::host::{Host, eventually};
+use crate::raw::ids_request;
 use crate::seed::seeds;
 
 const TAGS: usize = 40;
@@ -67,6 +70,23 @@ fn idle_tags_leave_memory_and_come_back_at_the_next_id() {
     for (tag, next) in &next {
         assert_eq!(client.next_direct(tag).unwrap(), *next, "{tag}, after a crash");
     }
+}
+
+#[test]
+fn a_quota_that_was_drawn_keeps_its_tag_in_memory() {
+    let rules = r#"[{tags = ["tag-0"], ids_per_second = 1, burst = 1000}]"#;
+    let mut host = Host::new().worker(17).set("tag_idle", "1s").set("access", rules);
+    host.start();
+    let mut raw = host.raw();
+    for tag in ["tag-0", "tag-1"] {
+        host.create(tag);
+        assert_eq!(raw.draw(tag, 1_000).len(), 1_000);
+    }
+    eventually("the other tag leaves memory", WITHIN, || (in_memory(&host) == 1).then_some(()));
+    thread::sleep(Duration::from_secs(3));
+    assert_eq!(in_memory(&host), 1);
+    host.raw().refused(&ids_request("tag-0", 1_000, 1, 1_000), Status::Overloaded);
+    host.stop();
 }
 
 /// Requests come just as their tags leave memory, again and again.

@@ -235,6 +235,27 @@ fn a_quota_stops_one_user_and_leaves_others() {
 }
 
 #[test]
+fn a_quota_is_one_for_all_connections_whatever_else_is_asked_for() {
+    const NAMES: u32 = 10_001;
+    let rules = r#"[{tags = ["*"], ids_per_second = 1000, burst = 1000}]"#;
+    let host = serving(&[("access", rules)]);
+    let mut earlier = as_user(&host, ATTACKER);
+    earlier.draw("orders", 1);
+    // Many quotas that nobody needs: no such tag exists.
+    let mut naming = as_user(&host, ATTACKER);
+    for first in (0..NAMES).step_by(200) {
+        let names = first..NAMES.min(first + 200);
+        for number in names.clone() {
+            naming.send(&ids_request(format!("made-up-{number}"), 1, number, 5_000));
+        }
+        names.for_each(|_| drop(naming.reply().refused(Status::TagUnknown)));
+    }
+    assert_eq!(earlier.draw("orders", 1_000).len(), 1_000);
+    let mut later = as_user(&host, ATTACKER);
+    later.refused(&ids_request("orders", 1_000, 1, 1_000), Status::Overloaded);
+}
+
+#[test]
 fn made_up_names_of_one_user_are_bounded_and_forgotten() {
     let host = serving(&[]);
     let lock = lock(&host);

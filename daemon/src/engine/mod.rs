@@ -8,10 +8,12 @@
 //! - [`snowflakes`]: snowflake layouts.
 //! - [`lease`]: the host's worker.
 //! - [`upstream`]: the stores in which tags live, whether each is the configured one, and their fail-overs.
+//! - [`quotas`]: how many ids of a tag its users may draw.
 //! - [`writer`]: writes changes to the journal, and does what follows from them.
 
 pub mod lease;
 pub mod masks;
+pub mod quotas;
 pub mod segments;
 pub mod snowflakes;
 pub mod upstream;

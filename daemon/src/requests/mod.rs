@@ -32,6 +32,7 @@ use crate::clock;
 use crate::config::AccessRules;
 use crate::engine::lease::Worker;
 use crate::engine::masks::Masks;
+use crate::engine::quotas::QuotaBucket;
 use crate::engine::segments::Segments;
 use crate::engine::snowflakes::{self, Snowflakes};
 use crate::engine::writer::Writer;
@@ -42,7 +43,6 @@ use crate::reply::tally::Tally;
 pub use counters::Counters;
 use leafd_core::{BootMs, Tag, Want};
 pub use overview::{Found, Overview};
-use quotas::{QuotaBucket, Quotas};
 pub use readiness::Readiness;
 pub use session::Session;
 use session::{Last, Source};
@@ -68,7 +68,6 @@ pub struct Dispatcher {
     /// The sums over all answers.
     pub(crate) tally: Rc<Tally>,
     pub(crate) scrapes: Scrapes,
-    quotas: Quotas,
     /// Whether ids can be issued, and why not.
     pub health: Watch,
     /// The last answers to STATUS: for all users, and for administrators.
@@ -124,7 +123,6 @@ impl Dispatcher {
             about,
             stopping,
             counters,
-            quotas: Quotas::default(),
             health,
             renderings: RefCell::default(),
         })
@@ -145,7 +143,6 @@ impl Dispatcher {
     /// Uses other access rules from now on, also on open connections.
     pub fn set_access(&self, access: AccessRules) {
         self.access.send_replace(access);
-        self.quotas.forget();
         self.access_edition.set(self.access_edition.get() + 1);
         self.segments.end_all_shared();
     }
@@ -273,10 +270,10 @@ impl Dispatcher {
             }
         };
         let quota = self.access.borrow().quota(text, &session.peer);
-        let quota = quota.map(|quota| self.quotas.bucket(session.peer.uid, name, quota));
-        let drawn = (source.clone(), quota.clone());
+        let quota = quota.map(|quota| source.quota_bucket(session.peer.uid, quota));
+        let found = (source.clone(), quota.clone());
         *session.last.borrow_mut() = Some(Last { tag: name.into(), source, quota, access_edition });
-        Ok(drawn)
+        Ok(found)
     }
 
     fn info(&self, session: &Session, header: &Header, body: &[u8]) -> Result<(), Failure> {

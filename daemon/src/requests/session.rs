@@ -5,14 +5,15 @@ use std::rc::Rc;
 
 use leafd_wire::Run;
 
-use super::quotas::QuotaBucket;
 use crate::clock;
 use crate::config::Peer;
+use crate::engine::quotas::QuotaBucket;
 use crate::engine::segments::SegmentTag;
 use crate::engine::snowflakes::SnowflakeTag;
 use crate::reply::given::Origin;
 use crate::reply::outbox::Outbox;
 use crate::reply::tally::Tally;
+use leafd_core::quota::Quota;
 use leafd_core::shares::Claimant;
 use leafd_core::snowflake::Now;
 
@@ -103,6 +104,14 @@ impl Source {
         match self {
             Source::Segment(tag) => tag.is_waited_for(),
             Source::Snowflake(tag) => tag.is_waited_for(),
+        }
+    }
+
+    /// What is left of a user's quota of it.
+    pub(super) fn quota_bucket(&self, uid: u32, quota: Quota) -> QuotaBucket {
+        match self {
+            Source::Segment(tag) => tag.quota_bucket(uid, quota),
+            Source::Snowflake(tag) => tag.quotas.borrow_mut().bucket(uid, quota, clock::boot()),
         }
     }
 

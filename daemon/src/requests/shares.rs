@@ -89,9 +89,9 @@ impl Dispatcher {
     ) -> Option<Rc<SegmentTag>> {
         let reply = self.may_share(peer, tag, reply)?;
         let (access, name) = (self.access(), tag.as_str());
-        let quota = access.quota(name, peer);
-        let quota = quota.map(|quota| self.quotas.bucket(peer.uid, name.as_bytes(), quota));
         let drawable = self.segments.tag(tag, reply.claimant()).and_then(|in_use| {
+            let quota = access.quota(name, peer);
+            let quota = quota.map(|quota| in_use.quota_bucket(peer.uid, quota));
             // Ids that are published already were taken from the quota.
             let used_up =
                 |bucket: &RefCell<Bucket>| bucket.borrow_mut().available(clock::boot()) == 0;
@@ -101,10 +101,10 @@ impl Dispatcher {
                 let mut want = Want { count: 1, allow_partial: true };
                 quotas::charge(&mut bucket.borrow_mut(), &mut want, peer.uid, name.as_bytes())?;
             }
-            Ok(in_use)
+            Ok((in_use, quota))
         });
         match drawable {
-            Ok(in_use) => {
+            Ok((in_use, quota)) => {
                 self.segments.share(&in_use, quota, deadline, reply);
                 Some(in_use)
             }

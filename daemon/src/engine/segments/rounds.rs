@@ -114,7 +114,7 @@ impl Segments {
             in_use.all()[from..*next].to_vec()
         };
         for tag in &tags {
-            if tag.undrawn_s(now) >= self.idle_s() && tag.may_rest() {
+            if tag.undrawn_s(now) >= self.idle_s() && tag.may_rest(now) {
                 self.lay_to_rest(tag);
             } else {
                 self.draw_marks_back(tag, now);
@@ -156,7 +156,7 @@ impl Segments {
             // If a mark has moved since then, its change would be on its way to the journal, or ids would have been
             // issued.
             let untouched = resting.allocator.borrow().issued() == issued;
-            if untouched && resting.may_rest() && !segments.stopping.get() {
+            if untouched && resting.may_rest(clock::boot()) && !segments.stopping.get() {
                 segments.rest(&resting);
             }
         });
@@ -174,7 +174,7 @@ impl Segments {
 
 impl SegmentTag {
     /// Whether the journal can record all of it: nothing is under way, and a load would find what is held.
-    fn may_rest(&self) -> bool {
+    fn may_rest(&self, now: BootMs) -> bool {
         let allocator = self.allocator.borrow();
         let holds = allocator.unissued() > 0;
         let can_be_loaded = |shard: &super::Shard| {
@@ -187,6 +187,8 @@ impl SegmentTag {
             && self.unconfirmed.is_none()
             // Draws from memory are not noticed here.
             && self.pages.get() == 0
+            // It would come back with full quotas.
+            && self.quotas_are_full(now)
             // For a masked tag the journal records nothing that is left.
             && !(holds && self.is_masked())
             && self.shards.iter().all(can_be_loaded)

@@ -7,10 +7,13 @@ use std::time::Duration;
 use super::masked::Form;
 use super::rare::Rare;
 use super::unconfirmed::Place;
+use crate::clock;
+use crate::engine::quotas::{QuotaBucket, Quotas};
 use crate::engine::upstream::Upstream;
 use crate::reply::Failure;
 use crate::reply::given::TagMark;
 use crate::reply::outbox::ReplyTo;
+use leafd_core::quota::Quota;
 use leafd_core::segment::Allocator;
 use leafd_core::shares::Shares;
 use leafd_core::store::Generation;
@@ -40,6 +43,8 @@ pub struct SegmentTag {
     pub(super) form: RefCell<Form>,
     /// The places for waiting requests, divided among the users; kept while any place is taken.
     places: Cell<Weak<RefCell<Shares>>>,
+    /// What is left of its users' quotas, where an access rule sets some.
+    quotas: Rare<Quotas>,
     /// How many users have a shared run of it.
     pub(super) pages: Cell<u32>,
     last_claim: Cell<LastClaim>,
@@ -145,11 +150,23 @@ impl SegmentTag {
             unconfirmed: Rare::new(unconfirmed),
             form: RefCell::default(),
             places: Cell::default(),
+            quotas: Rare::new(None),
             pages: Cell::new(0),
             last_claim: Cell::default(),
             stage: Cell::new(Stage::LookingUp),
             trouble: Rare::new(None),
         }
+    }
+
+    /// What is left of a user's quota of it.
+    pub fn quota_bucket(&self, uid: u32, quota: Quota) -> QuotaBucket {
+        let now = clock::boot();
+        self.quotas.with(|quotas| quotas.get_or_insert_default().bucket(uid, quota, now))
+    }
+
+    /// Whether nobody's quota of it is less than full.
+    pub(super) fn quotas_are_full(&self, now: BootMs) -> bool {
+        self.quotas.with(|quotas| quotas.as_ref().is_none_or(|quotas| quotas.are_full(now)))
     }
 
     /// The places for waiting requests; there are `most`.

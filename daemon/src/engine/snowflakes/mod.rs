@@ -13,6 +13,7 @@ use tracing::error;
 
 use super::TICK;
 use super::lease::Worker;
+use super::quotas::Quotas;
 use super::writer::Writer;
 use crate::clock;
 use crate::journal::LayoutRecord;
@@ -42,6 +43,7 @@ pub struct SnowflakeTag {
     pub(crate) layout: Layout,
     pub(crate) generator: RefCell<Generator>,
     waiting: RefCell<Lines<Waiter>>,
+    pub(crate) quotas: RefCell<Quotas>,
     mark_in_flight: Cell<bool>,
     /// Set after the journal refused a mark: why no id is issued until the journal has told what it has of the layout.
     contradicted: RefCell<Option<Failure>>,
@@ -103,6 +105,7 @@ impl Snowflakes {
                     layout,
                     generator: RefCell::new(Generator::new(layout, mark, drift_max_ms)),
                     waiting: RefCell::new(Lines::new(waiters_max as u64)),
+                    quotas: RefCell::default(),
                     mark_in_flight: Cell::new(false),
                     contradicted: RefCell::default(),
                     restarts: RefCell::default(),

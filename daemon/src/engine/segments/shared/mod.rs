@@ -16,7 +16,6 @@ use std::io;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use leafd_core::quota::Bucket;
 use leafd_core::shared::{self, Publisher};
 use leafd_core::shares::{Claimant, Shares};
 use leafd_core::{BootMs, Run, Tag, Want};
@@ -27,6 +26,7 @@ use tracing::{debug, warn};
 
 use super::{SegmentTag, Segments};
 use crate::clock;
+use crate::engine::quotas::QuotaBucket;
 use crate::random;
 use crate::reply::outbox::ReplyTo;
 use crate::reply::users::Drawn;
@@ -67,7 +67,7 @@ pub(super) struct Page {
     memory: Memory,
     publisher: RefCell<Publisher>,
     /// The user's quota of the tag.
-    quota: Option<Rc<RefCell<Bucket>>>,
+    quota: Option<QuotaBucket>,
     /// The largest id that was published.
     largest: Cell<u64>,
     used_at: Cell<BootMs>,
@@ -109,7 +109,7 @@ impl Segments {
     pub fn share(
         self: &Rc<Self>,
         tag: &Rc<SegmentTag>,
-        quota: Option<Rc<RefCell<Bucket>>>,
+        quota: Option<QuotaBucket>,
         deadline: BootMs,
         reply: ReplyTo,
     ) {
@@ -222,7 +222,7 @@ impl Segments {
         &self,
         tag: &Rc<SegmentTag>,
         claimant: Claimant,
-        quota: Option<Rc<RefCell<Bucket>>>,
+        quota: Option<QuotaBucket>,
     ) -> Option<Rc<Page>> {
         if let Some(page) = self.live(tag, claimant) {
             return Some(page);
@@ -390,7 +390,7 @@ impl Page {
 
     /// How many ids the user's quota still allows.
     fn allowed(&self) -> u64 {
-        let available = |bucket: &Rc<RefCell<Bucket>>| bucket.borrow_mut().available(clock::boot());
+        let available = |bucket: &QuotaBucket| bucket.borrow_mut().available(clock::boot());
         self.quota.as_ref().map_or(u64::MAX, available)
     }
 
