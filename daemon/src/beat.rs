@@ -90,19 +90,18 @@ pub fn resume() -> bool {
     rested
 }
 
-/// Waits for about this long, half a second more or less; at rest for two seconds at least, or a second more or less. A
-/// wait shorter than [`BEAT`] is exact.
+/// Waits for about this long, half a second more or less. At rest two seconds are the shortest wait, and it takes a
+/// second more or less; the end of the rest makes it one of awake days again. A wait shorter than [`BEAT`] is exact.
 pub async fn wait(about: Duration) {
     if about < BEAT {
         return sleep(about).await;
     }
-    let end = Instant::now() + about;
+    let begun = FIRST.elapsed();
     loop {
         let (beat, resumed) = beat();
-        let now = Instant::now();
-        let left = end.saturating_duration_since(now);
+        let now = FIRST.elapsed();
         tokio::select! {
-            () = sleep_until(now + until_beat(now.duration_since(*FIRST), left, beat)) => return,
+            () = sleep_until(*FIRST + now + until_beat(now, begun + about.max(beat), beat)) => return,
             () = resumed => {}
         }
     }
@@ -115,8 +114,8 @@ fn beat() -> (Duration, Notified<'static>) {
     (if AT_REST.load(Relaxed) { BEAT_AT_REST } else { BEAT }, resumed)
 }
 
-/// Waits until this instant, or up to 64 ms longer; `None` for ever. While the instant is far away, the wait ends
-/// early, at a beat or when a rest ends. A timer stops while the host sleeps, so the caller reads the clock again soon
+/// Waits until this instant, or up to 64 ms longer; `None` for ever. It ends early when a rest does, and at a beat while
+/// the instant is far away. A timer stops while the host sleeps, so the caller reads the clock again soon
 /// after the host wakes.
 pub async fn wait_until(at: Option<BootMs>) {
     let Some(at) = at else { return pending().await };
@@ -124,7 +123,8 @@ pub async fn wait_until(at: Option<BootMs>) {
     let (beat, resumed) = beat();
     let now = Instant::now();
     let wait = if left >= beat * 3 / 2 {
-        until_beat(now.duration_since(*FIRST), beat, beat)
+        let now = now.duration_since(*FIRST);
+        until_beat(now, now + beat, beat)
     } else if left >= SLOT {
         until_slot(now.duration_since(*FIRST), left)
     } else {
@@ -142,11 +142,10 @@ fn until_slot(now: Duration, left: Duration) -> Duration {
     times(SLOT, (now + left).as_nanos().div_ceil(SLOT.as_nanos())).saturating_sub(now)
 }
 
-/// How long it is from `now`, counted from the first beat, until the beat that is nearest to the end of a wait. Beats
-/// come each `beat`. A wait shorter than that counts as that long.
-fn until_beat(now: Duration, about: Duration, beat: Duration) -> Duration {
-    let end = now + about.max(beat) + beat / 2;
-    times(beat, end.as_nanos() / beat.as_nanos()).saturating_sub(now)
+/// How long it is from `now` until the beat that is nearest to `end`, both counted from the first beat; nothing if that
+/// beat is over. Beats come each `beat`.
+fn until_beat(now: Duration, end: Duration, beat: Duration) -> Duration {
+    times(beat, (end + beat / 2).as_nanos() / beat.as_nanos()).saturating_sub(now)
 }
 
 /// Whole milliseconds, so many times over.
@@ -169,12 +168,27 @@ mod tests {
         for now in [0, 946_080_000_000].into_iter().flat_map(|from| from..from + 5_000).map(ms) {
             for about in [1_024, 1_300, 3_750, 10_000].map(ms) {
                 for beat in [BEAT, BEAT_AT_REST] {
-                    let wait = until_beat(now, about, beat);
+                    let about = about.max(beat);
+                    let wait = until_beat(now, now + about, beat);
                     let into_beat = (now + wait).as_nanos() % beat.as_nanos();
                     assert_eq!(into_beat, 0, "{now:?} + {wait:?}");
-                    let off = wait.abs_diff(about.max(beat));
+                    let off = wait.abs_diff(about);
                     assert!(off <= beat / 2, "{wait:?} for {about:?} at {now:?}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_wait_in_which_a_rest_ends_ends_as_if_there_had_been_none_or_at_once() {
+        let ms = Duration::from_millis;
+        for (begun, about) in (0..4_100).flat_map(|begun| [(begun, 1_024), (begun, 3_750)]) {
+            let (begun, about) = (ms(begun), ms(about));
+            let at_rest = until_beat(begun, begun + about.max(BEAT_AT_REST), BEAT_AT_REST);
+            for asked in (begun.as_millis()..(begun + at_rest).as_millis()).step_by(50) {
+                let asked = ms(u64::try_from(asked).unwrap());
+                let ends = asked + until_beat(asked, begun + about, BEAT);
+                assert!(ends == asked || ends == begun + until_beat(begun, begun + about, BEAT));
             }
         }
     }
