@@ -57,24 +57,32 @@ fn a_life_is_told_by_path_and_by_name() {
 
 #[test]
 fn signs_of_life_come_as_often_when_nobody_asks() {
+    signs_of_life_come(Duration::from_millis(3_600));
+}
+
+#[test]
+fn signs_of_life_come_in_time_for_the_installed_unit() {
+    signs_of_life_come(Duration::from_secs(10));
+}
+
+fn signs_of_life_come(within: Duration) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("manager");
     let manager = UnixDatagram::bind(&path).unwrap();
-    let within = Duration::from_millis(3_600);
     let host = Host::new().variable("NOTIFY_SOCKET", &path);
     let mut host = host.variable("WATCHDOG_USEC", within.as_micros().to_string());
     // A start that waits for the first answer would be somebody who asks.
     host.begin();
     told(&manager, "READY=1");
     let mut signs: Vec<Instant> = Vec::new();
-    while signs.len() < 8 {
+    while signs.len() < 6 {
         told(&manager, "WATCHDOG=1");
         signs.push(Instant::now());
     }
     // A third of the time is what is promised. A busy machine makes some of them late.
     let mut gaps: Vec<Duration> = signs.windows(2).map(|two| two[1] - two[0]).collect();
     gaps.sort();
-    assert!(gaps[gaps.len() / 2] < within / 2, "{gaps:?}");
+    assert!(gaps[gaps.len() / 2] < within * 2 / 5, "{gaps:?}");
     host.stop();
 }
 

@@ -70,15 +70,18 @@ impl Service {
         self.tell(&[NotifyState::Ready, NotifyState::Status(&self.status.borrow())]);
         let sign_every = sd_notify::watchdog_enabled().map(|within| within / SIGNS_OF_LIFE);
         let every = sign_every.map_or(LOOK_EVERY, |sign_every| LOOK_EVERY.min(sign_every));
+        // What may pass at rest until the next look would make a sign of life late.
+        let exact = sign_every.is_some_and(|sign_every| sign_every < REST_LONGEST);
+        let next_look_within = if exact { every } else { REST_LONGEST };
         let mut signed = Instant::now();
         loop {
-            if sign_every.is_some_and(|sign_every| sign_every < REST_LONGEST) {
-                // Nor may a rest make a sign of life late.
+            if exact {
                 tokio::time::sleep(every).await;
             } else {
                 beat::wait(every).await;
             }
-            if sign_every.is_some_and(|sign_every| signed.elapsed() + every > sign_every) {
+            let unsigned = signed.elapsed();
+            if sign_every.is_some_and(|sign_every| unsigned + next_look_within > sign_every) {
                 self.tell(&[NotifyState::Watchdog]);
                 signed = Instant::now();
             }
