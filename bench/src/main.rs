@@ -1,9 +1,10 @@
 //! `leafd-bench`: what leafd costs on this machine, compared with the machine's own floor and with alternatives.
 //!
 //! Rows are measured briefly in turn, round after round, and a row's number is the median of its rounds. So drift and
-//! disturbances affect all rows alike. A ratio is the median of the rounds' ratios.
+//! disturbances affect all rows alike.
 //!
-//! - `host`: one host's daemon: ids in every form of asking, memory, starts; compared with an echo and Redis;
+//! - `host`: one host's daemon: ids in every form of asking, memory, starts; compared with an echo and Redis, by the
+//!   medians of the rounds' ratios;
 //! - `fleet`: what many hosts cost their database, compared with its own sequences;
 //! - `languages`: what calls from C and Python cost;
 //! - `leaf_http`: what Leaf's paths by HTTP bear;

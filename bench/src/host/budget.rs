@@ -37,7 +37,8 @@ pub(super) fn judge(results: &Results) -> Vec<Budget> {
         for (many, times) in [
             (Workload::Pipelined, 3.0),
             (Workload::EightConnections, 1.5),
-            // One core is left to the server then, on which 1.5 times as much can't be had. No row may be behind.
+            // One core is left to the server then: 1.5 times as much can't be had in every run. But no row may be
+            // behind.
             (Workload::Connections64, 1.0),
             (Workload::Connections512, 1.0),
         ] {

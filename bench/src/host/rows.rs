@@ -98,18 +98,20 @@ pub(super) fn all() -> Vec<Row> {
         rows(Polling, &[Echo]),
         rows(BackToBack, &compared),
         rows(Steady, &compared),
+        // Compared with Redis as it is asked directly.
+        rows(HeldSteady, &own),
         rows(Pipelined, &compared),
         rows(EightConnections, &compared),
+        // Compared with as many connections.
+        rows(EightThreads, &own),
         rows(Connections64, &compared),
         rows(Connections512, &compared),
-        rows(EightThreads, &own),
         rows(SixteenPaced, &compared),
         rows(EightPipelined, &compared),
         rows(Batch100, &own),
         rows(Batch1000, &own),
         rows(Held, &own),
         rows(HeldByTwo, &own),
-        rows(HeldSteady, &own),
         rows(HeldTail, &own),
         rows(HeldProcesses, &[Snowflake]),
     ]
