@@ -15,7 +15,7 @@ use crate::names::Node;
 use crate::requests::{Asked, Drawn, Group, Outcome};
 use crate::state::State;
 
-/// The first requests are sent once they have so many bytes, some twenty requests: the daemon then answers them while
+/// The first requests are sent once they have so many bytes, some thirty requests: the daemon then answers them while
 /// more are queued.
 const SEND_AT_BYTES_FIRST: usize = 1024;
 

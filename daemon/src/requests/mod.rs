@@ -151,6 +151,7 @@ impl Dispatcher {
     pub fn request(self: &Rc<Self>, session: &Session, header: &Header, body: &[u8]) {
         self.counters.requests.set(self.counters.requests.get() + 1);
         if beat::resume() {
+            // Its seconds are as old as the last beat, and at rest that was long ago.
             self.tally.given.tick();
         }
         let answered = if self.stopping.get() {
@@ -333,7 +334,7 @@ impl Dispatcher {
                 self.snowflakes.serve_all();
             },
         );
-        let warming = async {
+        let at_beats = async {
             let mut rest = Rest::default();
             loop {
                 beat::wait(BEAT).await;
@@ -349,7 +350,7 @@ impl Dispatcher {
             }
         };
         let checking = self.segments.check_in_rounds(check_removed);
-        tokio::join!(writing, warming, keeping, checking, self.segments.run(), self.masks.run());
+        tokio::join!(writing, at_beats, keeping, checking, self.segments.run(), self.masks.run());
     }
 
     /// Issues no more ids. Waiting and later requests get the answer that the daemon stops.

@@ -61,7 +61,8 @@ pub struct Connection {
     turn_ends_us: u64,
     /// When the clock was read last: at the beginning of the turn, or when requests had been answered.
     looked_us: u64,
-    /// Bytes that were read and not answered yet: an incomplete frame, or requests for which it was not the time.
+    /// Bytes that were read and not answered yet: an incomplete frame, or requests that came when the turn ended or the
+    /// connection was full.
     held: Vec<u8>,
     /// Bytes that the peer's socket has taken.
     written_bytes: u64,
@@ -180,7 +181,7 @@ impl Connection {
         }
     }
 
-    /// Whether no further request is answered before the peer has read. `admitted`: its user has memory left.
+    /// Whether no further request is answered for now. `admitted`: its user has memory left.
     fn full(&self, admitted: bool) -> bool {
         let (awaiting, unread) = (self.session.outbox.awaiting(), self.session.outbox.len());
         awaiting >= PIPELINE_MAX
@@ -271,7 +272,7 @@ impl Connection {
         if self.session.outbox.descriptors_unread() && self.stream.unread() == 0 {
             self.session.outbox.all_read();
         }
-        // What connections use is counted at the end of their turns.
+        // What connections use is counted at the end of their turns, so this stays as it is until then.
         let admitted = self.part.admits(0);
         let (mut requests, mut answered) = (0, 0);
         while !self.full(admitted) && !self.session.outbox.closing() {
