@@ -193,7 +193,7 @@ fn a_fault_that_only_the_worker_s_renewals_meet_stops_issuing_of_both_kinds() {
     host.kill();
     host.start();
     let mut raw = host.raw();
-    assert!(raw.info().segments_ready);
+    eventually("it is ready", MENDED_WITHIN, || raw.info().segments_ready.then_some(()));
     fs::rename(host.state_dir(), host.path("away")).unwrap();
     eventually("the fault is met", MENDED_WITHIN, || (!raw.info().segments_ready).then_some(()));
     for _ in 0..20 {

@@ -152,7 +152,9 @@ fn the_metrics_are_as_prometheus_wants_them() {
     promtool(&["check", "metrics"], &answer.body);
     let escaped = r#"leafd_tag_ids_issued_total{tag="a \"quoted\\ tag"#;
     assert!(answer.body.contains(escaped), "{}", answer.body);
-    assert_eq!(series(&answer.body, "leafd_tag_ids_issued_total")[0].1, 200.0);
+    let issued = series(&answer.body, "leafd_tag_ids_issued_total");
+    let orders = issued.iter().find(|(name, _)| name.contains("tag=\"orders\"")).unwrap();
+    assert_eq!(orders.1, 200.0);
 
     let open =
         get_with(&address, "/metrics", "Accept: application/openmetrics-text;version=1.0.0\r\n");

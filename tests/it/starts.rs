@@ -232,7 +232,9 @@ fn start_with_defaults(uid: Option<u32>) {
     }
     // Where this user may get at it, wherever the target folder lies.
     let binary = host.path("leafd");
-    fs::copy(leafd_binary(), &binary).unwrap();
+    // By another process: one that another test starts could inherit the file while it is open for writing, and nobody
+    // may execute it then.
+    assert!(Command::new("cp").arg(leafd_binary()).arg(&binary).status().unwrap().success());
     fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
     let output = fs::File::create(host.path("output")).unwrap();
     let mut command = Command::new(&binary);

@@ -83,13 +83,13 @@ fn statements_share_the_time_of_their_call() {
     let server = MariaDb::new();
     let relay = Relay::to(server.port());
     let url = MariaDb::url_of(&[relay.port()], DATABASE);
-    let mut host = Host::on_store(&url).set("store_statement_timeout", "2s");
+    let mut host = Host::on_store(&url).set("store_statement_timeout", "3s");
     host.start();
     create(&host, "late", STEP);
-    relay.at_commit_of("late", AtCommit::DelayAnswer(Duration::from_millis(1_200)));
+    relay.at_commit_of("late", AtCommit::DelayAnswer(Duration::from_millis(2_400)));
     std::thread::scope(|scope| {
         // Locks the row for so long.
-        let lock = "UPDATE leaf_alloc SET description = SLEEP(1.2) WHERE biz_tag = 'late'";
+        let lock = "UPDATE leaf_alloc SET description = SLEEP(2.4) WHERE biz_tag = 'late'";
         scope.spawn(|| server.sql(lock));
         let sleeps = "SELECT 1 FROM information_schema.processlist WHERE state = 'User sleep'";
         eventually("the row is locked", CLAIMED_WITHIN, || {

@@ -11,8 +11,8 @@ use leafd_wire::{Status, opcode};
 
 use crate::primaries::{End, Primaries, WITHIN, tag};
 
-/// Daemons that have never drawn. That all of them turn to one of two primaries by chance happens once in 2,000 times.
-const FRESH: usize = 12;
+/// Daemons that have never drawn. That all of them turn to one of two primaries by chance happens once in 500,000 times.
+const FRESH: usize = 20;
 
 #[track_caller]
 fn done(host: &Host, words: &[&str]) -> String {

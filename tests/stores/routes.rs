@@ -315,7 +315,8 @@ fn a_store_that_is_away_or_left_out_keeps_routes_from_being_changed() {
     // The other store's tags can be had meanwhile.
     let mut host = hashed.host();
     host.start();
-    assert!(host.raw().info().segments_ready);
+    let mut raw = host.raw();
+    eventually("it is ready", WITHIN, || raw.info().segments_ready.then_some(()));
     let shown = Command::new(leafd_binary().with_file_name("leafctl"))
         .args(["status", "--socket", host.socket().to_str().unwrap()])
         .output();

@@ -108,8 +108,12 @@ fn a_host_that_slept_past_its_lease_issues_nothing_below_its_heir<S: Server>() {
     load.under_way();
     let mut heir = few(3);
     heir.start();
-    let refused = heir.raw().refused(&ids_request(TAG, 1, 1, 300), Status::NoWorker);
-    assert!(refused.contains("all 3 workers") && refused.contains("lease of 3 s"), "{refused}");
+    let mut raw = heir.raw();
+    let refused = eventually("the registry's answer", Duration::from_secs(20), || {
+        let said = raw.refused(&ids_request(TAG, 1, 1, 300), Status::NoWorker);
+        said.contains("all 3 workers").then_some(said)
+    });
+    assert!(refused.contains("lease of 3 s"), "{refused}");
     hosts[0].signal(Signal::SIGSTOP);
     let taken = heir.raw().draw_until(TAG, Duration::from_secs(20));
     let heirs = Load::start(draws(std::slice::from_ref(&heir)));

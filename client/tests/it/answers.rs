@@ -5,43 +5,55 @@ use std::time::{Duration, Instant};
 
 use leafd_client::{COUNT_MAX, Error};
 
-use crate::checks::{check_unique, check_within, client, direct};
+use crate::checks::{check_unique, client, direct};
 use crate::server::{SLOW, Server};
 
 #[test]
 fn a_tag_that_waits_holds_up_no_other() {
     let server = Server::start();
     let client = direct(&server);
-    let start = Instant::now();
-    thread::scope(|scope| {
-        let slow: Vec<_> = (0..4)
-            .map(|_| scope.spawn(|| client.next("slow").map(|id| (id, start.elapsed()))))
-            .collect();
-        thread::sleep(Duration::from_millis(20));
-        let mut ids: Vec<u64> = (0..100).map(|_| client.next("orders").unwrap()).collect();
-        assert!(start.elapsed() < SLOW, "waited for the slow tag: {:?}", start.elapsed());
-        for thread in slow {
-            let (id, took) = thread.join().unwrap().unwrap();
-            assert!(took >= SLOW);
-            ids.push(id);
-        }
-        check_unique(ids);
-    });
+    let mut ids = Vec::new();
+    let mut draw = || {
+        let start = Instant::now();
+        thread::scope(|scope| {
+            let slow: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| client.next("slow").map(|id| (id, start.elapsed()))))
+                .collect();
+            thread::sleep(Duration::from_millis(20));
+            ids.extend((0..100).map(|_| client.next("orders").unwrap()));
+            let took = start.elapsed();
+            for thread in slow {
+                let (id, took) = thread.join().unwrap().unwrap();
+                assert!(took >= SLOW);
+                ids.push(id);
+            }
+            took
+        })
+    };
+    // Once a busy machine may be slow.
+    assert!((0..3).any(|_| draw() < SLOW), "each time they waited for the slow tag");
+    check_unique(ids);
     assert_eq!(server.shared().connections_made.load(std::sync::atomic::Ordering::SeqCst), 1);
 }
 
 #[test]
 fn threads_that_want_the_same_run_wait_for_it_together() {
     let server = Server::start();
-    let client = client(&server);
-    let start = Instant::now();
-    let ids: Vec<u64> = thread::scope(|scope| {
-        let drawing: Vec<_> =
-            (0..4).map(|_| scope.spawn(|| client.next("slow").unwrap())).collect();
-        drawing.into_iter().map(|thread| thread.join().unwrap()).collect()
-    });
+    let mut ids: Vec<u64> = Vec::new();
+    let mut draw = || {
+        let client = client(&server);
+        let start = Instant::now();
+        thread::scope(|scope| {
+            let drawing: Vec<_> =
+                (0..4).map(|_| scope.spawn(|| client.next("slow").unwrap())).collect();
+            ids.extend(drawing.into_iter().map(|thread| thread.join().unwrap()));
+        });
+        assert!(start.elapsed() >= SLOW);
+        start.elapsed()
+    };
+    // Once a busy machine may be slow.
+    assert!((0..3).any(|_| draw() < 2 * SLOW), "each time they waited for two runs or more");
     check_unique(ids);
-    check_within(start.elapsed(), 300, 590);
 }
 
 #[test]

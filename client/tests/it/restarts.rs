@@ -1,6 +1,6 @@
 //! A daemon that restarts: no id request fails, no administrative one is made twice.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -15,15 +15,18 @@ fn restarts_under_load_are_not_noticed() {
     let held = client(&server);
     let direct = direct(&server);
     let stop = AtomicBool::new(false);
+    let turns: [AtomicU64; 4] = Default::default();
+    let done = || turns.each_ref().map(|of_one| of_one.load(Ordering::Relaxed));
     let ids: Vec<Vec<u64>> = thread::scope(|scope| {
         let mut drawing = Vec::new();
-        for _ in 0..3 {
+        for turns in &turns[..3] {
             drawing.push(scope.spawn(|| {
                 let mut ids = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
                     ids.push(direct.next("orders").unwrap());
                     ids.extend((0..100).map(|_| held.next("orders").unwrap()));
                     ids.push(held.next("short").unwrap());
+                    turns.fetch_add(1, Ordering::Relaxed);
                 }
                 ids
             }));
@@ -38,6 +41,7 @@ fn restarts_under_load_are_not_noticed() {
                 while let Some(answer) = pipeline.answer() {
                     ids.extend(answer.ids.unwrap());
                 }
+                turns[3].fetch_add(1, Ordering::Relaxed);
             }
             ids
         }));
@@ -50,7 +54,9 @@ fn restarts_under_load_are_not_noticed() {
             // Of both clients, each time.
             let connections = (restarts + 1) * 2;
             until(|| server.shared().connections_made.load(Ordering::SeqCst) >= connections);
-            thread::sleep(Duration::from_millis(100));
+            // A request is sent again once: the one under way has to be answered, whenever its thread runs.
+            let before = done();
+            until(|| done().iter().zip(before).all(|(now, before)| *now >= before + 2));
         }
         stop.store(true, Ordering::Relaxed);
         drawing.into_iter().map(|thread| thread.join().unwrap()).collect()

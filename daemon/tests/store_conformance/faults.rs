@@ -115,7 +115,8 @@ fn a_frozen_server_holds_a_call_no_longer_than_its_bound<E: Engine>() {
         let begun = Instant::now();
         unavailable(store.claim(&under, &tag("t"), WISH), "no answer");
         let took = begun.elapsed();
-        assert!(took < Duration::from_millis(bound_ms + 400), "{took:?}");
+        // Without a bound it would take for ever.
+        assert!(took < Duration::from_millis(bound_ms + 3_000), "{took:?}");
     };
     // In a statement; then, with the connection given up, while logging in.
     bounded(900);

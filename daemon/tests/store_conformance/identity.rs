@@ -151,8 +151,9 @@ pub fn no_claim_outlasts_its_role(backend: &mut dyn Backend) {
                         let begun = Instant::now();
                         loop {
                             assert!(begun.elapsed() < TAKES_MAX, "the role wasn't replaced");
-                            // The embedded store's lock goes to whoever asks in the right moment.
-                            thread::sleep(Duration::from_millis(1));
+                            // The embedded store's lock goes to whoever asks in the right moment. The operator
+                            // asks each 100 ms at last.
+                            thread::sleep(Duration::from_millis(5));
                             match store.claim(under, &tag("t"), WISH) {
                                 Ok(claim) => end = claim.run.end(),
                                 Err(StoreError::Changed { found, .. }) => {

@@ -1,6 +1,6 @@
 //! PostgreSQL with a synchronous standby that doesn't confirm.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leafd::store::{Store as _, postgres};
 use leafd_core::store::{ClaimWish, Identity, StoreError};
@@ -34,7 +34,18 @@ fn standby_is(name: &str, admin: &mut ::postgres::Client) {
     let set = format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'");
     admin.batch_execute(&set).unwrap();
     admin.batch_execute("SELECT pg_reload_conf()").unwrap();
-    std::thread::sleep(Duration::from_millis(300));
+    // Every process of the server reads it for itself. When the last one has can't be seen.
+    std::thread::sleep(Duration::from_secs(1));
+    let begun = Instant::now();
+    while name.is_empty() && waiting(admin) > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "commits still wait for a standby");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// How many commits wait for a standby.
+fn waiting(admin: &mut ::postgres::Client) -> i64 {
+    admin.query_one(&format!("SELECT count(*) {WAITING}"), &[]).unwrap().get(0)
 }
 
 #[test]
@@ -73,16 +84,14 @@ fn while_the_standby_is_away_one_commit_a_tag_waits_for_it() {
         assert_eq!(store.claim(&under, &tag(name), WISH).unwrap().run.range(), 1..11);
     }
     standby_is("nobody", &mut admin);
-    let count = format!("SELECT count(*) {WAITING}");
-    for (name, waiting) in [("t", 1), ("t", 1), ("u", 2), ("t", 2), ("u", 2)] {
+    for (name, commits) in [("t", 1), ("t", 1), ("u", 2), ("t", 2), ("u", 2)] {
         match store.claim(&under, &tag(name), WISH) {
             Err(StoreError::Unavailable { .. }) => {}
             other => panic!("{other:?}"),
         }
-        assert_eq!(admin.query_one(&count, &[]).unwrap().get::<_, i64>(0), waiting, "{name}");
+        assert_eq!(waiting(&mut admin), commits, "{name}");
     }
     standby_is("", &mut admin);
-    assert_eq!(admin.query_one(&count, &[]).unwrap().get::<_, i64>(0), 0);
     // What waited is committed, and used by nobody.
     for name in ["t", "u"] {
         assert_eq!(store.claim(&under, &tag(name), WISH).unwrap().run.range(), 21..31);
