@@ -112,7 +112,8 @@ impl Drawn {
     fn at_random(&mut self, clients: &[Client], time: Duration) -> Result<()> {
         let began = Instant::now();
         let mut next = began;
-        while began.elapsed() < time {
+        // At least one id of a tag in use: the first one may be of a fresh tag, and take all the time.
+        while began.elapsed() < time || self.held_ns.is_empty() {
             stop::check()?;
             std::thread::sleep(next.saturating_duration_since(Instant::now()));
             next = (next + EVERY).max(Instant::now());

@@ -178,21 +178,29 @@ def test_a_daemon_that_comes_and_goes_is_not_noticed(host: Host) -> None:
     async def main() -> List[int]:
         async with client_of(host) as client:
             ids: List[int] = []
+            turns = [0] * 5
             stop = asyncio.Event()
 
-            async def task() -> None:
+            async def task(number: int) -> None:
                 while not stop.is_set():
                     ids.extend([await client.next_id_direct("orders"), *await client.next_ids("orders", 5)])
                     ids.extend([await client.next_id("orders") for _ in range(50)])
+                    turns[number] += 1
                     await asyncio.sleep(0.001)
 
-            tasks = [asyncio.ensure_future(task()) for _ in range(5)]
+            async def two_turns_of_each() -> None:
+                before = list(turns)
+                while any(now < then + 2 for now, then in zip(turns, before)):
+                    await asyncio.sleep(0.01)
+
+            tasks = [asyncio.ensure_future(task(number)) for number in range(5)]
             for how in (signal.SIGTERM, signal.SIGKILL) * 2:
-                await asyncio.sleep(0.2)
+                # A request is sent again once: the one under way has to be answered.
+                await asyncio.wait_for(two_turns_of_each(), 30)
                 await asyncio.to_thread(host.stop, how)
                 await asyncio.sleep(0.1)
                 await asyncio.to_thread(host.start)
-            await asyncio.sleep(0.2)
+            await asyncio.wait_for(two_turns_of_each(), 30)
             stop.set()
             await asyncio.gather(*tasks)
             return ids

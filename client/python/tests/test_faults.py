@@ -82,7 +82,7 @@ def test_a_daemon_that_never_was_is_told_at_once(idle_host: Host) -> None:
     check_unique(client.next_ids("orders", 5), 5)
 
 
-@pytest.mark.parametrize(("timeout", "wait"), [(0.5, 30.0), (30.0, 0.1)])
+@pytest.mark.parametrize(("timeout", "wait"), [(2.0, 30.0), (30.0, 0.1)])
 def test_a_client_waits_for_a_daemon_that_comes_later(idle_host: Host, timeout: float, wait: float) -> None:
     client = idle_host.client(timeout=timeout, wait=wait)
     with pytest.raises(leafd.ConnectFailed):
@@ -93,7 +93,7 @@ def test_a_client_waits_for_a_daemon_that_comes_later(idle_host: Host, timeout: 
     for caller in callers:
         caller.start()
     # Longer than a call takes without waiting.
-    time.sleep(1.0)
+    time.sleep(2.5)
     idle_host.start()
     for caller in callers:
         caller.join(30)

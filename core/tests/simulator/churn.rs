@@ -17,8 +17,9 @@ const KILLED_OF: usize = 20;
 const LEASE_MS: u64 = 600_000;
 const GRACE_MS: u64 = 60_000;
 
-/// How long a pod runs, and the time between two steps.
-const LIFE_MS: u64 = 2_000;
+/// How long a pod runs, and the time between two steps. Conflicts with others, one after the other, take a pod up to two
+/// seconds before it has a worker, once in many thousands.
+const LIFE_MS: u64 = 5_000;
 const STEP_MS: u64 = 50;
 
 /// How long a pod keeps a worker from the pool on average: while it runs, and after.

@@ -109,7 +109,7 @@ final class RestartsTest {
             for (int round = 0; round < 3; round++) {
                 host.stop();
                 host.start();
-                Check.pause(A_WHILE_MS);
+                awaitTwoDraws(drawers);
             }
         });
     }
@@ -120,17 +120,21 @@ final class RestartsTest {
                 host.kill();
                 Check.pause(A_WHILE_MS / 3);
                 host.start();
-                // A request is sent again once: the one under way has to be answered.
-                long[] before = drawers.stream().mapToLong(drawer -> drawer.drawn).toArray();
-                Check.eventually("each has drawn twice", () -> {
-                    for (int number = 0; number < THREADS; number++) {
-                        if (drawers.get(number).drawn < before[number] + 2) {
-                            return false;
-                        }
-                    }
-                    return true;
-                });
+                awaitTwoDraws(drawers);
             }
+        });
+    }
+
+    /** A request is sent again once: before the daemon goes again, the one under way has to be answered. */
+    private static void awaitTwoDraws(List<Drawer> drawers) throws Exception {
+        long[] before = drawers.stream().mapToLong(drawer -> drawer.drawn).toArray();
+        Check.eventually("each has drawn twice", () -> {
+            for (int number = 0; number < THREADS; number++) {
+                if (drawers.get(number).drawn < before[number] + 2) {
+                    return false;
+                }
+            }
+            return true;
         });
     }
 

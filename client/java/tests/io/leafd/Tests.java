@@ -24,7 +24,7 @@ public final class Tests {
             PublicIdsTest.class,
             ReadmeTest.class);
 
-    /** A test that takes longer hangs; the rest of them could not be believed. */
+    /** All tests together take half a minute. If one hangs, the rest of them could not be believed. */
     private static final long MINUTES_MAX = 3;
 
     private Tests() {}

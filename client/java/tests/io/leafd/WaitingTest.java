@@ -261,7 +261,7 @@ final class WaitingTest {
         try (Stranger stranger = new Stranger()) {
             stranger.builder().connect().close();
             int before = descriptors();
-            try (LeafdClient client = stranger.builder().deadline(Duration.ofMillis(20)).build()) {
+            try (LeafdClient client = stranger.builder().deadline(Duration.ofSeconds(20)).build()) {
                 for (int round = 0; round < 50; round++) {
                     // A client that closes, a connection that breaks, and one that can't be made.
                     stranger.builder().connect().close();
