@@ -41,10 +41,8 @@ pub struct SegmentTag {
     pub(super) unconfirmed: Rare<Place>,
     /// How its numbers become ids.
     pub(super) form: RefCell<Form>,
-    /// The places for waiting requests, divided among the users; kept while any place is taken.
-    places: Cell<Weak<RefCell<Shares>>>,
-    /// What is left of its users' quotas, where an access rule sets some.
-    quotas: Rare<Quotas>,
+    /// What its users share.
+    users: Rare<Users>,
     /// How many users have a shared run of it.
     pub(super) pages: Cell<u32>,
     last_claim: Cell<LastClaim>,
@@ -52,6 +50,15 @@ pub struct SegmentTag {
     stage: Cell<Stage>,
     /// What is wrong with the tag, if anything is.
     trouble: Rare<Trouble>,
+}
+
+/// What a tag's users share.
+#[derive(Default)]
+struct Users {
+    /// The places for waiting requests, divided among the users; kept while any place is taken.
+    places: Weak<RefCell<Shares>>,
+    /// What is left of their quotas, where an access rule sets some.
+    quotas: Quotas,
 }
 
 /// What is wrong with a tag.
@@ -149,8 +156,7 @@ impl SegmentTag {
             drawn: Cell::new(Drawn { ids: 0, at_s: seconds(now) }),
             unconfirmed: Rare::new(unconfirmed),
             form: RefCell::default(),
-            places: Cell::default(),
-            quotas: Rare::new(None),
+            users: Rare::new(None),
             pages: Cell::new(0),
             last_claim: Cell::default(),
             stage: Cell::new(Stage::LookingUp),
@@ -161,28 +167,36 @@ impl SegmentTag {
     /// What is left of a user's quota of it.
     pub fn quota_bucket(&self, uid: u32, quota: Quota) -> QuotaBucket {
         let now = clock::boot();
-        self.quotas.with(|quotas| quotas.get_or_insert_default().bucket(uid, quota, now))
+        self.users.with(|users| users.get_or_insert_default().quotas.bucket(uid, quota, now))
     }
 
     /// Whether nobody's quota of it is less than full.
     pub(super) fn quotas_are_full(&self, now: BootMs) -> bool {
-        self.quotas.with(|quotas| quotas.as_ref().is_none_or(|quotas| quotas.are_full(now)))
+        self.users.with(|users| users.as_ref().is_none_or(|users| users.quotas.are_full(now)))
     }
 
     /// The places for waiting requests; there are `most`.
     pub(super) fn places(&self, most: usize) -> Rc<RefCell<Shares>> {
         let fresh = || Rc::new(RefCell::new(Shares::new(most as u64)));
-        let places = self.places.take().upgrade().unwrap_or_else(fresh);
-        self.places.set(Rc::downgrade(&places));
-        places
+        self.users.with(|users| {
+            let users = users.get_or_insert_default();
+            let places = users.places.upgrade().unwrap_or_else(fresh);
+            users.places = Rc::downgrade(&places);
+            places
+        })
     }
 
     /// Frees the places when none is taken: a weak reference alone would keep their memory.
     pub(super) fn forget_places(&self) {
-        let places = self.places.take();
-        if places.strong_count() > 0 {
-            self.places.set(places);
-        }
+        self.users.with(|users| {
+            let Some(held) = users.as_mut().filter(|held| held.places.strong_count() == 0) else {
+                return;
+            };
+            held.places = Weak::new();
+            if held.quotas.is_empty() {
+                *users = None;
+            }
+        });
     }
 
     /// Call this when a claim is sent to the store of this shard.
