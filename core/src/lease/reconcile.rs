@@ -131,10 +131,11 @@ impl Lease {
             }
             return None;
         }
-        if self.is_own(&entry.holding) {
+        if look.registry == held.registry && self.is_own(&entry.holding) {
             self.adopt(held, Some(&entry.holding), now);
             return None;
         }
+        // Also when the registry may have lost writes and kept this one: it is written again under the new history.
         let same_life = held.same_life(&entry.holding);
         if !same_life && let Some(trouble) = self.identity_in_use(look, entry) {
             self.blocked = true;

@@ -30,9 +30,11 @@ pub enum Break {
     LossIgnored,
     /// A host that runs on a copy of another host's files doesn't notice.
     CopyUnnoticed,
+    /// A host believes all the time that its entry has changed.
+    AlwaysInDoubt,
 }
 
-const BREAKS: [Break; 12] = [
+const BREAKS: [Break; 13] = [
     Break::CompareIgnored,
     Break::BoundsForgotten,
     Break::SettlingSkipped,
@@ -45,6 +47,7 @@ const BREAKS: [Break; 12] = [
     Break::StopNotJournalled,
     Break::LossIgnored,
     Break::CopyUnnoticed,
+    Break::AlwaysInDoubt,
 ];
 
 /// A break must be noticed within this many runs.

@@ -24,7 +24,14 @@ pub enum Violation {
     BeyondTheJournal { end: UnixMs, bound: UnixMs, host: String },
     /// Long after everything recovered, a host still gets no ids.
     NeverReady { host: String, why: String },
+    /// A host calls the registry again and again.
+    TooManyCalls { host: String },
 }
+
+/// How many calls of the registry a host may make within the window. A renewal a second, a look now and then, and
+/// retries that back off to one a second stay well below.
+const CALLS_MAX: usize = 40;
+const CALLS_WINDOW_MS: u64 = 10_000;
 
 /// What happened in a run.
 #[derive(Clone, Debug, Default)]
@@ -78,6 +85,20 @@ impl World {
         }
         host.drew_at_ms = self.true_ms;
         self.totals.ids += u64::from(run.count);
+        Ok(())
+    }
+
+    /// Notes that a host calls the registry, and checks that it does so rarely enough.
+    pub fn check_rate(&mut self, index: usize) -> Result<(), Violation> {
+        let host = &mut self.hosts[index];
+        host.calls_ms.push_back(self.true_ms);
+        if host.calls_ms.len() <= CALLS_MAX {
+            return Ok(());
+        }
+        let oldest_ms = host.calls_ms.pop_front().unwrap_or_default();
+        if oldest_ms + CALLS_WINDOW_MS > self.true_ms {
+            return Err(Violation::TooManyCalls { host: host.journal.host.to_string() });
+        }
         Ok(())
     }
 
@@ -196,6 +217,10 @@ impl fmt::Display for Violation {
                 write!(f, "{host} issued up to {end:?}, and its journal has {bound:?}")
             }
             Violation::NeverReady { host, why } => write!(f, "{host} gets no ids: {why}"),
+            Violation::TooManyCalls { host } => write!(
+                f,
+                "{host} called the registry more than {CALLS_MAX} times in {CALLS_WINDOW_MS} ms"
+            ),
         }
     }
 }

@@ -31,6 +31,8 @@ pub struct Host {
     pub highest: [u64; LAYOUTS.len()],
     /// True time of the last id.
     pub drew_at_ms: u64,
+    /// True times of its last calls of the registry.
+    pub calls_ms: VecDeque<u64>,
 }
 
 /// A host's clocks, derived from the true time.
@@ -171,6 +173,9 @@ impl Daemon {
             if broken != Some(Break::SyncsLost) {
                 self.durable(now, change);
             }
+        }
+        if broken == Some(Break::AlwaysInDoubt) {
+            self.lease.doubt();
         }
         let outcome = loop {
             match self.lease.next(now, random) {

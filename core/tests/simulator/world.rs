@@ -1,6 +1,6 @@
 //! The true time, its hosts and its registry, and the calls under way between them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -171,6 +171,7 @@ impl World {
             start_at_ms: self.true_ms + self.random.u64(..2_000),
             highest: [0; LAYOUTS.len()],
             drew_at_ms: 0,
+            calls_ms: VecDeque::new(),
         }
     }
 
@@ -214,7 +215,10 @@ impl World {
         daemon.lease.want();
         match daemon.go_on(&mut host.journal, true_ms, now, sync_ms, random, broken) {
             Outcome::Goes => {}
-            Outcome::Asks(ask) => self.call(index, life, ask),
+            Outcome::Asks(ask) => {
+                self.check_rate(index)?;
+                self.call(index, life, ask);
+            }
             Outcome::Ends => {
                 if let Some(daemon) = self.hosts[index].daemon.take() {
                     daemon.end(&mut self.hosts[index].journal);

@@ -143,3 +143,37 @@ fn a_number_that_the_registry_lost_is_entered_again() {
     assert_eq!(world.entries[&1].holding.holder.as_ref().unwrap().name, "10.0.0.2:80".into());
     host.draw(&mut world).unwrap();
 }
+
+#[test]
+fn a_registry_that_moves_and_keeps_the_entry_is_followed() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "10.0.0.1:80");
+    for history in ["2", "3"] {
+        world.registry.history = History(history.into());
+        host.pass(&mut world, 4);
+        let recorded = host.journal.as_ref().expect("a worker that is held is in the journal");
+        assert_eq!(recorded.registry, world.registry, "the journal follows");
+        let entry = &world.entries[&0];
+        assert!(entry.written.0 + 4_000 >= world.time_ms, "renewals go on: {entry:?}");
+        assert_eq!(host.lease.trouble(), None);
+        host.draw(&mut world).unwrap();
+    }
+    let mut host = host.restart(&mut world);
+    host.settle(&mut world);
+    assert_eq!(host.worker(&world), Ok(0));
+    host.draw(&mut world).unwrap();
+}
+
+#[test]
+fn a_registry_that_moves_while_a_restart_has_no_answer_is_followed() {
+    let mut world = World::new();
+    let host = drawing(&mut world, "10.0.0.1:80");
+    world.deaf = true;
+    let mut host = host.restart(&mut world);
+    host.settle(&mut world);
+    (world.deaf, world.registry.history) = (false, History("2".into()));
+    host.pass(&mut world, 4);
+    assert_eq!(host.journal.as_ref().map(|recorded| &recorded.registry), Some(&world.registry));
+    assert_eq!(host.lease.trouble(), None);
+    host.draw(&mut world).unwrap();
+}
