@@ -18,7 +18,6 @@
 )]
 
 mod backoff;
-mod few;
 pub mod health;
 pub mod lease;
 pub mod lines;
@@ -35,7 +34,6 @@ mod time;
 pub mod upstream;
 
 pub use backoff::Backoff;
-pub use few::Few;
 pub use leafd_wire::Run;
 pub use segment::{RateMeter, Want};
 pub use tag::{Tag, WorkerId};

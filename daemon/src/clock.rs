@@ -19,6 +19,17 @@ pub fn boot() -> BootMs {
     BootMs(read_us(ClockId::CLOCK_BOOTTIME) / 1_000)
 }
 
+/// How often the daemon looks at whatever can change without a request.
+pub const TICK: Duration = Duration::from_secs(1);
+
+/// Waits until this instant, but at most for [`TICK`]: timers stop while the host sleeps, so the caller must read the
+/// clock again soon after it wakes. `None` waits for ever.
+pub async fn wait_until(at: Option<BootMs>) {
+    let Some(at) = at else { return std::future::pending().await };
+    let left = Duration::from_millis(at.0.saturating_sub(boot().0).max(1));
+    tokio::time::sleep(left.min(TICK)).await;
+}
+
 /// Microseconds of a clock without steps, for short intervals.
 #[must_use]
 pub fn monotonic_us() -> u64 {

@@ -14,13 +14,12 @@
 //!
 //! The crate `leafd-core` decides which ids may be issued next.
 //!
-//! The other modules: [`beat`] (waits that end together), [`blocking`] (a thread for a backend that blocks), [`cli`]
-//! (the program's other commands), [`config`], `http` and [`metrics`] (for monitoring), [`systemd`], [`clock`] (the
+//! The other modules: [`blocking`] (a thread for a backend that blocks), [`cli`] (the program's other commands),
+//! [`config`], `http` and [`metrics`] (for monitoring), [`systemd`], [`clock`] (the
 //! wall and boot-time clocks), [`histogram`], [`lock`], [`logging`], [`memory`], [`output`], [`random`], [`recent`]
 //! (the last lines of the log) and [`state_dir`].
 #![deny(unsafe_code)]
 
-pub mod beat;
 pub mod blocking;
 mod busy;
 pub mod cli;

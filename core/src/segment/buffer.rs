@@ -1,9 +1,10 @@
 //! The ids of one tag that a host holds: segments in the order of issue, each with its mark in the journal.
 
+use std::collections::VecDeque;
+
 use leafd_wire::Run;
 
 use super::Want;
-use crate::few::Line;
 
 /// A mark to be made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +44,7 @@ struct Segment {
 /// The ids held of one tag.
 #[derive(Debug, Default)]
 pub(super) struct SegmentBuffer {
-    segments: Line<Segment>,
+    segments: VecDeque<Segment>,
     /// Once this many ids of the current segment are issued, the tag wants the caller's attention.
     watch: u32,
 }

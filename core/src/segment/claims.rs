@@ -52,7 +52,7 @@ impl<T> Allocator<T> {
     /// Enough for all waiting requests, or no claim. Ids left over are dropped.
     fn strict_order(&self) -> Option<ClaimOrder> {
         let step_max = self.sizing.provision.step_max;
-        let most = step_max.min(self.left);
+        let most = self.left.map_or(step_max, |left| left.min(step_max));
         let want = self.waiting.waited_for_within(most);
         (want > 0).then_some(ClaimOrder { want, least: want, step_max })
     }
@@ -118,7 +118,7 @@ impl<T> Allocator<T> {
         self.held.forget(0);
         let before = self.accept(0, claimed)?;
         self.claim = ClaimState::Idle;
-        self.left = u64::MAX;
+        self.left = None;
         let mut left = Some(claimed);
         let mut served = Vec::new();
         while let (Some(run), Some((ticket, want))) = (left, self.waiting.head()) {
@@ -180,7 +180,7 @@ impl<T> Allocator<T> {
     /// that can't be met because they need more than these and what is held. No claim is wanted again before
     /// `retry_at`.
     pub fn exhausted(&mut self, left: u64, retry_at: BootMs) -> Vec<T> {
-        self.left = left;
+        self.left = Some(left);
         self.claim_failed(retry_at);
         self.waiting.take_larger(self.unissued().saturating_add(left))
     }

@@ -1,8 +1,6 @@
 //! Marks: how far the held ids may be issued, by the journal. They move ahead of use, and are drawn back when use slows
 //! down, because a crash loses the ids between use and mark.
 
-use std::num::NonZero;
-
 use leafd_wire::Run;
 
 use super::{Allocator, MarkMove};
@@ -26,15 +24,14 @@ impl<T> Allocator<T> {
             return Vec::new();
         }
         let moves = self.held.mark_moves(target);
-        // No daemon runs in the first millisecond of a host.
-        self.marks_sent = NonZero::new(now.0.max(1)).filter(|_| !moves.is_empty());
+        self.marks_sent = (!moves.is_empty()).then_some(now);
         moves
     }
 
     /// Reports marks as durable.
     pub fn marked(&mut self, now: BootMs, moves: &[MarkMove]) {
         let sent = self.marks_sent.take().expect("marks come back that were sent");
-        self.sizing.commit_ms = now.0.saturating_sub(sent.get());
+        self.sizing.commit_ms = now.0.saturating_sub(sent.0);
         // Ends and floors only rise, so a later segment never has a forgotten segment's name.
         moves.iter().for_each(|moved| self.held.set_mark(*moved));
     }

@@ -27,12 +27,11 @@ mod prefetch;
 mod rate;
 mod waiting;
 
-use std::num::NonZero;
 use std::rc::Rc;
 
 use leafd_wire::Run;
 
-use crate::{BootMs, Few, ID_MAX};
+use crate::{BootMs, ID_MAX};
 
 use buffer::SegmentBuffer;
 pub use buffer::{MarkMove, Truncation};
@@ -74,18 +73,17 @@ struct Shard {
 /// The numbers of one tag that this host may issue.
 #[derive(Debug)]
 pub struct Allocator<T> {
-    shards: Few<Shard>,
+    shards: Vec<Shard>,
     held: SegmentBuffer,
     waiting: Waiting<T>,
     claim: ClaimState,
-    /// When marks were sent that the journal has not yet reported durable, in milliseconds of [`BootMs`] from 1.
-    marks_sent: Option<NonZero<u64>>,
+    /// When marks were sent that the journal has not yet reported durable.
+    marks_sent: Option<BootMs>,
     sizing: ClaimSizer,
     issued: u64,
     strict: bool,
-    /// How many ids the strict tag's store had left at the last claim, if fewer than needed, or `u64::MAX`. A host may
-    /// use a hundred thousand tags, and `Option` would take twice as much.
-    left: u64,
+    /// How many ids the strict tag's store had left at the last claim, if fewer than needed.
+    left: Option<u64>,
 }
 
 /// Shards are numbered from 0. A method that takes a shard panics when the tag has no such shard.
@@ -108,7 +106,7 @@ impl<T> Allocator<T> {
             sizing: ClaimSizer::new(provision.into(), now),
             issued: 0,
             strict: false,
-            left: u64::MAX,
+            left: None,
         }
     }
 

@@ -11,7 +11,6 @@ use tokio::sync::{Mutex, Notify};
 use tracing::{error, info};
 
 use super::upstream::Upstream;
-use crate::beat;
 use crate::clock;
 use crate::reply::Failure;
 use leafd_core::BootMs;
@@ -186,7 +185,7 @@ impl Masks {
                             told = Some(failure.message);
                         }
                         tokio::select! {
-                            () = beat::wait(RETRY) => {}
+                            () = tokio::time::sleep(RETRY) => {}
                             () = self.renewed.notified() => {}
                         }
                     }
@@ -194,7 +193,7 @@ impl Masks {
             }
             // The store's history may change meanwhile.
             tokio::select! {
-                () = beat::wait(RETRY) => {}
+                () = tokio::time::sleep(RETRY) => {}
                 () = self.renewed.notified() => {}
             }
         }

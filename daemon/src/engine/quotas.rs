@@ -30,11 +30,6 @@ impl Quotas {
         Rc::clone(bucket)
     }
 
-    /// Whether nobody's is kept.
-    pub fn is_empty(&self) -> bool {
-        self.buckets.is_empty()
-    }
-
     /// Whether all quotas are full again: then they say nothing that the rules don't say.
     pub fn are_full(&self, now: BootMs) -> bool {
         self.buckets.values().all(|bucket| bucket.borrow_mut().is_full(now))

@@ -59,7 +59,7 @@ impl Watch {
         read(&health, now.boot)
     }
 
-    /// Looks, and logs what has changed. Call this at each beat.
+    /// Looks, and logs what has changed. Call this every second.
     pub fn tell(&self) {
         self.with(|_, _| ());
         let notices = self.health.borrow_mut().notices(clock::boot());

@@ -63,7 +63,7 @@ pub struct Given {
     grants: RefCell<Vec<Grant>>,
     /// The entry that was written last.
     last: Cell<usize>,
-    /// In seconds after the start, told at each beat and when a rest ends.
+    /// In seconds after the start, updated every second.
     now_s: Cell<u32>,
     started: UnixMs,
     processes: RefCell<Processes>,

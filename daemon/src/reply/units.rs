@@ -65,7 +65,7 @@ impl Units {
         told.map(Rc::from)
     }
 
-    /// Takes up what a search has found, and begins the next one. To be called at each beat.
+    /// Takes up what a search has found, and begins the next one. To be called every second.
     pub(super) fn settle(&mut self) -> Vec<(u64, Rc<str>)> {
         let found = match self.search.take_if(|search| search.is_finished()) {
             Some(search) => search.join().unwrap_or_default(),

@@ -27,7 +27,6 @@ mod tags;
 mod trace;
 mod workers;
 
-use crate::beat::{self, BEAT, Rest};
 use crate::clock;
 use crate::config::AccessRules;
 use crate::engine::lease::Worker;
@@ -150,10 +149,6 @@ impl Dispatcher {
     /// Answers a request: puts the answer into the session's outbox, now or later.
     pub fn request(self: &Rc<Self>, session: &Session, header: &Header, body: &[u8]) {
         self.counters.requests.set(self.counters.requests.get() + 1);
-        if beat::resume() {
-            // Its seconds are as old as the last beat, and at rest that was long ago.
-            self.tally.given.tick();
-        }
         let answered = if self.stopping.get() {
             Err(Failure::stopping())
         } else {
@@ -323,7 +318,7 @@ impl Dispatcher {
     pub async fn run(self: &Rc<Self>, check_removed: Duration) {
         let writing = self.writer.run(
             |failure| {
-                // A full disk may have room again before the next beat: then nobody would be told.
+                // A full disk may have room again before the next tick: then nobody would be told.
                 self.health.tell();
                 self.segments.end_all_shared();
                 self.segments.abandon_all(failure);
@@ -334,11 +329,9 @@ impl Dispatcher {
                 self.snowflakes.serve_all();
             },
         );
-        let at_beats = async {
-            let mut rest = Rest::default();
+        let at_ticks = async {
             loop {
-                beat::wait(BEAT).await;
-                rest.note(self.counters.requests.get());
+                tokio::time::sleep(clock::TICK).await;
                 self.snowflakes.keep_warm();
                 self.tally.given.tick();
                 self.health.tell();
@@ -350,7 +343,7 @@ impl Dispatcher {
             }
         };
         let checking = self.segments.check_in_rounds(check_removed);
-        tokio::join!(writing, at_beats, keeping, checking, self.segments.run(), self.masks.run());
+        tokio::join!(writing, at_ticks, keeping, checking, self.segments.run(), self.masks.run());
     }
 
     /// Issues no more ids. Waiting and later requests get the answer that the daemon stops.

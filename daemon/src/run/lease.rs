@@ -9,7 +9,6 @@ use tokio::sync::Notify;
 use tracing::info;
 
 use super::backends;
-use crate::beat::{self, BEAT};
 use crate::clock;
 use crate::config::{Config, StoreUrl, WorkerSpec};
 use crate::engine::lease::{LeaseDriver, RegistryClient, Worker};
@@ -146,7 +145,7 @@ pub(super) fn worker_text(config: &Config) -> String {
     }
 }
 
-/// Gives up the worker number if its lock file is gone or replaced, which is looked at at each beat: then nothing keeps
+/// Gives up the worker number if its lock file is gone or replaced, which is looked at every second: then nothing keeps
 /// a second daemon from using it.
 pub async fn guard_worker(
     worker: Option<Result<Rc<StaticWorker>, String>>,
@@ -154,7 +153,7 @@ pub async fn guard_worker(
 ) {
     let Some(Ok(worker)) = worker else { return };
     while worker.still_held() {
-        beat::wait(BEAT).await;
+        tokio::time::sleep(crate::clock::TICK).await;
     }
     dispatcher.snowflakes.give_up_worker(format!(
         "the lock file of worker {} was removed or replaced: make sure that no other daemon on this host uses the \

@@ -43,7 +43,7 @@ use crate::store::Store;
 use crate::systemd::activation::{self, Given, HandedOver};
 use crate::systemd::notify::Service;
 use crate::systemd::reload::Reload;
-use crate::{beat, clock, logging, memory};
+use crate::{clock, logging};
 
 /// Connections get at most one part in this many of a stop's time; what they leave is the journal's.
 const STOP_SHARE: u32 = 2;
@@ -123,7 +123,6 @@ pub(crate) fn refuse_config(error: &ConfigError) -> ExitCode {
 pub fn run(config: &Config, reloads: Option<(&Args, LogHandle)>) -> Result<()> {
     // Before anything else opens files.
     let handed_over = activation::handed_over()?;
-    beat::begin();
     // One thread answers; the store's and the journal's threads do what blocks.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -252,7 +251,6 @@ async fn live(
         tokio::task::spawn_local(reload.run(hangup, Rc::clone(&service)));
     }
     announce(config, &socket_path, &segments);
-    memory::leave_start_behind();
 
     let name = tokio::select! {
         _ = terminate.recv() => "SIGTERM",

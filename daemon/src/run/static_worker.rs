@@ -4,9 +4,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::clock;
 use crate::engine::upstream::Upstream;
 use crate::registry::static_worker::StaticWorker;
-use crate::{beat, clock};
 use leafd_core::store::StartToken;
 
 /// How often the use is noted at first, and later: two daemons that start together should hear of each other soon.
@@ -41,7 +41,7 @@ pub async fn note_use(
                 Err(error) => tracing::debug!(%error, "can't note the use of the static worker"),
             }
         }
-        beat::wait(wait).await;
+        tokio::time::sleep(wait).await;
         wait = NOTED_EVERY.min(wait * 2);
     }
 }

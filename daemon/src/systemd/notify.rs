@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use sd_notify::NotifyState;
 use tracing::warn;
 
-use crate::beat::{self, BEAT, REST_LONGEST};
+use crate::clock::TICK;
 use crate::requests::Dispatcher;
 
 /// How long a store may take to answer for the first time before it counts as away: well within systemd's
@@ -24,7 +24,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 const MANAGER: &str = "NOTIFY_SOCKET";
 
 /// How often the state is looked at, at most.
-const LOOK_EVERY: Duration = BEAT;
+const LOOK_EVERY: Duration = TICK;
 
 /// How often the registry's first answer is looked for.
 const LOOK_SOON: Duration = Duration::from_millis(5);
@@ -70,18 +70,11 @@ impl Service {
         self.tell(&[NotifyState::Ready, NotifyState::Status(&self.status.borrow())]);
         let sign_every = sd_notify::watchdog_enabled().map(|within| within / SIGNS_OF_LIFE);
         let every = sign_every.map_or(LOOK_EVERY, |sign_every| LOOK_EVERY.min(sign_every));
-        // What may pass at rest until the next look would make a sign of life late.
-        let exact = sign_every.is_some_and(|sign_every| sign_every < REST_LONGEST);
-        let next_look_within = if exact { every } else { REST_LONGEST };
         let mut signed = Instant::now();
         loop {
-            if exact {
-                tokio::time::sleep(every).await;
-            } else {
-                beat::wait(every).await;
-            }
-            let unsigned = signed.elapsed();
-            if sign_every.is_some_and(|sign_every| unsigned + next_look_within > sign_every) {
+            tokio::time::sleep(every).await;
+            // A sign of life must not be late, so it is sent if the next look might be too late for it.
+            if sign_every.is_some_and(|sign_every| signed.elapsed() + every > sign_every) {
                 self.tell(&[NotifyState::Watchdog]);
                 signed = Instant::now();
             }

@@ -10,9 +10,9 @@ use tokio::sync::{Notify, oneshot};
 use tracing::info;
 
 use super::{RegistryClient, passes_by_itself};
+use crate::clock;
 use crate::journal::{Journal, Write};
 use crate::reply::Failure;
-use crate::{beat, clock};
 use leafd_core::lease::{Lease, LeaseGrant, LeaseProblem, Record, Response, Step};
 use leafd_core::registry::{RegistryError, RegistryId};
 use leafd_core::snowflake::Now;
@@ -93,7 +93,7 @@ impl LeaseDriver {
                             work = None;
                             self.finished(outcome);
                         }
-                        () = beat::wait_until(until) => {}
+                        () = clock::wait_until(until) => {}
                         () = self.woken.notified() => {}
                         () = self.link.written() => self.lease.borrow_mut().doubt(),
                     }

@@ -16,7 +16,6 @@ mod in_use;
 mod marks;
 mod masked;
 mod outlook;
-mod rare;
 mod restart;
 mod rounds;
 mod shared;
@@ -49,7 +48,7 @@ use leafd_core::health::{ClaimOutcomes, Lasts};
 use leafd_core::segment::{Allocator, PrefetchPolicy};
 use leafd_core::shares::Claimant;
 use leafd_core::store::{HostId, StoreError};
-use leafd_core::{BootMs, Few, Tag, Want};
+use leafd_core::{BootMs, Tag, Want};
 #[cfg(test)]
 pub(crate) use marks::cut_writes;
 use outlook::NearCeiling;
@@ -183,7 +182,7 @@ impl Segments {
     fn bring_into_use(
         &self,
         name: &Tag,
-        shards: Few<Shard>,
+        shards: Vec<Shard>,
         unconfirmed: Option<unconfirmed::Place>,
         now: BootMs,
     ) -> Rc<SegmentTag> {

@@ -141,7 +141,7 @@ impl Segments {
         let of_store = tags.all().iter().filter(|tag| {
             let lives_there = tag.shards.iter().any(|shard| Rc::ptr_eq(&shard.upstream, upstream));
             // Anybody can make up a name.
-            lives_there && tag.unconfirmed.is_none()
+            lives_there && tag.unconfirmed.borrow().is_none()
         });
         of_store.filter_map(|tag| tag.lasts(now)).reduce(Lasts::min).unwrap_or(Lasts::Over)
     }

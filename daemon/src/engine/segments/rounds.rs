@@ -9,7 +9,6 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::{SegmentTag, Segments};
-use crate::beat::{self, BEAT};
 use crate::clock;
 use crate::engine::upstream::Upstream;
 use crate::journal::Write;
@@ -28,18 +27,18 @@ const LOOKS: u32 = 8;
 /// If more tags than this are in use, idle ones leave memory sooner ...
 const CROWD: usize = 1 << 17;
 
-/// ... after this time, in seconds.
-const CROWD_IDLE_S: u32 = 60;
+/// ... after this time.
+const CROWD_IDLE: Duration = Duration::from_secs(60);
 
 /// The memory that a tag takes, about.
 const TAG_BYTES: u64 = 512;
 
 /// How long a round waits between two looks at so many tags: for `most`, or for a slice's share of the round if that
-/// is shorter. It never waits less than a beat, because waking takes longer than looking; then it looks at several
+/// is shorter. It never waits less than a tick, because waking takes longer than looking; then it looks at several
 /// slices at once.
 fn pause(most: Duration, round: Duration, tags: usize) -> Duration {
     let slices = u32::try_from(tags.div_ceil(SLICE)).unwrap_or(u32::MAX);
-    most.min(round / slices.max(1)).max(most.min(BEAT))
+    most.min(round / slices.max(1)).max(most.min(clock::TICK))
 }
 
 impl Segments {
@@ -48,7 +47,7 @@ impl Segments {
         let mut owed = 0.0;
         loop {
             let looked_at = Instant::now();
-            beat::wait(pause(every / LOOKS, every, self.count())).await;
+            tokio::time::sleep(pause(every / LOOKS, every, self.count())).await;
             let count = self.count() as f64;
             // Tags that could not be looked up because a store didn't answer are not looked up faster afterwards.
             owed += count * (looked_at.elapsed().as_secs_f64() / every.as_secs_f64()).min(1.0);
@@ -89,7 +88,7 @@ impl Segments {
         let mut next = 0;
         loop {
             let looked_at = Instant::now();
-            beat::wait(pause(round, round, self.count())).await;
+            tokio::time::sleep(pause(round, round, self.count())).await;
             // As many slices as are due by now, whichever tags have come and gone.
             let passed = looked_at.elapsed().as_secs_f64() / round.as_secs_f64();
             let due = self.count() as f64 * passed.min(1.0);
@@ -114,7 +113,7 @@ impl Segments {
             in_use.all()[from..*next].to_vec()
         };
         for tag in &tags {
-            if tag.undrawn_s(now) >= self.idle_s() && tag.may_rest(now) {
+            if tag.undrawn_for(now) >= self.idle() && tag.may_rest(now) {
                 self.lay_to_rest(tag);
             } else {
                 self.draw_marks_back(tag, now);
@@ -122,10 +121,10 @@ impl Segments {
         }
     }
 
-    /// How long a tag must be idle before it leaves memory, in seconds.
-    fn idle_s(&self) -> u32 {
-        let idle_s = u32::try_from(self.settings.tag_idle.as_secs()).unwrap_or(u32::MAX);
-        if self.count() > CROWD { idle_s.min(CROWD_IDLE_S) } else { idle_s }
+    /// How long a tag must be idle before it leaves memory.
+    fn idle(&self) -> Duration {
+        let idle = self.settings.tag_idle;
+        if self.count() > CROWD { idle.min(CROWD_IDLE) } else { idle }
     }
 
     /// Has the journal draw back marks that are further ahead of use than they need to be by now.
@@ -184,7 +183,7 @@ impl SegmentTag {
         allocator.is_idle()
             && !self.evicted.get()
             && !self.in_retry_queue.get()
-            && self.unconfirmed.is_none()
+            && self.unconfirmed.borrow().is_none()
             // Draws from memory are not noticed here.
             && self.pages.get() == 0
             // It would come back with full quotas.
@@ -210,14 +209,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_wait_for_a_slice_s_part_but_never_less_than_a_beat() {
+    fn rounds_wait_for_a_slice_s_part_but_never_less_than_a_tick() {
         let (most, round) = (Duration::from_secs(4), Duration::from_secs(30));
         for (tags, ms) in
-            [(0, 4_000), (1_400, 4_000), (2_000, 3_000), (6_000, 1_024), (100_000, 1_024)]
+            [(0, 4_000), (1_400, 4_000), (2_000, 3_000), (6_000, 1_000), (100_000, 1_000)]
         {
             assert_eq!(pause(most, round, tags).as_millis(), ms, "{tags} tags");
         }
         let short = Duration::from_millis(125);
-        assert_eq!(pause(short, BEAT, 100_000), short, "shorter than a beat from the outset");
+        assert_eq!(
+            pause(short, clock::TICK, 100_000),
+            short,
+            "shorter than a tick from the outset"
+        );
     }
 }

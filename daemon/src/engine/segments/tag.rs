@@ -5,7 +5,6 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use super::masked::Form;
-use super::rare::Rare;
 use super::unconfirmed::Place;
 use crate::clock;
 use crate::engine::quotas::{QuotaBucket, Quotas};
@@ -17,19 +16,19 @@ use leafd_core::quota::Quota;
 use leafd_core::segment::Allocator;
 use leafd_core::shares::Shares;
 use leafd_core::store::Generation;
-use leafd_core::{Backoff, BootMs, Few, Tag, Want};
+use leafd_core::{Backoff, BootMs, Tag, Want};
 
 /// How often to check whether a claim is over, while an operator's command waits for that.
 const CLAIM_LOOK: Duration = Duration::from_millis(5);
 
-/// A segment tag in use. A host may use a hundred thousand, so data that only few tags need is kept elsewhere.
+/// A segment tag in use.
 pub struct SegmentTag {
     pub(crate) tag: Tag,
     /// Identifies the tag in the records of which process got which ids.
     pub(crate) mark: TagMark,
     pub(crate) allocator: RefCell<Allocator<ReplyTo>>,
     /// The stores from which its ids come: one, or several independent primaries.
-    pub(super) shards: Few<Shard>,
+    pub(super) shards: Vec<Shard>,
     /// Set when the tag is taken out of use. Code that still holds it must look it up again.
     pub(super) evicted: Cell<bool>,
     pub(super) in_retry_queue: Cell<bool>,
@@ -38,18 +37,17 @@ pub struct SegmentTag {
     /// When it was last noticed that somebody drew from it.
     pub(super) drawn: Cell<Drawn>,
     /// Its place among the names of which nothing is known yet.
-    pub(super) unconfirmed: Rare<Place>,
+    pub(super) unconfirmed: RefCell<Option<Place>>,
     /// How its numbers become ids.
     pub(super) form: RefCell<Form>,
     /// What its users share.
-    users: Rare<Users>,
+    users: RefCell<Users>,
     /// How many users have a shared run of it.
     pub(super) pages: Cell<u32>,
     last_claim: Cell<LastClaim>,
     /// What requests wait for. It is part of the error when a deadline passes, unless `trouble` says more.
     stage: Cell<Stage>,
-    /// What is wrong with the tag, if anything is.
-    trouble: Rare<Trouble>,
+    trouble: RefCell<Trouble>,
 }
 
 /// What a tag's users share.
@@ -79,10 +77,8 @@ pub(super) struct Trouble {
 /// When it was last noticed that somebody drew from a tag, and how many ids had been drawn by then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Drawn {
-    /// The lower 32 bits of the number of ids drawn.
-    pub(super) ids: u32,
-    /// Seconds of [`BootMs`].
-    pub(super) at_s: u32,
+    ids: u64,
+    at: BootMs,
 }
 
 /// Why requests that need a claim are refused without asking the store again.
@@ -127,9 +123,7 @@ pub(super) enum ShardState {
 pub(super) struct Shard {
     pub(super) upstream: Rc<Upstream>,
     pub(super) state: Cell<ShardState>,
-    /// Apart, because there may be a hundred thousand tags, and `Option` would take twice as much.
-    generation: Cell<Generation>,
-    knows_generation: Cell<bool>,
+    generation: Cell<Option<Generation>>,
     /// Until when to believe that the store has no id left below the tag's ceiling.
     pub(super) used_up_until: Cell<BootMs>,
     /// The last warning that the tag runs out of ids, in percent.
@@ -141,7 +135,7 @@ impl SegmentTag {
     pub(super) fn new(
         tag: Tag,
         allocator: Allocator<ReplyTo>,
-        shards: Few<Shard>,
+        shards: Vec<Shard>,
         unconfirmed: Option<Place>,
         now: BootMs,
     ) -> Self {
@@ -153,50 +147,42 @@ impl SegmentTag {
             evicted: Cell::new(false),
             in_retry_queue: Cell::new(false),
             place: Cell::new(0),
-            drawn: Cell::new(Drawn { ids: 0, at_s: seconds(now) }),
-            unconfirmed: Rare::new(unconfirmed),
+            drawn: Cell::new(Drawn { ids: 0, at: now }),
+            unconfirmed: RefCell::new(unconfirmed),
             form: RefCell::default(),
-            users: Rare::new(None),
+            users: RefCell::default(),
             pages: Cell::new(0),
             last_claim: Cell::default(),
             stage: Cell::new(Stage::LookingUp),
-            trouble: Rare::new(None),
+            trouble: RefCell::default(),
         }
     }
 
     /// What is left of a user's quota of it.
     pub fn quota_bucket(&self, uid: u32, quota: Quota) -> QuotaBucket {
-        let now = clock::boot();
-        self.users.with(|users| users.get_or_insert_default().quotas.bucket(uid, quota, now))
+        self.users.borrow_mut().quotas.bucket(uid, quota, clock::boot())
     }
 
     /// Whether nobody's quota of it is less than full.
     pub(super) fn quotas_are_full(&self, now: BootMs) -> bool {
-        self.users.with(|users| users.as_ref().is_none_or(|users| users.quotas.are_full(now)))
+        self.users.borrow().quotas.are_full(now)
     }
 
     /// The places for waiting requests; there are `most`.
     pub(super) fn places(&self, most: usize) -> Rc<RefCell<Shares>> {
+        let mut users = self.users.borrow_mut();
         let fresh = || Rc::new(RefCell::new(Shares::new(most as u64)));
-        self.users.with(|users| {
-            let users = users.get_or_insert_default();
-            let places = users.places.upgrade().unwrap_or_else(fresh);
-            users.places = Rc::downgrade(&places);
-            places
-        })
+        let places = users.places.upgrade().unwrap_or_else(fresh);
+        users.places = Rc::downgrade(&places);
+        places
     }
 
     /// Frees the places when none is taken: a weak reference alone would keep their memory.
     pub(super) fn forget_places(&self) {
-        self.users.with(|users| {
-            let Some(held) = users.as_mut().filter(|held| held.places.strong_count() == 0) else {
-                return;
-            };
-            held.places = Weak::new();
-            if held.quotas.is_empty() {
-                *users = None;
-            }
-        });
+        let mut users = self.users.borrow_mut();
+        if users.places.strong_count() == 0 {
+            users.places = Weak::new();
+        }
     }
 
     /// Call this when a claim is sent to the store of this shard.
@@ -223,73 +209,62 @@ impl SegmentTag {
     /// From now on requests wait for this.
     pub(super) fn waits_for(&self, stage: Stage) {
         self.stage.set(stage);
-        self.known_trouble(|trouble| trouble.waited_for = None);
+        self.trouble.borrow_mut().waited_for = None;
     }
 
     /// From now on requests wait for this, which is composed at run time.
     pub(super) fn waits_for_what(&self, happens: String) {
-        self.in_trouble(|trouble| trouble.waited_for = Some(happens));
+        self.trouble.borrow_mut().waited_for = Some(happens);
     }
 
     /// Records something that is wrong.
     pub(super) fn in_trouble<T>(&self, note: impl FnOnce(&mut Trouble) -> T) -> T {
-        self.trouble.with(|trouble| note(trouble.get_or_insert_default()))
-    }
-
-    /// Changes what is known to be wrong, if anything is.
-    fn known_trouble(&self, change: impl FnOnce(&mut Trouble)) {
-        self.trouble.with(|trouble| trouble.as_deref_mut().map(change));
+        note(&mut self.trouble.borrow_mut())
     }
 
     /// Whether there may be claims after the last known one that this host doesn't know.
     pub(super) fn may_have_claimed(&self) -> bool {
-        self.trouble.with(|trouble| {
-            trouble.as_ref().is_some_and(|known| known.backoff.failing() || known.after_crash)
-        })
+        let trouble = self.trouble.borrow();
+        trouble.backoff.failing() || trouble.after_crash
     }
 
     /// A claim has succeeded.
     pub(super) fn claims_succeed(&self) {
-        self.trouble.with(|trouble| match trouble {
-            Some(known) if known.restarts.failing() => {
-                (known.backoff, known.refused) = (Backoff::default(), None);
-                known.after_crash = false;
-            }
-            _ => *trouble = None,
-        });
+        let mut trouble = self.trouble.borrow_mut();
+        (trouble.backoff, trouble.refused) = (Backoff::default(), None);
+        trouble.after_crash = false;
+        if !trouble.restarts.failing() {
+            trouble.waited_for = None;
+        }
     }
 
     /// Forgets the refusal, because the store may answer differently by now.
     pub(super) fn forget_refusal(&self) {
-        self.known_trouble(|trouble| trouble.refused = None);
+        self.trouble.borrow_mut().refused = None;
     }
 
     /// The journal accepts the tag's changes again.
     pub(super) fn restarted(&self) {
-        self.known_trouble(|trouble| trouble.restarts = Backoff::default());
+        self.trouble.borrow_mut().restarts = Backoff::default();
     }
 
-    /// For how many seconds nobody has been seen to draw from it. If somebody drew since the last call, the time
+    /// For how long nobody has been seen to draw from it. If somebody drew since the last call, the time
     /// begins anew.
-    pub(super) fn undrawn_s(&self, now: BootMs) -> u32 {
-        let (known, now_s) = (self.drawn.get(), seconds(now));
-        // If exactly a multiple of 2^32 ids was drawn, nobody seems to have drawn. Then the tag leaves memory and is
-        // loaded again, which does no harm.
-        let ids = self.allocator.borrow().issued() as u32;
+    pub(super) fn undrawn_for(&self, now: BootMs) -> Duration {
+        let known = self.drawn.get();
+        let ids = self.allocator.borrow().issued();
         if ids != known.ids {
-            self.drawn.set(Drawn { ids, at_s: now_s });
-            return 0;
+            self.drawn.set(Drawn { ids, at: now });
+            return Duration::ZERO;
         }
-        now_s.saturating_sub(known.at_s)
+        Duration::from_millis(now.0.saturating_sub(known.at.0))
     }
 
     /// The store's refusal of a moment ago, if it applies to this request.
     pub(super) fn recent_refusal(&self, want: Want, now: BootMs) -> Option<Failure> {
-        self.trouble.with(|trouble| {
-            let refused = trouble.as_ref()?.refused.as_ref();
-            let refused = refused.filter(|refusal| now < refusal.until)?;
-            (u64::from(want.least()) > refused.above).then(|| refused.failure.clone())
-        })
+        let trouble = self.trouble.borrow();
+        let refused = trouble.refused.as_ref().filter(|refusal| now < refusal.until)?;
+        (u64::from(want.least()) > refused.above).then(|| refused.failure.clone())
     }
 
     /// Whether a request waits for it.
@@ -318,10 +293,11 @@ impl SegmentTag {
                     ),
                     ..unavailable_reason
                 },
-                None => self.trouble.with(|trouble| {
-                    let told = trouble.as_ref().and_then(|trouble| trouble.waited_for.as_deref());
-                    Failure::deadline(&self.tag, told.unwrap_or(self.stage.get().as_str()))
-                }),
+                None => {
+                    let trouble = self.trouble.borrow();
+                    let waits_for = trouble.waited_for.as_deref();
+                    Failure::deadline(&self.tag, waits_for.unwrap_or(self.stage.get().as_str()))
+                }
             };
         if let Some(trouble) = trouble {
             failure.message = format!("{}; {}", failure.message, trouble.message);
@@ -342,17 +318,12 @@ impl Stage {
     }
 }
 
-fn seconds(at: BootMs) -> u32 {
-    u32::try_from(at.0 / 1_000).unwrap_or(u32::MAX)
-}
-
 impl Shard {
     pub(super) fn new(upstream: Rc<Upstream>) -> Shard {
         Shard {
             upstream,
             state: Cell::new(ShardState::Unloaded),
             generation: Cell::default(),
-            knows_generation: Cell::new(false),
             used_up_until: Cell::new(BootMs(0)),
             warned_percent: Cell::new(None),
         }
@@ -360,15 +331,12 @@ impl Shard {
 
     /// The tag's generation in this store, if it is known.
     pub(super) fn generation(&self) -> Option<Generation> {
-        self.knows_generation.get().then(|| self.generation.get())
+        self.generation.get()
     }
 
     /// Remembers the tag's generation. Returns what was known before.
     pub(super) fn learn(&self, generation: Generation) -> Option<Generation> {
-        let known = self.generation();
-        self.generation.set(generation);
-        self.knows_generation.set(true);
-        known
+        self.generation.replace(Some(generation))
     }
 
     pub(super) fn is_loaded(&self) -> bool {

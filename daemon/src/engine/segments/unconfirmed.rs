@@ -136,7 +136,7 @@ impl Segments {
             let allocator = tag.allocator.borrow();
             allocator.waiting() == 0 && !allocator.claiming()
         };
-        if tag.unconfirmed.is_none() || !idle() || tag.evicted.replace(true) {
+        if tag.unconfirmed.borrow().is_none() || !idle() || tag.evicted.replace(true) {
             return;
         }
         tag.unconfirmed.take();
@@ -148,12 +148,12 @@ impl Segments {
 impl SegmentTag {
     /// Whether its store may be asked for it now: for each user, a few unknown names have their turn at a time.
     pub(super) fn has_its_turn(self: &Rc<Self>) -> bool {
-        self.unconfirmed.with(|place| place.as_ref().is_none_or(|place| place.has_its_turn(self)))
+        self.unconfirmed.borrow().as_ref().is_none_or(|place| place.has_its_turn(self))
     }
 
     /// Keep this until the store has answered.
     pub(super) fn ask(&self) -> Option<Asked> {
-        self.unconfirmed.with(|place| place.as_ref().map(|place| place.ask()))
+        self.unconfirmed.borrow().as_ref().map(|place| place.ask())
     }
 
     /// The journal or a store knows the tag.

@@ -9,7 +9,6 @@ use std::time::Duration;
 use tracing::error;
 
 use super::{SnowflakeTag, Snowflakes};
-use crate::beat::{BEAT, REST_AFTER};
 use crate::clock;
 use crate::journal::{JournalError, LayoutRecord, Write};
 use crate::reply::Failure;
@@ -19,9 +18,6 @@ use leafd_core::snowflake::{Generator, Now};
 /// After a layout's last use its mark is kept ahead for this long, in milliseconds, so that the next id need not wait
 /// for the journal.
 const WARM_MS: u64 = 60_000;
-
-// At rest the mark would be moved too late.
-const _: () = assert!(REST_AFTER as u128 * BEAT.as_millis() > WARM_MS as u128);
 
 impl Snowflakes {
     /// Has the journal move the layout's mark ahead of use.
@@ -104,7 +100,7 @@ impl Snowflakes {
         }
     }
 
-    /// Keeps the marks of layouts in use ahead of the clock. Call this at each beat.
+    /// Keeps the marks of layouts in use ahead of the clock. Call this every second.
     pub fn keep_warm(self: &Rc<Self>) {
         let now = self.worker.hold(clock::now());
         for tag in &self.layouts {

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use tracing::{debug, error, info, warn};
 
 use super::{NO_END, Upstream};
+use crate::clock;
 use crate::journal::{Journal, JournalError, Recovered, Write};
 use crate::random;
-use crate::{beat, clock};
 use leafd_core::Tag;
 use leafd_core::store::{CheckIn, History, HostId, Identity, StoreError};
 use leafd_core::upstream::{Event, Record, Request, Response, Step};
@@ -104,7 +104,7 @@ impl<T: Tenants + 'static> Driver<T> {
                             work = None;
                             self.finished(outcome);
                         }
-                        () = beat::wait_until(until) => {}
+                        () = clock::wait_until(until) => {}
                         () = self.upstream.woken.notified() => {}
                     }
                 }

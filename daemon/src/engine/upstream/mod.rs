@@ -323,7 +323,7 @@ impl Upstream {
         self.woken.notify_one();
     }
 
-    /// Notices a call that has been under way for longer than any may. Call this at each beat.
+    /// Notices a call that has been under way for longer than any may. Call this every second.
     pub(crate) fn watch(&self) {
         let for_ms = clock::millis(self.store.busy_for());
         if self.monitor.borrow_mut().under_way(clock::boot(), for_ms) {
