@@ -6,13 +6,7 @@
 //! - `host`: one host's daemon: ids in every form of asking, memory, starts; compared with an echo and Redis, by the
 //!   medians of the rounds' ratios;
 //! - `fleet`: what many hosts cost their database, compared with its own sequences;
-//! - `languages`: what calls from C and Python cost;
-//! - `leaf_http`: what Leaf's paths by HTTP bear;
-//! - `masks`: what FF1 costs;
-//! - `noted`: what it costs to note which process draws;
 //! - `shared`: ids that processes draw together from memory;
-//! - `peers`: other ways to make unique ids, in Rust and in Python;
-//! - `watched`: what collectors and open pages cost;
 //! - `many_tags`: what a hundred thousand tags cost;
 //! - `hostile`: what one user can do to others;
 //! - `duplicates`: checks that no id came twice, without which no number is worth anything;
@@ -23,19 +17,13 @@ mod duplicates;
 mod fleet;
 mod host;
 mod hostile;
-mod languages;
-mod leaf_http;
 mod machine;
 mod many_tags;
-mod masks;
-mod noted;
-mod peers;
 mod processes;
 mod report;
 mod shared;
 mod stats;
 mod stop;
-mod watched;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -71,7 +59,7 @@ struct Args {
     #[arg(value_name = "ROWS")]
     only: Vec<String>,
 
-    /// How many times every row is measured [default: 5; 7 for calls from C and Python, 3 for a fleet]
+    /// How many times every row is measured [default: 5; 3 for a fleet]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
 
@@ -151,7 +139,6 @@ Examples, after `cargo run --release -p leafd-bench --`:
   'back to back' --rounds 9      some rows, more closely
   segment snowflake redis echo   one host's ids
   shared                         what all processes of a user draw together
-  peers                          leafd beside Redis, PostgreSQL, UUIDs, snowflake packages
   fleet                          what many hosts cost a PostgreSQL
   hostile                        what one user can do to others (as root)
   --json bench.json              everything, and a file to compare later
@@ -207,14 +194,8 @@ fn run(args: Args) -> Result<()> {
     let mut report = Report::default();
     host::measure(&plan, &target, &mut duplicates, &mut report)?;
     if matches!(target, Target::Own) {
-        languages::measure(&plan, &mut duplicates, &mut report)?;
-        masks::measure(&plan, &mut report)?;
-        noted::measure(&plan, &mut duplicates, &mut report)?;
         shared::measure(&plan, &mut duplicates, &mut report)?;
-        peers::measure(&plan, &mut report)?;
-        watched::measure(&plan, &mut duplicates, &mut report)?;
         many_tags::measure(&plan, &mut report)?;
-        leaf_http::measure(&plan, &mut report)?;
         fleet::measure(&plan, &mut duplicates, &mut report)?;
         hostile::measure(&plan, &mut duplicates, &mut report)?;
     }
@@ -229,20 +210,9 @@ fn run(args: Args) -> Result<()> {
 impl Plan {
     /// An error if a pattern of the command line matches nothing.
     fn check(&self) -> Result<()> {
-        let names = [
-            host::names(),
-            languages::names(),
-            masks::names(),
-            noted::names(),
-            shared::names(),
-            peers::names(),
-            watched::names(),
-            many_tags::names(),
-            leaf_http::names(),
-            fleet::names(),
-            hostile::names(),
-        ]
-        .concat();
+        let names =
+            [host::names(), shared::names(), many_tags::names(), fleet::names(), hostile::names()]
+                .concat();
         for pattern in &self.only {
             if !names.iter().any(|name| name.contains(pattern)) {
                 bail!("no row's name contains {pattern:?}; there are\n  {}", names.join("\n  "));

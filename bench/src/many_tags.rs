@@ -88,7 +88,7 @@ pub(crate) fn measure(plan: &Plan, report: &mut Report) -> Result<()> {
     section.put(NAME, STOP, stopping.elapsed().as_secs_f64() * 1e3);
 
     for (column, most, unit) in
-        [(MEMORY, 64.0, " MiB"), (HELD_P99, 5_000.0, " us p99"), (STOP, 5_000.0, " ms to stop")]
+        [(MEMORY, 128.0, " MiB"), (HELD_P99, 5_000.0, " us p99"), (STOP, 5_000.0, " ms to stop")]
     {
         report.budgets.push(Budget::at_most(NAME, section.median(NAME, column), most, unit));
     }

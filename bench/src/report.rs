@@ -19,7 +19,6 @@ pub(crate) struct Report {
     pub(crate) ids_compared: u64,
 }
 
-/// A table.
 #[derive(Debug)]
 pub(crate) struct Section {
     name: &'static str,
@@ -32,8 +31,6 @@ pub(crate) struct Section {
 #[derive(Debug)]
 struct Row {
     name: String,
-    /// What is to be said beside the numbers.
-    note: Option<String>,
     rounds: BTreeMap<&'static str, Vec<f64>>,
 }
 
@@ -58,7 +55,7 @@ impl Section {
     /// Gives a row its place below the existing ones, if it has none yet.
     pub(crate) fn place(&mut self, row: &str) -> usize {
         self.rows.iter().position(|known| known.name == row).unwrap_or_else(|| {
-            self.rows.push(Row { name: row.to_owned(), note: None, rounds: BTreeMap::new() });
+            self.rows.push(Row { name: row.to_owned(), rounds: BTreeMap::new() });
             self.rows.len() - 1
         })
     }
@@ -71,12 +68,6 @@ impl Section {
         self.rows[place].rounds.entry(column).or_default().push(value);
     }
 
-    /// Says something beside a row's numbers.
-    pub(crate) fn note(&mut self, row: &str, note: String) {
-        let place = self.place(row);
-        self.rows[place].note = Some(note);
-    }
-
     /// The median of a row's rounds.
     pub(crate) fn median(&self, row: &str, column: &str) -> Option<f64> {
         self.rows.iter().find(|known| known.name == row)?.median(column)
@@ -86,7 +77,7 @@ impl Section {
         let row = |row: &Row| {
             let medians: BTreeMap<_, _> =
                 self.columns.iter().map(|column| (column, row.median(column))).collect();
-            json!({ "row": row.name, "medians": medians, "rounds": row.rounds, "note": row.note })
+            json!({ "row": row.name, "medians": medians, "rounds": row.rounds })
         };
         let rows: Vec<Value> = self.rows.iter().map(row).collect();
         json!({ "name": self.name, "about": self.about, "rows": rows })
@@ -99,11 +90,10 @@ impl Section {
 
     /// The same in Markdown, without the judgements: for the documents.
     fn markdown(&self) -> String {
-        let (mut lines, words) = self.lines(&[]);
+        let (mut lines, _) = self.lines(&[]);
         let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
         let rule = |column| match column {
             0 => "---",
-            last if words && last + 1 == columns => "---",
             _ => "--:",
         };
         lines.insert(1, (0..columns).map(|column| rule(column).to_owned()).collect());
@@ -115,25 +105,23 @@ impl Section {
         let of_row = |row: &Row| budgets.iter().filter(|budget| budget.row == row.name).collect();
         let budgets: Vec<Vec<&Budget>> = self.rows.iter().map(of_row).collect();
         let judged = budgets.iter().any(|of_row| !of_row.is_empty());
-        let noted = self.rows.iter().any(|row| row.note.is_some());
-        let words = judged || noted;
         let mut heading = vec![self.name.to_owned()];
         heading.extend(self.columns.iter().map(|column| (*column).to_owned()));
-        heading.extend(words.then(|| if judged { "budget" } else { "" }.to_owned()));
+        heading.extend(judged.then(|| "budget".to_owned()));
         let mut lines = vec![heading];
         for (row, budgets) in self.rows.iter().zip(budgets) {
             let mut line = vec![row.name.clone()];
             line.extend(
                 self.columns.iter().map(|column| row.median(column).map_or("-".into(), shown)),
             );
-            if words {
-                let judgements = budgets.iter().map(|budget| budget.to_string());
-                let words: Vec<String> = judgements.chain(row.note.clone()).collect();
-                line.push(words.join("; "));
+            if judged {
+                let judgements: Vec<String> =
+                    budgets.iter().map(|budget| budget.to_string()).collect();
+                line.push(judgements.join("; "));
             }
             lines.push(line);
         }
-        (lines, words)
+        (lines, judged)
     }
 }
 
@@ -152,7 +140,6 @@ impl Budget {
         Budget { row: row.to_owned(), allowed: format!("<= {limit}{unit}"), measured, met }
     }
 
-    /// See [`Budget::at_most`].
     pub(crate) fn at_least(row: &str, measured: Option<f64>, limit: f64, unit: &str) -> Budget {
         let met = measured.map(|value| value >= limit);
         Budget { row: row.to_owned(), allowed: format!(">= {limit}{unit}"), measured, met }
@@ -287,11 +274,7 @@ mod tests {
         let mut section = Section::new("row", "about".to_owned(), &["us"]);
         section.put("a", "us", 2.0);
         section.put("b", "us", 1.0);
-        section.note("b", "ahead".to_owned());
-        assert_eq!(
-            section.markdown(),
-            "| row | us |  |\n| --- | --: | --- |\n| a | 2.00 |  |\n| b | 1.00 | ahead |\n"
-        );
+        assert_eq!(section.markdown(), "| row | us |\n| --- | --: |\n| a | 2.00 |\n| b | 1.00 |\n");
     }
 
     #[test]

@@ -8,7 +8,6 @@ use super::callers::{self, Called};
 use super::claims::{claimer, connect, name, tag, with_tags};
 use crate::report::Section;
 
-/// Concurrent connections.
 const CONNECTIONS: usize = 10;
 
 /// The size of the calculated fleet.

@@ -4,7 +4,6 @@
 //! - `claims`: one daemon, ten daemons and a hundred claimers, on one tag and on ten thousand;
 //! - `calls`: what each of a daemon's calls costs the server's processors, and from that the cost of a
 //!   fleet;
-//! - `history`: what it costs to remember who claims;
 //! - `rates`: how many claims a tag costs as its rate grows;
 //! - `callers`: clients that ask again as soon as they are answered.
 //!
@@ -13,7 +12,6 @@
 mod callers;
 mod calls;
 mod claims;
-mod history;
 mod rates;
 mod strict;
 
@@ -62,12 +60,11 @@ struct Bench<'a> {
 type Measurement = (&'static str, fn(&mut Bench<'_>) -> Result<Vec<Section>>);
 
 /// In order. Everything that one has started ends before the next begins.
-const MEASUREMENTS: [Measurement; 5] = [
+const MEASUREMENTS: [Measurement; 4] = [
     ("fleet: strict tags beside nextval", strict::measure),
     ("fleet: claims", claims::measure),
     ("fleet: calls", calls::measure),
     ("fleet: rates", rates::measure),
-    ("fleet: history", history::measure),
 ];
 
 /// One measurement's own database, with leafd's tables.

@@ -33,14 +33,10 @@ use footprint::{Cost, Costs};
 use redis::RedisServer;
 use rows::{Leafd, Row, Servers, System, Workload};
 
-/// The measured daemon.
 #[derive(Debug)]
 pub(crate) enum Target {
-    /// The bench's own.
     Own,
-    /// A running one.
     Running {
-        /// Its socket.
         socket: PathBuf,
         /// One of its segment tags.
         tag: String,

@@ -38,12 +38,7 @@ const START_WITHIN: Duration = Duration::from_secs(5);
 // === impl RedisServer ===
 
 impl RedisServer {
-    /// Increments of a key, over a connection of their own.
-    pub(crate) fn increments(&self, key: &str) -> Result<impl FnMut() -> Result<u64> + use<>> {
-        RedisServer::increments_at(&self.socket, key)
-    }
-
-    /// The same of a server that another process has started.
+    /// Increments of a key, over a connection of their own, of a server that another process has started.
     pub(crate) fn increments_at(
         socket: &Path,
         key: &str,

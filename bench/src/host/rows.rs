@@ -45,7 +45,6 @@ pub(super) enum Workload {
     HeldProcesses,
 }
 
-/// One row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Row {
     pub(super) system: System,
@@ -162,7 +161,6 @@ impl Row {
         (0..count).map(|_| transport()).collect()
     }
 
-    /// Measures one round.
     pub(super) fn measure(self, servers: &Servers, base: Duration) -> Result<Round> {
         let time = self.time(base);
         let round = match self.system {

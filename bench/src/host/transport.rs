@@ -6,7 +6,6 @@ use leafd_client::{Client, Tag};
 
 /// One connection, and what is drawn over it.
 pub(super) trait Transport: Send {
-    /// Draws one id.
     fn one(&mut self) -> Result<u64>;
 
     /// Sends `depth` requests for one id each before it reads the first answer, and appends the

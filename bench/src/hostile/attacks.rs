@@ -113,7 +113,6 @@ impl Course<'_> {
     }
 }
 
-/// Of every user.
 const QUOTA: &str = "[{ tags = ['orders'], ids_per_second = 10000, burst = 20000 }]";
 const QUOTA_A_SECOND: f64 = 10_000.0;
 const QUOTA_AT_ONCE: u64 = 20_000;

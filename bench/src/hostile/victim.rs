@@ -12,13 +12,11 @@ use leafd_wire::Status;
 
 use crate::stats::{call_ns, percentile};
 
-/// The victim's user.
 const UID: u32 = 4_002;
 
 /// How often it draws.
 const EVERY: Duration = Duration::from_millis(1);
 
-/// A drawing victim.
 pub(super) struct Victim {
     raw: Mutex<Raw>,
     tag: &'static str,

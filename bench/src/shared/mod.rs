@@ -119,7 +119,6 @@ pub(crate) fn measure(plan: &Plan, duplicates: &mut Duplicates, report: &mut Rep
     daemon.process.stop()
 }
 
-/// A row's name.
 fn row(source: Source, processes: usize) -> String {
     let drawing = match processes {
         1 => "one process".to_owned(),
