@@ -1,7 +1,6 @@
 //! What the tests share: hosts with real daemons, real database servers, a relay that fails on demand, a Leaf
 //! beside, and a load whose every id is checked.
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
-#![allow(missing_docs, reason = "nothing but tests uses it, and most names say it all")]
 
 pub mod browser;
 pub mod host;

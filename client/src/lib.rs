@@ -29,6 +29,8 @@
 //! - `state`, `link`, `requests`, `reader`, `polling`: the one connection that threads share;
 //! - `socket`, `clock`: system calls; `interruption`: signals that end a wait.
 
+#![warn(missing_docs)]
+
 mod arena;
 mod atfork;
 mod builder;

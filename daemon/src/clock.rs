@@ -7,7 +7,6 @@ use nix::time::{ClockId, clock_gettime};
 use leafd_core::snowflake::Now;
 use leafd_core::{BootMs, UnixMs};
 
-/// Both clocks.
 #[must_use]
 pub fn now() -> Now {
     Now { unix: UnixMs(read_us(ClockId::CLOCK_REALTIME) / 1_000), boot: boot() }

@@ -7,7 +7,6 @@ use std::time::Duration;
 pub const BOUNDS_SECONDS: [f64; 12] =
     [64e-6, 256e-6, 1e-3, 4e-3, 16e-3, 64e-3, 0.25, 1.0, 4.0, 16.0, 64.0, f64::MAX];
 
-/// Counts of durations.
 #[derive(Debug, Default)]
 pub struct Histogram {
     counts: [AtomicU64; BOUNDS_SECONDS.len()],
@@ -24,7 +23,6 @@ pub struct Counted {
 }
 
 impl Histogram {
-    /// Counts a duration.
     pub fn observe(&self, took: Duration) {
         let seconds = took.as_secs_f64();
         let bucket = BOUNDS_SECONDS.iter().position(|bound| seconds <= *bound);

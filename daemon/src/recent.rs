@@ -61,7 +61,6 @@ impl<S: Subscriber> tracing_subscriber::Layer<S> for Layer {
     }
 }
 
-/// An event's content.
 #[derive(Default)]
 struct Seen {
     text: String,

@@ -15,6 +15,8 @@
 //! Decoding never allocates by a length that a peer sent: it borrows from the caller's buffer,
 //! whose size the caller bounds by the limits below. Integers are little-endian.
 
+#![warn(missing_docs)]
+
 pub mod bytes;
 pub mod frame;
 pub mod layout;

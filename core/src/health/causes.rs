@@ -66,14 +66,12 @@ pub enum Kind {
     Segments,
     /// Those of snowflake layouts.
     Snowflake,
-    /// Both.
     All,
 }
 
 /// How bad a cause is; the worst comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// It stops service.
     Error,
     /// It will stop service, or may.
     Warning,
@@ -82,7 +80,6 @@ pub enum Severity {
 /// How long ids are still available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasts {
-    /// None are available.
     Over,
     /// For this long, in milliseconds, at the present rate of drawing.
     Ms(u64),
@@ -93,7 +90,6 @@ pub enum Lasts {
 /// One thing that is wrong.
 #[derive(Clone, Debug)]
 pub struct Cause {
-    /// What.
     pub code: Code,
     /// Which store, tag, layout or registry; empty for the host. Code and subject together identify a cause.
     pub subject: Arc<str>,
@@ -101,7 +97,6 @@ pub struct Cause {
     pub kind: Kind,
     /// What was tried, and what happened.
     pub message: String,
-    /// What to do.
     pub remedy: String,
     /// When it began, if that is known. `None`: when it was first noticed.
     pub since: Option<BootMs>,
@@ -114,7 +109,6 @@ pub struct Cause {
 }
 
 impl Code {
-    /// Its stable name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -227,7 +221,6 @@ impl Cause {
 }
 
 impl Lasts {
-    /// The shorter one.
     #[must_use]
     pub fn min(self, other: Lasts) -> Lasts {
         match (self, other) {

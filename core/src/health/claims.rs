@@ -14,7 +14,6 @@ const STALE_MS: u64 = 60_000;
 /// How many tags' failures are remembered one by one.
 const TAGS_MAX: usize = 256;
 
-/// Claims that fail.
 #[derive(Clone, Debug)]
 pub struct ClaimFailure {
     /// When the first of them was answered.

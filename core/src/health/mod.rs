@@ -40,7 +40,6 @@ pub struct Findings {
     pub snowflake_ready: bool,
     /// Whether this daemon should issue snowflake ids: one without a worker lacks nothing.
     pub snowflake_meant: bool,
-    /// What is wrong.
     pub causes: Vec<Cause>,
 }
 
@@ -80,7 +79,6 @@ struct Told {
 /// A cause that stands, as status and log report it.
 #[derive(Clone, Debug)]
 pub struct Condition<'a> {
-    /// What it is.
     pub cause: &'a Cause,
     /// How long it has stood, in milliseconds.
     pub since_ms_ago: u64,
@@ -91,28 +89,22 @@ pub struct Condition<'a> {
 /// Why a line is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
-    /// It has begun.
     Began,
     /// It is worse, better, or has another reason.
     Changed,
     /// It has stood for another minute.
     Lasts,
-    /// It is over.
     Over,
 }
 
 /// A line for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Why.
     pub occasion: Occasion,
     /// How bad it is; at the end, how bad the cause was.
     pub severity: Severity,
-    /// The cause.
     pub code: Code,
-    /// The cause's subject.
     pub subject: Arc<str>,
-    /// In words.
     pub text: String,
 }
 

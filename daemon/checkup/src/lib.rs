@@ -78,7 +78,6 @@ impl Report {
         self.add(Verdict::Failed, subject, text, remedy);
     }
 
-    /// Adds a finding.
     pub fn add(
         &mut self,
         verdict: Verdict,
@@ -90,7 +89,6 @@ impl Report {
         self.findings.push(Finding { verdict, subject, text, remedy });
     }
 
-    /// Whether something failed.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.count(Verdict::Failed) > 0
@@ -112,7 +110,6 @@ impl Report {
         out
     }
 
-    /// For programs.
     #[must_use]
     pub fn json(&self) -> Value {
         let finding = |finding: &Finding| {

@@ -37,14 +37,12 @@ pub enum Format {
 /// The form of the text that a collector asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
-    /// The format.
     pub format: Format,
     /// Whether to include what the kernel counts for this process. A collector that reads files has metrics with these
     /// names of its own.
     pub process: bool,
 }
 
-/// Gets the text.
 pub type Told = Box<dyn FnOnce(&str)>;
 
 /// The scrapes that were asked for. One is made at a time; requests that come meanwhile share the next.

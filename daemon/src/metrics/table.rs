@@ -3,7 +3,6 @@
 /// The kind of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It only increases.
     Counter,
     /// It increases and decreases.
     Gauge,
@@ -11,7 +10,6 @@ pub(super) enum Kind {
     GaugeOfMs,
 }
 
-/// A metric.
 #[derive(Debug)]
 pub(super) struct Metric {
     /// The name; that of a counter is without `_total`.

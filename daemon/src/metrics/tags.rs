@@ -24,7 +24,6 @@ pub(crate) struct TagFigures {
     pub ceiling_used: f64,
 }
 
-/// All tags.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gathered {
     /// The busiest, in descending order.

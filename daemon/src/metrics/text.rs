@@ -36,7 +36,6 @@ enum Sample {
 #[derive(Debug)]
 struct Families(Vec<Family>);
 
-/// No labels.
 const NONE: [(&str, &str); 0] = [];
 
 /// Writes the whole text.

@@ -46,17 +46,12 @@ pub use readiness::Readiness;
 pub use session::Session;
 use session::{Last, Source};
 
-/// Answers requests.
 pub struct Dispatcher {
-    /// Segment tags.
     pub segments: Rc<Segments>,
-    /// Snowflake layouts.
     pub snowflakes: Rc<Snowflakes>,
     /// The keys of public ids.
     pub masks: Rc<Masks>,
-    /// The journal's writer.
     pub writer: Rc<Writer>,
-    /// The access rules.
     access: watch::Sender<AccessRules>,
     /// Increases with each change of the access rules, so that connections don't use what former rules allowed.
     access_edition: Cell<u64>,
@@ -76,15 +71,11 @@ pub struct Dispatcher {
 /// What the status says about the daemon as a whole.
 #[derive(Debug)]
 pub struct About {
-    /// When it started.
     pub started: BootMs,
-    /// Its socket.
     pub socket: String,
-    /// Its state directory.
     pub state_dir: String,
     /// Where its worker number comes from.
     pub worker: String,
-    /// The host's identity.
     pub host: String,
     /// How many tags the metrics list individually.
     pub metrics_tags: usize,

@@ -13,7 +13,6 @@ use crate::engine::segments::SegmentTag;
 /// All that the page shows at one moment.
 #[derive(Debug)]
 pub struct Overview {
-    /// For administrators.
     pub all: Value,
     /// For all other users who can connect: what the metrics and the status tell them as well.
     pub public: Value,

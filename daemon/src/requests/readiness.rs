@@ -6,9 +6,7 @@ use leafd_core::health::Kind;
 /// For each kind of ids, why they can't be issued; `None` if they can.
 #[derive(Clone, Debug)]
 pub struct Readiness {
-    /// Of segment tags.
     pub segments: Option<String>,
-    /// Of snowflake layouts.
     pub snowflake: Option<String>,
 }
 

@@ -19,7 +19,6 @@ use leafd_core::store::{
     TagChange, TagRow,
 };
 
-/// TAG_CREATE's body.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Create {
@@ -36,7 +35,6 @@ struct Create {
     description: Option<String>,
 }
 
-/// TAG_LIST's body.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct List {
@@ -47,14 +45,12 @@ struct List {
     store: Option<String>,
 }
 
-/// TAG_SHOW's body.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Show {
     tag: String,
 }
 
-/// TAG_SET's body.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Set {
@@ -64,7 +60,6 @@ struct Set {
     description: Option<String>,
 }
 
-/// TAG_RAISE's body.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raise {
@@ -73,7 +68,6 @@ struct Raise {
     to: u64,
 }
 
-/// TAG_DELETE's body.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Delete {

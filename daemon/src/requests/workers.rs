@@ -15,7 +15,6 @@ use crate::requests::{Dispatcher, Session};
 use leafd_core::WorkerId;
 use leafd_core::registry::{CompareAndSet, Entry, LeaseRecord, Mode, RegistryError, Snapshot};
 
-/// WORKER_LIST's body.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct List {
@@ -26,7 +25,6 @@ struct List {
     limit: u64,
 }
 
-/// WORKER_RELEASE's body.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Release {

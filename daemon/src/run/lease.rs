@@ -79,7 +79,6 @@ pub async fn open(
     Ok(Worker::Leased(LeaseDriver::new(lease, link, journal.clone())))
 }
 
-/// The lease's settings.
 fn settings(
     config: &Config,
     recovered: &Recovered,

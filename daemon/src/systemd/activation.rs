@@ -30,7 +30,6 @@ pub struct HandedOver {
 /// A listening socket that somebody else made, and removes.
 #[derive(Debug)]
 pub struct Given {
-    /// The socket.
     pub listener: UnixListener,
     /// Where clients find it.
     pub path: PathBuf,
@@ -41,7 +40,6 @@ pub struct Given {
 pub enum HttpListener {
     /// On an address and port.
     Tcp(TcpListener),
-    /// On a path.
     Unix(UnixListener),
 }
 
@@ -69,9 +67,7 @@ pub enum ActivationError {
         "descriptor {fd}, passed as the socket to serve, is {found}; use ListenStream= with {allowed}"
     )]
     Kind {
-        /// Its number.
         fd: RawFd,
-        /// What it is.
         found: String,
         /// What it may be.
         allowed: &'static str,

@@ -95,7 +95,6 @@ impl Service {
         }
     }
 
-    /// It has been.
     pub fn reloaded(&self) {
         if self.ready.get() {
             self.tell(&[NotifyState::Ready]);

@@ -11,7 +11,6 @@ use leafd_checkup::NEAR_PERCENT;
 /// The content of the screen.
 #[derive(Default)]
 pub(super) struct View {
-    /// The last status.
     pub status: Option<Value>,
     /// Why the daemon doesn't answer.
     pub away: Option<String>,

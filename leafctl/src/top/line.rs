@@ -14,7 +14,6 @@ pub(super) enum Look {
     Warning,
 }
 
-/// A line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Line {
     parts: Vec<(u16, Look, String)>,

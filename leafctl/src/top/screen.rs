@@ -15,14 +15,12 @@ pub(super) struct Screen {
     before: Termios,
 }
 
-/// The terminal's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
     pub columns: u16,
     pub lines: u16,
 }
 
-/// A pressed key.
 pub(super) enum Key {
     Quit,
     Up,
@@ -57,7 +55,6 @@ impl Screen {
         Ok(screen)
     }
 
-    /// The present size.
     pub(super) fn size(&self) -> Size {
         let found =
             tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);

@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::config::{Config, WorkerSpec};
 
-/// The registry's answer.
 pub type Workers = Result<(UnixMs, Vec<Entry>), RegistryError>;
 
 const SUBJECT: &str = "workers";

@@ -30,7 +30,6 @@ impl Ids {
         Some(Ids { first, last: first + past - past % u64::from(stride), stride })
     }
 
-    /// Their residue class.
     pub(super) fn class(self) -> Shard {
         class_of(self.first, self.stride)
     }

@@ -19,7 +19,6 @@ use crate::reply::Failure;
 use crate::requests::Dispatcher;
 use crate::requests::tags::refused;
 
-/// GAPS's body.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Gaps {

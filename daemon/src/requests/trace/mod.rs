@@ -35,7 +35,6 @@ struct Home {
 
 /// The stores of a tag.
 struct Homes {
-    /// Those that answer.
     here: Vec<Home>,
     /// Several primaries that feed one tag fail apart: those that don't answer.
     away: Vec<Rc<Upstream>>,

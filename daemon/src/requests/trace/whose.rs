@@ -19,7 +19,6 @@ use leafd_core::registry::{Entry, Former, Snapshot, Taking};
 use leafd_core::store::{ClaimRecord, StoreError, TagRow};
 use leafd_core::{Tag, UnixMs, WorkerId};
 
-/// WHOSE's body.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Whose {
