@@ -188,3 +188,16 @@ fn a_hook_ends_within_the_time_that_the_pod_has() {
         assert!(grace_ms >= within_ms + 5_000 + 5_000, "{name}");
     }
 }
+
+#[test]
+fn the_example_pod_is_the_sidecar_with_an_application_that_draws() {
+    let file = folder().join("../examples/sidecar/pod.yaml");
+    let output = validate(NEWEST, &[file.clone()]);
+    assert!(output.status.success(), "{output:?}");
+    let (example, template) = (documents_of(&file), documents("sidecar.yaml"));
+    let (example, template) = (pod(&example[0]).unwrap(), pod(&template[0]).unwrap());
+    assert_eq!(example["initContainers"], template["initContainers"]);
+    assert_eq!(example["volumes"], template["volumes"]);
+    let application = containers(example).find(|one| one["name"] == "application").unwrap();
+    assert_eq!(application["command"][0], "leafctl");
+}

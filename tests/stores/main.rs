@@ -26,6 +26,7 @@ mod commits;
 mod conflicts;
 mod crowd;
 mod doctor;
+mod examples;
 mod failover;
 mod fixtures;
 mod former_routes;

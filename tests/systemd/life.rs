@@ -224,3 +224,21 @@ fn the_keys_of_public_ids_are_a_credential() {
     let (_, said) = machine.fails("leafctl mask orders 17");
     assert!(said.contains("MASK_KEY"), "{said}");
 }
+
+#[test]
+fn the_example_service_starts_after_leafd_and_draws() {
+    let machine = Machine::with_leafd();
+    machine.write(
+        "/etc/systemd/system/orders.service",
+        include_str!("../../examples/systemd/orders.service"),
+    );
+    machine.ok("systemd-analyze verify /etc/systemd/system/orders.service");
+    machine.ok("systemctl stop leafd.service; systemctl daemon-reload; systemctl start orders");
+    eventually("an id of the example's", WITHIN, || {
+        machine
+            .ok("journalctl --no-pager -o cat -t sh -u orders")
+            .lines()
+            .any(|line| line == "1")
+            .then_some(())
+    });
+}
