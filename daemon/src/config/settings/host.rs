@@ -12,8 +12,9 @@ pub(in crate::config) static SOCKET: Setting = Setting {
               ~/.local/state",
         example: "socket = \"/run/leafd/leafd.sock\"",
     },
-    help: "The Unix socket that clients connect to. systemd's `RUNTIME_DIRECTORY` is used when it is set. When \
-           systemd passes a socket to the daemon, that one is served instead: its unit decides path, mode and group.",
+    help: "The Unix socket that clients connect to. systemd's `RUNTIME_DIRECTORY` applies if it is set. If \
+           systemd passes a socket to the daemon, the daemon serves that one instead, and its unit decides \
+           path, mode and group.",
 };
 
 pub(in crate::config) static SOCKET_MODE: Setting = Setting {
@@ -37,25 +38,25 @@ pub(in crate::config) static STATE_DIR: Setting = Setting {
         how: "/var/lib/leafd for root, else leafd in $XDG_STATE_HOME or ~/.local/state",
         example: "state_dir = \"/var/lib/leafd\"",
     },
-    help: "The directory of the journal. It must survive a reboot, and each daemon needs its own. systemd's \
-           `STATE_DIRECTORY` is used when it is set.",
+    help: "The directory of the journal. It must survive a reboot, and every daemon needs its own. \
+           systemd's `STATE_DIRECTORY` applies if it is set.",
 };
 
 pub(in crate::config) static IDENTITY: Setting = Setting {
     key: "identity",
     kind: Kind::Text("1 to 128 characters, no control characters"),
     default: Default::Unset { example: "identity = \"pod-7\"" },
-    help: "Tells daemons with the same machine id apart, such as the pods of one node. A new identity makes this a \
-           new host: its journal is set aside, and the ids that it held are skipped.",
+    help: "Distinguishes daemons that have the same machine id, such as the pods of one node. A new \
+           identity makes this a new host: the daemon sets the journal aside and skips the ids it held.",
 };
 
 pub(in crate::config) static CONNECTIONS_MAX: Setting = Setting {
     key: "connections_max",
     kind: Kind::Integer(1, 65_536),
     default: Default::Is("4096"),
-    help: "The most connections at a time. They are shared out by user: one user may have as many as are left for all \
-        others, so at most half. A few are reserved for root, the daemon's own user and administrators. Further \
-        connections are refused.",
+    help: "The maximum number of connections. They are shared between users: one user may open as many as \
+           remain for all others, so at most half. A few are reserved for root, the daemon's own user and \
+           administrators. Further connections are refused.",
 };
 
 pub(in crate::config) static PEER_MEMORY_MIB: Setting = Setting {
@@ -71,40 +72,42 @@ pub(in crate::config) static WAITERS_MAX: Setting = Setting {
     key: "waiters_max",
     kind: Kind::Integer(1, 1_000_000),
     default: Default::Is("10000"),
-    help: "The most requests that may wait for one tag, shared out by user as connections are. Further ones are \
-           refused at once.",
+    help: "The maximum number of requests that may wait for one tag, shared between users as connections \
+           are. Further requests fail at once.",
 };
 
 pub(in crate::config) static DRAWS_KEPT: Setting = Setting {
     key: "draws_kept",
     kind: Kind::Integer(0, 1 << 20),
     default: Default::Is("32768"),
-    help: "Of how many of the last draws `leafctl whose` tells the process, until the daemon ends: each takes 32 bytes of \
-           memory. Ids that a process draws one after the other within a second count as one draw. `whose` looks \
-           through all of them while other requests wait: a large value holds up answers for some milliseconds. With \
-           0 none is noted.",
+    help: "How many recent draws to remember for `leafctl whose`, at 32 bytes each. They are lost on \
+           restart. Ids that a process draws one after another within a second count as one draw. `whose` \
+           searches all of them while other requests wait, so a large value delays answers by some \
+           milliseconds. 0 turns this off.",
 };
 
 pub(in crate::config) static STOP_WITHIN: Setting = Setting {
     key: "stop_within",
     kind: Kind::Time(Duration::from_millis(100), secs(300)),
     default: Default::Is("5s"),
-    help: "The longest time that a stop takes to answer pending requests and to write exact marks.",
+    help: "The maximum time a stop may take to answer pending requests and write exact marks.",
 };
 
 pub(in crate::config) static POLLING: Setting = Setting {
     key: "polling",
     kind: Kind::Boolean,
     default: Default::Is("true"),
-    help: "Poll for some microseconds before sleeping while requests keep coming. It lowers latency and costs some CPU.",
+    help: "Whether to poll for some microseconds before sleeping while requests keep coming. This lowers \
+           latency and costs some CPU.",
 };
 
 pub(in crate::config) static MASK_KEY_FILE: Setting = Setting {
     key: "mask_key_file",
     kind: Kind::Text("the path of a file that `leafd mask-key new` wrote, UTF-8"),
     default: Default::Unset { example: "mask_key_file = \"/etc/leafd/mask_keys\"" },
-    help: "The file of the keys that public ids are made with, the same on all hosts; users without a right to it must not be able to \
-           read it. Without this setting the systemd credential `mask_key` is used, if there is one. A reload reads the file again.",
+    help: "The file with the keys of public ids. It must be the same on all hosts and readable only by \
+           users who may know the keys. Without this setting the systemd credential `mask_key` is used, if \
+           there is one. A reload reads the file again.",
 };
 
 pub(in crate::config) static LOG: Setting = Setting {
@@ -113,16 +116,17 @@ pub(in crate::config) static LOG: Setting = Setting {
         "off, error, warn, info, debug or trace; or a list such as \"info,leafd::store=debug\"",
     ),
     default: Default::Is("info"),
-    help: "What is logged to standard error: one level for all, or a level by module. The client that talks to ZooKeeper \
-           tells more than errors only where it is named (zookeeper_client=info).",
+    help: "What to log to standard error: one level for everything, or a level per module. The ZooKeeper \
+           client logs only errors unless it is named (zookeeper_client=info).",
 };
 
 pub(in crate::config) static LOG_FORMAT: Setting = Setting {
     key: "log_format",
     kind: Kind::Text("auto, human or json"),
     default: Default::Is("auto"),
-    help: "The form of a log line. `human` is for people, in colour on a terminal. `json` is one object a line. \
-           `auto` is `human`, but in systemd's journal without the time and the level, which the journal keeps itself.",
+    help: "The format of log lines. `human` is for people, in colour on a terminal. `json` writes one \
+           object per line. `auto` is `human`, but without time and level in systemd's journal, which \
+           records both itself.",
 };
 
 pub(in crate::config) static ADMIN_UIDS: Setting = Setting {

@@ -20,9 +20,9 @@ pub(in crate::config) static STORE_PASSWORD_FILE: Setting = Setting {
     key: "store_password_file",
     kind: Kind::Text("the path of a file with nothing but the password, UTF-8"),
     default: Default::Unset { example: "store_password_file = \"/etc/leafd/store_password\"" },
-    help: "The file that holds the store's password. It is read at each connection. Without it the password is the \
-           systemd credential `store_password`, or else the variable `LEAFD_STORE_PASSWORD`. A password in the URL is \
-           refused.",
+    help: "The file that holds the store's password. It is read at each connection. Without it the password \
+           comes from the systemd credential `store_password`, or else from the variable \
+           `LEAFD_STORE_PASSWORD`. A password in the URL is refused.",
 };
 
 pub(in crate::config) static STORE_CONNECT_TIMEOUT: Setting = Setting {
@@ -43,10 +43,10 @@ pub(in crate::config) static FAILOVER_SETTLE: Setting = Setting {
     key: "failover_settle",
     kind: Kind::Time(Duration::ZERO, secs(600)),
     default: Default::Is("10s"),
-    help: "How long claims pause after a fail-over of the store, so that every daemon can report the highest ids that \
-           it has seen. Ids keep coming from what is claimed already. Each daemon probes its stores at least every \
-           quarter of this time, and at least every 15 s; a single embedded store only that often, because it can't fail \
-           over. Use the same value on all hosts.",
+    help: "How long claims pause after a fail-over of the store, so that every daemon can report the \
+           highest ids it has seen. Held ids are still issued. Each daemon probes its stores at least every \
+           quarter of this time and at least every 15 s; a single embedded store only every 15 s, because \
+           it can't fail over. Use the same value on all hosts.",
 };
 
 pub(in crate::config) static LEAF_ONLY: Setting = Setting {
@@ -61,23 +61,23 @@ pub(in crate::config) static UNTESTED_ENGINE: Setting = Setting {
     key: "untested_engine",
     kind: Kind::Boolean,
     default: Default::Is("false"),
-    help: "Use a store on an engine that leafd was not tested on, and that differs in what claims rely on, such as \
-           CockroachDB or TiDB. Ids could be given twice there.",
+    help: "Allow a store on an engine that leafd was not tested on and that differs in what claims rely on, \
+           such as CockroachDB or TiDB. Ids could be issued twice there.",
 };
 
 pub(in crate::config) static AUTONOMY: Setting = Setting {
     key: "autonomy",
     kind: Kind::Time(secs(1), secs(24 * 3600)),
     default: Default::Is("10m"),
-    help: "How long ids keep coming while the store is away. Each tag's ids are claimed this far ahead at the tag's \
-           measured rate, up to `max_step`.",
+    help: "How long ids keep coming during an outage of the store. The daemon claims ids of each tag this \
+           far ahead at the tag's measured rate, up to `max_step`.",
 };
 
 pub(in crate::config) static MAX_STEP: Setting = Setting {
     key: "max_step",
     kind: Kind::Integer(1, i32::MAX as u64),
     default: Default::Is("10000000"),
-    help: "The most ids that are claimed ahead at once. It bounds what one host can hold of a tag.",
+    help: "The maximum number of ids claimed ahead at once. It bounds what one host can hold of a tag.",
 };
 
 pub(in crate::config) static MARK_AHEAD: Setting = Setting {
@@ -92,25 +92,26 @@ pub(in crate::config) static REMOVED_TAG_CHECK: Setting = Setting {
     key: "removed_tag_check",
     kind: Kind::Time(secs(1), secs(60)),
     default: Default::Is("30s"),
-    help: "How often the tags in use are looked up in the store. A deleted or changed tag is noticed within this time.",
+    help: "How often to look up the tags in use in the store. A deleted or changed tag is noticed within \
+           this time.",
 };
 
 pub(in crate::config) static CLAIMS_KEPT: Setting = Setting {
     key: "claims_kept",
     kind: Kind::Time(Duration::ZERO, secs(10 * 365 * 24 * 3600)),
     default: Default::Is("720h"),
-    help: "How long the store remembers which host claimed which ids, for `leafctl whose` and `leafctl gaps`. With 0s this \
-           host's claims are not recorded. Of hosts with different values the smallest one counts. Not of strict tags, \
-           nor with Leaf's table alone.",
+    help: "How long the store remembers which host claimed which ids, for `leafctl whose` and `leafctl \
+           gaps`. 0s turns recording off on this host. If hosts differ, the smallest value applies. Claims \
+           of strict tags, and claims on Leaf's table alone, are not recorded.",
 };
 
 pub(in crate::config) static TAG_IDLE: Setting = Setting {
     key: "tag_idle",
     kind: Kind::Time(secs(1), secs(86_400)),
     default: Default::Is("5m"),
-    help: "How long a tag that nobody draws stays in memory. Then the state directory alone has it; the next request \
-           loads it, which takes some milliseconds, and gets the next id. With more than 131,072 tags in use it is at \
-           most a minute.",
+    help: "How long an unused tag stays in memory. After that only the state directory has it; the next \
+           request loads it within some milliseconds and gets the next id. With more than 131,072 tags in \
+           use, this is at most a minute.",
 };
 
 pub(in crate::config) static STORES: Setting = Setting {

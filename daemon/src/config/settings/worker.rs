@@ -31,9 +31,9 @@ pub(in crate::config) static LEASE: Setting = Setting {
     key: "lease",
     kind: Kind::Time(secs(2), secs(24 * 3600)),
     default: Default::Is("10m"),
-    help: "How far ahead the worker number is leased. Snowflake ids keep coming for this long while the registry is \
-        away. There must be enough worker numbers for the live hosts and for (crashes per second x lease). Use the \
-        same value on all hosts.",
+    help: "How far ahead to lease the worker number. Snowflake ids keep coming this long during an outage \
+           of the registry. There must be enough worker numbers for the live hosts plus (crashes per second \
+           x lease). Use the same value on all hosts.",
 };
 
 pub(in crate::config) static WORKER_RANGE: Setting = Setting {
