@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::process::Command;
 
-use crate::host::leafd_binary;
+use leafd_tests::host::leafd_binary;
 
 #[test]
 fn two_hosts_draw_from_ranges_of_their_own() {
