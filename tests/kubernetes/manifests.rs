@@ -192,7 +192,7 @@ fn a_hook_ends_within_the_time_that_the_pod_has() {
 #[test]
 fn the_example_pod_is_the_sidecar_with_an_application_that_draws() {
     let file = folder().join("../examples/sidecar/pod.yaml");
-    let output = validate(NEWEST, &[file.clone()]);
+    let output = validate(NEWEST, std::slice::from_ref(&file));
     assert!(output.status.success(), "{output:?}");
     let (example, template) = (documents_of(&file), documents("sidecar.yaml"));
     let (example, template) = (pod(&example[0]).unwrap(), pod(&template[0]).unwrap());
