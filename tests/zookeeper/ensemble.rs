@@ -1,5 +1,6 @@
 //! Which registry it is, the layouts, access, and addresses that lead nowhere.
 
+use std::process::Command;
 use std::time::Duration;
 
 use leafd::config::StorePassword;
@@ -7,6 +8,7 @@ use leafd::registry::Registry as _;
 use leafd::registry::zookeeper::LeasedRegistry;
 use leafd_core::registry::RegistryError;
 use leafd_core::{Tag, UnixMs};
+use leafd_tests::host::eventually;
 use leafd_tests::servers::process::free_port;
 use leafd_tests::servers::zookeeper::ZooKeeper;
 use leafd_wire::Layout;
@@ -190,6 +192,49 @@ fn addresses_that_lead_nowhere_are_told() {
     snapshot(&mut LeasedRegistry::open(target(&format!("{nobody},{server}/{path}"))));
 }
 
+/// Copies a server's data, as a backup does.
+fn keep(server: &ZooKeeper) {
+    let dir = &server.process.dir;
+    let copied = Command::new("cp").arg("-a").arg(dir.join("data")).arg(dir.join("kept")).status();
+    assert!(copied.unwrap().success());
+}
+
+/// Puts the copy back.
+fn restore(server: &ZooKeeper) {
+    let dir = &server.process.dir;
+    std::fs::remove_dir_all(dir.join("data")).unwrap();
+    std::fs::rename(dir.join("kept"), dir.join("data")).unwrap();
+}
+
+#[test]
+fn an_ensemble_restored_from_a_copy_of_its_running_servers_is_in_another_life() {
+    let mut servers = ZooKeeper::three();
+    let all = servers.each_ref().map(ZooKeeper::address).join(",");
+    let mut registry = LeasedRegistry::open(target(&all));
+    let before = snapshot(&mut registry);
+    servers.iter().for_each(keep);
+    let ours = held("h", "i", soon(&mut registry));
+    compare_and_set(&mut registry, 1, None, ours.clone()).unwrap();
+    servers.iter_mut().for_each(|server| server.process.stop());
+    servers.iter().for_each(restore);
+    // The election raises the epoch, so new transactions have higher numbers than the lost ones.
+    std::thread::scope(|scope| {
+        for server in &mut servers {
+            scope.spawn(|| server.start());
+        }
+    });
+    let swap = swap_of(1, Some(ours.clone()), ours);
+    let told = eventually("an answer", Duration::from_secs(60), || {
+        let answer = registry.compare_and_set(&before.registry, &swap);
+        (!matches!(answer, Err(RegistryError::Unavailable { .. }))).then_some(answer)
+    });
+    assert!(matches!(told, Err(RegistryError::Changed { .. })), "{told:?}");
+    let after = snapshot(&mut registry);
+    assert!(after.entries.is_empty());
+    assert_eq!(after.registry.id, before.registry.id);
+    assert!(after.history_age.unwrap() < Duration::from_secs(60), "{:?}", after.history_age);
+}
+
 #[test]
 fn a_server_that_forgot_writes_is_in_another_life() {
     let mut server = ZooKeeper::new();
@@ -197,14 +242,8 @@ fn a_server_that_forgot_writes_is_in_another_life() {
     let mut registry = place.leased();
     let before = snapshot(&mut registry);
     assert_eq!(before.history_age, None);
-    let data = server.process.dir.join("data");
-    let kept = server.process.dir.join("kept");
-    let copy = |from: &std::path::Path, to: &std::path::Path| {
-        let words = ["cp", "-a", from.to_str().unwrap(), to.to_str().unwrap()];
-        assert!(std::process::Command::new(words[0]).args(&words[1..]).status().unwrap().success());
-    };
     server.process.stop();
-    copy(&data, &kept);
+    keep(&server);
     server.start();
     // A restart alone loses nothing.
     assert_eq!(snapshot(&mut registry).registry, before.registry);
@@ -213,8 +252,7 @@ fn a_server_that_forgot_writes_is_in_another_life() {
         compare_and_set(&mut registry, worker, None, ours.clone()).unwrap();
     }
     server.process.stop();
-    std::fs::remove_dir_all(&data).unwrap();
-    copy(&kept, &data);
+    restore(&server);
     server.start();
     let under = before.registry.clone();
     let swap = swap_of(0, Some(ours.clone()), ours);

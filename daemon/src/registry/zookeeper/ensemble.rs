@@ -55,8 +55,9 @@ pub(super) struct Place {
     acls: Acls<'static>,
     /// The registry's name in errors.
     name: String,
-    /// The highest transaction seen, and in which registry.
-    seen: Option<(String, i64)>,
+    /// The version of the clock's node when this host last wrote it, and in which registry. Each write raises it, also
+    /// over an election of a leader.
+    seen: Option<(String, i32)>,
 }
 
 /// The registry's identity.
@@ -141,16 +142,7 @@ impl Place {
         if client.check_stat(&self.node("registry")).await?.is_none() {
             self.make(client).await?;
         }
-        // A read after this write sees all that was written before, on any server.
-        let clock = self.write_clock(client).await?;
-        let standing = self.standing(client).await?;
-        let identity = standing.registration.identity.clone();
-        if self.seen.as_ref().is_some_and(|(seen, zxid)| *seen == identity && *zxid > clock.mzxid) {
-            // It has lost writes that it acknowledged: it was restored from an older state.
-            self.declare_loss(client, standing).await?;
-        }
-        self.seen = Some((identity, clock.mzxid));
-        Ok(())
+        self.clock(client).await.map(drop)
     }
 
     async fn make(&self, client: &Client) -> Result<(), Failure> {
@@ -215,17 +207,22 @@ impl Place {
         }
     }
 
-    /// The clock of the ensemble's leader, read from what it writes.
+    /// The clock of the ensemble's leader, read from what it writes. A read after this write sees all that was written
+    /// before, on any server. A registry that was restored from an older state is found here.
     pub(super) async fn clock(&mut self, client: &Client) -> Result<UnixMs, Failure> {
-        let stat = self.write_clock(client).await?;
-        Ok(self.written(&stat))
-    }
-
-    async fn write_clock(&self, client: &Client) -> Result<Stat, Failure> {
-        match client.set_data(&self.node("clock"), b"", None).await {
-            Err(Error::NoNode) => Err(self.gone(&self.node("clock"))),
-            done => Ok(done?),
+        let stat = match client.set_data(&self.node("clock"), b"", None).await {
+            Err(Error::NoNode) => return Err(self.gone(&self.node("clock"))),
+            done => done?,
+        };
+        let standing = self.standing(client).await?;
+        let identity = standing.registration.identity.clone();
+        // Versions wrap around.
+        let behind = |seen: i32| stat.version.wrapping_sub(seen) <= 0;
+        if self.seen.as_ref().is_some_and(|(of, seen)| *of == identity && behind(*seen)) {
+            self.declare_loss(client, standing).await?;
         }
+        self.seen = Some((identity, stat.version));
+        Ok(modified(&stat))
     }
 
     /// When the node at `path` was written, which the second write of a commit changed.
@@ -236,21 +233,13 @@ impl Place {
         results: &[MultiWriteResult],
     ) -> Result<UnixMs, Failure> {
         if let Some(MultiWriteResult::SetData { stat }) = results.get(1) {
-            return Ok(self.written(stat));
+            return Ok(modified(stat));
         }
         // Servers don't return this for a node created in a transaction (ZOOKEEPER-4667).
         match client.check_stat(path).await? {
-            Some(stat) => Ok(self.written(&stat)),
+            Some(stat) => Ok(modified(&stat)),
             None => self.clock(client).await,
         }
-    }
-
-    /// Notes a write by the node's state, and returns its time.
-    fn written(&mut self, stat: &Stat) -> UnixMs {
-        if let Some((_, zxid)) = &mut self.seen {
-            *zxid = (*zxid).max(stat.mzxid);
-        }
-        modified(stat)
     }
 
     /// The registry's identity.
