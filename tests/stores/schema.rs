@@ -27,6 +27,18 @@ fn said(output: &Output) -> Vec<String> {
 }
 
 #[test]
+fn a_binary_log_of_statements_is_refused_by_name() {
+    let mariadb = MariaDb::empty(&["--binlog-format=STATEMENT"]);
+    let output = Command::new(leafd_binary())
+        .args(["schema", "apply", "--store", &mariadb.url()])
+        .env("LEAFD_STORE_PASSWORD", PASSWORD)
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(words.contains("binlog_format") && words.contains("set it to ROW or MIXED"), "{words}");
+}
+
+#[test]
 fn the_tables_of_several_stores_are_made_in_one_go() {
     let (postgres, mut mariadb) = (Postgres::empty(&[]), MariaDb::empty(&[]));
     let (a, b) = (postgres.url(), mariadb.url());

@@ -39,6 +39,11 @@ pub fn check(
     let version = found.version.lines().next().unwrap_or_default();
     report.ok("login", format!("{} lets user {:?} in; it is {version}", found.endpoint, url.user));
     check_clock(report, config, spec, &found, is_registry);
+    if !found.lax.is_empty() {
+        let text = format!("{} of {}: a crash of its machine loses commits", found.lax, spec.url);
+        let remedy = "have the server write each commit to disk before it is acknowledged; see docs/operate/engines.md";
+        report.warning("durability", text, remedy);
+    }
     check_rights(report, url, spec, &found, is_registry);
     check_tables(report, spec, role, remedies, &found);
     Some(found)

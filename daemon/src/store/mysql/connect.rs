@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
 use mysql::{ClientIdentity, Conn, Opts, OptsBuilder, SslOpts};
@@ -31,7 +31,8 @@ const READ_ONLY: [&str; 5] =
 /// The variables above, and those that show the engine.
 const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN
     ('read_only', 'super_read_only', 'innodb_read_only', 'transaction_read_only', 'tx_read_only',
-     'version', 'version_comment', 'wsrep_on', 'wsrep_reject_queries', 'aurora_version', 'group_replication_group_name')";
+     'version', 'version_comment', 'wsrep_on', 'wsrep_reject_queries', 'aurora_version', 'group_replication_group_name',
+     'group_replication_single_primary_mode')";
 
 /// Whether a node of a Galera cluster serves, and its state if it doesn't.
 const NODE: &str =
@@ -141,12 +142,18 @@ fn protection(tls: &Tls) -> SslOpts {
     SslOpts::default().with_root_cert_path(roots).with_client_identity(identity)
 }
 
+/// How long MySQL keeps a connection that sends nothing, beyond a call's time limit. The monitor's probes mostly come
+/// sooner; otherwise the next call connects again.
+const SILENCE_BEYOND_A_CALL: Duration = Duration::from_secs(5);
+
 /// Settings that the statements rely on. MariaDB gives a statement up a little before leafd does, so that a lock isn't
 /// kept by a statement that nobody waits for. It also ends a transaction whose client is gone without a word. MySQL
-/// can do neither, and only limits the waits for locks. The last setting is for MySQL, which would otherwise report
-/// for a day, from its cache, when a table was made.
+/// can do neither: it limits the waits for locks, and ends the whole connection of a silent client, which would
+/// otherwise keep its locks for hours. The last setting is for MySQL, which would otherwise report for a day, from its
+/// cache, when a table was made.
 fn settings(target: &Target) -> Vec<String> {
     let seconds = target.statement_timeout.as_secs().max(1);
+    let silent_seconds = (target.statement_timeout + SILENCE_BEYOND_A_CALL).as_secs();
     let a_little_less = target.statement_timeout.as_secs_f64() * 0.9;
     vec![
         "SET NAMES utf8mb4".to_owned(),
@@ -155,6 +162,7 @@ fn settings(target: &Target) -> Vec<String> {
             "SET SESSION autocommit = 1, time_zone = '+00:00',
              sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',
              innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}
+             /*!50700 , wait_timeout = {silent_seconds} */
              /*M!100303 , idle_transaction_timeout = {seconds}, max_statement_time = {a_little_less:.3} */
              /*!80003 , information_schema_stats_expiry = 0 */"
         ),

@@ -210,7 +210,11 @@ fn classify(error: &Error) -> Failure {
         1062 => Failure::Duplicate(words),
         // A node of a cluster that serves no queries at present.
         1047 => Failure::ReadOnly(words),
-        1205 | 1213 => Failure::Conflict(words),
+        // The last two are a commit that a group of servers rolled back.
+        1205 | 1213 | 1180 | 3101 => Failure::Conflict(words),
+        1665 => Failure::Unsupported(format!(
+            "its binlog_format is STATEMENT, which can't record leafd's transactions: set it to ROW or MIXED ({words})"
+        )),
         // The server reached its limit max_statement_time.
         1969 => Failure::TimedOut(words),
         1267 | 1270 | 1271 | 3988 => Failure::NoSuchName(words),
@@ -220,12 +224,40 @@ fn classify(error: &Error) -> Failure {
         // A function, procedure or definer that a trigger or view needs.
         1305 | 1356 | 1449 => Failure::Rejected(words),
         1290 | 1792 | 1836 => Failure::ReadOnly(words),
-        // The server shuts down, or it closed the connection.
-        1053 | 1077..=1080 | 1152..=1161 | 1317 | 1927 => Failure::Lost(words),
+        // The server shuts down, or it closed the connection, perhaps because that was idle.
+        1053 | 1077..=1080 | 1152..=1161 | 1317 | 1927 | 4031 => Failure::Lost(words),
         // Data that the columns don't accept, and statements that the server doesn't.
-        1048 | 1064 | 1264 | 1265 | 1292 | 1364 | 1366 | 1406 | 1644 | 1665 | 1690 => {
+        1048 | 1064 | 1264 | 1265 | 1292 | 1364 | 1366 | 1406 | 1644 | 1690 => {
             Failure::Rejected(words)
         }
         _ => Failure::Busy(words),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a server's error means.
+    fn of(code: u16, message: &str) -> Failure {
+        let (state, message) = ("HY000".to_owned(), message.to_owned());
+        classify(&Error::MySqlError(mysql::error::MySqlError { state, message, code }))
+    }
+
+    #[test]
+    fn a_commit_that_a_group_rolled_back_is_a_conflict() {
+        let rolled_back = [
+            (1180, "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT"),
+            (3101, "Plugin instructed the server to rollback the current transaction."),
+        ];
+        for (code, message) in rolled_back {
+            assert!(matches!(of(code, message), Failure::Conflict(_)), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_was_idle_for_too_long_is_lost() {
+        let words = "The client was disconnected by the server because of inactivity.";
+        assert!(matches!(of(4031, words), Failure::Lost(_)));
     }
 }

@@ -214,6 +214,8 @@ pub(super) const STATEMENTS: Statements = Statements {
             HAVING COUNT(*) = 1 AND MAX(COLUMN_NAME) = 'biz_tag' AND MAX(SUB_PART) IS NULL)",
     set_role: "UPDATE leafd_meta SET value = :p1 WHERE name = 'role'",
     note: "INSERT INTO leafd_meta (name, value) VALUES ('noticed', :p1) ON DUPLICATE KEY UPDATE value = VALUES(value)",
+    lax: "SELECT CONCAT('innodb_flush_log_at_trx_commit is ', @@GLOBAL.innodb_flush_log_at_trx_commit) FROM DUAL
+        WHERE @@GLOBAL.innodb_flush_log_at_trx_commit <> 1",
     now_ms: "SELECT CAST(FLOOR(UNIX_TIMESTAMP(NOW(3)) * 1000) AS CHAR)",
     enter_meta: "INSERT IGNORE INTO leafd_meta (name, value) VALUES (:p1, :p2)",
     set_meta: "UPDATE leafd_meta SET value = :p2 WHERE name = :p1",

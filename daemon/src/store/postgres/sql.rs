@@ -214,6 +214,7 @@ pub(super) const STATEMENTS: Statements = Statements {
     set_role: "UPDATE leafd_meta SET value = $1 WHERE name = 'role'",
     note: "INSERT INTO leafd_meta (name, value) VALUES ('noticed', $1)
         ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+    lax: "SELECT 'fsync is off' WHERE current_setting('fsync') = 'off'",
     now_ms: "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint::text",
     enter_meta: "INSERT INTO leafd_meta (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
     set_meta: "UPDATE leafd_meta SET value = $2 WHERE name = $1",

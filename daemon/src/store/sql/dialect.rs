@@ -95,6 +95,8 @@ pub struct Statements {
     pub set_role: &'static str,
     /// (text): sets `noticed` in `leafd_meta`.
     pub note: &'static str,
+    /// The setting with which a server acknowledges commits that are not on disk, and its value, if it has that.
+    pub lax: &'static str,
     /// The server's clock, in milliseconds of Unix time.
     pub now_ms: &'static str,
     /// (name, value): makes a row of `leafd_meta`, if there is none of this name.

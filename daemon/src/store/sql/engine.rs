@@ -14,6 +14,8 @@ pub enum Engine {
     /// A cluster of MariaDB servers, or Percona XtraDB Cluster.
     Galera,
     GroupReplication,
+    /// Group Replication whose servers all take writes.
+    GroupOfPrimaries,
     AuroraMySql,
     TiDb,
     Vitess,
@@ -43,8 +45,8 @@ impl Engine {
         }
     }
 
-    /// Recognises a server by those of the variables `version`, `version_comment`, `wsrep_on`, `aurora_version` and
-    /// `group_replication_group_name` that it has.
+    /// Recognises a server by those of the variables `version`, `version_comment`, `wsrep_on`, `aurora_version`,
+    /// `group_replication_group_name` and `group_replication_single_primary_mode` that it has.
     #[must_use]
     pub fn of_mysql(variables: &[(String, String)]) -> Engine {
         let value = |name: &str| {
@@ -61,7 +63,12 @@ impl Engine {
             () if says("oceanbase") => Engine::OceanBase,
             () if !value("aurora_version").is_empty() => Engine::AuroraMySql,
             () if value("wsrep_on").eq_ignore_ascii_case("on") => Engine::Galera,
-            () if !value("group_replication_group_name").is_empty() => Engine::GroupReplication,
+            () if !value("group_replication_group_name").is_empty() => {
+                match value("group_replication_single_primary_mode") {
+                    "OFF" => Engine::GroupOfPrimaries,
+                    _ => Engine::GroupReplication,
+                }
+            }
             () if says("mariadb") => Engine::MariaDb,
             () => Engine::MySql,
         }
@@ -79,6 +86,7 @@ impl Engine {
             Engine::MariaDb => "MariaDB",
             Engine::Galera => "Galera",
             Engine::GroupReplication => "Group Replication",
+            Engine::GroupOfPrimaries => "Group Replication with several primaries",
             Engine::AuroraMySql => "Aurora MySQL",
             Engine::TiDb => "TiDB",
             Engine::Vitess => "Vitess",
@@ -105,6 +113,10 @@ impl Engine {
             Engine::TiDb => {
                 Standing::Untested("each of its servers reports an identity of its own")
             }
+            Engine::GroupOfPrimaries => Standing::Untested(
+                "hosts on different servers see different histories, and get no workers: have one primary \
+                 (group_replication_single_primary_mode = ON)",
+            ),
             Engine::Vitess => Standing::Untested("its tablets report different identities in turn"),
             Engine::OceanBase => Standing::Untested("its row locks differ from MySQL's"),
         }
@@ -149,7 +161,7 @@ mod tests {
         }
         let aurora = Engine::of_postgres("PostgreSQL 15.4 on aarch64-unknown-linux-gnu", true);
         assert_eq!(aurora, Engine::AuroraPostgreSql);
-        let mysql: [(&[(&str, &str)], Engine); 9] = [
+        let mysql: [(&[(&str, &str)], Engine); 11] = [
             (&[("version", "8.0.36"), ("wsrep_on", "OFF")], Engine::MySql),
             (&[("version", "10.11.6-MariaDB-0+deb12u1")], Engine::MariaDb),
             (&[("version", "10.11.6-MariaDB"), ("wsrep_on", "ON")], Engine::Galera),
@@ -161,6 +173,20 @@ mod tests {
             (
                 &[("version", "8.0.36"), ("group_replication_group_name", "3e11fa47")],
                 Engine::GroupReplication,
+            ),
+            (
+                &[
+                    ("group_replication_group_name", "3e11fa47"),
+                    ("group_replication_single_primary_mode", "ON"),
+                ],
+                Engine::GroupReplication,
+            ),
+            (
+                &[
+                    ("group_replication_group_name", "3e11fa47"),
+                    ("group_replication_single_primary_mode", "OFF"),
+                ],
+                Engine::GroupOfPrimaries,
             ),
         ];
         for (variables, engine) in mysql {
@@ -177,6 +203,8 @@ mod tests {
         let words = Engine::TiDb.check(false).unwrap_err();
         assert!(words.contains("TiDB") && words.contains("untested_engine = true"), "{words}");
         assert_eq!(Engine::TiDb.check(true), Ok(()));
+        let words = Engine::GroupOfPrimaries.check(false).unwrap_err();
+        assert!(words.contains("group_replication_single_primary_mode = ON"), "{words}");
         assert_eq!(Engine::Galera.check(false), Ok(()));
     }
 }

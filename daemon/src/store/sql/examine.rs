@@ -20,6 +20,8 @@ pub struct Examination {
     pub version: String,
     /// How far the server's clock is ahead of this host's, in milliseconds.
     pub clock_ahead_ms: i64,
+    /// The setting with which the server acknowledges commits that are not on disk, and its value; else empty.
+    pub lax: String,
     /// The rights that leafd needs and doesn't have.
     pub missing_rights: Vec<MissingRight>,
     /// The store's identity, or why no ids can be claimed from it.
@@ -76,6 +78,7 @@ pub(in crate::store) fn examine(
         Ok::<_, StoreError>(rows.into_iter().flatten().next().flatten().unwrap_or_default())
     };
     let version = first("SELECT version()")?;
+    let lax = first(dialect.sql.lax)?;
     let asked = unix_ms();
     let clock = first(dialect.sql.now_ms)?;
     let here = i64::midpoint(asked, unix_ms());
@@ -89,7 +92,16 @@ pub(in crate::store) fn examine(
     let identity = store.identity();
     let workers = workers.map(|wish| store.look_at_workers(wish.mode, &wish.pool));
     let tags = tags(&mut store);
-    Ok(Examination { endpoint, version, clock_ahead_ms, missing_rights, identity, workers, tags })
+    Ok(Examination {
+        endpoint,
+        version,
+        clock_ahead_ms,
+        lax,
+        missing_rights,
+        identity,
+        workers,
+        tags,
+    })
 }
 
 fn unix_ms() -> i64 {

@@ -98,6 +98,7 @@ pub(super) const STATEMENTS: Statements = Statements {
     set_role: "UPDATE leafd_meta SET value = ?1 WHERE name = 'role'",
     note: "",
     // SQLite's clock counts days, with a resolution of milliseconds.
+    lax: "",
     now_ms: "SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer)",
     enter_meta: "INSERT INTO leafd_meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING",
     set_meta: "UPDATE leafd_meta SET value = ?2 WHERE name = ?1",
