@@ -335,6 +335,41 @@ fn a_store_that_is_away_or_left_out_keeps_routes_from_being_changed() {
     assert!(databases.place("c").starts_with("store c, of: "));
 }
 
+/// A restore brings a primary's former era back, and its ids, while the other primary tells of the later one.
+#[test]
+fn a_primary_restored_from_a_former_era_is_refused_by_hosts_of_that_era() {
+    let databases = Databases::new();
+    let fleet = |era: u32| {
+        let routes = format!("[{{ tags = ['*'], primaries = ['a', 'b'], era = {era} }}]");
+        databases.fleet(&["a", "b"], &routes)
+    };
+    done(&fleet(1).apply(&["--yes"]).output().unwrap());
+    let mut host = fleet(1).host();
+    host.start();
+    host.admin(opcode::TAG_CREATE, &json!({ "tag": "orders", "step": STEP }));
+    let mut drawn = Drawn::default();
+    drawn.add_ids("orders", &host.raw().draw("orders", 100));
+    let backup = databases.postgres.dump(DATABASE);
+    done(&fleet(2).apply(&["--yes"]).output().unwrap());
+    drain(&mut host.raw(), "orders", &mut drawn);
+    databases.postgres.restore_over(DATABASE, &backup);
+    assert!(databases.place("a").contains(", era 1, "), "{}", databases.place("a"));
+    let before = databases.sql("a", "SELECT max_id FROM leaf_alloc");
+    for _ in 0..2 {
+        let mut raw = host.raw();
+        eventually("the later era is named", WITHIN, || {
+            raw.send(&ids_request("orders", 1, 1, 300));
+            let reply = raw.reply();
+            assert_ne!(reply.status(), Status::Ok, "an id of the former era");
+            (reply.status() == Status::StoreRefused && reply.text().contains("recorded era 2"))
+                .then_some(())
+        });
+        host.stop();
+        host.start();
+    }
+    assert_eq!(databases.sql("a", "SELECT max_id FROM leaf_alloc"), before);
+}
+
 /// Primaries a and b, then a, b and c, then c and a: each time with a new era, daemons of the former era under load, and
 /// the command killed on its way.
 #[test]

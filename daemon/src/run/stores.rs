@@ -1,5 +1,7 @@
 //! The configured stores: opens and watches them.
 
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -27,6 +29,7 @@ const FILE_ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 pub fn open(config: &Config, recovered: &Recovered) -> Result<Vec<Rc<Upstream>>> {
     let specs = config.routing.stores();
     let mut upstreams = Vec::new();
+    let mut eras: BTreeMap<Vec<usize>, Rc<Cell<u32>>> = BTreeMap::new();
     for (index, spec) in specs.iter().enumerate() {
         let embedded = matches!(spec.url, StoreUrl::Sqlite(_));
         let failover = FailoverSettings {
@@ -47,7 +50,8 @@ pub fn open(config: &Config, recovered: &Recovered) -> Result<Vec<Rc<Upstream>>>
             remembered,
             failover,
         );
-        upstreams.push(Rc::new(upstream.counting(conflicts)));
+        let latest_era = eras.entry(config.routing.together(index)).or_default();
+        upstreams.push(Rc::new(upstream.counting(conflicts).in_list(Rc::clone(latest_era))));
     }
     Ok(upstreams)
 }

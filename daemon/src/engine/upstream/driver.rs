@@ -131,7 +131,13 @@ impl<T: Tenants + 'static> Driver<T> {
     async fn ask(self: Rc<Self>, request: Request) -> Response {
         let store = &self.upstream.store;
         match request {
-            Request::Identity => Response::Identity(store.identity().await),
+            Request::Identity => {
+                let found = store.identity().await;
+                if let Ok(found) = &found {
+                    self.upstream.hear_role(&found.role);
+                }
+                Response::Identity(found)
+            }
             Request::HasTags => Response::HasTags(self.has_tags().await),
             Request::TakeRole(under, role) => {
                 Response::TakeRole(store.take_role(&under, &role).await)

@@ -5,6 +5,7 @@ mod claims;
 mod driver;
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -47,6 +48,8 @@ pub struct Upstream {
     own_until: Cell<BootMs>,
     /// See [`Store::conflicts`](crate::store::Store::conflicts).
     conflicts: Arc<AtomicU64>,
+    /// The latest era that a primary of its list has recorded, as far as this host has heard. All of the list share it.
+    latest_era: Rc<Cell<u32>>,
     leftovers: Cell<bool>,
     stale: Cell<bool>,
     /// Notified when something outside of the driver changed, so that the monitor must be asked what to do.
@@ -108,6 +111,7 @@ impl Upstream {
             monitor: RefCell::new(Monitor::new(settings, clock::boot())),
             own_until: Cell::new(NO_END),
             conflicts: Arc::default(),
+            latest_era: Rc::default(),
             leftovers: Cell::new(true),
             stale: Cell::new(false),
             woken: Notify::new(),
@@ -119,6 +123,31 @@ impl Upstream {
     #[must_use]
     pub fn counting(self, conflicts: Arc<AtomicU64>) -> Upstream {
         Upstream { conflicts, ..self }
+    }
+
+    /// Shares what the primaries of its list say of their era.
+    #[must_use]
+    pub fn in_list(self, latest_era: Rc<Cell<u32>>) -> Upstream {
+        Upstream { latest_era, ..self }
+    }
+
+    /// It has this role.
+    pub(crate) fn hear_role(&self, role: &Role) {
+        let era = parse_primary(&role.0).map_or(0, |primary| primary.era);
+        self.latest_era.set(self.latest_era.get().max(era));
+    }
+
+    /// The refusal of a store whose list has a later era than this host's: the store may have been restored from the
+    /// former one, and then it would give ids again.
+    fn outdated(&self) -> Option<StoreError> {
+        let (own, latest) = (parse_primary(&self.role.0)?.era, self.latest_era.get());
+        (latest > own).then(|| {
+            StoreError::Refused(format!(
+                "the store {} is one of several primaries in era {own} by this host's routes, but a primary of the list \
+                 has recorded era {latest}: use the routes of the other hosts",
+                self.url
+            ))
+        })
     }
 
     /// How many of its transactions conflicted with writes of others and were tried again.
@@ -136,7 +165,7 @@ impl Upstream {
     /// The identity under which ids may be claimed from it now.
     #[must_use]
     pub fn claimable(&self) -> Option<Identity> {
-        self.monitor.borrow().claimable().cloned()
+        self.monitor.borrow().claimable().filter(|_| self.outdated().is_none()).cloned()
     }
 
     /// The identity under which it can be asked now, whether it may be claimed from or not; `None` while it doesn't
@@ -149,7 +178,7 @@ impl Upstream {
     /// Whether a claim made under this identity counts: see [`Monitor::counts`].
     #[must_use]
     pub fn counts(&self, under: &Identity) -> bool {
-        self.monitor.borrow().counts(under)
+        self.monitor.borrow().counts(under) && self.outdated().is_none()
     }
 
     /// The identity that was last trusted.
@@ -174,14 +203,15 @@ impl Upstream {
     /// Why it can't be claimed from; `None` when it can.
     #[must_use]
     pub fn unavailable_reason(&self) -> Option<Failure> {
-        self.monitor.borrow().condition().map(|condition| self.failure(&condition))
+        self.condition().map(|(condition, _)| self.failure(&condition))
     }
 
     /// Why it can't be claimed from, and since when if that is known; `None` when it can.
     #[must_use]
     pub fn condition(&self) -> Option<(Condition, Option<BootMs>)> {
         let monitor = self.monitor.borrow();
-        Some((monitor.condition()?, monitor.away().map(|away| away.since)))
+        let condition = self.outdated().map(Condition::Refused).or_else(|| monitor.condition());
+        Some((condition?, monitor.away().map(|away| away.since)))
     }
 
     /// When it last answered its monitor.
@@ -202,6 +232,9 @@ impl Upstream {
     /// # Errors
     /// Why no tag can be created.
     pub fn complete(&self) -> Result<Identity, StoreError> {
+        if let Some(error) = self.outdated() {
+            return Err(error);
+        }
         let monitor = self.monitor.borrow();
         monitor.complete().cloned().map_err(|condition| {
             let cause = match condition {
@@ -225,7 +258,8 @@ impl Upstream {
     /// Why it is refused, if it is: then it can't be used until an operator acts.
     #[must_use]
     pub fn refusal(&self) -> Option<Failure> {
-        self.monitor.borrow().refusal().map(Failure::from)
+        let outdated = self.outdated();
+        outdated.as_ref().or(self.monitor.borrow().refusal()).map(Failure::from)
     }
 
     fn failure(&self, condition: &Condition) -> Failure {
