@@ -1,0 +1,382 @@
+package leafd
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestACallEndsWithItsContext(t *testing.T) {
+	p := newPeer(t)
+	p.answers(silent)
+	for name, draw := range map[string]func(*Client, context.Context) error{
+		"held":   func(c *Client, ctx context.Context) error { _, err := c.Next(ctx, "orders"); return err },
+		"direct": func(c *Client, ctx context.Context) error { _, err := c.NextDirect(ctx, "orders"); return err },
+		"batch":  func(c *Client, ctx context.Context) error { _, err := c.NextBatch(ctx, "orders", 3); return err },
+		"info":   func(c *Client, ctx context.Context) error { _, err := c.Info(ctx); return err },
+	} {
+		draw := draw
+		t.Run(name, func(t *testing.T) {
+			c := client(t, p.path, Options{Timeout: time.Minute})
+			wantIs(t, draw(c, within(t, 30*time.Millisecond)), context.DeadlineExceeded, false, true)
+			ctx, cancel := context.WithCancel(context.Background())
+			time.AfterFunc(30*time.Millisecond, cancel)
+			wantIs(t, draw(c, ctx), context.Canceled, false, false)
+			wantIs(t, draw(c, ctx), context.Canceled, false, false)
+			short := client(t, p.path, Options{Timeout: time.Millisecond})
+			wantIs(t, draw(short, context.Background()), os.ErrDeadlineExceeded, true, true)
+		})
+	}
+}
+
+func TestTheDaemonIsToldTheTimeThatIsLeft(t *testing.T) {
+	p := newPeer(t)
+	c := client(t, p.path, Options{Timeout: 3 * time.Second})
+	for _, wait := range []struct {
+		ctx       context.Context
+		low, high uint32
+	}{
+		{context.Background(), 1500, 3000},
+		{within(t, 10*time.Second), 8000, 9750},
+		{within(t, 400*time.Millisecond), 1, 300},
+		{within(t, time.Hour), 58_000, 60_000},
+	} {
+		if _, err := c.NextDirect(wait.ctx, "orders"); err != nil {
+			t.Fatal(err)
+		}
+		drawn := p.drawn()
+		if left := drawn[len(drawn)-1].left(); left < wait.low || left > wait.high {
+			t.Errorf("%d ms, not %d to %d", left, wait.low, wait.high)
+		}
+	}
+}
+
+func TestOthersGoOnWhenTheCallerThatFetchesGivesUp(t *testing.T) {
+	p := newPeer(t)
+	release := make(chan bool)
+	p.answers(func(a asked) []byte {
+		<-release
+		return p.good(a)
+	})
+	c := client(t, p.path, Options{Timeout: time.Minute})
+	first, cancel := context.WithCancel(context.Background())
+	failed := make(chan error)
+	go func() { _, err := c.Next(first, "orders"); failed <- err }()
+	eventually(t, "a run is asked for", func() bool { return len(p.drawn()) == 1 })
+	others := make(chan error)
+	for i := 0; i < 3; i++ {
+		go func() { _, err := c.Next(context.Background(), "orders"); others <- err }()
+	}
+	eventually(t, "the others wait", func() bool {
+		known, _ := c.supplies.Load("orders")
+		s := known.(*supply)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.waiting == 3
+	})
+	cancel()
+	wantIs(t, <-failed, context.Canceled, false, false)
+	close(release)
+	for i := 0; i < 3; i++ {
+		if err := <-others; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAShortCallDoesNotFailALongerOne(t *testing.T) {
+	p := newPeer(t)
+	p.answers(func(a asked) []byte {
+		if len(p.drawn()) == 1 {
+			return []byte{}
+		}
+		return p.good(a)
+	})
+	c := client(t, p.path, Options{Timeout: time.Minute})
+	short := make(chan error)
+	go func() { _, err := c.Next(within(t, 100*time.Millisecond), "orders"); short <- err }()
+	eventually(t, "a run is asked for", func() bool { return len(p.drawn()) == 1 })
+	draw(t, c, "orders", 1)
+	wantIs(t, <-short, context.DeadlineExceeded, false, true)
+}
+
+func TestOneTagThatWaitsHoldsUpNoOther(t *testing.T) {
+	p := newPeer(t)
+	p.answers(func(a asked) []byte {
+		if strings.HasSuffix(string(a.body), "stuck") {
+			return []byte{}
+		}
+		return p.good(a)
+	})
+	c := client(t, p.path, Options{Timeout: time.Minute})
+	ctx, cancel := context.WithCancel(context.Background())
+	stuck := make(chan error)
+	go func() { _, err := c.Next(ctx, "stuck"); stuck <- err }()
+	eventually(t, "one waits", func() bool { return len(p.drawn()) == 1 })
+	draw(t, c, "orders", 100)
+	cancel()
+	<-stuck
+}
+
+func TestARequestIsRepeatedOnceWhenAServingConnectionBreaks(t *testing.T) {
+	p := newPeer(t)
+	c := client(t, p.path, Options{Direct: true})
+	draw(t, c, "orders", 1)
+	var broken atomic.Int64
+	p.answers(func(a asked) []byte {
+		if broken.Add(1) == 1 {
+			return nil
+		}
+		return p.good(a)
+	})
+	draw(t, c, "orders", 1)
+	p.answers(func(asked) []byte { return nil })
+	_, err := c.Next(context.Background(), "orders")
+	wantIs(t, err, ErrDisconnected, true, false)
+	if asked := len(p.drawn()); asked > 3+1+breaksMax {
+		t.Fatalf("it was sent %d times", asked)
+	}
+}
+
+func TestStaleConnectionsAreOneBreak(t *testing.T) {
+	p := newPeer(t)
+	c := client(t, p.path, Options{Direct: true, Timeout: time.Minute})
+	inGoroutines(t, idleMax, many(c, "orders", 50))
+	p.stop()
+	os.Remove(p.path)
+	p.listen()
+	inGoroutines(t, idleMax, many(c, "orders", 5))
+}
+
+func TestAConnectionFromBeforeABreakIsNotUsedAgain(t *testing.T) {
+	p := newPeer(t)
+	c := client(t, p.path, Options{})
+	call, cancel := c.pool.call(context.Background())
+	defer cancel()
+	first, _ := c.pool.get(call)
+	second, _ := c.pool.get(call)
+	c.pool.put(first, io.EOF)
+	c.pool.put(second, nil)
+	if third, _ := c.pool.get(call); third == second {
+		t.Fatal("it is stale")
+	}
+}
+
+func TestADaemonThatStopsIsWaitedFor(t *testing.T) {
+	p := newPeer(t)
+	var refused atomic.Int64
+	p.answers(func(a asked) []byte {
+		if refused.Add(1) <= 10 {
+			return refuse(a, StatusShuttingDown, "the daemon is stopping")
+		}
+		return p.good(a)
+	})
+	draw(t, client(t, p.path, Options{Timeout: time.Minute}), "orders", 1)
+	p.answers(func(a asked) []byte { return refuse(a, StatusShuttingDown, "the daemon is stopping") })
+	c := client(t, p.path, Options{Timeout: time.Second})
+	_, err := c.Next(context.Background(), "orders")
+	wantIs(t, err, StatusShuttingDown, true, false)
+}
+
+func TestADaemonWithoutRoomSaysSo(t *testing.T) {
+	p := newPeer(t)
+	p.mu.Lock()
+	p.greeting = frame(opReply, StatusConnectionLimit, 0, append([]byte{0, 0, 0, 0}, "no room"...))
+	p.mu.Unlock()
+	c := client(t, p.path, Options{Timeout: time.Second})
+	_, err := c.Next(context.Background(), "orders")
+	wantIs(t, err, StatusConnectionLimit, true, false)
+}
+
+func TestADaemonThatIsNotThere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	began := time.Now()
+	_, err := client(t, path, Options{Timeout: time.Minute}).Next(context.Background(), "orders")
+	wantIs(t, err, ErrUnreachable, true, false)
+	if !errors.Is(err, os.ErrNotExist) || time.Since(began) > 10*time.Second {
+		t.Fatal(err)
+	}
+	waiting := client(t, path, Options{Timeout: time.Minute, Wait: true})
+	_, err = waiting.Next(within(t, 50*time.Millisecond), "orders")
+	wantIs(t, err, ErrUnreachable, false, true)
+	wantIs(t, err, context.DeadlineExceeded, false, true)
+
+	drawn := make(chan error)
+	go func() { _, err := waiting.Next(context.Background(), "orders"); drawn <- err }()
+	p := &peer{t: t, path: path, answer: nil, open: nil}
+	p.open, p.answer = map[net.Conn]bool{}, p.good
+	p.hold.Store(60_000)
+	p.next.Store(1)
+	p.listen()
+	defer p.stop()
+	if err := <-drawn; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestASocketThatIsNotForThisUser(t *testing.T) {
+	_, err := client(t, filepath.Join(t.TempDir(), "s"), Options{}).Next(context.Background(), "orders")
+	denied := &Error{Cause: cause{ErrUnreachable, os.ErrPermission}}
+	if denied.Retryable() || !errors.Is(denied, os.ErrPermission) || !errors.Is(denied, ErrUnreachable) || err == nil {
+		t.Fatal(denied)
+	}
+}
+
+func TestHostileAnswersEndTheConnectionAndNothingElse(t *testing.T) {
+	for name, answer := range map[string]func(asked) []byte{
+		"another request's id": func(a asked) []byte { a.id++; return reply(a, StatusOK, idsBody(0, run{1, 1, 1})) },
+		"another opcode":       func(a asked) []byte { a.opcode++; return reply(a, StatusOK, idsBody(0, run{1, 1, 1})) },
+		"a huge length":        func(a asked) []byte { return le.AppendUint64(le.AppendUint32(nil, 1<<31), 0) },
+		"a tiny length":        func(a asked) []byte { return le.AppendUint64(le.AppendUint32(nil, 7), 0) },
+		"no ids":               func(a asked) []byte { return reply(a, StatusOK, idsBody(0)) },
+		"too many ids":         func(a asked) []byte { return reply(a, StatusOK, idsBody(0, run{1, 2, 1})) },
+		"a negative id":        func(a asked) []byte { return reply(a, StatusOK, idsBody(0, run{-1, 1, 1})) },
+		"half a refusal":       func(a asked) []byte { return reply(a, StatusDenied, []byte{0}) },
+		"nothing it knows":     func(a asked) []byte { return []byte("HTTP/1.1 400 Bad Request\r\n\r\n") },
+	} {
+		answer := answer
+		t.Run(name, func(t *testing.T) {
+			p := newPeer(t)
+			p.answers(answer)
+			c := client(t, p.path, Options{Timeout: 10 * time.Second})
+			_, err := c.NextDirect(context.Background(), "orders")
+			wantIs(t, err, ErrProtocol, false, false)
+			p.answers(p.good)
+			draw(t, c, "orders", 10)
+		})
+	}
+}
+
+func TestRefusalsAreTheDaemonsOwnWords(t *testing.T) {
+	p := newPeer(t)
+	p.answers(func(a asked) []byte {
+		return reply(a, StatusOverloaded, append(le.AppendUint32(nil, 1500), "a queue is full\xff"...))
+	})
+	c := client(t, p.path, Options{})
+	_, err := c.Next(context.Background(), "orders")
+	own := wantIs(t, err, StatusOverloaded, true, false)
+	if own.RetryAfter != 1500*time.Millisecond || own.Message != "a queue is full\uFFFD" || errors.Is(err, StatusDenied) {
+		t.Fatalf("%+v", own)
+	}
+	if err.Error() != "leafd: OVERLOADED: a queue is full\uFFFD" {
+		t.Fatal(err)
+	}
+	p.answers(func(a asked) []byte { return refuse(a, 999, "of a later version") })
+	_, err = c.Next(context.Background(), "orders")
+	wantIs(t, err, Status(999), false, false)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.connections != 1 {
+		t.Fatalf("%d connections", p.connections)
+	}
+}
+
+func TestReadiness(t *testing.T) {
+	p := newPeer(t)
+	p.answers(func(a asked) []byte { return reply(a, StatusOK, infoBody(1, 2)) })
+	c := client(t, p.path, Options{})
+	if err := c.Ping(context.Background(), Snowflake); err != nil {
+		t.Fatal(err)
+	}
+	wantIs(t, c.Ping(context.Background(), Segments), ErrNotReady, true, false)
+	p.answers(func(a asked) []byte { return reply(a, StatusOK, infoBody(2, 3)) })
+	wantIs(t, c.Ping(context.Background()), ErrProtocol, false, false)
+}
+
+func TestImpossibleArguments(t *testing.T) {
+	p := newPeer(t)
+	c := client(t, p.path, Options{})
+	ctx := context.Background()
+	for name, call := range map[string]func() error{
+		"an empty tag":       func() error { _, err := c.Next(ctx, ""); return err },
+		"a long tag":         func() error { _, err := c.NextDirect(ctx, strings.Repeat("é", 129)); return err },
+		"a control":          func() error { _, err := c.NextBatch(ctx, "a\u0085", 1); return err },
+		"no UTF-8":           func() error { _, err := c.Next(ctx, "a\xff"); return err },
+		"a negative count":   func() error { _, err := c.NextBatch(ctx, "orders", -1); return err },
+		"2e12 ids":           func() error { _, err := c.NextBatch(ctx, "orders", 2e12); return err },
+		"a long path":        func() error { _, err := New(Options{Socket: strings.Repeat("s", 108)}); return err },
+		"a negative timeout": func() error { _, err := New(Options{Socket: "s", Timeout: -1}); return err },
+		"a long prefix": func() error {
+			_, err := c.PublicIDs("orders", PublicForm{Prefix: strings.Repeat("p", 256)})
+			return err
+		},
+		"a layout":     func() error { return Layout{}.Check() },
+		"a foreign id": func() error { _, err := Leaf.Decode(-1); return err },
+		"a time before": func() error {
+			_, err := Leaf.FirstIDAt(time.Unix(0, 0))
+			return err
+		},
+	} {
+		if err := call(); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := c.Next(ctx, strings.Repeat("é", 128)); err != nil {
+		t.Error(err)
+	}
+	if len(p.drawn()) > 2 {
+		t.Error("the daemon was asked")
+	}
+}
+
+func TestALayoutDecodesWhatItsFirstIDIs(t *testing.T) {
+	for _, layout := range []Layout{Leaf, {31, 10, 12, time.Second, time.UnixMilli(1_700_000_000_000)},
+		{41, 0, 10, time.Millisecond, time.UnixMilli(0)}} {
+		at := layout.Epoch.Add(1_234_567 * layout.Tick)
+		id, err := layout.FirstIDAt(at.Add(layout.Tick - 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts, err := layout.Decode(id)
+		if err != nil || !parts.Time.Equal(at) || parts.Tick != 1_234_567 || parts.Worker != 0 || parts.Sequence != 0 {
+			t.Fatal(parts, err)
+		}
+		if before, _ := layout.Decode(id - 1); !before.Time.Before(at) {
+			t.Fatal(before)
+		}
+	}
+}
+
+func TestWhereTheSocketIs(t *testing.T) {
+	own, state := "/run/user/7/leafd/leafd.sock", "/home/u/.local/state/leafd/leafd.sock"
+	for _, c := range []struct {
+		variables map[string]string
+		root      bool
+		there     string
+		want      string
+	}{
+		{map[string]string{"LEAFD_SOCKET": "/x"}, true, "", "/x"},
+		{map[string]string{"LEAFD_SOCKET": ""}, true, own, systemSocket},
+		{map[string]string{"XDG_RUNTIME_DIR": "/run/user/7", "HOME": "/home/u"}, false, "", own},
+		{map[string]string{"XDG_RUNTIME_DIR": "/run/user/7", "HOME": "/home/u"}, false, state, state},
+		{map[string]string{"XDG_RUNTIME_DIR": "/run/user/7", "HOME": "/home/u"}, false, systemSocket, systemSocket},
+		{map[string]string{"XDG_RUNTIME_DIR": "run", "XDG_STATE_HOME": "/s"}, false, "", "/s/leafd/leafd.sock"},
+		{map[string]string{}, false, "", systemSocket},
+	} {
+		getenv := func(name string) string { return c.variables[name] }
+		if path := chooseSocket(getenv, c.root, func(path string) bool { return path == c.there }); path != c.want {
+			t.Errorf("%+v: %s", c, path)
+		}
+	}
+}
+
+func TestNothingIsLeftBehind(t *testing.T) {
+	p := newPeer(t)
+	c := client(t, p.path, Options{})
+	draw(t, c, "orders", 1000)
+	c.Close()
+	c.Close()
+	eventually(t, "all connections are closed", func() bool {
+		c.pool.mu.Lock()
+		defer c.pool.mu.Unlock()
+		return len(c.pool.idle) == 0 && len(c.pool.busy) == 0
+	})
+	wantIs(t, c.Ping(context.Background()), ErrClosed, false, false)
+}

@@ -1,0 +1,155 @@
+package leafd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// Causes of failures that the daemon did not report. Test for them with [errors.Is].
+var (
+	// ErrUnreachable means that no connection to the daemon could be made.
+	ErrUnreachable = errors.New("daemon unreachable")
+	// ErrDisconnected means that the connection broke, and that the request was already repeated as often as allowed.
+	ErrDisconnected = errors.New("connection lost")
+	// ErrProtocol means that the peer does not speak leafd's protocol.
+	ErrProtocol = errors.New("protocol error")
+	// ErrClosed means that the client has been closed.
+	ErrClosed = errors.New("client is closed")
+	// ErrInvalid means that an argument is outside its limits.
+	ErrInvalid = errors.New("invalid argument")
+	// ErrNotReady means that the daemon answers, but cannot issue ids of a kind that [Client.Ping] was asked about.
+	ErrNotReady = errors.New("daemon is not ready")
+)
+
+// Error is the type of all errors that a client returns.
+//
+// [errors.Is] compares it with a [Status], with the causes above, with [context.Canceled] and [context.DeadlineExceeded] if
+// the caller's context ended the call, and with [os.ErrDeadlineExceeded] if [Options.Timeout] did.
+type Error struct {
+	// Status is the daemon's answer. It is StatusOK if the client failed the call without one.
+	Status Status
+	// RetryAfter is the daemon's estimate of when a retry may succeed, or 0.
+	RetryAfter time.Duration
+	// Message says what failed, why, and what to do.
+	Message string
+	// Cause is the underlying error, or nil.
+	Cause error
+}
+
+func (e *Error) Error() string {
+	if e.Status == StatusOK {
+		return "leafd: " + e.Message
+	}
+	return e.Status.Error() + ": " + e.Message
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Is reports whether the target is the status of this error.
+func (e *Error) Is(target error) bool {
+	status, ok := target.(Status)
+	return ok && status == e.Status && status != StatusOK
+}
+
+// Retryable reports whether the same call may succeed later without any other action. It is false when the caller's
+// context has ended, because the same call would fail at once.
+func (e *Error) Retryable() bool {
+	if e.Status != StatusOK {
+		return e.Status.Retryable()
+	}
+	for _, never := range []error{os.ErrPermission, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(e.Cause, never) {
+			return false
+		}
+	}
+	return errors.Is(e.Cause, ErrUnreachable) || errors.Is(e.Cause, ErrNotReady) || errors.Is(e.Cause, ErrDisconnected) ||
+		errors.Is(e.Cause, os.ErrDeadlineExceeded)
+}
+
+// Timeout reports whether the time for the call was over.
+func (e *Error) Timeout() bool {
+	return e.Status == StatusDeadline || errors.Is(e.Cause, os.ErrDeadlineExceeded) ||
+		errors.Is(e.Cause, context.DeadlineExceeded)
+}
+
+// cause is one of the errors above together with the system's error.
+type cause struct{ kind, system error }
+
+func (c cause) Error() string        { return c.kind.Error() + ": " + c.system.Error() }
+func (c cause) Is(target error) bool { return target == c.kind }
+func (c cause) Unwrap() error        { return c.system }
+
+func invalid(format string, args ...any) error {
+	return &Error{Message: fmt.Sprintf(format, args...), Cause: ErrInvalid}
+}
+
+func closed() error {
+	return &Error{Message: "this client is closed", Cause: ErrClosed}
+}
+
+func broken(what string) error {
+	return &Error{Message: "the peer broke leafd's protocol: " + what +
+		"; check that the socket belongs to leafd and that the versions of client and daemon match", Cause: ErrProtocol}
+}
+
+// Status is the outcome of a request as a number of the protocol. A number that this client does not know is treated
+// like StatusInternal.
+type Status uint16
+
+// The statuses of the protocol. The numbers never change.
+const (
+	StatusOK               Status = iota
+	StatusMalformed               // The daemon could not parse the request.
+	StatusUnknownOpcode           // The daemon does not know this kind of request.
+	StatusVersion                 // Client and daemon have no protocol version in common.
+	StatusFrameLength             // The request is too long.
+	StatusTagInvalid              // No tag can have this name.
+	StatusTagUnknown              // The store has no such tag.
+	StatusCountInvalid            // The count is zero or above the limit.
+	StatusDenied                  // This user may not do this.
+	StatusOverloaded              // A queue is full.
+	StatusDeadline                // The deadline passed; the message says what was waited for.
+	StatusStoreUnavailable        // The central store is unreachable.
+	StatusClockBehind             // The clock is too far behind the last id.
+	StatusNoWorker                // The daemon has no worker number; the message says why.
+	StatusTagExhausted            // The tag's ids are exhausted up to its ceiling.
+	StatusTimeExhausted           // The layout's time bits cannot represent the present time.
+	StatusJournal                 // The daemon's state directory is not writable.
+	StatusShuttingDown            // The daemon is stopping.
+	StatusTagExists               // There already is a tag of this name.
+	StatusValueRefused            // A value is not allowed, for example a mistyped public id.
+	StatusInternal                // A defect in the daemon.
+	StatusConnectionLimit         // The daemon accepts no more connections.
+	StatusStoreRefused            // The store's data for this tag is not safe to use.
+	StatusMaskKey                 // The daemon lacks the key for masking, or the store knows a different one.
+)
+
+var statusNames = [...]string{"OK", "MALFORMED", "UNKNOWN_OPCODE", "VERSION", "FRAME_LENGTH", "TAG_INVALID", "TAG_UNKNOWN",
+	"COUNT_INVALID", "DENIED", "OVERLOADED", "DEADLINE", "STORE_UNAVAILABLE", "CLOCK_BEHIND", "NO_WORKER", "TAG_EXHAUSTED",
+	"TIME_EXHAUSTED", "JOURNAL", "SHUTTING_DOWN", "TAG_EXISTS", "VALUE_REFUSED", "INTERNAL", "CONNECTION_LIMIT",
+	"STORE_REFUSED", "MASK_KEY"}
+
+// String returns the protocol's name of the status.
+func (s Status) String() string {
+	if int(s) < len(statusNames) {
+		return statusNames[s]
+	}
+	return fmt.Sprintf("status %d, unknown to this client", uint16(s))
+}
+
+func (s Status) Error() string { return "leafd: " + s.String() }
+
+// Retryable reports whether the same request for ids may succeed later without any other action.
+func (s Status) Retryable() bool {
+	return s >= StatusOverloaded && s <= StatusNoWorker || s == StatusJournal || s == StatusShuttingDown ||
+		s == StatusConnectionLimit
+}
+
+// closes reports whether the daemon closes the connection after an answer with this status.
+func (s Status) closes() bool {
+	return s == StatusVersion || s == StatusFrameLength || s == StatusShuttingDown || s == StatusConnectionLimit
+}

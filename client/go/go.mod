@@ -1,0 +1,3 @@
+module leafd.io/leafd
+
+go 1.19

@@ -1,0 +1,118 @@
+package leafd
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+const (
+	runCountMax   = 65_536
+	firstCount    = 4   // a process may draw a few ids and end
+	longFloor     = 4   // fewest ids of a run that may be held for long
+	shortRunCount = 256 // runs of fewer ids are short
+	growthMax     = 16
+	checkEvery    = 64
+
+	shortHold  = time.Second // ids that may be held for less are short-lived
+	shortRun   = 3 * time.Millisecond
+	longRunMin = 250 * time.Millisecond
+	longRunMax = 2 * time.Second
+)
+
+// heldRun is a run that this process holds. Its cursor only goes up, so that each id is handed out once, however long a
+// goroutine pauses in between.
+type heldRun struct {
+	_      [128]byte // the cursor shares no cache line with anything else
+	cursor atomic.Int64
+	_      [128]byte
+
+	run
+	sent     time.Time
+	hold     time.Duration
+	refillAt int64 // taking the id at this offset has the next run fetched
+	// The clock is read at offsets where these bits are 0. A timer drops long-lived runs in time, so that only every 64th
+	// of their ids reads it.
+	uncheckedBits int64
+}
+
+// exhausted is the run of a tag that holds none.
+var exhausted = &heldRun{}
+
+// newHeldRun makes a run, whose first id may be taken already.
+func newHeldRun(r run, firstTaken bool, sent time.Time, hold time.Duration) *heldRun {
+	h := &heldRun{run: r, sent: sent, hold: hold}
+	// Half of a long run is left for the answer to arrive. A short run is used slowly, or its process has just begun and
+	// may end soon; the later it asks, the fewer ids are skipped then.
+	if h.refillAt = r.count / 2; r.count < shortRunCount {
+		h.refillAt = r.count - (r.count+3)/4
+	}
+	if hold >= shortHold {
+		h.uncheckedBits = checkEvery - 1
+	}
+	if firstTaken {
+		h.cursor.Store(1)
+	}
+	return h
+}
+
+// isTooOld goes by two clocks, because the monotonic one stands still while the machine is suspended, and the other one
+// can be set.
+func (h *heldRun) isTooOld() bool {
+	now := time.Now()
+	return now.Sub(h.sent) >= h.hold || now.Round(0).Sub(h.sent.Round(0)) >= h.hold
+}
+
+// take returns the next id and its offset, unless no usable one is left.
+func (h *heldRun) take() (id, offset int64, ok bool) {
+	if h.count == 0 {
+		return 0, 0, false
+	}
+	offset = h.cursor.Add(1) - 1
+	ok = offset < h.count && (offset&h.uncheckedBits != 0 || !h.isTooOld())
+	return h.first + offset*h.stride, offset, ok
+}
+
+// poison makes sure that no goroutine that has loaded this run takes a further id.
+func (h *heldRun) poison() {
+	if h != exhausted {
+		h.cursor.Add(1 << 62)
+	}
+}
+
+func (h *heldRun) used() int64 { return min(h.cursor.Load(), h.count) }
+
+// sizing decides how many ids the next run should have. It reads no clock.
+type sizing struct{ wish int64 }
+
+// observe learns that so many ids of a run were used in a time.
+func (s *sizing) observe(hold time.Duration, count, used int64, lasted time.Duration) {
+	taken, ns := float64(max(used, 1)), float64(max(int64(lasted), 1))
+	next, floor := float64(s.wish), int64(longFloor)
+	if hold < shortHold {
+		floor = 1
+		next = taken * float64(min(int64(shortRun), int64(hold/2))) / ns
+	} else if whole := ns * float64(count) / taken; whole < float64(longRunMin) {
+		next *= 2
+	} else if whole > float64(longRunMax) {
+		next /= 2
+	}
+	most := float64(min(s.wish*growthMax, runCountMax))
+	if next > most {
+		next = most
+	}
+	s.wish = max(floor, int64(next))
+}
+
+func max(a, b int64) int64 {
+	if a > b {
+		return a
+	}
+	return b
+}
+
+func min(a, b int64) int64 {
+	if a < b {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,56 @@
+package leafd
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const (
+	systemSocket   = "/run/leafd/leafd.sock"
+	pathBytesMax   = 107 // of the system's address structure
+	justGoneWithin = 10 * time.Second
+)
+
+// DefaultSocket returns the path at which a client without [Options.Socket] looks for the daemon: $LEAFD_SOCKET if set; for
+// root the system's socket; else the first that exists of the user's own sockets and the system's.
+func DefaultSocket() string {
+	return chooseSocket(os.Getenv, os.Geteuid() == 0, exists)
+}
+
+func chooseSocket(getenv func(string) string, root bool, exists func(string) bool) string {
+	if path := getenv("LEAFD_SOCKET"); path != "" {
+		return path
+	}
+	if root {
+		return systemSocket
+	}
+	state := getenv("XDG_STATE_HOME")
+	if home := getenv("HOME"); !filepath.IsAbs(state) && filepath.IsAbs(home) {
+		state = filepath.Join(home, ".local/state")
+	}
+	var paths []string
+	for _, folder := range []string{getenv("XDG_RUNTIME_DIR"), state} {
+		if filepath.IsAbs(folder) {
+			paths = append(paths, filepath.Join(folder, "leafd/leafd.sock"))
+		}
+	}
+	paths = append(paths, systemSocket)
+	for _, path := range paths {
+		if exists(path) {
+			return path
+		}
+	}
+	return paths[0]
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// hasJustGone reports whether a daemon's socket was here a moment ago: its lock is left, and the folder has just changed.
+func hasJustGone(socket string) bool {
+	folder, err := os.Stat(filepath.Dir(socket))
+	return err == nil && time.Since(folder.ModTime()) < justGoneWithin && exists(socket+".lock")
+}
