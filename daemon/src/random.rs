@@ -9,7 +9,7 @@ pub struct NoRandomness(getrandom::Error);
 
 impl From<NoRandomness> for StoreError {
     fn from(error: NoRandomness) -> Self {
-        StoreError::Refused(error.to_string())
+        StoreError::Refused(error.to_string().into())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::BootMs;
 use crate::lease::LeaseProblem;
-use crate::store::StoreError;
+use crate::store::{StoreError, Why};
 use crate::upstream;
 
 /// What is wrong. Programs rely on the names: they don't change.
@@ -19,8 +19,6 @@ pub enum Code {
     StoreRefused,
     /// A store may have lost commits. Claims wait until every daemon has told it which numbers it has seen claimed.
     StoreSettling,
-    /// A store serves many daemons that have just started, and this one waits for its turn.
-    StoreCrowded,
     /// A store answers but refuses the claims.
     ClaimsFailing,
     /// The claims of one tag fail, while its store serves others.
@@ -59,6 +57,9 @@ pub enum Code {
     LayoutContradicted,
 }
 
+/// The longest message of a cause, in characters.
+pub const MESSAGE_CHARS_MAX: usize = 160;
+
 /// Which ids a cause affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -95,7 +96,9 @@ pub struct Cause {
     pub subject: Arc<str>,
     /// Which ids it affects.
     pub kind: Kind,
-    /// What was tried, and what happened.
+    /// The class of its reason, which decides the remedy.
+    pub why: Why,
+    /// What was tried, and what happened; see [`Cause::new`].
     pub message: String,
     pub remedy: String,
     /// When it began, if that is known. `None`: when it was first noticed.
@@ -116,7 +119,6 @@ impl Code {
             Code::StoreAway => "store_away",
             Code::StoreRefused => "store_refused",
             Code::StoreSettling => "store_settling",
-            Code::StoreCrowded => "store_crowded",
             Code::ClaimsFailing => "claims_failing",
             Code::TagClaimsFailing => "tag_claims_failing",
             Code::TagUsedUp => "tag_used_up",
@@ -150,18 +152,25 @@ impl Code {
         self == Code::TagNearCeiling
     }
 
-    /// The code of a store's condition.
+    /// How long it must last before the log mentions it, in milliseconds: what every start goes through is no news.
     #[must_use]
-    pub fn of_store(condition: &upstream::Condition) -> Code {
+    pub fn logged_after_ms(self) -> u64 {
+        if self == Code::WorkerStarting { 5_000 } else { 0 }
+    }
+
+    /// The code of a store's condition; `None` if the condition is no trouble.
+    #[must_use]
+    pub fn of_store(condition: &upstream::Condition) -> Option<Code> {
         use upstream::Condition;
-        match condition {
+        Some(match condition {
             // It answered and refused.
             Condition::Away(StoreError::Refused(_)) => Code::ClaimsFailing,
             Condition::Unmet | Condition::Away(_) => Code::StoreAway,
             Condition::Settling | Condition::LostCommits => Code::StoreSettling,
-            Condition::Crowded => Code::StoreCrowded,
+            // It lasts for two seconds at most.
+            Condition::Crowded => return None,
             Condition::Refused(_) => Code::StoreRefused,
-        }
+        })
     }
 
     /// The code of a missing worker; `None` when no id has been asked for yet.
@@ -207,6 +216,23 @@ impl Severity {
 }
 
 impl Cause {
+    /// A cause that affects segment tags. Of a longer message only the first [`MESSAGE_CHARS_MAX`] characters are kept.
+    #[must_use]
+    pub fn new(code: Code, subject: &str, why: Why, message: &str, lasts: Lasts) -> Cause {
+        Cause {
+            code,
+            subject: Arc::from(subject),
+            kind: Kind::Segments,
+            why,
+            message: shortened(message),
+            remedy: String::new(),
+            since: None,
+            last_success: None,
+            lasts,
+            idle: false,
+        }
+    }
+
     /// What stops service is an error.
     #[must_use]
     pub fn severity(&self) -> Severity {
@@ -251,4 +277,13 @@ impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
+}
+
+fn shortened(message: &str) -> String {
+    if message.chars().count() <= MESSAGE_CHARS_MAX {
+        return message.to_owned();
+    }
+    let kept: String = message.chars().take(MESSAGE_CHARS_MAX - 3).collect();
+    let kept = kept.rsplit_once(' ').map_or(&*kept, |(words, _)| words);
+    format!("{}...", kept.trim_end_matches([',', ';', ':']))
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use crate::BootMs;
 
-pub use causes::{Cause, Code, Kind, Lasts, Severity};
+pub use causes::{Cause, Code, Kind, Lasts, MESSAGE_CHARS_MAX, Severity};
 pub use claims::{ClaimFailure, ClaimOutcomes};
 pub use words::duration;
 
@@ -211,7 +211,10 @@ impl Entry {
 
     /// Whether and why the log should speak.
     fn occasion(&self, now: BootMs) -> Option<Occasion> {
-        let Some(told) = &self.told else { return Some(Occasion::Began) };
+        let Some(told) = &self.told else {
+            let lasted_ms = now.0.saturating_sub(self.since.0);
+            return (lasted_ms >= self.cause.code.logged_after_ms()).then_some(Occasion::Began);
+        };
         let passed_ms = now.0.saturating_sub(told.at.0);
         let worse = self.cause.severity() < told.severity;
         let other = self.cause.severity() != told.severity

@@ -34,7 +34,7 @@ use crate::{BootMs, UnixMs, WorkerId};
 pub use crate::registry::Mode;
 
 pub use clock::{Reference, Skew};
-pub use problem::{LeaseProblem, REGISTRY_BEHIND};
+pub use problem::LeaseProblem;
 pub use selection::Taken;
 pub use state::Lease;
 

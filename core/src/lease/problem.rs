@@ -5,9 +5,7 @@ use std::fmt;
 use super::{Reference, Skew, Taken};
 use crate::WorkerId;
 use crate::registry::RegistryId;
-
-/// What is told of a registry whose clock is behind what is recorded in it. Remedies go by it.
-pub const REGISTRY_BEHIND: &str = "the worker registry's clock is far behind";
+use crate::store::{Reason, Why};
 
 /// Why there is no worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +15,7 @@ pub enum LeaseProblem {
     /// The registry is being asked.
     Starting,
     /// The registry can't be reached.
-    Away(String),
+    Away(Reason),
     /// The clock can't be believed.
     Clock(Skew),
     /// Every worker is taken.
@@ -40,11 +38,22 @@ pub enum LeaseProblem {
     /// The registry that answers is not the one that the claim is from.
     Replaced(Box<(RegistryId, RegistryId)>),
     /// A person must repair something first.
-    Refused(String),
+    Refused(Reason),
     /// The worker is being given back.
     GivingBack,
     /// The daemon stops.
     Stopping,
+}
+
+impl LeaseProblem {
+    /// The class of its reason.
+    #[must_use]
+    pub fn why(&self) -> Why {
+        match self {
+            LeaseProblem::Away(reason) | LeaseProblem::Refused(reason) => reason.why,
+            _ => Why::Other,
+        }
+    }
 }
 
 impl fmt::Display for LeaseProblem {

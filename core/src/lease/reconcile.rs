@@ -124,7 +124,7 @@ impl Lease {
                 "worker {} belonged to this host permanently, but the worker registry now assigns it to {name:?}: put \
                  its entry back, or remove this host's state directory to get another worker",
                 held.worker
-            )));
+            ).into()));
             self.retry_in(now, REFUSED_RETRY_MS);
             if !held.mine {
                 self.held = Some(held);

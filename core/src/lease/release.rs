@@ -179,7 +179,7 @@ impl Lease {
     /// The journal still has the claim, so the registry must have it too.
     pub(super) fn not_forgotten(&mut self, why: String) {
         self.set_stage(Stage::Resumed);
-        self.released = Some(Err(RegistryError::Refused(why)));
+        self.released = Some(Err(RegistryError::Refused(why.into())));
     }
 
     fn set_stage(&mut self, stage: Stage) {

@@ -1,9 +1,10 @@
 //! What the answers of registry and journal mean.
 
 use super::state::{Aim, HeldLease, Pending, Plan, REFUSED_RETRY_MS};
-use super::{Lease, LeaseProblem, Mode, REGISTRY_BEHIND, Record, Recorded};
+use super::{Lease, LeaseProblem, Mode, Record, Recorded};
 use crate::UnixMs;
 use crate::registry::{Entry, RegistryError, Snapshot};
+use crate::store::{Reason, Why};
 use crate::time::Now;
 
 impl Lease {
@@ -54,10 +55,11 @@ impl Lease {
             }
             Err(RegistryError::TooFarAhead { now: registry, .. }) => {
                 self.clock.judge(asked, now, registry, Vec::new());
-                let trouble = self.clock.skew().map_or_else(
-                    || LeaseProblem::Refused(REGISTRY_BEHIND.to_owned()),
-                    LeaseProblem::Clock,
-                );
+                let behind = || {
+                    let words = "the worker registry's clock is far behind what is recorded in it";
+                    LeaseProblem::Refused(Reason::new(Why::RegistryClock, words))
+                };
+                let trouble = self.clock.skew().map_or_else(behind, LeaseProblem::Clock);
                 self.troubled(trouble);
                 self.retry_in(now, REFUSED_RETRY_MS);
             }
@@ -130,7 +132,7 @@ impl Lease {
         match error {
             RegistryError::Unavailable { .. } => {
                 self.away = true;
-                self.troubled(LeaseProblem::Away(error.to_string()));
+                self.troubled(LeaseProblem::Away(Reason::new(error.why(), error.to_string())));
                 self.back_off(now, random);
             }
             RegistryError::Changed { .. } | RegistryError::Conflict { .. } => {
@@ -138,7 +140,7 @@ impl Lease {
             }
             _ => {
                 self.blocked = true;
-                self.troubled(LeaseProblem::Refused(error.to_string()));
+                self.troubled(LeaseProblem::Refused(Reason::new(error.why(), error.to_string())));
                 self.retry_in(now, REFUSED_RETRY_MS);
             }
         }
@@ -190,7 +192,7 @@ impl Lease {
             (Err(why), Record::Forget) if self.is_leaving() => self.not_forgotten(why),
             (Err(why), _) => {
                 self.held = self.held.take().filter(|held| held.limit > UnixMs(0));
-                self.troubled(LeaseProblem::Refused(why));
+                self.troubled(LeaseProblem::Refused(why.into()));
                 self.retry_in(now, REFUSED_RETRY_MS);
             }
         }

@@ -60,7 +60,9 @@ impl LeaseRecord {
             .map_err(|odd| {
                 let worker =
                     worker.map_or("a worker".to_owned(), |worker| format!("worker {worker}"));
-                RegistryError::Refused(format!("{worker} can't be recorded for this holder: {odd}"))
+                RegistryError::Refused(
+                    format!("{worker} can't be recorded for this holder: {odd}").into(),
+                )
             })
     }
 }

@@ -1,7 +1,7 @@
 //! Why a call to a registry fails.
 
 use super::{Entry, RegistryId};
-use crate::store::StoreError;
+use crate::store::{Reason, StoreError, Why};
 use crate::{UnixMs, WorkerId};
 
 /// A failed call. The text says what was tried, what happened and what to do next.
@@ -14,7 +14,7 @@ pub enum RegistryError {
         /// Its name, without secrets.
         registry: String,
         /// What happened.
-        cause: String,
+        cause: Reason,
     },
     /// The registry, or its history, is not the one that the caller trusts. Nothing was changed.
     #[error("the worker registry is now {found} instead of {expected}")]
@@ -48,7 +48,19 @@ pub enum RegistryError {
     Exhausted(String),
     /// The call can't succeed, and repeating it won't help. The text says what to do.
     #[error("{0}")]
-    Refused(String),
+    Refused(Reason),
+}
+
+impl RegistryError {
+    /// The class of its reason.
+    #[must_use]
+    pub fn why(&self) -> Why {
+        match self {
+            RegistryError::Unavailable { cause, .. } => cause.why,
+            RegistryError::Refused(reason) => reason.why,
+            _ => Why::Other,
+        }
+    }
 }
 
 impl From<StoreError> for RegistryError {
@@ -58,10 +70,12 @@ impl From<StoreError> for RegistryError {
             StoreError::Unavailable { store, cause } => {
                 RegistryError::Unavailable { registry: store, cause }
             }
-            StoreError::Overloaded { ref store, .. } => {
-                RegistryError::Unavailable { registry: store.clone(), cause: error.to_string() }
-            }
-            other => RegistryError::Refused(other.to_string()),
+            StoreError::Overloaded { ref store, .. } => RegistryError::Unavailable {
+                registry: store.clone(),
+                cause: error.to_string().into(),
+            },
+            StoreError::Refused(reason) => RegistryError::Refused(reason),
+            other => RegistryError::Refused(other.to_string().into()),
         }
     }
 }

@@ -90,7 +90,7 @@ impl NewTag {
     /// [`StoreError::Refused`] with the number to use.
     pub fn check_above(&self, claimed_end: i64) -> Result<(), StoreError> {
         match u64::try_from(claimed_end) {
-            Ok(end) if self.start < end => Err(StoreError::Refused(format!(
+            Ok(end) if self.start < end => Err(StoreError::refused(format!(
                 "tag {:?} existed before, and its ids below {end} were claimed: create it with start {end} or more",
                 self.tag.as_str()
             ))),
@@ -106,7 +106,7 @@ impl NewTag {
     pub fn check_mask(&self, former: Option<&str>) -> Result<(), StoreError> {
         let name = self.tag.as_str();
         if former == Some(MASK_UNKNOWN) {
-            return Err(StoreError::Refused(format!(
+            return Err(StoreError::refused(format!(
                 "tag {name:?} existed before, the store lost its row, and how its ids were masked isn't known: ids that are masked \
                  differently could be the same ones, so use another name. If you know that it was not masked, set masked of its \
                  row in leafd_tag to NULL by SQL"
@@ -121,7 +121,7 @@ impl NewTag {
             Some(None) => "masked otherwise".to_owned(),
             Some(Some(Masking { bits, key, .. })) => format!("masked in {bits} bits by key {key}"),
         };
-        Err(StoreError::Refused(format!(
+        Err(StoreError::refused(format!(
             "tag {name:?} existed before and its ids were {were}: ids that are masked differently could be the same ones, so use \
              another name"
         )))
@@ -139,7 +139,7 @@ impl NewTag {
         check_description(self.description.as_deref())?;
         if let Some(masking) = self.masked {
             if self.strict {
-                return Err(StoreError::Refused(format!(
+                return Err(StoreError::refused(format!(
                     "tag {:?} can't be both strict and masked: masked ids are in no order",
                     self.tag.as_str()
                 )));
@@ -187,7 +187,7 @@ impl TagRow {
         if self.generation == seen {
             return Ok(());
         }
-        Err(StoreError::Refused(format!(
+        Err(StoreError::refused(format!(
             "tag {:?} was deleted and created again in the meantime (its generation is {}, not {}): read it again",
             self.tag.as_str(),
             self.generation.0,
@@ -240,7 +240,7 @@ fn refused(
     value: impl std::fmt::Display,
     allowed: impl std::fmt::Display,
 ) -> StoreError {
-    StoreError::Refused(format!("a tag's {what} can't be {value}; allowed: {allowed}"))
+    StoreError::refused(format!("a tag's {what} can't be {value}; allowed: {allowed}"))
 }
 
 #[cfg(test)]

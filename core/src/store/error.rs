@@ -1,6 +1,6 @@
 //! Why a store call failed: what was tried, what happened, what to do.
 
-use super::{Identity, UNFINISHED};
+use super::{Identity, Reason, UNFINISHED, Why};
 use crate::Tag;
 
 /// Why a store call failed.
@@ -12,7 +12,7 @@ pub enum StoreError {
         /// Which store, without secrets.
         store: String,
         /// What happened.
-        cause: String,
+        cause: Reason,
     },
     /// Too many calls are waiting for the store. Nothing was sent.
     #[error("the store {store} has {waiting_max} calls waiting; try again in a moment")]
@@ -62,7 +62,29 @@ pub enum StoreError {
     },
     /// The store holds something that can't be used safely, or was asked for it.
     #[error("{0}")]
-    Refused(String),
+    Refused(Reason),
+}
+
+impl StoreError {
+    /// A refusal whose words say all there is to know.
+    pub fn refused(words: impl Into<Reason>) -> StoreError {
+        StoreError::Refused(words.into())
+    }
+
+    /// A refusal of this class.
+    pub fn refused_for(why: Why, words: impl Into<String>) -> StoreError {
+        StoreError::Refused(Reason::new(why, words))
+    }
+
+    /// The class of its reason.
+    #[must_use]
+    pub fn why(&self) -> Why {
+        match self {
+            StoreError::Unavailable { cause, .. } => cause.why,
+            StoreError::Refused(reason) => reason.why,
+            _ => Why::Other,
+        }
+    }
 }
 
 fn exhausted(tag: &Tag, ceiling: u64, left: u64) -> String {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::StoreError;
+use super::{StoreError, Why};
 
 /// Longest role of a store in bytes.
 pub const ROLE_BYTES_MAX: usize = 8_256;
@@ -86,19 +86,16 @@ impl Identity {
         if is.0.is_empty() {
             return Ok(true);
         }
-        Err(StoreError::Refused(format!(
-            "the store {store} is not where this host's routes have it: its {RECORDED_ROUTES} are {:?}, and this host's \
+        Err(StoreError::refused_for(
+            Why::OtherRoutes,
+            format!(
+                "the store {store} is not where this host's routes have it: its recorded routes are {:?}, and this host's \
              configuration has it for {:?}. Correct the configuration, or change the recorded routes with: leafd routes apply",
-            is.0, role.0
-        )))
+                is.0, role.0
+            ),
+        ))
     }
 }
-
-/// The words for a database other than the one used before. Remedies are chosen by them.
-pub const ANOTHER_DATABASE: &str = "is another database than";
-
-/// The words for a recorded role among several stores. Remedies are chosen by them.
-pub const RECORDED_ROUTES: &str = "recorded routes";
 
 impl History {
     /// A history together with the number of losses declared in it.
@@ -130,10 +127,13 @@ impl Role {
         if printable && self.0.len() <= ROLE_BYTES_MAX {
             return Ok(());
         }
-        Err(StoreError::Refused(format!(
-            "a store's role can't be {:?}; allowed: at most {ROLE_BYTES_MAX} printable ASCII characters",
-            self.0
-        )))
+        Err(StoreError::refused_for(
+            Why::OtherRoutes,
+            format!(
+                "a store's role can't be {:?}; allowed: at most {ROLE_BYTES_MAX} printable ASCII characters",
+                self.0
+            ),
+        ))
     }
 }
 

@@ -4,11 +4,13 @@
 //! - `error`: why a call fails.
 //! - `claim`: what a claim takes from a row, and which tags can be created.
 //! - `record`: what a store remembers of a claim.
+//! - `reason`: why it can't be used, for people and for code.
 //! - `shard`: which ids belong to a store.
 
 mod claim;
 mod error;
 mod identity;
+mod reason;
 mod record;
 mod shard;
 mod static_worker;
@@ -20,10 +22,8 @@ use crate::mask::Masking;
 
 pub use claim::{ClaimPlan, judge_start, next_start, percent_used, plan_claim, step_of};
 pub use error::StoreError;
-pub use identity::{
-    ANOTHER_DATABASE, History, HostId, Identity, RECORDED_ROUTES, ROLE_BYTES_MAX, Role, StartToken,
-    StoreId,
-};
+pub use identity::{History, HostId, Identity, ROLE_BYTES_MAX, Role, StartToken, StoreId};
+pub use reason::{Reason, Why};
 pub use record::{ClaimRecord, ClaimedBy, NAME_BYTES_MAX};
 pub use shard::Shard;
 pub use static_worker::{StaticUser, note_static_user};

@@ -3,7 +3,7 @@
 use super::state::{Monitor, Next, Standing};
 use super::{Event, Record, Request};
 use crate::BootMs;
-use crate::store::{ANOTHER_DATABASE, History, Identity, RECORDED_ROUTES, Role, StoreError};
+use crate::store::{History, Identity, Role, StoreError, Why};
 
 /// A first meeting in progress.
 #[derive(Clone, Debug)]
@@ -25,23 +25,23 @@ const CROWDED_FROM_MS: u64 = 25;
 const TURNS: u64 = 4;
 
 /// The longest wait for a turn, in milliseconds.
-const CROWDED_MS_MAX: u64 = 2_000;
+pub(super) const CROWDED_MS_MAX: u64 = 2_000;
 
 impl Monitor {
     /// A store has told its identity.
     pub(super) fn identified(&mut self, now: BootMs, asked: BootMs, found: Identity) {
         let Some(trusted) = &self.trusted else { return self.meet(asked, found) };
         if trusted.id != found.id {
-            return self.refuse(StoreError::Refused(format!(
-                "the store {} {ANOTHER_DATABASE} the one in use: it was {trusted}, and now it is {found}; \
+            return self.refuse(StoreError::refused_for(Why::AnotherDatabase, format!(
+                "the store {} is another database than the one in use: it was {trusted}, and now it is {found}; \
                  nothing is claimed from it. {PUT_BACK}",
                 self.settings.url
             )));
         }
         if trusted.role != found.role {
             let same_history = trusted.history == found.history;
-            self.refuse(StoreError::Refused(format!(
-                "the {RECORDED_ROUTES} of the store {} have changed: they were {:?}, and now they are {:?}; nothing is \
+            self.refuse(StoreError::refused_for(Why::OtherRoutes, format!(
+                "the recorded routes of the store {} have changed: they were {:?}, and now they are {:?}; nothing is \
                  claimed from it. Restart leafd with the routes of the other hosts",
                 self.settings.url, &*trusted.role.0, &*found.role.0
             )));
@@ -73,8 +73,8 @@ impl Monitor {
             let remembered = self.settings.remembered.as_ref();
             let same = remembered
                 .is_some_and(|(id, history)| (id, history) == (&found.id, &found.history));
-            self.refuse(StoreError::Refused(format!(
-                "the store {} is not where this host's routes have it: its {RECORDED_ROUTES} are {:?}, and this host's \
+            self.refuse(StoreError::refused_for(Why::OtherRoutes, format!(
+                "the store {} is not where this host's routes have it: its recorded routes are {:?}, and this host's \
                  configuration has it {}. Use the routes of the other hosts, or change the routes with: leafd routes apply",
                 self.settings.url,
                 &*found.role.0,
@@ -107,8 +107,8 @@ impl Monitor {
                 let take = Request::TakeRole(checking_in.found.clone(), role.clone());
                 self.next = Some(Next::Request(take));
             }
-            Ok(true) => self.refuse(StoreError::Refused(format!(
-                "the store {} has or had tags, but no {RECORDED_ROUTES}; this host's configuration has it for {:?}. That might \
+            Ok(true) => self.refuse(StoreError::refused_for(Why::NoRoutes, format!(
+                "the store {} has or had tags, but no recorded routes; this host's configuration has it for {:?}. That might \
                  send its tags to another store. Check that, and record the routes with: leafd routes apply",
                 self.settings.url, &*role.0
             ))),
@@ -146,11 +146,14 @@ impl Monitor {
             && *known != found.id
             && !self.settings.embedded
         {
-            let error = StoreError::Refused(format!(
-                "the store {} {ANOTHER_DATABASE} this host used before ({known}, now {}); nothing is claimed \
+            let error = StoreError::refused_for(
+                Why::AnotherDatabase,
+                format!(
+                    "the store {} is another database than this host used before ({known}, now {}); nothing is claimed \
                  from it. {PUT_BACK}",
-                self.settings.url, found.id
-            ));
+                    self.settings.url, found.id
+                ),
+            );
             self.events.push_back(Event::SetAside);
             return self.refuse(error);
         }

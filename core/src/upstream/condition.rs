@@ -1,11 +1,12 @@
 //! What a store can be used for now; if it can't be used, why and since when; and what other callers found out about
 //! it.
 
+use super::check_in::CROWDED_MS_MAX;
 use super::failover::{Held, Settling};
 use super::state::{Monitor, Standing};
 use super::{Event, Settings};
 use crate::BootMs;
-use crate::store::{History, Identity, StoreError, StoreId};
+use crate::store::{History, Identity, Reason, StoreError, StoreId, Why};
 
 /// An unusable store, as of the last call.
 #[derive(Clone, Debug)]
@@ -18,9 +19,6 @@ pub struct Away {
     pub silent: bool,
 }
 
-/// In the words of a store that does not answer, without a failure either.
-pub const SILENT: &str = "has not answered for more than";
-
 /// Why claims can't be made from a store at present.
 #[derive(Clone, Debug)]
 pub enum Condition {
@@ -32,7 +30,7 @@ pub enum Condition {
     Settling,
     /// It has lost commits, and the other daemons have not been told yet.
     LostCommits,
-    /// It serves, but many daemons have just started: this one waits for its turn.
+    /// It serves. First claims are delayed to spread the load of daemons that start together.
     Crowded,
     /// It is not the expected store, or not in the expected state.
     Refused(StoreError),
@@ -226,11 +224,11 @@ impl Monitor {
         }
         self.probe_soon(now);
         if let Standing::Refused(error) = &self.standing {
-            return Err(StoreError::Refused(error.to_string()));
+            return Err(StoreError::refused_for(error.why(), error.to_string()));
         }
         let cause = match &self.away {
-            Some(away) => away.error.to_string(),
-            None => format!("database {found} is not verified yet"),
+            Some(away) => Reason::new(away.error.why(), away.error.to_string()),
+            None => format!("database {found} is not verified yet").into(),
         };
         Err(StoreError::Unavailable { store: self.settings.url.to_string(), cause })
     }
@@ -248,7 +246,8 @@ impl Monitor {
         if for_ms < answer_ms {
             return false;
         }
-        let cause = format!("it {SILENT} {} s", answer_ms / 1_000);
+        let words = format!("it has not answered for more than {} s", answer_ms / 1_000);
+        let cause = Reason::new(Why::Silent, words);
         let error = StoreError::Unavailable { store: self.settings.url.to_string(), cause };
         if self.away.as_ref().is_some_and(|away| away.error == error) {
             return false;
@@ -279,6 +278,15 @@ impl Monitor {
 }
 
 impl Condition {
+    /// The class of its reason.
+    #[must_use]
+    pub fn why(&self) -> Why {
+        match self {
+            Condition::Away(error) | Condition::Refused(error) => error.why(),
+            _ => Why::Other,
+        }
+    }
+
     /// The condition in words; `url` names the store.
     #[must_use]
     pub fn describe(&self, url: &str) -> String {
@@ -299,7 +307,8 @@ impl Condition {
             }
             Condition::Crowded => {
                 format!(
-                    "the store {url} is busy because many daemons are starting; claims begin in a moment"
+                    "first claims from the store {url} are delayed by up to {} s to spread start-up load",
+                    CROWDED_MS_MAX / 1_000
                 )
             }
         }

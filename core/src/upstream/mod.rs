@@ -27,7 +27,7 @@ use std::sync::Arc;
 use crate::BootMs;
 use crate::store::{History, Identity, Role, StoreError, StoreId};
 
-pub use condition::{Away, Condition, SILENT};
+pub use condition::{Away, Condition};
 pub use state::Monitor;
 
 /// What a monitor is told at its start.

@@ -265,7 +265,7 @@ impl World {
             Happening::TimesOut { to, call } => {
                 let away = StoreError::Unavailable {
                     store: "simulated".to_owned(),
-                    cause: "it did not answer in time".to_owned(),
+                    cause: "it did not answer in time".into(),
                 };
                 let answer = match &call {
                     Call::Claim(..) => Answer::Claim(Err(away)),

@@ -4,22 +4,18 @@
 use std::sync::Arc;
 
 use leafd_core::health::{
-    Cause, ClaimOutcomes, Code, Findings, Health, Kind, Lasts, Notice, Occasion, Severity,
+    Cause, ClaimOutcomes, Code, Findings, Health, Kind, Lasts, MESSAGE_CHARS_MAX, Notice, Occasion,
+    Severity,
 };
-use leafd_core::store::{History, Identity, Role, StoreError, StoreId};
+use leafd_core::store::{History, Identity, Role, StoreError, StoreId, Why};
 use leafd_core::{BootMs, Tag};
 
 fn cause(code: Code, subject: &str, lasts: Lasts) -> Cause {
+    let message = "the store a can't be used: connection refused (os error 111)";
     Cause {
-        code,
-        subject: Arc::from(subject),
-        kind: Kind::Segments,
-        message: "the store a can't be used: connection refused (os error 111)".to_owned(),
         remedy: "see that it runs".to_owned(),
-        since: None,
         last_success: Some(BootMs(500)),
-        lasts,
-        idle: false,
+        ..Cause::new(code, subject, Why::Other, message, lasts)
     }
 }
 
@@ -196,7 +192,7 @@ fn identity(store: &str) -> Identity {
 }
 
 fn refused(words: &str) -> StoreError {
-    StoreError::Refused(words.to_owned())
+    StoreError::Refused(words.to_owned().into())
 }
 
 #[test]
@@ -275,4 +271,25 @@ fn a_tag_at_its_end_tells_nothing_against_its_store() {
     assert_eq!(alone, [tag("orders")]);
     outcomes.forget(&tag("orders"));
     assert_eq!(outcomes.of_tags(BootMs(1_000)).count(), 0);
+}
+
+#[test]
+fn a_cause_keeps_a_short_message() {
+    let new = |message: &str| Cause::new(Code::StoreAway, "a", Why::Other, message, Lasts::Over);
+    let short = "\u{e9}".repeat(MESSAGE_CHARS_MAX);
+    assert_eq!(new(&short).message, short);
+    let long = "rights on leaf_alloc; ".repeat(20);
+    let message = new(&long).message;
+    assert!(message.chars().count() <= MESSAGE_CHARS_MAX, "{message}");
+    assert!(message.starts_with("rights on") && message.ends_with("..."), "{message}");
+}
+
+#[test]
+fn a_start_is_logged_only_if_it_lasts() {
+    let mut watch = Watch::new();
+    let starting = |_| vec![cause(Code::WorkerStarting, "a", Lasts::Over)];
+    watch.seconds(5, starting);
+    assert!(watch.told.is_empty(), "{:?}", watch.told);
+    watch.seconds(2, starting);
+    assert_eq!(watch.told.len(), 1, "{:?}", watch.told);
 }

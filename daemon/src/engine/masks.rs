@@ -151,7 +151,7 @@ impl Masks {
             match known {
                 Ok(known) if known == own => {}
                 Ok(_) => return Err(self.another(key)),
-                Err(StoreError::Refused(words)) => return Err(mask_key(words)),
+                Err(StoreError::Refused(words)) => return Err(mask_key(words.words)),
                 Err(error) => return Err(Failure::from(&error)),
             }
         }

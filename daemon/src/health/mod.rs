@@ -7,7 +7,6 @@ mod remedy;
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tracing::{error, info, warn};
@@ -22,7 +21,7 @@ use leafd_core::health::{
     Cause, Code, Condition, Findings, Health, Kind, Lasts, Notice, Occasion, Severity,
 };
 use leafd_core::snowflake::{Now, Refusal};
-use leafd_core::store::StoreError;
+use leafd_core::store::{StoreError, Why};
 
 pub use remedy::Remedies;
 
@@ -107,7 +106,7 @@ impl Watch {
         if let Some(failure) = self.writer.trouble() {
             causes.push(Cause {
                 kind: Kind::All,
-                ..new(Code::JournalFailing, "", failure.message, Lasts::Over)
+                ..Cause::new(Code::JournalFailing, "", Why::Other, &failure.message, Lasts::Over)
             });
         }
         self.add_stores(&mut causes, now);
@@ -134,7 +133,7 @@ impl Watch {
             causes.push(Cause {
                 since: trouble.since,
                 last_success: trouble.last_success,
-                ..new(trouble.code, name, trouble.message, lasts)
+                ..Cause::new(trouble.code, name, trouble.why, &trouble.message, lasts)
             });
         }
     }
@@ -148,7 +147,13 @@ impl Watch {
             let lasts = tag.lasts(now.boot).unwrap_or(Lasts::Over);
             causes.push(Cause {
                 since: Some(failure.since),
-                ..new(code, name.as_str(), failure.error.to_string(), lasts)
+                ..Cause::new(
+                    code,
+                    name.as_str(),
+                    failure.error.why(),
+                    &failure.error.to_string(),
+                    lasts,
+                )
             });
         }
         for (name, near) in self.segments.near_ceilings() {
@@ -160,7 +165,13 @@ impl Watch {
                     "tag {name:?} is {} % used: {} is claimed of the numbers up to {}",
                     near.percent, near.claimed_to, near.ceiling
                 );
-                causes.push(new(Code::TagNearCeiling, name.as_str(), message, Lasts::NoEnd));
+                causes.push(Cause::new(
+                    Code::TagNearCeiling,
+                    name.as_str(),
+                    Why::Other,
+                    &message,
+                    Lasts::NoEnd,
+                ));
             }
         }
     }
@@ -188,7 +199,7 @@ impl Watch {
                     format!("the time bits of layout {name:?} can't hold the present time"),
                 ),
             };
-            causes.push(self.of_layout(code, name, message));
+            causes.push(self.of_layout(code, name, &message));
         }
     }
 
@@ -198,29 +209,16 @@ impl Watch {
             causes.push(self.of_layout(
                 Code::LayoutContradicted,
                 tag.name.as_str(),
-                failure.message,
+                &failure.message,
             ));
         }
     }
 
     /// The cause of a trouble of a layout. Without a worker nobody asks for ids of layouts, so it counts as idle then.
-    fn of_layout(&self, code: Code, name: &str, message: String) -> Cause {
+    fn of_layout(&self, code: Code, name: &str, message: &str) -> Cause {
         let idle = matches!(self.snowflakes.worker, Worker::None);
-        Cause { kind: Kind::Snowflake, idle, ..new(code, name, message, Lasts::Over) }
-    }
-}
-
-fn new(code: Code, subject: &str, message: String, lasts: Lasts) -> Cause {
-    Cause {
-        code,
-        subject: Arc::from(subject),
-        kind: Kind::Segments,
-        message,
-        remedy: String::new(),
-        since: None,
-        last_success: None,
-        lasts,
-        idle: false,
+        let cause = Cause::new(code, name, Why::Other, message, Lasts::Over);
+        Cause { kind: Kind::Snowflake, idle, ..cause }
     }
 }
 

@@ -35,7 +35,7 @@ impl Backend for dyn Registry + '_ {
     const CALLS_WAITING_MAX: usize = 64;
 
     fn unavailable(name: &str, cause: String) -> RegistryError {
-        RegistryError::Unavailable { registry: name.to_owned(), cause }
+        RegistryError::Unavailable { registry: name.to_owned(), cause: cause.into() }
     }
 
     fn overloaded(name: &str) -> RegistryError {

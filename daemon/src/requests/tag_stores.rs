@@ -50,14 +50,14 @@ impl TagStores {
     /// [`Upstream::complete`].
     pub async fn create(&self, new: &NewTag) -> Result<Shown, StoreError> {
         if self.several() && new.strict {
-            return Err(StoreError::Refused(format!(
+            return Err(StoreError::refused(format!(
                 "tag {:?} lives in {} independent primaries, so it can't be strict: the primaries don't know each other's claims",
                 new.tag.as_str(),
                 self.upstreams.len()
             )));
         }
         if self.several() && new.masked.is_some() {
-            return Err(StoreError::Refused(format!(
+            return Err(StoreError::refused(format!(
                 "tag {:?} lives in {} independent primaries, so it can't be masked",
                 new.tag.as_str(),
                 self.upstreams.len()
@@ -296,7 +296,7 @@ impl TagStores {
             return Err(error);
         }
         if shown.row.generation != generation {
-            return Err(StoreError::Refused(format!(
+            return Err(StoreError::refused(format!(
                 "tag {:?} was deleted and created again in the meantime: read it again",
                 tag.as_str()
             )));
@@ -335,7 +335,7 @@ impl TagStores {
     fn check_ceiling(&self, ceiling: u64) -> Result<(), StoreError> {
         let firsts = self.upstreams.iter().map(|upstream| upstream.shard.first_from(1));
         match firsts.max() {
-            Some(first) if ceiling < first => Err(StoreError::Refused(format!(
+            Some(first) if ceiling < first => Err(StoreError::refused(format!(
                 "a tag's ceiling can't be {ceiling} in {} independent primaries: the last of them begins at {first}",
                 self.upstreams.len()
             ))),
@@ -349,7 +349,7 @@ impl TagStores {
         let without =
             self.upstreams.iter().find(|upstream| upstream.shard.first_from(start) > ceiling);
         match without {
-            Some(upstream) if self.upstreams.len() > 1 => Err(StoreError::Refused(format!(
+            Some(upstream) if self.upstreams.len() > 1 => Err(StoreError::refused(format!(
                 "a tag from {start} to a ceiling of {ceiling} can't live in {of} independent primaries: primary {:?} \
                  would have no id, because each primary has only one of every {of} consecutive ids",
                 &*upstream.name,
@@ -371,7 +371,7 @@ impl TagStores {
             }
         }
         match (without, away) {
-            (Some((upstream, _)), _) if has => Err(StoreError::Refused(format!(
+            (Some((upstream, _)), _) if has => Err(StoreError::refused(format!(
                 "primary {:?} doesn't have tag {:?}, but another one has: its creation or deletion was interrupted; \
                  repeat that first",
                 &*upstream.name,
@@ -401,10 +401,11 @@ impl TagStores {
                 store,
                 cause: format!(
                     "{cause}; {so}: repeat this when primary {name:?} is reachable again"
-                ),
+                )
+                .into(),
             },
             StoreError::Refused(words) if self.several() => {
-                StoreError::Refused(format!("{words}; primary {name:?} refuses it, and {so}"))
+                StoreError::refused(format!("{words}; primary {name:?} refuses it, and {so}"))
             }
             other => other,
         }
@@ -412,7 +413,7 @@ impl TagStores {
 }
 
 fn nowhere() -> StoreError {
-    StoreError::Refused("no store has the tag".to_owned())
+    StoreError::refused("no store has the tag")
 }
 
 /// Refuses a store whose role among the stores is not the configured one.
@@ -421,7 +422,7 @@ async fn check_place(upstream: &Upstream) -> Result<(), StoreError> {
     if found.role == upstream.role {
         return Ok(());
     }
-    Err(StoreError::Refused(format!(
+    Err(StoreError::refused(format!(
         "the store {} is not where this daemon's routes have it: its recorded routes are {:?}, and this daemon's configuration has it \
          {}. Restart it with the routes of the other hosts",
         upstream.url,

@@ -370,10 +370,11 @@ fn names(away: &[Away]) -> Vec<&str> {
 
 fn unconfirmed(failure: Failure) -> StoreError {
     match failure.status {
-        Status::StoreUnavailable => {
-            StoreError::Unavailable { store: "the mask keys".to_owned(), cause: failure.message }
-        }
-        _ => StoreError::Refused(failure.message),
+        Status::StoreUnavailable => StoreError::Unavailable {
+            store: "the mask keys".to_owned(),
+            cause: failure.message.into(),
+        },
+        _ => StoreError::Refused(failure.message.into()),
     }
 }
 
@@ -429,7 +430,7 @@ pub(super) fn refused(message: impl Into<String>) -> Failure {
 /// If the store refuses an administrative request, the request has a bad value; its rows have no defect.
 pub(super) fn administrative(error: &StoreError) -> Failure {
     match error {
-        StoreError::Refused(message) => refused(message.clone()),
+        StoreError::Refused(message) => refused(message.words.clone()),
         other => Failure::from(other),
     }
 }

@@ -23,7 +23,7 @@ impl Backend for dyn Store + '_ {
     const CALLS_WAITING_MAX: usize = 1024;
 
     fn unavailable(name: &str, cause: String) -> StoreError {
-        StoreError::Unavailable { store: name.to_owned(), cause }
+        StoreError::Unavailable { store: name.to_owned(), cause: cause.into() }
     }
 
     fn overloaded(name: &str) -> StoreError {

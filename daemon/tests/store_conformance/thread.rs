@@ -71,7 +71,7 @@ impl Store for Stub {
         _: &Tag,
         _: ClaimWish,
     ) -> Result<Claim, StoreError> {
-        Err(StoreError::Refused("stub".to_owned()))
+        Err(StoreError::Refused("stub".into()))
     }
     fn claims_after(&mut self, _: &Tag, _: u64, _: u32) -> Result<Vec<ClaimRecord>, StoreError> {
         Ok(Vec::new())
@@ -83,10 +83,10 @@ impl Store for Stub {
         Arc::default()
     }
     fn claimed_end(&mut self, _: &Tag) -> Result<u64, StoreError> {
-        Err(StoreError::Refused("stub".to_owned()))
+        Err(StoreError::Refused("stub".into()))
     }
     fn show(&mut self, _: &Tag) -> Result<TagRow, StoreError> {
-        Err(StoreError::Refused("stub".to_owned()))
+        Err(StoreError::Refused("stub".into()))
     }
     fn list(&mut self, _: Option<&Tag>, _: u32) -> Result<Vec<TagRow>, StoreError> {
         Ok(Vec::new())
@@ -95,13 +95,13 @@ impl Store for Stub {
         Ok(Vec::new())
     }
     fn create(&mut self, _: &Identity, _: &NewTag) -> Result<TagRow, StoreError> {
-        Err(StoreError::Refused("stub".to_owned()))
+        Err(StoreError::Refused("stub".into()))
     }
     fn set(&mut self, _: &Tag, _: &TagChange) -> Result<TagRow, StoreError> {
-        Err(StoreError::Refused("stub".to_owned()))
+        Err(StoreError::Refused("stub".into()))
     }
     fn delete(&mut self, _: &Tag, _: Generation) -> Result<TagRow, StoreError> {
-        Err(StoreError::Refused("stub".to_owned()))
+        Err(StoreError::Refused("stub".into()))
     }
     fn look_up(&mut self, _: &Identity, _: &[Tag]) -> Result<Vec<Option<TagTerms>>, StoreError> {
         Ok(Vec::new())

@@ -176,7 +176,7 @@ impl RegistryClient {
                     "the store {name} can lease worker {} too, because its worker_range is {}..{}: independent \
                      registries need ranges that don't overlap; correct worker or worker_range",
                     entry.worker, pool.start, pool.end
-                )));
+                ).into()));
             }
         }
         Ok(())

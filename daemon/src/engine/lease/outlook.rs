@@ -1,12 +1,11 @@
 //! Whether the worker and the clock allow snowflake ids now, and for how long.
 
-use std::sync::Arc;
-
 use super::{LeaseDriver, Worker};
 use crate::registry::static_worker::StaticWorker;
 use leafd_core::health::{Cause, Code, Kind, Lasts};
 use leafd_core::lease::LeaseProblem;
 use leafd_core::snowflake::Now;
+use leafd_core::store::Why;
 
 impl Worker {
     /// What is wrong with the worker, or with the clock of its lease. Other code says what to do about it.
@@ -16,7 +15,7 @@ impl Worker {
             Worker::None => Vec::new(),
             Worker::Static(worker) => match &*worker.borrow() {
                 Err(why) => {
-                    vec![cause(Code::WorkerRefused, "static", why.clone(), Lasts::Over)]
+                    vec![cause(Code::WorkerRefused, "static", Why::Other, why, Lasts::Over)]
                 }
                 Ok(worker) => shared(worker).into_iter().collect(),
             },
@@ -32,7 +31,8 @@ fn shared(worker: &StaticWorker) -> Option<Cause> {
         "worker {number} is in use on another host as well, as the store tells: {}; snowflake ids of both may be equal",
         others.join(", ")
     );
-    (!others.is_empty()).then(|| cause(Code::WorkerShared, "static", message, Lasts::NoEnd))
+    (!others.is_empty())
+        .then(|| cause(Code::WorkerShared, "static", Why::Other, &message, Lasts::NoEnd))
 }
 
 impl LeaseDriver {
@@ -54,28 +54,18 @@ impl LeaseDriver {
             && let Some(code) = Code::of_lease(&problem)
         {
             let (last_success, idle) = (lease.renewed(), !lease.is_used());
-            let cause = cause(code, place, problem.to_string(), lasts);
+            let cause = cause(code, place, problem.why(), &problem.to_string(), lasts);
             causes.push(Cause { last_success, idle, ..cause });
         }
         if let Some(skew) = lease.skew()
             && causes.iter().all(|cause| cause.code != Code::ClockOff)
         {
-            causes.push(cause(Code::ClockOff, place, skew.to_string(), Lasts::NoEnd));
+            causes.push(cause(Code::ClockOff, place, Why::Other, &skew.to_string(), Lasts::NoEnd));
         }
         causes
     }
 }
 
-fn cause(code: Code, subject: &str, message: String, lasts: Lasts) -> Cause {
-    Cause {
-        code,
-        subject: Arc::from(subject),
-        kind: Kind::Snowflake,
-        message,
-        remedy: String::new(),
-        since: None,
-        last_success: None,
-        lasts,
-        idle: false,
-    }
+fn cause(code: Code, subject: &str, why: Why, message: &str, lasts: Lasts) -> Cause {
+    Cause { kind: Kind::Snowflake, ..Cause::new(code, subject, why, message, lasts) }
 }

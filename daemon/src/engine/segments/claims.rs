@@ -104,7 +104,7 @@ impl Segments {
             self.note_gap(&tag.tag, Cause::Store.name(), claim.run.range());
             let error = StoreError::Unavailable {
                 store: shard.upstream.url.to_string(),
-                cause: "it failed over while a claim was in flight".to_owned(),
+                cause: "it failed over while a claim was in flight".into(),
             };
             return self.retry_claim(tag, Failure::from(&error));
         }
@@ -163,7 +163,7 @@ impl Segments {
         index: usize,
     ) {
         if tag.shards.len() > 1 {
-            let error = StoreError::Refused(format!(
+            let error = StoreError::refused(format!(
                 "tag {:?} is strict, but tags in independent primaries can't be; delete it and create it without --strict",
                 tag.tag.as_str()
             ));
@@ -205,7 +205,7 @@ impl Segments {
             cause: format!(
                 "it forgot claims of tag {:?} that it had confirmed; this host is telling it the highest ids seen",
                 tag.tag.as_str()
-            ),
+            ).into(),
         };
         self.retry_claim(tag, Failure::from(&lost));
     }

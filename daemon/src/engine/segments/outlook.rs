@@ -8,7 +8,7 @@ use crate::clock;
 use crate::engine::upstream::Upstream;
 use leafd_checkup::NEAR_PERCENT;
 use leafd_core::health::{Code, Lasts};
-use leafd_core::store::{StoreError, percent_used};
+use leafd_core::store::{StoreError, Why, percent_used};
 use leafd_core::upstream::Condition;
 use leafd_core::{BootMs, Tag};
 
@@ -22,6 +22,8 @@ const DRAWN_RATE_MIN: f64 = 0.01;
 pub struct StoreTrouble {
     /// Its code.
     pub code: Code,
+    /// The class of its reason.
+    pub why: Why,
     /// Its description.
     pub message: String,
     /// When it began, if that is known.
@@ -95,11 +97,15 @@ impl Segments {
         let claimed_at = outcomes.succeeded_at(index);
         let unanswered =
             claims.filter(|claims| matches!(claims.error, StoreError::Unavailable { .. }));
-        if let Some((condition, away_since)) = condition {
+        let trouble = condition.and_then(|(condition, away_since)| {
+            Some((Code::of_store(&condition)?, condition, away_since))
+        });
+        if let Some((code, condition, away_since)) = trouble {
             let away = matches!(condition, Condition::Away(_));
             let claims_since = unanswered.filter(|_| away).map(|claims| claims.since);
             return Some(StoreTrouble {
-                code: Code::of_store(&condition),
+                code,
+                why: condition.why(),
                 message: condition.describe(&upstream.url),
                 since: claims_since.into_iter().chain(away_since).min(),
                 last_success: claimed_at.max(upstream.answered_at()),
@@ -110,6 +116,7 @@ impl Segments {
         let code = if unanswered.is_some() { Code::StoreAway } else { Code::ClaimsFailing };
         Some(StoreTrouble {
             code,
+            why: claims.error.why(),
             message: claims.error.to_string(),
             since: Some(claims.since),
             last_success: claimed_at,

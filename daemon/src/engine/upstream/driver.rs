@@ -295,7 +295,7 @@ impl Upstream {
 }
 
 fn in_journal(error: &JournalError) -> StoreError {
-    StoreError::Unavailable { store: "journal".to_owned(), cause: error.to_string() }
+    StoreError::Unavailable { store: "journal".to_owned(), cause: error.to_string().into() }
 }
 
 async fn finish(work: &mut Option<Work>) -> Outcome {

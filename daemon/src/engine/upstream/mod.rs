@@ -245,7 +245,7 @@ impl Upstream {
                      hosts have reported what they have seen (failover_settle)"
                 }
             };
-            StoreError::Unavailable { store: self.url.to_string(), cause: cause.to_owned() }
+            StoreError::Unavailable { store: self.url.to_string(), cause: cause.into() }
         })
     }
 

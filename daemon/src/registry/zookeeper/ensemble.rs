@@ -107,7 +107,7 @@ impl Standing {
 
 impl Place {
     pub(super) fn refused(&self, words: impl std::fmt::Display) -> Failure {
-        RegistryError::Refused(format!("the worker registry {}: {words}", self.name)).into()
+        RegistryError::Refused(format!("the worker registry {}: {words}", self.name).into()).into()
     }
 
     /// The options for leafd's own nodes.

@@ -115,7 +115,7 @@ impl Registry for LeasedRegistry {
         _: &LeaseRecord,
     ) -> Result<Entry, RegistryError> {
         Err(RegistryError::Refused(
-            "this registry leases worker numbers; it assigns none permanently".to_owned(),
+            "this registry leases worker numbers; it assigns none permanently".into(),
         ))
     }
 }

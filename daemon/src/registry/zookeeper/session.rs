@@ -142,11 +142,11 @@ impl Session {
     }
 
     pub(super) fn unavailable(&self, cause: impl std::fmt::Display) -> RegistryError {
-        RegistryError::Unavailable { registry: self.name(), cause: cause.to_string() }
+        RegistryError::Unavailable { registry: self.name(), cause: cause.to_string().into() }
     }
 
     pub(super) fn refused(&self, words: impl std::fmt::Display) -> RegistryError {
-        RegistryError::Refused(format!("the worker registry {}: {words}", self.name()))
+        RegistryError::Refused(format!("the worker registry {}: {words}", self.name()).into())
     }
 
     /// The ensemble's name in errors.

@@ -14,8 +14,8 @@ use crate::blocking::Backend as _;
 use crate::config::{Endpoint, Tls};
 use crate::store::Store;
 use crate::store::sql::engine::Engine;
-use crate::store::sql::{APPLICATION_NAME, HEAD_START, Target};
-use leafd_core::store::StoreError;
+use crate::store::sql::{APPLICATION_NAME, HEAD_START, Target, is_of_tls};
+use leafd_core::store::{Reason, StoreError, Why};
 
 /// The files in which systems keep the certificates that they trust.
 const SYSTEM_ROOTS: [&str; 3] = [
@@ -48,10 +48,10 @@ pub(super) struct Connected {
 /// Connects to the first server that accepts the connection and takes writes. A server that is silent for a while may
 /// still answer while the next ones are asked.
 pub(super) fn connect(target: &Target) -> Result<Connected, StoreError> {
-    let password = target.password.read().map_err(|cause| target.location().unavailable(cause))?;
+    let password = target.password.read().map_err(|words| target.no_password(words))?;
     let bound = target.connect_timeout;
     let servers: Vec<&Endpoint> = target.url.in_turn(Instant::now()).collect();
-    let silent = format!("no answer within {bound:?} (store_connect_timeout)");
+    let silent = Reason::from(format!("no answer within {bound:?} (store_connect_timeout)"));
     let mut causes = vec![silent; servers.len()];
     let (send, receive) = mpsc::channel();
     let mut unanswered = 0;
@@ -77,12 +77,12 @@ pub(super) fn connect(target: &Target) -> Result<Connected, StoreError> {
             }
         }
     }
-    let causes = servers.iter().zip(causes).map(|(endpoint, cause)| format!("{endpoint}: {cause}"));
-    Err(target.location().unavailable(causes.collect::<Vec<_>>().join("; ")))
+    let causes = servers.iter().zip(causes).map(|(endpoint, cause)| cause.behind(endpoint));
+    Err(target.location().unavailable(Reason::joined(&causes.collect::<Vec<_>>())))
 }
 
 /// A server's position in the list, and what came of asking it.
-type Answer = (usize, Result<(Conn, Engine), String>);
+type Answer = (usize, Result<(Conn, Engine), Reason>);
 
 /// Asks one server. The crate limits the time of each read and write, but neither that of a name look-up nor the
 /// total. So this runs on a thread of its own. When it takes too long, nobody waits for the thread any more; it ends
@@ -97,7 +97,7 @@ fn ask(
     let answers = answers.clone();
     let work = move || {
         let asked = catch_unwind(AssertUnwindSafe(|| one(opts, &settings, untested_engine)));
-        let answer = asked.unwrap_or_else(|_| Err("the mysql crate panicked".to_owned()));
+        let answer = asked.unwrap_or_else(|_| Err("the mysql crate panicked".into()));
         // Nobody receives this if another server was faster.
         let _ = answers.send((number, answer));
     };
@@ -169,8 +169,8 @@ fn settings(target: &Target) -> Vec<String> {
     ]
 }
 
-fn one(opts: Opts, settings: &[String], untested_engine: bool) -> Result<(Conn, Engine), String> {
-    let described = |error: mysql::Error| describe(&error);
+fn one(opts: Opts, settings: &[String], untested_engine: bool) -> Result<(Conn, Engine), Reason> {
+    let described = |error: mysql::Error| refusal(&error);
     let mut connection = Conn::new(opts).map_err(described)?;
     let variables: Vec<(String, String)> = connection.query(VARIABLES).map_err(described)?;
     let engine = Engine::of_mysql(&variables);
@@ -179,13 +179,14 @@ fn one(opts: Opts, settings: &[String], untested_engine: bool) -> Result<(Conn, 
         READ_ONLY.iter().any(|switch| name.eq_ignore_ascii_case(switch)) && is_on(value)
     };
     if let Some((name, value)) = variables.iter().find(is_read_only) {
-        return Err(format!("it is read-only, as replicas are ({name} is {value})"));
+        let words = format!("it is read-only, as replicas are ({name} is {value})");
+        return Err(Reason::new(Why::ReadOnly, words));
     }
     let rejects = variables.iter().find(|(name, value)| {
         name.eq_ignore_ascii_case("wsrep_reject_queries") && !value.eq_ignore_ascii_case("NONE")
     });
     if let Some((name, value)) = rejects {
-        return Err(format!("the node rejects queries ({name} is {value})"));
+        return Err(format!("the node rejects queries ({name} is {value})").into());
     }
     if engine == Engine::Galera {
         let node: Vec<(String, String)> = connection.query(NODE).map_err(described)?;
@@ -195,9 +196,8 @@ fn one(opts: Opts, settings: &[String], untested_engine: bool) -> Result<(Conn, 
         };
         if !is_on(value("wsrep_ready")) {
             let state = value("wsrep_local_state_comment");
-            return Err(format!(
-                "the node doesn't serve: wsrep_ready is OFF, its state is {state}"
-            ));
+            let words = format!("the node doesn't serve: wsrep_ready is OFF, its state is {state}");
+            return Err(words.into());
         }
     }
     for statement in settings {
@@ -207,6 +207,24 @@ fn one(opts: Opts, settings: &[String], untested_engine: bool) -> Result<(Conn, 
     let is_one_store = format!("SET @leafd_one_store = {}", i32::from(engine.is_one_store()));
     connection.query_drop(is_one_store).map_err(described)?;
     Ok((connection, engine))
+}
+
+/// Why a server does not accept a connection.
+fn refusal(error: &mysql::Error) -> Reason {
+    let why = match error {
+        // A wrong password; a plugin that can't be used; an expired password; a locked account (MySQL's, MariaDB's).
+        mysql::Error::MySqlError(said)
+            if [1045, 1251, 1698, 1862, 3118, 4151].contains(&said.code) =>
+        {
+            Why::Login
+        }
+        // A database that the user may not use.
+        mysql::Error::MySqlError(said) if said.code == 1044 => Why::MissingRights,
+        mysql::Error::TlsError(_) => Why::Certificate,
+        error if is_of_tls(error) => Why::Certificate,
+        _ => Why::Other,
+    };
+    Reason::new(why, describe(error))
 }
 
 /// Whether a variable's value means that it is on, in the words of any server.

@@ -1,5 +1,6 @@
 //! Finds the server that takes writes among those in the URL, and sets up the connection to it.
 
+use std::error::Error as _;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +14,10 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::driver::{classify, describe};
 use super::tls;
-use crate::config::Endpoint;
+use crate::config::{Endpoint, StorePassword};
 use crate::store::sql::engine::Engine;
-use crate::store::sql::{APPLICATION_NAME, Failure, HEAD_START, Target};
-use leafd_core::store::StoreError;
+use crate::store::sql::{APPLICATION_NAME, Failure, HEAD_START, Target, is_of_tls};
+use leafd_core::store::{Reason, StoreError, Why};
 
 /// A connection to a server, and the task that moves its bytes.
 pub(super) struct Connected {
@@ -57,14 +58,12 @@ pub(super) async fn connect(target: &Target) -> Result<Connected, StoreError> {
         .dbname(&target.url.database)
         .application_name(APPLICATION_NAME)
         .connect_timeout(target.connect_timeout);
-    if let Some(password) =
-        target.password.read().map_err(|cause| target.location().unavailable(cause))?
-    {
+    if let Some(password) = target.password.read().map_err(|words| target.no_password(words))? {
         config.password(password);
     }
     let servers: Vec<&Endpoint> = target.url.in_turn(Instant::now()).collect();
-    let unknown = |server: &&Endpoint| format!("{server}: the postgres crate panicked");
-    let mut causes: Vec<String> = servers.iter().map(unknown).collect();
+    let unknown = |server: &&Endpoint| format!("{server}: the postgres crate panicked").into();
+    let mut causes: Vec<Reason> = servers.iter().map(unknown).collect();
     // Dropping this ends the attempts that are not needed any more.
     let mut attempts = JoinSet::new();
     for (number, endpoint) in servers.iter().enumerate() {
@@ -82,7 +81,7 @@ pub(super) async fn connect(target: &Target) -> Result<Connected, StoreError> {
             match answer {
                 Ok((_, Ok(connected))) => return Ok(connected),
                 Ok((number, Err(cause))) => {
-                    causes[number] = format!("{}: {cause}", servers[number]);
+                    causes[number] = cause.behind(servers[number]);
                 }
                 Err(_panicked) => {}
             }
@@ -91,7 +90,7 @@ pub(super) async fn connect(target: &Target) -> Result<Connected, StoreError> {
             }
         }
     }
-    Err(target.location().unavailable(causes.join("; ")))
+    Err(target.location().unavailable(Reason::joined(&causes)))
 }
 
 /// Limits the time of the whole attempt. The crate's own limit covers only the TCP connection.
@@ -99,13 +98,15 @@ async fn within_time(
     target: &Target,
     config: &Config,
     endpoint: &Endpoint,
-) -> Result<Connected, String> {
+) -> Result<Connected, Reason> {
     let bound = target.connect_timeout;
     let attempt = tokio::time::timeout(bound, one(target, config, endpoint)).await;
-    attempt.unwrap_or_else(|_| Err(format!("no answer within {bound:?} (store_connect_timeout)")))
+    attempt.unwrap_or_else(|_| {
+        Err(format!("no answer within {bound:?} (store_connect_timeout)").into())
+    })
 }
 
-async fn one(target: &Target, config: &Config, endpoint: &Endpoint) -> Result<Connected, String> {
+async fn one(target: &Target, config: &Config, endpoint: &Endpoint) -> Result<Connected, Reason> {
     let mut config = config.clone();
     match endpoint {
         Endpoint::Tcp(host, port) => config.host(host).port(*port),
@@ -115,15 +116,17 @@ async fn one(target: &Target, config: &Config, endpoint: &Endpoint) -> Result<Co
     let (client, mover) = match &target.url.tls {
         Some(tls) => {
             config.ssl_mode(tokio_postgres::config::SslMode::Require);
-            let connector = MakeRustlsConnect::new(tls::client_config(tls)?);
+            let connector = MakeRustlsConnect::new(
+                tls::client_config(tls).map_err(|words| Reason::new(Why::Certificate, words))?,
+            );
             let (client, connection) =
-                config.connect(connector).await.map_err(|error| describe(&error))?;
+                config.connect(connector).await.map_err(|error| refusal(target, &error))?;
             (client, tokio::spawn(carry(connection, unconfirmed.clone())))
         }
         None => {
             config.ssl_mode(tokio_postgres::config::SslMode::Disable);
             let (client, connection) =
-                config.connect(NoTls).await.map_err(|error| describe(&error))?;
+                config.connect(NoTls).await.map_err(|error| refusal(target, &error))?;
             (client, tokio::spawn(carry(connection, unconfirmed.clone())))
         }
     };
@@ -135,6 +138,21 @@ async fn one(target: &Target, config: &Config, endpoint: &Endpoint) -> Result<Co
             Err(failure)
         }
     }
+}
+
+/// Why a server does not accept a connection.
+fn refusal(target: &Target, error: &tokio_postgres::Error) -> Reason {
+    let is_of_io = || error.source().is_some_and(|cause| cause.is::<std::io::Error>());
+    let why = match error.code() {
+        // Invalid authorization: a wrong password, or a role that may not log in.
+        Some(code) if code.code().starts_with("28") => Why::Login,
+        Some(_) => Why::Other,
+        None if is_of_tls(error) => Why::Certificate,
+        // The crate says so in its own words only: the server wants a password.
+        None if target.password == StorePassword::None && !is_of_io() => Why::Login,
+        None => Why::Other,
+    };
+    Reason::new(why, describe(error))
 }
 
 /// Moves the connection's bytes until the connection ends.
@@ -160,19 +178,19 @@ impl Unconfirmed {
 }
 
 /// Refuses a server that takes no writes, and makes the settings that the statements rely on.
-async fn agree(client: &Client, target: &Target) -> Result<(), String> {
-    let engine = client.query_typed(ENGINE, &[]).await.map_err(|error| describe(&error))?;
+async fn agree(client: &Client, target: &Target) -> Result<(), Reason> {
+    let engine = client.query_typed(ENGINE, &[]).await.map_err(|error| refusal(target, &error))?;
     if let Some(row) = engine.first() {
         let (version, is_aurora): (&str, bool) = (row.get(0), row.get(1));
         Engine::of_postgres(version, is_aurora).check(target.untested_engine)?;
     }
-    let row = client.query_typed(STANDING, &[]).await.map_err(|error| describe(&error))?;
+    let row = client.query_typed(STANDING, &[]).await.map_err(|error| refusal(target, &error))?;
     let flag = |index: usize| row.first().is_some_and(|row| row.get::<_, bool>(index));
     if flag(0) {
-        return Err("it is a standby, which takes no writes".to_owned());
+        return Err(Reason::new(Why::ReadOnly, "it is a standby, which takes no writes"));
     }
     if flag(1) {
-        return Err("it is read-only".to_owned());
+        return Err(Reason::new(Why::ReadOnly, "it is read-only"));
     }
     // The server gives a statement up a little before leafd does, so that a lock isn't kept by a statement that nobody
     // waits for. And it must write a commit to disk before it answers; otherwise the commit could be lost.
@@ -187,7 +205,7 @@ async fn agree(client: &Client, target: &Target) -> Result<(), String> {
         ms * 2
     );
     client.batch_execute(&settings).await.map_err(|error| match classify(&error) {
-        Failure::Lost(words) => words,
-        _ => describe(&error),
+        Failure::Lost(words) => words.into(),
+        _ => describe(&error).into(),
     })
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{Dialect, Driver};
 use crate::config::{NetworkUrl, StorePassword};
-use leafd_core::store::StoreError;
+use leafd_core::store::{Reason, StoreError, Why};
 
 /// Connects to one of a store's servers, or opens its file.
 pub trait Connector: Debug + Send {
@@ -71,19 +71,39 @@ pub struct ServerConnector {
     pub connect: Connect,
 }
 
+/// Whether TLS, or a certificate, is what failed.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub fn is_of_tls(error: &(dyn std::error::Error + 'static)) -> bool {
+    let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    error.is::<rustls::Error>()
+        || wrapped.is_some_and(|inner| is_of_tls(inner))
+        || error.source().is_some_and(is_of_tls)
+}
+
 impl Location {
     /// An error for a store that can't be used at present.
-    pub fn unavailable(&self, cause: impl Into<String>) -> StoreError {
+    pub fn unavailable(&self, cause: impl Into<Reason>) -> StoreError {
         StoreError::Unavailable { store: self.store.clone(), cause: cause.into() }
     }
 
     /// An error after which it is useless to try again.
     pub fn refused(&self, words: impl Display) -> StoreError {
-        StoreError::Refused(format!("the store {} {words}", self.store))
+        self.refused_for(Why::Other, words)
+    }
+
+    /// The same, of a class that decides what to do.
+    pub fn refused_for(&self, why: Why, words: impl Display) -> StoreError {
+        StoreError::refused_for(why, format!("the store {} {words}", self.store))
     }
 }
 
 impl Target {
+    /// The error when the password can't be read.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub(in crate::store) fn no_password(&self, words: String) -> StoreError {
+        self.location().unavailable(Reason::new(Why::Login, words))
+    }
+
     /// What errors say of it, and the limits of its use.
     pub(in crate::store) fn location(&self) -> Location {
         Location {

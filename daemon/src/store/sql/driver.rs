@@ -3,9 +3,9 @@
 use std::fmt::Debug;
 use std::time::Instant;
 
-use super::{Location, rights};
+use super::Location;
 use leafd_core::registry::RegistryError;
-use leafd_core::store::StoreError;
+use leafd_core::store::{Reason, StoreError, Why};
 
 /// A connection to the one server that takes writes, or an open file.
 pub trait Driver: Debug + Send {
@@ -173,25 +173,30 @@ impl Failure {
     pub fn answer(self, location: &Location) -> StoreError {
         match self {
             Failure::Said(error) => error,
-            Failure::Registry(error) => StoreError::Refused(error.to_string()),
+            Failure::Registry(error) => StoreError::Refused(Reason::new(error.why(), error.to_string())),
             Failure::Lost(words)
             | Failure::TimedOut(words)
-            | Failure::ReadOnly(words)
             | Failure::Busy(words)
             | Failure::Conflict(words) => location.unavailable(words),
+            Failure::ReadOnly(words) => location.unavailable(Reason::new(Why::ReadOnly, words)),
             Failure::NoSuchName(words) => location
                 .refused(format_args!("can't store this name in leaf_alloc.biz_tag: {words}")),
             Failure::Duplicate(words) | Failure::Rejected(words) | Failure::Unsupported(words) => {
-                location.refused(format_args!("refuses it: {words}"))
+                location.refused_for(Why::Rejected, format_args!("refuses it: {words}"))
             }
-            Failure::Denied(words) => location.refused(format_args!(
-                "denies it to user {:?}: {words}. {}",
-                location.user,
-                rights::in_words()
-            )),
-            Failure::Missing(words) => location.refused(format_args!(
-                "lacks a table or column: {words}; create what is missing with: leafd schema apply"
-            )),
+            Failure::Denied(words) => location.refused_for(
+                Why::MissingRights,
+                format_args!(
+                    "denies it to user {:?}: {words}",
+                    location.user
+                ),
+            ),
+            Failure::Missing(words) => location.refused_for(
+                Why::MissingTables,
+                format_args!(
+                    "lacks a table or column: {words}; create what is missing with: leafd schema apply"
+                ),
+            ),
         }
     }
 }

@@ -46,6 +46,8 @@ use std::time::Duration;
 
 pub use calls::SqlStore;
 pub use connector::Target;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(super) use connector::is_of_tls;
 pub(super) use connector::{Connector, Location, ServerConnector};
 pub(super) use dialect::{Dialect, Statements};
 pub(super) use driver::{Call, Driver, Failure, Param, Place, Standing};
@@ -65,9 +67,6 @@ pub(super) const HEAD_START: Duration = Duration::from_secs(1);
 
 /// The message when Leaf's table, or the row that distinguishes it from others, is missing.
 pub(super) const TABLES_GONE: &str = "leaf_alloc, or the row without a name in leafd_tag, is missing, as happens while a backup is restored";
-
-/// In the words about a value in leafd's own tables that something else has put there.
-pub const NOT_LEAFD_S: &str = "leafd did not write";
 
 /// The name of leafd's connections in the server's list of connections.
 pub(super) const APPLICATION_NAME: &str = "leafd";

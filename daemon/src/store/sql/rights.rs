@@ -1,4 +1,4 @@
-//! The rights that leafd needs in a database: what it asks for when it is denied one, and what `leafd doctor` tries.
+//! The rights that leafd needs in a database: what `leafd doctor` tries.
 
 /// What leafd needs a right for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,30 +35,4 @@ const GRANTS: [Grant; 9] = [
 pub(super) fn on(table: &str) -> impl Iterator<Item = (&'static str, Purpose)> {
     let grants = GRANTS.iter().filter(move |(_, _, tables)| tables.contains(&table));
     grants.flat_map(|&(purpose, rights, _)| rights.iter().map(move |&right| (right, purpose)))
-}
-
-/// All of them in words.
-pub(super) fn in_words() -> String {
-    let needs = |purpose| {
-        let grants = GRANTS.iter().filter(|(of, ..)| *of == purpose);
-        let words =
-            grants.map(|(_, rights, tables)| format!("{} on {}", list(rights), list(tables)));
-        words.collect::<Vec<_>>().join("; ")
-    };
-    format!(
-        "Claims need {}, where they exist. To forget old ones needs {}. To create and delete tags needs {} as well. \
-         Snowflake workers need {}; permanent workers also need {}",
-        needs(Purpose::Claims),
-        needs(Purpose::Forgetting),
-        needs(Purpose::Tags),
-        needs(Purpose::Workers),
-        needs(Purpose::Permanent)
-    )
-}
-
-fn list(names: &[&str]) -> String {
-    match names {
-        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
-        _ => names.concat(),
-    }
 }

@@ -35,7 +35,7 @@ impl Found {
             return Ok(());
         }
         let (tag, is, end) = (self.row.tag.as_str(), self.row.max_id, self.claimed_end);
-        Err(Failure::Said(StoreError::Refused(format!(
+        Err(Failure::Said(StoreError::refused(format!(
             "the row of tag {tag:?} in leaf_alloc begins at {is}, but its ids below {end} were claimed: the row was \
              deleted and created again, or set back. If it is a new tag, run: leafctl tag delete {tag} --yes-delete \
              {tag}; then: leafctl tag create {tag} --start {end}. If it is the old one, run: leafctl tag raise {tag} \
@@ -55,7 +55,7 @@ pub(super) fn same_tag(rows: Vec<Cells>, tag: &Tag) -> Result<Option<Found>, Fai
         return Ok(None);
     };
     let found = read(row).map_err(|odd| {
-        StoreError::Refused(format!(
+        StoreError::refused(format!(
             "the row of tag {:?} in leaf_alloc can't be used: {odd}; repair it with SQL",
             tag.as_str()
         ))

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use super::rows::name;
 use super::tables::{check_tables, columns, meta_incomplete, refuse_different_workers};
 use super::tag_rows::kept;
-use super::{Connector, Dialect, Driver, Failure, Location, NOT_LEAFD_S, Param, Place, Standing};
-use leafd_core::store::{History, Identity, Role, StoreError, StoreId};
+use super::{Connector, Dialect, Driver, Failure, Location, Param, Place, Standing};
+use leafd_core::store::{History, Identity, Role, StoreError, StoreId, Why};
 
 #[derive(Debug)]
 pub(super) struct Session {
@@ -105,8 +105,8 @@ impl Session {
         self.right = match parts.next() {
             None => 0,
             Some(right) => right.parse().map_err(|_| {
-                self.location.refused(format_args!(
-                    "has a value of \"role\" in leafd_meta that {NOT_LEAFD_S}: it ends in {right:?} instead of a number"
+                self.location.refused_for(Why::ForeignValue, format_args!(
+                    "has a value of \"role\" in leafd_meta that leafd did not write: it ends in {right:?} instead of a number"
                 ))
             })?,
         };
@@ -262,7 +262,7 @@ impl Session {
                 missing.join(" and "),
                 location.user
             );
-            return Err(location.refused(words).into());
+            return Err(location.refused_for(Why::HiddenTables, words).into());
         }
         refuse_different_workers(&mut *self.driver, dialect, location, &found)?;
         self.workers_checked = true;

@@ -400,7 +400,7 @@ impl Store for SqlStore {
 
 fn parse_check_value(entry: &str, text: &str) -> Result<u64, Failure> {
     u64::from_str_radix(text, 16).map_err(|_| {
-        Failure::Said(StoreError::Refused(format!(
+        Failure::Said(StoreError::refused(format!(
             "{entry} in leafd_meta is {text:?} and no check value: repair it from a backup"
         )))
     })
@@ -409,7 +409,7 @@ fn parse_check_value(entry: &str, text: &str) -> Result<u64, Failure> {
 /// Why a tag can't be created when the look-up of its name finds this row.
 fn taken(tag: &Tag, name: Option<&str>) -> Failure {
     match name {
-        Some(other) if other != tag.as_str() => Failure::Said(StoreError::Refused(format!(
+        Some(other) if other != tag.as_str() => Failure::Said(StoreError::refused(format!(
             "tag {:?} can't be created beside {other:?}: the collation of leaf_alloc.biz_tag treats them as equal; use \
              another name, or give the column a collation that distinguishes them",
             tag.as_str()

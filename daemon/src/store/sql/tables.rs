@@ -1,6 +1,7 @@
 //! Checks which tables a database has, and how they differ from what they should be. Nothing here changes a table.
 
 use super::{Dialect, Driver, Failure, Location, Param};
+use leafd_core::store::Why;
 
 /// A table that leafd uses: its columns, and for each the prefixes of the types that leafd accepts.
 #[derive(Debug)]
@@ -59,7 +60,10 @@ pub(super) fn check_tables(
     let has = |table: &str| found.iter().any(|[of, ..]| of == table);
     if !has("leaf_alloc") {
         return Err(location
-            .refused("has no readable table leaf_alloc; create it with: leafd schema apply")
+            .refused_for(
+                Why::MissingTables,
+                "has no readable table leaf_alloc; create it with: leafd schema apply",
+            )
             .into());
     }
     refuse_different(driver, dialect, location, &found)?;
@@ -72,7 +76,7 @@ pub(super) fn check_tables(
     match side.iter().filter(|table| has(table)).count() {
         0 if location.leaf_only => Ok(false),
         0 => Err(location
-            .refused(format_args!(
+            .refused_for(Why::HiddenTables, format_args!(
                 "has none of leafd's own tables, or hides them from user {:?}, so leafd can't tell which tags are \
                  strict. Create the tables with: leafd schema apply; or, if only Leaf uses this database, set \
                  leaf_only = true",
@@ -83,7 +87,7 @@ pub(super) fn check_tables(
         _ => {
             let missing: Vec<&str> = side.into_iter().filter(|table| !has(table)).collect();
             Err(location
-                .refused(format_args!(
+                .refused_for(Why::HiddenTables, format_args!(
                     "lacks {}, or hides it from user {:?}; create it with: leafd schema apply",
                     missing.join(" and "),
                     location.user
@@ -172,7 +176,7 @@ pub fn has_first_rows(driver: &mut dyn Driver, dialect: &Dialect) -> Result<bool
 /// The error for a `leafd_meta` that lacks rows.
 pub(super) fn meta_incomplete(location: &Location) -> Failure {
     let words = "has a table leafd_meta without format, identity or role: complete it with: leafd schema apply";
-    location.refused(words).into()
+    location.refused_for(Why::MissingTables, words).into()
 }
 
 /// Refuses to make tables when the user lacks rights for it. Call this before anything is made.

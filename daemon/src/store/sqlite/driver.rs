@@ -68,16 +68,13 @@ impl SqliteDriver {
     fn failed(&mut self, error: &rusqlite::Error) -> Failure {
         let described = file::describe(&self.target.path, error);
         if file::is_busy(error) {
-            return match described {
-                StoreError::Unavailable { cause, .. } => Failure::Busy(cause),
-                other => Failure::Said(other),
-            };
+            return Failure::Said(described);
         }
         if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) {
             return Failure::Duplicate(error.to_string());
         }
         match described {
-            StoreError::Unavailable { cause, .. } => Failure::Lost(cause),
+            StoreError::Unavailable { cause, .. } => Failure::Lost(cause.words),
             other => {
                 self.damaged = true;
                 Failure::Said(other)

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::schema::{self, Failure, Meta};
-use leafd_core::store::{StoreError, StoreId};
+use leafd_core::store::{Reason, StoreError, StoreId, Why};
 
 /// How long a statement waits for another connection's transaction.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -152,7 +152,7 @@ fn judge(path: &Path, found: &str, now: &str) -> Result<(), StoreError> {
     } else {
         "it was made on another host or under another identity"
     };
-    Err(StoreError::Refused(format!(
+    Err(StoreError::refused(format!(
         "the store {} may not be this host's own: {how}. Two daemons that use copies of one store issue the same ids. \
          If no other copy is in use, adopt it with: leafd adopt-store",
         path.display()
@@ -228,7 +228,7 @@ fn connect(path: &Path) -> Result<Connection, Failure> {
     let encoding: String = connection.pragma_query_value(None, "encoding", |row| row.get(0))?;
     if encoding != "UTF-8" {
         return Err(
-            StoreError::Refused(format!("stores text as {encoding}; leafd needs UTF-8")).into()
+            StoreError::refused(format!("stores text as {encoding}; leafd needs UTF-8")).into()
         );
     }
     use_wal(&connection)?;
@@ -247,7 +247,7 @@ fn use_wal(connection: &Connection) -> Result<(), Failure> {
         match mode {
             Ok(mode) if mode == "wal" => return Ok(()),
             Ok(mode) => {
-                return Err(StoreError::Refused(format!(
+                return Err(StoreError::refused(format!(
                     "can't have a write-ahead log there (SQLite offers {mode:?}): put it on a local disk"
                 ))
                 .into());
@@ -277,15 +277,15 @@ pub(super) fn store_id(identity: &str) -> StoreId {
     StoreId(format!("sqlite:{identity}").into())
 }
 
-fn unavailable(path: &Path, cause: impl Into<String>) -> StoreError {
+fn unavailable(path: &Path, cause: impl Into<Reason>) -> StoreError {
     StoreError::Unavailable { store: path.display().to_string(), cause: cause.into() }
 }
 
 /// Puts the file's name before the description of what is wrong with it.
 fn named(path: &Path, failure: Failure) -> StoreError {
     match failure {
-        Failure::Said(StoreError::Refused(words)) => {
-            StoreError::Refused(format!("the store {} {words}", path.display()))
+        Failure::Said(StoreError::Refused(reason)) => {
+            StoreError::refused_for(reason.why, format!("the store {} {reason}", path.display()))
         }
         Failure::Said(error) => error,
         Failure::Sql(cause) => describe(path, &cause),
@@ -300,7 +300,7 @@ pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
 /// Describes an SQLite error, and what to do about it.
 pub(super) fn describe(path: &Path, error: &rusqlite::Error) -> StoreError {
     let refused = |words: &str| {
-        StoreError::Refused(format!("the store {} {words} ({error})", path.display()))
+        StoreError::refused(format!("the store {} {words} ({error})", path.display()))
     };
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => refused(
@@ -311,7 +311,10 @@ pub(super) fn describe(path: &Path, error: &rusqlite::Error) -> StoreError {
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => unavailable(
             path,
-            format!("another process kept it locked for {} s", BUSY_TIMEOUT.as_secs()),
+            Reason::new(
+                Why::Locked,
+                format!("another process kept it locked for {} s", BUSY_TIMEOUT.as_secs()),
+            ),
         ),
         Some(ErrorCode::DiskFull) => unavailable(path, "its disk is full: free some space"),
         _ => unavailable(path, error.to_string()),

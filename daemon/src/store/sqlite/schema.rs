@@ -279,7 +279,7 @@ fn put(connection: &Connection, name: &str, value: impl rusqlite::ToSql) -> Resu
 }
 
 /// Refuses the file; `named` puts its name before the words.
-fn refuse<T>(words: impl Into<String>) -> Result<T, Failure> {
+fn refuse<T>(words: impl Into<leafd_core::store::Reason>) -> Result<T, Failure> {
     Err(Failure::Said(StoreError::Refused(words.into())))
 }
 

@@ -140,7 +140,7 @@ impl Registry for Leases<'_> {
     ) -> Result<Entry, RegistryError> {
         if self.mode == Mode::Leased {
             return Err(RegistryError::Refused(
-                "this registry leases worker numbers; it assigns none permanently".to_owned(),
+                "this registry leases worker numbers; it assigns none permanently".into(),
             ));
         }
         holding.check(None)?;
@@ -432,7 +432,7 @@ fn unusable(worker: WorkerId, odd: &str) -> String {
 }
 
 fn refused(words: String) -> Failure {
-    Failure::Registry(RegistryError::Refused(words))
+    Failure::Registry(RegistryError::Refused(words.into()))
 }
 
 /// The database's clock.

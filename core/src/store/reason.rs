@@ -1,0 +1,96 @@
+//! Why a store or a registry can't be used: in words for people, and as a class that decides what to do about it.
+
+use std::fmt;
+use std::ops::Deref;
+
+/// The class of a reason. It is set where the cause is known: from an SQLSTATE, a server's error code or an errno.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Why {
+    /// No class: it is unreachable, or its words say all there is to know.
+    #[default]
+    Other,
+    /// The server rejects the login, or there is no password to log in with.
+    Login,
+    /// TLS fails, or a certificate is not accepted.
+    Certificate,
+    /// The server takes no writes.
+    ReadOnly,
+    /// Another program has the embedded store's file locked.
+    Locked,
+    /// The call takes longer than any may, and has not failed either.
+    Silent,
+    /// The database is another one than before.
+    AnotherDatabase,
+    /// The store records other routes than this host is configured with.
+    OtherRoutes,
+    /// The store has tags, but records no routes.
+    NoRoutes,
+    /// The user lacks rights.
+    MissingRights,
+    /// Tables or columns are missing.
+    MissingTables,
+    /// A table is missing, or the user has no right to see it.
+    HiddenTables,
+    /// A record of leafd's has a value that leafd never writes.
+    ForeignValue,
+    /// The server refuses a statement although leafd's tables and rights are complete.
+    Rejected,
+    /// The clock of the worker registry is behind what is recorded there.
+    RegistryClock,
+}
+
+/// A reason: its words, and its class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// For people.
+    pub words: String,
+    /// For code.
+    pub why: Why,
+}
+
+impl Reason {
+    /// A reason of this class.
+    pub fn new(why: Why, words: impl Into<String>) -> Reason {
+        Reason { words: words.into(), why }
+    }
+
+    /// Several reasons in a row; the class is the first that says more than [`Why::Other`].
+    #[must_use]
+    pub fn joined(reasons: &[Reason]) -> Reason {
+        let words: Vec<&str> = reasons.iter().map(|reason| &*reason.words).collect();
+        let known = reasons.iter().map(|reason| reason.why).find(|why| *why != Why::Other);
+        Reason { words: words.join("; "), why: known.unwrap_or_default() }
+    }
+
+    /// The same reason with something before its words.
+    #[must_use]
+    pub fn behind(self, what: impl fmt::Display) -> Reason {
+        Reason { words: format!("{what}: {}", self.words), ..self }
+    }
+}
+
+impl From<String> for Reason {
+    fn from(words: String) -> Reason {
+        Reason::new(Why::Other, words)
+    }
+}
+
+impl From<&str> for Reason {
+    fn from(words: &str) -> Reason {
+        Reason::new(Why::Other, words)
+    }
+}
+
+impl Deref for Reason {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.words
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}
