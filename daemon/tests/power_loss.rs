@@ -46,7 +46,7 @@ fn writer() {
 
 /// Says `found NAME NUMBER` for what it finds and `acked NAME NUMBER` for what was acknowledged.
 async fn write_for_ever(dir: &Path) {
-    let identity = Identity::of_host(Path::new("/dev/null"), Some("power"));
+    let identity = Identity::in_root(dir, Some("power"));
     let dir = StateDir::open(dir).unwrap();
     // The machine's memory is gone with its power, but what its disk has synced is believed: that is what is tried.
     let memory = dir.path().with_extension("memory");

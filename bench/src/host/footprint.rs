@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use leafd::journal::{Identity, Journal, MACHINE_ID_FILE, Outside, Write};
+use leafd::journal::{Identity, Journal, Outside, Write};
 use leafd::state_dir::StateDir;
 use leafd::store::Store as _;
 use leafd::store::sqlite::{self, host_fingerprint};
@@ -206,7 +206,7 @@ pub(crate) fn make_tags(dir: &Path, count: usize) -> Result<()> {
     }
     transaction.commit()?;
     drop(store);
-    let identity = Identity::of_host(MACHINE_ID_FILE.as_ref(), None);
+    let identity = Identity::of_host(None);
     let outside = Outside { memory: None, may_begin_anew: &|_| Ok(()) };
     writes.push(Write::StoppedCleanly);
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 use crate::config::{Args, Config, StoreSpec, StoreUrl};
-use crate::journal::{Identity, Journal, MACHINE_ID_FILE, Outside, Recovered, SetAside, Write};
+use crate::journal::{Identity, Journal, Outside, Recovered, SetAside, Write};
 use crate::output;
 use crate::run;
 use crate::run::{embedded, stores};
@@ -33,7 +33,7 @@ pub fn adopt_store(args: &Args) -> ExitCode {
 fn adopt_all(config: &Config) -> Result<String> {
     // A running daemon counts its claims under the stores' old names. The lock makes sure that none runs.
     let state_dir = StateDir::open(&config.state_dir)?;
-    let identity = Identity::of_host(MACHINE_ID_FILE.as_ref(), config.identity.as_deref());
+    let identity = Identity::of_host(config.identity.as_deref());
     let host = sqlite::host_fingerprint(config.identity.as_deref());
     // A store that may be as old as the journal gets a new identity before the journal is set aside. After a crash in
     // between, it is adopted again.

@@ -1,7 +1,9 @@
 //! Identifies the host of a journal, to distinguish the original from a copy, on this host or on another.
 //!
-//! A copied file has another inode and a later time of birth. A copied disk runs under another machine id. If two
-//! machines have the same of both, the configuration can give each an identity.
+//! A copied file has another inode and a later time of birth. A copied disk runs under another machine id. A disk that
+//! was cloned below its file system has the same of all three, so the ids that firmware or hypervisor give a machine
+//! count as well, where they can be read. If two machines have the same of everything, the configuration can give each
+//! an identity.
 
 use std::fs;
 use std::io;
@@ -11,7 +13,20 @@ use std::path::Path;
 use super::rows::Sum;
 
 /// The file with the machine id.
-pub const MACHINE_ID_FILE: &str = "/etc/machine-id";
+const MACHINE_ID_FILE: &str = "etc/machine-id";
+
+/// Where firmware and hypervisors name the machine. Only root may read the first one, so the unit passes it as a
+/// credential of the same name.
+const HARDWARE_FILES: [(&str, &str); 4] = [
+    ("product_uuid", "sys/class/dmi/id/product_uuid"),
+    // On EC2 this is the instance's id, which everybody may read.
+    ("board_asset_tag", "sys/class/dmi/id/board_asset_tag"),
+    ("hypervisor_uuid", "sys/hypervisor/uuid"),
+    ("vm_uuid", "sys/firmware/devicetree/base/vm,uuid"),
+];
+
+/// Separates the ids of the hardware, which come last, from the rest of a fingerprint.
+const HARDWARE: &str = ", hardware";
 
 /// What identifies this host, apart from the journal file itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,29 +34,36 @@ pub struct Identity {
     /// A digest, because the machine id itself must stay confidential and fingerprints are logged.
     machine: Option<String>,
     configured: Option<String>,
+    hardware: String,
 }
 
 // === impl Identity ===
 
 impl Identity {
-    /// Reads the machine id, usually from [`MACHINE_ID_FILE`], and takes the identity that the configuration gives
-    /// this host, if any.
-    ///
-    /// Without a machine id (many containers have none) only the journal file's own marks and the configured identity
-    /// identify the host.
+    /// Reads what identifies the machine, and takes the identity that the configuration gives this host, if any.
     #[must_use]
-    pub fn of_host(machine_id_file: &Path, configured: Option<&str>) -> Identity {
-        let machine = match fs::read(machine_id_file) {
+    pub fn of_host(configured: Option<&str>) -> Identity {
+        Identity::in_root(Path::new("/"), configured)
+    }
+
+    /// The same, with another root directory.
+    ///
+    /// Without a machine id (many containers have none) only the hardware, the journal file's own marks and the
+    /// configured identity identify the host.
+    #[must_use]
+    pub fn in_root(root: &Path, configured: Option<&str>) -> Identity {
+        let file = root.join(MACHINE_ID_FILE);
+        let machine = match fs::read(&file) {
             Ok(bytes) => digest(&bytes),
             Err(e) => {
-                tracing::warn!(file = %machine_id_file.display(), error = %e, "no machine id");
+                tracing::warn!(file = %file.display(), error = %e, "no machine id");
                 None
             }
         };
-        Identity { machine, configured: configured.map(str::to_owned) }
+        Identity { machine, configured: configured.map(str::to_owned), hardware: hardware(root) }
     }
 
-    /// This identity and the marks of the journal file, as text to compare and to log.
+    /// This identity and the marks of the journal file, as text to log and to compare by [`is_same`].
     pub(super) fn fingerprint(&self, journal: &Path) -> io::Result<String> {
         let file = fs::symlink_metadata(journal)?;
         let machine = self.machine.as_deref().unwrap_or("unknown");
@@ -51,15 +73,50 @@ impl Identity {
             Ok(Ok(time)) => time.to_string(),
             _ => "unknown".to_owned(),
         };
-        let inode = file.ino();
-        Ok(format!("machine {machine}, identity {configured:?}, inode {inode}, born {born}"))
+        let (inode, hardware) = (file.ino(), &self.hardware);
+        Ok(format!(
+            "machine {machine}, identity {configured:?}, inode {inode}, born {born}{hardware}"
+        ))
     }
 }
 
-/// `None` for an empty file, and for the word that systemd puts there before the first boot.
-fn digest(machine_id: &[u8]) -> Option<String> {
-    let id = machine_id.trim_ascii();
-    if id.is_empty() || id == b"uninitialized" {
+/// The ids of the hardware that can be read, as the end of a fingerprint.
+pub(crate) fn hardware(root: &Path) -> String {
+    let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(std::path::PathBuf::from);
+    let mut text = HARDWARE.to_owned();
+    for (name, file) in HARDWARE_FILES {
+        let credential = credentials.as_ref().and_then(|dir| fs::read(dir.join(name)).ok());
+        let found = credential.or_else(|| fs::read(root.join(file)).ok());
+        if let Some(digest) = found.and_then(|bytes| digest(&bytes)) {
+            text.push_str(&format!(" {name}={digest}"));
+        }
+    }
+    text
+}
+
+/// Whether two fingerprints are of the same file on the same host. An id of the hardware that could not be read for one
+/// of them, as by another user, distinguishes nothing.
+pub(crate) fn is_same(one: &str, other: &str) -> bool {
+    let (one, one_ids) = split(one);
+    let (other, other_ids) = split(other);
+    let differ = |(name, id): (&str, &str)| {
+        hardware_ids(other_ids).any(|other| other.0 == name && other.1 != id)
+    };
+    one == other && !hardware_ids(one_ids).any(differ)
+}
+
+fn split(fingerprint: &str) -> (&str, &str) {
+    fingerprint.rsplit_once(HARDWARE).unwrap_or((fingerprint, ""))
+}
+
+fn hardware_ids(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split_whitespace().filter_map(|id| id.split_once('='))
+}
+
+/// `None` for an empty file, and for the words that systemd and leafd's unit put in place of an id that is unknown.
+fn digest(id: &[u8]) -> Option<String> {
+    let id = id.trim_ascii();
+    if id.is_empty() || id == b"uninitialized" || id == b"unknown" {
         return None;
     }
     Some(format!("{:016x}", Sum::of("machine").bytes(id).get()))

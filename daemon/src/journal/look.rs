@@ -5,7 +5,7 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags};
 
 use super::fault::Fault;
-use super::{Identity, JournalError, db, schema};
+use super::{Identity, JournalError, db, is_same, schema};
 use crate::state_dir::explain;
 
 /// What a journal says about its host.
@@ -49,7 +49,7 @@ fn read(path: &Path, identity: &Identity) -> Result<Seen, Fault> {
     let (host, fingerprint) = row?;
     let now =
         identity.fingerprint(path).map_err(|error| Fault(explain("looking for it", &error)))?;
-    Ok(Seen { host, is_foreign: fingerprint != now })
+    Ok(Seen { host, is_foreign: !is_same(&fingerprint, &now) })
 }
 
 /// A file's name for SQLite, with the promise that nobody changes the file. Then SQLite takes no lock, and makes no

@@ -68,7 +68,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-pub use self::identity::{Identity, MACHINE_ID_FILE};
+pub use self::identity::Identity;
+pub(crate) use self::identity::{hardware, is_same};
 pub(crate) use self::look::immutable;
 pub use self::look::{Seen, look};
 pub use self::recovered::{Recovered, StoreRecord};
@@ -158,7 +159,7 @@ impl Journal {
         };
         let mut set_aside = None;
         let not_ours = match &verdict {
-            _ if db.meta.fingerprint != found => {
+            _ if !is_same(&db.meta.fingerprint, &found) => {
                 let why =
                     format!("it was written on {}, and is now on {found}", db.meta.fingerprint);
                 Some((false, "foreign", why))
@@ -192,7 +193,7 @@ impl Journal {
         }
         let recovered = Recovered {
             host: db.meta.host.clone(),
-            token: started.token,
+            token: started.token.clone(),
             begun: missing || set_aside.is_some(),
             set_aside,
             unvouched,
@@ -202,8 +203,9 @@ impl Journal {
             stores: started.stores,
             starts: started.earlier,
         };
-        let memory =
-            outside.memory.and_then(|path| Memory::begin(path, &db.meta.host, db.meta.commits));
+        let memory = outside
+            .memory
+            .and_then(|path| Memory::begin(path, &db.meta.host, db.meta.commits, started.token));
         let journal = Journal::spawn(path.clone(), dir, identity, db, memory)
             .map_err(|e| failed(fault::Fault(explain("starting its thread", &e))))?;
         Ok((journal, recovered))

@@ -19,7 +19,7 @@ use super::fault::Fault;
 use super::identity::Identity;
 use super::rows::Meta;
 use super::witness::Memory;
-use super::{JournalError, LayoutRecord, TagRecord, Write};
+use super::{JournalError, LayoutRecord, TagRecord, Write, is_same};
 use crate::busy::Busy;
 use crate::histogram::{Counted, Histogram};
 use crate::state_dir::{StateDir, explain};
@@ -300,10 +300,10 @@ impl Writer {
     }
 
     fn committed(&mut self, meta: Meta, stopped: Option<StartToken>) {
-        *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = stopped;
         if let Some(memory) = &mut self.memory {
-            memory.note(&meta.host, meta.commits);
+            memory.note(&meta.host, meta.commits, stopped.as_ref());
         }
+        *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = stopped;
         self.acknowledged = meta;
         self.failure.0.commits.fetch_add(1, Ordering::Relaxed);
         if self.failure.set(None) {
@@ -355,7 +355,7 @@ impl Writer {
             .identity
             .fingerprint(&db::file_in(&self.dir))
             .map_err(|e| Fault(explain("looking for it", &e)))?;
-        if fingerprint != known.fingerprint {
+        if !is_same(&fingerprint, &known.fingerprint) {
             return Err(impostor());
         }
         let db = Db::open(&self.dir)?;

@@ -28,7 +28,7 @@ use crate::engine::segments::{ClaimLog, GapLog, PAGES_MAX, SegmentSettings, Segm
 use crate::engine::snowflakes::Snowflakes;
 use crate::engine::writer::Writer;
 use crate::health::Remedies;
-use crate::journal::{Identity, Journal, MACHINE_ID_FILE, Outside, Recovered, SetAside, Write};
+use crate::journal::{Identity, Journal, Outside, Recovered, SetAside, Write};
 use crate::logging::LogHandle;
 use crate::output;
 use crate::registry::Registry;
@@ -152,7 +152,7 @@ async fn live(
     let http = http::bind(config, handed_over.http)?;
     let socket_path = socket.path().to_owned();
     let fixed = claim_worker(config);
-    let identity = Identity::of_host(MACHINE_ID_FILE.as_ref(), config.identity.as_deref());
+    let identity = Identity::of_host(config.identity.as_deref());
     let may_begin_anew = |old: &SetAside| embedded::refuse_doubtful(config, &state_dir, old);
     let memory = memory_file(&socket_path);
     let outside = Outside { memory: Some(&memory), may_begin_anew: &may_begin_anew };

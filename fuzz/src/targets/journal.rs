@@ -154,11 +154,11 @@ fn worker() -> Recorded {
 impl Place {
     fn new() -> Place {
         let dir = tempfile::tempdir().expect("a folder can be made");
-        let machine_id = dir.path().join("machine-id");
-        fs::write(&machine_id, "0123456789abcdef").expect("it can be written");
+        fs::create_dir(dir.path().join("etc")).expect("it is new");
+        fs::write(dir.path().join("etc/machine-id"), "0123456789abcdef").expect("it is new");
         let mut place = Place {
             state_dir: StateDir::open(&dir.path().join("state")).expect("it is new"),
-            identity: Identity::of_host(&machine_id, None),
+            identity: Identity::in_root(dir.path(), None),
             memory: dir.path().join("memory"),
             noted: Vec::new(),
             inode: 0,
@@ -181,6 +181,7 @@ impl Place {
         place.runtime.block_on(journal.close());
         place.closed = fs::read(place.file()).expect("it is there");
         place.noted = fs::read(&place.memory).expect("it is there");
+        fs::hard_link(place.stamp(), place.kept_stamp()).expect("it is there");
         place.inode = fs::metadata(place.file()).expect("it is there").ino();
         place
     }
@@ -191,6 +192,15 @@ impl Place {
 
     fn log(&self) -> PathBuf {
         self.state_dir.path().join("journal.db-wal")
+    }
+
+    fn stamp(&self) -> PathBuf {
+        self.state_dir.path().join("stamp")
+    }
+
+    /// The stamp of the journal, under a second name: each start makes another one.
+    fn kept_stamp(&self) -> PathBuf {
+        self.memory.with_extension("stamp")
     }
 
     fn open(&self) -> Result<(Journal, Recovered), String> {
@@ -258,6 +268,8 @@ impl Place {
             fs::write(self.log(), log).expect("it can be written");
         }
         fs::write(&self.memory, &self.noted).expect("it can be written");
+        fs::remove_file(self.stamp()).expect("it is there");
+        fs::hard_link(self.kept_stamp(), self.stamp()).expect("it was removed");
     }
 }
 

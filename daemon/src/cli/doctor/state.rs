@@ -10,7 +10,7 @@ use nix::sys::statvfs::statvfs;
 use nix::unistd::{AccessFlags, User, access, geteuid};
 
 use crate::config::{Config, StoreUrl};
-use crate::journal::{self, Identity, MACHINE_ID_FILE};
+use crate::journal::{self, Identity};
 use crate::state_dir::{self, Lasting};
 use crate::store::sqlite;
 
@@ -43,7 +43,7 @@ pub fn check(report: &mut Report, config: &Config) -> StateFound {
     }
     check_space(report, dir);
     let daemon = state_dir::locked_by(dir);
-    let identity = Identity::of_host(MACHINE_ID_FILE.as_ref(), config.identity.as_deref());
+    let identity = Identity::of_host(config.identity.as_deref());
     // A running daemon has checked both itself. Its journal would change while it is read.
     if daemon.is_some() {
         return StateFound { daemon, host: None };

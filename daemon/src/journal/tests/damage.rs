@@ -41,14 +41,17 @@ async fn survives(dir: &Path, seed: u64) -> bool {
     true
 }
 
-/// The note outside of the directory, which each start replaces. The test restores it, so that damage doesn't pass for
-/// a restored journal.
+/// The note outside of the directory. Each start replaces it, and the stamp. The test restores both, so that damage
+/// doesn't pass for a restored journal.
 fn noted(dir: &Path) -> Vec<u8> {
+    fs::hard_link(dir.join("stamp"), dir.with_extension("stamp")).unwrap();
     fs::read(dir.with_extension("memory")).unwrap()
 }
 
 fn note(dir: &Path, noted: &[u8]) {
     fs::write(dir.with_extension("memory"), noted).unwrap();
+    fs::remove_file(dir.join("stamp")).unwrap();
+    fs::hard_link(dir.with_extension("stamp"), dir.join("stamp")).unwrap();
 }
 
 /// Writes in place: a new file would count as a copy, which another test covers.

@@ -110,7 +110,7 @@ fn a_disk_that_is_full_at_the_start_is_said_to_be_full() {
 
 /// Opens a journal without a machine id.
 fn try_open_in(dir: &Path, mount: &Path) -> Result<(Journal, Recovered), JournalError> {
-    let identity = Identity::of_host(&mount.join("no-machine-id"), None);
+    let identity = Identity::in_root(mount, None);
     Journal::open(&StateDir::open(dir).unwrap(), &identity, outside(None))
 }
 

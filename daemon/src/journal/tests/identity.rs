@@ -87,6 +87,36 @@ fn another_machine_id_or_configured_identity_is_another_host() {
     });
 }
 
+/// A disk that was cloned below its file system has the same inodes, births and machine id.
+#[test]
+fn hardware_with_another_id_is_another_host_and_one_that_cannot_be_read_is_not() {
+    let place = place();
+    let dir = place.path().join("state");
+    let hardware = dir.with_extension("root").join("sys/class/dmi/id");
+    run(async {
+        let id_of = |uuid: Option<&str>| match uuid {
+            Some(uuid) => {
+                fs::create_dir_all(&hardware).unwrap();
+                fs::write(hardware.join("product_uuid"), uuid).unwrap();
+            }
+            None => fs::remove_file(hardware.join("product_uuid")).unwrap(),
+        };
+        id_of(Some("4c4c4544-0051-3610-8052-b4c04f4d3532"));
+        let was = write_some(&dir).await;
+        for readable in [None, Some("4c4c4544-0051-3610-8052-b4c04f4d3532\n")] {
+            id_of(readable);
+            let (journal, now) = open(&dir);
+            assert_eq!((&now.host, now.begun), (&was.host, false), "{readable:?}");
+            assert_eq!(unissued(&journal, "a").await, [10..1001]);
+            journal.close().await;
+        }
+        id_of(Some("11111111-0051-3610-8052-b4c04f4d3532"));
+        let (journal, now) = open(&dir);
+        is_fresh(&journal, &now, &was).await;
+        journal.close().await;
+    });
+}
+
 #[test]
 fn a_log_without_its_journal_is_not_replayed_into_a_new_one() {
     let dir = place();

@@ -73,11 +73,10 @@ fn open_state_dir(dir: &Path) -> StateDir {
 }
 
 fn identity(dir: &Path, machine_id: &str, configured: Option<&str>) -> Identity {
-    let file = dir.with_extension("machine-id");
-    std::fs::write(&file, machine_id).unwrap();
-    let identity = Identity::of_host(&file, configured);
-    std::fs::remove_file(&file).unwrap();
-    identity
+    let root = dir.with_extension("root");
+    std::fs::create_dir_all(root.join("etc")).unwrap();
+    std::fs::write(root.join("etc/machine-id"), machine_id).unwrap();
+    Identity::in_root(&root, configured)
 }
 
 fn outside(memory: Option<&Path>) -> Outside<'_> {

@@ -118,6 +118,14 @@ async fn leave(journal: Journal, left: Left, mark_at: u64) {
     journal.close().await;
 }
 
+fn outcome_of(opened: &Recovered, left: &[Range<u64>]) -> Outcome {
+    match (opened.set_aside.is_some(), left.is_empty()) {
+        (true, true) => Outcome::SetAside,
+        (false, true) => Outcome::Skipped,
+        (_, false) => Outcome::Used,
+    }
+}
+
 async fn outcome(cell: Cell) -> Outcome {
     let place = place();
     let (dir, backup) = (place.path().join("state"), place.path().join("backup"));
@@ -153,11 +161,7 @@ async fn outcome(cell: Cell) -> Outcome {
     let left = unissued(&journal, "a").await;
     assert_eq!(now.host == first.host, now.set_aside.is_none());
     assert_eq!(tag_of(&journal, "a").await.unwrap().highest_end, 1_001, "{cell:?}");
-    let outcome = match (now.set_aside.is_some(), left.is_empty()) {
-        (true, true) => Outcome::SetAside,
-        (false, true) => Outcome::Skipped,
-        (_, false) => Outcome::Used,
-    };
+    let outcome = outcome_of(&now, &left);
     // In all cases the journal works again: the next clean stop is exact.
     journal.commit(vec![segment("a", 2_001..3_001, 2_001)]).await.unwrap();
     let exact = vec![segment("a", 2_001..3_001, 2_100), Write::StoppedCleanly];
@@ -224,6 +228,42 @@ fn numbers_of_a_restored_journal_are_used_only_where_a_witness_stood_by_it() {
         }
         assert!(wrong.is_empty(), "{wrong:#?}");
     });
+}
+
+/// Each runtime directory has a note of its own. One that knows nothing of the last life doesn't vouch for an older
+/// journal.
+#[test]
+fn a_life_with_another_runtime_directory_is_not_forgotten() {
+    for (copied, expected) in
+        [(Left::Stopped, Outcome::SetAside), (Left::Running, Outcome::Skipped)]
+    {
+        run(async {
+            let place = place();
+            let (dir, backup) = (place.path().join("state"), place.path().join("backup"));
+            let back_up = || tool(&["cp", "-a"], &[dir.clone(), backup.clone()]);
+            let other = dir.with_extension("other");
+            let (journal, _) = open(&dir);
+            journal.commit(vec![segment("a", 1..1_001, 10)]).await.unwrap();
+            leave(journal, Left::Stopped, 10).await;
+            if copied == Left::Stopped {
+                back_up();
+            }
+            let identity = identity(&dir, MACHINE_ID, None);
+            let opened = Journal::open(&open_state_dir(&dir), &identity, outside(Some(&other)));
+            let journal = opened.unwrap().0;
+            if copied == Left::Running {
+                back_up();
+            }
+            journal.commit(vec![mark("a", 1_001, 500)]).await.unwrap();
+            journal.close().await;
+            let _ = fs::remove_file(dir.join("journal.db-wal"));
+            tool(&["cp", "-a"], &[backup.join("."), dir.clone()]);
+            let (journal, now) = open(&dir);
+            let left = unissued(&journal, "a").await;
+            assert_eq!(outcome_of(&now, &left), expected, "copied: {copied:?}");
+            journal.close().await;
+        });
+    }
 }
 
 /// Some operations change a healthy host's files without changing their contents. They cost no ids.

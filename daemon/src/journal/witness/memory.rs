@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::state_dir::in_memory;
-use leafd_core::store::HostId;
+use leafd_core::store::{HostId, StartToken};
 
 /// The kernel's id of the present boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -22,6 +22,8 @@ const NOTE_BYTES_MAX: u64 = 256;
 pub(super) struct Noted {
     pub host: String,
     pub commits: i64,
+    /// The token of the start, or clean stop, that made the commit.
+    pub start: String,
 }
 
 /// The file, open for notes.
@@ -30,6 +32,8 @@ pub(in crate::journal) struct Memory {
     path: PathBuf,
     /// `None` after a note failed. Then the file was removed.
     file: Option<File>,
+    /// The token of the present start, or of its clean stop.
+    start: StartToken,
     boot: String,
 }
 
@@ -50,29 +54,30 @@ impl Noted {
         file.read_exact_at(&mut text, 0).ok()?;
         let text = String::from_utf8(text).ok()?;
         let mut words = text.split_whitespace();
-        let (host, commits, boot) = (words.next()?, words.next()?, words.next()?);
+        let mut word = || words.next().map(str::to_owned);
+        let (host, commits, start, boot) = (word()?, word()?, word()?, word()?);
         let this_boot = boot == boot_id() && boot != NO_BOOT_ID;
         if !this_boot && !in_memory(path.parent()?) {
             return None;
         }
-        Some(Noted { host: host.to_owned(), commits: commits.parse().ok()? })
+        Some(Noted { host, commits: commits.parse().ok()?, start })
     }
 }
 
 // === impl Memory ===
 
 impl Memory {
-    /// Makes the file anew and notes the last commit. `None` if the file can't be written.
-    pub fn begin(path: &Path, host: &HostId, commits: i64) -> Option<Memory> {
+    /// Makes the file anew and notes the commit of this start. `None` if the file can't be written.
+    pub fn begin(path: &Path, host: &HostId, commits: i64, start: StartToken) -> Option<Memory> {
         let made = match fs::remove_file(path) {
             Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
             _ => OpenOptions::new().write(true).create_new(true).mode(0o600).open(path),
         };
         match made {
             Ok(file) => {
-                let mut memory =
-                    Memory { path: path.to_owned(), file: Some(file), boot: boot_id() };
-                memory.note(host, commits);
+                let (path, file) = (path.to_owned(), Some(file));
+                let mut memory = Memory { path, file, start, boot: boot_id() };
+                memory.note(host, commits, None);
                 Some(memory)
             }
             Err(e) => {
@@ -85,10 +90,14 @@ impl Memory {
         }
     }
 
-    /// Notes a commit. If that fails, it removes the file: an old note would confirm an old journal.
-    pub fn note(&mut self, host: &HostId, commits: i64) {
+    /// Notes a commit; `stop` is its token if it is that of a clean stop. If that fails, it removes the file: an old
+    /// note would confirm an old journal.
+    pub fn note(&mut self, host: &HostId, commits: i64, stop: Option<&StartToken>) {
+        if let Some(stop) = stop {
+            self.start = stop.clone();
+        }
         let Some(file) = &self.file else { return };
-        let line = format!("{host} {commits:020} {}\n", self.boot);
+        let line = format!("{host} {commits:020} {} {}\n", self.start.0, self.boot);
         let Err(e) = file.write_all_at(line.as_bytes(), 0) else { return };
         self.file = None;
         let removed = fs::remove_file(&self.path);

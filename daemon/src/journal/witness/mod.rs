@@ -2,13 +2,14 @@
 //!
 //! A restore in place changes neither the journal's inode nor its time of birth. So the evidence lies outside of it:
 //!
-//! - `memory`: the last commit, noted in the runtime directory. It knows every commit, but only until the machine
-//!   reboots.
+//! - `memory`: the last commit and its start, noted in the runtime directory. It knows every commit, but only until the
+//!   machine reboots, and only those of daemons with this runtime directory.
 //! - `stamp`: a file beside the journal, made anew at each start and each clean stop. It outlives a reboot. It knows
 //!   starts and clean stops, but not what happens between them.
 //!
-//! So after a clean stop either is enough. After a crash only the memory is. Without it no held ids are used, because
-//! a copy that was taken while the daemon ran looks the same as the journal itself.
+//! Where both exist, both must agree with the journal. Without the memory, the stamp is enough after a clean stop. After
+//! a crash it is not: no held ids are used, because a copy that was taken while the daemon ran looks the same as the
+//! journal itself.
 
 mod memory;
 mod stamp;
@@ -20,7 +21,7 @@ pub(super) use self::stamp::{Stamp, put_in_place};
 use super::db::Db;
 use super::fault::Fault;
 use crate::state_dir::{StateDir, explain};
-use leafd_core::store::{HostId, StartToken};
+use leafd_core::store::StartToken;
 
 /// What the opening of a journal needs to know from outside its directory.
 #[derive(Clone, Copy)]
@@ -84,12 +85,13 @@ impl Witnesses {
     /// What the evidence says about the journal that was found.
     pub fn judge(&self, found: &Db) -> Result<Verdict, Fault> {
         let commits = found.meta.commits;
-        if let Some(noted) = self.noted_of(&found.meta.host) {
-            if commits >= noted {
-                return Ok(Verdict::Current);
-            }
+        let noted = self.memory.as_ref().filter(|noted| *noted.host == *found.meta.host.0);
+        if let Some(noted) = noted
+            && commits < noted.commits
+        {
+            let made = noted.commits;
             return Ok(Verdict::Restored(format!(
-                "it has {commits} commits, but {noted} were made"
+                "it has {commits} commits, but {made} were made"
             )));
         }
         let Some(last) = found.last_token()? else {
@@ -100,17 +102,28 @@ impl Witnesses {
                 _ => Verdict::Current,
             });
         };
-        Ok(match &self.stamp {
-            Some(stamp) if !stamp.tells() => Verdict::Unvouched,
-            Some(stamp) if stamp.is_of(&last) && found.meta.stopped_cleanly => Verdict::Current,
-            Some(stamp) if stamp.is_of(&last) => Verdict::Unvouched,
-            Some(_) => Verdict::Restored(
-                "the file stamp in the state directory is from a later start or stop".to_owned(),
-            ),
-            None => Verdict::Restored(
-                "the file stamp in the state directory, written with the journal, is missing"
-                    .to_owned(),
-            ),
+        let stamped = match &self.stamp {
+            Some(stamp) if !stamp.tells() => false,
+            Some(stamp) if stamp.is_of(&last) => true,
+            Some(_) => {
+                return Ok(Verdict::Restored(
+                    "the file stamp in the state directory is from a later start or stop"
+                        .to_owned(),
+                ));
+            }
+            None => {
+                return Ok(Verdict::Restored(
+                    "the file stamp in the state directory, written with the journal, is missing"
+                        .to_owned(),
+                ));
+            }
+        };
+        Ok(match noted {
+            Some(noted) if *noted.start == *last.0 => Verdict::Current,
+            // The daemon has run since with another runtime directory, which noted the later commits.
+            Some(_) => Verdict::Unvouched,
+            None if stamped && found.meta.stopped_cleanly => Verdict::Current,
+            None => Verdict::Unvouched,
         })
     }
 
@@ -132,10 +145,5 @@ impl Witnesses {
         let stamp = self.stamp.as_ref().filter(|stamp| stamp.tells())?;
         let why = "it is missing, but the directory's stamp is still there".to_owned();
         Some(SetAside { restored: true, why, later_token: Some(stamp.token_begin().to_owned()) })
-    }
-
-    fn noted_of(&self, host: &HostId) -> Option<i64> {
-        let noted = self.memory.as_ref()?;
-        (*noted.host == *host.0).then_some(noted.commits)
     }
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::schema::{self, Failure, Meta};
+use crate::journal::{hardware, is_same};
 use leafd_core::store::{Reason, StoreError, StoreId, Why};
 
 /// How long a statement waits for another connection's transaction.
@@ -71,7 +72,7 @@ pub fn host_fingerprint(identity: Option<&str>) -> String {
 pub fn adopt(path: &Path, fingerprint: &str) -> Result<StoreId, StoreError> {
     let opened = open_any(path, fingerprint, Create::Never);
     let (mut open, meta, now) = opened.map_err(|failure| named(path, failure))?;
-    if meta.fingerprint == now.fingerprint {
+    if is_same(&meta.fingerprint, &now.fingerprint) {
         return Ok(store_id(&meta.identity));
     }
     schema::rename(&mut open.connection, &now).map_err(|failure| named(path, failure))?;
@@ -127,7 +128,7 @@ fn check_own(path: &Path, (open, meta, now): Opened) -> Result<OpenFile, StoreEr
 pub fn look(path: &Path, fingerprint: &str) -> Result<(), StoreError> {
     let meta = std::fs::metadata(path)
         .map_err(|cause| unavailable(path, format!("inspecting it failed: {cause}")))?;
-    let now = format!("{fingerprint} file={}", file_marks(&meta));
+    let now = full_fingerprint(fingerprint, &meta);
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_URI
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -142,12 +143,14 @@ pub fn look(path: &Path, fingerprint: &str) -> Result<(), StoreError> {
 }
 
 fn judge(path: &Path, found: &str, now: &str) -> Result<(), StoreError> {
-    if found == now {
+    if is_same(found, now) {
         return Ok(());
     }
-    let host_of =
-        |fingerprint: &str| fingerprint.rsplit_once(" file=").map(|(host, _)| host.to_owned());
-    let how = if host_of(found) == host_of(now) {
+    let host_of = |fingerprint: &str| {
+        let (host, file) = fingerprint.rsplit_once(" file=").unwrap_or((fingerprint, ""));
+        format!("{host},{}", file.split_once(',').map_or("", |(_, hardware)| hardware))
+    };
+    let how = if is_same(&host_of(found), &host_of(now)) {
         "the file was copied or restored"
     } else {
         "it was made on another host or under another identity"
@@ -169,7 +172,7 @@ fn open_any(path: &Path, fingerprint: &str, create: Create) -> Result<Opened, Fa
         identity: crate::random::token()
             .map_err(|error| error.to_string())
             .map_err(|cause| unavailable(path, cause))?,
-        fingerprint: format!("{fingerprint} file={}", file_marks(&meta)),
+        fingerprint: full_fingerprint(fingerprint, &meta),
     };
     let mut connection = connect(path)?;
     let found = schema::prepare(&mut connection, &now)?;
@@ -262,6 +265,11 @@ fn use_wal(connection: &Connection) -> Result<(), Failure> {
 
 fn inode(meta: &Metadata) -> (u64, u64) {
     (meta.dev(), meta.ino())
+}
+
+/// The host's fingerprint, and the marks of the file.
+fn full_fingerprint(host: &str, meta: &Metadata) -> String {
+    format!("{host} file={}{}", file_marks(meta), hardware(Path::new("/")))
 }
 
 /// Marks that a copy of the file doesn't have. The device number is not one of them, as it may change with a reboot.
