@@ -92,7 +92,8 @@ impl<T> Allocator<T> {
         self.claim = ClaimState::Granted { shard };
         self.sizing.note_claim(claimed.count);
         let marked = self.held.marked();
-        let ahead = self.sizing.mark_target(now, self.waiting.waited_for()).saturating_sub(marked);
+        let held = self.unissued() + u64::from(claimed.count);
+        let ahead = self.mark_target(now, held).saturating_sub(marked);
         // A segment that is not next in line gets its mark when its turn nears.
         let first = if self.unissued() <= marked { ahead } else { 0 };
         let mark =

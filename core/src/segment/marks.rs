@@ -16,7 +16,7 @@ impl<T> Allocator<T> {
         if self.marks_sent.is_some() {
             return Vec::new();
         }
-        let target = self.sizing.mark_target(now, self.waiting.waited_for());
+        let target = self.mark_target(now, self.held.unissued());
         let marked = self.held.marked();
         // Look again when half of what is marked ahead is used.
         self.held.look_after(marked - marked.min(target / 2));
@@ -44,7 +44,7 @@ impl<T> Allocator<T> {
         if self.marks_sent.is_some() || marked == 0 {
             return Vec::new();
         }
-        let target = self.sizing.mark_target(now, self.waiting.waited_for());
+        let target = self.mark_target(now, self.held.unissued());
         match marked / DRAWN_BACK_FROM > target {
             true => self.held.draw_marks_back(target),
             false => Vec::new(),
@@ -61,6 +61,11 @@ impl<T> Allocator<T> {
     pub fn draw_all_marks_back(&mut self) -> Vec<(u32, Run, u64)> {
         assert!(self.marks_sent.is_none(), "no mark is on its way");
         self.held.draw_marks_back(0)
+    }
+
+    /// How many ids should be marked ahead of use when this many are held.
+    pub(super) fn mark_target(&mut self, now: BootMs, held: u64) -> u64 {
+        self.sizing.mark_target(now, held, self.waiting.waited_for())
     }
 
     /// What is held, each segment with its shard and exact mark, for a clean stop. Ids that are marked but not issued

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::rate::SteadyRate;
 use super::{ClaimOrder, RateMeter};
 use crate::BootMs;
 
@@ -34,6 +35,7 @@ pub(super) struct Need {
 pub(super) struct ClaimSizer {
     pub(super) provision: Rc<PrefetchPolicy>,
     pub(super) rate: RateMeter,
+    steady: SteadyRate,
     /// The least to claim, from the store; from 1.
     pub(super) step: u64,
     /// How large the last claim was.
@@ -44,7 +46,8 @@ pub(super) struct ClaimSizer {
     pub(super) commit_ms: u64,
 }
 
-/// The least that a mark moves ahead, so that an idle tag's burst rarely has to wait for a mark.
+/// The least that a mark moves ahead, so that an idle tag's burst rarely has to wait for a mark. A crash costs no tag
+/// more than this beside its share.
 const MARK_AHEAD_MIN: u64 = 64;
 
 /// How many times larger than the last claim the next one may be. A tag that turns hot gets there in a few claims, and
@@ -54,9 +57,16 @@ const CLAIM_GROWTH: u64 = 8;
 /// Claims below this may grow in one step.
 const CLAIM_GROWTH_FLOOR: u64 = 1_000;
 
-/// The part (one in this many) of the last claim, or of what was left before it, that must be used before anything is
-/// claimed ahead: the rate of the first few ids says little.
+/// The part (one in this many) of the last claim, or of what was left before it, that must be used before the rate of a
+/// burst is believed: the first few ids say little.
 const USED_FIRST: u64 = 8;
+
+/// Nothing is claimed ahead while so many segments are held: each takes memory.
+const SEGMENTS_MAX: usize = 8;
+
+/// Marks lie ahead of use by one in this many of the ids held, at most: a crash during an outage of the store leaves the
+/// others. A burst that goes on moves marks by ever smaller steps, and needs few: what is left shrinks geometrically.
+const MARK_SHARE: u64 = 4;
 
 /// The most ids by which marks lie ahead of use, and which a crash skips, while the journal keeps up ...
 const MARK_AHEAD_MAX: u64 = 1_000_000;
@@ -70,8 +80,8 @@ const MARK_AHEAD_COMMITS: u64 = 4;
 impl ClaimSizer {
     /// For a tag that has not been claimed yet.
     pub(super) fn new(provision: Rc<PrefetchPolicy>, now: BootMs) -> Self {
-        let rate = RateMeter::new(now);
-        ClaimSizer { provision, rate, step: 1, claimed_last: 0, used: 0, commit_ms: 0 }
+        let (rate, steady) = (RateMeter::new(now), SteadyRate::new(now));
+        ClaimSizer { provision, rate, steady, step: 1, claimed_last: 0, used: 0, commit_ms: 0 }
     }
 
     /// Counts ids issued.
@@ -79,6 +89,7 @@ impl ClaimSizer {
     pub(super) fn count(&mut self, ids: u64) {
         self.used += ids;
         self.rate.count(ids);
+        self.steady.count(ids);
     }
 
     /// Notes a granted claim.
@@ -91,19 +102,24 @@ impl ClaimSizer {
     pub(super) fn claim(&mut self, now: BootMs, need: Need) -> Option<ClaimOrder> {
         let Need { held, segments, waited_for, head } = need;
         let PrefetchPolicy { autonomy_ms, step_max, .. } = *self.provision;
-        let rate_need = self.rate.ids_in(now, autonomy_ms);
-        let low = rate_need.min(step_max / 2).max(self.step / 4);
+        let burst_need = self.rate.ids_in(now, autonomy_ms);
+        let steady_need = self.steady.ids_in(now, autonomy_ms);
         let short = waited_for > held;
+        // The reserve lasts for the autonomy at a rate that lasts, whatever was claimed before.
+        let steadily = held < steady_need.min(step_max / 2);
+        // A rate that has just begun is believed as far as it has used ids.
         let is_used = self.used >= self.claimed_last.max(held) / USED_FIRST;
-        let prefetch = segments < 2 && held <= low && is_used;
+        let in_burst = is_used && held <= burst_need.min(step_max / 2).max(self.step / 4);
+        let prefetch = segments < SEGMENTS_MAX && (steadily || in_burst);
         if !(short || prefetch) {
             return None;
         }
         let grown = self.claimed_last.saturating_mul(CLAIM_GROWTH).max(CLAIM_GROWTH_FLOOR);
+        let burst = if short || in_burst { burst_need.min(grown) } else { 0 };
         let ahead = match held == 0 && self.claimed_last == 0 {
             // For an unknown tag, claim only what is asked for. The store adds the step, unless the tag is strict.
             true => 0,
-            false => rate_need.min(grown.max(self.step)).max(self.step),
+            false => burst.max(steady_need).max(self.step),
         };
         let room = step_max.saturating_sub(held).max(1);
         // One request may ask for more than max_step. It must be served all the same.
@@ -112,10 +128,11 @@ impl ClaimSizer {
         Some(ClaimOrder { want, least, step_max: room })
     }
 
-    /// How many ids should be marked ahead of use.
-    pub(super) fn mark_target(&mut self, now: BootMs, waited_for: u64) -> u64 {
+    /// How many of the ids held should be marked ahead of use.
+    pub(super) fn mark_target(&mut self, now: BootMs, held: u64, waited_for: u64) -> u64 {
+        let spare = held.saturating_sub(waited_for);
         let commits_ms = MARK_AHEAD_MS.max(self.commit_ms.saturating_mul(MARK_AHEAD_COMMITS));
-        let most = MARK_AHEAD_MAX.max(self.rate.ids_in(now, commits_ms));
+        let most = MARK_AHEAD_MAX.max(self.rate.ids_in(now, commits_ms)).min(spare / MARK_SHARE);
         let ahead = self.rate.ids_in(now, self.provision.mark_ahead_ms).min(most);
         ahead.max(MARK_AHEAD_MIN).saturating_add(waited_for)
     }

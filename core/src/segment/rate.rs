@@ -53,6 +53,37 @@ impl RateMeter {
     }
 }
 
+/// The rate over some seconds: slow to see a rise, and hardly raised by a single burst.
+#[derive(Debug)]
+pub(super) struct SteadyRate {
+    window_start: BootMs,
+    window_ids: u64,
+    ids_per_second: f64,
+}
+
+/// How long ids are counted at least. The caller looks at a tag that is drawn every ten seconds or more often.
+const STEADY_WINDOW_MS: u64 = 8_000;
+
+impl SteadyRate {
+    pub(super) fn new(now: BootMs) -> Self {
+        SteadyRate { window_start: now, window_ids: 0, ids_per_second: 0.0 }
+    }
+
+    pub(super) fn count(&mut self, ids: u64) {
+        self.window_ids = self.window_ids.saturating_add(ids);
+    }
+
+    /// How many ids the rate of the last window makes in this time.
+    pub(super) fn ids_in(&mut self, now: BootMs, ms: u64) -> u64 {
+        let elapsed_ms = now.0.saturating_sub(self.window_start.0);
+        if elapsed_ms >= STEADY_WINDOW_MS {
+            let ids_per_second = self.window_ids as f64 * 1_000.0 / elapsed_ms as f64;
+            *self = SteadyRate { window_start: now, window_ids: 0, ids_per_second };
+        }
+        (self.ids_per_second * ms as f64 / 1_000.0).ceil() as u64
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

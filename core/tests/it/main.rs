@@ -11,6 +11,7 @@ mod health;
 mod lives;
 mod mask;
 mod purity;
+mod reserve;
 mod segment;
 mod shards;
 mod shared;

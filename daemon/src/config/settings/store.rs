@@ -70,7 +70,8 @@ pub(in crate::config) static AUTONOMY: Setting = Setting {
     kind: Kind::Time(secs(1), secs(24 * 3600)),
     default: Default::Is("10m"),
     help: "How long ids keep coming during an outage of the store. The daemon claims ids of each tag this \
-           far ahead at the tag's measured rate, up to `max_step`.",
+           far ahead at the tag's measured rate, up to `max_step`. This reserve follows a new rate within \
+           30 s.",
 };
 
 pub(in crate::config) static MAX_STEP: Setting = Setting {
@@ -85,7 +86,8 @@ pub(in crate::config) static MARK_AHEAD: Setting = Setting {
     kind: Kind::Time(secs(1), secs(60)),
     default: Default::Is("5s"),
     help: "How far the journal's marks run ahead of use, as time at a tag's rate. A crash skips about so many ids, and no \
-           more than 1,000,000 or one second's use, whichever is more, while the journal keeps up.",
+           more than 1,000,000 or one second's use, whichever is more, while the journal keeps up. After a burst, it skips \
+           at most a quarter of the ids that are held, or 64.",
 };
 
 pub(in crate::config) static REMOVED_TAG_CHECK: Setting = Setting {

@@ -113,11 +113,16 @@ impl Segments {
             in_use.all()[from..*next].to_vec()
         };
         for tag in &tags {
-            if tag.undrawn_for(now) >= self.idle() && tag.may_rest(now) {
+            let undrawn = tag.undrawn_for(now);
+            if undrawn >= self.idle() && tag.may_rest(now) {
                 self.lay_to_rest(tag);
-            } else {
-                self.draw_marks_back(tag, now);
+                continue;
             }
+            if undrawn.is_zero() {
+                // The rate may have risen since the last claim.
+                self.drive(tag);
+            }
+            self.draw_marks_back(tag, now);
         }
     }
 
