@@ -3,7 +3,6 @@
 use leafd_wire::Run;
 
 use super::prefetch::Need;
-use super::waiting::Ticket;
 use super::{Allocator, ClaimState, MarkMove, Truncation};
 use crate::BootMs;
 
@@ -30,8 +29,8 @@ pub struct Shared<T> {
 
 impl<T> Allocator<T> {
     /// What to claim now, if anything; the caller chooses the shard. The caller claims and then reports with
-    /// [`Allocator::claimed`] or [`Allocator::share`], [`Allocator::exhausted`] or [`Allocator::claim_failed`]. There
-    /// is no second claim before that.
+    /// [`Allocator::claimed`] or [`Allocator::claimed_strictly`], [`Allocator::exhausted`] or
+    /// [`Allocator::claim_failed`]. There is no second claim before that.
     pub fn claim_wanted(&mut self, now: BootMs) -> Option<ClaimOrder> {
         match self.claim {
             ClaimState::Sent { .. } | ClaimState::Granted { .. } | ClaimState::Void => return None,
@@ -89,7 +88,6 @@ impl<T> Allocator<T> {
         assert!(!self.strict, "what a strict tag is granted is shared");
         self.set_step(step);
         self.accept(shard, claimed)?;
-        self.claim = ClaimState::Granted { shard };
         self.sizing.note_claim(claimed.count);
         let marked = self.held.marked();
         let held = self.unissued() + u64::from(claimed.count);
@@ -101,10 +99,9 @@ impl<T> Allocator<T> {
         Ok(MarkMove { shard, end: claimed.end(), mark })
     }
 
-    /// Reports what a strict tag's store granted; more or fewer ids than wanted are fine. They go to the requests that
-    /// share the claim and still wait, first come first served. A request that accepts fewer gets at least one. The
-    /// first request that finds too few left waits for the next claim, and so do all behind it. A tag that was not
-    /// known to be strict is strict from now on, and the ids held of it are dropped.
+    /// Reports what a strict tag's store granted; more or fewer ids than wanted are fine. The claim stays in flight
+    /// until [`Allocator::share`] reports that the journal has it. A tag that was not known to be strict is strict from
+    /// now on, and the ids held of it are dropped.
     ///
     /// As with [`Allocator::claimed`], the caller judges whether the grant may be used.
     ///
@@ -113,15 +110,27 @@ impl<T> Allocator<T> {
     ///
     /// # Panics
     /// When the tag has more than one shard: independent stores can't order their ids.
-    pub fn share(&mut self, claimed: Run) -> Result<Shared<T>, u64> {
+    pub fn claimed_strictly(&mut self, claimed: Run) -> Result<(), u64> {
         assert!(self.shards.len() == 1, "a strict tag has one store");
         self.strict = true;
         self.held.forget(0);
-        let before = self.accept(0, claimed)?;
-        self.claim = ClaimState::Idle;
+        self.accept(0, claimed)?;
         self.left = None;
-        let mut left = Some(claimed);
+        Ok(())
+    }
+
+    /// Reports that the journal has a strict tag's grant. Its ids go to the requests that share the claim and still
+    /// wait, first come first served. A request that accepts fewer gets at least one. The first request that finds too
+    /// few left waits for the next claim, and so do all behind it. If the shard was forgotten meanwhile, nobody is
+    /// served.
+    pub fn share(&mut self, claimed: Run) -> Shared<T> {
         let mut served = Vec::new();
+        let before = match std::mem::replace(&mut self.claim, ClaimState::Idle) {
+            ClaimState::Granted { before, .. } => before,
+            ClaimState::Void => return Shared { served, dropped: claimed.count.into() },
+            _ => panic!("a claim is shared that was not granted"),
+        };
+        let mut left = Some(claimed);
         while let (Some(run), Some((ticket, want))) = (left, self.waiting.head()) {
             let count = want.least();
             if ticket >= before || count > run.count {
@@ -133,11 +142,11 @@ impl<T> Allocator<T> {
         }
         let dropped = left.map_or(0, |left| u64::from(left.count));
         self.count_issued(u64::from(claimed.count) - dropped);
-        Ok(Shared { served, dropped })
+        Shared { served, dropped }
     }
 
-    /// Notes a grant. Returns a ticket: requests with a lower one were waiting when the claim was sent.
-    fn accept(&mut self, shard: u32, claimed: Run) -> Result<Ticket, u64> {
+    /// Notes a grant.
+    fn accept(&mut self, shard: u32, claimed: Run) -> Result<(), u64> {
         let ClaimState::Sent { before } = self.claim else {
             panic!("a claim comes back that was not sent")
         };
@@ -146,7 +155,8 @@ impl<T> Allocator<T> {
             return Err(known.highest_end);
         }
         known.highest_end = claimed.end();
-        Ok(before)
+        self.claim = ClaimState::Granted { shard, before };
+        Ok(())
     }
 
     /// Reports that the journal has a claimed segment with the mark from [`Allocator::claimed`].
@@ -156,7 +166,7 @@ impl<T> Allocator<T> {
         let end = claimed.end();
         assert!(mark >= claimed.first && mark <= end, "a mark lies within its segment");
         let granted = match std::mem::replace(&mut self.claim, ClaimState::Idle) {
-            ClaimState::Granted { shard: granted } => granted == shard,
+            ClaimState::Granted { shard: granted, .. } => granted == shard,
             ClaimState::Void => false,
             _ => panic!("a claim is held that was not granted"),
         };

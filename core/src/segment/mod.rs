@@ -53,6 +53,7 @@ enum ClaimState {
     /// The store has granted numbers. The journal has not recorded them yet.
     Granted {
         shard: u32,
+        before: Ticket,
     },
     /// As `Granted`, but the shard was forgotten meanwhile: the numbers must not be held.
     Void,
@@ -220,7 +221,7 @@ impl<T> Allocator<T> {
     /// As [`Allocator::forget`], for one shard: its store is gone or has been replaced.
     pub fn forget_shard(&mut self, shard: u32) {
         self.held.forget(shard);
-        if self.claim == (ClaimState::Granted { shard }) {
+        if matches!(self.claim, ClaimState::Granted { shard: granted, .. } if granted == shard) {
             self.claim = ClaimState::Void;
         }
     }

@@ -117,7 +117,7 @@ impl Segments {
         self.note_ceiling(tag, claim.run.end() - 1, claim.ceiling);
         warn_of_ceiling(tag, shard, &claim);
         if claim.strict {
-            return self.distribute(tag, shard, &claim, sent.shard);
+            return self.distribute(tag, claim, sent);
         }
         let number = shard_number(sent.shard);
         if tag.allocator.borrow().is_strict() {
@@ -154,47 +154,37 @@ impl Segments {
         }
     }
 
-    /// Answers the requests that share a strict tag's claim.
-    fn distribute(
-        self: &Rc<Self>,
-        tag: &Rc<SegmentTag>,
-        shard: &Shard,
-        claim: &Claim,
-        index: usize,
-    ) {
+    /// Answers the requests that share a strict tag's claim, once the journal has recorded it: it tells another server
+    /// of the store how far the tag has come, and nothing of the claim is left to issue.
+    fn distribute(self: &Rc<Self>, tag: &Rc<SegmentTag>, claim: Claim, sent: Sent) {
+        let shard = &tag.shards[sent.shard];
         if tag.shards.len() > 1 {
             let error = StoreError::refused(format!(
                 "tag {:?} is strict, but tags in independent primaries can't be; delete it and create it without --strict",
                 tag.tag.as_str()
             ));
-            return self.claim_failed(tag, index, &error);
+            return self.claim_failed(tag, sent.shard, &error);
         }
-        let shared = tag.allocator.borrow_mut().share(claim.run);
-        match shared {
-            Ok(shared) => {
-                self.skipped.add(Cause::Surplus, shared.dropped);
-                for (reply, run) in shared.served {
-                    reply.given(tag.mark, &[run]);
-                    reply.ids(0, &[run]);
-                }
-                // Nothing of the claim is left to issue. The journal only records how far the store has come.
-                if let Some(store) = shard.upstream.key() {
-                    let write = Write::Segment {
-                        store,
-                        tag: tag.tag.clone(),
-                        generation: claim.generation,
-                        run: claim.run,
-                        mark: claim.run.end(),
-                    };
-                    let recorded = Rc::clone(tag);
-                    self.write_journal(tag, shard, vec![write], move || {
-                        recorded.restarted();
-                    });
-                }
-                self.drive(tag);
+        let granted = tag.allocator.borrow_mut().claimed_strictly(claim.run);
+        if let Err(seen) = granted {
+            return self.claimed_too_low(tag, shard, seen);
+        }
+        let Some(store) = shard.upstream.key() else { return };
+        let Claim { generation, run, .. } = claim;
+        let write =
+            Write::Segment { store, tag: tag.tag.clone(), generation, run, mark: run.end() };
+        let (segments, granted) = (Rc::clone(self), Rc::clone(tag));
+        self.write_journal(tag, shard, vec![write], move || {
+            let shared = granted.allocator.borrow_mut().share(run);
+            segments.skipped.add(Cause::Surplus, shared.dropped);
+            for (reply, run) in shared.served {
+                reply.given(granted.mark, &[run]);
+                reply.ids(0, &[run]);
             }
-            Err(seen) => self.claimed_too_low(tag, shard, seen),
-        }
+            granted.restarted();
+            drop(sent);
+            segments.drive(&granted);
+        });
     }
 
     /// The store gave ids below those that it had given before.
