@@ -159,6 +159,51 @@ fn no_id_comes_twice_after_a_restore_in_place() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Each socket has a note of its own beside it.
+#[test]
+fn a_life_with_another_socket_is_not_forgotten() {
+    let mut host = Host::new();
+    host.start();
+    host.create("orders");
+    host.raw().draw("orders", 5);
+    host.stop();
+    tool(&["cp", "-a"], &[host.state_dir(), host.path("backup")]);
+    let note = host.path("leafd.sock.last-commit");
+    std::fs::rename(&note, host.path("aside")).unwrap();
+    host.start();
+    host.raw().draw("orders", 2_500);
+    host.stop();
+    tool(&["cp", "-a"], &[host.path("backup").join("."), host.state_dir()]);
+    std::fs::rename(host.path("aside"), note).unwrap();
+    let refused = host.try_start().expect_err("the journal is an old one, and so is the store");
+    assert!(refused.said.contains("leafd adopt-store"), "{refused:?}");
+}
+
+/// A clone below the file system has the inodes, birth times and machine id of the original.
+#[test]
+fn a_cloned_machine_is_another_host() {
+    for beside in [true, false] {
+        let mut host = Host::new();
+        let store = if beside { "state/store.db" } else { "store.db" };
+        host.change("store", &format!("sqlite:{}", host.path(store).display()));
+        let credentials = host.path("credentials");
+        std::fs::create_dir(&credentials).unwrap();
+        let named = |uuid: &str| std::fs::write(credentials.join("product_uuid"), uuid).unwrap();
+        let mut host = host.variable("CREDENTIALS_DIRECTORY", &credentials);
+        named("4c4c4544-0051-3610-8052-b4c04f4d3532");
+        host.start();
+        host.create("orders");
+        host.raw().draw("orders", 5);
+        host.stop();
+        host.start();
+        assert_eq!(host.raw().draw("orders", 1), [6], "it is the same machine");
+        host.stop();
+        named("b2f0c6e8-0051-3610-8052-b4c04f4d3532");
+        let refused = host.try_start().expect_err("the original may still run");
+        assert!(refused.said.contains("leafd adopt-store"), "{refused:?}");
+    }
+}
+
 /// What a deleted store means is said.
 #[test]
 fn a_store_that_is_gone_is_said_to_be_gone() {

@@ -39,6 +39,25 @@ fn ids_are_unmasked_before_they_are_looked_up() {
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("--tag"), "{wrong:?}");
 }
 
+/// The daemon notes only the second of a draw.
+#[test]
+fn no_id_is_given_before_it_exists() {
+    let mut host = Host::new();
+    host.start();
+    for turn in 0..5 {
+        let tag = format!("orders{turn}");
+        host.create(&tag);
+        let id = host.client().next_direct(&tag).unwrap();
+        let answer = said(&host, &[&id.to_string(), "--tag", &tag]);
+        let [given, claimed] =
+            [&answer["processes"][0]["at_ms"], &answer["claims"][0]["claimed_ms"]];
+        assert!(given.as_u64().unwrap() >= claimed.as_u64().unwrap(), "{answer}");
+    }
+    let id = host.client().next_direct("snowflake").unwrap();
+    let answer = said(&host, &[&id.to_string(), "--tag", "snowflake"]);
+    assert!(answer["processes"][0]["at_ms"].as_u64() >= answer["at_ms"].as_u64(), "{answer}");
+}
+
 #[test]
 fn what_is_no_id_is_refused() {
     let mut host = Host::new().worker(17);

@@ -66,6 +66,8 @@ impl Dispatcher {
             }
         }
         homes.check_known(tag, first_known.is_some())?;
+        let own = claims.iter().filter(|claim| claim["own"] == true);
+        let claimed_ms = own.filter_map(|claim| claim["claimed_ms"].as_u64()).min().unwrap_or(0);
         let homes_have = |what: fn(&TagRow) -> bool| {
             homes.here.iter().any(|home| home.row.as_ref().is_some_and(what))
         };
@@ -85,18 +87,19 @@ impl Dispatcher {
             "number": number,
             "verdict": verdict,
             "claims": claims,
-            "processes": self.processes(tag, number),
+            "processes": self.processes(tag, number, UnixMs(claimed_ms)),
             "remembered_since_ms": remembered_ms,
             "away": homes.away(),
         }))
     }
 
-    /// The processes of this host that got an id, as far as it remembers.
-    fn processes(&self, tag: &Tag, id: u64) -> Vec<Value> {
+    /// The processes of this host that got an id, as far as it remembers. What it remembers of the time is the second, so
+    /// none is reported before the id existed.
+    fn processes(&self, tag: &Tag, id: u64, since: UnixMs) -> Vec<Value> {
         let found = self.tally.given.find(TagMark::of(tag), id).into_iter();
         found
             .map(|(Process { uid, pid, unit, .. }, at)| {
-                json!({ "uid": uid, "pid": pid, "unit": unit.as_deref(), "at_ms": at.0 })
+                json!({ "uid": uid, "pid": pid, "unit": unit.as_deref(), "at_ms": at.max(since).0 })
             })
             .collect()
     }
@@ -145,7 +148,7 @@ impl Dispatcher {
             "own": false,
             "taken_ms": null,
             "until_ms": null,
-            "processes": self.processes(tag, id),
+            "processes": self.processes(tag, id, at),
         });
         let Worker::Leased(keeper) = &self.snowflakes.worker else {
             answer["verdict"] = json!("no_registry");
