@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use leafd_wire::opcode;
+
 use crate::drawing::{Drawers, drawn};
 use crate::host::Host;
 use crate::seed::seeds;
@@ -16,6 +18,31 @@ const MARK_AHEAD_S: f64 = 5.0;
 /// Numbers that a crash may skip whatever the rate: marks of a burst, runs held by processes, answers on
 /// their way.
 const SKIPPED_FLOOR: f64 = 50_000.0;
+
+/// The store is out of reach when a burst comes, and a crash after it.
+#[test]
+fn a_burst_and_a_kill_during_an_outage_leave_half_of_the_reserve() {
+    for (step, burst) in [(8_500, 300), (45_000, 5_000)] {
+        let mut host = Host::new();
+        host.start();
+        host.admin(opcode::TAG_CREATE, &serde_json::json!({ "tag": "orders", "step": step }));
+        let mut raw = host.raw();
+        let last = raw.draw("orders", 1)[0];
+        let show = serde_json::json!({ "tag": "orders" });
+        let end = host.admin(opcode::TAG_SHOW, &show)["max_id"].as_u64().unwrap();
+        let held = end - last - 1;
+        let store = rusqlite::Connection::open(host.state_dir().join("store.db")).unwrap();
+        store.execute_batch("BEGIN IMMEDIATE").unwrap();
+        raw.draw("orders", burst);
+        host.kill();
+        host.start();
+        let mut raw = host.raw();
+        let next = raw.draw("orders", 1)[0];
+        let kept = end - next;
+        assert!(kept >= held / 2, "{kept} of {held} after a burst of {burst}");
+        raw.draw("orders", u32::try_from(kept - 1).unwrap());
+    }
+}
 
 #[test]
 fn kills_at_random_instants_give_no_id_twice() {

@@ -73,7 +73,8 @@ impl Identity {
             Ok(Ok(time)) => time.to_string(),
             _ => "unknown".to_owned(),
         };
-        let (inode, hardware) = (file.ino(), &self.hardware);
+        let inode = file.ino();
+        let hardware = &self.hardware;
         Ok(format!(
             "machine {machine}, identity {configured:?}, inode {inode}, born {born}{hardware}"
         ))
