@@ -71,7 +71,7 @@ impl Host {
                 self.owed -= f64::from(count);
                 self.request(count);
             }
-            if self.now.0 % LOOK_MS == 0 {
+            if self.now.0.is_multiple_of(LOOK_MS) {
                 self.attend();
             }
         }
