@@ -146,7 +146,7 @@ impl Upstream {
                 "the store {} is one of several primaries in era {own} by this host's routes, but a primary of the list \
                  has recorded era {latest}: use the routes of the other hosts",
                 self.url
-            ))
+            ).into())
         })
     }
 
