@@ -8,7 +8,7 @@ use mysql::{Conn, OptsBuilder};
 
 use super::haproxy::Behind;
 use super::health;
-use super::mariadb::rows;
+use super::mysql::rows;
 use super::process::{Server as Process, free_port};
 use super::{DATABASE, MariaDb, PASSWORD, Server as _, USER, apply_schema};
 use crate::host::eventually;

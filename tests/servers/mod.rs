@@ -1,8 +1,8 @@
-//! Throwaway database servers for daemons. PostgreSQL and MariaDB share one interface, so that one suite runs on both.
+//! Throwaway database servers for daemons. PostgreSQL, MariaDB and MySQL share one interface, so that one suite runs on all.
 //! A server that can't be started fails the test.
 //!
 //! ```text
-//! let mut server = Postgres::new();                 // or MariaDb::new(); with a database `ids`, leafd's tables in it
+//! let mut server = Postgres::new();                 // or MariaDb::new(), Mysql::new(); with a database `ids`, leafd's tables in it
 //! let host = Host::on_store(&server.url());         // a daemon on it
 //! server.freeze(); server.thaw(); server.kill(); server.start();
 //! let mut pair = Pair::<Postgres>::new();           // a primary and its asynchronous standby
@@ -12,8 +12,10 @@
 pub mod galera;
 pub mod haproxy;
 mod health;
-mod mariadb;
+mod mysql;
+pub mod mysqld;
 pub mod patroni;
+pub mod pgbouncer;
 mod postgres;
 pub mod process;
 pub mod zookeeper;
@@ -21,6 +23,7 @@ pub mod zookeeper;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use nix::unistd::Pid;
@@ -29,7 +32,7 @@ use self::process::children;
 use crate::host::{eventually, leafd_binary};
 use crate::relay::Relay;
 
-pub use mariadb::MariaDb;
+pub use self::mysql::{MariaDb, Mysql, Mysqld};
 pub use postgres::Postgres;
 pub use process::Server as Process;
 
@@ -183,6 +186,26 @@ pub trait Server: Sized + Send + 'static {
         self.process().thaw();
     }
 
+    /// A copy of its data as they are at this instant, as of a volume below it.
+    fn snapshot(&self) -> PathBuf {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let dir = &self.process().dir;
+        let snapshot = dir.join(format!("snapshot{}", COUNT.fetch_add(1, Ordering::Relaxed)));
+        self.freeze();
+        copy(&dir.join("data"), &snapshot);
+        self.thaw();
+        snapshot
+    }
+
+    /// Kills it, puts its data back to a copy, and starts it again.
+    fn put_back(&mut self, snapshot: &Path) {
+        self.kill();
+        let data = self.process().dir.join("data");
+        std::fs::remove_dir_all(&data).unwrap();
+        copy(snapshot, &data);
+        self.start();
+    }
+
     /// `kill -9`.
     fn kill(&mut self) {
         self.process_mut().kill();
@@ -192,6 +215,12 @@ pub trait Server: Sized + Send + 'static {
     fn stop(&mut self) {
         self.process_mut().stop();
     }
+}
+
+/// With everybody's rights as they were.
+fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-a").args([from, to]).status();
+    assert!(copied.unwrap().success(), "{} can't be copied", from.display());
 }
 
 /// A primary and a standby that follows it asynchronously.

@@ -81,6 +81,23 @@ impl Postgres {
         self.sql("SELECT pg_reload_conf()");
     }
 
+    /// A physical backup, to be started without `recovery.signal`.
+    pub fn base_backup(&self) -> PathBuf {
+        let to = self.process.dir.join("base_backup");
+        self.base_backup_to(&to, &self.process, &[]);
+        to
+    }
+
+    fn base_backup_to(&self, to: &Path, by: &Process, options: &[&str]) {
+        let (program, port) = (program("pg_basebackup"), self.port().to_string());
+        let (from, to) = (self.process.dir.to_str().unwrap(), to.to_str().unwrap());
+        let mut words =
+            vec![&*program, "--host", from, "--port", &port, "--username=postgres", "--pgdata", to];
+        words.extend(["--wal-method=stream", "--checkpoint=fast", "--no-sync"]);
+        words.extend(options);
+        by.run(&words);
+    }
+
     /// Runs one of its programs on this server.
     fn run(&self, name: &str, words: &[&str]) {
         let (program, port) = (program(name), self.process.port.to_string());
@@ -171,23 +188,7 @@ impl Server for Postgres {
             "primary_conninfo=host=127.0.0.1 port={through} user=postgres password={PASSWORD}"
         );
         let mut process = place(&[&conninfo]);
-        let data = process.dir.join("data");
-        let (program, port) = (program("pg_basebackup"), self.port().to_string());
-        let from = self.process.dir.to_str().unwrap();
-        process.run(&[
-            &program,
-            "--host",
-            from,
-            "--port",
-            &port,
-            "--username=postgres",
-            "--pgdata",
-            data.to_str().unwrap(),
-            "--wal-method=stream",
-            "--checkpoint=fast",
-            "--write-recovery-conf",
-            "--no-sync",
-        ]);
+        self.base_backup_to(&process.dir.join("data"), &process, &["--write-recovery-conf"]);
         process.start(Self::is_up);
         Postgres { process }
     }

@@ -37,7 +37,8 @@ pub struct Server {
     pub dir: PathBuf,
     /// Its port on the loopback interface.
     pub port: u16,
-    program: Vec<String>,
+    /// Its command.
+    pub program: Vec<String>,
     stop_signal: &'static str,
     running: Option<(Child, Pid)>,
 }

@@ -19,8 +19,8 @@ const CLAIMED_WITHIN: Duration = Duration::from_secs(60);
 on_each_server!(
     the_answer_to_a_commit_is_cut,
     the_answer_to_a_commit_is_swallowed,
-    a_commit_is_swallowed,
     every_packet_is_late,
+    a_commit_is_swallowed,
 );
 
 fn the_answer_to_a_commit_is_cut<S: Server>() {

@@ -3,7 +3,8 @@
 
 use leafd_tests::host::Host;
 use leafd_tests::load::Drawn;
-use leafd_tests::servers::{MariaDb, Postgres, Server};
+use leafd_tests::servers::mysqld::{Engine, Kind, OfMariaDb, OfMysql};
+use leafd_tests::servers::{Mysqld, Postgres, Server};
 use mysql::prelude::Queryable as _;
 
 use crate::scene::{create, store};
@@ -25,12 +26,15 @@ fn of_postgres() -> String {
     )
 }
 
-fn of_mariadb(code: u16) -> String {
+/// A variable as well.
+fn of_mysql(code: u16) -> String {
     format!(
-        "CREATE TRIGGER conflict BEFORE UPDATE ON leaf_alloc FOR EACH ROW
-         IF NEXT VALUE FOR tries <= {CONFLICTS} THEN
-             SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = {code}, MESSAGE_TEXT = 'somebody was faster';
-         END IF"
+        "CREATE TRIGGER conflict BEFORE UPDATE ON leaf_alloc FOR EACH ROW BEGIN
+             SET @tries = COALESCE(@tries, 0) + 1;
+             IF @tries <= {CONFLICTS} THEN
+                 SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = {code}, MESSAGE_TEXT = 'somebody was faster';
+             END IF;
+         END"
     )
 }
 
@@ -56,14 +60,25 @@ fn conflicts_are_tried_again_and_counted_on_postgres() {
     });
 }
 
-#[test]
-fn conflicts_are_tried_again_and_counted_on_mariadb() {
+fn on<K: Kind>() {
     for code in [1213, 1205] {
-        are_tried_again_and_counted(&MariaDb::new(), |server| {
+        are_tried_again_and_counted(&Mysqld::<K>::new(), |server| {
             let mut connection = server.connection().unwrap();
-            for statement in ["USE ids", "CREATE SEQUENCE tries", &of_mariadb(code)] {
+            for statement in ["USE ids", &of_mysql(code)] {
                 connection.query_drop(statement).unwrap();
             }
         });
+    }
+}
+
+#[test]
+fn conflicts_are_tried_again_and_counted_on_mariadb() {
+    on::<OfMariaDb>();
+}
+
+#[test]
+fn conflicts_are_tried_again_and_counted_on_mysql() {
+    if Engine::Mysql.is_tested() {
+        on::<OfMysql>();
     }
 }

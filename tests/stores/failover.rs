@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::{Draw, Drawn, Load};
-use leafd_tests::raw::{Raw, ids_request};
+use leafd_tests::raw::ids_request;
 use leafd_tests::relay::{AtCommit, Relay};
 use leafd_tests::servers::{DATABASE, Pair, Server};
 
-use crate::scene::{DRY, create, report, store};
+use crate::scene::{DRY, create, draw, report, store};
 
 /// The setting `failover_settle` of all daemons.
 const SETTLE: Duration = Duration::from_secs(4);
@@ -168,13 +168,4 @@ fn no_id_comes_twice_when_the_answer_to_the_note_is_late<S: Server>() {
     draw(&mut drawn, first, "orders", 5, 20);
     report::<S>("fail-over, and the note's answer late", 0, &drawn, None);
     drawn.assert_sound();
-}
-
-/// Draws so many times so many, one after the other.
-#[track_caller]
-fn draw(drawn: &mut Drawn, host: &Host, tag: &str, times: u32, count: u32) {
-    let mut raw: Raw = host.raw();
-    for _ in 0..times {
-        drawn.add_ids(tag, &raw.draw(tag, count));
-    }
 }

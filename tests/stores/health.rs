@@ -44,13 +44,13 @@ fn faults_of_the_store<S: Server>() {
     well_again(&host, &mut seen, &refused, before);
 
     // What a trigger of somebody else's needs is lost; claims change the row that it is on.
-    for (lost, of_mariadb) in [("INSERT INTO audit VALUES (1)", ""), ("lost()", "CALL ")] {
-        let of_postgres = if of_mariadb.is_empty() { "" } else { "PERFORM " };
-        add_trigger(&server, &format!("{of_mariadb}{lost}"), &format!("{of_postgres}{lost}"));
+    for (lost, of_mysql) in [("INSERT INTO audit VALUES (1)", ""), ("lost()", "CALL ")] {
+        let of_postgres = if of_mysql.is_empty() { "" } else { "PERFORM " };
+        add_trigger(&server, &format!("{of_mysql}{lost}"), &format!("{of_postgres}{lost}"));
         refused_over_trigger(&server, &host, &mut seen, &refused, "trigger");
     }
     // Only there a trigger runs as a user by name.
-    for table in ["leaf_alloc", "leafd_tag"].into_iter().filter(|_| S::NAME == "MariaDB") {
+    for table in ["leaf_alloc", "leafd_tag"].into_iter().filter(|_| S::SCHEME == "mysql") {
         server.sql(&format!(
             "CREATE DEFINER = auditor@localhost TRIGGER audited BEFORE UPDATE ON {table} FOR EACH ROW SET @audited = 1"
         ));
@@ -100,10 +100,10 @@ fn refused_over_trigger<S: Server>(
     assert!(log.contains("trigger") && log.contains(words), "{log}");
 }
 
-/// Grants or takes the right to claim. Sessions that are open are ended, as MariaDB checks rights when they begin.
+/// Grants or takes the right to claim. Sessions that are open are ended, as MariaDB and MySQL check rights when they begin.
 fn may_update<S: Server>(server: &S, may: bool) {
-    let (on, whom) = match S::NAME {
-        "MariaDB" => ("`ids%`.*", "leafd@'%'"),
+    let (on, whom) = match S::SCHEME {
+        "mysql" => ("`ids%`.*", "leafd@'%'"),
         _ => ("leaf_alloc", "leafd"),
     };
     let statement = if may {
@@ -116,10 +116,10 @@ fn may_update<S: Server>(server: &S, may: bool) {
 }
 
 /// Adds a trigger to Leaf's table that does this at each claim.
-fn add_trigger<S: Server>(server: &S, of_mariadb: &str, of_postgres: &str) {
+fn add_trigger<S: Server>(server: &S, of_mysql: &str, of_postgres: &str) {
     let on = "CREATE TRIGGER audited BEFORE UPDATE ON leaf_alloc FOR EACH ROW";
-    if S::NAME == "MariaDB" {
-        server.sql(&format!("{on} {of_mariadb}"));
+    if S::SCHEME == "mysql" {
+        server.sql(&format!("{on} {of_mysql}"));
         return;
     }
     server.sql(&format!(
@@ -129,7 +129,7 @@ fn add_trigger<S: Server>(server: &S, of_mariadb: &str, of_postgres: &str) {
 }
 
 fn drop_trigger<S: Server>(server: &S) {
-    if S::NAME == "MariaDB" {
+    if S::SCHEME == "mysql" {
         server.sql("DROP TRIGGER audited");
     } else {
         server.sql("DROP FUNCTION audited CASCADE");

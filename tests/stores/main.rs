@@ -1,21 +1,37 @@
 //! The real daemons on real database servers that fail in every way, with a load running and every id checked: one
-//! suite for PostgreSQL and MariaDB. Each test prints what it measured.
+//! suite for PostgreSQL, MariaDB and MySQL. Each test prints what it measured.
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
-/// Makes a test of each check for each server.
+/// Makes a test of each check for each server, or for each but MySQL.
 macro_rules! on_each_server {
-    ($($check:ident),+ $(,)?) => {
+    ($($check:ident),* $(,)? $(; but for MySQL: $($other:ident),+ $(,)?)?) => {
         mod on_postgres {
             $(#[test]
             fn $check() {
                 super::$check::<leafd_tests::servers::Postgres>();
-            })+
+            })*
+            $($(#[test]
+            fn $other() {
+                super::$other::<leafd_tests::servers::Postgres>();
+            })+)?
         }
         mod on_mariadb {
             $(#[test]
             fn $check() {
                 super::$check::<leafd_tests::servers::MariaDb>();
-            })+
+            })*
+            $($(#[test]
+            fn $other() {
+                super::$other::<leafd_tests::servers::MariaDb>();
+            })+)?
+        }
+        mod on_mysql {
+            $(#[test]
+            fn $check() {
+                if leafd_tests::servers::mysqld::Engine::Mysql.is_tested() {
+                    super::$check::<leafd_tests::servers::Mysql>();
+                }
+            })*
         }
     };
 }

@@ -21,6 +21,8 @@ on_each_server!(
     hosts_share_a_permutation_or_stay_out,
     keys_stay_confirmed_through_a_reload_without_the_store,
     keys_are_confirmed_as_soon_as_the_store_can_be_used,
+; but for MySQL:
+    // Rows that are restored in place go unnoticed there.
     a_restored_store_is_told_of_masks_and_asked_for_keys_again,
 );
 

@@ -34,6 +34,8 @@ on_each_server!(
     the_table_is_made_anew,
     a_backup_is_restored_under_connections_that_stay,
     the_tables_are_made_anew_under_connections_that_stay,
+    ; but for MySQL:
+    // Such rows go unnoticed there.
     the_rows_are_restored_under_connections_that_stay,
 );
 

@@ -33,9 +33,9 @@ const RIGHTS: [(&str, &str); 9] = [
     ("leaf_workerid_alloc", "SELECT"),
 ];
 
-/// Runs a statement about rights, and ends the sessions: MariaDB checks rights when a session begins.
+/// Runs a statement about rights, and ends the sessions: MariaDB and MySQL check rights when a session begins.
 fn change<S: Server>(server: &S, statement: &str) {
-    let user = if S::NAME == "MariaDB" { "leafd@'%'" } else { "leafd" };
+    let user = if S::SCHEME == "mysql" { "leafd@'%'" } else { "leafd" };
     server.sql(&format!("{statement} {user}"));
     S::end_sessions(&mut server.connection().unwrap());
 }
@@ -69,7 +69,7 @@ fn claims_wait_for_the_right_to_record_them<S: Server>() {
     let mut host = Host::on_store(&server.url()).set("identity", "web-1").set("max_step", "20");
     host.start();
     create(&host, "orders", 20);
-    if S::NAME == "MariaDB" {
+    if S::SCHEME == "mysql" {
         change(&server, "REVOKE ALL ON `ids%`.* FROM");
         for (table, rights) in RIGHTS {
             change(&server, &format!("GRANT {rights} ON {table} TO"));
@@ -82,6 +82,7 @@ fn claims_wait_for_the_right_to_record_them<S: Server>() {
 
     let denied = match S::NAME {
         "MariaDB" => "`leafd_claim`",
+        "MySQL" => "'leafd_claim'",
         _ => "permission denied for table leafd_claim",
     };
     change(&server, "REVOKE INSERT ON leafd_claim FROM");
@@ -106,11 +107,11 @@ fn claims_wait_for_the_right_to_record_them<S: Server>() {
     silent.start();
     let unrecorded = silent.raw().draw("orders", 30);
 
-    // Without any right MariaDB doesn't even show the table.
+    // Without any right MariaDB and MySQL don't even show the table.
     change(&server, "REVOKE SELECT, DELETE ON leafd_claim FROM");
     let refused = draw_dry(&host, &mut drawn);
     assert!(refused.contains("leafd_claim"), "{refused}");
-    let told = remedy(&host, if S::NAME == "MariaDB" { "hides it" } else { denied });
+    let told = remedy(&host, if S::SCHEME == "mysql" { "hides it" } else { denied });
     assert!(told.contains("back its rights"), "{told}");
     change(&server, "GRANT SELECT, INSERT, DELETE ON leafd_claim TO");
     drawn.push(eventually("claims go on", WITHIN, || host.client().next_direct("orders").ok()));

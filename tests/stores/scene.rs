@@ -176,3 +176,12 @@ pub fn first_of(raws: &mut [Raw], tag: &str) -> (Vec<u64>, Duration) {
     let ids = raws.iter_mut().flat_map(|raw| raw.reply().ids()).collect();
     (ids, begun.elapsed())
 }
+
+/// Draws so many times so many, one after the other.
+#[track_caller]
+pub fn draw(drawn: &mut Drawn, host: &Host, tag: &str, times: u32, count: u32) {
+    let mut raw: Raw = host.raw();
+    for _ in 0..times {
+        drawn.add_ids(tag, &raw.draw(tag, count));
+    }
+}

@@ -129,7 +129,7 @@ fn who_asks_later_gets_more_on_any_host<S: Server>() {
     drawn.add_ids(TAG, &ids);
     report::<S>("strict, 3 daemons, one killed", ids.len() as u64, &drawn, None);
     drawn.assert_sound();
-    assert!(answers.len() > 100, "too few to say anything: {}", answers.len());
+    assert!(answers.len() > 30, "too few to say anything: {}", answers.len());
     assert_eq!(overtaken(&answers), None);
     // Those that wait together share a claim.
     let claims = hosts[0].status()["segments"]["claims"].as_u64().unwrap();

@@ -6,7 +6,8 @@ use std::time::Duration;
 use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::Drawn;
 use leafd_tests::raw::{Raw, ids_request};
-use leafd_tests::servers::{MariaDb, Postgres, Server};
+use leafd_tests::servers::mysqld::Engine;
+use leafd_tests::servers::{MariaDb, Mysql, Postgres, Server};
 use leafd_wire::Status;
 use serde_json::Value;
 
@@ -44,6 +45,14 @@ macro_rules! on_each_store {
             $(#[test]
             fn $check() {
                 super::on_server::<super::MariaDb>(super::$check);
+            })+
+        }
+        mod on_mysql {
+            $(#[test]
+            fn $check() {
+                if super::Engine::Mysql.is_tested() {
+                    super::on_server::<super::Mysql>(super::$check);
+                }
             })+
         }
     };

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::{Drawn, Load};
+use leafd_tests::servers::mysqld::Engine;
 use leafd_tests::servers::zookeeper::ZooKeeper;
-use leafd_tests::servers::{MariaDb, Pair, Postgres, Server};
+use leafd_tests::servers::{MariaDb, Mysql, Pair, Postgres, Server};
 
 use crate::fleet::{
     Fleet, RESUMES_WITHIN, TAG, draw_of, errors_of, held, id_of, lease, only, row, worker_of,
@@ -26,6 +27,13 @@ fn on_postgres() {
 #[test]
 fn on_mariadb() {
     claims_that_are_lost::<MariaDb>();
+}
+
+#[test]
+fn on_mysql() {
+    if Engine::Mysql.is_tested() {
+        claims_that_are_lost::<Mysql>();
+    }
 }
 
 /// So few workers that a new host would choose a lost claim's soon: as many as hosts, and one.

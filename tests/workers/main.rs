@@ -9,15 +9,20 @@ macro_rules! on_each_registry {
     ($($check:ident),+ $(,)?) => {
         mod on_each_registry {
             use leafd_tests::servers::zookeeper::ZooKeeper;
-            use leafd_tests::servers::{MariaDb, Postgres};
+            use leafd_tests::servers::mysqld::Engine;
+            use leafd_tests::servers::{MariaDb, Mysql, Postgres};
 
             $(#[test]
             fn $check() {
-                crate::at_once([
+                let mut checks: Vec<(&str, fn())> = vec![
                     ("PostgreSQL", super::$check::<Postgres>),
                     ("MariaDB", super::$check::<MariaDb>),
                     ("ZooKeeper", super::$check::<ZooKeeper>),
-                ]);
+                ];
+                if Engine::Mysql.is_tested() {
+                    checks.push(("MySQL", super::$check::<Mysql>));
+                }
+                crate::at_once(&checks);
             })+
         }
     };
@@ -36,10 +41,14 @@ mod restarts;
 mod sleeps;
 
 /// Runs these at once, each on a thread of this name; fails when any of them does.
-fn at_once(checks: [(&str, fn()); 3]) {
-    let threads = checks.map(|(name, check)| {
-        std::thread::Builder::new().name(name.to_owned()).spawn(check).unwrap()
-    });
-    let failed = threads.map(|thread| thread.join().is_err());
-    assert!(!failed.contains(&true), "failed: {failed:?}");
+fn at_once(checks: &[(&str, fn())]) {
+    let threads: Vec<_> = checks
+        .iter()
+        .map(|(name, check)| {
+            (name, std::thread::Builder::new().name((*name).to_owned()).spawn(*check).unwrap())
+        })
+        .collect();
+    let failed: Vec<_> =
+        threads.into_iter().filter_map(|(name, one)| one.join().is_err().then_some(name)).collect();
+    assert!(failed.is_empty(), "failed: {failed:?}");
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use leafd_tests::host::Host;
 use leafd_tests::relay::Relay;
 use leafd_tests::servers::zookeeper::ZooKeeper;
-use leafd_tests::servers::{DATABASE, MariaDb, Postgres, Server, apply_schema};
+use leafd_tests::servers::{DATABASE, MariaDb, Mysql, Postgres, Server, apply_schema};
 use zookeeper_client::{Acls, Client, CreateMode};
 
 /// A kind of server that can be a registry.
@@ -170,6 +170,7 @@ macro_rules! sql_backend {
 
 sql_backend!(Postgres);
 sql_backend!(MariaDb);
+sql_backend!(Mysql);
 
 /// The Leaf service whose nodes give numbers for good.
 const SERVICE: &str = "acme";

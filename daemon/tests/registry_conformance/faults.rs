@@ -12,6 +12,7 @@ use leafd_core::Tag;
 use leafd_core::registry::{Mode, RegistryError};
 use leafd_core::store::{CEILING_MAX, ClaimWish, NewTag};
 
+use crate::mysqld::Engine;
 use crate::server::Server;
 use crate::tables::{AsRegistry, Tables};
 use crate::{HOUR, compare_and_set, held, holding, refused, snapshot, take};
@@ -315,7 +316,8 @@ fn the_clock_is_read_after_the_wait_on_mariadb() {
     let database = crate::mysql::Database::new();
     let [store, looking] = [(); 2].map(|()| database.connect_as("root"));
     the_clock_is_read_after_the_wait(store, looking, || {
-        let mut other = crate::mysql::client(crate::mysql::shared(), database.name()).unwrap();
+        let mut other =
+            crate::mysql::client(crate::mysql::shared(Engine::MariaDb), database.name()).unwrap();
         other.query_drop("START TRANSACTION").unwrap();
         other.query_drop(HOLD).unwrap();
         Box::new(move || other.query_drop("COMMIT").unwrap())
@@ -378,7 +380,18 @@ fn bounded(target: Target) -> Target {
 
 #[test]
 fn mariadb_goes_away_and_comes_back() {
-    let server = crate::mysql::new_server(&[]);
+    mysqld_goes_away_and_comes_back(Engine::MariaDb);
+}
+
+#[test]
+fn mysql_goes_away_and_comes_back() {
+    if Engine::Mysql.is_tested() {
+        mysqld_goes_away_and_comes_back(Engine::Mysql);
+    }
+}
+
+fn mysqld_goes_away_and_comes_back(engine: Engine) {
+    let server = crate::mysql::new_server(engine, &[]);
     let target = crate::mysql::target(&server, "root", "ids");
     mysql::apply(&target).unwrap();
     let store = Box::new(mysql::open(bounded(target)));

@@ -11,6 +11,7 @@ use leafd_core::store::StartToken;
 use leafd_core::{UnixMs, WorkerId};
 
 use crate::mysql::{Database, client, shared};
+use crate::mysqld::Engine;
 use crate::tables::{AsRegistry, Tables};
 use crate::together::Together;
 use crate::{conflict, entry, held, holder, holding, refused, snapshot, take};
@@ -190,7 +191,7 @@ fn tables_of_the_fork_are_used_as_they_are() {
     for shape in shapes {
         let database = table_of_fork("by_address", shape, "InnoDB");
         let enter = |port: u16| {
-            let mut fork = client(shared(), database.name()).unwrap();
+            let mut fork = client(shared(Engine::MariaDb), database.name()).unwrap();
             fork.query_drop(format!(
                 "INSERT INTO leaf_workerid_alloc (ip_port, ip, port, max_timestamp)
                  VALUES ('10.0.0.1:{port}', '10.0.0.1', '{port}', 77)"
@@ -224,7 +225,7 @@ fn hosts_of_the_fork_and_ours_enter_at_once() {
     let together = Together::new(2);
     let (theirs, ours) = thread::scope(|scope| {
         let fork = scope.spawn(|| {
-            let mut fork = client(shared(), database.name()).unwrap();
+            let mut fork = client(shared(Engine::MariaDb), database.name()).unwrap();
             let enter = |port: u16| {
                 together.wait();
                 let row = format!("'10.0.0.1:{port}', '10.0.0.1', '{port}', 77");

@@ -9,6 +9,8 @@ mod layouts;
 mod leaf_sql;
 #[path = "../store_conformance/mysql.rs"]
 mod mysql;
+#[path = "../../../tests/servers/mysqld.rs"]
+mod mysqld;
 mod odd_rows;
 mod pools;
 #[path = "../store_conformance/postgres.rs"]
@@ -16,6 +18,7 @@ mod postgres;
 mod racing;
 #[path = "../../../tests/servers/process.rs"]
 mod server;
+use server as process;
 mod swapping;
 mod tables;
 mod takings;
@@ -48,16 +51,21 @@ trait Backend {
 
 /// Makes a test of each check for a backend.
 macro_rules! conformance {
-    ($name:ident, $make:expr, $($module:ident :: $check:ident),+ $(,)?) => {
+    ($name:ident, $make:expr, if $runs:expr, $($module:ident :: $check:ident),+ $(,)?) => {
         mod $name {
             $(#[test]
             fn $check() {
-                crate::$module::$check(&mut $make);
+                if $runs {
+                    crate::$module::$check(&mut $make);
+                }
             })+
         }
     };
-    ($name:ident, $make:expr) => {
-        conformance!($name, $make,
+    ($name:ident, $make:expr, $($module:ident :: $check:ident),+ $(,)?) => {
+        conformance!($name, $make, if true, $($module::$check),+);
+    };
+    ($name:ident, $make:expr $(, if $runs:expr)?) => {
+        conformance!($name, $make, $(if $runs,)?
             swapping::an_empty_registry_knows_nobody,
             swapping::a_worker_is_taken_once,
             swapping::only_who_knows_all_of_a_holding_replaces_it,
@@ -91,12 +99,13 @@ macro_rules! conformance {
 conformance!(on_sqlite, crate::tables::Embedded::new());
 conformance!(on_mariadb, crate::mysql::Database::new());
 conformance!(on_postgres, crate::postgres::Database::new());
+conformance!(on_mysql, crate::mysql::Mysql::new(), if crate::mysqld::Engine::Mysql.is_tested());
 conformance!(on_zookeeper, crate::zookeeper::Paths::new());
 
 /// What every store is beside that: tables that others write to as well.
 macro_rules! on_tables {
-    ($name:ident, $make:expr $(, $module:ident :: $check:ident)*) => {
-        conformance!($name, $make,
+    ($name:ident, $make:expr, if $runs:expr $(, $module:ident :: $check:ident)*) => {
+        conformance!($name, $make, if $runs,
             odd_rows::damaged_rows_count_as_held_for_ever,
             odd_rows::workers_outside_are_left_alone,
             odd_rows::a_layout_that_others_wrote_is_another,
@@ -113,6 +122,9 @@ macro_rules! on_tables {
             $($module::$check),*
         );
     };
+    ($name:ident, $make:expr $(, $module:ident :: $check:ident)*) => {
+        on_tables!($name, $make, if true $(, $module::$check)*);
+    };
 }
 
 on_tables!(
@@ -123,6 +135,12 @@ on_tables!(
 on_tables!(
     tables_of_mariadb,
     crate::mysql::Database::new(),
+    faults::a_declared_loss_changes_the_history
+);
+on_tables!(
+    tables_of_mysql,
+    crate::mysql::Mysql::new(),
+    if crate::mysqld::Engine::Mysql.is_tested(),
     faults::a_declared_loss_changes_the_history
 );
 on_tables!(

@@ -136,6 +136,12 @@ registry_of_store!(
     |database: &mut mysql::Database, sql: &str| database.execute(sql)
 );
 registry_of_store!(
+    mysql::Mysql,
+    recursive,
+    |database: &mut mysql::Mysql| database.connect_as("root"),
+    |database: &mut mysql::Mysql, sql: &str| database.execute(sql)
+);
+registry_of_store!(
     postgres::Database,
     recursive,
     |database: &mut postgres::Database| database.connect_as("postgres"),

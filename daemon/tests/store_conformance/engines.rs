@@ -9,6 +9,7 @@ use leafd::store::Store;
 use leafd::store::sql::Target;
 use leafd_core::store::StoreError;
 
+use crate::mysqld::Kind;
 use crate::server::Server;
 use crate::{Backend, mysql, postgres};
 
@@ -81,7 +82,7 @@ pub trait Engine: Backend + Sized {
     }
 }
 
-impl Engine for mysql::Database {
+impl<K: Kind> Engine for mysql::On<K> {
     const ADMINISTRATOR: &'static str = "root";
     const REMOTE: (&'static str, &'static str, &'static str) = ("remote", mysql::PASSWORD, "ids");
     const DENIES: [&'static str; 2] = ["Access denied", "Access denied"];
@@ -102,8 +103,8 @@ impl Engine for mysql::Database {
     const MADE: usize = 10;
     const ODD_TABLES: &'static [(&'static str, &'static str)] = &[
         (
-            "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id int)",
-            "leaf_alloc.max_id is int(11) instead of bigint; leaf_alloc lacks the column step",
+            "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id text)",
+            "leaf_alloc.max_id is text instead of bigint; leaf_alloc lacks the column step",
         ),
         (
             "CREATE TABLE leaf_alloc (biz_tag varchar(128), max_id bigint, step int, description text, update_time timestamp)",
@@ -111,8 +112,8 @@ impl Engine for mysql::Database {
         ),
         (
             "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint, step int, description text,
-             update_time timestamp) ENGINE = Aria",
-            "has the engine Aria instead of InnoDB",
+             update_time timestamp) ENGINE = MyISAM",
+            "has the engine MyISAM instead of InnoDB",
         ),
         ("CREATE VIEW leaf_alloc AS SELECT 'x' AS biz_tag", "of a view"),
         ("CREATE TABLE leafd_tag (x int)", "leafd_tag lacks the column tag"),
@@ -133,23 +134,23 @@ impl Engine for mysql::Database {
     type Session = ::mysql::Conn;
 
     fn new() -> Self {
-        mysql::Database::new()
+        mysql::On::new()
     }
 
     fn without_tables() -> Self {
-        mysql::Database::without_tables()
+        mysql::On::without_tables()
     }
 
     fn name(&self) -> String {
-        mysql::Database::name(self).to_owned()
+        mysql::On::name(self).to_owned()
     }
 
     fn new_server(settings: &[&str]) -> Server {
-        mysql::new_server(settings)
+        mysql::new_server(K::ENGINE, settings)
     }
 
     fn shared() -> &'static Server {
-        mysql::shared()
+        mysql::shared(K::ENGINE)
     }
 
     fn is_up(server: &Server) -> bool {
@@ -198,8 +199,9 @@ impl Engine for mysql::Database {
 
     /// The administrator may write there all the same.
     fn writer(server: &Server) -> &'static str {
-        let grant = "GRANT SELECT, INSERT, UPDATE ON ids.* TO plain@localhost IDENTIFIED BY ''";
-        Self::run(&mut Self::session(server, "ids"), grant);
+        let session = &mut Self::session(server, "ids");
+        Self::run(session, "CREATE USER IF NOT EXISTS plain@localhost");
+        Self::run(session, "GRANT SELECT, INSERT, UPDATE ON ids.* TO plain@localhost");
         "plain"
     }
 

@@ -25,6 +25,14 @@ macro_rules! on_each_engine {
                 super::$check::<crate::mysql::Database>();
             })+
         }
+        mod on_mysql {
+            $(#[test]
+            fn $check() {
+                if crate::mysqld::Engine::Mysql.is_tested() {
+                    super::$check::<crate::mysql::Mysql>();
+                }
+            })+
+        }
         mod on_postgres {
             $(#[test]
             fn $check() {

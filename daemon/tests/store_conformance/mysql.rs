@@ -1,5 +1,6 @@
-//! MariaDB for checks: one server for all checks, a database for each.
+//! MariaDB and MySQL for checks: one server of each for all checks, a database for each check.
 
+use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,42 +12,28 @@ use leafd::config::{StorePassword, StoreUrl};
 use leafd::store::sql::Target;
 use leafd::store::{Store, mysql};
 
+use crate::mysqld::{Engine, Kind, OfMariaDb, OfMysql};
 use crate::server::{Server, as_host};
 
 pub const PASSWORD: &str = "seal";
 
 /// A database that nobody else uses.
-pub struct Database {
+pub struct On<K> {
     name: String,
+    kind: PhantomData<K>,
 }
 
+pub type Database = On<OfMariaDb>;
+pub type Mysql = On<OfMysql>;
+
 /// A server of one's own with a database `ids`; `root` needs no password over the socket, `remote` needs one over TCP.
-pub fn new_server(settings: &[&str]) -> Server {
-    let mut server = Server::new("mysql", "TERM", |dir, port| {
-        let dir = dir.display();
-        let mut program: Vec<String> =
-            ["/usr/sbin/mariadbd", "--no-defaults", "--bind-address=127.0.0.1"]
-                .map(String::from)
-                .into();
-        program.push(format!("--datadir={dir}/data"));
-        // A server that starts deletes temporary tables there, also those of another one.
-        program.push(format!("--tmpdir={dir}"));
-        program.push(format!("--socket={dir}/socket"));
-        program.push(format!("--pid-file={dir}/pid"));
-        program.push(format!("--port={port}"));
-        program.push("--innodb-buffer-pool-size=32M".to_owned());
-        program.extend(settings.iter().map(|setting| (*setting).to_owned()));
-        program
-    });
-    let data = server.dir.join("data");
-    server.run(&[
-        "/usr/bin/mariadb-install-db",
-        "--no-defaults",
-        &format!("--datadir={}", data.display()),
-        &format!("--tmpdir={}", server.dir.display()),
-        "--auth-root-authentication-method=normal",
-        "--skip-test-db",
-    ]);
+pub fn new_server(engine: Engine, settings: &[&str]) -> Server {
+    let own: &[&str] = match engine {
+        Engine::MariaDb => &[],
+        // So many numbers are counted to.
+        Engine::Mysql => &["--cte-max-recursion-depth=100000"],
+    };
+    let mut server = engine.place(&[own, settings].concat());
     server.start(is_up);
     let mut client = client(&server, "mysql").unwrap();
     let user = format!("'remote'@'%' IDENTIFIED BY '{PASSWORD}'");
@@ -85,24 +72,24 @@ pub fn target_at(url: &str, password: StorePassword) -> Target {
 }
 
 /// The server that all checks share. It ends with the process.
-pub fn shared() -> &'static Server {
-    static SHARED: OnceLock<Server> = OnceLock::new();
-    SHARED.get_or_init(|| new_server(&[]))
+pub fn shared(engine: Engine) -> &'static Server {
+    static SHARED: [OnceLock<Server>; 2] = [OnceLock::new(), OnceLock::new()];
+    SHARED[engine as usize].get_or_init(|| new_server(engine, &[]))
 }
 
-impl Database {
-    pub fn new() -> Database {
-        let database = Database::without_tables();
+impl<K: Kind> On<K> {
+    pub fn new() -> Self {
+        let database = Self::without_tables();
         mysql::apply(&database.target("root")).unwrap();
         database
     }
 
-    pub fn without_tables() -> Database {
+    pub fn without_tables() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("check{}", COUNT.fetch_add(1, Ordering::Relaxed));
-        let mut client = client(shared(), "mysql").unwrap();
+        let mut client = client(shared(K::ENGINE), "mysql").unwrap();
         client.query_drop(format!("CREATE DATABASE {name} CHARACTER SET utf8mb4")).unwrap();
-        Database { name }
+        On { name, kind: PhantomData }
     }
 
     pub fn name(&self) -> &str {
@@ -110,7 +97,7 @@ impl Database {
     }
 
     pub fn target(&self, user: &str) -> Target {
-        target(shared(), user, &self.name)
+        target(shared(K::ENGINE), user, &self.name)
     }
 
     pub fn connect_as(&self, user: &str) -> Box<dyn Store> {
@@ -119,7 +106,7 @@ impl Database {
 
     /// Runs SQL as another program would.
     pub fn execute(&mut self, sql: &str) {
-        let mut client = client(shared(), &self.name).unwrap();
+        let mut client = client(shared(K::ENGINE), &self.name).unwrap();
         for statement in sql.split(';').filter(|one| !one.trim().is_empty()) {
             client.query_drop(statement).unwrap();
         }

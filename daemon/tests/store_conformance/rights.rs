@@ -10,6 +10,7 @@ use leafd_core::registry::{CompareAndSet, Holder, LeaseRecord, Mode};
 use leafd_core::store::{CheckIn, ClaimWish, ClaimedBy, HostId, Role, StartToken, StoreError};
 use leafd_core::{Tag, WorkerId};
 
+use crate::mysqld::Engine;
 use crate::{claim, create, mysql, new_tag, postgres, raise, tag};
 
 /// Leaf's own table, to the letter but for the character set.
@@ -78,10 +79,21 @@ fn refused(result: Result<Vec<&'static str>, StoreError>, parts: &[&str]) {
     }
 }
 
-/// With a binary log, and without SUPER or `log_bin_trust_function_creators`.
 #[test]
 fn the_documented_rights_are_enough_on_mariadb() {
-    let server = mysql::new_server(&["--log-bin=binlog"]);
+    the_documented_rights_are_enough(Engine::MariaDb);
+}
+
+#[test]
+fn the_documented_rights_are_enough_on_mysql() {
+    if Engine::Mysql.is_tested() {
+        the_documented_rights_are_enough(Engine::Mysql);
+    }
+}
+
+/// With a binary log, and without SUPER or `log_bin_trust_function_creators`.
+fn the_documented_rights_are_enough(engine: Engine) {
+    let server = mysql::new_server(engine, &["--log-bin=binlog"]);
     let mut client = mysql::client(&server, "ids").unwrap();
     let target = |user: &str| mysql::target(&server, user, "ids");
     let mut run = |sql: &str| {

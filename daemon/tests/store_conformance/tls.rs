@@ -9,6 +9,7 @@ use leafd::store::{Store, mysql as on_mysql, postgres as on_postgres};
 use leafd_core::store::StoreError;
 use tempfile::TempDir;
 
+use crate::mysqld::Engine;
 use crate::{mysql, postgres};
 
 /// An authority, and a certificate of it for `localhost` that this user's servers can read.
@@ -121,13 +122,27 @@ fn postgres_is_checked() {
 
 #[test]
 fn mariadb_is_checked() {
+    mysqld_is_checked(Engine::MariaDb);
+}
+
+#[test]
+fn mysql_is_checked() {
+    if Engine::Mysql.is_tested() {
+        mysqld_is_checked(Engine::Mysql);
+    }
+}
+
+fn mysqld_is_checked(engine: Engine) {
     let certificates = Certificates::new("mysql");
     let (cert, key) = (certificates.path("server.pem"), certificates.path("server.key"));
-    let server = mysql::new_server(&[
-        &format!("--ssl-cert={}", cert.display()),
-        &format!("--ssl-key={}", key.display()),
-        "--require-secure-transport=on",
-    ]);
+    let server = mysql::new_server(
+        engine,
+        &[
+            &format!("--ssl-cert={}", cert.display()),
+            &format!("--ssl-key={}", key.display()),
+            "--require-secure-transport=on",
+        ],
+    );
     let connect = |rest: &str| {
         let url = with_database(&format!("mysql://remote@{rest}"), "ids");
         mysql::target_at(&url, StorePassword::Variable(mysql::PASSWORD.to_owned()))
@@ -174,14 +189,28 @@ fn postgres_checks_its_clients() {
 
 #[test]
 fn mariadb_checks_its_clients() {
+    mysqld_checks_its_clients(Engine::MariaDb);
+}
+
+#[test]
+fn mysql_checks_its_clients() {
+    if Engine::Mysql.is_tested() {
+        mysqld_checks_its_clients(Engine::Mysql);
+    }
+}
+
+fn mysqld_checks_its_clients(engine: Engine) {
     use ::mysql::prelude::Queryable as _;
     let certificates = Certificates::new("mysql");
     let path = |name: &str| certificates.path(name).display().to_string();
-    let server = mysql::new_server(&[
-        &format!("--ssl-cert={}", path("server.pem")),
-        &format!("--ssl-key={}", path("server.key")),
-        &format!("--ssl-ca={}", path("ca.pem")),
-    ]);
+    let server = mysql::new_server(
+        engine,
+        &[
+            &format!("--ssl-cert={}", path("server.pem")),
+            &format!("--ssl-key={}", path("server.key")),
+            &format!("--ssl-ca={}", path("ca.pem")),
+        ],
+    );
     let mut client = mysql::client(&server, "mysql").unwrap();
     client.query_drop("CREATE USER 'certified'@'%' REQUIRE SUBJECT '/CN=certified'").unwrap();
     client.query_drop("GRANT ALL ON *.* TO 'certified'@'%'").unwrap();

@@ -1,54 +1,33 @@
-//! MariaDB from Debian's package.
+//! MariaDB and MySQL.
 
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use mysql::prelude::Queryable as _;
 use mysql::{Conn, OptsBuilder, Row, Value};
 
+use super::mysqld::{Engine, Kind, OfMariaDb, OfMysql};
 use super::{DATABASE, PASSWORD, Process, Server, USER};
 
 /// A server. Its administrator is `root`.
-pub struct MariaDb {
+pub struct Mysqld<K> {
     process: Process,
+    kind: PhantomData<K>,
 }
 
-/// A folder and port for a server, with the initial tables.
-fn place(settings: &[&str]) -> Process {
-    let process = Process::new("mysql", "TERM", |dir, port| {
-        let dir = dir.display();
-        let own = [
-            format!("--datadir={dir}/data"),
-            // A starting server deletes temporary tables there, even another server's.
-            format!("--tmpdir={dir}"),
-            format!("--socket={dir}/socket"),
-            format!("--pid-file={dir}/pid"),
-            format!("--port={port}"),
-            format!("--server-id={port}"),
-        ];
-        let common = [
-            "--bind-address=127.0.0.1",
-            "--skip-name-resolve",
-            "--innodb-buffer-pool-size=32M",
-            "--innodb-flush-log-at-trx-commit=1",
-            "--log-bin=binlog",
-            "--log-slave-updates",
-            "--slave-net-timeout=5",
-        ];
-        let mut words = vec!["/usr/sbin/mariadbd".to_owned(), "--no-defaults".to_owned()];
-        words.extend(own);
-        words.extend(common.iter().chain(settings).map(|word| (*word).to_owned()));
-        words
-    });
-    process.run(&[
-        "/usr/bin/mariadb-install-db",
-        "--no-defaults",
-        &format!("--datadir={}/data", process.dir.display()),
-        &format!("--tmpdir={}", process.dir.display()),
-        "--auth-root-authentication-method=normal",
-        "--skip-test-db",
-    ]);
-    process
+pub type MariaDb = Mysqld<OfMariaDb>;
+pub type Mysql = Mysqld<OfMysql>;
+
+/// Beside those of every server.
+fn settings_of(engine: Engine) -> &'static [&'static str] {
+    match engine {
+        Engine::MariaDb => &["--log-bin=binlog", "--log-slave-updates", "--slave-net-timeout=5"],
+        // It writes a binary log unless told otherwise.
+        Engine::Mysql => {
+            &["--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--replica-net-timeout=5"]
+        }
+    }
 }
 
 fn client(process: &Process, database: &str) -> Result<Conn, mysql::Error> {
@@ -72,15 +51,25 @@ pub(super) fn rows(client: &mut Conn, sql: &str) -> Vec<Vec<String>> {
     found
 }
 
-impl MariaDb {
+impl<K: Kind> Mysqld<K> {
+    fn started(settings: &[&str]) -> Self {
+        let common = ["--skip-name-resolve", "--innodb-flush-log-at-trx-commit=1"];
+        let all = [&common, settings_of(K::ENGINE), settings].concat();
+        let mut process = K::ENGINE.place(&all);
+        process.start(Self::is_up);
+        Mysqld { process, kind: PhantomData }
+    }
+
     fn dump_with(&self, options: &str, database: &str) -> PathBuf {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("backup{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let path = self.process.dir.join(name);
-        self.run(&format!(
-            "mariadb-dump OPTIONS --single-transaction {options} --result-file={} {database}",
-            path.display()
-        ));
+        let own = match K::ENGINE {
+            Engine::MariaDb => "",
+            Engine::Mysql => "--set-gtid-purged=OFF",
+        };
+        let words = format!("--single-transaction {own} {options} {database} > {}", path.display());
+        self.run("mysqldump", &words);
         path
     }
 
@@ -89,22 +78,24 @@ impl MariaDb {
     }
 
     /// Runs one of its programs on this server, in a shell.
-    fn run(&self, command: &str) {
+    fn run(&self, program: &str, words: &str) {
         let socket = self.process.dir.join("socket");
+        let program = K::ENGINE.program(program).join(" ");
         let options = format!("--no-defaults --socket={} --user=root", socket.display());
-        self.process.run(&["/bin/sh", "-c", &command.replace("OPTIONS", &options)]);
+        self.process.run(&["/bin/sh", "-c", &format!("{program} {options} {words}")]);
     }
 }
 
-impl Server for MariaDb {
-    const NAME: &'static str = "MariaDB";
+impl<K: Kind> Server for Mysqld<K> {
+    const NAME: &'static str = match K::ENGINE {
+        Engine::MariaDb => "MariaDB",
+        Engine::Mysql => "MySQL",
+    };
     const SCHEME: &'static str = "mysql";
     type Connection = Conn;
 
     fn empty(settings: &[&str]) -> Self {
-        let mut process = place(settings);
-        process.start(Self::is_up);
-        let server = MariaDb { process };
+        let server = Self::started(settings);
         server.admin(&format!(
             "CREATE USER {USER}@'%' IDENTIFIED BY '{PASSWORD}';
              GRANT ALL ON `ids%`.* TO {USER}@'%';
@@ -143,9 +134,12 @@ impl Server for MariaDb {
 
     fn end_sessions(by: &mut Conn) -> usize {
         let of_user = format!("FROM information_schema.processlist WHERE user = '{USER}'");
-        let sessions = rows(by, &format!("SELECT id {of_user}")).len();
-        rows(by, &format!("KILL USER {USER}@'%'"));
-        sessions
+        let sessions = rows(by, &format!("SELECT id {of_user}"));
+        for session in &sessions {
+            // It may have ended meanwhile.
+            let _ = by.query_drop(format!("KILL {}", session[0]));
+        }
+        sessions.len()
     }
 
     fn set_password(&self, password: &str) {
@@ -159,28 +153,46 @@ impl Server for MariaDb {
     }
 
     fn standby(&self, through: u16) -> Self {
-        let mut process = place(&["--read-only=1"]);
-        process.start(Self::is_up);
-        let standby = MariaDb { process };
-        standby.admin(&format!(
-            "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {through}, MASTER_USER = 'follower',
-             MASTER_PASSWORD = '{PASSWORD}', MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1;
-             START SLAVE"
-        ));
+        let standby = Self::started(&["--read-only=1"]);
+        standby.admin(&match K::ENGINE {
+            Engine::MariaDb => format!(
+                "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {through}, MASTER_USER = 'follower',
+                 MASTER_PASSWORD = '{PASSWORD}', MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1;
+                 START SLAVE"
+            ),
+            Engine::Mysql => format!(
+                "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = {through},
+                 SOURCE_USER = 'follower', SOURCE_PASSWORD = '{PASSWORD}', SOURCE_AUTO_POSITION = 1,
+                 SOURCE_CONNECT_RETRY = 1, GET_SOURCE_PUBLIC_KEY = 1;
+                 START REPLICA"
+            ),
+        });
         standby
     }
 
     fn position(&self) -> String {
-        self.admin("SELECT @@gtid_binlog_pos")[0][0].clone()
+        let all = match K::ENGINE {
+            Engine::MariaDb => "@@gtid_binlog_pos",
+            Engine::Mysql => "@@GLOBAL.gtid_executed",
+        };
+        self.admin(&format!("SELECT {all}"))[0][0].clone()
     }
 
     fn has_reached(&self, position: &str) -> bool {
+        let wait = match K::ENGINE {
+            Engine::MariaDb => "MASTER_GTID_WAIT",
+            Engine::Mysql => "WAIT_FOR_EXECUTED_GTID_SET",
+        };
         // It returns 0 when it has reached the position.
-        self.admin(&format!("SELECT MASTER_GTID_WAIT('{position}', 0.1)")) == [["0"]]
+        self.admin(&format!("SELECT {wait}('{position}', 0.1)")) == [["0"]]
     }
 
     fn promote(&mut self) {
-        self.admin("STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only = 0");
+        let replica = match K::ENGINE {
+            Engine::MariaDb => "SLAVE",
+            Engine::Mysql => "REPLICA",
+        };
+        self.admin(&format!("STOP {replica}; RESET {replica} ALL; SET GLOBAL read_only = 0"));
     }
 
     fn dump(&self, database: &str) -> PathBuf {
@@ -217,7 +229,7 @@ impl Server for MariaDb {
 
     fn restore_over(&self, database: &str, dump: &Path) {
         // Such a backup drops each table before it creates it.
-        self.run(&format!("mariadb OPTIONS {database} < {}", dump.display()));
+        self.run("mysql", &format!("{database} < {}", dump.display()));
     }
 
     fn create_database(&self, database: &str) {
