@@ -116,12 +116,8 @@ fn write_claims(out: &mut impl Write, answer: &Value) -> io::Result<()> {
 fn write_processes(out: &mut impl Write, answer: &Value) -> io::Result<()> {
     let processes = answer["processes"].as_array().map_or(&[][..], Vec::as_slice);
     processes.iter().try_for_each(|process| {
-        let unit = match text(&process["unit"]) {
-            "" => String::new(),
-            unit => format!(", {unit}"),
-        };
         let at = instant(&process["at_ms"]).unwrap_or_default();
-        writeln!(out, "  given to uid {}, pid {}{unit} at {at}", process["uid"], process["pid"])
+        writeln!(out, "  given to uid {}, pid {} at {at}", process["uid"], process["pid"])
     })
 }
 

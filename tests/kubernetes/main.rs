@@ -2,7 +2,6 @@
 //! by podman, in a corner of the machine that goes with the tests.
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
-mod cgroups;
 mod chart;
 mod database;
 mod engine;

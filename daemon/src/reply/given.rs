@@ -4,16 +4,14 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
-use std::rc::Rc;
 use std::sync::LazyLock;
 
 use leafd_core::{Tag, UnixMs};
 use leafd_wire::Run;
 
-use super::units::Units;
 use crate::clock;
 
-/// Processes that are kept, each with its place in the cgroups.
+/// Processes that are kept.
 const PROCESSES_MAX: usize = 4_096;
 
 /// Most answers to one question.
@@ -35,24 +33,12 @@ struct Grant {
 pub struct TagMark(u64);
 
 /// A process that draws ids.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
     /// Its effective user when it connected.
     pub uid: u32,
     /// Its number, as this daemon sees it; 0 when it is in a container that this daemon can't see into.
     pub pid: u32,
-    /// Its unit, session or container; `None` where the kernel doesn't show it.
-    pub unit: Option<Rc<str>>,
-    cgroup: Option<u64>,
-}
-
-/// Where a connection comes from.
-#[derive(Clone, Copy, Debug)]
-pub struct Origin {
-    /// The process, as this daemon sees it; 0 when it sees none.
-    pub pid: u32,
-    /// The number of its cgroup, if the kernel tells it.
-    pub cgroup: Option<u64>,
 }
 
 /// The ring.
@@ -72,7 +58,6 @@ pub struct Given {
 #[derive(Debug, Default)]
 struct Processes {
     known: VecDeque<Process>,
-    units: Units,
     /// The number of the first one that is kept.
     first: u32,
 }
@@ -107,25 +92,16 @@ impl Given {
         self.most > 0
     }
 
-    /// Takes note of the time, and of names that were found meanwhile. Nobody looks at a clock when ids are drawn.
+    /// Updates the time of later notes. Drawing an id reads no clock.
     pub fn tick(&self) {
         let passed_s = clock::now().unix.0.saturating_sub(self.started.0) / 1_000;
         self.now_s.set(u32::try_from(passed_s).unwrap_or(u32::MAX));
-        let mut processes = self.processes.borrow_mut();
-        for (cgroup, name) in processes.units.settle() {
-            let unnamed = processes.known.iter_mut().filter(|one| one.unit.is_none());
-            unnamed
-                .filter(|one| one.cgroup == Some(cgroup))
-                .for_each(|one| one.unit = Some(Rc::clone(&name)));
-        }
     }
 
     /// A process connects and draws: the number by which its ids are noted.
-    pub(super) fn process(&self, uid: u32, origin: Origin) -> u32 {
-        let Origin { pid, cgroup } = origin;
+    pub(super) fn process(&self, process: Process) -> u32 {
         let mut processes = self.processes.borrow_mut();
-        let Processes { known, units, first } = &mut *processes;
-        let process = Process { uid, pid, unit: units.of(pid, cgroup), cgroup };
+        let Processes { known, first } = &mut *processes;
         // Clients come back often, and most draw one by one.
         if known.back() != Some(&process) {
             if known.len() >= PROCESSES_MAX {
@@ -173,7 +149,7 @@ impl Given {
                 let index = grant.process.wrapping_sub(processes.first);
                 let process = processes.known.get(usize::try_from(index).ok()?)?;
                 let at = self.started.0 + u64::from(grant.at_s) * 1_000;
-                Some((process.clone(), UnixMs(at)))
+                Some((*process, UnixMs(at)))
             })
             .collect();
         found.sort_by_key(|(_, at)| std::cmp::Reverse(*at));
@@ -202,8 +178,8 @@ mod tests {
 
     const MOST: usize = 32_768;
 
-    fn of(pid: u32) -> Origin {
-        Origin { pid, cgroup: None }
+    fn of(uid: u32) -> Process {
+        Process { uid, pid: 1 }
     }
 
     fn run(first: u64, count: u32) -> Run {
@@ -214,7 +190,7 @@ mod tests {
     fn what_was_given_last_is_found() {
         let given = Given::new(MOST);
         let tags = ["a", "b"].map(|name| TagMark::of(&Tag::parse(name.as_bytes()).unwrap()));
-        let mine = given.process(7, of(std::process::id()));
+        let mine = given.process(of(7));
         given.note(
             mine,
             tags[0],
@@ -235,7 +211,7 @@ mod tests {
     fn the_ring_and_the_processes_are_bounded() {
         let given = Given::new(MOST);
         let tag = TagMark::of(&Tag::parse(b"a").unwrap());
-        let (most, first) = (MOST as u64, given.process(1, of(0)));
+        let (most, first) = (MOST as u64, given.process(of(1)));
         for id in 0..most + 10 {
             // Every other one is left out, or they would share an entry.
             given.note(first, tag, &[run(1 + 2 * id, 1)]);
@@ -245,16 +221,16 @@ mod tests {
         assert_eq!(given.find(tag, 21).len(), 1);
         assert_eq!(given.find(tag, 1 + 2 * (most + 9)).len(), 1);
         for uid in 2..PROCESSES_MAX as u32 + 2 {
-            given.process(uid, of(0));
+            given.process(of(uid));
         }
         assert_eq!(given.processes.borrow().known.len(), PROCESSES_MAX);
         assert!(
             given.find(tag, 21).is_empty(),
             "a process that is forgotten is not told as another"
         );
-        let last = given.process(9, of(0));
+        let last = given.process(of(9));
         given.note(last, tag, &[run(1, 1)]);
         assert_eq!(given.find(tag, 1)[0].0.uid, 9);
-        assert_eq!(given.process(9, of(0)), last, "the same one once more");
+        assert_eq!(given.process(of(9)), last, "the same one once more");
     }
 }

@@ -8,7 +8,6 @@ pub mod failure;
 pub mod given;
 pub mod outbox;
 pub mod tally;
-mod units;
 pub mod users;
 
 pub use failure::Failure;

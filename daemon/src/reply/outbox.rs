@@ -12,7 +12,7 @@ use leafd_wire::{ErrorReply, Header, IdsReply, InfoReply, Run, ShareReply, Statu
 
 use super::Failure;
 use super::backlog::Backlog;
-use super::given::{Origin, TagMark};
+use super::given::{Process, TagMark};
 use super::tally::Tally;
 use super::users::Drawn;
 use crate::clock::monotonic_us;
@@ -26,9 +26,9 @@ pub struct Outbox {
     /// Where the user's draws are counted.
     drawn: Rc<Drawn>,
     /// The process at the other end.
-    origin: Origin,
-    /// By which number its ids are noted, once it draws some.
-    process: Cell<Option<u32>>,
+    process: Process,
+    /// The number under which its draws are noted, once it draws.
+    process_number: Cell<Option<u32>>,
     bytes: RefCell<Backlog>,
     /// Descriptors that go along with bytes: how many come before these.
     attached: RefCell<VecDeque<(usize, Rc<Descriptors>)>>,
@@ -67,12 +67,12 @@ pub struct ReplyTo {
 impl Outbox {
     /// An empty one, for a connection of this user and process.
     #[must_use]
-    pub fn new(claimant: Claimant, origin: Origin, tally: Rc<Tally>) -> Rc<Outbox> {
+    pub fn new(claimant: Claimant, pid: u32, tally: Rc<Tally>) -> Rc<Outbox> {
         Rc::new(Outbox {
             claimant,
             drawn: tally.users.connect(claimant.uid),
-            origin,
-            process: Cell::new(None),
+            process: Process { uid: claimant.uid, pid },
+            process_number: Cell::new(None),
             tally,
             bytes: RefCell::default(),
             attached: RefCell::default(),
@@ -97,12 +97,12 @@ impl Outbox {
         if !given.is_kept() {
             return;
         }
-        let process = self.process.get().unwrap_or_else(|| {
-            let number = given.process(self.claimant.uid, self.origin);
-            self.process.set(Some(number));
+        let number = self.process_number.get().unwrap_or_else(|| {
+            let number = given.process(self.process);
+            self.process_number.set(Some(number));
             number
         });
-        given.note(process, tag, runs);
+        given.note(number, tag, runs);
     }
 
     /// Answers with ids.

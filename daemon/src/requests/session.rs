@@ -10,7 +10,6 @@ use crate::config::Peer;
 use crate::engine::quotas::QuotaBucket;
 use crate::engine::segments::SegmentTag;
 use crate::engine::snowflakes::SnowflakeTag;
-use crate::reply::given::Origin;
 use crate::reply::outbox::Outbox;
 use crate::reply::tally::Tally;
 use leafd_core::quota::Quota;
@@ -53,10 +52,10 @@ pub(super) enum Source {
 impl Session {
     /// A session for a new connection.
     #[must_use]
-    pub fn new(peer: Peer, origin: Origin, claimant: Claimant, tally: Rc<Tally>) -> Self {
+    pub fn new(peer: Peer, pid: u32, claimant: Claimant, tally: Rc<Tally>) -> Self {
         Session {
             peer,
-            outbox: Outbox::new(claimant, origin, tally),
+            outbox: Outbox::new(claimant, pid, tally),
             last: RefCell::default(),
             runs: RefCell::default(),
             now: Cell::default(),

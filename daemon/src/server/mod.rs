@@ -22,7 +22,6 @@ use tracing::{debug, warn};
 
 use crate::config::Peer;
 use crate::memory;
-use crate::reply::given::Origin;
 use crate::requests::{Dispatcher, Session};
 use busy_poll::BusyPoll;
 use connection::Connection;
@@ -122,8 +121,6 @@ impl Server {
         let Some(part) = self.limits.connect(claimant) else {
             return self.refuse(&stream, &peer);
         };
-        let is_noted = self.dispatcher.tally.given.is_kept();
-        let cgroup = is_noted.then(|| peer::cgroup(&stream)).flatten();
         let stream = match Stream::new(stream) {
             Ok(stream) => stream,
             Err(error) => return warn!("a connection can't be served: {error}"),
@@ -138,8 +135,8 @@ impl Server {
         };
         let pace = self.wakefulness.pace();
         let tally = Rc::clone(&self.dispatcher.tally);
-        let origin = Origin { pid: u32::try_from(pid).unwrap_or(0), cgroup };
-        let session = Session::new(peer, origin, claimant, tally);
+        let pid = u32::try_from(pid).unwrap_or(0);
+        let session = Session::new(peer, pid, claimant, tally);
         let (dispatcher, turns) = (Rc::clone(&self.dispatcher), Rc::clone(&self.turns));
         let connection = Connection::new(stream, session, dispatcher, pace, part, turns);
         let stopping = self.closing.subscribe();

@@ -1,8 +1,8 @@
 //! Who is at the other end of a connection, by the kernel.
 
 use std::io;
-use std::mem::{size_of, zeroed};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd as _, OwnedFd};
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd};
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
@@ -30,42 +30,6 @@ pub fn of(socket: &impl AsFd) -> io::Result<Peer> {
 /// As [`of`].
 pub fn pid(socket: &impl AsFd) -> io::Result<i32> {
     Ok(getsockopt(socket, PeerCredentials)?.pid())
-}
-
-/// The number of the cgroup of the process that connected, in the unified tree. `None` of a process that has ended, or that
-/// this daemon can't see; and before Linux 6.13.
-pub fn cgroup(socket: &impl AsFd) -> Option<u64> {
-    cgroup_of(&process(socket)?)
-}
-
-/// A handle of the process at the other end, which no later process can be mistaken for.
-#[expect(unsafe_code, reason = "no safe wrapper knows SO_PEERPIDFD")]
-fn process(socket: &impl AsFd) -> Option<OwnedFd> {
-    let mut handle: libc::c_int = -1;
-    let mut length = libc::socklen_t::try_from(size_of::<libc::c_int>()).ok()?;
-    // SAFETY: the descriptor is open, and the kernel writes one descriptor of `length` bytes.
-    let outcome = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERPIDFD,
-            (&raw mut handle).cast(),
-            &raw mut length,
-        )
-    };
-    // SAFETY: the kernel has just opened it for this process, and nothing else has it.
-    (outcome == 0 && handle >= 0).then(|| unsafe { OwnedFd::from_raw_fd(handle) })
-}
-
-#[expect(unsafe_code, reason = "no safe wrapper knows PIDFD_GET_INFO")]
-fn cgroup_of(process: &OwnedFd) -> Option<u64> {
-    // SAFETY: it consists of integers, of which all zeros are one value.
-    let mut info: libc::pidfd_info = unsafe { zeroed() };
-    info.mask = libc::PIDFD_INFO_CGROUPID.into();
-    // SAFETY: the descriptor is open, and the request's number tells the kernel the size of what it writes to.
-    let outcome = unsafe { libc::ioctl(process.as_raw_fd(), libc::PIDFD_GET_INFO, &raw mut info) };
-    let is_told = info.mask & u64::from(libc::PIDFD_INFO_CGROUPID) != 0;
-    (outcome == 0 && is_told).then_some(info.cgroupid)
 }
 
 #[expect(unsafe_code, reason = "no safe wrapper knows SO_PEERGROUPS")]

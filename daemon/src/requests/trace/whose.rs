@@ -98,8 +98,8 @@ impl Dispatcher {
     fn processes(&self, tag: &Tag, id: u64, since: UnixMs) -> Vec<Value> {
         let found = self.tally.given.find(TagMark::of(tag), id).into_iter();
         found
-            .map(|(Process { uid, pid, unit, .. }, at)| {
-                json!({ "uid": uid, "pid": pid, "unit": unit.as_deref(), "at_ms": at.max(since).0 })
+            .map(|(Process { uid, pid }, at)| {
+                json!({ "uid": uid, "pid": pid, "at_ms": at.max(since).0 })
             })
             .collect()
     }
