@@ -14,7 +14,6 @@ pub mod raw;
 pub mod relay;
 pub mod seed;
 pub mod servers;
-pub mod shared_pages;
 pub mod small_disk;
 pub mod terminal;
 pub mod wall_clock;

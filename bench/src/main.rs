@@ -6,7 +6,6 @@
 //! - `host`: one host's daemon: ids in every form of asking, memory, starts; compared with an echo and Redis, by the
 //!   medians of the rounds' ratios;
 //! - `fleet`: what many hosts cost their database, compared with its own sequences;
-//! - `shared`: ids that processes draw together from memory;
 //! - `many_tags`: what a hundred thousand tags cost;
 //! - `hostile`: what one user can do to others;
 //! - `duplicates`: checks that no id came twice, without which no number is worth anything;
@@ -21,7 +20,6 @@ mod machine;
 mod many_tags;
 mod processes;
 mod report;
-mod shared;
 mod stats;
 mod stop;
 
@@ -37,7 +35,6 @@ use duplicates::Duplicates;
 use host::{Target, echo, held, paced};
 use machine::Machine;
 use report::Report;
-use shared::drawing::{self, Source};
 
 /// Measure leafd on this machine, side by side with the machine's own floor and its alternatives
 ///
@@ -123,22 +120,12 @@ enum Helper {
         #[arg(long)]
         first_us: u64,
     },
-    /// Draw ids together with other processes, a chunk at a time
-    #[command(name = "helper-share", hide = true)]
-    Share {
-        source: Source,
-        #[arg(long)]
-        at: PathBuf,
-        #[arg(long, value_parser = parse_seconds)]
-        seconds: Duration,
-    },
 }
 
 const EXAMPLES: &str = "\
 Examples, after `cargo run --release -p leafd-bench --`:
   'back to back' --rounds 9      some rows, more closely
   segment snowflake redis echo   one host's ids
-  shared                         what all processes of a user draw together
   fleet                          what many hosts cost a PostgreSQL
   hostile                        what one user can do to others (as root)
   --json bench.json              everything, and a file to compare later
@@ -165,7 +152,6 @@ fn main() -> ExitCode {
             let first = Duration::from_micros(first_us);
             paced::draw_and_tell(server, &socket, &tag, seconds, first)
         }
-        Some(Helper::Share { source, at, seconds }) => drawing::draw_and_tell(source, &at, seconds),
         None => run(cli.args),
     };
     match outcome {
@@ -194,7 +180,6 @@ fn run(args: Args) -> Result<()> {
     let mut report = Report::default();
     host::measure(&plan, &target, &mut duplicates, &mut report)?;
     if matches!(target, Target::Own) {
-        shared::measure(&plan, &mut duplicates, &mut report)?;
         many_tags::measure(&plan, &mut report)?;
         fleet::measure(&plan, &mut duplicates, &mut report)?;
         hostile::measure(&plan, &mut duplicates, &mut report)?;
@@ -210,9 +195,7 @@ fn run(args: Args) -> Result<()> {
 impl Plan {
     /// An error if a pattern of the command line matches nothing.
     fn check(&self) -> Result<()> {
-        let names =
-            [host::names(), shared::names(), many_tags::names(), fleet::names(), hostile::names()]
-                .concat();
+        let names = [host::names(), many_tags::names(), fleet::names(), hostile::names()].concat();
         for pattern in &self.only {
             if !names.iter().any(|name| name.contains(pattern)) {
                 bail!("no row's name contains {pattern:?}; there are\n  {}", names.join("\n  "));

@@ -82,14 +82,6 @@ impl Process {
         Ok(line)
     }
 
-    /// Waits for so many bytes that it writes.
-    pub(crate) fn bytes(&mut self, count: usize) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; count];
-        let written = self.lines.as_mut().context("its output is not read")?;
-        written.read_exact(&mut bytes).context("the process ended too early")?;
-        Ok(bytes)
-    }
-
     /// Sends a byte that tells it to continue.
     pub(crate) fn go(&mut self) -> Result<()> {
         let stdin: &mut ChildStdin = self.child.stdin.as_mut().context("it takes no input")?;
@@ -161,18 +153,4 @@ pub(crate) fn resident_mib(pid: u32) -> Result<f64> {
         .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
     let kib: f64 = kib.with_context(|| format!("{path} tells no resident memory"))?;
     Ok(kib / 1024.0)
-}
-
-/// How often threads of a process were woken up since it began.
-pub(crate) fn wake_ups(pid: u32) -> Result<u64> {
-    let path = format!("/proc/{pid}/task");
-    let mut wake_ups = 0;
-    for thread in std::fs::read_dir(&path).with_context(|| format!("cannot read {path}"))? {
-        // A thread may end meanwhile.
-        let Ok(text) = std::fs::read_to_string(thread?.path().join("status")) else { continue };
-        let slept = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-        let slept: u64 = slept.context("the system tells no wake-ups")?.trim().parse()?;
-        wake_ups += slept;
-    }
-    Ok(wake_ups)
 }

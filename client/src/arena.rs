@@ -9,9 +9,7 @@
 
 use std::io;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-
-use leafd_wire::share::RunPage;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::atfork;
 use crate::slot::Slot;
@@ -24,12 +22,6 @@ pub(crate) struct Cell {
     pub(crate) slot: Slot,
     /// The process's supply of the tag; null until it is needed.
     pub(crate) supply: AtomicPtr<Supply>,
-    /// The pages of the user's shared run as this process maps them; null until they are asked for.
-    pub(crate) shared: AtomicPtr<RunPage>,
-    /// Until when the daemon is not asked for them.
-    pub(crate) unshared_until_ns: AtomicU64,
-    /// When this process mapped the first of them: what tells its tickets from its parent's.
-    pub(crate) mapped_ns: AtomicU64,
 }
 
 /// How a chunk becomes zero in a child.

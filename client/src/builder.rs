@@ -34,7 +34,6 @@ pub struct Builder {
     deadline: Duration,
     wait: Duration,
     direct: bool,
-    shared: bool,
     polling: bool,
 }
 
@@ -45,7 +44,6 @@ impl Builder {
             deadline: DEADLINE_DEFAULT,
             wait: Duration::ZERO,
             direct: false,
-            shared: false,
             polling: true,
         }
     }
@@ -93,19 +91,6 @@ impl Builder {
         self
     }
 
-    /// Whether ids are taken from runs that all processes of this user share in memory. Default: no.
-    ///
-    /// It takes effect for tags that the daemon's configuration lets this user share (`share_uids` of an access rule);
-    /// where it does not, and for snowflake layouts, strict tags and masked tags, the client goes on as without. Ids of a
-    /// tag are then strictly increasing among all processes of the user that share, each takes tens of nanoseconds, and
-    /// processes that end skip none. What [`Client::next_direct`] and [`Client::next_batch`] draw is not part of that
-    /// order.
-    #[must_use]
-    pub fn shared(mut self, shared: bool) -> Builder {
-        self.shared = shared;
-        self
-    }
-
     /// Whether a waiting thread may look at the socket again before it sleeps. Default: yes.
     ///
     /// Even then it does so only while requests come back to back and more than one core is usable: it polls for up to
@@ -123,10 +108,9 @@ impl Builder {
     pub fn build(self) -> Result<Client> {
         let path = self.socket.unwrap_or_else(default_socket_path);
         let limits = Limits { deadline: self.deadline, wait: self.wait };
-        let core =
-            Core::new(path, limits, !self.direct, self.shared, self.polling).map_err(|source| {
-                Error::Resources { what: "can't allocate memory for a client", source }
-            })?;
+        let core = Core::new(path, limits, !self.direct, self.polling).map_err(|source| {
+            Error::Resources { what: "can't allocate memory for a client", source }
+        })?;
         Ok(Client { core: Arc::new(core) })
     }
 }

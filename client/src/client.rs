@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use leafd_wire::share::Taken;
 use leafd_wire::{COUNT_MAX, InfoReply, Layout, Parts, REQUEST_LENGTH_MAX, opcode};
 
 use crate::builder::Builder;
@@ -17,7 +16,6 @@ use crate::ids::Ids;
 use crate::names::Node;
 use crate::pipeline::Pipeline;
 use crate::public_ids::PublicIds;
-use crate::sharing::{Lack, Place, Shared};
 use crate::tag::Tag;
 
 /// A connection to the host's leafd, for all threads of a process. Forked children use it too, each with a
@@ -288,13 +286,6 @@ impl fmt::Debug for Client {
 /// The next id, from the held run if there is one.
 #[inline]
 fn next(core: &Core, node: &Node, holds: bool, limit: Option<Duration>) -> Result<u64> {
-    if core.shares && node.is_wiped() {
-        match node.take_shared() {
-            Ok(taken) => return Ok(shared(core, node, taken)),
-            Err(Lack::Ask(place)) => return next_shared(core, node, holds, place, limit),
-            Err(Lack::NotShared) => {}
-        }
-    }
     if holds
         && (node.is_wiped() || node.is_own())
         && let Some(taken) = node.slot().take(coarse_ns())
@@ -305,35 +296,6 @@ fn next(core: &Core, node: &Node, holds: bool, limit: Option<Duration>) -> Resul
         return Ok(taken.id);
     }
     next_slow(core, node, holds, limit)
-}
-
-/// An id that was taken from a shared run.
-#[inline]
-pub(crate) fn shared(core: &Core, node: &Node, taken: Taken) -> u64 {
-    if taken.refill_due {
-        node.ask_for_more(core);
-    }
-    taken.id
-}
-
-/// The next id after the daemon was asked for a shared run.
-#[cold]
-pub(crate) fn next_shared(
-    core: &Core,
-    node: &Node,
-    holds: bool,
-    place: Place,
-    limit: Option<Duration>,
-) -> Result<u64> {
-    let mut deadline = core.deadline(limit);
-    match node.next_shared(core, place, &mut deadline)? {
-        Shared::Id(id) => Ok(id),
-        Shared::Not if holds => node.next_slow(core, &mut deadline),
-        Shared::Not => {
-            let (drawn, _) = core.draw(node.name(), 1, false, &mut deadline)?;
-            Ok(drawn.first.first)
-        }
-    }
 }
 
 /// The next id when no run is held, or none may be.

@@ -30,8 +30,6 @@ pub(crate) struct Core {
     pub(crate) limits: Limits,
     /// Whether runs may be held.
     pub(crate) holds: bool,
-    /// Whether ids are taken from runs that all processes of the user share, where the daemon has them.
-    pub(crate) shares: bool,
 }
 
 /// How long calls without a limit of their own may take.
@@ -61,14 +59,11 @@ impl Core {
         path: PathBuf,
         limits: Limits,
         holds: bool,
-        shares: bool,
         polling: bool,
     ) -> io::Result<Core> {
         let arena = Arena::new()?;
         // If a child can't be kept from using its parent's runs, none are held.
         let holds = holds && arena.guard() != Guard::Nobody;
-        // The way to the pages is to be wiped in every child, however it is made.
-        let shares = shares && arena.guard() == Guard::Kernel;
         let target = Arc::new(Target {
             path,
             polling: polling && has_cores_to_spare(),
@@ -76,7 +71,7 @@ impl Core {
             record: Record::new(),
         });
         let made = AtomicPtr::new(ptr::null_mut());
-        Ok(Core { names: Names::new(), arena, made, target, limits, holds, shares })
+        Ok(Core { names: Names::new(), arena, made, target, limits, holds })
     }
 
     pub(crate) fn path(&self) -> &std::path::Path {
@@ -233,7 +228,7 @@ impl Core {
                 }
                 Err(why.into_error(&self.target.path))
             }
-            Outcome::Ids(_) | Outcome::Body(_) | Outcome::Share(..) => Ok(Some(outcome)),
+            Outcome::Ids(_) | Outcome::Body(_) => Ok(Some(outcome)),
         }
     }
 }

@@ -5,12 +5,12 @@ use std::sync::{Arc, Condvar};
 use std::time::{Duration, Instant};
 
 use leafd_wire::frame::Frame;
-use leafd_wire::{ShareReply, Status, flag, opcode};
+use leafd_wire::{Status, flag};
 
 use crate::error::{Break, Error, Result};
 use crate::polling::Polling;
 use crate::reader::{Reader, broken_by};
-use crate::requests::{Asked, For, Group, IN_FLIGHT_MAX, Requests, SharedPages, Ticket};
+use crate::requests::{Asked, For, Group, IN_FLIGHT_MAX, Requests, Ticket};
 use crate::socket::Socket;
 use crate::state::Awaited;
 
@@ -150,10 +150,6 @@ impl Link {
                 "at most {IN_FLIGHT_MAX} requests may await an answer; read some answers first"
             ))
         })?;
-        if let (Asked::Share, Some(socket)) = (asked, &self.socket) {
-            // Before the answer can come.
-            socket.expect_descriptors();
-        }
         put(ticket.request_id(), &mut self.outgoing);
         Ok(ticket)
     }
@@ -283,23 +279,10 @@ impl Link {
             self.served = true;
             self.back_off = BACK_OFF_MIN;
         }
-        self.requests.descriptors = self.descriptors_of(frame)?;
         if let Some(whose) = self.requests.complete(frame)? {
             self.wake(whose);
         }
         if closes { Err(Break::End) } else { Ok(()) }
-    }
-
-    /// The descriptors that came with a reply, unless the system kept them back. Those of a reply that nobody waits for
-    /// are to be closed as well.
-    fn descriptors_of(&self, frame: &Frame<'_>) -> std::result::Result<Option<SharedPages>, Break> {
-        let is_share = frame.header.opcode == opcode::SHARE | opcode::REPLY
-            && frame.header.status == Status::Ok as u16;
-        if !is_share || !matches!(ShareReply::decode(frame.body), Ok(ShareReply::Pages { .. })) {
-            return Ok(None);
-        }
-        let came = self.socket.as_ref().and_then(|socket| socket.take_descriptors());
-        came.ok_or(Break::Protocol("no descriptors came with a shared run"))
     }
 
     fn wake(&mut self, whose: For) {

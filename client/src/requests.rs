@@ -4,11 +4,9 @@
 //! answer comes, so a late answer never reaches another request.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 
 use leafd_wire::frame::Frame;
-use leafd_wire::share::DESCRIPTORS;
-use leafd_wire::{ErrorReply, IdsReply, Run, ShareReply, Status, opcode};
+use leafd_wire::{ErrorReply, IdsReply, Run, Status, opcode};
 
 use crate::error::{Break, Error};
 
@@ -35,8 +33,6 @@ pub(crate) enum Asked {
     Ids { count: u32, hold: bool },
     /// Any bytes.
     Body { opcode: u8 },
-    /// A shared run.
-    Share,
 }
 
 /// The outcome of a request.
@@ -44,7 +40,6 @@ pub(crate) enum Asked {
 pub(crate) enum Outcome {
     Ids(Drawn),
     Body(Vec<u8>),
-    Share(ShareReply, Option<SharedPages>),
     Failed(Error),
     /// The connection broke first. `served`: it had answered something before.
     Broken {
@@ -52,9 +47,6 @@ pub(crate) enum Outcome {
         served: bool,
     },
 }
-
-/// The descriptors of a shared run's pages.
-pub(crate) type SharedPages = [OwnedFd; DESCRIPTORS];
 
 /// Drawn ids. A single run needs no allocation.
 #[derive(Debug)]
@@ -83,8 +75,6 @@ pub(crate) struct Requests {
     abandoned: usize,
     /// A group's answers so far, each with the number that the group gave it.
     groups: Vec<Option<VecDeque<(u64, Outcome)>>>,
-    /// What came with the reply that is looked at.
-    pub(crate) descriptors: Option<SharedPages>,
 }
 
 struct Entry {
@@ -181,7 +171,7 @@ impl Requests {
         let entry = &mut self.entries[place];
         match entry.progress {
             Progress::Waiting => {
-                let outcome = decode(frame, entry.asked, self.descriptors.take())?;
+                let outcome = decode(frame, entry.asked)?;
                 match entry.group {
                     Some((group, number)) => {
                         entry.progress = Progress::Free;
@@ -316,15 +306,10 @@ pub(crate) fn decode_held(body: &[u8], count: u32) -> Result<Drawn, Error> {
     })
 }
 
-fn decode(
-    frame: &Frame<'_>,
-    asked: Asked,
-    descriptors: Option<SharedPages>,
-) -> Result<Outcome, Break> {
+fn decode(frame: &Frame<'_>, asked: Asked) -> Result<Outcome, Break> {
     let opcode = match asked {
         Asked::Ids { .. } => opcode::IDS,
         Asked::Body { opcode } => opcode,
-        Asked::Share => opcode::SHARE,
     };
     if frame.header.opcode != opcode | opcode::REPLY {
         return Err(Break::Protocol("a reply's opcode differs from its request's"));
@@ -335,10 +320,6 @@ fn decode(
     match asked {
         Asked::Ids { count, hold } => Drawn::decode(frame.body, count, hold).map(Outcome::Ids),
         Asked::Body { .. } => Ok(Outcome::Body(frame.body.to_vec())),
-        Asked::Share => {
-            let reply = ShareReply::decode(frame.body);
-            Ok(Outcome::Share(reply.map_err(|error| Break::Protocol(error.what))?, descriptors))
-        }
     }
 }
 

@@ -1,27 +1,19 @@
 //! The system calls on a connection. Only [`Socket::wait`] blocks, none is interrupted, and none raises
 //! SIGPIPE.
 
-use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::interruption::noticed;
-use crate::requests::SharedPages;
 
 /// A connected, non-blocking, close-on-exec stream socket.
 pub(crate) struct Socket {
     descriptor: OwnedFd,
-    /// Descriptors may come along with bytes.
-    expects_descriptors: AtomicBool,
-    /// Those that came and were not taken, in their order. `None`: the system kept them back, as from a process that
-    /// may open no further file.
-    came: Mutex<VecDeque<Option<SharedPages>>>,
 }
 
 /// What to wait for, and what was found.
@@ -76,8 +68,6 @@ impl Socket {
         let socket = Socket {
             // SAFETY: the descriptor is new, and nothing else owns it.
             descriptor: unsafe { OwnedFd::from_raw_fd(descriptor) },
-            expects_descriptors: AtomicBool::new(false),
-            came: Mutex::default(),
         };
         let length = mem::size_of_val(&address) as libc::socklen_t;
         uninterrupted(|| {
@@ -100,9 +90,6 @@ impl Socket {
 
     /// Receives what is there; 0 is the stream's end.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.expects_descriptors.load(Ordering::Relaxed) {
-            return self.receive_with_descriptors(buffer);
-        }
         uninterrupted(|| {
             // SAFETY: the buffer is valid for writes of its length.
             let got = unsafe {
@@ -115,66 +102,6 @@ impl Socket {
             };
             usize::try_from(got).map_err(|_| io::Error::last_os_error())
         })
-    }
-
-    /// From now on takes descriptors that come along.
-    pub(crate) fn expect_descriptors(&self) {
-        self.expects_descriptors.store(true, Ordering::Relaxed);
-    }
-
-    /// The descriptors that came first of those that were not taken; `Some(None)` if the system kept them back.
-    pub(crate) fn take_descriptors(&self) -> Option<Option<SharedPages>> {
-        self.came.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
-    }
-
-    fn receive_with_descriptors(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        const DESCRIPTOR_BYTES: u32 = mem::size_of::<RawFd>() as u32;
-
-        /// Room for the descriptors of one answer and its header, aligned as that.
-        #[repr(C)]
-        union Room {
-            _header: libc::cmsghdr,
-            bytes: [u8; 64],
-        }
-        let mut room = Room { bytes: [0; 64] };
-        let mut parts = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-        // SAFETY: all zeros is a valid structure.
-        let mut message: libc::msghdr = unsafe { mem::zeroed() };
-        message.msg_iov = &raw mut parts;
-        message.msg_iovlen = 1;
-        let got = uninterrupted(|| {
-            message.msg_control = (&raw mut room).cast();
-            message.msg_controllen = mem::size_of::<Room>() as _;
-            let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-            // SAFETY: buffer and room are valid for writes of their lengths.
-            let got = unsafe { libc::recvmsg(self.number(), &raw mut message, flags) };
-            usize::try_from(got).map_err(|_| io::Error::last_os_error())
-        })?;
-        let mut along: Vec<OwnedFd> = Vec::new();
-        // SAFETY: the kernel has filled the room and said how far; the macros stay within that.
-        unsafe {
-            let mut header = libc::CMSG_FIRSTHDR(&raw const message);
-            while let Some(found) = header.as_ref() {
-                if (found.cmsg_level, found.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-                    // Lengths have another type in each C library.
-                    let is_there = |place: &u32| {
-                        found.cmsg_len >= libc::CMSG_LEN((place + 1) * DESCRIPTOR_BYTES) as _
-                    };
-                    let numbers = libc::CMSG_DATA(header).cast::<RawFd>();
-                    for place in (0..).take_while(is_there) {
-                        let number = numbers.add(place as usize).read_unaligned();
-                        along.push(OwnedFd::from_raw_fd(number));
-                    }
-                }
-                header = libc::CMSG_NXTHDR(&raw const message, header);
-            }
-        }
-        if !along.is_empty() || message.msg_flags & libc::MSG_CTRUNC != 0 {
-            // The kernel brings those of one answer at a time.
-            let mut came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
-            came.push_back(along.try_into().ok());
-        }
-        Ok(got)
     }
 
     /// Sleeps until one of `wanted` holds (an error or end counts as readable), until the time `until`, or

@@ -17,7 +17,6 @@ use crate::core::Core;
 use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::interruption::{Outside, SLICE, in_handler, is_ended, is_watched};
-use crate::mapping::Mapping;
 use crate::names::Node;
 use crate::requests::{Asked, Drawn, Outcome, Ticket};
 use crate::sizing::Sizing;
@@ -50,8 +49,6 @@ struct Stock {
     never_hold: bool,
     sizing: Sizing,
     current: Option<Current>,
-    /// Every shared run's pages that were mapped: another thread may be drawing from any of them.
-    mappings: Vec<Mapping>,
 }
 
 #[derive(Clone, Copy)]
@@ -177,25 +174,6 @@ impl Node {
         let room = QUEUED_MAX.saturating_sub(stock.queued.len());
         stock.queued.extend(runs.map(|&run| Held { run, hold_ms, expires_ns }).take(room));
         None
-    }
-
-    /// Draws from these pages from now on, unless another thread has mapped them meanwhile. `false`: there were too many.
-    pub(crate) fn keep_mapping(&self, number: u64, mapping: Mapping, most: usize) -> bool {
-        let mut stock = self.supply().lock();
-        if self.pages().is_some_and(|pages| pages.run.number() == number) {
-            return true;
-        }
-        // One that was left a while ago is still mapped.
-        if let Some(known) = stock.mappings.iter().find(|known| known.number() == number) {
-            self.cell().shared.store(known.address(), Ordering::Release);
-            return true;
-        }
-        if stock.mappings.len() >= most {
-            return false;
-        }
-        self.cell().shared.store(mapping.address(), Ordering::Release);
-        stock.mappings.push(mapping);
-        true
     }
 
     /// Frees the supply, unless it is a parent's.
@@ -328,7 +306,6 @@ impl Supply {
             never_hold: false,
             sizing: Sizing::new(),
             current: None,
-            mappings: Vec::new(),
         };
         Supply { pid: std::process::id(), stock: Mutex::new(stock), changed: Condvar::new() }
     }

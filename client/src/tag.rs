@@ -5,13 +5,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::{Client, next_shared, next_slow, shared};
+use crate::client::{Client, next_slow};
 use crate::clock::coarse_ns;
 use crate::core::Core;
 use crate::error::Result;
 use crate::ids::Ids;
 use crate::names::Node;
-use crate::sharing::Lack;
 use crate::slot::{Slot, Taken};
 
 /// One tag of a client, made by [`Client::tag`]. It is cheap to clone, and usable in forked
@@ -34,8 +33,6 @@ pub struct Tag {
     /// The node's, looked up beforehand; it lives as long.
     slot: NonNull<Slot>,
     holding: Holding,
-    /// Whether ids are taken from the user's shared run, where there is one.
-    shares: bool,
 }
 
 /// Whether ids may be taken from the held run.
@@ -64,20 +61,13 @@ impl Tag {
             (true, true) => Holding::Wiped,
             (true, false) => Holding::OwnOnly,
         };
-        Ok(Tag {
-            node: NonNull::from(node),
-            slot,
-            core: Arc::clone(&client.core),
-            holding,
-            shares: client.core.shares && node.is_wiped(),
-        })
+        Ok(Tag { node: NonNull::from(node), slot, core: Arc::clone(&client.core), holding })
     }
 
     /// The same tag, with every id drawn directly, by a request of its own.
     #[must_use]
     pub fn direct(mut self) -> Tag {
         self.holding = Holding::No;
-        self.shares = false;
         self
     }
 
@@ -107,16 +97,7 @@ impl Tag {
 
     #[inline]
     fn next_or(&self, limit: Option<Duration>) -> Result<u64> {
-        if self.shares {
-            match self.node().take_shared() {
-                Ok(taken) => return Ok(shared(&self.core, self.node(), taken)),
-                Err(Lack::Ask(place)) => {
-                    return next_shared(&self.core, self.node(), self.holds(), place, limit);
-                }
-                Err(Lack::NotShared) => {}
-            }
-        }
-        match self.take_held() {
+        match self.take() {
             Some(id) => Ok(id),
             None => self.next_slow(limit),
         }
@@ -138,24 +119,12 @@ impl Tag {
         self.client().next_batch_within(self.name(), count, limit)
     }
 
-    /// An id of the held or shared run, if there is one. It never waits.
+    /// An id of the held run, if there is one. It never waits.
     ///
     /// For bindings that do something before they wait; [`Tag::next`] begins with it.
     #[inline]
     #[must_use]
     pub fn take(&self) -> Option<u64> {
-        if self.shares {
-            match self.node().take_shared() {
-                Ok(taken) => return Some(shared(&self.core, self.node(), taken)),
-                Err(Lack::Ask(_)) => return None,
-                Err(Lack::NotShared) => {}
-            }
-        }
-        self.take_held()
-    }
-
-    #[inline]
-    fn take_held(&self) -> Option<u64> {
         let taken = self.take_of_run(coarse_ns())?;
         if taken.refill_due {
             self.node().refill(&self.core);
@@ -170,11 +139,6 @@ impl Tag {
         }
         // SAFETY: the slot is the node's, which lives as long as the core that `self` holds.
         unsafe { self.slot.as_ref() }.take(now_ns)
-    }
-
-    /// Whether ids are taken from a shared run where there is one.
-    pub(crate) fn shares(&self) -> bool {
-        self.shares
     }
 
     /// Whether runs are held at all.

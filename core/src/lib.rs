@@ -4,7 +4,6 @@
 //! - [`segment`]: numbers of a tag, claimed in ranges ahead of use and held, or claimed one request at a time;
 //! - [`snowflake`]: ids made of time, worker and sequence;
 //! - [`lease`]: the host's right to the worker number that goes into them;
-//! - [`shared`]: how many ids all processes of a user find in their shared memory, and until when;
 //! - [`shares`], [`lines`], [`quota`]: what users may take, so that others find room;
 //! - [`health`]: what keeps ids from being issued, since when, and what the log says about it;
 //! - [`mask`]: dense numbers as public ids that tell nothing of their count or order;
@@ -25,7 +24,6 @@ pub mod mask;
 pub mod quota;
 pub mod registry;
 pub mod segment;
-pub mod shared;
 pub mod shares;
 pub mod snowflake;
 pub mod store;

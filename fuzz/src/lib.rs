@@ -21,7 +21,7 @@ pub struct Target {
 }
 
 /// All.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 6] = [
     Target {
         name: "frames",
         about: "requests and replies: what is decoded is encoded to the same bytes",
@@ -57,11 +57,5 @@ pub const TARGETS: [Target; 7] = [
         about: "public ids as text and files of keys: one id has one text, and a wrong character is noticed",
         input_bytes_max: 1_024,
         run: targets::masks::run,
-    },
-    Target {
-        name: "pages",
-        about: "shared pages: any content gives positive ids or none, and none twice",
-        input_bytes_max: 2_048,
-        run: targets::pages::run,
     },
 ];

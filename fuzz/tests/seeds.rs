@@ -68,11 +68,6 @@ fn masks() {
 }
 
 #[test]
-fn pages() {
-    try_all("pages");
-}
-
-#[test]
 fn every_folder_of_seeds_is_a_targets_and_every_target_is_tested() {
     let folders = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds");
     let mut folders: Vec<String> = fs::read_dir(folders)

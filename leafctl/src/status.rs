@@ -53,29 +53,10 @@ pub fn run(socket: &Path, args: &StatusArgs) -> Result<(), Failure> {
     for name in ["connections", "requests", "requests_refused", "journal_commits"] {
         line(&mut out, name, &status[name])?;
     }
-    shared_runs(&mut out, &status["shared_runs"])?;
     stores(&mut out, &segments["stores"])?;
     tags(&mut out, &segments["tags"])?;
     layouts(&mut out, &snowflake["layouts"])?;
     Ok(())
-}
-
-/// What processes draw from memory, if any ever did.
-fn shared_runs(out: &mut impl Write, shared: &Value) -> io::Result<()> {
-    if shared["begun"].as_u64().unwrap_or(0) == 0 {
-        return Ok(());
-    }
-    let ended: u64 =
-        shared["ended"].as_object().map_or(0, |ends| ends.values().filter_map(Value::as_u64).sum());
-    writeln!(
-        out,
-        "{:<22} {} now, {ended} ended; {} ids published, {} drawn, {} requests",
-        "shared runs",
-        text(&shared["live"]),
-        text(&shared["published"]),
-        text(&shared["drawn"]),
-        text(&shared["requests"]),
-    )
 }
 
 /// Each store: its name, whether claims can be made from it, and anything unusual.

@@ -35,7 +35,6 @@ mod public_ids;
 mod reload;
 mod restores;
 mod service;
-mod shared_runs;
 mod shown;
 mod starts;
 mod tidy;

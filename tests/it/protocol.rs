@@ -45,7 +45,6 @@ fn the_messages_are_the_codes() {
         (opcode::MASK, "MASK"),
         (opcode::UNMASK, "UNMASK"),
         (opcode::METRICS, "METRICS"),
-        (opcode::SHARE, "SHARE"),
         (opcode::TAG_CREATE, "TAG_CREATE"),
         (opcode::TAG_LIST, "TAG_LIST"),
         (opcode::TAG_SHOW, "TAG_SHOW"),

@@ -68,7 +68,6 @@ mod routes_deleted;
 mod routes_unfinished;
 mod scene;
 mod schema;
-mod shared_runs;
 mod strict;
 mod tags;
 mod whose;

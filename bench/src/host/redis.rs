@@ -38,15 +38,6 @@ const START_WITHIN: Duration = Duration::from_secs(5);
 // === impl RedisServer ===
 
 impl RedisServer {
-    /// Increments of a key, over a connection of their own, of a server that another process has started.
-    pub(crate) fn increments_at(
-        socket: &Path,
-        key: &str,
-    ) -> Result<impl FnMut() -> Result<u64> + use<>> {
-        let mut transport = RedisTransport::connect(socket, key)?;
-        Ok(move || transport.one())
-    }
-
     /// `None`: it is not installed.
     pub(crate) fn start() -> Result<Option<RedisServer>> {
         let Some(program) = find_program("redis-server") else { return Ok(None) };

@@ -71,13 +71,6 @@
 #define LEAFD_NO_POLLING 2
 
 /**
- * For `leafd_new()`: ids are taken from runs that all processes of this user share in memory, for tags that the
- * daemon's configuration lets the user share (`share_uids`). They are then strictly increasing among these processes.
- * Other tags are drawn as without. Event loops call `leafd_loop_draw()` for it.
- */
-#define LEAFD_SHARED 4
-
-/**
  * Room for the message in a `leafd_error`, including its zero.
  */
 #define LEAFD_ERROR_MESSAGE_BYTES 1024
@@ -275,17 +268,6 @@ typedef struct leafd_error {
 } leafd_error;
 
 /**
- * Where a call stands that waits for an id of a shared run. Set it to zeros before the first `leafd_loop_draw_asked()`;
- * what it holds then is the library's.
- */
-typedef struct leafd_place {
-    /**
-     * Of no meaning to others.
-     */
-    uint64_t words[3];
-} leafd_place;
-
-/**
  * How to release and take an interpreter's lock, and how to run its signal handlers. None may be NULL.
  */
 typedef struct leafd_interpreter {
@@ -390,8 +372,7 @@ const char *leafd_version(void);
  * `socket_path`: the daemon's socket, 1 to 107 bytes; NULL: `$LEAFD_SOCKET`, otherwise where a daemon of this user or
  * of the system listens. `timeout_ms`: how long calls without a timeout of their own may take, in milliseconds, at
  * most 60000 (more is cut); `LEAFD_TIMEOUT_DEFAULT`: 2000. After the timeout, a call waits up to 250 ms more for the
- * daemon's own answer why. `flags`: 0, or the sum of `LEAFD_DIRECT`, `LEAFD_NO_POLLING` and
- * `LEAFD_SHARED`, as far as they are wanted.
+ * daemon's own answer why. `flags`: 0, `LEAFD_DIRECT`, `LEAFD_NO_POLLING` or their sum.
  *
  * Writes the client to `client`; end it with `leafd_free()`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT`, `RESOURCES`.
  * Any thread; not for signal handlers.
@@ -599,59 +580,6 @@ enum leafd_status leafd_loop_hold(const struct leafd_tag *tag,
                                   uint32_t asked,
                                   uint64_t asked_ns,
                                   uint64_t *id);
-
-/**
- * For clients with `LEAFD_SHARED`, in the place of `leafd_loop_take()`: an id of the run that the user's processes share,
- * or of the one that this process holds where the tag isn't shared. Never waits. 0: as there.
- *
- * `LEAFD_LOOP_REFILL` alone: the tag is shared, and the daemon has to be asked; go on with `leafd_loop_draw_asked()`.
- * With an id: the loop should ask for more now, without waiting for the answer: by SHARE, with a deadline of 0, if
- * `leafd_loop_page()` isn't 0, else as after `leafd_loop_take()`. Any thread; not for signal handlers.
- *
- * # Safety
- * `tag` is a live tag.
- */
-uint64_t leafd_loop_draw(const struct leafd_tag *tag);
-
-/**
- * As `leafd_loop_draw()`, but only of a shared run, for a call that waits. 0: the tag isn't shared; go on as without.
- *
- * `LEAFD_LOOP_REFILL` alone: send SHARE with the call's deadline and the page of `leafd_loop_page()`, pass the reply to
- * `leafd_loop_share()`, and call this again; when that happens a second time, a millisecond later. `place` is the
- * call's own: its turn is kept there. Any thread; not for signal handlers.
- *
- * # Safety
- * `tag` is a live tag, `place` is valid for reads and writes.
- */
-uint64_t leafd_loop_draw_asked(const struct leafd_tag *tag,
-                               struct leafd_place *place);
-
-/**
- * The page that ids of a shared run are drawn from, as SHARE names it; 0: none. Any thread; not for signal handlers.
- *
- * # Safety
- * `tag` is a live tag.
- */
-uint64_t leafd_loop_page(const struct leafd_tag *tag);
-
-/**
- * Takes in the reply, with status OK, to a SHARE request.
- *
- * `reply`: its body, of `length` bytes, as received. `descriptors`: the two that came with a reply of form 2, else null;
- * they stay the caller's to close. `asked_ns`: when the request was sent, in nanoseconds of CLOCK_BOOTTIME. Where a
- * daemon doesn't know SHARE, or the system kept the descriptors back (MSG_CTRUNC), pass a body of form 0 with an `again`
- * of a minute. Errors: `NULL_POINTER`, `HANDLE`, `RESOURCES` if the pages can't be mapped, `PROTOCOL` for a body that
- * doesn't answer such a request. Any thread; not for signal handlers.
- *
- * # Safety
- * `tag` is a live tag, `reply` is valid for reads of `length` bytes, `descriptors` is null or valid for reads of two
- * numbers of open descriptors.
- */
-enum leafd_status leafd_loop_share(const struct leafd_tag *tag,
-                                   const uint8_t *reply,
-                                   size_t length,
-                                   const int32_t *descriptors,
-                                   uint64_t asked_ns);
 
 /**
  * Makes the calling thread release an interpreter's lock while it waits, and ask the interpreter after a signal

@@ -11,7 +11,7 @@ use crate::call::{call, fill, limit, output, outputs, text};
 use crate::handle::{self, Cell, Freed, Kind};
 use crate::known::Known;
 use crate::status::{Failure, LeafdStatus};
-use crate::{LEAFD_DIRECT, LEAFD_NO_POLLING, LEAFD_SHARED, LEAFD_TIMEOUT_DEFAULT};
+use crate::{LEAFD_DIRECT, LEAFD_NO_POLLING, LEAFD_TIMEOUT_DEFAULT};
 
 /// A process's access to the daemon: one connection for all threads, made on first use, and the ids that the process
 /// holds.
@@ -44,8 +44,7 @@ unsafe fn known<'a>(client: *const LeafdClient) -> Result<&'a Known, Failure> {
 /// `socket_path`: the daemon's socket, 1 to 107 bytes; NULL: `$LEAFD_SOCKET`, otherwise where a daemon of this user or
 /// of the system listens. `timeout_ms`: how long calls without a timeout of their own may take, in milliseconds, at
 /// most 60000 (more is cut); `LEAFD_TIMEOUT_DEFAULT`: 2000. After the timeout, a call waits up to 250 ms more for the
-/// daemon's own answer why. `flags`: 0, or the sum of `LEAFD_DIRECT`, `LEAFD_NO_POLLING` and
-/// `LEAFD_SHARED`, as far as they are wanted.
+/// daemon's own answer why. `flags`: 0, `LEAFD_DIRECT`, `LEAFD_NO_POLLING` or their sum.
 ///
 /// Writes the client to `client`; end it with `leafd_free()`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT`, `RESOURCES`.
 /// Any thread; not for signal handlers.
@@ -84,16 +83,15 @@ pub unsafe extern "C" fn leafd_new_waiting(
     call(|| {
         // SAFETY: as the caller says.
         let client = unsafe { output(client, "client") }?;
-        if flags & !(LEAFD_DIRECT | LEAFD_NO_POLLING | LEAFD_SHARED) != 0 {
+        if flags & !(LEAFD_DIRECT | LEAFD_NO_POLLING) != 0 {
             return Err(Failure::invalid(format!(
-                "flags are {flags:#x}; this library supports 1, 2 and 4"
+                "flags are {flags:#x}; this library supports 1 and 2"
             )));
         }
         let mut builder = Client::builder()
             .wait(Duration::from_millis(u64::from(wait_ms)))
             .direct(flags & LEAFD_DIRECT != 0)
-            .polling(flags & LEAFD_NO_POLLING == 0)
-            .shared(flags & LEAFD_SHARED != 0);
+            .polling(flags & LEAFD_NO_POLLING == 0);
         if !socket_path.is_null() {
             // SAFETY: as the caller says.
             let bytes = unsafe { CStr::from_ptr(socket_path) }.to_bytes();

@@ -1,8 +1,6 @@
 //! The calls for event loops that talk to the daemon themselves. The library holds the runs that they fetch.
 
-use std::os::fd::BorrowedFd;
-
-use leafd_client::{Draw, Held, Place, Tag};
+use leafd_client::Tag;
 
 use crate::call::{call, output};
 use crate::status::{Failure, LeafdStatus};
@@ -83,108 +81,6 @@ pub unsafe extern "C" fn leafd_loop_hold(
         *id = tag.hold(body, asked, asked_ns)?.unwrap_or(0);
         Ok(())
     })
-}
-
-/// Where a call stands that waits for an id of a shared run. Set it to zeros before the first `leafd_loop_draw_asked()`;
-/// what it holds then is the library's.
-#[repr(C)]
-#[derive(Debug)]
-pub struct LeafdPlace {
-    /// Of no meaning to others.
-    pub words: [u64; 3],
-}
-
-/// For clients with `LEAFD_SHARED`, in the place of `leafd_loop_take()`: an id of the run that the user's processes share,
-/// or of the one that this process holds where the tag isn't shared. Never waits. 0: as there.
-///
-/// `LEAFD_LOOP_REFILL` alone: the tag is shared, and the daemon has to be asked; go on with `leafd_loop_draw_asked()`.
-/// With an id: the loop should ask for more now, without waiting for the answer: by SHARE, with a deadline of 0, if
-/// `leafd_loop_page()` isn't 0, else as after `leafd_loop_take()`. Any thread; not for signal handlers.
-///
-/// # Safety
-/// `tag` is a live tag.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn leafd_loop_draw(tag: *const LeafdTag) -> u64 {
-    // SAFETY: as the caller says.
-    unsafe { number_of(tag, 0, |tag| number_of_draw(tag.draw())) }
-}
-
-/// As `leafd_loop_draw()`, but only of a shared run, for a call that waits. 0: the tag isn't shared; go on as without.
-///
-/// `LEAFD_LOOP_REFILL` alone: send SHARE with the call's deadline and the page of `leafd_loop_page()`, pass the reply to
-/// `leafd_loop_share()`, and call this again; when that happens a second time, a millisecond later. `place` is the
-/// call's own: its turn is kept there. Any thread; not for signal handlers.
-///
-/// # Safety
-/// `tag` is a live tag, `place` is valid for reads and writes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn leafd_loop_draw_asked(
-    tag: *const LeafdTag,
-    place: *mut LeafdPlace,
-) -> u64 {
-    let mut number = 0;
-    call(|| {
-        // SAFETY: as the caller says.
-        let (tag, place) = unsafe { (get(tag)?, output(place, "place")?) };
-        let mut waiting = Place::of_words(place.words);
-        number = number_of_draw(tag.draw_asked(&mut waiting));
-        place.words = waiting.words();
-        Ok(())
-    });
-    number
-}
-
-/// The page that ids of a shared run are drawn from, as SHARE names it; 0: none. Any thread; not for signal handlers.
-///
-/// # Safety
-/// `tag` is a live tag.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn leafd_loop_page(tag: *const LeafdTag) -> u64 {
-    // SAFETY: as the caller says.
-    unsafe { number_of(tag, 0, Tag::shared_page) }
-}
-
-/// Takes in the reply, with status OK, to a SHARE request.
-///
-/// `reply`: its body, of `length` bytes, as received. `descriptors`: the two that came with a reply of form 2, else null;
-/// they stay the caller's to close. `asked_ns`: when the request was sent, in nanoseconds of CLOCK_BOOTTIME. Where a
-/// daemon doesn't know SHARE, or the system kept the descriptors back (MSG_CTRUNC), pass a body of form 0 with an `again`
-/// of a minute. Errors: `NULL_POINTER`, `HANDLE`, `RESOURCES` if the pages can't be mapped, `PROTOCOL` for a body that
-/// doesn't answer such a request. Any thread; not for signal handlers.
-///
-/// # Safety
-/// `tag` is a live tag, `reply` is valid for reads of `length` bytes, `descriptors` is null or valid for reads of two
-/// numbers of open descriptors.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn leafd_loop_share(
-    tag: *const LeafdTag,
-    reply: *const u8,
-    length: usize,
-    descriptors: *const i32,
-    asked_ns: u64,
-) -> LeafdStatus {
-    call(|| {
-        // SAFETY: as the caller says.
-        let tag = unsafe { get(tag)? };
-        if reply.is_null() {
-            return Err(Failure::null("reply"));
-        }
-        // SAFETY: as the caller says.
-        let body = unsafe { std::slice::from_raw_parts(reply, length) };
-        // SAFETY: as the caller says; they are used only during this call.
-        let both = (!descriptors.is_null()).then(|| unsafe {
-            [0, 1].map(|place| BorrowedFd::borrow_raw(*descriptors.add(place)))
-        });
-        Ok(tag.share(body, both, asked_ns)?)
-    })
-}
-
-fn number_of_draw(drawn: Draw) -> u64 {
-    match drawn {
-        Draw::Id(Held { id, refill_due }) => id | refill(refill_due),
-        Draw::Ask => LEAFD_LOOP_REFILL,
-        Draw::Nothing => 0,
-    }
 }
 
 fn refill(due: bool) -> u64 {

@@ -42,11 +42,6 @@ pub const LEAFD_DIRECT: u32 = 1;
 /// first poll the socket for up to 100 microseconds, or yield its core to other threads and look again.
 pub const LEAFD_NO_POLLING: u32 = 2;
 
-/// For `leafd_new()`: ids are taken from runs that all processes of this user share in memory, for tags that the
-/// daemon's configuration lets the user share (`share_uids`). They are then strictly increasing among these processes.
-/// Other tags are drawn as without. Event loops call `leafd_loop_draw()` for it.
-pub const LEAFD_SHARED: u32 = 4;
-
 /// Room for the message in a `leafd_error`, including its zero.
 pub const LEAFD_ERROR_MESSAGE_BYTES: usize = 1024;
 

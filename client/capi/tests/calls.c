@@ -237,14 +237,9 @@ static void check_drawing(const char *path, const leafd_client *client)
     OK(leafd_tag_next(orphan, &id));
     CHECK(id > last);
     OK(leafd_tag_free(orphan));
-    /* One that is to share what this user may not share: as without. */
-    leafd_client *sharing = NULL;
-    OK(leafd_new(path, 5000, LEAFD_SHARED, &sharing));
-    OK(leafd_next(sharing, "orders", &id));
-    CHECK(id > last);
-    OK(leafd_free(sharing));
-    FAILS(leafd_new(path, 5000, 8, &sharing), INVALID_ARGUMENT);
-    check_message("1, 2 and 4");
+    leafd_client *none = NULL;
+    FAILS(leafd_new(path, 5000, 4, &none), INVALID_ARGUMENT);
+    check_message("1 and 2");
     OK(leafd_tag_free(direct));
     OK(leafd_tag_free(tag));
 }
@@ -285,48 +280,13 @@ static void check_loop(const leafd_client *live)
     CHECK(id == 0);
     CHECK(leafd_loop_advance(tag) == 5 && leafd_loop_take(tag) == 6);
     CHECK(leafd_loop_take(tag) == 7 && leafd_loop_take(tag) == (8 | LEAFD_LOOP_REFILL) && leafd_loop_take(tag) == 0);
-    /* Nothing is shared by a client that was not made to. */
-    leafd_place place = {{0, 0, 0}};
-    CHECK(leafd_loop_draw(tag) == 0 && leafd_loop_draw_asked(tag, &place) == 0 && leafd_loop_page(tag) == 0);
     OK(leafd_tag_free(tag));
     CHECK(leafd_loop_take(tag) == 0 && leafd_loop_advance(tag) == 0 && leafd_loop_wish(tag, 3) == 1);
-    CHECK(leafd_loop_draw(tag) == 0 && leafd_loop_draw_asked(tag, &place) == 0 && leafd_loop_page(tag) == 0);
     FAILS(leafd_loop_hold(tag, reply, sizeof reply, 4, 0, &id), HANDLE);
     char path[8] = "", whole[200];
     CHECK(leafd_socket_path(client, path, sizeof path) == 15 && strcmp(path, "/nowher") == 0);
     CHECK(leafd_socket_path(client, NULL, 0) == 15 && leafd_socket_path(NULL, path, sizeof path) == 0);
     CHECK(leafd_socket_path(live, whole, sizeof whole) == strlen(whole));
-    OK(leafd_free(client));
-}
-
-/* The same for runs that are shared: here the daemon's answers are that the tag is not. */
-static void check_shared_loop(void)
-{
-    static const uint8_t not_shared[16] = {0, 0, 0, 0, 0x60, 0xea, 0, 0}, could_not_tell[16] = {0};
-    static const uint8_t pages[16] = {2, 0, 0, 0, 0, 0, 0, 0, 7};
-    const int32_t no_pages[2] = {0, 1};
-    leafd_client *client = NULL;
-    leafd_tag *tag = NULL;
-    leafd_place place = {{0, 0, 0}};
-    OK(leafd_new("/nowhere/at/all", LEAFD_TIMEOUT_DEFAULT, LEAFD_SHARED, &client));
-    OK(leafd_tag_new(client, "orders", 0, &tag));
-    CHECK(leafd_loop_draw(tag) == LEAFD_LOOP_REFILL && leafd_loop_page(tag) == 0);
-    CHECK(leafd_loop_draw_asked(tag, &place) == LEAFD_LOOP_REFILL && leafd_loop_draw_asked(tag, NULL) == 0);
-    FAILS(leafd_loop_share(tag, NULL, 0, NULL, 0), NULL_POINTER);
-    FAILS(leafd_loop_share(tag, not_shared, 15, NULL, 0), PROTOCOL);
-    FAILS(leafd_loop_share(tag, pages, sizeof pages, NULL, 0), PROTOCOL);
-    OK(leafd_loop_share(tag, could_not_tell, sizeof could_not_tell, NULL, 0));
-    CHECK(leafd_loop_draw(tag) == LEAFD_LOOP_REFILL);
-    OK(leafd_loop_share(tag, not_shared, sizeof not_shared, NULL, 0));
-    CHECK(leafd_loop_draw(tag) == 0 && leafd_loop_draw_asked(tag, &place) == 0);
-    /* What is no memory for it is as good as none. */
-    leafd_tag *other = NULL;
-    OK(leafd_tag_new(client, "other", 0, &other));
-    OK(leafd_loop_share(other, pages, sizeof pages, no_pages, 0));
-    CHECK(leafd_loop_draw(other) == 0 && leafd_loop_page(other) == 0);
-    OK(leafd_tag_free(other));
-    OK(leafd_tag_free(tag));
-    FAILS(leafd_loop_share(tag, not_shared, sizeof not_shared, NULL, 0), HANDLE);
     OK(leafd_free(client));
 }
 
@@ -404,7 +364,6 @@ int main(int argc, char **argv)
     check_handles(client);
     check_drawing(argv[1], client);
     check_loop(client);
-    check_shared_loop();
     check_told(client);
     check_interpreter();
     check_layouts(client);

@@ -7,7 +7,6 @@
 //! - [`reply`]: what the daemon answers;
 //! - [`mask`]: dense ids as public ones;
 //! - [`run`]: ids that follow one another;
-//! - [`share`]: runs that all processes of a user draw from, in shared memory;
 //! - [`status`]: the numbered outcomes, each with what a client may do next;
 //! - [`layout`]: how a snowflake id is composed and taken apart;
 //! - [`tag`]: which names a tag may have.
@@ -24,7 +23,6 @@ pub mod mask;
 pub mod reply;
 pub mod request;
 pub mod run;
-pub mod share;
 pub mod status;
 pub mod tag;
 
@@ -35,7 +33,6 @@ pub use mask::{MaskForm, MaskReply, MaskRequest, UnmaskRequest};
 pub use reply::{ErrorReply, IdsReply, InfoReply};
 pub use request::{IdsRequest, InfoRequest};
 pub use run::Run;
-pub use share::{ShareReply, ShareRequest};
 pub use status::Status;
 pub use tag::TagError;
 
@@ -66,8 +63,6 @@ pub mod opcode {
     pub const UNMASK: u8 = 5;
     /// The daemon's metrics as text (administrative).
     pub const METRICS: u8 = 6;
-    /// Draw ids from memory that all processes of the user share.
-    pub const SHARE: u8 = 7;
     /// Create a tag (administrative, JSON).
     pub const TAG_CREATE: u8 = 16;
     /// List tags in pages (administrative, JSON).

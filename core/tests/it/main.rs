@@ -14,7 +14,6 @@ mod purity;
 mod reserve;
 mod segment;
 mod shards;
-mod shared;
 mod shares;
 mod snowflake;
 mod strict;

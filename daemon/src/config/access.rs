@@ -31,8 +31,6 @@ struct Compiled {
     members: Vec<Option<Members>>,
     /// The additional users that may mask and unmask the ids of each rule's tags.
     unmaskers: Vec<Members>,
-    /// Whose processes may share a run of each rule's tags in memory.
-    sharers: Vec<BTreeSet<u32>>,
     /// How much each rule lets each of its users draw of each tag.
     quotas: Vec<Option<Quota>>,
     admins: Members,
@@ -50,15 +48,10 @@ pub(super) struct Rule {
     patterns: Vec<Pattern>,
     members: Option<Members>,
     unmaskers: Members,
-    sharers: BTreeSet<u32>,
     quota: Option<Quota>,
 }
 
-const RULE_KEYS: &str =
-    "tags, uids, gids, ids_per_second, burst, share_uids, unmask_uids, unmask_gids";
-
-/// Whom the kernel shows users as that a namespace has no number for: it may be any number of people.
-const OVERFLOW_UID: u32 = 65_534;
+const RULE_KEYS: &str = "tags, uids, gids, ids_per_second, burst, unmask_uids, unmask_gids";
 
 /// The most ids per second, and in a burst, that a quota can allow.
 const QUOTA_MAX: u64 = 1_000_000_000_000;
@@ -81,7 +74,6 @@ impl AccessRules {
             prefixes: Vec::new(),
             members: Vec::new(),
             unmaskers: Vec::new(),
-            sharers: Vec::new(),
             quotas: Vec::new(),
             admins,
             own_uid,
@@ -89,7 +81,6 @@ impl AccessRules {
         for (index, rule) in rules.into_iter().enumerate() {
             compiled.members.push(rule.members);
             compiled.unmaskers.push(rule.unmaskers);
-            compiled.sharers.push(rule.sharers);
             compiled.quotas.push(rule.quota);
             for pattern in rule.patterns {
                 match pattern {
@@ -150,18 +141,6 @@ impl AccessRules {
             || rules.matching(tag).any(|rule| rules.unmaskers[rule].name(peer))
     }
 
-    /// Whether processes of this user may share a run of this tag. A matching rule must name the user as a sharer, and
-    /// the user must be allowed to draw the tag without any group, because processes of one user can differ in their
-    /// groups.
-    #[must_use]
-    pub fn may_share(&self, tag: &str, uid: u32) -> bool {
-        let rules = &*self.0;
-        let user = Peer { uid, gids: Vec::new() };
-        uid != OVERFLOW_UID
-            && rules.matching(tag).any(|rule| rules.sharers[rule].contains(&uid))
-            && self.may_draw(tag, &user)
-    }
-
     /// Whether this peer may create and change tags: root, the daemon's own user, and those in `admin_uids` and
     /// `admin_gids`.
     #[must_use]
@@ -215,7 +194,6 @@ fn parse_rule(node: &Node) -> Result<Rule, InvalidValue> {
     let (mut members, mut unmaskers) = (Members::default(), Members::default());
     let (mut ids_per_second, mut burst) = (None, None);
     let (mut names_somebody, mut names_others) = (false, false);
-    let mut sharers = BTreeSet::new();
     for (key, value) in node.table()? {
         let here = |bad: InvalidValue| bad.within(format!(".{key}"));
         match key.as_str() {
@@ -224,7 +202,6 @@ fn parse_rule(node: &Node) -> Result<Rule, InvalidValue> {
             "gids" => members.gids.extend(parse_member_ids(value).map_err(here)?),
             "unmask_uids" => unmaskers.uids.extend(parse_member_ids(value).map_err(here)?),
             "unmask_gids" => unmaskers.gids.extend(parse_member_ids(value).map_err(here)?),
-            "share_uids" => sharers.extend(parse_member_ids(value).map_err(here)?),
             "ids_per_second" => {
                 ids_per_second = Some(value.integer(1, QUOTA_MAX).map_err(here)?);
             }
@@ -232,7 +209,7 @@ fn parse_rule(node: &Node) -> Result<Rule, InvalidValue> {
             _ => return Err(here(value.bad_for(format!("only the keys {RULE_KEYS}")))),
         }
         names_somebody |= ["uids", "gids"].contains(&key.as_str());
-        names_others |= ["share_uids", "unmask_uids", "unmask_gids"].contains(&key.as_str());
+        names_others |= ["unmask_uids", "unmask_gids"].contains(&key.as_str());
     }
     let quota = match (ids_per_second, burst) {
         (Some(ids_per_second), burst) => {
@@ -246,7 +223,7 @@ fn parse_rule(node: &Node) -> Result<Rule, InvalidValue> {
     let says_something = names_somebody || names_others || quota.is_some();
     let Some(patterns) = patterns.filter(|_| says_something) else { return Err(node.bad()) };
     let members = names_somebody.then_some(members);
-    Ok(Rule { patterns, members, unmaskers, sharers, quota })
+    Ok(Rule { patterns, members, unmaskers, quota })
 }
 
 fn parse_member_ids(node: &Node) -> Result<Vec<u32>, InvalidValue> {

@@ -75,37 +75,6 @@ pub(super) static METRICS: &[Metric] = &[
     metric("leafd_held_run_ids_granted", Counter, "ids.in_held_runs", "Ids in them."),
     metric("leafd_direct_ids_issued", Counter, "ids.direct", "Ids drawn directly."),
     metric(
-        "leafd_shared_runs",
-        Gauge,
-        "shared_runs.live",
-        "Runs that all processes of a user draw from in memory.",
-    ),
-    metric("leafd_shared_runs_begun", Counter, "shared_runs.begun", "Shared runs ever begun."),
-    metric(
-        "leafd_shared_runs_ended",
-        Counter,
-        "shared_runs.ended{cause}",
-        "Shared runs that have ended: the right to their ids did, somebody wrote into the memory, or others needed the room.",
-    ),
-    metric(
-        "leafd_shared_run_requests",
-        Counter,
-        "shared_runs.requests",
-        "Requests for a shared run or for more ids in it.",
-    ),
-    metric(
-        "leafd_shared_run_ids_published",
-        Counter,
-        "shared_runs.published",
-        "Ids published in shared runs, which counts as issued.",
-    ),
-    metric(
-        "leafd_shared_run_ids_drawn",
-        Counter,
-        "shared_runs.drawn",
-        "Ids of them that were drawn, as far as the memory tells, which processes can write.",
-    ),
-    metric(
         "leafd_segment_ids_issued",
         Counter,
         "segments.issued",

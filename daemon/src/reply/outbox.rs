@@ -1,14 +1,12 @@
 //! One connection's outgoing answers, and the handle that answers a waiting request later.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::task::Waker;
 
 use leafd_core::shares::{Claimant, Shares};
 use leafd_wire::reply::reply_header;
-use leafd_wire::{ErrorReply, Header, IdsReply, InfoReply, Run, ShareReply, Status, flag, opcode};
+use leafd_wire::{ErrorReply, Header, IdsReply, InfoReply, Run, Status, flag, opcode};
 
 use super::Failure;
 use super::backlog::Backlog;
@@ -30,10 +28,6 @@ pub struct Outbox {
     /// The number under which its draws are noted, once it draws.
     process_number: Cell<Option<u32>>,
     bytes: RefCell<Backlog>,
-    /// Descriptors that go along with bytes: how many come before these.
-    attached: RefCell<VecDeque<(usize, Rc<Descriptors>)>>,
-    /// Descriptors were sent that the peer may not have taken yet.
-    descriptors_unread: Cell<bool>,
     /// Requests that wait for their answer.
     awaiting: Cell<u32>,
     /// The connection's task. An answer that comes later wakes it.
@@ -46,18 +40,12 @@ pub struct Outbox {
     closed: Cell<bool>,
 }
 
-/// The descriptors of a shared run's pages.
-#[derive(Debug)]
-pub struct Descriptors(pub [OwnedFd; leafd_wire::share::DESCRIPTORS]);
-
 /// A waiting request. Answer it exactly once: dropped unanswered, it would leave its client waiting.
 #[derive(Debug)]
 pub struct ReplyTo {
     outbox: Rc<Outbox>,
     header: Header,
     came_us: u64,
-    /// The page that who asks to share has.
-    has_page: u64,
     /// The places of waiting requests, if it holds one.
     place: Option<Rc<RefCell<Shares>>>,
 }
@@ -75,8 +63,6 @@ impl Outbox {
             process_number: Cell::new(None),
             tally,
             bytes: RefCell::default(),
-            attached: RefCell::default(),
-            descriptors_unread: Cell::new(false),
             awaiting: Cell::new(0),
             waker: RefCell::default(),
             awake: Cell::new(false),
@@ -140,56 +126,7 @@ impl Outbox {
     #[must_use]
     pub fn later(self: &Rc<Self>, request: Header) -> ReplyTo {
         self.awaiting.set(self.awaiting.get() + 1);
-        ReplyTo {
-            outbox: Rc::clone(self),
-            header: request,
-            came_us: monotonic_us(),
-            has_page: 0,
-            place: None,
-        }
-    }
-
-    /// Answers SHARE. `descriptors` go along.
-    fn share(&self, request: &Header, reply: ShareReply, descriptors: Option<Rc<Descriptors>>) {
-        if let Some(descriptors) = descriptors {
-            self.attached.borrow_mut().push_back((self.len(), descriptors));
-            self.descriptors_unread.set(true);
-        }
-        self.body(request, &reply.body());
-    }
-
-    /// How many of so many bytes to write go out at once, and with which descriptors.
-    #[must_use]
-    pub fn next_part(&self, length: usize) -> (usize, Option<Rc<Descriptors>>) {
-        let attached = self.attached.borrow();
-        let mut places = attached.iter();
-        match (places.next(), places.next()) {
-            (None, _) => (length, None),
-            (Some((0, with)), next) => (next.map_or(length, |(at, _)| *at), Some(Rc::clone(with))),
-            (Some((at, _)), _) => (*at, None),
-        }
-    }
-
-    /// So many bytes of such a part are written.
-    pub fn wrote(&self, bytes: usize) {
-        let mut attached = self.attached.borrow_mut();
-        if bytes > 0 && attached.front().is_some_and(|(at, _)| *at == 0) {
-            attached.pop_front();
-        }
-        attached.iter_mut().for_each(|(at, _)| *at -= bytes);
-    }
-
-    /// Whether descriptors were sent that the peer may not have taken yet.
-    #[must_use]
-    pub fn descriptors_unread(&self) -> bool {
-        self.descriptors_unread.get()
-    }
-
-    /// The peer has taken all that was sent.
-    pub fn all_read(&self) {
-        if self.attached.borrow().is_empty() {
-            self.descriptors_unread.set(false);
-        }
+        ReplyTo { outbox: Rc::clone(self), header: request, came_us: monotonic_us(), place: None }
     }
 
     /// Requests that wait for their answer.
@@ -238,7 +175,6 @@ impl Outbox {
     pub fn close(&self) {
         self.closed.set(true);
         *self.bytes.borrow_mut() = Backlog::default();
-        self.attached.borrow_mut().clear();
     }
 
     fn flags(&self) -> u8 {
@@ -256,34 +192,8 @@ impl ReplyTo {
         }
     }
 
-    /// As the answer to SHARE, for who has this page.
-    #[must_use]
-    pub fn sharing(mut self, has_page: u64) -> ReplyTo {
-        self.has_page = has_page;
-        self
-    }
-
-    /// The page that who asks to share has, if this is to be an answer to SHARE.
-    #[must_use]
-    pub fn shares(&self) -> Option<u64> {
-        (self.header.opcode == opcode::SHARE).then_some(self.has_page)
-    }
-
-    /// Answers SHARE. `descriptors` go along, unless the peer has not taken those before: what is under way counts
-    /// against a limit of the kernel's.
-    pub fn share(self, reply: ShareReply, descriptors: Option<Rc<Descriptors>>) {
-        if descriptors.is_some() && self.outbox.descriptors_unread() {
-            return self.share(ShareReply::NotShared { again_ms: 0 }, None);
-        }
-        self.answer(|outbox, header| outbox.share(header, reply, descriptors));
-    }
-
     /// Answers with ids.
     pub fn ids(self, hold_ms: u32, runs: &[Run]) {
-        if self.shares().is_some() {
-            // Of a tag that can't be shared, as it has turned out.
-            return self.share(ShareReply::NotShared { again_ms: 0 }, None);
-        }
         self.answer(|outbox, header| outbox.ids(header, hold_ms, runs));
     }
 
@@ -301,12 +211,6 @@ impl ReplyTo {
     #[must_use]
     pub fn claimant(&self) -> Claimant {
         self.outbox.claimant
-    }
-
-    /// Where the user's draws are counted.
-    #[must_use]
-    pub fn drawn_by(&self) -> Weak<Drawn> {
-        Rc::downgrade(&self.outbox.drawn)
     }
 
     /// Takes one of the places that waiting requests share, until the answer. Returns false if none is left for the

@@ -66,7 +66,6 @@ impl Dispatcher {
         status["request_wait_seconds"] = times(&self.tally.waits.counted());
         status["ids"] =
             json!({"held_runs": held_runs, "in_held_runs": in_held_runs, "direct": direct});
-        status["shared_runs"] = self.segments.shared_figures();
         status["connections"] = json!(connections);
         status["connections_by_class"] =
             json!({"administrator": administrators, "other": connections - administrators});

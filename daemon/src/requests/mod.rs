@@ -20,7 +20,6 @@ mod overview;
 mod quotas;
 mod readiness;
 mod session;
-mod shares;
 mod status;
 mod tag_stores;
 mod tags;
@@ -134,7 +133,6 @@ impl Dispatcher {
     pub fn set_access(&self, access: AccessRules) {
         self.access.send_replace(access);
         self.access_edition.set(self.access_edition.get() + 1);
-        self.segments.end_all_shared();
     }
 
     /// Answers a request: puts the answer into the session's outbox, now or later.
@@ -146,7 +144,6 @@ impl Dispatcher {
             match header.opcode {
                 opcode::IDS => self.ids(session, header, body),
                 opcode::INFO => self.info(session, header, body),
-                opcode::SHARE => self.share(session, header, body),
                 opcode::STATUS => self.status(session, header, body),
                 opcode::MASK | opcode::UNMASK => self.mask(session, header, body),
                 opcode::METRICS => self.metrics(session, header, body),
@@ -311,7 +308,6 @@ impl Dispatcher {
             |failure| {
                 // A full disk may have room again before the next tick: then nobody would be told.
                 self.health.tell();
-                self.segments.end_all_shared();
                 self.segments.abandon_all(failure);
                 self.snowflakes.abandon_all(failure);
             },

@@ -24,7 +24,7 @@ use crate::blocking::Backend as _;
 use crate::config::{Args, Config, ConfigError, Source, WorkerSpec};
 use crate::engine::lease::Worker;
 use crate::engine::masks::Masks;
-use crate::engine::segments::{ClaimLog, GapLog, PAGES_MAX, SegmentSettings, Segments};
+use crate::engine::segments::{ClaimLog, GapLog, SegmentSettings, Segments};
 use crate::engine::snowflakes::Snowflakes;
 use crate::engine::writer::Writer;
 use crate::health::Remedies;
@@ -178,9 +178,6 @@ async fn live(
         Rc::clone(&writer),
         Rc::clone(&masks),
     );
-    if !recovered.stopped_cleanly {
-        segments.share_after_crash();
-    }
     let watching = stores::watch(&segments, &journal, recovered.clone()).await;
     if segments.upstreams().iter().any(|upstream| upstream.stale()) {
         layouts::record_floors(&journal, &mut layouts, fixed.as_ref(), true, config.max_drift)
@@ -377,17 +374,14 @@ fn segment_settings(config: &Config) -> SegmentSettings {
 /// As many connections as configured, and as descriptors allow.
 fn connections_max(config: &Config) -> usize {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    /// What the daemon itself needs, with room, and two for each shared run.
-    const OWN_DESCRIPTORS: u64 = 64 + 2 * PAGES_MAX;
+    /// What the daemon itself needs, with room.
+    const OWN_DESCRIPTORS: u64 = 64;
     let connections = u64::try_from(config.connections_max).unwrap_or(u64::MAX);
     let wanted = connections.saturating_add(OWN_DESCRIPTORS);
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
         return config.connections_max;
     };
-    // Two may be under way to each connection, to share a run. The kernel has the same limit for all of these together:
-    // with less, users who never take theirs would keep others from sharing.
-    let under_way = connections.saturating_mul(2);
-    let raised = wanted.max(under_way).min(hard);
+    let raised = wanted.min(hard);
     let is_raised = soft < raised && setrlimit(Resource::RLIMIT_NOFILE, raised, hard).is_ok();
     if soft >= wanted || is_raised && raised >= wanted {
         return config.connections_max;

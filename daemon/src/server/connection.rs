@@ -207,14 +207,11 @@ impl Connection {
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut bytes = self.session.outbox.bytes();
         while !bytes.is_empty() {
-            let (end, descriptors) = self.session.outbox.next_part(bytes.rest().len());
-            let part = &bytes.rest()[..end];
-            match ready!(self.stream.poll_write(cx, part, descriptors.as_deref())?) {
+            match ready!(self.stream.poll_write(cx, bytes.rest())?) {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 written => {
                     self.written_bytes += written as u64;
                     bytes.wrote(written);
-                    self.session.outbox.wrote(written);
                 }
             }
         }
@@ -269,9 +266,6 @@ impl Connection {
     fn answer(&mut self, bytes: &[u8]) -> usize {
         self.pace.requested(self.looked_us);
         self.session.outbox.set_awake(self.pace.polling());
-        if self.session.outbox.descriptors_unread() && self.stream.unread() == 0 {
-            self.session.outbox.all_read();
-        }
         // What connections use is counted at the end of their turns, so this stays as it is until then.
         let admitted = self.part.admits(0);
         let (mut requests, mut answered) = (0, 0);

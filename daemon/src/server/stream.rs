@@ -4,17 +4,14 @@
 //! client reads makes room, and wakes the daemon for nothing.
 
 use std::cell::Cell;
-use std::io::{self, IoSlice, Read, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::task::{Context, Poll, ready};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-
-use crate::reply::outbox::Descriptors;
 
 /// A connected socket.
 #[derive(Debug)]
@@ -94,28 +91,13 @@ impl Stream {
         self.reading.get_ref().read(buffer)
     }
 
-    /// How much the peer has not read yet, as far as the system tells.
-    #[must_use]
-    pub fn unread(&self) -> usize {
-        unread_bytes(self.reading.get_ref()).unwrap_or(usize::MAX)
-    }
-
-    /// Writes what there is room for; `descriptors` go along with the first byte.
+    /// Writes what there is room for.
     ///
     /// # Errors
     /// The socket's.
-    pub fn poll_write(
-        &mut self,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-        descriptors: Option<&Descriptors>,
-    ) -> Poll<io::Result<usize>> {
+    pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {
-            let written = match descriptors {
-                None => self.reading.get_ref().write(bytes),
-                Some(descriptors) => write_with(self.reading.get_ref(), bytes, descriptors),
-            };
-            match written {
+            match self.reading.get_ref().write(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 written => {
                     self.writing = None;
@@ -131,29 +113,6 @@ impl Stream {
                 ready!(writing.poll_write_ready(cx))?.clear_ready();
             }
         }
-    }
-}
-
-/// Writes bytes, and descriptors with them.
-fn write_with(
-    socket: &UnixStream,
-    bytes: &[u8],
-    Descriptors(descriptors): &Descriptors,
-) -> io::Result<usize> {
-    let numbers = descriptors.each_ref().map(AsRawFd::as_raw_fd);
-    let along = [ControlMessage::ScmRights(&numbers)];
-    let bytes = [IoSlice::new(bytes)];
-    Ok(sendmsg::<()>(socket.as_raw_fd(), &bytes, &along, MsgFlags::MSG_NOSIGNAL, None)?)
-}
-
-#[expect(unsafe_code, reason = "no safe wrapper knows SIOCOUTQ")]
-fn unread_bytes(socket: &UnixStream) -> io::Result<usize> {
-    let mut bytes: libc::c_int = 0;
-    // SAFETY: the descriptor is open, and the kernel writes one number to the address of a local.
-    let outcome = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-    match outcome {
-        0 => usize::try_from(bytes).map_err(io::Error::other),
-        _ => Err(io::Error::last_os_error()),
     }
 }
 

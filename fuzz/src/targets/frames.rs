@@ -5,8 +5,7 @@ use leafd_wire::mask::PublicIds;
 use leafd_wire::tag::{TAG_CHARACTERS_MAX, check_tag};
 use leafd_wire::{
     ErrorReply, HEADER_BYTES, Header, IdsReply, IdsRequest, InfoReply, InfoRequest, MaskReply,
-    MaskRequest, REPLY_LENGTH_MAX, REQUEST_LENGTH_MAX, ShareReply, ShareRequest, Status,
-    UnmaskRequest, flag, opcode,
+    MaskRequest, REPLY_LENGTH_MAX, REQUEST_LENGTH_MAX, Status, UnmaskRequest, flag, opcode,
 };
 
 /// The first byte says whether the stream is a daemon's.
@@ -51,10 +50,6 @@ fn requests(header: &Header, body: &[u8]) {
     }
     if let Ok(request) = IdsRequest::decode(body) {
         assert_eq!(rewritten(|sink| request.put(hold, 1, sink)), body);
-        tag(request.tag);
-    }
-    if let Ok(request) = ShareRequest::decode(body) {
-        assert_eq!(rewritten(|sink| request.put(1, sink)), body);
         tag(request.tag);
     }
 }
@@ -120,9 +115,6 @@ fn replies(header: &Header, body: &[u8]) {
     if let Ok(reply) = ErrorReply::decode(body) {
         let again = rewritten(|sink| reply.put(header, sink));
         assert_eq!(ErrorReply::decode(&again), Ok(reply));
-    }
-    if let Ok(reply) = ShareReply::decode(body) {
-        assert_eq!(ShareReply::decode(&reply.body()), Ok(reply));
     }
 }
 

@@ -4,6 +4,5 @@ pub(crate) mod configuration;
 pub(crate) mod frames;
 pub(crate) mod journal;
 pub(crate) mod masks;
-pub(crate) mod pages;
 pub(crate) mod stores;
 pub(crate) mod zookeeper;

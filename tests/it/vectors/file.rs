@@ -2,8 +2,7 @@
 
 use leafd_wire::mask::PublicIds;
 use leafd_wire::{
-    Header, IdsRequest, InfoRequest, MaskForm, MaskReply, MaskRequest, ShareRequest, UnmaskRequest,
-    opcode,
+    Header, IdsRequest, InfoRequest, MaskForm, MaskReply, MaskRequest, UnmaskRequest, opcode,
 };
 use serde::Deserialize;
 
@@ -19,31 +18,6 @@ pub struct Vectors {
     pub replies: Vec<Came>,
     pub leased: Vec<Administration>,
     pub masked: Vec<Masking>,
-    pub shared: Sharing,
-}
-
-/// A run page, and what it says.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Sharing {
-    pub run_page: String,
-    pub page: u64,
-    pub open: Vec<Open>,
-    pub tickets: Vec<Ticket>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Open {
-    pub now_ns: u64,
-    pub open: bool,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Ticket {
-    pub ticket: u64,
-    pub id: Option<u64>,
 }
 
 /// An exchange about public ids.
@@ -136,8 +110,6 @@ pub enum Request {
     Status { request_id: u32 },
     #[serde(rename = "METRICS")]
     Metrics { request_id: u32, format: u8 },
-    #[serde(rename = "SHARE")]
-    Share { request_id: u32, deadline_ms: u32, page: u64, tag: String },
     #[serde(rename = "TAG_CREATE")]
     Create { request_id: u32, json: String },
     #[serde(rename = "TAG_LIST")]
@@ -297,10 +269,6 @@ impl Request {
             Request::Metrics { request_id, format } => {
                 Header::request(opcode::METRICS, 0, *request_id).put_frame(&[*format], &mut out);
             }
-            Request::Share { request_id, deadline_ms, page, tag } => {
-                let (deadline_ms, page, tag) = (*deadline_ms, *page, tag.as_bytes());
-                ShareRequest { tag, deadline_ms, page }.put(*request_id, &mut out);
-            }
             Request::Create { request_id, json }
             | Request::List { request_id, json }
             | Request::Show { request_id, json }
@@ -322,7 +290,6 @@ impl Request {
             Request::Info { .. } => opcode::INFO,
             Request::Status { .. } => opcode::STATUS,
             Request::Metrics { .. } => opcode::METRICS,
-            Request::Share { .. } => opcode::SHARE,
             Request::Create { .. } => opcode::TAG_CREATE,
             Request::List { .. } => opcode::TAG_LIST,
             Request::Show { .. } => opcode::TAG_SHOW,
@@ -348,11 +315,6 @@ impl Request {
             Request::Status { request_id } => format!("STATUS request_id={request_id}"),
             Request::Metrics { request_id, format } => {
                 format!("METRICS request_id={request_id} format={format}")
-            }
-            Request::Share { request_id, deadline_ms, page, tag } => {
-                format!(
-                    "SHARE request_id={request_id} deadline_ms={deadline_ms} page={page} tag={tag}"
-                )
             }
             Request::Create { request_id, json } => {
                 format!("TAG_CREATE request_id={request_id} json={json}")

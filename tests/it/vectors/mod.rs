@@ -1,7 +1,6 @@
 //! The vectors of `protocol-vectors.json`, held against `protocol.md`, the codec and a live daemon.
 
 mod file;
-mod shared;
 
 use std::time::Duration;
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from types import TracebackType
-from typing import Any, AsyncIterator, Callable, Dict, List, Optional, Type, Union
+from typing import Any, AsyncIterator, Dict, List, Optional, Type, Union
 
 from . import _library as library
 from . import _protocol as protocol
 from ._client import Client, Closed
 from ._errors import InvalidArgument
 from ._layout import Layout
-from ._loop import Deadline, Link, plain
+from ._loop import Deadline, Link
 from ._public_ids import AsyncPublicIds, Form
 
 _REFILL = library.REFILL
@@ -34,9 +34,6 @@ class AsyncClient:
     :class:`leafd.Client` takes. Each event loop has a connection of its own, and each forked child; runs of ids are
     held for the process, together with `client`.
 
-    With `shared=True` (or a `client` made so), ids are taken from runs that all processes of the user share in memory,
-    where the daemon lets the user share a tag: a task waits only when such a run has none left.
-
     Timeouts count from the call. A task that is cancelled gives its request up at once; ids that come too late are
     skipped.
     """
@@ -51,8 +48,6 @@ class AsyncClient:
             self._client = Client(client, **settings)
         self._closed = False
         self._tags = self._client._tags
-        self._shares = self._client._settings.shared
-        self._take: Callable[[library.TagHandle], int] = library.loop_draw if self._shares else library.loop_take
         self._timeout = library.limit_milliseconds(self._client._settings.timeout) / 1000
         self._wait = library.wait_milliseconds(self._client._settings.wait) / 1000
         self._links: Dict[asyncio.AbstractEventLoop, Link] = {}
@@ -60,24 +55,15 @@ class AsyncClient:
     async def next_id(self, tag: str, timeout: Optional[float] = None) -> int:
         """The next id of `tag`; see :meth:`leafd.Client.next_id`."""
         handle = self._tags[tag]
-        taken = self._take(handle)
+        taken: int = library.loop_take(handle)
         if 0 < taken < _REFILL:
             return taken
-        if taken <= _REFILL:
-            deadline = self._deadline(timeout)
-            if taken:
-                taken = await self._link().next_shared(tag, handle, deadline)
-            if not taken:
-                return await self._next_unshared(tag, handle, deadline)
         if taken > _REFILL:
             self._link().prefetch(tag, handle, self._timeout)
-        return taken & ~_REFILL
-
-    async def _next_unshared(self, tag: str, handle: library.TagHandle, deadline: Deadline) -> int:
+            return taken & ~_REFILL
         if self._client._settings.direct:
-            [ids] = await self._draw(tag, 1, deadline)
-            return ids[0]
-        return await self._link().next_id(tag, handle, deadline)
+            return await self.next_id_direct(tag, timeout)
+        return await self._link().next_id(tag, handle, self._deadline(timeout))
 
     async def next_id_direct(self, tag: str, timeout: Optional[float] = None) -> int:
         """The next id, drawn directly; see :meth:`leafd.Client.next_id_direct`."""
@@ -130,7 +116,7 @@ class AsyncClient:
             def frame(number: int) -> bytes:
                 return protocol.mask_request(number, opcode, form.tag.encode(), prefix, form.bits, form.key, some)
 
-            body = await link.exchange(deadline, frame, plain(opcode))
+            body = await link.exchange(deadline, frame, opcode)
             assert isinstance(body, bytes)
             answers += protocol.masked_of(body, len(some))
         return answers
@@ -173,7 +159,7 @@ class AsyncClient:
             if link is not None:
                 _parents.append(link)
             self._links = {other: of_other for other, of_other in self._links.items() if not other.is_closed()}
-            link = self._links[loop] = Link(self._client.socket, loop, self._shares)
+            link = self._links[loop] = Link(self._client.socket, loop)
         return link
 
     def __repr__(self) -> str:

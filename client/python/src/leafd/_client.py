@@ -34,9 +34,6 @@ class Client:
     - `direct`: whether every id is drawn directly, by a request of its own, so that the ids of a tag are strictly
       increasing on this host. Otherwise most come out of a run that the process holds, in well under a microsecond.
     - `polling`: whether a thread that waits may poll for some microseconds, or yield its core, before it sleeps.
-    - `shared`: whether ids are taken from runs that all processes of this user share in memory, for tags that the
-      daemon's configuration lets the user share. They are then strictly increasing among these processes. Other tags
-      are drawn as without.
 
     Every call may raise a subclass of :class:`leafd.Error`.
     """
@@ -51,14 +48,12 @@ class Client:
         wait: float = 0.0,
         direct: bool = False,
         polling: bool = True,
-        shared: bool = False,
     ) -> None:
-        self._settings = _Settings(None if socket is None else os.fspath(socket), timeout, wait, direct, polling, shared)
+        self._settings = _Settings(None if socket is None else os.fspath(socket), timeout, wait, direct, polling)
         path = None if socket is None else os.fsencode(socket)
         if path is not None and b"\0" in path:
             raise InvalidArgument("the path of a socket has no zero in it")
         flags = (library.DIRECT if direct else 0) | (0 if polling else library.NO_POLLING)
-        flags |= library.SHARED if shared else 0
         limits = library.limit_milliseconds(timeout), library.wait_milliseconds(wait)
         handle = library.ClientHandle()
         library.check(library.client_new(path, *limits, flags, ctypes.byref(handle)))
@@ -187,7 +182,6 @@ class _Settings(NamedTuple):
     wait: float
     direct: bool
     polling: bool
-    shared: bool
 
 
 @contextmanager
@@ -208,10 +202,8 @@ def fill(buffer: Any, draw: Callable[[int], List[int]]) -> None:
         numbers[:] = array("Q", draw(len(numbers)))
 
 
-def _rebuild(
-    socket: Optional[str], timeout: float, wait: float, direct: bool, polling: bool, shared: bool
-) -> Client:
-    return Client(socket, timeout=timeout, wait=wait, direct=direct, polling=polling, shared=shared)
+def _rebuild(socket: Optional[str], timeout: float, wait: float, direct: bool, polling: bool) -> Client:
+    return Client(socket, timeout=timeout, wait=wait, direct=direct, polling=polling)
 
 
 class _Tags(Dict[str, library.TagHandle]):

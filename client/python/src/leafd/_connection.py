@@ -7,9 +7,8 @@ answer finds nobody. Replies that bring a run to hold go to the library at once,
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, Optional, Union
 
 from . import _library as library
 from . import _protocol as protocol
@@ -39,12 +38,6 @@ def give(future: "asyncio.Future[Any]", result: object) -> None:
     """Ends a future that nobody has ended yet."""
     if not future.done():
         future.set_result(result)
-
-
-def close(descriptors: List[int]) -> None:
-    """Closes all of them."""
-    for descriptor in descriptors:
-        os.close(descriptor)
 
 
 class Request:
@@ -83,8 +76,6 @@ class Connection(asyncio.Protocol):
         self.requests: Dict[int, Request] = {}
         self.served = False
         self.gone = False
-        self.descriptors: List[List[int]] = []
-        """Those that came with each answer that is yet to be looked at; fewer than it says if the system kept them back."""
         self._last = 0
         self._abandoned = 0
         self._received = b""
@@ -128,9 +119,6 @@ class Connection(asyncio.Protocol):
         requests, self.requests = self.requests, {}
         for request in requests.values():
             give(request.future, Broken(why, self.served))
-        for along in self.descriptors:
-            close(along)
-        self.descriptors = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""

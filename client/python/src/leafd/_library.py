@@ -14,7 +14,7 @@ import sys
 import threading
 from ctypes import POINTER, c_bool, c_char_p, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Optional
 
 from ._errors import Error, InvalidArgument, kind_of
 
@@ -26,7 +26,6 @@ WAIT_MS_MAX = 3_600_000
 COUNT_MAX = 1_000_000_000
 DIRECT = 1
 NO_POLLING = 2
-SHARED = 4
 
 _path = str(Path(__file__).with_name("libleafd.so"))
 try:
@@ -154,26 +153,11 @@ take = quick.leafd_tag_take
 take.restype = c_uint64
 loop_take = quick.leafd_loop_take
 loop_take.restype = c_uint64
-loop_draw = quick.leafd_loop_draw
-loop_draw.restype = c_uint64
 loop_advance: Callable[[TagHandle], int] = quick.leafd_loop_advance
 loop_advance.restype = c_uint64  # type: ignore[attr-defined]
 
 REFILL = 1 << 63
-"""In what `loop_take` and `loop_draw` return: it is time to ask for more. Alone: there is an id for whoever asks."""
-
-
-class Place(ctypes.Structure):
-    """Where a call stands that waits for an id of a shared run."""
-
-    _fields_ = [("words", c_uint64 * 3)]
-
-
-loop_draw_asked: Callable[[TagHandle, Place], int] = _declare(
-    quick.leafd_loop_draw_asked, c_void_p, POINTER(Place), result=c_uint64
-)
-loop_page: Callable[[TagHandle], int] = _declare(quick.leafd_loop_page, c_void_p, result=c_uint64)
-_loop_share = _declare(quick.leafd_loop_share, c_void_p, c_char_p, c_size_t, POINTER(c_int32), c_uint64)
+"""In what `loop_take` returns: it is time to ask for the next run."""
 
 
 def check(status: int) -> None:
@@ -202,12 +186,6 @@ def hold(tag: TagHandle, reply: bytes, asked: int, asked_ns: int) -> int:
     id = c_uint64()
     check(_loop_hold(tag, reply, len(reply), asked, asked_ns, ctypes.byref(id)))
     return id.value
-
-
-def share(tag: TagHandle, reply: bytes, descriptors: List[int], asked_ns: int) -> None:
-    """Has the library draw from the pages of a reply. The descriptors stay the caller's."""
-    both = (c_int32 * len(descriptors))(*descriptors) if descriptors else None
-    check(_loop_share(tag, reply, len(reply), both, asked_ns))
 
 
 def socket_path(client: ClientHandle) -> str:

@@ -14,8 +14,6 @@ from . import _library as library
 from . import _protocol as protocol
 from ._connection import Answer, Broken, Connection, Request, give
 from ._errors import Error, Status
-from ._line import Line
-from ._sharing import PAUSE, Sharing
 
 GRACE = 0.25
 """How much longer than its timeout a call waits for the daemon's own word on it, in seconds."""
@@ -59,11 +57,9 @@ class Deadline:
 class Link:
     """What a loop has of a client: its connection, made anew when it breaks."""
 
-    def __init__(self, path: str, loop: asyncio.AbstractEventLoop, shares: bool) -> None:
+    def __init__(self, path: str, loop: asyncio.AbstractEventLoop) -> None:
         self.path = path
         self.loop = loop
-        self.shares = shares
-        """Whether ids are taken from shared runs, whose memory comes over the connection."""
         self.pid = os.getpid()
         self.closed = False
         self.fetches: "Dict[str, asyncio.Future[None]]" = {}
@@ -132,10 +128,7 @@ class Link:
             # A Unix socket connects at once or not at all: loops would take a full backlog for success.
             line.connect(os.fsencode(self.path))
             connection = Connection(self.path, self.loop)
-            if self.shares:
-                connection.connection_made(Line(line, self.loop, connection))
-            else:
-                await self.loop.create_unix_connection(lambda: connection, sock=line)
+            await self.loop.create_unix_connection(lambda: connection, sock=line)
         except BaseException:
             line.close()
             raise
@@ -180,42 +173,6 @@ class Link:
         self.unheld.discard(tag)
         return library.loop_advance(handle) or await self.next_id(tag, handle, deadline)
 
-    async def next_shared(self, tag: str, handle: library.TagHandle, deadline: Deadline) -> int:
-        """An id of a shared run, when none was at hand, as `loop_draw` returns it; 0: the tag is not shared."""
-        place, was_asked = library.Place(), False
-        while True:
-            drawn = library.loop_draw_asked(handle, place)
-            if drawn != library.REFILL:
-                return drawn
-            fetch = self.fetches.get(tag)
-            if fetch is not None:
-                await self._follow(tag, fetch, deadline)
-                was_asked = True
-            elif was_asked:
-                # Others took what there was.
-                if self.loop.time() >= deadline.end:
-                    raise protocol.timed_out(self.loop.time() - deadline.start)
-                await asyncio.sleep(PAUSE)
-                was_asked = False
-            else:
-                await self._ask_to_share(tag, handle, deadline)
-                was_asked = True
-
-    async def _ask_to_share(self, tag: str, handle: library.TagHandle, deadline: Deadline) -> None:
-        name = tag.encode()
-
-        def frame(number: int) -> bytes:
-            return protocol.share_request(number, name, deadline.left_ms(self.loop.time()), library.loop_page(handle))
-
-        def request(connection: Connection, future: "asyncio.Future[Answer]") -> Request:
-            return Sharing(connection, future, handle)
-
-        fetch = self.fetches[tag] = self.loop.create_future()
-        try:
-            await self.exchange(deadline, frame, request)
-        finally:
-            self._end_fetch(tag, fetch)
-
     async def _follow(self, tag: str, fetch: "asyncio.Future[None]", deadline: Deadline) -> None:
         """Waits while another task asks for all."""
         self.waiting[tag] = self.waiting.get(tag, 0) + 1
@@ -234,7 +191,7 @@ class Link:
         return answer
 
     def prefetch(self, tag: str, handle: library.TagHandle, timeout: float) -> None:
-        """Asks for the next run, or for more of the shared one, if that takes no waiting."""
+        """Asks for the next run, if that takes no waiting."""
         connection = self.live()
         if connection is None or tag in self.fetches or self.pid != os.getpid() or not connection.has_room_ahead():
             return
@@ -248,12 +205,8 @@ class Link:
             self._end_fetch(tag, fetch)
 
         future.add_done_callback(done)
-        number, name, page = connection.number(), tag.encode(), library.loop_page(handle)
-        if page:
-            connection.send(number, protocol.share_request(number, name, 0, page), Sharing(connection, future, handle))
-            return
-        count = library.loop_wish(handle, 1)
-        frame = protocol.ids_request(number, name, count, int(timeout * 1000), True)
+        number, count = connection.number(), library.loop_wish(handle, 1)
+        frame = protocol.ids_request(number, tag.encode(), count, int(timeout * 1000), True)
         connection.send(number, frame, Request(protocol.IDS, future, handle, count))
 
     def _end_fetch(self, tag: str, fetch: "asyncio.Future[None]") -> None:
@@ -266,30 +219,28 @@ class Link:
     ) -> Union[bytes, int]:
         """Asks for ids of a tag, or for INFO, and returns the answer."""
         if name is None:
-            return await self.exchange(deadline, protocol.info_request, plain(protocol.INFO))
-
+            return await self.exchange(deadline, protocol.info_request, protocol.INFO)
         tag = name
-
-        def request(_: Connection, future: "asyncio.Future[Answer]") -> Request:
-            return Request(protocol.IDS, future, hold, count)
 
         def frame(number: int) -> bytes:
             return protocol.ids_request(number, tag, count, deadline.left_ms(self.loop.time()), hold is not None)
 
-        return await self.exchange(deadline, frame, request)
+        return await self.exchange(deadline, frame, protocol.IDS, hold, count)
 
     async def exchange(
         self,
         deadline: Deadline,
         frame: Callable[[int], bytes],
-        request: Callable[[Connection, "asyncio.Future[Answer]"], Request],
+        opcode: int,
+        hold: Optional[library.TagHandle] = None,
+        asked: int = 0,
     ) -> Union[bytes, int]:
         """Sends a request, again if need be, and returns the answer. `frame`: its bytes, by its number."""
         breaks = served_breaks = 0
         while True:
             connection = await self.connected(deadline)
             number, future = connection.number(), self.loop.create_future()
-            connection.send(number, frame(number), request(connection, future))
+            connection.send(number, frame(number), Request(opcode, future, hold, asked))
             try:
                 answer = await self._outcome(future, deadline, connection)
             except Error as error:
@@ -344,11 +295,6 @@ class Link:
         # With its loop went the connection; only memory is left of it.
         if self.connection is not None and self.pid == os.getpid() and not self.loop.is_closed():
             self.connection.end(library.closed())
-
-
-def plain(opcode: int) -> Callable[[Connection, "asyncio.Future[Answer]"], Request]:
-    """A request whose answer is for its caller alone."""
-    return lambda _, future: Request(opcode, future)
 
 
 def _has_just_gone(path: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 from ._errors import ConnectFailed, Disconnected, Error, InternalError, ProtocolBroken, Status, TimedOut, kind_of
 from ._layout import Layout
 
-INFO, IDS, MASK, UNMASK, SHARE = 1, 2, 4, 5, 7
+INFO, IDS, MASK, UNMASK = 1, 2, 4, 5
 REPLY = 128
 HOLD = 1
 TEXT = 2
@@ -37,8 +37,6 @@ CLOSING = {Status.VERSION, Status.FRAME_LENGTH, Status.SHUTTING_DOWN, Status.CON
 HEADER = struct.Struct("<IBBHI")
 _IDS_REQUEST = struct.Struct("<IBBHIIIH")
 _INFO_REQUEST = struct.Struct("<IBBHIHH")
-_SHARE_REQUEST = struct.Struct("<IBBHIIQH")
-_SHARE_REPLY = struct.Struct("<IIQ")
 _MASK_REQUEST = struct.Struct("<IBBHIBBHHH")
 _MASK_REPLY = struct.Struct("<HH")
 _RUNS_HEAD = struct.Struct("<IHH")
@@ -65,21 +63,6 @@ def ids_request(request: int, tag: bytes, count: int, deadline_ms: int, hold: bo
 def info_request(request: int) -> bytes:
     """A frame that asks what the daemon is."""
     return _INFO_REQUEST.pack(12, INFO, 0, 0, request, VERSION, VERSION)
-
-
-def share_request(request: int, tag: bytes, deadline_ms: int, page: int) -> bytes:
-    """A frame that asks for a shared run, or for more ids in it. `page`: the one that is drawn from, 0 for none."""
-    return _SHARE_REQUEST.pack(22 + len(tag), SHARE, 0, 0, request, deadline_ms, page, len(tag)) + tag
-
-
-def not_shared(again_ms: int) -> bytes:
-    """The answer of a daemon that shares the tag with nobody, and is to be asked again after this."""
-    return _SHARE_REPLY.pack(0, again_ms, 0)
-
-
-def brings_pages(body: bytes) -> bool:
-    """Whether descriptors come with an answer to SHARE."""
-    return body[:4] == b"\2\0\0\0"
 
 
 def mask_request(

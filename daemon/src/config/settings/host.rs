@@ -146,7 +146,7 @@ pub(in crate::config) static ADMIN_GIDS: Setting = Setting {
 pub(in crate::config) static ACCESS: Setting = Setting {
     key: "access",
     kind: Kind::Toml(
-        "a list of tables {tags = [\"orders\", \"pay.*\"], uids = [..], gids = [..], ids_per_second = 1000, burst = 5000, share_uids = [..], unmask_uids = [..], unmask_gids = [..]}, with tags and at least one of uids, gids, ids_per_second, share_uids, unmask_uids and unmask_gids",
+        "a list of tables {tags = [\"orders\", \"pay.*\"], uids = [..], gids = [..], ids_per_second = 1000, burst = 5000, unmask_uids = [..], unmask_gids = [..]}, with tags and at least one of uids, gids, ids_per_second, unmask_uids and unmask_gids",
     ),
     default: Default::Empty {
         value: "[]",
@@ -156,7 +156,6 @@ pub(in crate::config) static ACCESS: Setting = Setting {
         root and for the daemon's own user. A tag that no rule names is open to everyone who can connect. A `*` at the \
         end of a name stands for any ending. `ids_per_second` is a quota: each of the rule's users may draw this many \
         ids of each tag, and `burst` at once (by default the same number). A rule with a quota and without users is a \
-        quota for everyone. `share_uids` names users whose processes may draw the tags' ids from memory that they share (see \
-        docs/guide/shared-runs.md); that neither allows nor reserves drawing them. `unmask_uids` and `unmask_gids` name those who may mask and unmask ids of the tags, besides \
+        quota for everyone. `unmask_uids` and `unmask_gids` name those who may mask and unmask ids of the tags, besides \
         administrators; that neither allows nor reserves drawing them.",
 };

@@ -59,33 +59,6 @@ fn unmasking_is_apart_from_drawing() {
 }
 
 #[test]
-fn sharing_is_for_users_that_may_draw_whatever_their_groups() {
-    let config = from_text(
-        "[[access]]\ntags = ['orders', 'pay.*', 'free']\nshare_uids = [0, 33, 34, 65534]\n\
-         [[access]]\ntags = ['orders']\nuids = [33]\n\
-         [[access]]\ntags = ['pay.eu']\ngids = [50]\n",
-    )
-    .unwrap();
-    for (tag, uid, may) in [
-        ("orders", 33, true),
-        ("orders", 34, false),
-        ("orders", 0, true),
-        ("pay.us", 34, true),
-        ("pay.us", 35, false),
-        ("pay.eu", 34, false),
-        ("free", 34, true),
-        ("free", 65_534, false),
-        ("other", 33, false),
-    ] {
-        assert_eq!(config.access.may_share(tag, uid), may, "{tag} by {uid}");
-    }
-    let stranger = Peer { uid: 35, gids: vec![] };
-    assert!(config.access.may_draw("free", &stranger), "no rule reserves it");
-    check("[[access]]\ntags = ['a']\nshare_uids = 1", &["access[0].share_uids"]);
-    check("[[access]]\ntags = ['a']\nshare_gids = [1]", &["access[0].share_gids"]);
-}
-
-#[test]
 fn the_daemons_own_user_is_trusted() {
     let env = Env { uid: 42, ..root_with(&[("HOME", "/h")]) };
     let args = set(&["access=[{tags = ['*'], uids = []}]"]);

@@ -124,7 +124,6 @@ impl Segments {
             // Somebody created the strict tag again as a plain one.
             return self.start_over(tag);
         }
-        self.end_shared_above(tag, claim.ceiling);
         let cut = tag.allocator.borrow_mut().set_ceiling(number, claim.ceiling);
         self.journal_cut(tag, sent.shard, cut);
         let now = clock::boot();

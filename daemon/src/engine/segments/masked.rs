@@ -73,9 +73,6 @@ impl Segments {
 
     /// Answers a request that waited.
     pub(super) fn answer(&self, tag: &SegmentTag, reply: ReplyTo, runs: &mut Vec<Run>) {
-        if reply.shares().is_some() {
-            return self.answer_sharing(tag, reply, runs);
-        }
         reply.given(tag.mark, runs);
         match tag.publish(runs) {
             Ok(hold_ms) => reply.ids(hold_ms, runs),

@@ -4,7 +4,7 @@
 //! - `claims`: carries out the claims that the allocator wants.
 //! - `restart`: loads a tag again when the journal contradicts what is held.
 //! - `outlook`: whether ids can be issued, and for how long.
-//! - `masked`: tags whose numbers are not their ids; `shared`: ids that processes draw from memory.
+//! - `masked`: tags whose numbers are not their ids.
 //! - `tag`: a tag, and how far it has come in each of its stores; `in_use`, `tags`: which tags are in use;
 //!   `unconfirmed`: names of which nothing is known yet.
 //! - `rounds`: the regular work for all tags in use.
@@ -18,7 +18,6 @@ mod masked;
 mod outlook;
 mod restart;
 mod rounds;
-mod shared;
 mod skipped;
 mod tag;
 mod tags;
@@ -53,8 +52,6 @@ use leafd_core::{BootMs, Tag, Want};
 pub(crate) use marks::cut_writes;
 use outlook::NearCeiling;
 pub use outlook::StoreTrouble;
-use shared::SharedRuns;
-pub use shared::{NOT_SHARED_MS, PAGES_MAX};
 use skipped::{Cause, Skipped};
 pub use tag::SegmentTag;
 use tag::{Refusal, Shard, ShardState, shard_number};
@@ -104,7 +101,6 @@ pub struct Segments {
     pub(crate) skipped: Skipped,
     /// Tags in use that have few ids left.
     near_ceilings: RefCell<BTreeMap<Tag, NearCeiling>>,
-    shared: SharedRuns,
     /// How many ids were issued of tags that are not in use any more.
     issued_before: Cell<u64>,
     /// Claims that wait for the store or the journal.
@@ -150,7 +146,6 @@ impl Segments {
             estimates: RefCell::new(vec![(BootMs(0), None); stores]),
             skipped: Skipped::default(),
             near_ceilings: RefCell::default(),
-            shared: SharedRuns::default(),
             issued_before: Cell::new(0),
             claiming: TaskTracker::new(),
             stopping: Cell::new(false),
@@ -278,7 +273,6 @@ impl Segments {
             return;
         }
         self.serve(tag);
-        self.refill_shared(tag);
         let now = clock::boot();
         let moves = tag.allocator.borrow_mut().marks_wanted(now);
         if !moves.is_empty() {
@@ -321,7 +315,7 @@ impl Segments {
 
     /// Does the regular work for the tags in use, until dropped.
     pub async fn run(self: &Rc<Self>) {
-        tokio::join!(self.retry(), self.keep_small(), self.keep_shared());
+        tokio::join!(self.retry(), self.keep_small());
     }
 
     /// Looks at the tags with waiting requests or failed claims, every [`TICK`] while there are any.
@@ -406,7 +400,6 @@ impl Segments {
     /// Makes no more claims: the daemon stops.
     pub fn stop_claiming(&self) {
         self.stopping.set(true);
-        self.close_shared();
     }
 
     /// Waits until the claims under way are in the journal or have failed.

@@ -190,7 +190,6 @@ impl SegmentTag {
             && !self.in_retry_queue.get()
             && self.unconfirmed.borrow().is_none()
             // Draws from memory are not noticed here.
-            && self.pages.get() == 0
             // It would come back with full quotas.
             && self.quotas_are_full(now)
             // For a masked tag the journal records nothing that is left.

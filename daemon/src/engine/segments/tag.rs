@@ -42,8 +42,6 @@ pub struct SegmentTag {
     pub(super) form: RefCell<Form>,
     /// What its users share.
     users: RefCell<Users>,
-    /// How many users have a shared run of it.
-    pub(super) pages: Cell<u32>,
     last_claim: Cell<LastClaim>,
     /// What requests wait for. It is part of the error when a deadline passes, unless `trouble` says more.
     stage: Cell<Stage>,
@@ -151,7 +149,6 @@ impl SegmentTag {
             unconfirmed: RefCell::new(unconfirmed),
             form: RefCell::default(),
             users: RefCell::default(),
-            pages: Cell::new(0),
             last_claim: Cell::default(),
             stage: Cell::new(Stage::LookingUp),
             trouble: RefCell::default(),

@@ -223,7 +223,6 @@ impl Segments {
 
     /// Adopts a store's terms, and drops held ids that may not be issued any more.
     fn set_terms(self: &Rc<Self>, tag: &Rc<SegmentTag>, index: usize, terms: &TagTerms) {
-        self.end_shared_above(tag, terms.ceiling);
         self.note_dropped(tag, index, terms.ceiling.saturating_add(1), Cause::Ceiling);
         self.note_ceiling(tag, terms.end.saturating_sub(1), terms.ceiling);
         let cut = {
@@ -250,7 +249,6 @@ impl Segments {
 
     /// Counts the ids that a tag has issued, and those that it holds, because it leaves use.
     pub(super) fn leave(&self, tag: &SegmentTag) {
-        self.end_shared(tag);
         for index in 0..tag.shards.len() {
             self.note_dropped(tag, index, 0, Cause::Removed);
         }
@@ -262,7 +260,6 @@ impl Segments {
 
     /// Drops the held ids of one shard.
     fn forget_shard(&self, tag: &SegmentTag, index: usize, cause: Cause) {
-        self.end_shared(tag);
         self.note_dropped(tag, index, 0, cause);
         let mut allocator = tag.allocator.borrow_mut();
         let held = allocator.unissued();
@@ -289,10 +286,6 @@ impl Tenants for Segments {
         for (tag, index) in self.loaded_in(upstream) {
             self.forget_shard(&tag, index, Cause::Store);
         }
-    }
-
-    fn bounds_changed(&self) {
-        self.bound_shared();
     }
 
     fn set_all_aside(&self) {

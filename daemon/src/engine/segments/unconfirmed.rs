@@ -140,7 +140,6 @@ impl Segments {
             return;
         }
         tag.unconfirmed.take();
-        self.end_shared(tag);
         self.tags.borrow_mut().remove(tag.tag.as_str());
     }
 }

@@ -33,9 +33,6 @@ pub trait Tenants {
     /// Does the same for every store.
     fn set_all_aside(&self);
 
-    /// The instant until which a store's held ids may be issued has changed.
-    fn bounds_changed(&self);
-
     /// This host's identity in its stores.
     fn host(&self) -> HostId;
 
@@ -87,7 +84,6 @@ impl<T: Tenants + 'static> Driver<T> {
         loop {
             let step = self.upstream.monitor.borrow_mut().next(clock::boot());
             self.upstream.follow();
-            self.tenants.bounds_changed();
             match step {
                 Step::Event(event) => self.happened(event),
                 Step::Request(request) => {
