@@ -1,8 +1,6 @@
 //! Health: when each cause began, what the log says about it and how often, and what a failed claim is blamed
 //! on.
 
-use std::sync::Arc;
-
 use leafd_core::health::{
     Cause, ClaimOutcomes, Code, Findings, Health, Kind, Lasts, MESSAGE_CHARS_MAX, Notice, Occasion,
     Severity,

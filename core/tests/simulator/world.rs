@@ -321,7 +321,7 @@ impl World {
             Event::TimesOut { to, ask } => {
                 let away = RegistryError::Unavailable {
                     registry: "simulated".to_owned(),
-                    cause: "it did not answer in time".to_owned(),
+                    cause: "it did not answer in time".into(),
                 };
                 let answer = match ask {
                     Request::Snapshot(_) => Response::Snapshot(Err(away)),

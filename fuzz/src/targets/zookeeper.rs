@@ -144,7 +144,7 @@ pub(super) fn lease(now: Now, clock: UnixMs, entries: BTreeMap<u64, Entry>) {
                 lease.answered(now, Response::CompareAndSet(answer), random);
             }
             Step::Request(Request::Assign(..)) => {
-                let refused = RegistryError::Refused("it leases".to_owned());
+                let refused = RegistryError::Refused("it leases".into());
                 lease.answered(now, Response::Assign(Err(refused)), random);
             }
             Step::Record(Record::LeaseGrant(_) | Record::Forget) => lease.recorded(now, Ok(())),

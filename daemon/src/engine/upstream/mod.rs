@@ -18,7 +18,7 @@ use crate::journal::StoreRecord;
 use crate::reply::Failure;
 use crate::store::StoreHandle;
 use leafd_core::BootMs;
-use leafd_core::store::{History, Identity, Role, Shard, StoreError, StoreId};
+use leafd_core::store::{History, Identity, Role, Shard, StoreError, StoreId, Why};
 use leafd_core::upstream::{Condition, Monitor, Settings};
 
 pub use claims::ClaimCounts;
@@ -142,11 +142,11 @@ impl Upstream {
     fn outdated(&self) -> Option<StoreError> {
         let (own, latest) = (parse_primary(&self.role.0)?.era, self.latest_era.get());
         (latest > own).then(|| {
-            StoreError::Refused(format!(
+            StoreError::refused_for(Why::OtherRoutes, format!(
                 "the store {} is one of several primaries in era {own} by this host's routes, but a primary of the list \
                  has recorded era {latest}: use the routes of the other hosts",
                 self.url
-            ).into())
+            ))
         })
     }
 
