@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use leafd::cli::{adopt, demo, doctor, man, mask_key, routes, schema};
+use leafd::cli::{adopt, declare_loss, demo, doctor, man, mask_key, routes, schema};
 use leafd::config::{Args, EXAMPLES, settings_help};
 use leafd::run;
 
@@ -46,6 +46,15 @@ enum Command {
     /// A copy lacks the ids issued after it was made: raise its tags above them first. No other copy of an embedded
     /// store may be in use.
     AdoptStore {
+        #[command(flatten)]
+        args: Args,
+    },
+    /// Tell every host that the configured stores may have lost commits, after a backup was restored by any means.
+    ///
+    /// Run it before the daemons reach the restored store. Every host then reports the highest ids that it has seen, and
+    /// nothing is claimed for failover_settle; snowflake workers are covered as well. It also makes an old primary that
+    /// the hosts refuse usable again.
+    DeclareLoss {
         #[command(flatten)]
         args: Args,
     },
@@ -123,6 +132,7 @@ fn main() -> ExitCode {
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::CheckConfig { quiet, args }) => run::check_config(&args, quiet),
         Some(Command::AdoptStore { args }) => adopt::adopt_store(&args),
+        Some(Command::DeclareLoss { args }) => declare_loss::declare_loss(&args),
         Some(Command::Schema { action: Schema::Print { args } }) => schema::print(&args),
         Some(Command::Schema { action: Schema::Apply { args } }) => schema::apply(&args),
         Some(Command::Routes { action: Routes::Apply { args, former, yes } }) => {

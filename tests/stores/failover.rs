@@ -24,7 +24,7 @@ const STEP: u64 = 500;
 
 on_each_server!(
     no_id_comes_twice_over_a_fail_over_that_loses_claims,
-    no_id_comes_twice_when_the_answer_to_the_note_is_late,
+    no_id_comes_twice_when_the_answer_after_the_report_is_late,
 );
 
 fn no_id_comes_twice_over_a_fail_over_that_loses_claims<S: Server>() {
@@ -121,13 +121,13 @@ fn no_id_comes_twice_over_a_fail_over_that_loses_claims<S: Server>() {
     }
 }
 
-/// How long claims wait, and how much later than that the first daemon hears that it has noted the new history.
+/// How long claims wait, and how much later than that the first daemon hears that it was in time.
 const SHORT_SETTLE: Duration = Duration::from_secs(2);
 const ANSWER_AFTER: Duration = Duration::from_millis(2_600);
 
-/// Two daemons notice a fail-over that lost a claim of the first one's. It notes the new history, and its COMMIT's answer
-/// comes only after the other one has waited and claims.
-fn no_id_comes_twice_when_the_answer_to_the_note_is_late<S: Server>() {
+/// Two daemons notice a fail-over that lost a claim of the first one's. It tells the store, and hears that it was in time
+/// only after the other one has waited and claims.
+fn no_id_comes_twice_when_the_answer_after_the_report_is_late<S: Server>() {
     let mut pair = Pair::<S>::new();
     let relays = [Relay::to(pair.primary.port()), Relay::to(pair.primary.port())];
     let settle = format!("{}s", SHORT_SETTLE.as_secs());
@@ -150,9 +150,9 @@ fn no_id_comes_twice_when_the_answer_to_the_note_is_late<S: Server>() {
     pair.standby.promote();
 
     relays.iter().for_each(|relay| relay.lead_to(pair.standby.port()));
-    relays[0].at_commit_of("'noticed'", AtCommit::DelayAnswer(ANSWER_AFTER));
+    relays[0].at_commit_of("INTO leafd_host", AtCommit::DelayAnswer(ANSWER_AFTER));
     relays[0].pass();
-    eventually("the first daemon notes the new history", CLAIMS_WITHIN, || {
+    eventually("the first daemon asks whether it is in time", CLAIMS_WITHIN, || {
         (relays[0].commits_met() == 1).then_some(())
     });
     relays[1].pass();
@@ -166,6 +166,6 @@ fn no_id_comes_twice_when_the_answer_to_the_note_is_late<S: Server>() {
     }
     draw(&mut drawn, second, "orders", 5, 20);
     draw(&mut drawn, first, "orders", 5, 20);
-    report::<S>("fail-over, and the note's answer late", 0, &drawn, None);
+    report::<S>("fail-over, and the answer after the report late", 0, &drawn, None);
     drawn.assert_sound();
 }

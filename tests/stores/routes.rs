@@ -73,7 +73,7 @@ impl Databases {
     /// What a store records of its place.
     pub fn place(&self, name: &str) -> String {
         let rows = self.sql(name, "SELECT value FROM leafd_meta WHERE name = 'role'");
-        // Beside it are the losses declared, and the version of the right to claim.
+        // Beside it is the version of the right to claim.
         rows[0][0].split('\t').next().unwrap().to_owned()
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{StoreError, Why};
+use super::{History, StoreError, Why};
 
 /// Longest role of a store in bytes.
 pub const ROLE_BYTES_MAX: usize = 8_256;
@@ -25,11 +25,6 @@ pub struct Identity {
 /// table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreId(pub Arc<str>);
-
-/// Changes whenever a store may have lost commits or have been copied: at a fail-over, at a restore, when its table is
-/// created anew. A plain restart of the server keeps it. Only equality has a meaning.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct History(pub Arc<str>);
 
 /// A store's role among several that are used together, as it was told: printable ASCII, at most [`ROLE_BYTES_MAX`]
 /// bytes; empty for a store that is used alone.
@@ -94,26 +89,6 @@ impl Identity {
                 is.0, role.0
             ),
         ))
-    }
-}
-
-impl History {
-    /// A history together with the number of losses declared in it.
-    #[must_use]
-    pub fn with_losses(history: &str, losses: &str) -> History {
-        History(format!("{history} losses {losses}").into())
-    }
-
-    /// The number of declared losses, as written; 0 if the text holds none.
-    #[must_use]
-    pub fn losses(&self) -> &str {
-        self.0.rsplit_once("losses ").map_or("0", |(_, losses)| losses)
-    }
-}
-
-impl fmt::Display for History {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The plain types of a store of tags, and the decisions about its rows that every backend shares.
 //!
 //! - `identity`: who a store says it is.
+//! - `history`: in which of its lives it is, and what a host compares that with.
 //! - `error`: why a call fails.
 //! - `claim`: what a claim takes from a row, and which tags can be created.
 //! - `record`: what a store remembers of a claim.
@@ -9,6 +10,7 @@
 
 mod claim;
 mod error;
+mod history;
 mod identity;
 mod reason;
 mod record;
@@ -22,7 +24,8 @@ use crate::mask::Masking;
 
 pub use claim::{ClaimPlan, judge_start, next_start, percent_used, plan_claim, step_of};
 pub use error::StoreError;
-pub use identity::{History, HostId, Identity, ROLE_BYTES_MAX, Role, StartToken, StoreId};
+pub use history::{History, Kept, Note, Proof};
+pub use identity::{HostId, Identity, ROLE_BYTES_MAX, Role, StartToken, StoreId};
 pub use reason::{Reason, Why};
 pub use record::{ClaimRecord, ClaimedBy, NAME_BYTES_MAX};
 pub use shard::Shard;

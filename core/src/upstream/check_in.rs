@@ -1,5 +1,6 @@
 //! The first meeting with a store after a start. Later probes use the same check: is it still the expected store?
 
+use super::failover::{Held, Settling};
 use super::state::{Monitor, Next, Standing};
 use super::{Event, Record, Request};
 use crate::BootMs;
@@ -29,14 +30,18 @@ pub(super) const CROWDED_MS_MAX: u64 = 2_000;
 
 impl Monitor {
     /// A store has told its identity.
-    pub(super) fn identified(&mut self, now: BootMs, asked: BootMs, found: Identity) {
-        let Some(trusted) = &self.trusted else { return self.meet(asked, found) };
+    pub(super) fn identified(&mut self, asked: BootMs, found: Identity) -> Result<(), StoreError> {
+        let Some(trusted) = &self.trusted else {
+            self.meet(asked, found);
+            return Ok(());
+        };
         if trusted.id != found.id {
-            return self.refuse(StoreError::refused_for(Why::AnotherDatabase, format!(
+            self.refuse(StoreError::refused_for(Why::AnotherDatabase, format!(
                 "the store {} is another database than the one in use: it was {trusted}, and now it is {found}; \
                  nothing is claimed from it. {PUT_BACK}",
                 self.settings.url
             )));
+            return Ok(());
         }
         if trusted.role != found.role {
             let same_history = trusted.history == found.history;
@@ -46,25 +51,44 @@ impl Monitor {
                 self.settings.url, &*trusted.role.0, &*found.role.0
             )));
             self.in_another_role = same_history.then_some(found);
-            return;
+            return Ok(());
         }
-        match &self.standing {
-            Standing::Settling(settling) if settling.identity == found => {
-                self.go_on_settling(now, asked)
+        let (known, found_history) = (trusted.history.clone(), &found.history);
+        let in_doubt = found_history.is_in_doubt();
+        let settling = match &self.standing {
+            Standing::Settling(settling) => Some(&settling.identity),
+            _ => None,
+        };
+        let is_former = |later: &Identity| found_history.is_former_of(&later.history);
+        if !in_doubt && (is_former(trusted) || settling.is_some_and(is_former)) {
+            let error = self.old_primary(found_history);
+            // What is held may be issued as before: for a time while the store settles, and as in an outage otherwise.
+            if settling.is_some() {
+                return Err(error);
             }
-            Standing::Settling(settling) => {
-                let from = settling.identity.history.clone();
-                self.fail_over(asked, found, &from);
-            }
-            _ if *trusted == found => {
-                self.proven_at = asked;
-                self.trust(found);
-            }
-            _ => {
-                let from = trusted.history.clone();
-                self.fail_over(asked, found, &from);
-            }
+            self.refuse(error);
+        } else if in_doubt || !found_history.includes(&known) {
+            self.renew(asked, found, &known);
+        } else if settling == Some(&found) {
+            self.go_on_settling(asked);
+        } else if settling.is_none() && *trusted == found {
+            self.proven_at = asked;
+            self.trust(found);
+        } else {
+            self.fail_over(asked, found, &known);
         }
+        Ok(())
+    }
+
+    /// The error for a server that goes on from a history that this host has seen end.
+    fn old_primary(&self, found: &History) -> StoreError {
+        StoreError::refused(format!(
+            "the store {} is an old primary: this host has seen its history {} end; nothing is claimed from it. Stop it, or \
+             let it follow the present primary; if the other one is lost, run: leafd declare-loss --store {}",
+            self.settings.url,
+            found.life().unwrap_or_default(),
+            self.settings.url
+        ))
     }
 
     fn meet(&mut self, asked: BootMs, found: Identity) {
@@ -85,6 +109,13 @@ impl Monitor {
         }
         let placed = found.role == *expected;
         let remembered = self.settings.remembered.as_ref();
+        if let Some((id, history)) = remembered
+            && *id == found.id
+            && !found.history.is_in_doubt()
+            && found.history.is_former_of(history)
+        {
+            return self.refuse(self.old_primary(&found.history));
+        }
         self.suspect = !self.settings.embedded
             && remembered.is_some_and(|(_, history)| *history != found.history);
         self.checking_in = Some(CheckingIn { found, history: None, begun: asked });
@@ -157,6 +188,13 @@ impl Monitor {
             self.events.push_back(Event::SetAside);
             return self.refuse(error);
         }
+        let known = self.settings.remembered.as_ref().map(|(_, history)| history);
+        if found.history.is_in_doubt() || known.is_some_and(|known| !found.history.includes(known))
+        {
+            let renew = Request::Renew(found.clone(), known.cloned());
+            self.next = Some(Next::Request(renew));
+            return;
+        }
         self.next = Some(Next::Request(Request::CheckIn(found.clone())));
     }
 
@@ -180,13 +218,13 @@ impl Monitor {
                     self.checking_in.take().map_or(BootMs(0), |checking_in| checking_in.begun);
                 self.fail_over(begun, found, &known);
             }
-            _ => self.next = Some(Next::Request(Request::NoteHistory(found))),
+            _ => self.next = Some(Next::Request(Request::IsSettled(found))),
         }
     }
 
-    /// Notes the history of a store that was met, so that a later history is recognised. If the store is slow to
-    /// answer, many daemons are starting, and each takes its turn.
-    pub(super) fn met(&mut self, now: BootMs, asked: BootMs, noted_ms: Option<u64>, random: u64) {
+    /// A store was met in its known history. If it is not settled there, this host waits like every other one. If the
+    /// store is slow to answer, many daemons are starting, and each takes its turn.
+    pub(super) fn met(&mut self, now: BootMs, asked: BootMs, settled: Option<bool>, random: u64) {
         let Some(CheckingIn { found, begun, .. }) = self.checking_in.take() else { return };
         let took_ms = now.0.saturating_sub(asked.0);
         if took_ms > CROWDED_FROM_MS && !self.settings.embedded {
@@ -195,7 +233,17 @@ impl Monitor {
         }
         self.suspect = false;
         self.proven_at = begun;
-        self.noted_by = noted_ms.map(|noted_ms| BootMs(now.0.saturating_sub(noted_ms)));
-        self.trust(found);
+        if settled != Some(false) {
+            return self.trust(found);
+        }
+        self.trusted = Some(found.clone());
+        self.standing = Standing::Settling(Settling {
+            identity: found,
+            since: asked,
+            held: Held::Own,
+            told: Vec::new(),
+            pushed: Some(0),
+            until: Some(self.others_done_at(now)),
+        });
     }
 }

@@ -6,7 +6,8 @@ use super::failover::{Held, Settling};
 use super::state::{Monitor, Standing};
 use super::{Event, Settings};
 use crate::BootMs;
-use crate::store::{History, Identity, Reason, StoreError, StoreId, Why};
+use crate::registry::RegistryId;
+use crate::store::{History, Identity, Reason, StoreError, Why};
 
 /// An unusable store, as of the last call.
 #[derive(Clone, Debug)]
@@ -197,7 +198,10 @@ impl Monitor {
     #[must_use]
     pub fn settling_ms(&self, now: BootMs) -> u64 {
         match &self.standing {
-            Standing::Settling(settling) => settling.until.0.saturating_sub(now.0),
+            Standing::Settling(Settling { until: Some(until), .. }) => {
+                until.0.saturating_sub(now.0)
+            }
+            Standing::Settling(_) => self.settings.settle_ms,
             _ => 0,
         }
     }
@@ -214,12 +218,12 @@ impl Monitor {
     ///
     /// # Errors
     /// [`StoreError::Refused`] if it is another store; [`StoreError::Unavailable`] while that is unknown.
-    pub fn verify(&mut self, now: BootMs, found: &StoreId) -> Result<(), StoreError> {
+    pub fn verify(&mut self, now: BootMs, found: &RegistryId) -> Result<(), StoreError> {
         let meant = match &self.standing {
-            Standing::Unmet => self.settings.remembered.as_ref().map(|(id, _)| id),
-            _ => self.answering().map(|identity| &identity.id),
+            Standing::Unmet => self.settings.remembered.as_ref().map(|(id, history)| (id, history)),
+            _ => self.answering().map(|identity| (&identity.id, &identity.history)),
         };
-        if meant == Some(found) {
+        if meant == Some((&found.id, &found.history)) && !found.history.is_in_doubt() {
             return Ok(());
         }
         self.probe_soon(now);
@@ -231,6 +235,13 @@ impl Monitor {
             None => format!("database {found} is not verified yet").into(),
         };
         Err(StoreError::Unavailable { store: self.settings.url.to_string(), cause })
+    }
+
+    /// The history that this host trusts, or trusted before it started.
+    #[must_use]
+    pub fn known_history(&self) -> Option<&History> {
+        let remembered = || self.settings.remembered.as_ref().map(|(_, history)| history);
+        self.trusted.as_ref().map(|trusted| &trusted.history).or_else(remembered)
     }
 
     /// Another caller's call could not be made, or was not answered.

@@ -1,17 +1,18 @@
 //! From a changed history to new claims.
 //!
-//! 1. This host pushes its high-water marks.
-//! 2. The new history is noted in the store, unless it has been already. The store's own clock tells how long ago that
-//!    was. If the settling time is not over, no host has claimed before the store heard of this host's numbers, and
-//!    they stay this host's. Otherwise they are dropped. The push comes first and only the store's clock counts, so an
-//!    answer may take any time.
-//! 3. Claims continue once the store reports that the time is over.
+//! 1. A host that finds a note in doubt, or finds that commits are missing, has the store begin a new life.
+//! 2. This host pushes its high-water marks.
+//! 3. It asks whether claims were made in the new life. If not, no host has claimed before the store heard of this
+//!    host's numbers, and they stay this host's. Otherwise they are dropped. The push comes first and no clock counts,
+//!    so an answer may take any time.
+//! 4. It waits for the settling time by its own clock, so that the other hosts can do the same, or until it hears that
+//!    another host has claimed. The first claim records in the store that the time is over.
 //!
 //! Meanwhile held ids are issued only while it is certain that no other host has claimed: until the settling time has
 //! passed since the last question that was answered under the former history.
 
 use super::state::{Monitor, Next, Standing};
-use super::{Event, Record, Request};
+use super::{Event, Request};
 use crate::BootMs;
 use crate::store::{History, Identity, StoreError};
 
@@ -20,18 +21,16 @@ use crate::store::{History, Identity, StoreError};
 pub(super) struct Settling {
     /// The store in its new history.
     pub identity: Identity,
-    /// When the question was asked that first showed it. If the store can't record a note, the time counts from here.
+    /// When the question was asked that first showed it. If the store can't record who claimed, the time counts from
+    /// here.
     pub since: BootMs,
     pub held: Held,
-    /// The store had not heard of these numbers under the previous history either. Other hosts may have claimed under
-    /// that one from this instant.
-    pub untold_before: Option<BootMs>,
-    /// The store has not yet told how long ago the history was noted.
-    pub first_note: bool,
+    /// Earlier histories in which the store heard of this host's numbers in time, although it never settled there.
+    pub told: Vec<History>,
     /// How many tags were pushed; `None` until they are.
     pub pushed: Option<usize>,
-    /// When to ask again whether claims may continue.
-    pub until: BootMs,
+    /// When claims may continue; `None` until the store has told whether it is settled.
+    pub until: Option<BootMs>,
 }
 
 /// What is known about the numbers that this host holds.
@@ -45,105 +44,118 @@ pub(super) enum Held {
     Distrusted,
 }
 
+/// Clocks of hosts differ in speed by less than one part in this many.
+const CLOCKS_AGREE_TO: u64 = 500;
+
 impl Monitor {
     /// A store whose known history was `from` now has another one. `asked`: when the question was asked.
     pub(super) fn fail_over(&mut self, asked: BootMs, found: Identity, from: &History) {
-        let settle_ms = self.settings.settle_ms;
-        let proven_until = match self.proven_at {
-            BootMs(0) => BootMs(0),
-            BootMs(at) => BootMs(at.saturating_add(settle_ms)),
-        };
-        let (held, untold_before) = match &self.standing {
-            _ if self.settings.embedded => (Held::Own, None),
-            Standing::Settling(Settling { held: Held::OwnUntil(until), .. }) => {
-                (Held::OwnUntil(*until), Some(*until))
-            }
-            Standing::Settling(Settling { held: Held::Distrusted, .. }) => (Held::Distrusted, None),
-            _ => (Held::OwnUntil(proven_until), None),
-        };
-        self.loss = None;
-        self.suspect = false;
-        // Other hosts may have claimed anew before any daemon noticed.
-        let loss_declared = from.losses() != found.history.losses();
-        let identity = found.clone();
-        let settling = Settling {
-            identity,
-            since: asked,
-            held,
-            untold_before,
-            first_note: true,
-            pushed: None,
-            until: asked,
-        };
-        self.standing = Standing::Settling(settling);
-        self.trusted.get_or_insert_with(|| Identity { history: from.clone(), ..found.clone() });
-        if loss_declared {
+        // Other hosts may have claimed in a life of which this one told the store nothing, and which is lost.
+        let missed_one = matches!(
+            &self.standing,
+            Standing::Settling(Settling { held: Held::OwnUntil(until), identity, .. })
+                if asked >= *until && !found.history.includes(&identity.history)
+        );
+        self.begin_settling(asked, found.clone(), from);
+        self.count(&found.history);
+        if let Standing::Settling(Settling { told, .. }) = &self.standing
+            && (missed_one || found.history.was_missed_by(from, told))
+        {
             self.distrust();
         }
         self.next = Some(Next::Request(Request::PushHighWater(found)));
     }
 
+    /// The store's note is in doubt, or the store has lost the life that this host trusts: it must begin a new one.
+    pub(super) fn renew(&mut self, asked: BootMs, found: Identity, from: &History) {
+        if !found.history.is_in_doubt() {
+            self.events.push_back(Event::WentBack(found.history.clone()));
+        }
+        self.begin_settling(asked, found.clone(), from);
+        self.next = Some(Next::Request(Request::Renew(found, Some(from.clone()))));
+    }
+
+    fn begin_settling(&mut self, asked: BootMs, found: Identity, from: &History) {
+        let proven_until = match self.proven_at {
+            BootMs(0) => BootMs(0),
+            BootMs(at) => BootMs(at.saturating_add(self.settings.settle_ms)),
+        };
+        let (held, told) = match &self.standing {
+            _ if self.settings.embedded => (Held::Own, Vec::new()),
+            Standing::Settling(Settling { held: Held::Own, identity, told, .. }) => {
+                let now_told = told.iter().chain([&identity.history]).cloned().collect();
+                (Held::OwnUntil(proven_until), now_told)
+            }
+            Standing::Settling(Settling { held, told, .. }) => (*held, told.clone()),
+            _ => (Held::OwnUntil(proven_until), Vec::new()),
+        };
+        self.loss = None;
+        self.suspect = false;
+        self.trusted.get_or_insert_with(|| Identity { history: from.clone(), ..found.clone() });
+        let (identity, since) = (found, asked);
+        self.standing =
+            Standing::Settling(Settling { identity, since, held, told, pushed: None, until: None });
+    }
+
     /// A probe while the store settles has found the same history again.
-    pub(super) fn go_on_settling(&mut self, now: BootMs, asked: BootMs) {
+    pub(super) fn go_on_settling(&mut self, asked: BootMs) {
         let Standing::Settling(settling) = &self.standing else { return };
         if settling.held == Held::Own {
             self.proven_at = asked;
         }
         let identity = settling.identity.clone();
-        let judged = !matches!(settling.held, Held::OwnUntil(_));
-        if settling.pushed.is_none() {
-            self.next = Some(Next::Request(Request::PushHighWater(identity)));
-        } else if !judged || settling.until <= now {
-            self.next = Some(Next::Request(Request::NoteHistory(identity)));
-        }
+        self.next = Some(Next::Request(match settling.pushed {
+            None => Request::PushHighWater(identity),
+            Some(_) => Request::IsSettled(identity),
+        }));
     }
 
-    /// The store has told how long ago, by its clock, the present history was first noted, in milliseconds.
-    pub(super) fn noted(&mut self, now: BootMs, asked: BootMs, noted_ms: Option<u64>, random: u64) {
-        let settle_ms = self.settings.settle_ms;
-        let Standing::Settling(settling) = &self.standing else {
-            return self.met(now, asked, noted_ms, random);
+    /// The store has told whether claims were made in its present life.
+    pub(super) fn told_whether_settled(
+        &mut self,
+        now: BootMs,
+        asked: BootMs,
+        settled: Option<bool>,
+        random: u64,
+    ) {
+        let (settle_ms, others_done_at) = (self.settings.settle_ms, self.others_done_at(now));
+        let Standing::Settling(settling) = &mut self.standing else {
+            return self.met(now, asked, settled, random);
         };
-        // Without a note each host measures for itself. The least time that can have passed decides how long claims
-        // wait; the most decides whether other hosts may have claimed.
-        let least_ms = noted_ms.unwrap_or(asked.0.saturating_sub(settling.since.0));
-        let most_ms = noted_ms.unwrap_or(now.0.saturating_sub(settling.since.0));
-        let identity = settling.identity.clone();
-        if settling.first_note && self.went_back(asked, noted_ms) {
-            self.events.push_back(Event::WentBack(identity.history.clone()));
-            self.next = Some(Next::Request(Request::DeclareLoss(identity)));
-            return;
-        }
-        self.noted_by = noted_ms.map(|noted_ms| BootMs(now.0.saturating_sub(noted_ms)));
-        self.count(&identity.history, least_ms);
-        let Standing::Settling(settling) = &mut self.standing else { return };
-        // Claims under a history in between ended before this one began.
-        let begun_by = BootMs(now.0.saturating_sub(least_ms));
-        let missed_one = settling.untold_before.take().is_some_and(|until| begun_by > until);
-        let in_time = most_ms < settle_ms && !missed_one;
-        settling.first_note = false;
-        settling.until = BootMs(asked.0.saturating_add(settle_ms.saturating_sub(least_ms)));
+        self.proven_at = asked;
+        let in_time = match settled {
+            Some(settled) => !settled,
+            // Each host measures for itself. The longest time that can have passed counts.
+            None => now.0.saturating_sub(settling.since.0) < settle_ms,
+        };
+        let over_at = match settled {
+            Some(true) => now,
+            Some(false) => others_done_at,
+            None => BootMs(settling.since.0.saturating_add(settle_ms)),
+        };
+        settling.until = Some(settling.until.map_or(over_at, |until| until.min(over_at)));
         match settling.held {
             Held::OwnUntil(_) if in_time => {
                 settling.held = Held::Own;
-                self.proven_at = asked;
                 self.events.push_back(Event::Resumed);
             }
             Held::OwnUntil(_) => self.distrust(),
             Held::Own | Held::Distrusted => {}
         }
-        if least_ms >= settle_ms {
-            self.proven_at = asked;
-            self.next = Some(Next::Record(Record::History(identity.id, identity.history)));
-        }
+    }
+
+    /// When every host has had time to push, if the store has told just now that no claims were made yet.
+    pub(super) fn others_done_at(&self, now: BootMs) -> BootMs {
+        let settle_ms = self.settings.settle_ms;
+        BootMs(now.0.saturating_add(settle_ms).saturating_add(settle_ms / CLOCKS_AGREE_TO))
     }
 
     pub(super) fn pushed(&mut self, tags: usize) {
         match &mut self.standing {
             Standing::Settling(settling) => {
                 settling.pushed = Some(tags);
-                let note = Request::NoteHistory(settling.identity.clone());
-                self.next = Some(Next::Request(note));
+                let ask = Request::IsSettled(settling.identity.clone());
+                self.next = Some(Next::Request(ask));
                 self.events.push_back(Event::Resumed);
             }
             // With Leaf's table only, there is nowhere to tell the other hosts of a loss.
@@ -163,14 +175,14 @@ impl Monitor {
         self.trust(identity);
     }
 
-    /// The answer to a declared loss.
-    pub(super) fn declared(
+    /// The answer to a request for a new life.
+    pub(super) fn renewed(
         &mut self,
         now: BootMs,
-        told: Result<bool, StoreError>,
+        renewed: Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
-        match told {
-            // The declaration changed the history, or another daemon's did. What follows is as after a fail-over.
+        match renewed {
+            // The new life is found by the next probe. What follows is as after a fail-over.
             Ok(true) | Err(StoreError::Changed { .. }) => {
                 self.loss = None;
                 self.probe_at = now;
@@ -185,23 +197,14 @@ impl Monitor {
         Ok(())
     }
 
-    /// Whether the store is back at a history noted before the one that this host last knew. Then everything since is
-    /// lost, and the hosts that hold numbers of that time learn it only by being told.
-    fn went_back(&self, asked: BootMs, noted_ms: Option<u64>) -> bool {
-        let (Some(noted_ms), Some(known)) = (noted_ms, self.noted_by) else { return false };
-        // Answers take time. One declaration too many costs numbers; one too few risks duplicate ids.
-        BootMs(asked.0.saturating_sub(noted_ms)) <= known
-    }
-
     /// Counts a fail-over once, however many steps it takes.
-    fn count(&mut self, to: &History, noted_ms: u64) {
+    fn count(&mut self, to: &History) {
         if self.failed_over_to.as_ref() == Some(to) {
             return;
         }
         self.failed_over_to = Some(to.clone());
         self.failovers += 1;
-        let left_ms = self.settings.settle_ms.saturating_sub(noted_ms);
-        self.events.push_back(Event::FailedOver { to: to.clone(), noted_ms, left_ms });
+        self.events.push_back(Event::FailedOver(to.clone()));
     }
 
     /// Other hosts may have claimed this host's numbers anew. An embedded store has no other hosts.

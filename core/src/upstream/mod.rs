@@ -6,9 +6,9 @@
 //!
 //! A store whose history has changed may have lost the last commits that it acknowledged: claims of numbers that are in
 //! use. So every daemon pushes its high-water marks, the highest end that it has seen of each tag. No daemon claims
-//! again until all have had time to push. The time counts from when the first daemon noted the new history, by the
-//! store's own clock. If the store says that a daemon pushed before the time was over, it pushed before any new claim,
-//! and keeps what it holds. A late daemon may hold numbers that were claimed anew, and drops them.
+//! again until the others have had time to push. Each waits by its own clock. The first claim records in the store that
+//! the time is over. A daemon that pushed before that keeps what it holds. A late daemon may hold numbers that were
+//! claimed anew, and drops them.
 //!
 //! - `state`: what to do next.
 //! - `check_in`: the first meeting with a store, and whether it is the expected one.
@@ -41,7 +41,7 @@ pub struct Settings {
     pub embedded: bool,
     /// The store that was last at this URL, and its trusted history, by the journal.
     pub remembered: Option<(StoreId, History)>,
-    /// How long claims wait after a fail-over, in milliseconds, counted from when the first daemon noted it.
+    /// How long claims wait after a fail-over, in milliseconds.
     pub settle_ms: u64,
     /// The longest time between two probes of an answering store, in milliseconds.
     pub probe_ms: u64,
@@ -73,10 +73,11 @@ pub enum Request {
     TakeRole(Identity, Role),
     /// Record this start of the host, and look up the journal's entry of this store.
     CheckIn(Identity),
-    /// Tell how long ago its history was first noted; note it if that has not happened.
-    NoteHistory(Identity),
-    /// Tell every daemon that it has lost commits.
-    DeclareLoss(Identity),
+    /// Tell whether claims were made in its present life, and enter this host there.
+    IsSettled(Identity),
+    /// Begin a new life, unless it has begun one by now: it has lost commits, or may have. The history is the one that
+    /// this host trusts.
+    Renew(Identity, Option<History>),
     /// Raise every tag to the highest end that this host has seen, in the journal or in use.
     PushHighWater(Identity),
 }
@@ -92,10 +93,10 @@ pub enum Response {
     TakeRole(Result<(), StoreError>),
     /// To [`Request::CheckIn`]: the journal's history of it.
     CheckIn(Result<Option<History>, StoreError>),
-    /// To [`Request::NoteHistory`], in milliseconds; `None` with Leaf's table only, which has no place for a note.
-    NoteHistory(Result<Option<u64>, StoreError>),
-    /// To [`Request::DeclareLoss`]: whether the store could record it.
-    DeclareLoss(Result<bool, StoreError>),
+    /// To [`Request::IsSettled`]; `None` with Leaf's table only, which has no place for it.
+    IsSettled(Result<Option<bool>, StoreError>),
+    /// To [`Request::Renew`]: whether the store could record it.
+    Renew(Result<bool, StoreError>),
     /// To [`Request::PushHighWater`]: how many tags this host knows.
     PushHighWater(Result<usize, StoreError>),
 }
@@ -120,16 +121,9 @@ pub enum Event {
     Resumed,
     /// It has recorded this host. What is held of a former store in its place is dropped.
     CheckedIn(StoreId),
-    /// Its history has changed. `noted_ms` ago a daemon first noted it, and claims wait for another `left_ms`.
-    FailedOver {
-        /// The new history.
-        to: History,
-        /// How long ago it was noted.
-        noted_ms: u64,
-        /// How long claims still wait.
-        left_ms: u64,
-    },
-    /// It is back at a history that this host had left: it lost everything since.
+    /// Its history has changed to this one, and claims wait.
+    FailedOver(History),
+    /// It lost everything since it began the life that this host trusts.
     WentBack(History),
     /// Numbers held of it may have been claimed anew, and are dropped.
     Distrusted,

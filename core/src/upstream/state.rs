@@ -21,8 +21,6 @@ pub struct Monitor {
     pub(super) in_another_role: Option<Identity>,
     /// When the last question was asked whose answer proved that held numbers are this host's own.
     pub(super) proven_at: BootMs,
-    /// The present history was first noted at or before this time; `None` if unknown.
-    pub(super) noted_by: Option<BootMs>,
     /// It gave, or has, less than it had given under this identity, and the other daemons have not been told yet.
     pub(super) loss: Option<Identity>,
     pub(super) checking_in: Option<CheckingIn>,
@@ -88,7 +86,6 @@ impl Monitor {
             trusted: None,
             in_another_role: None,
             proven_at: BootMs(0),
-            noted_by: None,
             loss: None,
             checking_in: None,
             suspect: false,
@@ -122,19 +119,19 @@ impl Monitor {
             return Step::Wait(Some(self.retry_at));
         }
         if let (Some(lost), Standing::Trusted) = (&self.loss, &self.standing) {
-            let declare = Request::DeclareLoss(lost.clone());
-            return self.set_out(now, Next::Request(declare));
+            let renew = Request::Renew(lost.clone(), Some(lost.history.clone()));
+            return self.set_out(now, Next::Request(renew));
         }
         if self.probe_at <= now {
             return self.set_out(now, Next::Request(Request::Identity));
         }
         let mut wake_at = self.probe_at;
-        if let Standing::Settling(settling) = &self.standing {
-            if settling.until <= now {
-                let note = Request::NoteHistory(settling.identity.clone());
-                return self.set_out(now, Next::Request(note));
+        if let Standing::Settling(Settling { identity, until: Some(until), .. }) = &self.standing {
+            if *until <= now {
+                let record = Record::History(identity.id.clone(), identity.history.clone());
+                return self.set_out(now, Next::Record(record));
             }
-            wake_at = wake_at.min(settling.until);
+            wake_at = wake_at.min(*until);
         }
         if let Some(until) = self.crowded_until {
             if until <= now {
@@ -195,16 +192,21 @@ impl Monitor {
         random: u64,
     ) -> Result<(), StoreError> {
         match (request, response) {
-            (Request::Identity, Response::Identity(found)) => self.identified(now, asked, found?),
+            (Request::Identity, Response::Identity(found)) => self.identified(asked, found?)?,
             (Request::HasTags, Response::HasTags(has_tags)) => self.has_tags(has_tags)?,
             (Request::TakeRole(..), Response::TakeRole(taken)) => self.role_taken(taken)?,
+            // It had lost this host's last start, and has begun a new life.
+            (Request::CheckIn(_), Response::CheckIn(Err(StoreError::Changed { .. }))) => {
+                self.checking_in = None;
+                self.probe_at = now;
+            }
             (Request::CheckIn(_), Response::CheckIn(checked_in)) => {
                 self.checked_in(checked_in?);
             }
-            (Request::NoteHistory(_), Response::NoteHistory(noted)) => {
-                self.noted(now, asked, noted?, random);
+            (Request::IsSettled(_), Response::IsSettled(settled)) => {
+                self.told_whether_settled(now, asked, settled?, random);
             }
-            (Request::DeclareLoss(_), Response::DeclareLoss(told)) => self.declared(now, told)?,
+            (Request::Renew(..), Response::Renew(renewed)) => self.renewed(now, renewed)?,
             (Request::PushHighWater(_), Response::PushHighWater(tags)) => self.pushed(tags?),
             (request, response) => {
                 debug_assert!(false, "{response:?} is no answer to {request:?}");

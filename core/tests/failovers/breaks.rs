@@ -8,8 +8,10 @@ use crate::world::World;
 pub enum Break {
     /// Claims go on at once after a fail-over.
     SettlingSkipped,
-    /// The store's clock stands still, so claims never resume.
-    StoreClockStands,
+    /// A host that meets a store for the first time claims at once.
+    NewcomersTrust,
+    /// No claim records that the settling time is over.
+    SettledNotRecorded,
     /// A daemon assumes that it has told the store in time.
     InTimeAssumed,
     /// The store is not told.
@@ -24,6 +26,12 @@ pub enum Break {
     LateClaimUsed,
     /// The store grants claims under any history.
     HistoryUnchecked,
+    /// What the engine says about itself is not compared with the note.
+    EngineIgnored,
+    /// The engine is asked when a connection is opened, and not in each transaction.
+    EngineAskedOnce,
+    /// A host doesn't look for its own last write, or at how far the engine has come.
+    ProofIgnored,
     /// A restart forgets the history that the host trusted.
     HistoryForgotten,
     /// A daemon forgets the histories that it has left.
@@ -34,9 +42,10 @@ pub enum Break {
     HistoryPerServer,
 }
 
-const BREAKS: [Break; 13] = [
+const BREAKS: [Break; 17] = [
     Break::SettlingSkipped,
-    Break::StoreClockStands,
+    Break::NewcomersTrust,
+    Break::SettledNotRecorded,
     Break::InTimeAssumed,
     Break::PushSkipped,
     Break::PushMissesWhatIsNotJournalled,
@@ -44,6 +53,9 @@ const BREAKS: [Break; 13] = [
     Break::DistrustIgnored,
     Break::LateClaimUsed,
     Break::HistoryUnchecked,
+    Break::EngineIgnored,
+    Break::EngineAskedOnce,
+    Break::ProofIgnored,
     Break::HistoryForgotten,
     Break::FormerHistoriesForgotten,
     Break::SuspendNotCounted,

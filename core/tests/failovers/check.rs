@@ -1,8 +1,8 @@
 //! What must never happen, and what must have happened in the end.
 //!
-//! Some ids may come twice, and the README says which: those of a host that can't be reached for longer than
-//! `failover_settle` during a fail-over, and those claimed between a hidden loss and its discovery. These are counted.
-//! Everything else is a violation, above all an id issued by a daemon that knew of the loss.
+//! Some ids may come twice, and the documents say which: those of a host that can't be reached for longer than
+//! `failover_settle` during a fail-over, and those claimed between a loss that no engine shows and its discovery. These
+//! are counted. Everything else is a violation, above all an id issued by a daemon that knew of the loss.
 
 use std::fmt;
 use std::rc::Rc;
@@ -10,16 +10,13 @@ use std::rc::Rc;
 use leafd_core::store::History;
 
 use crate::host::{Daemon, Host};
-use crate::store::{Failover, Loss, TAGS};
+use crate::store::{Granted, TAGS};
 use crate::world::{SETTLE_MS, World};
 
 /// A claim that a store made.
 pub struct Claim {
-    pub host: usize,
-    pub commit: u64,
     pub at_ms: u64,
-    /// The loss that took it, by number.
-    pub lost_by: Option<usize>,
+    pub granted: Granted,
 }
 
 /// An id that was issued.
@@ -28,8 +25,9 @@ pub struct Issue {
     host: usize,
     at_ms: u64,
     claim: usize,
-    /// The losses that its host knew of by then.
-    aware: Rc<[usize]>,
+    /// The lives that its daemon had seen by then, with the time from which it must know whether it told the store its
+    /// numbers in time.
+    seen: Rc<[(Rc<str>, u64)]>,
 }
 
 /// A broken promise.
@@ -37,6 +35,8 @@ pub struct Issue {
 pub enum Violation {
     /// An id was issued a second time.
     Twice { tag: usize, id: u64, hosts: (usize, usize), why: &'static str },
+    /// A host made or used a claim that must not be.
+    Granted { host: usize, why: &'static str },
     /// Servers that are one store were treated as a store that may have lost commits.
     SettledForNothing { host: usize },
     /// Long after everything recovered, a host still gets no ids.
@@ -49,40 +49,32 @@ pub struct Totals {
     pub ids: u64,
     pub excused: u64,
     pub starts: u64,
+    pub late_starts: u64,
     pub crashes: u64,
+    pub journals_lost: u64,
     pub pauses: u64,
     pub outages: u64,
-    pub failovers: u64,
+    pub promotions: u64,
+    pub like_another: u64,
     pub calm_failovers: u64,
-    pub unseen_losses: u64,
+    pub set_back: u64,
     pub returns: u64,
+    pub declared: u64,
     pub late_answers: u64,
     pub late_calls: u64,
     pub one_history_runs: u64,
+    pub pooler_runs: u64,
 }
 
 impl Daemon {
-    /// An answer given at this time showed this history: the daemon now knows of these losses.
-    pub fn sees(&mut self, failovers: &[Failover], at_ms: u64, history: &History) {
-        let changed = self.last_seen.as_ref().is_some_and(|last| last != history);
-        for (index, failover) in failovers.iter().enumerate().rev() {
-            let shown = match failover.kind {
-                Loss::NewHistory => failover.at_ms <= at_ms,
-                Loss::FormerHistory => failover.at_ms <= at_ms && changed,
-                Loss::Unseen => false,
-            };
-            if shown || failover.evident_ms.is_some_and(|evident_ms| evident_ms <= at_ms) {
-                // The last loss hides the earlier ones.
-                if !self.aware.contains(&index) {
-                    self.aware = self.aware.iter().copied().chain([index]).collect();
-                }
-                break;
-            }
+    /// An answer showed this history. From this time on the daemon must know whether it told the store its numbers in
+    /// time.
+    pub fn sees(&mut self, must_know_ms: u64, history: &History) {
+        if history.is_in_doubt() {
+            return;
         }
-        if changed {
-            self.left.extend(self.last_seen.take());
-        }
-        self.last_seen = Some(history.clone());
+        let all = self.seen.iter().cloned().chain([(Rc::from(&*history.0), must_know_ms)]);
+        self.seen = all.collect();
     }
 }
 
@@ -97,64 +89,89 @@ impl World {
     ) -> Result<(), Violation> {
         self.totals.ids += 1;
         self.hosts[host].drew_at_ms[tag] = self.true_ms;
-        let aware = match &self.hosts[host].daemon {
-            Some(daemon) => Rc::clone(&daemon.aware),
-            None => Rc::default(),
-        };
-        let issue = Issue { host, at_ms: self.true_ms, claim, aware };
+        let seen = self.hosts[host].daemon.as_ref().map(|daemon| Rc::clone(&daemon.seen));
+        let issue = Issue { host, at_ms: self.true_ms, claim, seen: seen.unwrap_or_default() };
         let Some(first) = self.issued[tag].get(&id).cloned() else {
             self.issued[tag].insert(id, issue);
             return Ok(());
         };
-        let reason = |lost: &Issue, other: &Issue| self.why_not_twice(lost, other);
-        let why = match (reason(&first, &issue), reason(&issue, &first)) {
-            (None, _) | (_, None) => None,
-            (Some("no claim was lost"), Some(why)) | (Some(why), Some(_)) => Some(why),
-        };
-        if let Some(why) = why {
+        if let Some(why) = self.why_not_twice(tag, id, &first, &issue) {
             return Err(Violation::Twice { tag, id, hosts: (first.host, host), why });
         }
         self.totals.excused += 1;
         Ok(())
     }
 
-    /// Why an id of a lost claim must not have come again out of this other claim.
-    fn why_not_twice(&self, lost: &Issue, other: &Issue) -> Option<&'static str> {
-        let claim = &self.claims[lost.claim];
-        let Some(by) = claim.lost_by else { return Some("no claim was lost") };
-        let other_claimed_ms = self.claims[other.claim].at_ms;
-        let since = self.store.failovers[by..].iter().enumerate();
-        // At the same instant, a claim that the loss took came first.
-        let before = self.claims[other.claim]
-            .lost_by
-            .map_or(usize::MAX, |lost_by| lost_by.saturating_sub(by));
-        let since = since.take_while(|(index, _)| *index < before);
-        let since = since.filter(|(_, failover)| failover.at_ms <= other_claimed_ms);
-        let since: Vec<_> = since.map(|(index, failover)| (by + index, failover)).collect();
-        let in_time = |failover: &Failover| {
-            failover.noted_ms.is_some_and(|noted_ms| {
-                let mut pushes = failover.pushes.iter().filter(|(host, _)| *host == claim.host);
-                pushes.any(|(_, pushed_ms)| *pushed_ms < noted_ms + SETTLE_MS)
-            })
+    /// Why an id must not have come twice out of these claims.
+    fn why_not_twice(
+        &self,
+        tag: usize,
+        id: u64,
+        one: &Issue,
+        other: &Issue,
+    ) -> Option<&'static str> {
+        if one.claim == other.claim {
+            return Some("both came from one claim");
+        }
+        let (earlier, later) = match one.claim < other.claim {
+            true => (one, other),
+            false => (other, one),
         };
-        let knew_better = since.iter().any(|(index, failover)| {
-            let settled = failover.noted_ms.is_some_and(|ms| ms + SETTLE_MS <= lost.at_ms);
-            lost.aware.contains(index) && settled && !in_time(failover)
+        let [lost, again] = [earlier, later].map(|issue| &self.claims[issue.claim].granted);
+        if again.saw.contains(&lost.commit) {
+            return Some("no claim was lost");
+        }
+        let told = self.store.pushes.iter().any(|push| {
+            let covers = push.ends.iter().any(|(of, end)| *of == tag && *end > id);
+            push.host == earlier.host && covers && again.saw.contains(&push.commit)
         });
-        if knew_better {
-            return Some("it was issued from a claim that was known to be lost");
+        if told {
+            return Some("the store was told of the lost claim in time");
         }
-        let Some((last, failover)) = since.last() else { return Some("no claim was lost") };
-        if failover.evident_ms.is_none_or(|evident_ms| other_claimed_ms <= evident_ms) {
-            let knew = other.aware.contains(last);
-            return knew.then_some("it was claimed before the loss was evident, and issued after");
+        let knew_better = [earlier, later].into_iter().any(|issue| self.knew_better(issue));
+        knew_better.then_some("it was issued from a claim that was known to be lost")
+    }
+
+    /// Whether the daemon must have known that the store may have given the id to another host: it has known of a life
+    /// that began since the claim, and was not in time to tell the store there.
+    fn knew_better(&self, issue: &Issue) -> bool {
+        let claim = &self.claims[issue.claim];
+        let late = |(life, must_know_ms): &(Rc<str>, u64)| {
+            let noted = &self.store.lives[life];
+            let Some(first) = noted.first_claim else { return false };
+            let in_time =
+                self.store.pushes.iter().any(|push| {
+                    push.host == issue.host && push.life == *life && push.commit < first
+                });
+            noted.noted_ms > claim.at_ms && *must_know_ms < issue.at_ms && !in_time
+        };
+        issue.seen.iter().any(late)
+    }
+
+    /// Checks a claim that a host is about to use.
+    pub fn check_granted(&self, host: usize, claim: usize) -> Result<(), Violation> {
+        let Claim { at_ms, granted, .. } = &self.claims[claim];
+        let refuse = |why| Err(Violation::Granted { host, why });
+        let life = &self.store.lives[&granted.life];
+        if granted.in_doubt {
+            return refuse("the engine had said that commits may be lost");
         }
-        in_time(failover).then_some("the store was told of the lost claim in time")
+        if life.noted_ms > 0 && *at_ms < life.noted_ms + SETTLE_MS {
+            return refuse("other hosts had not had the time to report what they have seen");
+        }
+        if let Some((of, commit)) = &self.hosts[host].kept
+            && *of == granted.life
+            && !granted.saw.contains(commit)
+        {
+            return refuse("its own last write was gone");
+        }
+        Ok(())
     }
 
     /// Checks that every host has drawn ids of every tag since, and that no store settled without a loss.
     pub fn check_all_draw(&mut self, since_ms: u64) -> Result<(), Violation> {
         self.totals.one_history_runs += u64::from(self.store.one_history);
+        self.totals.pooler_runs += u64::from(self.pooler);
         for (index, host) in self.hosts.iter().enumerate() {
             let failovers = |host: &Host| host.daemon.as_ref().map(|one| one.monitor.failovers());
             if self.store.one_history && failovers(host) != Some(0) {
@@ -187,21 +204,26 @@ impl Totals {
         }
     }
 
-    fn all_mut(&mut self) -> [(&'static str, &mut u64); 13] {
+    fn all_mut(&mut self) -> [(&'static str, &mut u64); 18] {
         [
             ("ids", &mut self.ids),
             ("ids twice as the limits say", &mut self.excused),
             ("starts", &mut self.starts),
+            ("first starts long after the others", &mut self.late_starts),
             ("crashes", &mut self.crashes),
+            ("journals lost", &mut self.journals_lost),
             ("pauses", &mut self.pauses),
             ("outages", &mut self.outages),
-            ("losses", &mut self.failovers),
-            ("fail-overs with everybody there", &mut self.calm_failovers),
-            ("losses unseen", &mut self.unseen_losses),
+            ("promotions", &mut self.promotions),
+            ("promotions to a timeline that another server has", &mut self.like_another),
+            ("promotions with everybody there", &mut self.calm_failovers),
+            ("times that data was set back", &mut self.set_back),
             ("returns of a former primary", &mut self.returns),
+            ("losses declared by an operator", &mut self.declared),
             ("late answers", &mut self.late_answers),
             ("late calls", &mut self.late_calls),
             ("runs of servers that are one store", &mut self.one_history_runs),
+            ("runs behind a pooler", &mut self.pooler_runs),
         ]
     }
 }
@@ -222,6 +244,9 @@ impl fmt::Display for Violation {
                     f,
                     "id {id} of tag {tag} was issued by host {first} and then by {second}: {why}"
                 )
+            }
+            Violation::Granted { host, why } => {
+                write!(f, "host {host} claims although {why}")
             }
             Violation::SettledForNothing { host } => {
                 write!(f, "host {host} waited for a store that had lost nothing")

@@ -1,10 +1,10 @@
 //! A simulated host: its clock and its journal outlive the lives of its daemon.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use leafd_core::BootMs;
-use leafd_core::store::{History, Identity, StoreError, StoreId};
+use leafd_core::store::{History, Identity, Proof, StoreError, StoreId};
 use leafd_core::upstream::{Event, Monitor, Record, Request, Response, Settings, Step};
 
 use crate::breaks::Break;
@@ -13,6 +13,14 @@ use crate::world::{ANSWER_MS, PROBE_MS, SETTLE_MS};
 
 /// A host.
 pub struct Host {
+    /// Its name in the store: another one after it lost its journal.
+    pub id: usize,
+    /// What the engine said when the connection was opened.
+    pub engine: Option<String>,
+    /// Its last write that was confirmed, and in which life of the store.
+    pub kept: Option<(Rc<str>, u64)>,
+    /// Lives that it trusted and then left.
+    pub left: BTreeSet<Rc<str>>,
     pub booted_ms: u64,
     /// How much faster than true time its clock runs, in millionths.
     pub skew_ppm: i64,
@@ -68,13 +76,12 @@ pub struct Daemon {
     pub loaded: bool,
     pub distrusted: bool,
     pub started_ms: u64,
-    /// Losses that it knows of from the store.
-    pub aware: Rc<[usize]>,
-    pub last_seen: Option<History>,
-    /// Histories that were followed by another one.
-    pub left: Vec<History>,
-    /// The history whose age it heard last.
-    noted: Option<History>,
+    /// What the store must still have.
+    pub proof: Proof,
+    /// The lives that it has seen, with the time from which it must know whether it told the store in time.
+    pub seen: Rc<[(Rc<str>, u64)]>,
+    /// The history in which it last asked whether the store is settled.
+    asked_in: Option<History>,
     pub claim_retry_ms: u64,
 }
 
@@ -103,6 +110,7 @@ impl Host {
             probe_ms: PROBE_MS,
             answer_ms: ANSWER_MS,
         };
+        (self.kept, self.engine) = (None, None);
         self.daemon = Some(Daemon {
             life,
             monitor: Monitor::new(settings, self.now(true_ms, broken)),
@@ -117,10 +125,9 @@ impl Host {
             loaded: false,
             distrusted: false,
             started_ms: true_ms,
-            aware: Rc::default(),
-            last_seen: self.journal.history.clone(),
-            left: Vec::new(),
-            noted: None,
+            proof: Proof::default(),
+            seen: Rc::default(),
+            asked_in: None,
             claim_retry_ms: 0,
         });
     }
@@ -128,7 +135,7 @@ impl Host {
     /// Handles what the disk has reached, what the monitor wants, and which tags want a claim.
     pub fn go_on(&mut self, true_ms: u64, sync_ms: u64, random: u64, broken: Option<Break>) {
         let now = self.now(true_ms, broken);
-        let Host { daemon: Some(daemon), journal, .. } = self else { return };
+        let Host { daemon: Some(daemon), journal, left, .. } = self else { return };
         while let Some((due_ms, segment)) = daemon.unjournalled.front().copied()
             && due_ms <= true_ms
         {
@@ -139,7 +146,11 @@ impl Host {
         if let Some((due_ms, record)) = daemon.record.take_if(|(due_ms, _)| *due_ms <= true_ms) {
             let _ = due_ms;
             let (Record::CheckedIn(_, history) | Record::History(_, history)) = record;
-            journal.history = Some(history);
+            if let Some(former) = journal.history.replace(history.clone())
+                && former != history
+            {
+                left.insert((&*former.0).into());
+            }
             daemon.monitor.recorded(now, Ok(()), random);
         }
         for line in 0..2 {
@@ -151,10 +162,6 @@ impl Host {
             match daemon.monitor.next(now) {
                 Step::Event(event) => daemon.happened(journal, &event, broken),
                 Step::Record(record) => daemon.record = Some((true_ms + sync_ms, record)),
-                Step::Request(Request::CheckIn(_)) => {
-                    let answer = Ok(journal.history.clone());
-                    daemon.monitor.answered(now, Response::CheckIn(answer), random);
-                }
                 Step::Request(request) => daemon.ask(journal, now, request, random, broken),
                 Step::Wait(_) => break,
             }
@@ -184,6 +191,12 @@ impl Host {
                 daemon.calls[1].push_back(Call::Claim(tag, under.clone()));
             }
         }
+    }
+
+    /// The disk is lost as well: the host goes on under another name.
+    pub fn lose_journal(&mut self, id: usize) {
+        self.daemon = None;
+        (self.id, self.journal, self.left) = (id, Journal::default(), BTreeSet::new());
     }
 
     /// After a crash only the disk's content remains.
@@ -227,11 +240,6 @@ impl Daemon {
         }
     }
 
-    /// Whether this history was seen before another one.
-    pub fn has_left(&self, history: &History) -> bool {
-        self.left.contains(history)
-    }
-
     /// The answer to one of the monitor's calls.
     pub fn answered(
         &mut self,
@@ -240,14 +248,14 @@ impl Daemon {
         random: u64,
         broken: Option<Break>,
     ) {
-        if let Response::NoteHistory(Ok(Some(noted_ms))) = &mut response {
-            let first = self.noted.as_ref() != self.last_seen.as_ref();
-            self.noted = self.last_seen.clone();
+        if let Response::IsSettled(Ok(Some(settled))) = &mut response {
+            let present = self.monitor.history().cloned();
+            let first = self.asked_in != present;
+            self.asked_in = present;
             match broken {
-                Some(Break::SettlingSkipped) if first => *noted_ms = (*noted_ms).min(SETTLE_MS - 1),
-                Some(Break::SettlingSkipped) => *noted_ms = SETTLE_MS,
-                Some(Break::InTimeAssumed) if first => *noted_ms = (*noted_ms).min(SETTLE_MS - 1),
-                Some(Break::StoreClockStands) => *noted_ms = 0,
+                Some(Break::SettlingSkipped) if !first => *settled = true,
+                Some(Break::InTimeAssumed) if first => *settled = false,
+                Some(Break::NewcomersTrust) if self.monitor.failovers() == 0 => *settled = true,
                 _ => {}
             }
         }
@@ -255,6 +263,7 @@ impl Daemon {
     }
 
     /// The answer to a claim. The numbers are this host's once the journal has them.
+    /// Returns the claim if it is used.
     #[expect(clippy::too_many_arguments, reason = "one answer and all that it is judged by")]
     pub fn claimed(
         &mut self,
@@ -265,31 +274,33 @@ impl Daemon {
         under: &Identity,
         claim: Result<(u64, usize), StoreError>,
         broken: Option<Break>,
-    ) {
+    ) -> Option<usize> {
         self.claiming[tag] = false;
         let (start, claim) = match claim {
             Ok(claim) => claim,
             Err(error) => {
                 self.claim_retry_ms = true_ms + 200;
-                return match error {
+                match error {
                     StoreError::Changed { .. } => self.monitor.probe_soon(now),
                     error => self.monitor.call_failed(now, &error),
-                };
+                }
+                return None;
             }
         };
         let late = !self.monitor.counts(under);
         if late && broken != Some(Break::LateClaimUsed) {
-            return;
+            return None;
         }
         if start < self.highest[tag] {
             self.claim_retry_ms = true_ms + 200;
             self.monitor.lost_commits(under);
-            return;
+            return None;
         }
         let end = start + CLAIM;
         self.highest[tag] = self.highest[tag].max(end);
         let segment = Segment { tag, next: start, end, claim };
         self.unjournalled.push_back((true_ms + sync_ms, segment));
+        (!late).then_some(claim)
     }
 
     /// The next number of a tag, if one may be issued.

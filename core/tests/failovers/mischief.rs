@@ -12,9 +12,6 @@ impl World {
         }
         let host = self.random.usize(..self.hosts.len());
         let lag_ms = self.random.u64(..LAG_MS_MAX);
-        // A loss that also hides the declaration of an earlier loss can't be noticed by anyone.
-        let last = self.store.failovers.last();
-        let quiet = last.is_none_or(|last| last.at_ms + 2 * LAG_MS_MAX + SETTLE_MS < self.true_ms);
         // The worst moment for a stop.
         let in_doubt = self.hosts[host].daemon.as_ref();
         if in_doubt.is_some_and(|daemon| daemon.monitor.own_until().is_some())
@@ -22,22 +19,22 @@ impl World {
         {
             return self.pause(host);
         }
+        let many = !self.store.one_history;
         match self.random.u32(..10_000) {
             0..20 => self.crash(host),
-            20..60 => self.pause(host),
-            60..90 => self.goes_away(),
-            90..120 if !self.store.one_history => {
-                self.lose(Loss::NewHistory, lag_ms);
-                // The same again while every host can be reached: then no id at all may come twice.
-                if self.random.bool() {
-                    self.calm_until_ms = self.true_ms + SETTLE_MS + TIMEOUT_MS;
-                    self.all_go_on();
-                    self.totals.calm_failovers += 1;
-                }
+            20..24 => {
+                self.serial += 1_000;
+                let id = usize::try_from(self.serial).unwrap();
+                self.hosts[host].lose_journal(id);
+                self.hosts[host].start_at_ms = self.true_ms + self.random.u64(..2 * SETTLE_MS);
+                self.totals.journals_lost += 1;
             }
-            120..138 if !self.store.one_history && quiet => {
-                self.lose(Loss::Unseen, lag_ms);
-                self.totals.unseen_losses += 1;
+            24..60 => self.pause(host),
+            60..90 => self.goes_away(),
+            90..120 if many => self.promotion(lag_ms),
+            120..138 if many => {
+                self.lose(Loss::SetBack, lag_ms);
+                self.totals.set_back += 1;
             }
             138..155 if self.store.former.is_some() => self.former_primary_takes_over(),
             155..165 => {
@@ -45,6 +42,19 @@ impl World {
                 self.hosts[host].server = server;
             }
             _ => {}
+        }
+    }
+
+    /// Half of them happen while every host can be reached: then no id at all may come twice.
+    fn promotion(&mut self, lag_ms: u64) {
+        self.lose(Loss::Promotion, lag_ms);
+        self.totals.promotions += 1;
+        let engine = self.store.engine(0, None);
+        self.totals.like_another += u64::from(!self.engines.insert(engine));
+        if self.random.bool() {
+            self.calm_until_ms = self.true_ms + SETTLE_MS + TIMEOUT_MS;
+            self.all_go_on();
+            self.totals.calm_failovers += 1;
         }
     }
 
@@ -56,6 +66,7 @@ impl World {
         for host in &mut self.hosts {
             host.start_at_ms = host.start_at_ms.min(self.true_ms);
         }
+        self.operator_declares_a_loss();
     }
 
     fn all_go_on(&mut self) {
@@ -94,20 +105,20 @@ impl World {
         self.totals.outages += 1;
     }
 
-    /// The former primary replaces the present one, with its old data. Only daemons that saw the other history and
-    /// remember it can tell. So all daemons stay up for a while.
+    /// The former primary replaces the present one, as it was. Every host knows the history in between, so nobody uses
+    /// it, until an operator says what is lost.
     fn former_primary_takes_over(&mut self) {
-        let present = self.store.identity(0, self.broken);
+        let present = &self.store.data.note.history;
         let knows = |host: &Host| {
             let daemon = host.daemon.as_ref();
-            daemon.is_some_and(|daemon| daemon.monitor.claimable() == Some(&present))
+            let trusts = daemon.and_then(|daemon| daemon.monitor.claimable());
+            trusts.is_some_and(|trusted| trusted.history == *present)
         };
-        if !self.hosts.iter().all(knows) {
+        if !self.hosts.iter().all(knows) || self.operator_at_ms.is_some() {
             return;
         }
-        self.lose(Loss::FormerHistory, 0);
-        self.calm_until_ms = self.true_ms + SETTLE_MS + TIMEOUT_MS;
-        self.all_go_on();
+        self.lose(Loss::FormerPrimary, 0);
+        self.operator_at_ms = Some(self.true_ms + self.random.u64(..2 * SETTLE_MS));
         self.totals.returns += 1;
     }
 }

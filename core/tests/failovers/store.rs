@@ -1,8 +1,9 @@
 //! The servers, what they hold, and which claims still exist.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
-use leafd_core::store::{History, Identity, Role, StoreError, StoreId};
+use leafd_core::store::{History, Identity, Kept, Note, Proof, Role, StoreError, StoreId};
 use leafd_core::upstream::{Request, Response};
 
 use crate::breaks::Break;
@@ -19,61 +20,79 @@ pub const LAG_MS_MAX: u64 = 3_000;
 /// What a server has committed.
 #[derive(Clone)]
 pub struct Data {
+    /// Counts the promotions of its past. Two servers that were promoted from the same state have the same number.
     pub timeline: u64,
-    pub losses: u64,
-    /// The server's clock when this history was noted.
-    pub noted: Option<(u64, History)>,
+    pub note: Note,
     pub max_id: [u64; TAGS],
-    /// The number of the last commit in it.
-    pub commit: u64,
-    /// How far ahead the clock of its server is.
-    pub offset_ms: u64,
+    /// The number of each host's last write, and the life of the daemon that made it.
+    written: BTreeMap<usize, (u64, u64)>,
+    /// How far its log has come.
+    position: u64,
+    /// The commits in it.
+    pub commits: Rc<Vec<u64>>,
 }
 
 /// The servers, and their past.
 pub struct Store {
     pub one_history: bool,
     pub data: Data,
-    /// The primary's former states, each with the true time until which it was current.
+    /// Former states, each with the true time until which it was current. They may be another server's.
     past: VecDeque<(u64, Data)>,
     /// The former primary's state when it went away.
     pub former: Option<Data>,
-    /// How far ahead each server's clock is, for servers that are one store.
-    offsets_ms: Vec<u64>,
-    pub failovers: Vec<Failover>,
-    timelines: u64,
+    /// The lives of this store, by their histories.
+    pub lives: BTreeMap<Rc<str>, Life>,
+    pub pushes: Vec<Push>,
+    /// The number of the write that the last call made for its host.
+    pub wrote: Option<u64>,
     commits: u64,
+    drawn: u64,
 }
 
-/// One loss of a store.
-pub struct Failover {
-    pub kind: Loss,
-    pub at_ms: u64,
-    /// Commits after this one are lost.
-    pub kept: u64,
-    /// The true time when every daemon could see it: at once, or when it was declared.
-    pub evident_ms: Option<u64>,
-    /// When the resulting history was noted.
-    pub noted_ms: Option<u64>,
-    /// The pushes under that history: which host pushed, and when.
-    pub pushes: Vec<(usize, u64)>,
+/// A life of the store.
+#[derive(Default)]
+pub struct Life {
+    /// When it was noted.
+    pub noted_ms: u64,
+    /// The commit of the first claim in it.
+    pub first_claim: Option<u64>,
+}
+
+/// A report of the numbers that a host has seen.
+pub struct Push {
+    pub host: usize,
+    pub life: Rc<str>,
+    pub commit: u64,
+    pub ends: Vec<(usize, u64)>,
 }
 
 /// How a store loses commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Another server takes over, with a history of its own.
-    NewHistory,
-    /// The former primary takes over again, with its former history.
-    FormerHistory,
-    /// It doesn't show.
-    Unseen,
+    /// Another server takes over.
+    Promotion,
+    /// The former primary takes over again, as it was.
+    FormerPrimary,
+    /// Its data is set back, and the engine says of itself what it said before.
+    SetBack,
 }
 
 /// The outcome of a call.
 pub enum Answer {
     Monitor(Response),
-    Claim(Result<(u64, u64), StoreError>),
+    /// The first number, and the claim.
+    Claim(Result<(u64, usize), StoreError>),
+}
+
+/// A claim as the store made it.
+pub struct Granted {
+    pub start: u64,
+    pub commit: u64,
+    pub life: Rc<str>,
+    /// The commits that were there before.
+    pub saw: Rc<Vec<u64>>,
+    /// Whether the note was true.
+    pub in_doubt: bool,
 }
 
 /// A call on its way.
@@ -83,115 +102,172 @@ pub enum Call {
     Claim(usize, Identity),
 }
 
+/// Who calls: a host, over a server, with what it can prove. `engine`: what the connection was told when it was
+/// opened, if only that counts.
+pub struct From<'a> {
+    pub host: usize,
+    /// The life of its daemon.
+    pub life: u64,
+    pub server: usize,
+    /// `None` if that daemon is gone: the store carries out what it was asked before.
+    pub proof: Option<&'a mut Proof>,
+    pub engine: Option<String>,
+}
+
 impl Store {
-    pub fn new(one_history: bool, offsets_ms: Vec<u64>) -> Store {
+    pub fn new(one_history: bool) -> Store {
+        let note = Note::first(1, "timeline 1");
+        let life: Rc<str> = (&*note.history.0).into();
         let data = Data {
             timeline: 1,
-            losses: 0,
-            noted: None,
+            note,
             max_id: [1; TAGS],
-            commit: 0,
-            offset_ms: 0,
+            written: BTreeMap::new(),
+            position: 0,
+            commits: Rc::default(),
         };
         Store {
             one_history,
             data,
             past: VecDeque::new(),
             former: None,
-            offsets_ms,
-            failovers: Vec::new(),
-            timelines: 1,
+            lives: BTreeMap::from([(life, Life::default())]),
+            pushes: Vec::new(),
+            wrote: None,
             commits: 0,
+            drawn: 1,
         }
     }
 
-    pub fn identity(&self, server: usize, broken: Option<Break>) -> Identity {
-        let mut history = format!("timeline {}", self.data.timeline);
-        if broken == Some(Break::HistoryPerServer) {
-            history = format!("{history} of server {server}");
-        }
-        Identity {
-            id: StoreId("simulated".into()),
-            history: History::with_losses(&history, &self.data.losses.to_string()),
-            role: Role::default(),
+    /// What the engine says about itself.
+    pub fn engine(&self, server: usize, broken: Option<Break>) -> String {
+        match broken {
+            Some(Break::HistoryPerServer) => {
+                format!("timeline {} of server {server}", self.data.timeline)
+            }
+            _ => format!("timeline {}", self.data.timeline),
         }
     }
 
-    /// Carries out a call that `host` makes over this server.
-    pub fn carry_out(
+    /// The identity as a host composes it.
+    fn found(&self, from: &mut From<'_>, broken: Option<Break>) -> Identity {
+        let engine = from.engine.clone().unwrap_or_else(|| self.engine(from.server, broken));
+        let (note, written) = (&self.data.note, self.data.written.get(&from.host));
+        let written = written.map(|(number, life)| (*number, *life == from.life));
+        let mut kept = Kept::All;
+        if let Some(proof) = &mut from.proof
+            && note.engine == engine
+            && broken != Some(Break::ProofIgnored)
+        {
+            kept = proof.check(&note.history, written, Some(self.data.position));
+        }
+        assert_ne!(kept, Kept::ByAnother, "no host runs twice");
+        let history = match broken {
+            Some(Break::EngineIgnored) => note.found(&note.engine, kept),
+            _ => note.found(&engine, kept),
+        };
+        let (id, role) = (StoreId("simulated".into()), Role::default());
+        Identity { id, history, role }
+    }
+
+    /// Carries out a claim.
+    pub fn claim(
         &mut self,
         true_ms: u64,
-        (host, server): (usize, usize),
-        call: Call,
+        mut from: From<'_>,
+        tag: usize,
+        under: &Identity,
         broken: Option<Break>,
-    ) -> Answer {
-        let found = self.identity(server, broken);
-        let clock_ms = true_ms + self.offsets_ms[server] + self.data.offset_ms;
+    ) -> Result<Granted, StoreError> {
+        let checked = self.found(&mut from, broken).check(under, "simulated");
+        if broken != Some(Break::HistoryUnchecked) {
+            checked?;
+        }
+        let in_doubt = self.data.note.engine != self.engine(from.server, broken);
+        let saw = Rc::clone(&self.data.commits);
+        self.commit(true_ms);
+        self.write(&mut from);
+        if broken != Some(Break::SettledNotRecorded) {
+            self.data.note.settled = true;
+        }
+        let life: Rc<str> = (&*self.data.note.history.0).into();
+        let commit = self.commits;
+        self.lives.entry(Rc::clone(&life)).or_default().first_claim.get_or_insert(commit);
+        let start = self.data.max_id[tag];
+        self.data.max_id[tag] += CLAIM;
+        Ok(Granted { start, commit, life, saw, in_doubt })
+    }
+
+    /// Carries out a monitor's call.
+    pub fn answer(
+        &mut self,
+        true_ms: u64,
+        mut from: From<'_>,
+        request: Request,
+        ends: Vec<(usize, u64)>,
+        broken: Option<Break>,
+    ) -> Response {
+        let found = self.found(&mut from, broken);
         let check = |under: &Identity| found.clone().check(under, "simulated");
-        match call {
-            Call::Claim(tag, under) => {
-                if let Err(error) = check(&under)
-                    && broken != Some(Break::HistoryUnchecked)
-                {
-                    return Answer::Claim(Err(error));
-                }
+        match request {
+            Request::Identity => Response::Identity(Ok(found)),
+            Request::CheckIn(under) => Response::CheckIn(check(&under).map(|()| {
                 self.commit(true_ms);
-                let start = self.data.max_id[tag];
-                self.data.max_id[tag] += CLAIM;
-                Answer::Claim(Ok((start, self.commits)))
-            }
-            Call::Monitor(Request::Identity, _) => Answer::Monitor(Response::Identity(Ok(found))),
-            Call::Monitor(Request::NoteHistory(under), _) => {
-                let noted = check(&under).map(|()| Some(self.note(true_ms, clock_ms, &found)));
-                Answer::Monitor(Response::NoteHistory(noted))
-            }
-            Call::Monitor(Request::PushHighWater(under), ends) => {
-                let pushed = check(&under).map(|()| {
+                if let Some(proof) = &mut from.proof {
+                    let written = self.data.written.entry(from.host).or_default();
+                    *written = (written.0 + 1, from.life);
+                    **proof = Proof::of(&found.history, written.0);
+                }
+                None
+            })),
+            Request::IsSettled(under) => Response::IsSettled(check(&under).map(|()| {
+                if from.proof.as_ref().is_some_and(|proof| !proof.is_entered(&found.history)) {
                     self.commit(true_ms);
-                    for (tag, end) in &ends {
-                        self.data.max_id[*tag] = self.data.max_id[*tag].max(*end);
-                    }
-                    if let Some(last) = self.failovers.last_mut() {
-                        last.pushes.push((host, true_ms));
-                    }
-                    ends.len()
-                });
-                Answer::Monitor(Response::PushHighWater(pushed))
-            }
-            Call::Monitor(Request::DeclareLoss(under), _) => {
-                let declared = check(&under).map(|()| {
-                    self.commit(true_ms);
-                    self.data.losses += 1;
-                    for one in &mut self.failovers {
-                        one.evident_ms.get_or_insert(true_ms);
-                    }
+                    self.write(&mut from);
+                }
+                Some(self.data.note.settled)
+            })),
+            Request::PushHighWater(under) => Response::PushHighWater(check(&under).map(|()| {
+                self.commit(true_ms);
+                for (tag, end) in &ends {
+                    self.data.max_id[*tag] = self.data.max_id[*tag].max(*end);
+                }
+                let pushed = ends.len();
+                let life = (&*self.data.note.history.0).into();
+                self.pushes.push(Push { host: from.host, life, commit: self.commits, ends });
+                pushed
+            })),
+            Request::Renew(under, known) => {
+                let engine = from.engine.clone();
+                let engine = engine.unwrap_or_else(|| self.engine(from.server, broken));
+                Response::Renew(check(&under).map(|()| {
+                    self.renew(true_ms, &engine, known.as_ref());
                     true
-                });
-                Answer::Monitor(Response::DeclareLoss(declared))
+                }))
             }
-            Call::Monitor(request, _) => panic!("{request:?} is answered by the host"),
+            request => panic!("{request:?} is not asked of this store"),
         }
     }
 
-    fn note(&mut self, true_ms: u64, clock_ms: u64, found: &Identity) -> u64 {
-        if let Some((noted_ms, history)) = &self.data.noted
-            && *history == found.history
-        {
-            return clock_ms.saturating_sub(*noted_ms);
-        }
+    /// An operator says that the store has lost commits.
+    pub fn declare_loss(&mut self, true_ms: u64) {
+        let engine = self.engine(0, None);
+        self.renew(true_ms, &engine, None);
+    }
+
+    fn renew(&mut self, true_ms: u64, engine: &str, known: Option<&History>) {
         self.commit(true_ms);
-        self.data.noted = Some((clock_ms, found.history.clone()));
-        if let Some(last) = self.failovers.last_mut() {
-            // A former history that was never noted counts as new.
-            if last.kind == Loss::FormerHistory {
-                last.evident_ms.get_or_insert(true_ms);
-            }
-            if last.evident_ms.is_none() {
-                return 0;
-            }
-            last.noted_ms.get_or_insert(true_ms);
-        }
-        0
+        self.drawn += 1;
+        self.data.note = self.data.note.renewed(self.drawn, engine, known);
+        let life = (&*self.data.note.history.0).into();
+        self.lives.insert(life, Life { noted_ms: true_ms, first_claim: None });
+    }
+
+    fn write(&mut self, from: &mut From<'_>) {
+        let Some(proof) = &mut from.proof else { return };
+        let number = proof.attempt(&self.data.note.history);
+        self.data.written.insert(from.host, (number, from.life));
+        self.wrote = Some(number);
     }
 
     fn commit(&mut self, true_ms: u64) {
@@ -200,42 +276,32 @@ impl Store {
             self.past.pop_front();
         }
         self.commits += 1;
-        self.data.commit = self.commits;
+        self.data.position += 1;
+        Rc::make_mut(&mut self.data.commits).push(self.commits);
     }
 
-    /// The state at an earlier time.
-    fn before(&self, at_ms: u64) -> Data {
-        let then = self.past.iter().find(|(until_ms, _)| *until_ms > at_ms);
+    /// The state at an earlier time, of whichever server was the primary then. `same_life`: a state of the present
+    /// life.
+    fn before(&self, at_ms: u64, same_life: bool) -> Data {
+        let is_fit = |data: &Data| {
+            let (then, now) = (&data.note, &self.data.note);
+            let is_earlier = self.data.commits.starts_with(&data.commits);
+            !same_life || then.history == now.history && is_earlier
+        };
+        let then = self.past.iter().find(|(until_ms, data)| *until_ms > at_ms && is_fit(data));
         then.map_or_else(|| self.data.clone(), |(_, data)| data.clone())
     }
 
     /// Loses commits.
-    pub fn lose(&mut self, kind: Loss, true_ms: u64, lag_ms: u64, offset_ms: u64) {
+    pub fn lose(&mut self, kind: Loss, true_ms: u64, lag_ms: u64) {
         let kept = match (kind, &self.former) {
-            (Loss::FormerHistory, Some(former)) => former.clone(),
-            _ => self.before(true_ms - lag_ms),
+            (Loss::FormerPrimary, Some(former)) => former.clone(),
+            _ => self.before(true_ms - lag_ms, kind == Loss::SetBack),
         };
         let went = std::mem::replace(&mut self.data, kept);
-        let evident = kind == Loss::NewHistory;
-        if evident {
-            self.timelines += 1;
-            self.data.timeline = self.timelines;
-            self.data.offset_ms = offset_ms;
+        if kind == Loss::Promotion {
+            self.data.timeline += 1;
         }
-        // A former primary has its own commits again, and none of the other server's.
-        let kept = match kind {
-            Loss::FormerHistory => self.failovers.last().map_or(self.data.commit, |last| last.kept),
-            _ => self.data.commit,
-        };
-        self.former = evident.then_some(went);
-        self.past.clear();
-        self.failovers.push(Failover {
-            kind,
-            at_ms: true_ms,
-            kept,
-            evident_ms: evident.then_some(true_ms),
-            noted_ms: None,
-            pushes: Vec::new(),
-        });
+        self.former = (kind == Loss::Promotion).then_some(went);
     }
 }

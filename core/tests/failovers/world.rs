@@ -1,6 +1,8 @@
 //! The true time, its hosts and its store, and the calls under way between them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use std::rc::Rc;
 
 use leafd_core::store::StoreError;
 use leafd_core::upstream::{Request, Response};
@@ -8,7 +10,7 @@ use leafd_core::upstream::{Request, Response};
 use crate::breaks::Break;
 use crate::check::{Claim, Issue, Totals, Violation};
 use crate::host::{Host, Journal};
-use crate::store::{Answer, Call, Loss, Store, TAGS};
+use crate::store::{Answer, Call, From, Loss, Store, TAGS};
 
 /// When a run begins.
 const START_MS: u64 = 1_000_000;
@@ -40,8 +42,14 @@ pub struct World {
     /// Nothing goes wrong until then.
     pub calm_until_ms: u64,
     pub totals: Totals,
+    /// The hosts reach the store through a pooler, which moves their connections to another server.
+    pub pooler: bool,
+    /// What the engines said about themselves so far.
+    pub engines: BTreeSet<String>,
+    /// When an operator declares the loss of what the former primary lacks.
+    pub operator_at_ms: Option<u64>,
     under_way: BTreeMap<(u64, u64), Happening>,
-    serial: u64,
+    pub serial: u64,
 }
 
 /// Something that happens at its time.
@@ -57,6 +65,8 @@ enum Happening {
         at_ms: u64,
         call: Call,
         answer: Answer,
+        /// The number of the write that the call made.
+        wrote: Option<u64>,
     },
     TimesOut {
         to: Caller,
@@ -79,32 +89,42 @@ impl World {
         let mut random = fastrand::Rng::with_seed(seed);
         let one_history = random.u8(..5) == 0;
         let servers = if one_history { 3 } else { 1 };
-        let offsets_ms = (0..servers).map(|_| random.u64(..2_000)).collect();
         let hosts = random.usize(2..=5);
+        let pooler = random.bool();
         let mut world = World {
             random,
             broken,
             hosts: Vec::new(),
-            store: Store::new(one_history, offsets_ms),
+            store: Store::new(one_history),
             claims: Vec::new(),
             issued: Default::default(),
             true_ms: START_MS,
             away_until_ms: vec![0; servers],
             calm_until_ms: START_MS + 2_000,
             totals: Totals::default(),
+            pooler,
+            engines: BTreeSet::new(),
+            operator_at_ms: None,
             under_way: BTreeMap::new(),
             serial: 0,
         };
         for index in 0..hosts {
+            let is_late = world.random.u8(..4) == 0;
+            world.totals.late_starts += u64::from(is_late);
+            let start_ms = world.random.u64(..if is_late { 30_000 } else { 500 });
             let host = Host {
+                id: index,
                 booted_ms: START_MS - world.random.u64(1..100_000),
                 skew_ppm: world.random.i64(-200..=200),
                 suspended_ms: 0,
                 journal: Journal::default(),
                 daemon: None,
                 paused_until_ms: 0,
-                start_at_ms: START_MS + world.random.u64(..500),
+                start_at_ms: START_MS + start_ms,
                 server: index % servers,
+                engine: None,
+                kept: None,
+                left: BTreeSet::new(),
                 drew_at_ms: [0; TAGS],
             };
             world.hosts.push(host);
@@ -142,13 +162,16 @@ impl World {
 
     fn step(&mut self) -> Result<(), Violation> {
         let until_ms = self.true_ms + self.random.u64(1..=STEP_MS_MAX);
+        if self.operator_at_ms.is_some_and(|at_ms| at_ms <= self.true_ms) {
+            self.operator_declares_a_loss();
+        }
         // Each at its own instant, so that their order is known.
         while let Some(entry) = self.under_way.first_entry()
             && entry.key().0 <= until_ms
         {
             self.true_ms = entry.key().0.max(self.true_ms + 1);
             let happening = entry.remove();
-            self.happen(happening);
+            self.happen(happening)?;
         }
         self.true_ms = until_ms.max(self.true_ms + 1);
         for host in 0..self.hosts.len() {
@@ -183,25 +206,31 @@ impl World {
         let sync_ms = self.random.u64(..if slow { 400 } else { 20 });
         let random = self.random.u64(..);
         self.hosts[index].go_on(true_ms, sync_ms, random, broken);
-        self.set_out(index);
-        Ok(())
+        self.set_out(index)
     }
 
     /// Sends the next calls: the monitor's one by one, and claims in parallel.
-    fn set_out(&mut self, host: usize) {
+    fn set_out(&mut self, host: usize) -> Result<(), Violation> {
         for line in 0..2 {
             let number = self.number();
             let server = self.hosts[host].server;
-            let Some(daemon) = &mut self.hosts[host].daemon else { return };
+            let Host { daemon: Some(daemon), left, .. } = &mut self.hosts[host] else { break };
             if daemon.call[line].is_some() {
                 continue;
             }
             let Some(call) = daemon.calls[line].pop_front() else { continue };
+            if let Call::Claim(_, under) = &call
+                && left.contains(&*under.history.0)
+            {
+                let why = "the host had seen this history end";
+                return Err(Violation::Granted { host, why });
+            }
             daemon.call[line] = Some(number);
             daemon.called_ms[line] = self.true_ms;
             let to = Caller { host, server, life: daemon.life, line, call: number };
             self.send(to, call);
         }
+        Ok(())
     }
 
     fn send(&mut self, to: Caller, call: Call) {
@@ -234,34 +263,24 @@ impl World {
         self.under_way.insert((self.true_ms + in_ms, number), happening);
     }
 
-    fn happen(&mut self, happening: Happening) {
+    fn happen(&mut self, happening: Happening) -> Result<(), Violation> {
         match happening {
             Happening::Arrives { to, call, answer_ms } => {
                 if self.away_until_ms[to.server] > self.true_ms {
-                    return;
+                    return Ok(());
                 }
-                let (true_ms, broken) = (self.true_ms, self.broken);
-                let made = (to.host, to.server);
-                let answer = self.store.carry_out(true_ms, made, call.clone(), broken);
-                if let (Answer::Claim(Ok((_, commit))), Call::Claim(..)) = (&answer, &call) {
-                    self.claims.push(Claim {
-                        host: to.host,
-                        commit: *commit,
-                        at_ms: true_ms,
-                        lost_by: None,
-                    });
-                }
-                let claim = self.claims.len().saturating_sub(1) as u64;
-                let answer = match answer {
-                    Answer::Claim(Ok((start, _))) => Answer::Claim(Ok((start, claim))),
-                    other => other,
-                };
+                self.store.wrote = None;
+                let answer = self.carry_out(to, call.clone());
                 if let Some(answer_ms) = answer_ms {
-                    let answers = Happening::Answers { to, at_ms: true_ms, call, answer };
+                    let (at_ms, wrote) = (self.true_ms, self.store.wrote);
+                    let answers = Happening::Answers { to, at_ms, call, answer, wrote };
                     self.at(answer_ms, answers);
                 }
+                Ok(())
             }
-            Happening::Answers { to, at_ms, call, answer } => self.deliver(to, at_ms, call, answer),
+            Happening::Answers { to, at_ms, call, answer, wrote } => {
+                self.deliver(to, at_ms, call, answer, wrote)
+            }
             Happening::TimesOut { to, call } => {
                 let away = StoreError::Unavailable {
                     store: "simulated".to_owned(),
@@ -270,83 +289,147 @@ impl World {
                 let answer = match &call {
                     Call::Claim(..) => Answer::Claim(Err(away)),
                     Call::Monitor(request, _) => Answer::Monitor(match request {
-                        Request::NoteHistory(_) => Response::NoteHistory(Err(away)),
+                        Request::CheckIn(_) => Response::CheckIn(Err(away)),
+                        Request::IsSettled(_) => Response::IsSettled(Err(away)),
                         Request::PushHighWater(_) => Response::PushHighWater(Err(away)),
-                        Request::DeclareLoss(_) => Response::DeclareLoss(Err(away)),
+                        Request::Renew(..) => Response::Renew(Err(away)),
                         _ => Response::Identity(Err(away)),
                     }),
                 };
                 let at_ms = self.true_ms;
-                self.deliver(to, at_ms, call, answer);
+                self.deliver(to, at_ms, call, answer, None)
             }
         }
     }
 
-    fn deliver(&mut self, to: Caller, at_ms: u64, call: Call, answer: Answer) {
+    /// The store carries out a call. Its caller may be gone by now.
+    fn carry_out(&mut self, to: Caller, call: Call) -> Answer {
+        let (true_ms, broken) = (self.true_ms, self.broken);
+        let engine = self.store.engine(to.server, broken);
+        let host = &mut self.hosts[to.host];
+        let told = host.engine.get_or_insert(engine).clone();
+        let composed = self.pooler && broken == Some(Break::EngineAskedOnce);
+        let daemon = host.daemon.as_mut().filter(|daemon| daemon.life == to.life);
+        let proof = daemon.map(|daemon| &mut daemon.proof);
+        let engine = composed.then_some(told);
+        let from = From { host: host.id, life: to.life, server: to.server, proof, engine };
+        match call {
+            Call::Claim(tag, under) => {
+                let claimed = self.store.claim(true_ms, from, tag, &under, broken);
+                Answer::Claim(claimed.map(|granted| {
+                    let start = granted.start;
+                    self.claims.push(Claim { at_ms: true_ms, granted });
+                    (start, self.claims.len() - 1)
+                }))
+            }
+            Call::Monitor(request, ends) => {
+                Answer::Monitor(self.store.answer(true_ms, from, request, ends, broken))
+            }
+        }
+    }
+
+    fn deliver(
+        &mut self,
+        to: Caller,
+        at_ms: u64,
+        call: Call,
+        answer: Answer,
+        wrote: Option<u64>,
+    ) -> Result<(), Violation> {
         let (true_ms, broken) = (self.true_ms, self.broken);
         let random = self.random.u64(..);
         let servers = self.away_until_ms.len();
         let elsewhere = self.random.usize(..servers);
         let slow = self.random.u8(..20) == 0;
         let sync_ms = self.random.u64(..if slow { 1_500 } else { 30 });
+        let pooler = self.pooler;
         let host = &mut self.hosts[to.host];
         let paused_until_ms = host.paused_until_ms;
         let now = host.now(true_ms, broken);
-        let Some(daemon) = &mut host.daemon else { return };
+        let Some(daemon) = &mut host.daemon else { return Ok(()) };
         if (daemon.life, daemon.call[to.line]) != (to.life, Some(to.call)) {
-            return;
+            return Ok(());
         }
         if paused_until_ms > true_ms {
             // It is read when the daemon resumes.
-            let answers = Happening::Answers { to, at_ms, call, answer };
-            return self.at(paused_until_ms - true_ms, answers);
+            let answers = Happening::Answers { to, at_ms, call, answer, wrote };
+            self.at(paused_until_ms - true_ms, answers);
+            return Ok(());
         }
         daemon.call[to.line] = None;
+        if let Some(number) = wrote {
+            daemon.proof.confirm(number);
+        }
         let failed = matches!(
             &answer,
             Answer::Claim(Err(StoreError::Unavailable { .. }))
                 | Answer::Monitor(Response::Identity(Err(_)))
         );
         match (answer, call) {
-            (Answer::Monitor(response), _) => {
+            (Answer::Monitor(response), call) => {
                 if let Response::Identity(Ok(found)) = &response {
-                    daemon.sees(&self.store.failovers, at_ms, &found.history);
-                    if broken == Some(Break::FormerHistoriesForgotten)
-                        && daemon.has_left(&found.history)
-                    {
+                    let noted = self.store.lives.get(&*found.history.0);
+                    let others_claim_ms = noted.map_or(0, |life| life.noted_ms + SETTLE_MS + 5);
+                    daemon.sees(true_ms.max(others_claim_ms), &found.history);
+                    let former = daemon.monitor.known_history();
+                    let is_former = former.is_some_and(|known| found.history.is_former_of(known));
+                    if broken == Some(Break::FormerHistoriesForgotten) && is_former {
                         host.crash();
+                        host.journal.history = None;
                         host.start_at_ms = true_ms;
-                        return;
+                        return Ok(());
                     }
                 }
-                daemon.answered(now, response, random, broken);
+                let response = match (response, call) {
+                    (Response::CheckIn(Ok(_)), _) => {
+                        Response::CheckIn(Ok(host.journal.history.clone()))
+                    }
+                    (
+                        response @ Response::IsSettled(Ok(_)),
+                        Call::Monitor(Request::IsSettled(of), _),
+                    ) => {
+                        daemon.sees(true_ms, &of.history);
+                        response
+                    }
+                    (response, _) => response,
+                };
+                if let Some(daemon) = &mut host.daemon {
+                    daemon.answered(now, response, random, broken);
+                }
             }
             (Answer::Claim(claim), Call::Claim(tag, under)) => {
-                let claim = claim.map(|(start, claim)| (start, usize::try_from(claim).unwrap()));
-                daemon.claimed(true_ms, now, sync_ms, tag, &under, claim, broken);
+                let used = daemon.claimed(true_ms, now, sync_ms, tag, &under, claim, broken);
+                if let Some(claim) = used {
+                    self.check_granted(to.host, claim)?;
+                    let granted = &self.claims[claim].granted;
+                    self.hosts[to.host].kept = Some((Rc::clone(&granted.life), granted.commit));
+                }
             }
             (Answer::Claim(_), Call::Monitor(..)) => panic!("a claim answers no monitor"),
         }
+        let host = &mut self.hosts[to.host];
         // The driver takes its next steps before anything else runs.
         host.go_on(true_ms, sync_ms, random, broken);
         if failed {
             // Try another server.
             host.server = elsewhere;
         }
+        if failed || !pooler {
+            host.engine = None;
+        }
+        Ok(())
     }
 
     /// The store loses commits.
     pub fn lose(&mut self, kind: Loss, lag_ms: u64) {
-        let offset_ms = self.random.u64(..2_000);
         self.true_ms += 1;
-        self.store.lose(kind, self.true_ms, lag_ms, offset_ms);
-        let index = self.store.failovers.len() - 1;
-        let kept = self.store.failovers[index].kept;
-        for claim in &mut self.claims {
-            if claim.commit > kept {
-                claim.lost_by.get_or_insert(index);
-            }
+        self.store.lose(kind, self.true_ms, lag_ms);
+    }
+
+    pub fn operator_declares_a_loss(&mut self) {
+        if self.operator_at_ms.take().is_some() {
+            self.store.declare_loss(self.true_ms);
+            self.totals.declared += 1;
         }
-        self.totals.failovers += 1;
     }
 }

@@ -3,12 +3,14 @@
 //! - [`demo`]: shows everything in a temporary folder.
 //! - [`doctor`]: says what is wrong, and what to do about it.
 //! - [`adopt`]: accepts a store other than the one before.
+//! - [`declare_loss`]: tells every host that a store may have lost commits.
 //! - [`schema`]: shows or creates the tables of the stores.
 //! - [`routes`]: changes the routes that several stores record.
 //! - [`mask_key`]: makes a key for public ids.
 //! - [`man`]: the manual page of the settings.
 
 pub mod adopt;
+pub mod declare_loss;
 pub mod demo;
 pub mod doctor;
 pub mod man;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    CheckIn, Claim, ClaimRecord, ClaimWish, ClaimedBy, Generation, HostId, Identity, NewTag, Role,
-    StartToken, StaticUser, Store, StoreError, TagChange, TagRow, TagTerms,
+    CheckIn, Claim, ClaimRecord, ClaimWish, ClaimedBy, Generation, History, HostId, Identity,
+    NewTag, Role, StartToken, StaticUser, Store, StoreError, TagChange, TagRow, TagTerms,
 };
 use crate::blocking::{Backend, Handle};
 use crate::registry::Registry;
@@ -176,22 +176,40 @@ impl StoreHandle {
         self.call(move |store| store.look_up(&under, &tags)).await
     }
 
-    /// See [`Store::note_history`].
+    /// See [`Store::is_settled`].
     ///
     /// # Errors
     /// See [`StoreHandle::identity`].
-    pub async fn note_history(&self, under: &Identity) -> Result<Option<Duration>, StoreError> {
+    pub async fn is_settled(&self, under: &Identity) -> Result<Option<bool>, StoreError> {
         let under = under.clone();
-        self.call(move |store| store.note_history(&under)).await
+        self.call(move |store| store.is_settled(&under)).await
     }
 
-    /// See [`Store::declare_loss`].
+    /// See [`Store::renew`].
     ///
     /// # Errors
     /// See [`StoreHandle::identity`].
-    pub async fn declare_loss(&self, under: &Identity) -> Result<bool, StoreError> {
+    pub async fn renew(
+        &self,
+        under: &Identity,
+        known: Option<History>,
+    ) -> Result<bool, StoreError> {
         let under = under.clone();
-        self.call(move |store| store.declare_loss(&under)).await
+        self.call(move |store| store.renew(&under, known.as_ref())).await
+    }
+
+    /// See [`Store::identity`] and [`Store::trust`].
+    ///
+    /// # Errors
+    /// See [`StoreHandle::identity`].
+    pub async fn identity_after(&self, known: Option<History>) -> Result<Identity, StoreError> {
+        self.call(move |store| {
+            if let Some(known) = &known {
+                store.trust(known);
+            }
+            store.identity()
+        })
+        .await
     }
 
     /// See [`Store::note_mask_key`].

@@ -26,8 +26,8 @@ use std::time::Duration;
 use leafd_core::mask::KeyNumber;
 use leafd_core::registry::Mode;
 use leafd_core::store::{
-    CheckIn, Claim, ClaimRecord, ClaimWish, ClaimedBy, Generation, HostId, Identity, NewTag, Role,
-    StartToken, StaticUser, StoreError, TagChange, TagRow, TagTerms,
+    CheckIn, Claim, ClaimRecord, ClaimWish, ClaimedBy, Generation, History, HostId, Identity,
+    NewTag, Role, StartToken, StaticUser, StoreError, TagChange, TagRow, TagTerms,
 };
 use leafd_core::{Tag, WorkerId};
 
@@ -67,22 +67,24 @@ pub trait Store: Send {
     /// when `role` is invalid, and when there is only Leaf's table; others as for every call.
     fn replace_role(&mut self, under: &Identity, role: &Role) -> Result<(), StoreError>;
 
-    /// How long ago, on the store's own clock, a host first noticed the history in `under`. If no host has noticed it
-    /// yet, this call records it and returns zero. If the store's tables were made under this history, before any
-    /// claim, the answer is the time since 1970. `None` for an embedded store, which has no history, and if there is
-    /// only Leaf's table, which has no place for one.
+    /// Whether claims were made in the store's present life. From then on no host is in time to report what it has
+    /// seen. Also enters this host there, so that its next writes prove that this one is kept. `None` for an embedded
+    /// store, which has no history, and if there is only Leaf's table, which has no place for one.
     ///
     /// # Errors
     /// [`StoreError::Changed`]; others as for every call.
-    fn note_history(&mut self, under: &Identity) -> Result<Option<Duration>, StoreError>;
+    fn is_settled(&mut self, under: &Identity) -> Result<Option<bool>, StoreError>;
 
-    /// Declares that the store has lost commits although its server shows the same history: from now on the store
-    /// shows another history to all hosts. Returns false if that can't be recorded, because there is only Leaf's
-    /// table, and if the store is embedded, because no other host uses it.
+    /// Begins a new life of the store, because it has lost commits, or may have: from now on the store shows another
+    /// history to all hosts. `known` is the history that this host trusts. Returns false if that can't be recorded,
+    /// because there is only Leaf's table, and if the store is embedded, because no other host uses it.
     ///
     /// # Errors
-    /// [`StoreError::Changed`], also when another host has declared the loss meanwhile; others as for every call.
-    fn declare_loss(&mut self, under: &Identity) -> Result<bool, StoreError>;
+    /// [`StoreError::Changed`], also when another host has begun a new life meanwhile; others as for every call.
+    fn renew(&mut self, under: &Identity, known: Option<&History>) -> Result<bool, StoreError>;
+
+    /// This host trusts this history. Where several servers answer, a former one is not used.
+    fn trust(&mut self, known: &History);
 
     /// Claims numbers of a tag in one transaction that is durable when this returns.
     ///

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use leafd::config::StorePassword;
+use leafd::store::sql::Target;
 use leafd_core::store::{
     CheckIn, ClaimWish, Generation, History, HostId, Identity, Role, StartToken, StoreError,
     TagChange,
@@ -11,6 +12,7 @@ use leafd_core::store::{
 
 use crate::engines::Engine;
 use crate::identity::changed;
+use crate::server::Server;
 use crate::tags::pages_are_complete;
 use crate::{check_in, claim, create, generations, new_tag, raise, tag, try_claim};
 
@@ -57,6 +59,7 @@ on_each_engine!(
     a_folding_collation_never_gives_two_names_one_row,
     a_role_is_replaced_after_the_claim_that_is_under_way,
     a_former_primary_is_no_refuge_from_one_slow_call,
+    of_two_servers_that_take_writes_the_later_one_is_used,
     a_name_that_is_reported_meanwhile_is_not_created_below,
 );
 
@@ -264,6 +267,11 @@ fn a_table_made_anew_has_another_history<E: Engine>() {
     changed(store.raise(&was, &[(tag("t"), 500)], false), &was, &is);
     assert_eq!(store.identity().unwrap(), is);
     database.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 10)");
+    // Nothing is claimed before a host has noted that it is another history.
+    assert!(is.history.is_in_doubt());
+    refused(store.claim(&is, &tag("t"), WISH), "in doubt");
+    assert!(store.renew(&is, Some(&was.history)).unwrap());
+    let is = store.identity().unwrap();
     // Below what leafd's own row has seen, until a daemon pushes what it has seen.
     refused(store.claim(&is, &tag("t"), WISH), "--start 11");
     assert_eq!(store.raise(&is, &[(tag("t"), 5)], false).unwrap(), [true]);
@@ -310,9 +318,9 @@ fn a_copied_database_is_the_same_store_with_another_history<E: Engine>() {
     refused(store.claim(&is, &tag("t"), WISH), "complete it with: leafd schema apply");
     copy.apply_here().unwrap();
     assert_eq!(store.claim(&is, &tag("t"), WISH).unwrap().run.range(), 1..11);
-    copy.execute("UPDATE leafd_meta SET value = '\t0\tone' WHERE name = 'role'");
+    copy.execute("UPDATE leafd_meta SET value = '\tone' WHERE name = 'role'");
     refused(store.claim(&is, &tag("t"), WISH), "it ends in \"one\" instead of a number");
-    copy.execute("UPDATE leafd_meta SET value = '\t0\t0' WHERE name = 'role'");
+    copy.execute("UPDATE leafd_meta SET value = '\t0' WHERE name = 'role'");
     assert_eq!(store.claim(&is, &tag("t"), WISH).unwrap().run.range(), 11..21);
 }
 
@@ -391,16 +399,38 @@ fn a_name_that_is_reported_meanwhile_is_not_created_below<E: Engine>() {
     refused(created, "1001");
 }
 
-/// Two servers have the same store, and both take writes: nobody stopped the former primary. While the present one
-/// answers, a call that it did not answer in time leads nobody to the other.
-fn a_former_primary_is_no_refuge_from_one_slow_call<E: Engine>() {
+/// Two servers that have the same store and take writes, and a URL of both.
+fn two_servers<E: Engine>() -> ([Server; 2], Target) {
     let servers = [E::new_server(&[]), E::new_server(&[])];
     let targets = servers.each_ref().map(E::target_of);
     targets.iter().for_each(|target| drop(E::apply(target).unwrap()));
     let sql = "UPDATE leafd_meta SET value = 'one' WHERE name = 'identity'";
     servers.iter().for_each(|server| E::run(&mut E::session(server, E::REMOTE.2), sql));
     let hosts = servers.each_ref().map(|server| format!("127.0.0.1:{}", server.port)).join(",");
-    let mut target = E::target_at(&E::url(&hosts), password(E::REMOTE.1));
+    let target = E::target_at(&E::url(&hosts), password(E::REMOTE.1));
+    (servers, target)
+}
+
+/// Nobody can tell which one is right, unless one has gone on from where the other one is.
+fn of_two_servers_that_take_writes_the_later_one_is_used<E: Engine>() {
+    let (servers, target) = two_servers::<E>();
+    let mut store = E::open(target);
+    unavailable(store.identity(), "both take writes and have not followed each other");
+    let [mut old, mut new] = servers.each_ref().map(|server| E::open(E::target_of(server)));
+    let (former, under) = (old.identity().unwrap(), new.identity().unwrap());
+    assert!(new.renew(&under, Some(&former.history)).unwrap());
+    let is = new.identity().unwrap();
+    assert!(former.history.is_former_of(&is.history));
+    assert_eq!(store.identity().unwrap(), is);
+}
+
+/// Nobody stopped the former primary. While the present one answers, a call that it did not answer in time leads nobody
+/// to the other.
+fn a_former_primary_is_no_refuge_from_one_slow_call<E: Engine>() {
+    let (servers, mut target) = two_servers::<E>();
+    let sql =
+        "UPDATE leafd_meta SET value = 'settled\t0000000000000001\tanother' WHERE name = 'history'";
+    E::run(&mut E::session(&servers[1], E::REMOTE.2), sql);
     target.statement_timeout = Duration::from_millis(900);
     let mut store = E::open(target);
     let under = store.identity().unwrap();

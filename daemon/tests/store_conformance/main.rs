@@ -9,6 +9,7 @@ mod faults;
 mod history;
 mod hosts;
 mod identity;
+mod life;
 mod mysql;
 #[path = "../../../tests/servers/mysqld.rs"]
 mod mysqld;
@@ -155,14 +156,28 @@ conformance!(on_mariadb, crate::mysql::Database::new());
 conformance!(on_postgres, crate::postgres::Database::new());
 conformance!(on_mysql, crate::mysql::Mysql::new(), if crate::mysqld::Engine::Mysql.is_tested());
 conformance!(
-    set_back_on_mariadb,
+    life_on_mariadb,
     crate::mysql::Database::new(),
-    identity::set_back_in_place_it_has_another_history
+    identity::set_back_in_place_it_has_another_history,
+    life::a_note_that_is_not_true_is_renewed_once,
+    life::a_host_whose_last_write_is_gone_claims_nothing,
+    life::a_copy_of_a_host_stops_the_earlier_start,
 );
 conformance!(
-    set_back_on_postgres,
+    life_on_mysql,
+    crate::mysql::Mysql::new(),
+    if crate::mysqld::Engine::Mysql.is_tested(),
+    life::a_note_that_is_not_true_is_renewed_once,
+    life::a_host_whose_last_write_is_gone_claims_nothing,
+    life::a_copy_of_a_host_stops_the_earlier_start,
+);
+conformance!(
+    life_on_postgres,
     crate::postgres::Database::new(),
-    identity::set_back_in_place_it_has_another_history
+    identity::set_back_in_place_it_has_another_history,
+    life::a_note_that_is_not_true_is_renewed_once,
+    life::a_host_whose_last_write_is_gone_claims_nothing,
+    life::a_copy_of_a_host_stops_the_earlier_start,
 );
 
 fn tag(name: &str) -> Tag {

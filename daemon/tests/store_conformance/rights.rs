@@ -41,7 +41,7 @@ fn all_calls_work(store: &mut dyn Store) {
     assert_eq!(store.forget_claims(Duration::from_secs(9), 9).unwrap(), 0);
     assert!(raise(store, "t", 500));
     let under = store.identity().unwrap();
-    store.note_history(&under).unwrap();
+    store.is_settled(&under).unwrap();
     let (host, start) = (HostId("h".into()), StartToken("s".into()));
     assert_eq!(store.check_in(&under, &host, &[], &start).unwrap(), CheckIn::New);
     store.take_role(&under, &Role("1 of 2".into())).unwrap();
@@ -64,7 +64,7 @@ fn all_calls_work(store: &mut dyn Store) {
     let former = store.workers(Mode::Leased).former(WorkerId(3), look.now).unwrap();
     assert!(former.unwrap().taking.is_some());
     let under = store.identity().unwrap();
-    assert!(store.declare_loss(&under).unwrap());
+    assert!(store.renew(&under, None).unwrap());
 }
 
 #[track_caller]

@@ -56,13 +56,15 @@ impl Store for Stub {
     fn replace_role(&mut self, _: &Identity, _: &Role) -> Result<(), StoreError> {
         Ok(())
     }
-    fn note_history(&mut self, _: &Identity) -> Result<Option<std::time::Duration>, StoreError> {
+    fn is_settled(&mut self, _: &Identity) -> Result<Option<bool>, StoreError> {
         unreachable!("not asked here")
     }
 
-    fn declare_loss(&mut self, _: &Identity) -> Result<bool, StoreError> {
+    fn renew(&mut self, _: &Identity, _: Option<&History>) -> Result<bool, StoreError> {
         unreachable!("not asked here")
     }
+
+    fn trust(&mut self, _: &History) {}
 
     fn claim_as(
         &mut self,

@@ -254,7 +254,7 @@ fn lists(store: &mut impl Store, under: &Identity) {
     let (host, next) = (HostId("1".repeat(32).into()), StartToken("2".repeat(32).into()));
     let _ = store.check_in(under, &host, &[], &next);
     let _ = store.note_static_worker(under, WorkerId(3), &next, "host-a");
-    let _ = store.note_history(under);
+    let _ = store.is_settled(under);
     let _ = store.forget_claims(Duration::from_millis(1), 10);
     let key = KeyNumber::new(7).expect("it is one");
     if let Ok(first) = store.note_mask_key(under, key, 1) {

@@ -4,25 +4,25 @@ use super::*;
 
 impl Watched {
     #[track_caller]
-    fn pushes(&mut self, history: &str) {
-        assert_eq!(self.asks(), Request::PushHighWater(identity(history)));
+    fn pushes(&mut self, lives: &str) {
+        assert_eq!(self.asks(), Request::PushHighWater(identity(lives)));
         self.answer(Response::PushHighWater(Ok(3)));
     }
 
     #[track_caller]
-    fn notes(&mut self, history: &str, noted_ms: Option<u64>) {
-        assert_eq!(self.asks(), Request::NoteHistory(identity(history)));
-        self.answer(Response::NoteHistory(Ok(noted_ms)));
+    fn hears(&mut self, lives: &str, settled: Option<bool>) {
+        assert_eq!(self.asks(), Request::IsSettled(identity(lives)));
+        self.answer(Response::IsSettled(Ok(settled)));
     }
 
     #[track_caller]
-    fn goes_on(&mut self, history: &str) {
-        let record = Record::History(StoreId("postgres:1".into()), History(history.into()));
+    fn goes_on(&mut self, lives: &str) {
+        let record = Record::History(StoreId("postgres:1".into()), history(lives));
         assert_eq!(self.step(), Step::Record(record));
         assert_eq!(self.monitor.claimable(), None, "not before the journal has it");
         self.monitor.recorded(self.now, Ok(()), 0);
         self.look();
-        assert_eq!(self.monitor.claimable(), Some(&identity(history)));
+        assert_eq!(self.monitor.claimable(), Some(&identity(lives)));
     }
 
     fn distrusted(&mut self) -> bool {
@@ -32,66 +32,79 @@ impl Watched {
 }
 
 #[test]
-fn whoever_pushes_in_time_keeps_what_it_holds_and_claims_when_the_store_says_so() {
+fn whoever_pushes_in_time_keeps_what_it_holds_and_claims_after_the_settling_time() {
     let mut one = Watched::trusting();
-    one.probe_shows("h2");
+    one.probe_shows("2 1*");
     assert_eq!(one.monitor.claimable(), None);
-    one.pushes("h2");
-    one.notes("h2", Some(4_000));
+    one.pushes("2 1*");
+    one.hears("2 1*", Some(false));
     // Another host may still have to report a name that the store has lost.
     assert!(matches!(one.monitor.complete(), Err(Condition::Settling)));
     assert!(!one.distrusted() && one.monitor.own_until().is_none());
-    assert_eq!((one.monitor.failovers(), one.monitor.settling_ms(one.now)), (1, 6_000));
-    for _ in 0..3 {
-        one.probe_shows("h2");
+    assert_eq!(one.monitor.failovers(), 1);
+    let over_at = one.now.0 + one.monitor.settling_ms(one.now);
+    assert!(over_at > one.now.0 + SETTLE_MS, "clocks differ a little in speed");
+    while let Step::Wait(Some(until)) = one.look()
+        && until.0 < over_at
+    {
+        one.probe_shows("2 1*");
+        one.hears("2 1*", Some(false));
     }
-    one.pass(6_000);
-    one.probe_shows("h2");
-    one.notes("h2", Some(9_999));
-    assert_eq!(one.monitor.claimable(), None, "the store's clock counts, not the host's");
-    one.pass(1);
-    one.notes("h2", Some(10_000));
-    one.goes_on("h2");
-    assert_eq!(one.monitor.complete().ok(), Some(&identity("h2")));
+    assert_eq!(one.monitor.claimable(), None);
+    one.now = BootMs(over_at);
+    one.goes_on("2 1*");
+    assert_eq!(one.monitor.complete().ok(), Some(&identity("2 1*")));
     assert_eq!(one.monitor.failovers(), 1);
 }
 
 #[test]
 fn whoever_is_late_drops_what_it_holds_before_it_claims() {
     let mut one = Watched::trusting();
-    one.probe_shows("h2");
-    one.pushes("h2");
-    one.notes("h2", Some(SETTLE_MS));
+    one.probe_shows("2 1*");
+    one.pushes("2 1*");
+    one.hears("2 1*", Some(true));
     assert!(one.distrusted());
-    one.goes_on("h2");
+    one.goes_on("2 1*");
+}
+
+#[test]
+fn the_first_claim_of_another_host_ends_the_wait() {
+    let mut one = Watched::trusting();
+    one.probe_shows("2 1*");
+    one.pushes("2 1*");
+    one.hears("2 1*", Some(false));
+    one.probe_shows("2 1*");
+    one.hears("2 1*", Some(true));
+    assert!(!one.distrusted());
+    one.goes_on("2 1*");
 }
 
 #[test]
 fn nothing_is_issued_while_others_may_claim_and_the_answer_is_late() {
     let mut one = Watched::trusting();
     let proven_at = one.now;
-    one.probe_shows("h2");
+    one.probe_shows("2 1*");
     assert_eq!(one.monitor.own_until(), Some(BootMs(proven_at.0 + SETTLE_MS)));
-    assert_eq!(one.asks(), Request::PushHighWater(identity("h2")));
+    assert_eq!(one.asks(), Request::PushHighWater(identity("2 1*")));
     one.pass(SETTLE_MS);
     assert!(!one.monitor.may_issue(one.now));
     one.answer(Response::PushHighWater(Ok(1)));
-    one.notes("h2", Some(SETTLE_MS - 1));
+    one.hears("2 1*", Some(false));
     assert!(one.monitor.may_issue(one.now), "it was in time, whatever the answers took");
 }
 
 #[test]
 fn where_the_store_keeps_no_note_the_time_of_an_answer_counts_against_this_host_alone() {
     let mut one = Watched::trusting();
-    one.probe_shows("h2");
-    one.pushes("h2");
-    assert_eq!(one.asks(), Request::NoteHistory(identity("h2")));
+    one.probe_shows("2 1*");
+    one.pushes("2 1*");
+    let since = one.now;
+    assert_eq!(one.asks(), Request::IsSettled(identity("2 1*")));
     one.pass(SETTLE_MS);
-    one.answer(Response::NoteHistory(Ok(None)));
+    one.answer(Response::IsSettled(Ok(None)));
     assert!(one.distrusted(), "others may have claimed while the answer was under way");
-    // Others may have begun to settle when the answer came, not before.
-    one.notes("h2", None);
-    one.goes_on("h2");
+    assert_eq!(one.now.0, since.0 + SETTLE_MS);
+    one.goes_on("2 1*");
 }
 
 #[test]
@@ -103,120 +116,154 @@ fn an_answer_proves_what_was_so_when_it_was_asked() {
     assert_eq!(one.asks(), Request::Identity);
     let asked = one.now;
     one.pass(5_000);
-    one.answer(Response::Identity(Ok(identity("h1"))));
-    one.probe_shows("h2");
+    one.answer(Response::Identity(Ok(identity("1"))));
+    one.probe_shows("2 1*");
     assert_eq!(one.monitor.own_until(), Some(BootMs(asked.0 + SETTLE_MS)));
 }
 
 #[test]
 fn a_call_that_fails_meanwhile_does_not_start_the_time_again() {
-    for counts in [true, false] {
-        let mut one = Watched::trusting();
-        one.probe_shows("h2");
-        let begun = one.now;
-        let age = |one: &Watched| counts.then_some(one.now.0 - begun.0);
-        one.pushes("h2");
-        let noted_ms = age(&one);
-        one.notes("h2", noted_ms);
-        one.pass(3_000);
-        assert_eq!(one.asks(), Request::Identity);
-        one.answer(Response::Identity(Err(away())));
-        one.pass(1_000);
-        one.monitor.call_failed(one.now, &away());
-        one.probe_shows("h2");
-        one.now = BootMs(begun.0 + SETTLE_MS);
-        one.probe_shows("h2");
-        let noted_ms = age(&one);
-        one.notes("h2", noted_ms);
-        one.goes_on("h2");
-        assert_eq!(one.monitor.failovers(), 1);
-        assert!(!one.events.contains(&Event::Distrusted));
-    }
+    let mut one = Watched::trusting();
+    one.probe_shows("2 1*");
+    one.pushes("2 1*");
+    one.hears("2 1*", Some(false));
+    let over_at = one.now.0 + one.monitor.settling_ms(one.now);
+    one.pass(3_000);
+    assert_eq!(one.asks(), Request::Identity);
+    one.answer(Response::Identity(Err(away())));
+    one.pass(1_000);
+    one.monitor.call_failed(one.now, &away());
+    one.probe_shows("2 1*");
+    one.hears("2 1*", Some(false));
+    one.now = BootMs(over_at);
+    one.probe_shows("2 1*");
+    one.hears("2 1*", Some(false));
+    one.goes_on("2 1*");
+    assert_eq!(one.monitor.failovers(), 1);
+    assert!(!one.events.contains(&Event::Distrusted));
 }
 
 #[test]
-fn a_store_that_is_back_at_a_former_history_is_told_that_it_lost_commits() {
+fn a_note_in_doubt_is_renewed_before_anything_else() {
     let mut one = Watched::trusting();
-    one.probe_shows("h2");
-    one.pushes("h2");
-    one.notes("h2", Some(SETTLE_MS));
-    one.goes_on("h2");
-    one.events.clear();
-    one.probe_shows("h1");
-    one.pushes("h1");
-    one.notes("h1", Some(2_000_000));
-    assert_eq!(one.asks(), Request::DeclareLoss(identity("h1")));
-    assert!(one.events.contains(&Event::WentBack(History("h1".into()))));
-    one.answer(Response::DeclareLoss(Ok(true)));
-    one.probe_shows("h1 losses 1");
-    assert!(one.distrusted());
-    // A switch back that lost nothing comes with a fresh note.
-    let mut one = Watched::trusting();
-    one.probe_shows("h2");
-    one.pushes("h2");
-    one.notes("h2", Some(SETTLE_MS));
-    one.goes_on("h2");
-    one.events.clear();
-    one.pass(20_000);
-    one.probe_shows("h1");
-    one.pushes("h1");
-    one.notes("h1", Some(0));
+    let proven_at = one.now;
+    one.probe_shows("in doubt: 1");
+    assert_eq!(one.monitor.claimable(), None);
+    assert_eq!(one.monitor.own_until(), Some(BootMs(proven_at.0 + SETTLE_MS)));
+    assert_eq!(one.asks(), Request::Renew(identity("in doubt: 1"), Some(history("1"))));
+    one.answer(Response::Renew(Err(away())));
+    one.probe_shows("in doubt: 1");
+    assert_eq!(one.asks(), Request::Renew(identity("in doubt: 1"), Some(history("1"))));
+    one.answer(Response::Renew(Ok(true)));
+    one.probe_shows("2 1*");
+    assert_eq!(one.monitor.failovers(), 1);
+    one.pushes("2 1*");
+    one.hears("2 1*", Some(false));
     assert!(!one.distrusted());
-    assert!(matches!(one.step(), Step::Wait(_)));
+}
+
+/// A server took over that had not followed: it lacks the life that this host trusts, and hosts that know only the one
+/// before must hear of it.
+#[test]
+fn a_store_that_lost_a_whole_life_is_told_of_it() {
+    let mut one = Watched::trusting();
+    one.probe_shows("2 1*");
+    one.pushes("2 1*");
+    one.hears("2 1*", Some(true));
+    one.goes_on("2 1*");
+    one.events.clear();
+    one.probe_shows("3 1*");
+    assert_eq!(one.asks(), Request::Renew(identity("3 1*"), Some(history("2 1*"))));
+    assert!(one.events.contains(&Event::WentBack(history("3 1*"))));
+    one.answer(Response::Renew(Ok(true)));
+    one.probe_shows("4 3 2* 1*");
+    one.pushes("4 3 2* 1*");
+    one.hears("4 3 2* 1*", Some(false));
+    assert!(!one.distrusted());
 }
 
 #[test]
 fn a_history_that_was_missed_between_two_costs_what_is_held() {
+    for next in ["3 2* 1*", "3 1*"] {
+        let mut one = Watched::trusting();
+        one.probe_shows("2 1*");
+        assert_eq!(one.asks(), Request::PushHighWater(identity("2 1*")));
+        one.answer(Response::PushHighWater(Err(away())));
+        one.pass(2 * SETTLE_MS);
+        one.probe_shows(next);
+        assert!(one.distrusted(), "others may have claimed under life 2");
+    }
+    // Nobody claimed under it.
     let mut one = Watched::trusting();
-    one.probe_shows("h2");
-    assert_eq!(one.asks(), Request::PushHighWater(identity("h2")));
-    one.answer(Response::PushHighWater(Err(away())));
     one.pass(2 * SETTLE_MS);
-    one.probe_shows("h3");
-    one.pushes("h3");
-    one.notes("h3", Some(100));
-    assert!(one.distrusted(), "others may have claimed under h2");
+    one.probe_shows("3 2 1*");
+    assert!(!one.distrusted());
+    // Others claimed under it, and it had heard of this host's numbers.
+    let mut one = Watched::trusting();
+    one.probe_shows("2 1*");
+    one.pushes("2 1*");
+    one.hears("2 1*", Some(false));
+    one.probe_shows("3 2* 1*");
+    assert!(!one.distrusted());
+    // It lost commits while claims went on.
+    let mut one = Watched::trusting();
+    one.probe_shows("2 1!");
+    assert!(one.distrusted());
+}
+
+#[test]
+fn an_old_primary_that_answers_while_the_store_settles_changes_nothing() {
+    let mut one = Watched::trusting();
+    one.probe_shows("2 1*");
+    one.pushes("2 1*");
+    one.hears("2 1*", Some(false));
+    one.probe_shows("1");
+    one.look();
+    assert!(one.monitor.claimable().is_none() && one.monitor.away().is_some());
+    one.probe_shows("2 1*");
+    one.hears("2 1*", Some(true));
+    one.goes_on("2 1*");
 }
 
 #[test]
 fn a_loss_without_another_history_is_declared_once() {
     let mut one = Watched::trusting();
-    assert!(one.monitor.lost_commits(&identity("h1")));
-    assert!(!one.monitor.lost_commits(&identity("h1")));
+    assert!(one.monitor.lost_commits(&identity("1")));
+    assert!(!one.monitor.lost_commits(&identity("1")));
     assert_eq!(one.monitor.claimable(), None);
     assert!(matches!(one.monitor.complete(), Err(Condition::LostCommits)));
-    assert_eq!(one.asks(), Request::DeclareLoss(identity("h1")));
+    assert_eq!(one.asks(), Request::Renew(identity("1"), Some(history("1"))));
     assert!(one.events.contains(&Event::Distrusted));
     // With Leaf's table only, no other host can be told: this host's own marks are all there is.
-    one.answer(Response::DeclareLoss(Ok(false)));
-    one.pushes("h1");
+    one.answer(Response::Renew(Ok(false)));
+    one.pushes("1");
     one.look();
-    assert_eq!(one.monitor.claimable(), Some(&identity("h1")));
+    assert_eq!(one.monitor.claimable(), Some(&identity("1")));
 }
 
 #[test]
 fn a_restart_over_a_fail_over_issues_nothing_before_it_knows() {
-    let remembered = Some((StoreId("postgres:1".into()), History("h1".into())));
+    let remembered = Some((StoreId("postgres:1".into()), history("1")));
     let mut one = Watched::new(Settings { remembered, ..settings() });
     assert!(one.monitor.may_issue(one.now), "nobody has said anything yet");
     assert_eq!(one.asks(), Request::Identity);
-    one.answer(Response::Identity(Ok(identity("h2"))));
+    one.answer(Response::Identity(Ok(identity("2 1*"))));
     assert!(!one.monitor.may_issue(one.now), "it is another history already");
-    let remembered = Some((StoreId("postgres:1".into()), History("h1".into())));
+    let remembered = Some((StoreId("postgres:1".into()), history("1")));
     let mut one = Watched::new(Settings { remembered, ..settings() });
-    one.meet("h2", Some("h1"));
+    one.meet("2 1*", Some("1"));
     assert!(!one.monitor.may_issue(one.now));
-    one.pushes("h2");
-    one.notes("h2", Some(50));
+    one.pushes("2 1*");
+    one.hears("2 1*", Some(false));
     assert!(one.monitor.may_issue(one.now));
 }
 
 #[test]
 fn an_embedded_store_has_no_others_to_wait_for() {
     let mut one = Watched::new(Settings { embedded: true, settle_ms: 0, ..settings() });
-    one.meet("h2", Some("h1"));
-    one.pushes("h2");
-    one.notes("h2", None);
-    one.goes_on("h2");
+    one.meet("2 1*", Some("1"));
+    one.pushes("2 1*");
+    one.hears("2 1*", None);
+    one.goes_on("2 1*");
     assert!(!one.events.contains(&Event::Distrusted));
 }

@@ -6,7 +6,7 @@ use super::*;
 fn a_store_is_claimed_from_once_this_start_is_entered_on_both_sides() {
     let mut one = Watched::new(settings());
     assert!(!one.monitor.tried());
-    one.meet("h1", None);
+    one.meet("1", None);
     assert!(one.monitor.tried());
     let id = StoreId("postgres:1".into());
     assert_eq!(one.events, [Event::CheckedIn(id), Event::Resumed]);
@@ -16,25 +16,25 @@ fn a_store_is_claimed_from_once_this_start_is_entered_on_both_sides() {
 #[test]
 fn another_place_is_refused_and_taken_back_when_it_is_right_again() {
     let mut one = Watched::trusting();
-    let moved = Identity { role: Role("primary 0 of 2 era 1".into()), ..identity("h1") };
-    one.probe_shows("h1");
+    let moved = Identity { role: Role("primary 0 of 2 era 1".into()), ..identity("1") };
+    one.probe_shows("1");
     one.pass(PROBE_MS);
     assert_eq!(one.asks(), Request::Identity);
     one.answer(Response::Identity(Ok(moved)));
     assert!(one.monitor.refusal().is_some() && one.monitor.claimable().is_none());
     one.events.clear();
-    one.probe_shows("h1");
+    one.probe_shows("1");
     one.look();
-    assert_eq!(one.monitor.claimable(), Some(&identity("h1")));
+    assert_eq!(one.monitor.claimable(), Some(&identity("1")));
     // Tags that were asked for meanwhile are looked up now.
     assert!(one.events.contains(&Event::Resumed));
 }
 
 #[test]
 fn a_store_in_another_role_is_asked_about_what_is_held_of_it() {
-    let moved = Identity { role: Role("primary 0 of 2 era 1".into()), ..identity("h1") };
+    let moved = Identity { role: Role("primary 0 of 2 era 1".into()), ..identity("1") };
     let stranger = Identity { id: StoreId("postgres:9".into()), ..moved.clone() };
-    let set_back = Identity { history: History("h0".into()), ..moved.clone() };
+    let set_back = Identity { history: history("0"), ..moved.clone() };
     // While it is in use.
     let mut one = Watched::trusting();
     for (found, is_asked) in [(&moved, true), (&set_back, false), (&stranger, false)] {
@@ -47,7 +47,7 @@ fn a_store_in_another_role_is_asked_about_what_is_held_of_it() {
     }
     // At a start, judged by the journal's entry.
     for (found, is_asked) in [(moved, true), (set_back, false), (stranger, false)] {
-        let remembered = Some((identity("h1").id, identity("h1").history));
+        let remembered = Some((identity("1").id, identity("1").history));
         let mut one = Watched::new(Settings { remembered, ..settings() });
         assert_eq!(one.asks(), Request::Identity);
         one.answer(Response::Identity(Ok(found.clone())));
@@ -62,28 +62,28 @@ fn a_store_without_a_place_that_has_tags_is_refused_until_the_place_is_recorded(
     let role = Role("primary 0 of 2 era 1".into());
     let mut one = Watched::new(Settings { role: role.clone(), ..settings() });
     assert_eq!(one.asks(), Request::Identity);
-    one.answer(Response::Identity(Ok(identity("h1"))));
+    one.answer(Response::Identity(Ok(identity("1"))));
     assert_eq!(one.asks(), Request::HasTags);
     one.answer(Response::HasTags(Ok(true)));
     assert!(one.monitor.refusal().unwrap().to_string().contains("routes apply"));
     assert!(matches!(one.step(), Step::Wait(Some(_))));
     one.pass(PROBE_MS);
     assert_eq!(one.asks(), Request::Identity);
-    let placed = Identity { role, ..identity("h1") };
+    let placed = Identity { role, ..identity("1") };
     one.answer(Response::Identity(Ok(placed.clone())));
     assert_eq!(one.asks(), Request::CheckIn(placed));
 }
 
 #[test]
 fn another_database_is_refused_and_what_is_held_is_set_aside() {
-    let remembered = Some((StoreId("postgres:0".into()), History("h1".into())));
+    let remembered = Some((StoreId("postgres:0".into()), history("1")));
     let mut one = Watched::new(Settings { remembered, ..settings() });
     assert_eq!(one.asks(), Request::Identity);
-    one.answer(Response::Identity(Ok(identity("h1"))));
+    one.answer(Response::Identity(Ok(identity("1"))));
     one.look();
     assert!(one.events.contains(&Event::SetAside));
     assert!(one.monitor.refusal().unwrap().to_string().contains("adopt-store"));
-    let stranger = StoreId("postgres:1".into());
+    let stranger = identity("1").into();
     assert!(matches!(one.monitor.verify(one.now, &stranger), Err(StoreError::Refused(_))));
 }
 
@@ -101,7 +101,7 @@ fn a_store_that_is_away_is_tried_again_soon_and_told_of_once() {
     }
     assert_eq!(one.events, [Event::Away(away())]);
     assert_eq!(one.monitor.away().unwrap().since, since);
-    one.probe_shows("h1");
+    one.probe_shows("1");
     one.look();
     assert_eq!(one.events[1..], [Event::Back, Event::Resumed]);
 }
@@ -110,14 +110,14 @@ fn a_store_that_is_away_is_tried_again_soon_and_told_of_once() {
 fn many_daemons_that_start_at_once_take_turns() {
     let mut one = Watched::new(settings());
     assert_eq!(one.asks(), Request::Identity);
-    one.answer(Response::Identity(Ok(identity("h1"))));
+    one.answer(Response::Identity(Ok(identity("1"))));
     one.asks();
     one.answer(Response::CheckIn(Ok(None)));
     one.step();
     one.monitor.recorded(one.now, Ok(()), 0);
     one.asks();
     one.pass(300);
-    one.monitor.answered(one.now, Response::NoteHistory(Ok(Some(0))), 700);
+    one.monitor.answered(one.now, Response::IsSettled(Ok(Some(true))), 700);
     let Step::Wait(Some(until)) = one.look() else { panic!("its turn") };
     assert_eq!((until.0 - one.now.0, one.monitor.claimable()), (700, None));
     one.now = until;
@@ -130,7 +130,7 @@ fn many_daemons_that_start_at_once_take_turns() {
 #[test]
 fn a_store_that_leaves_a_call_without_an_answer_is_away_until_it_answers() {
     let mut one = Watched::trusting();
-    let under = identity("h1");
+    let under = identity("1");
     one.pass(PROBE_MS);
     assert_eq!(one.asks(), Request::Identity);
     one.pass(ANSWER_MS - 1);
@@ -160,7 +160,7 @@ fn a_store_that_leaves_a_call_without_an_answer_is_away_until_it_answers() {
 #[test]
 fn a_call_of_another_caller_that_is_not_answered_brings_a_probe() {
     let mut one = Watched::trusting();
-    let under = identity("h1");
+    let under = identity("1");
     let Step::Wait(Some(probe_at)) = one.look() else { panic!("nothing is to be done") };
     assert!(one.now < probe_at);
     assert!(one.monitor.under_way(one.now, ANSWER_MS));
@@ -173,6 +173,80 @@ fn a_call_of_another_caller_that_is_not_answered_brings_a_probe() {
     assert_eq!(one.monitor.away().unwrap().error, away());
     assert!(one.monitor.under_way(one.now, ANSWER_MS));
     assert!(!one.monitor.counts(&under));
-    one.probe_shows("h2");
-    assert!(!one.monitor.counts(&under) && !one.monitor.counts(&identity("h2")));
+    one.probe_shows("2 1*");
+    assert!(!one.monitor.counts(&under) && !one.monitor.counts(&identity("2 1*")));
+}
+
+#[test]
+fn a_newcomer_waits_like_every_other_host() {
+    let mut one = Watched::new(settings());
+    assert_eq!(one.asks(), Request::Identity);
+    one.answer(Response::Identity(Ok(identity("2 1*"))));
+    one.asks();
+    one.answer(Response::CheckIn(Ok(None)));
+    one.step();
+    one.monitor.recorded(one.now, Ok(()), 0);
+    assert_eq!(one.asks(), Request::IsSettled(identity("2 1*")));
+    one.answer(Response::IsSettled(Ok(Some(false))));
+    one.look();
+    assert!(one.monitor.claimable().is_none());
+    assert!(matches!(one.monitor.complete(), Err(Condition::Settling)));
+    // It claims after the settling time by its own clock, or as soon as another host has claimed.
+    one.probe_shows("2 1*");
+    assert_eq!(one.asks(), Request::IsSettled(identity("2 1*")));
+    one.answer(Response::IsSettled(Ok(Some(true))));
+    assert_eq!(one.step(), Step::Record(Record::History(identity("1").id, history("2 1*"))));
+    one.monitor.recorded(one.now, Ok(()), 0);
+    one.look();
+    assert_eq!(one.monitor.claimable(), Some(&identity("2 1*")));
+}
+
+#[test]
+fn an_old_primary_is_refused_by_name_also_after_a_restart() {
+    let remembered = Some((identity("1").id, history("2 1*")));
+    let mut one = Watched::new(Settings { remembered, ..settings() });
+    assert_eq!(one.asks(), Request::Identity);
+    one.answer(Response::Identity(Ok(identity("1"))));
+    one.look();
+    let words = one.monitor.refusal().unwrap().to_string();
+    assert!(words.contains("an old primary") && words.contains("declare-loss"), "{words}");
+    // The present primary answers: all is well.
+    one.pass(PROBE_MS);
+    one.meet("2 1*", Some("2 1*"));
+    assert_eq!(one.monitor.claimable(), Some(&identity("2 1*")));
+    one.probe_shows("1");
+    one.look();
+    assert!(one.monitor.refusal().is_some() && one.monitor.may_issue(one.now));
+    one.probe_shows("2 1*");
+    one.look();
+    assert_eq!(one.monitor.claimable(), Some(&identity("2 1*")));
+}
+
+#[test]
+fn a_store_that_lacks_what_the_journal_knows_begins_a_new_life() {
+    for found in ["3 1*", "in doubt: 1"] {
+        let remembered = Some((identity("1").id, history("2 1*")));
+        let mut one = Watched::new(Settings { remembered, ..settings() });
+        assert_eq!(one.asks(), Request::Identity);
+        one.answer(Response::Identity(Ok(identity(found))));
+        assert_eq!(one.asks(), Request::Renew(identity(found), Some(history("2 1*"))));
+        assert!(!one.monitor.may_issue(one.now));
+        one.answer(Response::Renew(Ok(true)));
+        one.meet("4 3! 2* 1*", Some("2 1*"));
+        assert_eq!(one.asks(), Request::PushHighWater(identity("4 3! 2* 1*")));
+    }
+}
+
+#[test]
+fn a_start_that_the_store_has_lost_begins_a_new_life() {
+    let remembered = Some((identity("1").id, history("1")));
+    let mut one = Watched::new(Settings { remembered, ..settings() });
+    assert_eq!(one.asks(), Request::Identity);
+    one.answer(Response::Identity(Ok(identity("1"))));
+    assert_eq!(one.asks(), Request::CheckIn(identity("1")));
+    let (expected, found, store) = (identity("1"), identity("2 1!"), String::new());
+    one.answer(Response::CheckIn(Err(StoreError::Changed { store, expected, found })));
+    one.meet("2 1!", Some("1"));
+    assert_eq!(one.asks(), Request::PushHighWater(identity("2 1!")));
+    assert!(one.events.contains(&Event::Distrusted));
 }

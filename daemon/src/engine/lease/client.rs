@@ -18,7 +18,7 @@ use leafd_core::lease::{Request, Response};
 use leafd_core::registry::{
     CompareAndSet, Entry, Former, LeaseRecord, Mode, RegistryError, RegistryId, Snapshot,
 };
-use leafd_core::store::StoreId;
+
 use leafd_core::{Tag, UnixMs, WorkerId};
 
 /// Calls a registry.
@@ -102,7 +102,7 @@ impl RegistryClient {
     /// See [`Registry::snapshot`]; also an error when the store behind the registry is not the configured one.
     pub async fn snapshot(&self, pool: Range<u64>) -> Result<Snapshot, RegistryError> {
         let look = self.call(move |registry| registry.snapshot(pool)).await?;
-        self.verify(&look.registry.id)?;
+        self.verify(&look.registry)?;
         Ok(look)
     }
 
@@ -129,7 +129,7 @@ impl RegistryClient {
         under: RegistryId,
         swap: CompareAndSet,
     ) -> Result<UnixMs, RegistryError> {
-        self.verify(&under.id)?;
+        self.verify(&under)?;
         self.call(move |registry| registry.compare_and_set(&under, &swap)).await
     }
 
@@ -151,12 +151,12 @@ impl RegistryClient {
         pool: Range<u64>,
         holding: LeaseRecord,
     ) -> Result<Entry, RegistryError> {
-        self.verify(&under.id)?;
+        self.verify(&under)?;
         self.call(move |registry| registry.assign(&under, pool, &holding)).await
     }
 
     /// See [`Upstream::verify`].
-    fn verify(&self, found: &StoreId) -> Result<(), RegistryError> {
+    fn verify(&self, found: &RegistryId) -> Result<(), RegistryError> {
         match &self.place {
             Place::Store(upstream, _) => Ok(upstream.verify(found)?),
             Place::Thread(_) => Ok(()),

@@ -128,7 +128,8 @@ impl<T: Tenants + 'static> Driver<T> {
         let store = &self.upstream.store;
         match request {
             Request::Identity => {
-                let found = store.identity().await;
+                let known = self.upstream.monitor.borrow().known_history().cloned();
+                let found = store.identity_after(known).await;
                 if let Ok(found) = &found {
                     self.upstream.hear_role(&found.role);
                 }
@@ -143,11 +144,8 @@ impl<T: Tenants + 'static> Driver<T> {
                 let history = record.map(|record| History(record.history.clone()));
                 Response::CheckIn(self.check_in(&under).await.map(|()| history))
             }
-            Request::NoteHistory(under) => {
-                let noted = store.note_history(&under).await;
-                Response::NoteHistory(noted.map(|ago| ago.map(clock::millis)))
-            }
-            Request::DeclareLoss(under) => Response::DeclareLoss(store.declare_loss(&under).await),
+            Request::IsSettled(under) => Response::IsSettled(store.is_settled(&under).await),
+            Request::Renew(under, known) => Response::Renew(store.renew(&under, known).await),
             Request::PushHighWater(under) => {
                 Response::PushHighWater(self.push_high_water(&under).await)
             }
@@ -237,16 +235,16 @@ impl<T: Tenants + 'static> Driver<T> {
                 }
                 *upstream.key.borrow_mut() = Some(key);
             }
-            Event::FailedOver { to, noted_ms, left_ms } => error!(
-                %store, history = %to, noticed_before_ms = noted_ms, settle_ms = left_ms,
+            Event::FailedOver(to) => error!(
+                %store, history = %to,
                 "the store has failed over or was restored (its history has changed), and may have lost its last commits: \
-                 nothing new is claimed for settle_ms (failover_settle), so that all hosts can report the ids that they \
-                 have seen"
+                 nothing new is claimed for failover_settle, so that all hosts can report the ids that they have seen"
             ),
             Event::WentBack(history) => error!(
                 %store, %history,
-                "the store is back in an older state (the old primary, or a backup): claims made since are lost. Every \
-                 host reports the highest ids that it has seen, and drops those that others may be given"
+                "the store has lost the history that this host trusts (a backup was restored, or a server took over that \
+                 had not followed): claims made since are lost. Every host reports the highest ids that it has seen, and \
+                 drops those that others may be given"
             ),
             Event::Distrusted => {
                 warn!(%store, "discarding unissued ids: the store lost commits, and may have reassigned them");

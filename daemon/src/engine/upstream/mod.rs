@@ -18,6 +18,7 @@ use crate::journal::StoreRecord;
 use crate::reply::Failure;
 use crate::store::StoreHandle;
 use leafd_core::BootMs;
+use leafd_core::registry::RegistryId;
 use leafd_core::store::{History, Identity, Role, Shard, StoreError, StoreId, Why};
 use leafd_core::upstream::{Condition, Monitor, Settings};
 
@@ -273,7 +274,7 @@ impl Upstream {
     ///
     /// # Errors
     /// As there.
-    pub fn verify(&self, found: &StoreId) -> Result<(), StoreError> {
+    pub fn verify(&self, found: &RegistryId) -> Result<(), StoreError> {
         let verified = self.monitor.borrow_mut().verify(clock::boot(), found);
         if verified.is_err() {
             self.woken.notify_one();

@@ -10,11 +10,12 @@ use mysql::prelude::Queryable;
 use mysql::{ClientIdentity, Conn, Opts, OptsBuilder, SslOpts};
 
 use super::driver::describe;
+use super::sql;
 use crate::blocking::Backend as _;
 use crate::config::{Endpoint, Tls};
 use crate::store::Store;
 use crate::store::sql::engine::Engine;
-use crate::store::sql::{APPLICATION_NAME, HEAD_START, Target, is_of_tls};
+use crate::store::sql::{APPLICATION_NAME, HEAD_START, Signs, Target, is_of_tls};
 use leafd_core::store::{Reason, StoreError, Why};
 
 /// The files in which systems keep the certificates that they trust.
@@ -42,6 +43,7 @@ const NODE: &str =
 pub(super) struct Connected {
     pub(super) connection: Conn,
     pub(super) engine: Engine,
+    pub(super) signs: Signs,
     pub(super) endpoint: String,
 }
 
@@ -66,9 +68,9 @@ pub(super) fn connect(target: &Target) -> Result<Connected, StoreError> {
             let Ok((number, answer)) = receive.recv_timeout(left) else { break };
             unanswered -= 1;
             match answer {
-                Ok((connection, engine)) => {
+                Ok((connection, engine, signs)) => {
                     let endpoint = servers[number].to_string();
-                    return Ok(Connected { connection, engine, endpoint });
+                    return Ok(Connected { connection, engine, signs, endpoint });
                 }
                 Err(cause) => causes[number] = cause,
             }
@@ -82,7 +84,7 @@ pub(super) fn connect(target: &Target) -> Result<Connected, StoreError> {
 }
 
 /// A server's position in the list, and what came of asking it.
-type Answer = (usize, Result<(Conn, Engine), Reason>);
+type Answer = (usize, Result<(Conn, Engine, Signs), Reason>);
 
 /// Asks one server. The crate limits the time of each read and write, but neither that of a name look-up nor the
 /// total. So this runs on a thread of its own. When it takes too long, nobody waits for the thread any more; it ends
@@ -169,7 +171,11 @@ fn settings(target: &Target) -> Vec<String> {
     ]
 }
 
-fn one(opts: Opts, settings: &[String], untested_engine: bool) -> Result<(Conn, Engine), Reason> {
+fn one(
+    opts: Opts,
+    settings: &[String],
+    untested_engine: bool,
+) -> Result<(Conn, Engine, Signs), Reason> {
     let described = |error: mysql::Error| refusal(&error);
     let mut connection = Conn::new(opts).map_err(described)?;
     let variables: Vec<(String, String)> = connection.query(VARIABLES).map_err(described)?;
@@ -203,10 +209,11 @@ fn one(opts: Opts, settings: &[String], untested_engine: bool) -> Result<(Conn, 
     for statement in settings {
         connection.query_drop(statement).map_err(described)?;
     }
-    // The statements that distinguish tables look at this variable.
-    let is_one_store = format!("SET @leafd_one_store = {}", i32::from(engine.is_one_store()));
-    connection.query_drop(is_one_store).map_err(described)?;
-    Ok((connection, engine))
+    // All nodes of a cluster that is one store have the same history.
+    let is_one_store = engine.is_one_store();
+    let server = if is_one_store { sql::CLUSTER } else { sql::SERVER };
+    let server: Vec<(String, String)> = connection.query(server).map_err(described)?;
+    Ok((connection, engine, sql::signs(is_one_store, &server)))
 }
 
 /// Why a server does not accept a connection.
@@ -228,6 +235,6 @@ fn refusal(error: &mysql::Error) -> Reason {
 }
 
 /// Whether a variable's value means that it is on, in the words of any server.
-pub(super) fn is_on(value: &str) -> bool {
+fn is_on(value: &str) -> bool {
     !["OFF", "0", "NO"].contains(&value.to_ascii_uppercase().as_str())
 }

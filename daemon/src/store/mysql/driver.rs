@@ -13,7 +13,7 @@ use nix::sys::time::TimeVal;
 
 use super::{connect, sql};
 use crate::store::sql::engine::Engine;
-use crate::store::sql::{Driver, Failure, Param, Place, Standing, TABLES_GONE, Target};
+use crate::store::sql::{Driver, Failure, Param, Signs, Target};
 use leafd_core::store::StoreError;
 
 /// In a cluster that is one store, a server gets this share of a call's time, in percent. Then another server can do
@@ -26,16 +26,15 @@ pub struct MysqlDriver {
     connection: Conn,
     endpoint: String,
     engine: Engine,
-    /// What distinguishes the server from others, once it was asked.
-    server: Option<String>,
+    signs: Signs,
     deadline: Instant,
 }
 
 impl MysqlDriver {
     /// Connects to the first server that takes writes.
     pub(super) fn connect(target: &Target) -> Result<Self, StoreError> {
-        let connect::Connected { connection, engine, endpoint } = connect::connect(target)?;
-        Ok(MysqlDriver { connection, endpoint, engine, server: None, deadline: Instant::now() })
+        let connect::Connected { connection, engine, signs, endpoint } = connect::connect(target)?;
+        Ok(MysqlDriver { connection, endpoint, engine, signs, deadline: Instant::now() })
     }
 
     fn bounded<T>(
@@ -66,38 +65,32 @@ impl Driver for MysqlDriver {
         &self.endpoint
     }
 
-    fn standing(&mut self, side: bool) -> Result<Standing, Failure> {
-        let server = match &self.server {
-            Some(server) => server.clone(),
-            None => {
-                // All nodes of a cluster that is one store have the same history.
-                let server = match self.engine.is_one_store() {
-                    true => sql::CLUSTER,
-                    false => sql::SERVER,
-                };
-                let variables = self.query(server, &[])?.into_iter().filter_map(|row| {
-                    let text: Option<Vec<String>> = row.into_iter().collect();
-                    Some(text?.join("="))
-                });
-                let server: Vec<String> = variables.collect();
-                self.server.insert(server.join(" ")).clone()
-            }
+    fn signs(&self) -> &Signs {
+        &self.signs
+    }
+
+    fn position(&mut self) -> Result<Option<u64>, Failure> {
+        let asked = match self.engine.is_one_store() {
+            true => sql::CLUSTER_POSITION,
+            false => sql::POSITION,
         };
-        let sql = if side { sql::STANDING } else { sql::STANDING_PLAIN };
-        let rows = self.query(sql, &[])?;
-        let mut cells = rows.into_iter().flatten();
-        let mut next = || cells.next().flatten();
-        let database = next().unwrap_or_default();
-        let Some(table) = next() else {
-            return Err(Failure::Missing(TABLES_GONE.to_owned()));
-        };
-        if next().is_some_and(|value| connect::is_on(&value)) {
-            let words = format!("{}: it has become read-only (read_only is ON)", self.endpoint);
-            return Err(Failure::ReadOnly(words));
+        let rows = self.query(asked, &[])?;
+        let value = rows.into_iter().find_map(|row| row.into_iter().nth(1)?);
+        // A node that is cut off from its cluster reports the largest number.
+        Ok(value.and_then(|value| value.parse().ok()).filter(|position| *position < u64::MAX))
+    }
+
+    fn members(&mut self) -> Result<Option<String>, Failure> {
+        if !self.engine.is_one_store() {
+            return Ok(None);
         }
-        let server = format!("{server} database={database}");
-        let place = Place { kind: "mysql", server, table, timeline: String::new() };
-        Ok(Standing { place, name: next(), role: next() })
+        let rows = self.query(sql::MEMBERS, &[])?;
+        Ok(rows.into_iter().find_map(|row| {
+            let list = row.into_iter().nth(1)??;
+            let mut members: Vec<&str> = list.split(',').collect();
+            members.sort_unstable();
+            Some(members.join(","))
+        }))
     }
 
     fn set_deadline(&mut self, deadline: Instant) {

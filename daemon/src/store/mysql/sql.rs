@@ -1,6 +1,6 @@
 //! The statements for MySQL and MariaDB.
 
-use crate::store::sql::{Layout, Statements};
+use crate::store::sql::{Layout, Signs, Statements};
 
 /// The tables, and for each column the types that leafd accepts.
 pub(super) static TABLES: &[Layout] = &[
@@ -33,6 +33,7 @@ pub(super) static TABLES: &[Layout] = &[
             ("host", &["varchar"]),
             ("start_token", &["varchar"]),
             ("started", &["timestamp", "datetime"]),
+            ("written", &["bigint"]),
         ],
     },
     Layout {
@@ -62,54 +63,53 @@ pub(super) const SERVER: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN
 /// The same for a Galera cluster; every node gives the same answer.
 pub(super) const CLUSTER: &str = "SHOW GLOBAL STATUS LIKE 'wsrep_cluster_state_uuid'";
 
-/// What distinguishes the tables from others that take their place. For Leaf's table: its comment, which contains the
-/// mark, and when it was made or last altered. For `leafd_tag`, which remembers what was claimed if somebody sets
-/// Leaf's table back: when it was made, and when its row without a name was entered, see [`SIDE_TABLES`]. NULL when
-/// one of these is missing.
+/// How far a server has come: what its storage engine has on disk. It only rises, as long as its files stay.
+pub(super) const POSITION: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN
+    ('Innodb_lsn_flushed', 'Innodb_redo_log_flushed_to_disk_lsn')";
+
+/// The same for a Galera cluster: how often its members have changed. A cluster that is started anew begins at 1.
+pub(super) const CLUSTER_POSITION: &str = "SHOW GLOBAL STATUS LIKE 'wsrep_cluster_conf_id'";
+
+/// The members of a Galera cluster, as a node knows them.
+pub(super) const MEMBERS: &str = "SHOW GLOBAL STATUS LIKE 'wsrep_incoming_addresses'";
+
+/// How to ask a server who it is. `server` are the names and values of the variables above.
 ///
-/// Every claim asks this, which takes about 50 microseconds. Once a claim has locked its row, nobody can make the
-/// table anew until the claim ends.
+/// `life` is what distinguishes the tables from others that take their place. For Leaf's table: its comment, which
+/// contains the mark, and when it was made or last altered. For `leafd_tag`, which remembers what was claimed if
+/// somebody sets Leaf's table back: when it was made, and when its row without a name was entered, see
+/// [`SIDE_TABLES`]. NULL when one of these is missing. Every claim asks this, which takes about 50 microseconds. Once
+/// a claim has locked its row, nobody can make the table anew until the claim ends.
 ///
-/// In a cluster that is one store, the nodes differ in when the tables were made, so those times are left out there,
-/// see `connect`.
-macro_rules! tables_life {
-    (plain) => {
-        "(SELECT CONCAT_WS(' ', LEFT(SHA2(TABLE_COMMENT, 256), 16), IF(@leafd_one_store, NULL, CREATE_TIME))
-          FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'leaf_alloc')"
-    };
-    (side) => {
-        concat!(
-            "CONCAT(",
-            tables_life!(plain),
-            ", ' ', (SELECT IF(@leafd_one_store, '', CREATE_TIME) FROM information_schema.TABLES
-              WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'leafd_tag'),
-             ' ', (SELECT row_start FROM leafd_tag WHERE tag = ''))"
+/// In a cluster that is one store, the nodes differ in their variables and in when the tables were made. So there the
+/// cluster's name is told as it was when the connection was opened, and those times are left out.
+pub(super) fn signs(is_one_store: bool, server: &[(String, String)]) -> Signs {
+    let server = server.iter().map(|(name, value)| match is_one_store {
+        true => format!("'{}={}'", name, value.replace(['\'', '\\'], "")),
+        false => format!("CONCAT('{name}=', @@GLOBAL.{name})"),
+    });
+    let server: Vec<String> = server.collect();
+    let made = |table: &str, before: &str| {
+        let time = if is_one_store { "''" } else { "CREATE_TIME" };
+        format!(
+            "(SELECT CONCAT_WS(' ', {before}{time}) FROM information_schema.TABLES
+              WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{table}')"
         )
     };
+    let life_plain = made("leaf_alloc", "LEFT(SHA2(TABLE_COMMENT, 256), 16), ");
+    let life = format!(
+        "CONCAT({life_plain}, ' ', {}, ' ', (SELECT row_start FROM leafd_tag WHERE tag = ''))",
+        made("leafd_tag", "")
+    );
+    Signs {
+        kind: "mysql",
+        server: format!("CONCAT_WS(' ', {}, CONCAT('database=', DATABASE()))", server.join(", ")),
+        life,
+        life_plain,
+        position: "NULL",
+        read_only: "@@GLOBAL.read_only",
+    }
 }
-
-/// The database, what distinguishes the tables, whether the server refuses writes, and the store's name and role.
-macro_rules! select_standing {
-    ($tables:ident, $name:literal, $role:literal) => {
-        concat!(
-            "SELECT DATABASE(), ",
-            tables_life!($tables),
-            ", @@GLOBAL.read_only, ",
-            $name,
-            ", ",
-            $role
-        )
-    };
-}
-
-pub(super) const STANDING: &str = select_standing!(
-    side,
-    "(SELECT value FROM leafd_meta WHERE name = 'identity')",
-    "(SELECT value FROM leafd_meta WHERE name = 'role')"
-);
-
-/// Like [`STANDING`], without leafd's tables.
-pub(super) const STANDING_PLAIN: &str = select_standing!(plain, "NULL", "NULL");
 
 /// Marks begin with this. A mark distinguishes a table from another one that takes its place. It is kept in the
 /// table's comment, because that is dropped with the table and is replicated.
@@ -147,22 +147,14 @@ macro_rules! tables {
 
 pub(super) const STATEMENTS: Statements = Statements {
     begin: "START TRANSACTION",
-    find: concat!(
-        "SELECT i.value, r.value, ",
-        tables_life!(side),
-        ", ",
-        row!(side),
-        " FROM leafd_meta AS i JOIN leafd_meta AS r ON i.name = 'identity' AND r.name = 'role' LEFT JOIN (",
-        tables!(),
-        ") ON a.biz_tag IN"
-    ),
-    find_plain: concat!(
-        "SELECT NULL, NULL, ",
-        tables_life!(plain),
-        ", ",
-        row!(plain),
-        " FROM (SELECT 1) AS one LEFT JOIN leaf_alloc AS a ON a.biz_tag IN"
-    ),
+    head: "i.value, r.value, n.value, (SELECT CONCAT(written, ' ', start_token) FROM leafd_host WHERE host = :p1)",
+    head_plain: "NULL, NULL, NULL, NULL",
+    meta_rows: "leafd_meta AS i JOIN leafd_meta AS r ON i.name = 'identity' AND r.name = 'role'
+        LEFT JOIN leafd_meta AS n ON n.name = 'history'",
+    row: row!(side),
+    row_plain: row!(plain),
+    tag_rows: concat!("LEFT JOIN (", tables!(), ") ON a.biz_tag IN"),
+    tag_rows_plain: "(SELECT 1) AS one LEFT JOIN leaf_alloc AS a ON a.biz_tag IN",
     lock: "SELECT biz_tag FROM leaf_alloc WHERE biz_tag IN",
     locking: "ORDER BY biz_tag FOR UPDATE",
     lock_role: "SELECT value FROM leafd_meta WHERE name = 'role' FOR UPDATE",
@@ -178,6 +170,10 @@ pub(super) const STATEMENTS: Statements = Statements {
     ends: "SELECT tag, highest_end FROM leafd_tag WHERE tag > CAST(:p1 AS BINARY) ORDER BY tag LIMIT :p2",
     record_claim: "UPDATE leafd_tag SET highest_end = :p2, role_version = :p3
         WHERE tag = CAST(:p1 AS BINARY) AND role_version = :p4",
+    record_claim_of_host: "UPDATE leafd_tag AS t, leafd_host AS h
+        SET t.highest_end = :p2, t.role_version = :p3, h.written = :p5
+        WHERE t.tag = CAST(:p1 AS BINARY) AND t.role_version = :p4 AND h.host = :p6 AND h.written = :p7",
+    prove: "UPDATE leafd_host SET written = :p1 WHERE host = :p2 AND written = :p3",
     enter_claim: "INSERT INTO leafd_tag (tag, highest_end, role_version) VALUES (:p1, :p2, :p3)",
     take_right: "UPDATE leafd_meta SET value = :p1 WHERE name = 'right' AND value LIKE :p2",
     set_right: "UPDATE leafd_meta SET value = :p1 WHERE name = 'right'",
@@ -194,9 +190,9 @@ pub(super) const STATEMENTS: Statements = Statements {
         highest_end = GREATEST(highest_end, VALUES(highest_end))",
     set_ceiling: "INSERT INTO leafd_tag (tag, ceiling) VALUES (:p1, :p2)
         ON DUPLICATE KEY UPDATE ceiling = VALUES(ceiling)",
-    host_token: "SELECT start_token FROM leafd_host WHERE host = :p1 FOR UPDATE",
-    enter_host: "INSERT INTO leafd_host (host, start_token, started) VALUES (:p1, :p2, CURRENT_TIMESTAMP)
-        ON DUPLICATE KEY UPDATE start_token = VALUES(start_token), started = VALUES(started)",
+    host_token: "SELECT start_token, written FROM leafd_host WHERE host = :p1 FOR UPDATE",
+    enter_host: "INSERT INTO leafd_host (host, start_token, started, written) VALUES (:p1, :p2, CURRENT_TIMESTAMP, :p3)
+        ON DUPLICATE KEY UPDATE start_token = VALUES(start_token), started = VALUES(started), written = VALUES(written)",
     columns: "SELECT TABLE_NAME, COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS
         WHERE TABLE_SCHEMA = DATABASE()
         AND TABLE_NAME IN ('leaf_alloc', 'leafd_meta', 'leafd_tag', 'leafd_host', 'leafd_claim', 'leafd_worker',
@@ -213,7 +209,7 @@ pub(super) const STATEMENTS: Statements = Statements {
             GROUP BY INDEX_NAME
             HAVING COUNT(*) = 1 AND MAX(COLUMN_NAME) = 'biz_tag' AND MAX(SUB_PART) IS NULL)",
     set_role: "UPDATE leafd_meta SET value = :p1 WHERE name = 'role'",
-    note: "INSERT INTO leafd_meta (name, value) VALUES ('noticed', :p1) ON DUPLICATE KEY UPDATE value = VALUES(value)",
+    swap_note: "UPDATE leafd_meta SET value = :p1 WHERE name = 'history' AND value = :p2",
     lax: "SELECT CONCAT('innodb_flush_log_at_trx_commit is ', @@GLOBAL.innodb_flush_log_at_trx_commit) FROM DUAL
         WHERE @@GLOBAL.innodb_flush_log_at_trx_commit <> 1",
     now_ms: "SELECT CAST(FLOOR(UNIX_TIMESTAMP(NOW(3)) * 1000) AS CHAR)",
@@ -261,14 +257,15 @@ pub(super) const SIDE_TABLES: [&str; 3] = [
     "CREATE TABLE IF NOT EXISTS leafd_host (
     host        varchar(64) NOT NULL PRIMARY KEY,
     start_token varchar(64) NOT NULL,
-    started     datetime NOT NULL
+    started     datetime NOT NULL,
+    written     bigint NOT NULL DEFAULT 0
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin",
 ];
 
 /// The rows that the tables get when they are made.
 pub(super) const FIRST_ROWS: [&str; 2] = [
     "INSERT IGNORE INTO leafd_meta (name, value)
-    VALUES ('format', '2'), ('identity', UUID()), ('role', ''), ('right', '0 ')",
+    VALUES ('format', '2'), ('identity', UUID()), ('role', ''), ('right', '0 '), ('history', '')",
     "INSERT IGNORE INTO leafd_tag (tag) VALUES ('')",
 ];
 

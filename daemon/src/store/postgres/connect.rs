@@ -12,8 +12,8 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::driver::{classify, describe};
-use super::tls;
+use super::driver::{classify, describe, say_without_log};
+use super::{sql, tls};
 use crate::config::{Endpoint, StorePassword};
 use crate::store::sql::engine::Engine;
 use crate::store::sql::{APPLICATION_NAME, Failure, HEAD_START, Target, is_of_tls};
@@ -25,6 +25,14 @@ pub(super) struct Connected {
     pub(super) mover: JoinHandle<()>,
     pub(super) endpoint: String,
     pub(super) unconfirmed: Unconfirmed,
+    pub(super) settings: Settings,
+}
+
+/// What was found out about a server, and how a transaction begins there.
+pub(super) struct Settings {
+    /// Whether the functions for the write-ahead log work. On Aurora they may fail.
+    pub(super) has_log: bool,
+    pub(super) begin: String,
 }
 
 /// Whether the server answered a commit that its synchronous standby did not confirm.
@@ -41,9 +49,11 @@ const WARNED_BY: &str = "SyncRepWaitForLSN";
 pub(super) const UNCONFIRMED: &str = "it committed, but its synchronous standby did not confirm that, so a fail-over could lose it: bring the standby \
      back, or take it out of synchronous_standby_names";
 
-/// Whether the server is a standby, and whether it refuses writes for any reason.
+/// Whether the server is a standby, whether it refuses writes for any reason, and whether it reports a commit before it
+/// is durable.
 const STANDING: &str =
-    "SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'";
+    "SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on',
+    current_setting('synchronous_commit') = 'off'";
 
 /// What shows the engine. This is asked first, because other engines may not know what is asked later.
 const ENGINE: &str =
@@ -130,11 +140,11 @@ async fn one(target: &Target, config: &Config, endpoint: &Endpoint) -> Result<Co
             (client, tokio::spawn(carry(connection, unconfirmed.clone())))
         }
     };
-    let connected = Connected { client, mover, endpoint: endpoint.to_string(), unconfirmed };
-    match agree(&connected.client, target).await {
-        Ok(()) => Ok(connected),
+    let endpoint = endpoint.to_string();
+    match agree(&client, target, &endpoint).await {
+        Ok(settings) => Ok(Connected { client, mover, endpoint, unconfirmed, settings }),
         Err(failure) => {
-            connected.mover.abort();
+            mover.abort();
             Err(failure)
         }
     }
@@ -177,8 +187,8 @@ impl Unconfirmed {
     }
 }
 
-/// Refuses a server that takes no writes, and makes the settings that the statements rely on.
-async fn agree(client: &Client, target: &Target) -> Result<(), Reason> {
+/// Refuses a server that takes no writes, and decides on the settings that the statements rely on.
+async fn agree(client: &Client, target: &Target, endpoint: &str) -> Result<Settings, Reason> {
     let engine = client.query_typed(ENGINE, &[]).await.map_err(|error| refusal(target, &error))?;
     if let Some(row) = engine.first() {
         let (version, is_aurora): (&str, bool) = (row.get(0), row.get(1));
@@ -192,20 +202,31 @@ async fn agree(client: &Client, target: &Target) -> Result<(), Reason> {
     if flag(1) {
         return Err(Reason::new(Why::ReadOnly, "it is read-only"));
     }
+    let has_log = match client.query_typed(&sql::try_log(), &[]).await {
+        Ok(_) => true,
+        Err(error) => match classify(&error) {
+            Failure::Unsupported(words) => {
+                say_without_log(endpoint, &words);
+                false
+            }
+            Failure::Lost(words) => return Err(words.into()),
+            _ => return Err(describe(&error).into()),
+        },
+    };
+    // Poolers follow a client's time zone.
+    client
+        .batch_execute("SET TimeZone = 'UTC'")
+        .await
+        .map_err(|error| Reason::from(describe(&error)))?;
     // The server gives a statement up a little before leafd does, so that a lock isn't kept by a statement that nobody
-    // waits for. And it must write a commit to disk before it answers; otherwise the commit could be lost.
+    // waits for. And it must write a commit to disk before it answers; otherwise the commit could be lost. Whatever the
+    // server's default is, each statement sees everything that was committed before it.
     let ms = (target.statement_timeout.as_millis() * 9 / 10).max(1);
-    let settings = format!(
-        "SET statement_timeout = {ms};
-         SET lock_timeout = {ms};
-         SET idle_in_transaction_session_timeout = {};
-         SET TimeZone = 'UTC';
-         SELECT set_config('synchronous_commit', 'on', false)
-         WHERE current_setting('synchronous_commit') = 'off'",
+    let durable = if flag(2) { "; SET LOCAL synchronous_commit = on" } else { "" };
+    let begin = format!(
+        "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL statement_timeout = {ms};
+         SET LOCAL idle_in_transaction_session_timeout = {}{durable}",
         ms * 2
     );
-    client.batch_execute(&settings).await.map_err(|error| match classify(&error) {
-        Failure::Lost(words) => words.into(),
-        _ => describe(&error).into(),
-    })
+    Ok(Settings { has_log, begin })
 }

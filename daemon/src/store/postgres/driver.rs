@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Error};
 
 use super::{connect, sql};
-use crate::store::sql::{Call, Driver, Failure, Param, Place, Standing, TABLES_GONE, Target};
+use crate::store::sql::{Call, Driver, Failure, Param, Signs, Target};
 use leafd_core::store::StoreError;
 
 /// A connection, and the runtime that moves its bytes while a statement runs.
@@ -25,8 +25,10 @@ pub struct PostgresDriver {
     endpoint: String,
     unconfirmed: connect::Unconfirmed,
     deadline: Instant,
-    /// On this server the functions for the write-ahead log fail, as they do on Aurora.
-    log_functions_fail: bool,
+    signs: Signs,
+    /// Begins a transaction with all the settings that the statements rely on. Nothing is set for the session, because
+    /// a pooler may give each transaction to another one.
+    begin: String,
 }
 
 impl PostgresDriver {
@@ -48,7 +50,8 @@ impl PostgresDriver {
                 return Err(error);
             }
         };
-        let connect::Connected { client, mover, endpoint, unconfirmed } = connected;
+        let connect::Connected { client, mover, endpoint, unconfirmed, settings } = connected;
+        let connect::Settings { has_log, begin } = settings;
         Ok(PostgresDriver {
             runtime: Some(runtime),
             client,
@@ -56,7 +59,8 @@ impl PostgresDriver {
             endpoint,
             unconfirmed,
             deadline: Instant::now(),
-            log_functions_fail: false,
+            signs: sql::signs(has_log),
+            begin,
         })
     }
 
@@ -110,28 +114,13 @@ impl Driver for PostgresDriver {
         &self.endpoint
     }
 
-    fn standing(&mut self, side: bool) -> Result<Standing, Failure> {
-        let rows = match self.log_functions_fail {
-            true => self
-                .query(if side { sql::STANDING_NO_LOG } else { sql::STANDING_PLAIN_NO_LOG }, &[]),
-            false => self.query(if side { sql::STANDING } else { sql::STANDING_PLAIN }, &[]),
-        };
-        let rows = match rows {
-            Err(Failure::Unsupported(words)) if !self.log_functions_fail => {
-                self.log_functions_fail = true;
-                say_without_log(&self.endpoint, &words);
-                return self.standing(side);
-            }
-            rows => rows?,
-        };
-        let mut cells = rows.into_iter().flatten();
-        let mut next = || cells.next().flatten();
-        let silent = |what: &str| Failure::Missing(format!("the server doesn't report {what}"));
-        let server = next().ok_or_else(|| silent("which cluster and database it is"))?;
-        let table = next().ok_or_else(|| Failure::Missing(TABLES_GONE.to_owned()))?;
-        let timeline = next().ok_or_else(|| silent("its timeline"))?;
-        let place = Place { kind: "postgres", server, table, timeline };
-        Ok(Standing { place, name: next(), role: next() })
+    fn signs(&self) -> &Signs {
+        &self.signs
+    }
+
+    fn begin(&mut self, _: &str) -> Result<(), Failure> {
+        let begin = self.begin.clone();
+        self.batch(&begin)
     }
 
     fn set_deadline(&mut self, deadline: Instant) {
@@ -206,7 +195,7 @@ fn texts(rows: &[Row]) -> Result<Vec<Vec<Option<String>>>, Failure> {
 }
 
 /// Logs once that leafd notices fewer fail-overs on this server.
-fn say_without_log(endpoint: &str, words: &str) {
+pub(super) fn say_without_log(endpoint: &str, words: &str) {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
         tracing::warn!(

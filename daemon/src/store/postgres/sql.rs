@@ -1,6 +1,6 @@
 //! The statements for PostgreSQL. They find tables by the search path, as Leaf's table may be in any schema.
 
-use crate::store::sql::{Layout, Statements};
+use crate::store::sql::{Layout, Signs, Statements};
 
 /// The tables, and for each column the types that leafd accepts.
 pub(super) static TABLES: &[Layout] = &[
@@ -29,7 +29,12 @@ pub(super) static TABLES: &[Layout] = &[
     },
     Layout {
         table: "leafd_host",
-        columns: &[("host", &["text"]), ("start_token", &["text"]), ("started", &["timestamp"])],
+        columns: &[
+            ("host", &["text"]),
+            ("start_token", &["text"]),
+            ("started", &["timestamp"]),
+            ("written", &["bigint"]),
+        ],
     },
     Layout {
         table: "leafd_claim",
@@ -54,67 +59,45 @@ pub(super) static TABLES: &[Layout] = &[
 ///
 /// NULL when one of these is missing. Once a claim has locked its row, nobody can make Leaf's table anew until the
 /// claim ends.
-macro_rules! tables_life {
-    (plain) => {
-        "to_regclass('leaf_alloc')::oid::text"
-    };
-    (side) => {
-        "to_regclass('leaf_alloc')::oid::text || ' ' || (SELECT xmin::text FROM leafd_tag WHERE tag = '')"
-    };
+const TABLES_LIFE: &str = "to_regclass('leaf_alloc')::oid::text || ' ' || (SELECT xmin::text FROM leafd_tag WHERE tag = '')";
+const TABLES_LIFE_PLAIN: &str = "to_regclass('leaf_alloc')::oid::text";
+
+/// The timeline that is being written, which the last checkpoint may not know yet.
+const TIMELINE: &str = "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)";
+
+/// The database cluster.
+const CLUSTER: &str = "(SELECT system_identifier::text FROM pg_control_system())";
+
+/// The database in it.
+const DATABASE: &str = "(SELECT oid::text FROM pg_database WHERE datname = current_database())";
+
+/// What is on disk never becomes less.
+const POSITION: &str = "(pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::text";
+
+/// Fails where [`signs`] can't ask for the write-ahead log.
+pub(super) fn try_log() -> String {
+    format!("SELECT {CLUSTER}, {TIMELINE}, {POSITION}")
 }
 
-/// Where the connection leads: the database cluster and the database; its tables; the timeline that is being written,
-/// which the last checkpoint may not know yet; and the store's name and role.
-macro_rules! select_standing {
-    ($server:literal, $timeline:literal, $tables:ident, $name:literal, $role:literal) => {
-        concat!(
-            "SELECT ",
-            $server,
-            "(SELECT oid::text FROM pg_database WHERE datname = current_database()), ",
-            tables_life!($tables),
-            ", ",
-            $timeline,
-            ", ",
-            $name,
-            ", ",
-            $role
-        )
+/// How to ask a server who it is. `has_log`: whether the functions for the write-ahead log work.
+pub(super) fn signs(has_log: bool) -> Signs {
+    let with_timeline = |life: &str| match has_log {
+        true => format!("{life} || ' ' || {TIMELINE}"),
+        false => life.to_owned(),
     };
+    Signs {
+        kind: "postgres",
+        server: match has_log {
+            true => format!("{CLUSTER} || ' ' || {DATABASE}"),
+            false => format!("'no log ' || {DATABASE}"),
+        },
+        life: with_timeline(TABLES_LIFE),
+        life_plain: with_timeline(TABLES_LIFE_PLAIN),
+        position: if has_log { POSITION } else { "NULL::text" },
+        // A transaction that begins to write fails there.
+        read_only: "NULL::text",
+    }
 }
-
-macro_rules! with_log {
-    ($tables:ident, $name:literal, $role:literal) => {
-        select_standing!(
-            "(SELECT system_identifier::text FROM pg_control_system()) || ' ' || ",
-            "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)",
-            $tables,
-            $name,
-            $role
-        )
-    };
-}
-
-pub(super) const STANDING: &str = with_log!(
-    side,
-    "(SELECT value FROM leafd_meta WHERE name = 'identity')",
-    "(SELECT value FROM leafd_meta WHERE name = 'role')"
-);
-
-/// Like [`STANDING`], without leafd's tables.
-pub(super) const STANDING_PLAIN: &str = with_log!(plain, "NULL::text", "NULL::text");
-
-/// Like [`STANDING`], for a server on which the functions for the write-ahead log fail.
-pub(super) const STANDING_NO_LOG: &str = select_standing!(
-    "'no log ' || ",
-    "''",
-    side,
-    "(SELECT value FROM leafd_meta WHERE name = 'identity')",
-    "(SELECT value FROM leafd_meta WHERE name = 'role')"
-);
-
-/// Like [`STANDING_NO_LOG`], without leafd's tables.
-pub(super) const STANDING_PLAIN_NO_LOG: &str =
-    select_standing!("'no log ' || ", "''", plain, "NULL::text", "NULL::text");
 
 /// The columns that `sql::rows` reads, with the columns of leafd's table or with NULLs in their place.
 macro_rules! row {
@@ -141,22 +124,14 @@ macro_rules! tables {
 pub(super) const STATEMENTS: Statements = Statements {
     // Whatever the server's default is, each statement then sees everything that was committed before it.
     begin: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
-    find: concat!(
-        "SELECT i.value, r.value, ",
-        tables_life!(side),
-        ", ",
-        row!(side),
-        " FROM leafd_meta AS i JOIN leafd_meta AS r ON i.name = 'identity' AND r.name = 'role' LEFT JOIN (",
-        tables!(),
-        ") ON a.biz_tag IN"
-    ),
-    find_plain: concat!(
-        "SELECT NULL::text, NULL::text, ",
-        tables_life!(plain),
-        ", ",
-        row!(plain),
-        " FROM (SELECT 1) AS one LEFT JOIN leaf_alloc AS a ON a.biz_tag IN"
-    ),
+    head: "i.value, r.value, n.value, (SELECT written::text || ' ' || start_token FROM leafd_host WHERE host = $1)",
+    head_plain: "NULL::text, NULL::text, NULL::text, NULL::text",
+    meta_rows: "leafd_meta AS i JOIN leafd_meta AS r ON i.name = 'identity' AND r.name = 'role'
+        LEFT JOIN leafd_meta AS n ON n.name = 'history'",
+    row: row!(side),
+    row_plain: row!(plain),
+    tag_rows: concat!("LEFT JOIN (", tables!(), ") ON a.biz_tag IN"),
+    tag_rows_plain: "(SELECT 1) AS one LEFT JOIN leaf_alloc AS a ON a.biz_tag IN",
     lock: "SELECT biz_tag::text FROM leaf_alloc WHERE biz_tag IN",
     locking: "ORDER BY biz_tag FOR UPDATE",
     lock_role: "SELECT value FROM leafd_meta WHERE name = 'role' FOR UPDATE",
@@ -171,6 +146,11 @@ pub(super) const STATEMENTS: Statements = Statements {
     claimed_end: "SELECT highest_end::text, masked FROM leafd_tag WHERE tag = $1 FOR UPDATE",
     ends: "SELECT tag, highest_end::text FROM leafd_tag WHERE tag > $1 ORDER BY tag LIMIT $2",
     record_claim: "UPDATE leafd_tag SET highest_end = $2, role_version = $3 WHERE tag = $1 AND role_version = $4",
+    record_claim_of_host: "WITH proof AS (
+            UPDATE leafd_host SET written = $5 WHERE host = $6 AND written = $7 RETURNING 1)
+        UPDATE leafd_tag SET highest_end = $2, role_version = $3
+        WHERE tag = $1 AND role_version = $4 AND EXISTS (SELECT FROM proof)",
+    prove: "UPDATE leafd_host SET written = $1 WHERE host = $2 AND written = $3",
     enter_claim: "INSERT INTO leafd_tag (tag, highest_end, role_version) VALUES ($1, $2, $3)",
     take_right: "UPDATE leafd_meta SET value = $1 WHERE name = 'right' AND value LIKE $2",
     set_right: "UPDATE leafd_meta SET value = $1 WHERE name = 'right'",
@@ -188,10 +168,10 @@ pub(super) const STATEMENTS: Statements = Statements {
         highest_end = greatest(leafd_tag.highest_end, excluded.highest_end)",
     set_ceiling: "INSERT INTO leafd_tag (tag, ceiling) VALUES ($1, $2)
         ON CONFLICT (tag) DO UPDATE SET ceiling = excluded.ceiling",
-    host_token: "SELECT start_token FROM leafd_host WHERE host = $1 FOR UPDATE",
-    enter_host: "INSERT INTO leafd_host (host, start_token, started) VALUES ($1, $2, now())
+    host_token: "SELECT start_token, written::text FROM leafd_host WHERE host = $1 FOR UPDATE",
+    enter_host: "INSERT INTO leafd_host (host, start_token, started, written) VALUES ($1, $2, now(), $3)
         ON CONFLICT (host) DO UPDATE
-        SET start_token = excluded.start_token, started = excluded.started",
+        SET start_token = excluded.start_token, started = excluded.started, written = excluded.written",
     columns: "SELECT c.relname::text, a.attname::text, format_type(a.atttypid, a.atttypmod)
         FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
         WHERE c.oid IN (to_regclass('leaf_alloc'), to_regclass('leafd_meta'), to_regclass('leafd_tag'),
@@ -212,8 +192,7 @@ pub(super) const STATEMENTS: Statements = Statements {
         SELECT 'leaf_alloc is unlogged, so that a crash empties it' FROM pg_class
         WHERE oid = to_regclass('leaf_alloc') AND relpersistence <> 'p'",
     set_role: "UPDATE leafd_meta SET value = $1 WHERE name = 'role'",
-    note: "INSERT INTO leafd_meta (name, value) VALUES ('noticed', $1)
-        ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+    swap_note: "UPDATE leafd_meta SET value = $1 WHERE name = 'history' AND value = $2",
     lax: "SELECT 'fsync is off' WHERE current_setting('fsync') = 'off'",
     now_ms: "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint::text",
     enter_meta: "INSERT INTO leafd_meta (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
@@ -250,9 +229,11 @@ CREATE TABLE IF NOT EXISTS leafd_tag (
 CREATE TABLE IF NOT EXISTS leafd_host (
     host        text COLLATE \"C\" NOT NULL PRIMARY KEY,
     start_token text NOT NULL,
-    started     timestamptz NOT NULL
+    started     timestamptz NOT NULL,
+    written     bigint NOT NULL DEFAULT 0
 );
-INSERT INTO leafd_meta (name, value) VALUES ('format', '2'), ('identity', gen_random_uuid()::text), ('role', ''), ('right', '0 ')
+INSERT INTO leafd_meta (name, value) VALUES ('format', '2'), ('identity', gen_random_uuid()::text), ('role', ''), ('right', '0 '),
+    ('history', '')
     ON CONFLICT (name) DO NOTHING;
 INSERT INTO leafd_tag (tag) VALUES ('') ON CONFLICT (tag) DO NOTHING;";
 

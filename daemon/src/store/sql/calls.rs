@@ -1,13 +1,14 @@
 //! A store over a driver: opens the connection when it is needed, and repeats transactions that conflict with others.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::conflicts::{CONFLICT_TRIES_MAX, Conflicts, pause_after_conflict};
 use super::rows::{self, name};
-use super::session::{Session, needs_side_tables};
-use super::{Connector, Driver, Failure, Location, Place};
+use super::session::{Own, Session, needs_side_tables};
+use super::{Connector, Driver, Failure, Location};
 use leafd_core::Tag;
-use leafd_core::store::{Identity, Role, StoreError, TagTerms};
+use leafd_core::store::{History, Identity, Role, StoreError, TagTerms};
 
 /// A store over a driver. To make one connects to nothing: the first call connects.
 #[derive(Debug)]
@@ -15,8 +16,9 @@ pub struct SqlStore {
     connector: Box<dyn Connector>,
     pub(super) location: Location,
     session: Option<Session>,
-    /// Where the last connection led.
-    known: Option<Place>,
+    own: Arc<Mutex<Own>>,
+    /// Whether a connection was made, so that the servers of the URL were compared.
+    met: bool,
     /// Whether the log already says that there is only Leaf's table.
     warned: bool,
     pub(super) conflicts: Conflicts,
@@ -25,7 +27,8 @@ pub struct SqlStore {
 impl SqlStore {
     pub(in crate::store) fn new(connector: Box<dyn Connector>) -> Self {
         let (location, conflicts) = (connector.location(), Conflicts::default());
-        SqlStore { connector, location, session: None, known: None, warned: false, conflicts }
+        let own = Arc::default();
+        SqlStore { connector, location, session: None, own, met: false, warned: false, conflicts }
     }
 
     /// A store whose connection is open already.
@@ -33,12 +36,12 @@ impl SqlStore {
         driver: Box<dyn Driver>,
         mut connector: Box<dyn Connector>,
     ) -> Result<Self, StoreError> {
-        let session = Session::over(driver, &mut *connector)?;
-        Ok(SqlStore { session: Some(session), ..SqlStore::new(connector) })
+        let own = Arc::default();
+        let (session, _) = Session::over(driver, &mut *connector, &own)?;
+        Ok(SqlStore { session: Some(session), own, ..SqlStore::new(connector) })
     }
 
-    /// Whoever has just made the tables must call this. Then no host waits for reports of claims that this history may
-    /// have lost: there were none.
+    /// Whoever has just made the tables must call this. Then no host waits for reports of lost claims: there were none.
     pub(in crate::store) fn note_first_history(&mut self) -> Result<(), StoreError> {
         self.write(Session::note_first)
     }
@@ -84,8 +87,8 @@ impl SqlStore {
         loop {
             let stale = self.session.is_some();
             let session = self.ready()?;
-            let begun = session.driver.execute(session.dialect.sql.begin, &[]);
-            match begun {
+            session.begun();
+            match session.driver.begin(session.dialect.sql.begin) {
                 Ok(_) => break,
                 // The connection broke since the last call, for instance because the server restarted. Nothing was
                 // done yet.
@@ -99,6 +102,7 @@ impl SqlStore {
         };
         let result = work(&mut session).and_then(|value| {
             session.driver.execute("COMMIT", &[])?;
+            session.committed();
             Ok(value)
         });
         let keep = match &result {
@@ -203,14 +207,14 @@ impl SqlStore {
     }
 
     pub(super) fn connect(&mut self) -> Result<Session, StoreError> {
-        let mut session = Session::over(self.connector.connect()?, &mut *self.connector)?;
-        if let Some(known) = &self.known
-            && !session.is_in(known)
-            && let Some(same) = self.among_others(session.driver.endpoint(), known)
-        {
-            session = same;
-        }
-        self.known = Some(session.place().clone());
+        let driver = self.connector.connect()?;
+        let (session, identity) = Session::over(driver, &mut *self.connector, &self.own)?;
+        let known = self.own().known.clone();
+        let session = match self.met && known.as_ref() == Some(&identity.history) {
+            true => session,
+            false => self.choose(session, &identity, known.as_ref())?,
+        };
+        self.met = true;
         if !session.side && !self.warned {
             tracing::warn!(
                 store = %self.location.store,
@@ -222,14 +226,58 @@ impl SqlStore {
         Ok(session)
     }
 
-    /// Finds a server that goes on in the same history as the last connection. The server of that connection was
-    /// silent, and another one that takes writes has another history: either it took over, or it is a former primary
-    /// that nobody stopped. If a server still has the known history, the result is a connection to it.
-    fn among_others(&self, endpoint: &str, known: &Place) -> Option<Session> {
-        let others = self.connector.others(endpoint).into_iter();
-        let mut sessions =
-            others.filter_map(|mut alone| Session::over(alone.connect().ok()?, &mut *alone).ok());
-        sessions.find(|session| session.is_in(known))
+    pub(super) fn own(&self) -> MutexGuard<'_, Own> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decides which of the URL's servers to use, where the first that takes writes has another history than the one
+    /// that is known, or none is known yet. A server that is still in the known history is used. Otherwise the server of
+    /// the last connection was silent, and either another one took over, or it is a former primary that nobody stopped:
+    /// so the one with the later history is used. If none is later, nobody can tell which one is right.
+    fn choose(
+        &self,
+        session: Session,
+        identity: &Identity,
+        known: Option<&History>,
+    ) -> Result<Session, StoreError> {
+        let (mut session, mut history) = (session, identity.history.clone());
+        let mut others: Vec<(Session, History)> = Vec::new();
+        for mut alone in self.connector.others(session.driver.endpoint()) {
+            let Ok(driver) = alone.connect() else { continue };
+            let over = Session::over(driver, &mut *alone, &self.own);
+            let Ok((other, of_it)) = over else { continue };
+            if of_it.id == identity.id {
+                others.push((other, of_it.history));
+            }
+        }
+        let still = known.filter(|known| **known != history);
+        let still = still.and_then(|known| others.iter().position(|(_, of)| of == known));
+        let later = || others.iter().position(|(_, of)| history.is_former_of(of));
+        if let Some(index) = still.or_else(later) {
+            let (better, of_it) = &mut others[index];
+            std::mem::swap(&mut session, better);
+            std::mem::swap(&mut history, of_it);
+        }
+        for (mut other, of_it) in others {
+            let is_unrelated = of_it != history && !of_it.is_former_of(&history);
+            let all_true = !of_it.is_in_doubt() && !history.is_in_doubt() && session.side;
+            if is_unrelated && all_true || session.is_parted_from(&mut other)? {
+                return Err(self.location.unavailable(format!(
+                    "{} and {} both take writes and have not followed each other, so nothing is claimed from either: stop \
+                     the wrong one, or name only the right one in the URL",
+                    session.driver.endpoint(),
+                    other.driver.endpoint()
+                )));
+            }
+            if of_it != history {
+                tracing::error!(
+                    store = %self.location.store, used = session.driver.endpoint(), unused = other.driver.endpoint(),
+                    "two servers of the store's URL take writes: stop the former primary, or let it follow the present one"
+                );
+            }
+        }
+        self.own().trusts(&history);
+        Ok(session)
     }
 
     /// Records a role if `judge` agrees. `judge` gets the store's identity, and the name that errors use for the
@@ -251,8 +299,7 @@ impl SqlStore {
             if !session.side {
                 return Err(needs_side_tables(&session.location, "a role among several stores"));
             }
-            let losses = found.history.losses().to_owned();
-            session.change_right(role, &losses)
+            session.change_right(role)
         })
     }
 }

@@ -25,19 +25,30 @@ pub struct Dialect {
 #[derive(Debug)]
 pub struct Statements {
     pub begin: &'static str,
-    /// Ends before a list of tags in parentheses. Finds the store's name, its role and the marks of its tables, and
-    /// then the eleven columns that `rows` reads: a row for each tag, or one row without a tag if none exists.
-    pub find: &'static str,
-    /// Like `find`, from Leaf's table alone.
-    pub find_plain: &'static str,
+    /// The cells for the store's name, its role and its note, and the number of the last write of the host that is the
+    /// first parameter, with the start token under which it was made.
+    pub head: &'static str,
+    /// NULLs in their place.
+    pub head_plain: &'static str,
+    /// What `head` is selected from.
+    pub meta_rows: &'static str,
+    /// The eleven columns that `rows` reads.
+    pub row: &'static str,
+    /// The same from Leaf's table alone.
+    pub row_plain: &'static str,
+    /// Follows `meta_rows`, and ends before a list of tags in parentheses: a row for each tag, or one row without a tag
+    /// if none exists.
+    pub tag_rows: &'static str,
+    /// What the eleven columns of Leaf's table alone are selected from; ends like `tag_rows`.
+    pub tag_rows_plain: &'static str,
     /// Ends before a list of tags in parentheses. Keeps others from changing the rows that `find` then finds. This is
     /// a statement of its own, because a query that waits for a lock sees the tables that it joins as they were before
     /// the wait.
     pub lock: &'static str,
     /// Follows the list of `lock`. It locks in the key's order, so that two daemons never wait for each other.
     pub locking: &'static str,
-    /// Keeps others from changing the role, or the record of when the history was noticed. Empty, as is `lock`, in a
-    /// dialect in which only one transaction can write at a time.
+    /// Keeps others from changing the role. Empty, as is `lock`, in a dialect in which only one transaction can write at
+    /// a time.
     pub lock_role: &'static str,
     /// Selects the eleven columns; ends before the conditions.
     pub list: &'static str,
@@ -60,7 +71,13 @@ pub struct Statements {
     /// (tag, end, version of the right to claim, version that the row has): what a claim writes to leafd's row of the
     /// tag. It changes one row, unless the right to claim was taken away.
     pub record_claim: &'static str,
-    /// (tag, end, version of the right to claim): the same if leafd has no row of the tag.
+    /// (tag, end, version of the right to claim, version that the row has, number of the host's write, host, number of
+    /// its last write): the same, and enters a write of the host. It changes nothing if the host's last write is
+    /// another one.
+    pub record_claim_of_host: &'static str,
+    /// (number of the host's write, host, number of its last write): enters a write of the host.
+    pub prove: &'static str,
+    /// (tag, end, version of the right to claim): the same as `record_claim` if leafd has no row of the tag.
     pub enter_claim: &'static str,
     /// (value, pattern that the old value must match): writes the row that every change of the right to claim writes,
     /// see `Session`.
@@ -83,9 +100,9 @@ pub struct Statements {
     pub leave_tombstone: &'static str,
     /// (tag, ceiling)
     pub set_ceiling: &'static str,
-    /// (host): its start token; locks its row.
+    /// (host): its start token and the number of its last write; locks its row.
     pub host_token: &'static str,
-    /// (host, token)
+    /// (host, token, number of the write)
     pub enter_host: &'static str,
     /// Table, column and type of every column in the tables that leafd knows.
     pub columns: &'static str,
@@ -93,8 +110,8 @@ pub struct Statements {
     pub defects: &'static str,
     /// (role)
     pub set_role: &'static str,
-    /// (text): sets `noticed` in `leafd_meta`.
-    pub note: &'static str,
+    /// (new text, old text): replaces the note in `leafd_meta`.
+    pub swap_note: &'static str,
     /// The setting with which a server acknowledges commits that are not on disk, and its value, if it has that.
     pub lax: &'static str,
     /// The server's clock, in milliseconds of Unix time.

@@ -19,9 +19,23 @@ pub trait Driver: Debug + Send {
         true
     }
 
-    /// Where the connection leads, and the store's name and role if leafd's tables are there (`side`). Fails when the
-    /// server no longer takes writes.
-    fn standing(&mut self, side: bool) -> Result<Standing, Failure>;
+    /// How a query asks the server who it is.
+    fn signs(&self) -> &Signs;
+
+    /// A number that only rises as long as the server has lost nothing, where it takes a statement of its own.
+    fn position(&mut self) -> Result<Option<u64>, Failure> {
+        Ok(None)
+    }
+
+    /// The members of the cluster whose servers are one store, as this server knows them.
+    fn members(&mut self) -> Result<Option<String>, Failure> {
+        Ok(None)
+    }
+
+    /// Begins a transaction with the dialect's statement.
+    fn begin(&mut self, sql: &str) -> Result<(), Failure> {
+        self.execute(sql, &[]).map(drop)
+    }
 
     /// From now on statements fail when they aren't done by `deadline`.
     fn set_deadline(&mut self, deadline: Instant);
@@ -63,28 +77,31 @@ pub trait Driver: Debug + Send {
     }
 }
 
-/// What distinguishes a set of tables from every other one, and from itself after it was restored or made anew.
+/// Expressions that tell where a query was answered. Each query that a decision rests on asks them itself, because
+/// between two transactions a pooler may move the connection to another server.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Signs {
     /// The kind of store: its name begins with this.
     pub kind: &'static str,
-    /// The server and the database. They stay the same while a connection lasts.
+    /// The server and the database.
     pub server: String,
-    /// Marks of the tables: of Leaf's, and of the one that remembers what was claimed. Somebody may make the tables
-    /// anew, or set them back, while a connection is open.
-    pub table: String,
-    /// A number that the server itself changes at each fail-over, if it has one. It stays the same while a connection
-    /// lasts, because the server must restart, or become writable, to change it.
-    pub timeline: String,
+    /// What distinguishes the tables from others in their place, and a number that the server itself changes at each
+    /// fail-over, if it has one. NULL if the tables are missing.
+    pub life: String,
+    /// The same with Leaf's table only.
+    pub life_plain: String,
+    /// A number that only rises as long as the server has lost nothing.
+    pub position: &'static str,
+    /// Whether the server takes no writes.
+    pub read_only: &'static str,
 }
 
-/// Where a connection leads, and what leafd's tables say of the store.
-#[derive(Clone, Debug)]
-pub struct Standing {
-    pub place: Place,
-    /// The name that the store got when its tables were made.
-    pub name: Option<String>,
-    pub role: Option<String>,
+impl Signs {
+    /// The last four cells by which a session is composed. `side`: whether leafd's tables are there.
+    pub(super) fn cells(&self, side: bool) -> String {
+        let life = if side { &self.life } else { &self.life_plain };
+        format!("{}, {life}, {}, {}", self.server, self.position, self.read_only)
+    }
 }
 
 /// A statement and its parameters.

@@ -50,7 +50,7 @@ pub use connector::Target;
 pub(super) use connector::is_of_tls;
 pub(super) use connector::{Connector, Location, ServerConnector};
 pub(super) use dialect::{Dialect, Statements};
-pub(super) use driver::{Call, Driver, Failure, Param, Place, Standing};
+pub(super) use driver::{Call, Driver, Failure, Param, Signs};
 pub(super) use examine::examine;
 pub use examine::{Examination, MissingRight, WorkersWish};
 pub(super) use history::Statements as HistoryStatements;

@@ -1,12 +1,17 @@
 //! A connection to a store whose tables were checked: which store it leads to, its role and its history.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::rows::name;
+use super::rows::{Cells, name};
 use super::tables::{check_tables, columns, meta_incomplete, refuse_different_workers};
 use super::tag_rows::kept;
-use super::{Connector, Dialect, Driver, Failure, Location, Param, Place, Standing};
-use leafd_core::store::{History, Identity, Role, StoreError, StoreId, Why};
+use super::{Connector, Dialect, Driver, Failure, Location, Param, TABLES_GONE};
+use crate::clock;
+use leafd_core::BootMs;
+use leafd_core::store::{
+    History, HostId, Identity, Kept, Note, Proof, Role, StartToken, StoreError, StoreId, Why,
+};
 
 #[derive(Debug)]
 pub(super) struct Session {
@@ -17,25 +22,51 @@ pub(super) struct Session {
     /// Whether the tables of workers were checked.
     workers_checked: bool,
     pub(super) location: Location,
-    /// Where the connection led when the server was last asked.
-    place: Place,
+    pub(super) own: Arc<Mutex<Own>>,
+    /// The store's note when it was last read, in the words of the table. Empty if there is none.
+    note: String,
+    /// What the engine said about itself then.
+    engine: String,
+    /// The number of this host's last write, if the store has one.
+    pub(super) written: Option<u64>,
     /// The version of the right to claim at that time.
     pub(super) right: i64,
 }
 
-/// Separates three values that share a row, so that every claim sees all of them: the role, the number of losses
-/// declared, and the version of the right to claim.
+/// What this host knows of a store, whichever connection leads there.
+#[derive(Debug, Default)]
+pub(super) struct Own {
+    /// This host, once the store has recorded its start.
+    host: Option<(HostId, StartToken)>,
+    /// What the store must still have.
+    proof: Proof,
+    /// The number of the write that is under way.
+    writing: Option<u64>,
+    /// The latest history that this host has trusted or seen.
+    pub(super) known: Option<History>,
+    /// The present history, and when it was first seen.
+    seen: Option<(History, BootMs)>,
+}
+
+/// Separates two values that share a row, so that every claim sees both: the role, and the version of the right to
+/// claim.
 const PARTS: char = '\t';
 
-/// The first cells of an answer tell which store gave it. This is their number.
-pub(super) const IDENTITY_CELLS: usize = 3;
+/// The first cells of an answer tell which store gave it, and in which of its lives: its name and role, its note, the
+/// number of this host's last write, the server, what distinguishes the tables and the server's timeline, the
+/// position, and whether the server takes no writes. This is their number.
+pub(super) const IDENTITY_CELLS: usize = 8;
+
+/// How long a node may take to hear of what another node of its cluster knows already.
+const NODES_AGREE_WITHIN: Duration = Duration::from_secs(1);
 
 impl Session {
     /// A session over a new connection. Checks the store's tables.
     pub(super) fn over(
         mut driver: Box<dyn Driver>,
         connector: &mut dyn Connector,
-    ) -> Result<Self, StoreError> {
+        own: &Arc<Mutex<Own>>,
+    ) -> Result<(Self, Identity), StoreError> {
         let (dialect, location) = (connector.dialect(), connector.location());
         driver.set_deadline(Instant::now() + location.statement_timeout);
         // Opening an embedded store's file has made or checked the tables.
@@ -43,31 +74,74 @@ impl Session {
             true => Ok(true),
             false => check_tables(&mut *driver, dialect, &location),
         };
-        let checked = side.and_then(|side| Ok((side, driver.standing(side)?.place)));
-        let (side, place) = checked.map_err(|failure| {
+        let mut session = Session {
+            driver,
+            dialect,
+            side: *side.as_ref().unwrap_or(&true),
+            workers_checked: false,
+            location,
+            own: Arc::clone(own),
+            note: String::new(),
+            engine: String::new(),
+            written: None,
+            right: 0,
+        };
+        let identity = side.and_then(|_| session.identity()).map_err(|failure| {
             // The server accepted the connection, but doesn't serve.
             if matches!(failure, Failure::Lost(_) | Failure::TimedOut(_) | Failure::ReadOnly(_)) {
-                connector.has_failed(driver.endpoint());
+                connector.has_failed(session.driver.endpoint());
             }
-            failure.answer(&location)
+            failure.answer(&session.location)
         })?;
-        Ok(Session { driver, dialect, side, workers_checked: false, location, place, right: 0 })
+        Ok((session, identity))
     }
 
-    /// Whether the connection leads to the server and the timeline of `known`.
-    pub(super) fn is_in(&self, known: &Place) -> bool {
-        (&self.place.server, &self.place.timeline) == (&known.server, &known.timeline)
+    pub(super) fn own(&self) -> MutexGuard<'_, Own> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn place(&self) -> &Place {
-        &self.place
+    /// This host as queries name it; empty before the store has recorded its start.
+    pub(super) fn host(&self) -> String {
+        self.own().host.as_ref().map_or_else(String::new, |(host, _)| host.0.to_string())
     }
 
     /// Asks the server which store this is.
     pub(super) fn identity(&mut self) -> Result<Identity, Failure> {
-        let Standing { place, name, role } = self.driver.standing(self.side)?;
-        self.place = place;
-        self.compose(self.place.table.clone(), name, role)
+        let begun = Instant::now();
+        loop {
+            let position = self.driver.position()?;
+            let (sql, signs) = (&self.dialect.sql, self.driver.signs());
+            let sql = match self.side {
+                true => {
+                    format!("SELECT {}, {} FROM {}", sql.head, signs.cells(true), sql.meta_rows)
+                }
+                false => format!("SELECT {}, {}", sql.head_plain, signs.cells(false)),
+            };
+            let host = self.host();
+            let params: &[Param<'_>] = if self.side { &[Param::Text(&host)] } else { &[] };
+            let row = self.driver.query(&sql, params)?.into_iter().next();
+            let row = row.ok_or_else(|| meta_incomplete(&self.location))?;
+            let (identity, kept) = self.compose(row, position)?;
+            // A node of a cluster may be a moment behind another one.
+            if kept != Kept::Lost || position.is_none() || begun.elapsed() > NODES_AGREE_WITHIN {
+                return Ok(identity);
+            }
+            std::thread::sleep(NODES_AGREE_WITHIN / 5);
+        }
+    }
+
+    /// Whether the servers of these connections are in different parts of one cluster, for longer than a change of its
+    /// members takes.
+    pub(super) fn is_parted_from(&mut self, other: &mut Session) -> Result<bool, StoreError> {
+        let mut differ = || Ok(self.driver.members()? != other.driver.members()?);
+        let begun = Instant::now();
+        loop {
+            let parted = differ().map_err(|failure: Failure| failure.answer(&self.location))?;
+            if !parted || begun.elapsed() > NODES_AGREE_WITHIN {
+                return Ok(parted);
+            }
+            std::thread::sleep(NODES_AGREE_WITHIN / 5);
+        }
     }
 
     /// Checks that the store is the one that the caller trusts.
@@ -80,49 +154,78 @@ impl Session {
         &self.location.store
     }
 
-    /// The store's identity. The name in leafd's tables alone identifies a store. So it remains the same store when it
-    /// fails over or is restored, but has another history then. Without leafd's tables only server and database
-    /// identify it.
+    /// The store's identity, from the cells of an answer. The name in leafd's tables alone identifies a store. So it
+    /// remains the same store when it fails over or is restored, but has another history then. Without leafd's tables
+    /// only server and database identify it.
     pub(super) fn compose(
         &mut self,
-        table: String,
-        name: Option<String>,
-        role: Option<String>,
-    ) -> Result<Identity, Failure> {
-        let Place { kind, server, timeline, .. } = &self.place;
+        cells: Cells,
+        position: Option<u64>,
+    ) -> Result<(Identity, Kept), Failure> {
+        let cells: Result<[Option<String>; IDENTITY_CELLS], _> = cells.try_into();
+        let Ok([name, role, note, written, server, life, here, read_only]) = cells else {
+            return Err(meta_incomplete(&self.location));
+        };
+        let kind = self.driver.signs().kind;
+        let server = server.ok_or_else(|| {
+            Failure::Missing("the server doesn't report which one it is".to_owned())
+        })?;
+        let life = life.ok_or_else(|| Failure::Missing(TABLES_GONE.to_owned()))?;
+        if read_only
+            .is_some_and(|value| !["OFF", "0", "NO"].contains(&&*value.to_ascii_uppercase()))
+        {
+            let words = "it has become read-only (read_only is ON)";
+            return Err(Failure::ReadOnly(format!("{}: {words}", self.driver.endpoint())));
+        }
         if !self.side {
-            return Ok(Identity {
+            let identity = Identity {
                 id: StoreId(format!("{kind}:{server}").into()),
-                history: History(format!("{table} {timeline}").trim_end().into()),
+                history: History(life.trim_end().replace(' ', "/").into()),
                 role: Role::default(),
-            });
+            };
+            return Ok((identity, Kept::All));
         }
         let (Some(name), Some(role)) = (name, role) else {
             return Err(meta_incomplete(&self.location));
         };
-        let mut parts = role.split(PARTS);
-        let (role, losses) = (parts.next().unwrap_or_default(), parts.next().unwrap_or("0"));
-        self.right = match parts.next() {
-            None => 0,
-            Some(right) => right.parse().map_err(|_| {
-                self.location.refused_for(Why::ForeignValue, format_args!(
-                    "has a value of \"role\" in leafd_meta that leafd did not write: it ends in {right:?} instead of a number"
-                ))
-            })?,
+        let (role, right) = role.split_once(PARTS).unwrap_or((&role, "0"));
+        self.right = right.parse().map_err(|_| {
+            self.location.refused_for(Why::ForeignValue, format_args!(
+                "has a value of \"role\" in leafd_meta that leafd did not write: it ends in {right:?} instead of a number"
+            ))
+        })?;
+        let mut identity = Identity {
+            id: StoreId(format!("{kind}:{name}").into()),
+            history: History::default(),
+            role: Role(role.into()),
         };
         if self.dialect.embedded {
-            return Ok(Identity {
-                id: StoreId(format!("{kind}:{name}").into()),
-                history: History::default(),
-                role: Role(role.into()),
-            });
+            return Ok((identity, Kept::All));
         }
-        let history = format!("{server} {table} {timeline}");
-        Ok(Identity {
-            id: StoreId(format!("{kind}:{name}").into()),
-            history: History::with_losses(history.trim_end(), losses),
-            role: Role(role.into()),
-        })
+        self.note = note.unwrap_or_default();
+        self.engine = format!("{server} {life}").trim_end().to_owned();
+        let written = written.as_deref().and_then(|written| written.split_once(' '));
+        self.written = written.and_then(|(number, _)| number.parse().ok());
+        let note = Note::parse(&self.note);
+        let position = position.or_else(|| here?.parse().ok());
+        // A server that says something else about itself may be at any position.
+        let mut kept = Kept::All;
+        if note.engine == self.engine {
+            let mut own = self.own();
+            let is_own =
+                own.host.as_ref().zip(written).is_some_and(|((_, token), (_, of))| *token.0 == *of);
+            let number = self.written.map(|number| (number, is_own));
+            kept = own.proof.check(&note.history, number, position);
+        }
+        if kept == Kept::ByAnother {
+            return Err(self.location.refused(
+                "has a later write under this host's name: another daemon runs with a copy of this host's state \
+                 directory. Stop it, and give it a state directory of its own",
+            )
+            .into());
+        }
+        identity.history = note.found(&self.engine, kept);
+        Ok((identity, kept))
     }
 
     /// Keeps others from changing the role.
@@ -133,13 +236,6 @@ impl Session {
         }
     }
 
-    /// Records a role, and how many losses were declared.
-    pub(super) fn set_role(&mut self, role: &Role, losses: &str) -> Result<(), Failure> {
-        let value = format!("{}{PARTS}{losses}{PARTS}{}", role.0, self.right);
-        self.driver.execute(self.dialect.sql.set_role, &[Param::Text(&value)])?;
-        Ok(())
-    }
-
     /// Records a role, and makes all rights to claim under the former role void. Once this is committed, no claim
     /// under the former role can be committed.
     ///
@@ -147,10 +243,11 @@ impl Session {
     /// locks on other rows are local to a node. So this writes every such row. A claim that finds no such row, or one
     /// without the present right, first writes the row `right`, which this writes too, so that the two exclude each
     /// other.
-    pub(super) fn change_right(&mut self, role: &Role, losses: &str) -> Result<(), Failure> {
+    pub(super) fn change_right(&mut self, role: &Role) -> Result<(), Failure> {
         let former = self.right;
         self.right = former.saturating_add(1);
-        self.set_role(role, losses)?;
+        let value = format!("{}{PARTS}{}", role.0, self.right);
+        self.driver.execute(self.dialect.sql.set_role, &[Param::Text(&value)])?;
         let value = self.right_value()?;
         self.driver.execute(self.dialect.sql.set_right, &[Param::Text(&value)])?;
         let versions = [Param::Integer(self.right), Param::Integer(former)];
@@ -172,58 +269,112 @@ impl Session {
         Ok(format!("{} {:016x}", self.right, chance.0))
     }
 
-    /// How long ago the present history was first noticed, on the server's clock. Records it as noticed now if nobody
-    /// has noticed it yet.
-    pub(super) fn noticed(&mut self, history: &History) -> Result<Duration, Failure> {
-        if let Some(age) = self.noted(history)? {
-            return Ok(age);
-        }
-        // This query waits while the tables are locked, for instance during a restore. The settling time must not
-        // begin while no host can report anything to the store.
-        self.page(None, 1)?;
-        // Another host may be recording it at this moment.
-        self.lock_role()?;
-        if let Some(age) = self.noted(history)? {
-            return Ok(age);
-        }
-        if let Some(former) = self.meta("noticed")?.filter(|former| parse_note(former).is_none()) {
-            tracing::warn!(
-                store = %self.store(), value = former,
-                "the value of \"noticed\" in leafd_meta is none that leafd wrote: since when the store has its history is \
-                 unknown, and claims wait for failover_settle from now on"
-            );
-        }
-        let now_ms = self.now_ms()?;
-        self.note(history, now_ms)?;
-        Ok(Duration::ZERO)
+    /// Whether claims were made in the present life; `None` if there is no place for a note.
+    pub(super) fn is_settled(&self) -> Option<bool> {
+        (self.side && !self.dialect.embedded).then(|| Note::parse(&self.note).settled)
     }
 
-    /// Records the history of a store whose tables were just made as noticed long ago, at time 0: the store can't have
-    /// lost anything yet. This must happen before any claim. If this record is lost itself, the next host records a
-    /// history that is new.
+    /// How long this host has known the present life, if no claim was made in it yet. `None` for an embedded store,
+    /// which has one host.
+    pub(super) fn unsettled_for(&self) -> Option<Duration> {
+        let history = Note::parse(&self.note).history;
+        let (mut own, now) = (self.own(), clock::boot());
+        if own.seen.as_ref().is_none_or(|(seen, _)| *seen != history) {
+            own.seen = Some((history, now));
+        }
+        let since = own.seen.as_ref().map_or(now, |(_, since)| *since);
+        self.is_settled().map(|settled| match settled {
+            true => Duration::MAX,
+            false => Duration::from_millis(now.0.saturating_sub(since.0)),
+        })
+    }
+
+    /// Records that a claim is made in the present life: from now on no host is in time to report what it has seen.
+    pub(super) fn settle(&mut self) -> Result<(), Failure> {
+        if self.is_settled() != Some(false) {
+            return Ok(());
+        }
+        let note = Note { settled: true, ..Note::parse(&self.note) };
+        self.write_note(&note)
+    }
+
+    /// Begins a new life, because commits are missing or may be. `known` is the history that this host trusts.
+    pub(super) fn renew(&mut self, known: Option<&History>) -> Result<(), Failure> {
+        let life = crate::random::generation().map_err(StoreError::from)?.0;
+        let note = Note::parse(&self.note).renewed(life, &self.engine, known);
+        self.write_note(&note)
+    }
+
+    /// Notes the first life of a store whose tables were just made. This must happen before any claim.
     pub(super) fn note_first(&mut self) -> Result<(), Failure> {
-        self.lock_role()?;
-        let history = self.identity()?.history;
-        if self.noted(&history)?.is_none() {
-            self.note(&history, 0)?;
+        self.identity()?;
+        if Note::parse(&self.note).history.life().is_some() {
+            return Ok(());
         }
+        let life = crate::random::generation().map_err(StoreError::from)?.0;
+        let note = Note::first(life, &self.engine);
+        self.write_note(&note)
+    }
+
+    fn write_note(&mut self, note: &Note) -> Result<(), Failure> {
+        let text = note.to_string();
+        let params = [Param::Text(&text), Param::Text(&self.note)];
+        if self.driver.execute(self.dialect.sql.swap_note, &params)? != 1 {
+            let words = "another host wrote to the note of the store's history at the same moment";
+            return Err(Failure::Conflict(words.to_owned()));
+        }
+        self.note = text;
         Ok(())
     }
 
-    fn note(&mut self, history: &History, noticed_ms: u64) -> Result<(), Failure> {
-        let note = format!("{noticed_ms} {history}");
-        self.driver.execute(self.dialect.sql.note, &[Param::Text(&note)])?;
-        Ok(())
+    /// The number for this host's next write, and the one that the store has. `None` before the store has recorded
+    /// this host's start, and where no other host could claim.
+    pub(super) fn next_write(&self) -> Option<(i64, i64)> {
+        let found = self.written.filter(|_| !self.dialect.embedded)?;
+        let history = Note::parse(&self.note).history;
+        let mut own = self.own();
+        own.host.as_ref()?;
+        let next = own.proof.attempt(&history);
+        own.writing = Some(next);
+        Some((next.cast_signed(), found.cast_signed()))
     }
 
-    fn noted(&mut self, history: &History) -> Result<Option<Duration>, Failure> {
-        let noted = self.meta("noticed")?;
-        if let Some((ms, of)) = noted.as_deref().and_then(parse_note)
-            && *of == *history.0
-        {
-            return Ok(Some(Duration::from_millis(self.now_ms()?.saturating_sub(ms))));
+    /// Enters a write of this host, beside one that has no statement of its own for it.
+    pub(super) fn prove(&mut self) -> Result<(), Failure> {
+        let Some((next, found)) = self.next_write() else { return Ok(()) };
+        let host = self.host();
+        let params = [Param::Integer(next), Param::Text(&host), Param::Integer(found)];
+        kept(self.driver.execute(self.dialect.sql.prove, &params)?)
+    }
+
+    /// Enters this host in the present life, in which nothing proves yet that its writes are kept.
+    pub(super) fn enter(&mut self) -> Result<(), Failure> {
+        let history = Note::parse(&self.note).history;
+        let (host, token, next) = {
+            let mut own = self.own();
+            let Some((host, token)) = own.host.clone() else { return Ok(()) };
+            if own.proof.is_entered(&history) {
+                return Ok(());
+            }
+            let next = own.proof.attempt(&history);
+            own.writing = Some(next);
+            (host, token, next)
+        };
+        let params =
+            [Param::Text(&host.0), Param::Text(&token.0), Param::Integer(next.cast_signed())];
+        self.driver.execute(self.dialect.sql.enter_host, &params).map(drop)
+    }
+
+    /// A transaction begins; `committed` follows if it was committed.
+    pub(super) fn begun(&self) {
+        self.own().writing = None;
+    }
+
+    pub(super) fn committed(&self) {
+        let mut own = self.own();
+        if let Some(number) = own.writing.take() {
+            own.proof.confirm(number);
         }
-        Ok(None)
     }
 
     /// The value of a name in `leafd_meta`.
@@ -270,10 +421,26 @@ impl Session {
     }
 }
 
-/// When a history was noticed, in milliseconds of Unix time, and which.
-fn parse_note(note: &str) -> Option<(u64, &str)> {
-    let (ms, of) = note.split_once(' ')?;
-    Some((ms.parse().ok()?, of))
+impl Own {
+    /// The store has recorded the start of this host as its write with this number.
+    pub(super) fn checked_in(
+        &mut self,
+        host: &HostId,
+        token: &StartToken,
+        history: &History,
+        written: u64,
+    ) {
+        self.host = Some((host.clone(), token.clone()));
+        self.proof = Proof::of(history, written);
+    }
+
+    /// This host trusts this history.
+    pub(super) fn trusts(&mut self, history: &History) {
+        let is_later = self.known.as_ref().is_none_or(|known| !history.is_former_of(known));
+        if is_later && !history.is_in_doubt() {
+            self.known = Some(history.clone());
+        }
+    }
 }
 
 pub(super) fn needs_side_tables(location: &Location, what: &str) -> Failure {

@@ -16,9 +16,9 @@ use crate::store::Store;
 use leafd_core::mask::KeyNumber;
 use leafd_core::registry::Mode;
 use leafd_core::store::{
-    CheckIn, Claim, ClaimRecord, ClaimWish, ClaimedBy, Generation, HostId, Identity, NewTag, Role,
-    StartToken, StaticUser, StoreError, TagChange, TagRow, TagTerms, judge_start, note_static_user,
-    plan_claim,
+    CheckIn, Claim, ClaimRecord, ClaimWish, ClaimedBy, Generation, History, HostId, Identity,
+    NewTag, Role, StartToken, StaticUser, StoreError, TagChange, TagRow, TagTerms, judge_start,
+    note_static_user, plan_claim,
 };
 use leafd_core::{Tag, WorkerId};
 
@@ -37,30 +37,30 @@ impl Store for SqlStore {
         })
     }
 
-    fn note_history(&mut self, under: &Identity) -> Result<Option<Duration>, StoreError> {
+    fn is_settled(&mut self, under: &Identity) -> Result<Option<bool>, StoreError> {
         self.write(|session| {
             session.check(under)?;
-            match session.side && !session.dialect.embedded {
-                true => session.noticed(&under.history).map(Some),
-                false => Ok(None),
+            let settled = session.is_settled();
+            if settled.is_some() {
+                session.enter()?;
             }
+            Ok(settled)
         })
     }
 
-    fn declare_loss(&mut self, under: &Identity) -> Result<bool, StoreError> {
+    fn renew(&mut self, under: &Identity, known: Option<&History>) -> Result<bool, StoreError> {
         self.write(|session| {
-            if !session.side {
-                return Ok(false);
-            }
-            session.lock_role()?;
             session.check(under)?;
-            if session.dialect.embedded {
+            if session.is_settled().is_none() {
                 return Ok(false);
             }
-            let losses = under.history.losses().parse::<u64>().unwrap_or(0).saturating_add(1);
-            session.set_role(&under.role, &losses.to_string())?;
+            session.renew(known)?;
             Ok(true)
         })
+    }
+
+    fn trust(&mut self, known: &History) {
+        self.own().trusts(known);
     }
 
     fn claim_as(
@@ -320,21 +320,29 @@ impl Store for SqlStore {
         known: &[StartToken],
         next: &StartToken,
     ) -> Result<CheckIn, StoreError> {
-        self.write(|session| {
+        let (answer, written) = self.write(|session| {
             session.check(under)?;
             if !session.side {
-                return Ok(CheckIn::Unsupported);
+                return Ok((CheckIn::Unsupported, 0));
             }
             let rows =
                 session.driver.query(session.dialect.sql.host_token, &[Param::Text(&host.0)])?;
-            let found = rows.into_iter().flatten().next().flatten();
+            let mut cells = rows.into_iter().flatten();
+            let found = cells.next().flatten();
+            let last = cells.next().flatten().and_then(|last| last.parse::<u64>().ok());
             let (answer, replace) = judge_start(found.as_deref(), known, next);
+            let written = last.unwrap_or(0) + u64::from(replace);
             if replace {
-                let params = [Param::Text(&host.0), Param::Text(&next.0)];
+                let number = Param::Integer(written.cast_signed());
+                let params = [Param::Text(&host.0), Param::Text(&next.0), number];
                 session.driver.execute(session.dialect.sql.enter_host, &params)?;
             }
-            Ok(answer)
-        })
+            Ok((answer, written))
+        })?;
+        if matches!(answer, CheckIn::Current | CheckIn::New) {
+            self.own().checked_in(host, next, &under.history, written);
+        }
+        Ok(answer)
     }
 
     fn conflicts(&self) -> Arc<AtomicU64> {

@@ -153,7 +153,9 @@ fn check_meta(
         row.and_then(|row| row.get(1)).cloned().flatten()
     };
     match value("format").as_deref() {
-        Some(FORMAT) if value("identity").is_some() && value("role").is_some() => Ok(()),
+        Some(FORMAT) if ["identity", "role", "history"].iter().all(|name| value(name).is_some()) => {
+            Ok(())
+        }
         Some(format) if format != FORMAT => Err(location
             .refused(format_args!(
                 "was created by another leafd (format {format}; this one supports {FORMAT}): use that version"
@@ -170,12 +172,13 @@ pub fn has_first_rows(driver: &mut dyn Driver, dialect: &Dialect) -> Result<bool
         meta.iter().any(|row| row.first().is_some_and(|is| is.as_deref() == Some(name)))
     };
     let nameless = driver.query(dialect.sql.claimed_end, &[Param::Text("")])?;
-    Ok(["format", "identity", "role", "right"].into_iter().all(is_there) && !nameless.is_empty())
+    Ok(["format", "identity", "role", "right", "history"].into_iter().all(is_there)
+        && !nameless.is_empty())
 }
 
 /// The error for a `leafd_meta` that lacks rows.
 pub(super) fn meta_incomplete(location: &Location) -> Failure {
-    let words = "has a table leafd_meta without format, identity or role: complete it with: leafd schema apply";
+    let words = "has a table leafd_meta without format, identity, role or history: complete it with: leafd schema apply";
     location.refused_for(Why::MissingTables, words).into()
 }
 
@@ -199,8 +202,8 @@ pub fn name_of_leafs(driver: &mut dyn Driver, made: &[&str]) -> Result<Option<St
     if made.contains(&"leaf_alloc") || !made.contains(&META_TABLE) {
         return Ok(None);
     }
-    let name = driver.standing(false)?.place.server;
-    Ok(Some(name).filter(|name| name.is_ascii()))
+    let rows = driver.query(&format!("SELECT {}", driver.signs().server), &[])?;
+    Ok(rows.into_iter().flatten().flatten().next().filter(|name| name.is_ascii()))
 }
 
 #[cfg(test)]

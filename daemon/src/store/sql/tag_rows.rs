@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::rows::{Cells, Found, MASK_KEY_ENTRY, integer, name, same_tag};
 use super::session::{IDENTITY_CELLS, Session};
 use super::tables::meta_incomplete;
-use super::{Dialect, Failure, Param, TABLES_GONE};
+use super::{Dialect, Failure, Param};
 use leafd_core::Tag;
 use leafd_core::store::{ClaimPlan, ClaimedBy, Identity, MASK_UNKNOWN, StoreError};
 
@@ -37,17 +37,28 @@ impl Session {
 
     /// The rows of tags. There may be more rows, if the key's collation treats other names as equal.
     pub(super) fn find_all(&mut self, tags: &[Tag], lock: bool) -> Result<Answer, Failure> {
-        let list: Vec<String> = (1..=tags.len()).map(|nth| self.dialect.placeholder(nth)).collect();
+        // The first parameter is this host.
+        let (host, firsts) = (self.host(), usize::from(self.side));
+        let list: Vec<String> =
+            (1..=tags.len()).map(|nth| self.dialect.placeholder(firsts + nth)).collect();
         let list = list.join(", ");
-        let params: Vec<Param<'_>> = tags.iter().map(|tag| Param::Text(tag.as_str())).collect();
-        let (find, locked) = match self.side {
-            true => (self.dialect.sql.find, self.dialect.sql.lock),
-            false => (self.dialect.sql.find_plain, self.dialect.sql.lock),
+        let names = tags.iter().map(|tag| Param::Text(tag.as_str()));
+        let host = self.side.then_some(Param::Text(&host));
+        let params: Vec<Param<'_>> = host.into_iter().chain(names).collect();
+        let (sql, signs) = (&self.dialect.sql, self.driver.signs().cells(self.side));
+        let find = match self.side {
+            true => format!(
+                "SELECT {}, {signs}, {} FROM {} {} ({list})",
+                sql.head, sql.row, sql.meta_rows, sql.tag_rows
+            ),
+            false => format!(
+                "SELECT {}, {signs}, {} FROM {} ({list})",
+                sql.head_plain, sql.row_plain, sql.tag_rows_plain
+            ),
         };
-        let find = format!("{find} ({list})");
-        let rows = match lock && !locked.is_empty() {
+        let rows = match lock && !sql.lock.is_empty() {
             true => {
-                let locked = format!("{locked} ({list}) {}", self.dialect.sql.locking);
+                let locked = format!("{} ({list}) {}", sql.lock, sql.locking);
                 self.driver.query_locked(&locked, &find, &params)?
             }
             false => self.driver.query(&find, &params)?,
@@ -63,12 +74,7 @@ impl Session {
         let Some((of_store, first)) = rows.next() else {
             return Err(meta_incomplete(&self.location));
         };
-        let mut of_store = of_store.into_iter();
-        let (name_found, role) = (of_store.next().flatten(), of_store.next().flatten());
-        let Some(table) = of_store.next().flatten() else {
-            return Err(Failure::Missing(TABLES_GONE.to_owned()));
-        };
-        let identity = self.compose(table, name_found, role)?;
+        let (identity, _) = self.compose(of_store, None)?;
         let rows = std::iter::once(first).chain(rows.map(|(_, rest)| rest));
         Ok(Answer { identity, rows: rows.filter(|row| name(row).is_some()).collect() })
     }
@@ -94,6 +100,10 @@ impl Session {
     /// Like [`Session::require`]; also locks the row, and fails if the store is not the one that the caller trusts.
     pub(super) fn require_under(&mut self, under: &Identity, tag: &Tag) -> Result<Found, Failure> {
         let rows = self.find_under(under, std::slice::from_ref(tag), true)?;
+        if under.history.is_in_doubt() {
+            let words = "has a history in doubt: no host has noted yet that commits may be lost";
+            return Err(self.location.refused(words).into());
+        }
         let found = there(rows, tag)?;
         found.check_not_set_back()?;
         Ok(found)
@@ -161,9 +171,26 @@ impl Session {
         if found.right != Some(self.right) {
             self.take_right()?;
         }
-        let (sql, record): (_, &[Param<'_>]) = match found.right {
-            Some(has) => (self.dialect.sql.record_claim, &[name, end, right, Param::Integer(has)]),
-            None => (self.dialect.sql.enter_claim, &[name, end, right]),
+        self.settle()?;
+        let (write, host) = (self.next_write(), self.host());
+        let write = write.map(|(next, last)| (Param::Integer(next), Param::Integer(last)));
+        let (all, enter);
+        let (sql, record): (_, &[Param<'_>]) = match (found.right, write) {
+            (Some(has), Some((next, last))) => {
+                all = [name, end, right, Param::Integer(has), next, Param::Text(&host), last];
+                (self.dialect.sql.record_claim_of_host, &all)
+            }
+            (Some(has), None) => {
+                (self.dialect.sql.record_claim, &[name, end, right, Param::Integer(has)])
+            }
+            (None, write) => {
+                if let Some((next, last)) = write {
+                    let params = [next, Param::Text(&host), last];
+                    kept(self.driver.execute(self.dialect.sql.prove, &params)?)?;
+                }
+                enter = [name, end, right];
+                (self.dialect.sql.enter_claim, &enter)
+            }
         };
         let claim = by.map(|by| {
             [
@@ -271,11 +298,14 @@ fn moved(changed: u64, wanted: usize) -> Result<(), Failure> {
     )))
 }
 
-/// Checks that the right to claim still existed.
+/// Checks that the right to claim still existed, and that this host had written nothing else. Some servers count two
+/// rows.
 pub(super) fn kept(changed: u64) -> Result<(), Failure> {
     match changed {
-        1 => Ok(()),
-        _ => Err(Failure::Conflict("the right to claim changed at the same moment".to_owned())),
+        1 | 2 => Ok(()),
+        _ => Err(Failure::Conflict(
+            "the right to claim changed at the same moment, or this host wrote over another connection".to_owned(),
+        )),
     }
 }
 

@@ -8,7 +8,7 @@ use rusqlite::{ErrorCode, ToSql, params_from_iter};
 
 use super::file::{self, Create, OpenFile};
 use super::sql;
-use crate::store::sql::{Connector, Dialect, Driver, Failure, Location, Param, Place, Standing};
+use crate::store::sql::{Connector, Dialect, Driver, Failure, Location, Param, Signs};
 use leafd_core::store::StoreError;
 
 /// The path of an embedded store's file, and the host that must own it.
@@ -26,6 +26,7 @@ pub struct SqliteDriver {
     target: Target,
     /// The file was found to be damaged.
     damaged: bool,
+    signs: Signs,
 }
 
 /// The statements and tables.
@@ -62,7 +63,18 @@ impl Connector for Target {
 
 impl SqliteDriver {
     pub(super) fn new(open: OpenFile, target: Target) -> SqliteDriver {
-        SqliteDriver { open, target, damaged: false }
+        // Nothing is needed to notice another store: a file that was copied or restored is refused until it is adopted,
+        // and then has another identity.
+        let nothing = || "''".to_owned();
+        let signs = Signs {
+            kind: "sqlite",
+            server: nothing(),
+            life: nothing(),
+            life_plain: nothing(),
+            position: "NULL",
+            read_only: "NULL",
+        };
+        SqliteDriver { open, target, damaged: false, signs }
     }
 
     fn failed(&mut self, error: &rusqlite::Error) -> Failure {
@@ -88,12 +100,8 @@ impl Driver for SqliteDriver {
         !self.damaged && self.open.is_still_at(&self.target.path)
     }
 
-    fn standing(&mut self, _: bool) -> Result<Standing, Failure> {
-        let mut cells = self.query(sql::STANDING, &[])?.into_iter().flatten();
-        let mut next = || cells.next().flatten();
-        let (server, table, timeline) = (String::new(), String::new(), String::new());
-        let place = Place { kind: "sqlite", server, table, timeline };
-        Ok(Standing { place, name: next(), role: next() })
+    fn signs(&self) -> &Signs {
+        &self.signs
     }
 
     fn set_deadline(&mut self, _: Instant) {}

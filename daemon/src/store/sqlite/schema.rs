@@ -46,7 +46,8 @@ CREATE TABLE IF NOT EXISTS leafd_tag (
 CREATE TABLE IF NOT EXISTS leafd_host (
     host        text NOT NULL PRIMARY KEY,
     start_token text NOT NULL,
-    started     text NOT NULL
+    started     text NOT NULL,
+    written     integer NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS leafd_worker (
     worker      integer PRIMARY KEY,
@@ -105,7 +106,7 @@ const TABLES: [(&str, &[&str]); 9] = [
         "leafd_tag",
         &["tag", "generation", "ceiling", "strict", "masked", "highest_end", "role_version"],
     ),
-    ("leafd_host", &["host", "start_token", "started"]),
+    ("leafd_host", &["host", "start_token", "started", "written"]),
     ("leafd_worker", &["worker", "holder", "name", "incarnation", "bound", "seen", "written"]),
     (
         "leafd_claim",

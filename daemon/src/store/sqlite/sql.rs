@@ -6,12 +6,6 @@ use crate::store::sql::{HistoryStatements, Layout, LeaseStatements, Statements};
 /// Empty: `schema` makes and checks the tables when the file is opened.
 pub(super) static TABLES: &[Layout] = &[];
 
-/// The store's identity and role. Nothing else is needed to notice another store: a file that was copied or restored
-/// is refused until it is adopted, and then has another identity.
-pub(super) const STANDING: &str =
-    "SELECT (SELECT CAST(value AS text) FROM leafd_meta WHERE name = 'identity'),
-        (SELECT CAST(value AS text) FROM leafd_meta WHERE name = 'role')";
-
 /// The columns that `sql::rows` reads.
 macro_rules! row {
     ($generation:literal, $ceiling:literal, $highest_end:literal, $strict:literal, $right:literal, $masked:literal) => {
@@ -36,23 +30,23 @@ macro_rules! row {
 pub(super) const STATEMENTS: Statements = Statements {
     // A transaction that begins to write is the only writer, so no row needs a lock.
     begin: "BEGIN IMMEDIATE",
+    head: "CAST(i.value AS text), CAST(r.value AS text), NULL, (SELECT NULL WHERE ?1 = '')",
+    head_plain: "",
+    meta_rows: "leafd_meta AS i JOIN leafd_meta AS r ON i.name = 'identity' AND r.name = 'role'",
     // The columns of leafd's table are subqueries, run for each row found. With a join, SQLite would read the whole
     // table.
-    find: concat!(
-        "SELECT CAST(i.value AS text), CAST(r.value AS text), '', ",
-        row!(
-            "(SELECT generation FROM leafd_tag AS t WHERE t.tag = a.biz_tag)",
-            "(SELECT ceiling FROM leafd_tag AS t WHERE t.tag = a.biz_tag)",
-            "(SELECT highest_end FROM leafd_tag AS t WHERE t.tag = a.biz_tag)",
-            "(SELECT strict FROM leafd_tag AS t WHERE t.tag = a.biz_tag)",
-            "(SELECT role_version FROM leafd_tag AS t WHERE t.tag = a.biz_tag)",
-            "(SELECT masked FROM leafd_tag AS t WHERE t.tag = a.biz_tag)"
-        ),
-        " FROM leafd_meta AS i JOIN leafd_meta AS r ON i.name = 'identity' AND r.name = 'role'
-          LEFT JOIN leaf_alloc AS a ON a.biz_tag COLLATE BINARY IN"
+    row: row!(
+        "(SELECT generation FROM leafd_tag AS t WHERE t.tag = a.biz_tag)",
+        "(SELECT ceiling FROM leafd_tag AS t WHERE t.tag = a.biz_tag)",
+        "(SELECT highest_end FROM leafd_tag AS t WHERE t.tag = a.biz_tag)",
+        "(SELECT strict FROM leafd_tag AS t WHERE t.tag = a.biz_tag)",
+        "(SELECT role_version FROM leafd_tag AS t WHERE t.tag = a.biz_tag)",
+        "(SELECT masked FROM leafd_tag AS t WHERE t.tag = a.biz_tag)"
     ),
     // Empty: leafd's tables are made together with the file, so there is never Leaf's table alone.
-    find_plain: "",
+    row_plain: "",
+    tag_rows: "LEFT JOIN leaf_alloc AS a ON a.biz_tag COLLATE BINARY IN",
+    tag_rows_plain: "",
     lock: "",
     locking: "",
     lock_role: "",
@@ -73,6 +67,9 @@ pub(super) const STATEMENTS: Statements = Statements {
     claimed_end: "SELECT highest_end, masked FROM leafd_tag WHERE tag = ?1",
     ends: "SELECT tag, highest_end FROM leafd_tag WHERE tag > ?1 ORDER BY tag LIMIT ?2",
     record_claim: "UPDATE leafd_tag SET highest_end = ?2, role_version = ?3 WHERE tag = ?1 AND role_version = ?4",
+    // No other host uses the file.
+    record_claim_of_host: "",
+    prove: "",
     enter_claim: "INSERT INTO leafd_tag (tag, highest_end, role_version) VALUES (?1, ?2, ?3)",
     take_right: "UPDATE leafd_meta SET value = ?1 WHERE name = 'right' AND value LIKE ?2",
     set_right: "UPDATE leafd_meta SET value = ?1 WHERE name = 'right'",
@@ -90,13 +87,14 @@ pub(super) const STATEMENTS: Statements = Statements {
         highest_end = max(highest_end, excluded.highest_end)",
     set_ceiling: "INSERT INTO leafd_tag (tag, ceiling) VALUES (?1, ?2)
         ON CONFLICT (tag) DO UPDATE SET ceiling = excluded.ceiling",
-    host_token: "SELECT start_token FROM leafd_host WHERE host = ?1",
-    enter_host: "INSERT INTO leafd_host (host, start_token, started) VALUES (?1, ?2, CURRENT_TIMESTAMP)
-        ON CONFLICT (host) DO UPDATE SET start_token = excluded.start_token, started = excluded.started",
+    host_token: "SELECT start_token, written FROM leafd_host WHERE host = ?1",
+    enter_host: "INSERT INTO leafd_host (host, start_token, started, written) VALUES (?1, ?2, CURRENT_TIMESTAMP, ?3)
+        ON CONFLICT (host) DO UPDATE SET start_token = excluded.start_token, started = excluded.started,
+        written = excluded.written",
     columns: "",
     defects: "",
     set_role: "UPDATE leafd_meta SET value = ?1 WHERE name = 'role'",
-    note: "",
+    swap_note: "",
     // SQLite's clock counts days, with a resolution of milliseconds.
     lax: "",
     now_ms: "SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer)",

@@ -109,10 +109,7 @@ impl Registry for Leases<'_> {
     fn snapshot(&mut self, pool: Range<u64>) -> Result<Snapshot, RegistryError> {
         let mode = self.mode;
         self.transact(|session, registry| {
-            let history_age = match session.dialect.embedded {
-                true => None,
-                false => Some(session.noticed(&registry.history)?),
-            };
+            let history_age = session.unsettled_for();
             let now = clock(session)?;
             let entries = entries(session, mode, &pool)?;
             Ok(Snapshot { registry, history_age, now, entries })
@@ -271,9 +268,11 @@ fn exchange(session: &mut Session, mode: Mode, swap: &CompareAndSet) -> Result<U
     let write = if has_row { sql.replace } else { sql.enter };
     write_holding(session, write, number, &swap.next, swap.seen, now)?;
     if let Some(holder) = next.filter(|next| former.is_none_or(|former| former != next.id)) {
+        session.settle()?;
         let taking = Taking { holder: holder.clone(), since, taken: now };
         session.enter_taking(number, &taking)?;
     }
+    session.prove()?;
     if is_given {
         let until = instant(swap.next.expires);
         session.driver.execute(sql.keep_time, &[Param::Integer(number), Param::Integer(until)])?;
@@ -326,6 +325,8 @@ fn give(session: &mut Session, pool: &Range<u64>, holding: &LeaseRecord) -> Resu
         Param::Text(&holder.id),
         Param::Integer(instant(holding.expires)),
     ];
+    session.settle()?;
+    session.prove()?;
     session.driver.execute(sql.give, &row)?;
     write_holding(session, sql.enter, number, holding, now, now)?;
     let taking = Taking { holder: holder.clone(), since: UnixMs(0), taken: now };

@@ -1,0 +1,377 @@
+//! A store's history: a value in its own tables, and what each host compares it with.
+//!
+//! A store lives through several *lives*. A life ends when the store may have lost commits: at a fail-over, at a
+//! restore, or when a host finds that something it knows is missing. Whoever notices that draws a new life and writes
+//! it to the store's tables, in a [`Note`]. What an engine says about itself is evidence that a life has ended. It is
+//! never the identity, because two lives can look alike from outside.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// The store's lives, the present one first. With Leaf's table only there is no place for lives: then this is what the
+/// engine says, and only equality has a meaning. Empty for an embedded store.
+///
+/// A life is 16 hexadecimal digits. A former life has a mark: `*` if claims were made in it, and `!` if claims went on
+/// in it after it had lost commits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct History(pub Arc<str>);
+
+/// The most lives that a history remembers.
+const LIVES_MAX: usize = 32;
+
+/// Begins the text of a history whose note is not true any more. Nothing can be claimed under it.
+const IN_DOUBT: &str = "in doubt: ";
+
+/// What is known of a former life. A later one includes the earlier ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Mark {
+    /// It ended before any claim was made in it.
+    Unused,
+    /// Claims were made in it.
+    Used,
+    /// Claims were made in it after it had lost commits, and before a host noticed that.
+    Lossy,
+}
+
+/// What a store's own tables say about its history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Its lives.
+    pub history: History,
+    /// Claims were made in the present life, so no host is in time any more.
+    pub settled: bool,
+    /// What the engine said about itself when the present life began.
+    pub engine: String,
+}
+
+/// What a host knows that a store must still have, as long as it is in the same life.
+#[derive(Clone, Debug, Default)]
+pub struct Proof {
+    /// In this history.
+    of: History,
+    /// The number of the host's last confirmed write; 0 if there is none in this history.
+    written: u64,
+    /// The number of its last attempt to write. A write of unknown outcome may have this number, or one in between.
+    tried: u64,
+    /// The furthest position of the engine that was seen.
+    position: u64,
+}
+
+/// How a store compares with a [`Proof`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// All is there.
+    All,
+    /// Something is missing: the store has lost commits.
+    Lost,
+    /// There is a later write under this host's name: another daemon runs with a copy of its state.
+    ByAnother,
+}
+
+// === impl History ===
+
+impl History {
+    /// A history with a single life.
+    #[must_use]
+    pub fn first(life: u64) -> History {
+        History(format!("{life:016x}").into())
+    }
+
+    /// The present life, if the history has lives.
+    #[must_use]
+    pub fn life(&self) -> Option<&str> {
+        self.words().next().map(|(life, _)| life)
+    }
+
+    /// Whether its note is not true any more: commits may have been lost, and no host has noted that yet.
+    #[must_use]
+    pub fn is_in_doubt(&self) -> bool {
+        self.0.starts_with(IN_DOUBT)
+    }
+
+    /// Whether `later` has gone on from this history's present life: the store was in this life before.
+    #[must_use]
+    pub fn is_former_of(&self, later: &History) -> bool {
+        self.life().is_some_and(|life| later.words().skip(1).any(|(former, _)| former == life))
+    }
+
+    /// Whether this history includes the present life of `known`. A history without lives includes every other one.
+    #[must_use]
+    pub fn includes(&self, known: &History) -> bool {
+        let Some(life) = known.life() else { return true };
+        self.life().is_none() || self.words().any(|(one, _)| one == life)
+    }
+
+    /// Whether claims were made, in a former life, by hosts that did not know the numbers of a host. That host trusted
+    /// `known`, and told the store its numbers in the present lives of `told`.
+    #[must_use]
+    pub fn was_missed_by(&self, known: &History, told: &[History]) -> bool {
+        self.words().skip(1).any(|(life, mark)| {
+            let is_known = known.words().any(|(one, _)| one == life);
+            match mark {
+                Mark::Unused => false,
+                Mark::Used => !is_known && !told.iter().any(|one| one.life() == Some(life)),
+                Mark::Lossy => !known.words().any(|one| one == (life, Mark::Lossy)),
+            }
+        })
+    }
+
+    /// This history, marked as one whose note is not true any more.
+    #[must_use]
+    fn in_doubt(&self) -> History {
+        History(format!("{IN_DOUBT}{}", self.0).into())
+    }
+
+    /// The lives with their marks, the present one first.
+    fn words(&self) -> impl Iterator<Item = (&str, Mark)> {
+        let lives = self.0.strip_prefix(IN_DOUBT).unwrap_or(&self.0);
+        lives.split(' ').map_while(|word| {
+            let (life, mark) = match (word.strip_suffix('*'), word.strip_suffix('!')) {
+                (Some(life), _) => (life, Mark::Used),
+                (_, Some(life)) => (life, Mark::Lossy),
+                _ => (word, Mark::Unused),
+            };
+            let is_life = life.len() == 16 && life.bytes().all(|byte| byte.is_ascii_hexdigit());
+            is_life.then_some((life, mark))
+        })
+    }
+}
+
+impl fmt::Display for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+// === impl Note ===
+
+impl Note {
+    /// The note of a store that was just made: it can't have lost anything yet.
+    #[must_use]
+    pub fn first(life: u64, engine: &str) -> Note {
+        Note { history: History::first(life), settled: true, engine: engine.to_owned() }
+    }
+
+    /// Reads a note. Anything else is a note of a store without a past, which is not true.
+    #[must_use]
+    pub fn parse(text: &str) -> Note {
+        let mut parts = text.splitn(3, '\t');
+        let mut next = || parts.next().unwrap_or_default();
+        let settled = next() == "settled";
+        Note { settled, history: History(next().into()), engine: next().to_owned() }
+    }
+
+    /// The history that this note stands for, where the engine says `engine` about itself.
+    #[must_use]
+    pub fn found(&self, engine: &str, kept: Kept) -> History {
+        match self.engine == engine && kept != Kept::Lost && self.history.life().is_some() {
+            true => self.history.clone(),
+            false => self.history.in_doubt(),
+        }
+    }
+
+    /// The note of a new life, `life`, that begins where the engine says `engine` about itself. `known` is the history
+    /// that the host trusts which notes it. The lives that only this host knows are remembered as well, because other
+    /// hosts may have missed them.
+    #[must_use]
+    pub fn renewed(&self, life: u64, engine: &str, known: Option<&History>) -> Note {
+        let mark = match (self.engine == engine, self.settled) {
+            // While the engine says the same, claims go on until a host finds that something is missing.
+            (true, _) => Mark::Lossy,
+            (false, true) => Mark::Used,
+            (false, false) => Mark::Unused,
+        };
+        // Whoever trusts a history may have claimed in it.
+        let trusted = known.into_iter().flat_map(|known| known.words().take(1));
+        let trusted = trusted.map(|(life, _)| (life, Mark::Used));
+        let own = self.history.words().take(1).map(|(life, _)| (life, mark));
+        let rest = known.into_iter().flat_map(|known| known.words().skip(1));
+        let all: Vec<_> =
+            own.chain(trusted).chain(self.history.words().skip(1)).chain(rest).collect();
+        let mut marks: BTreeMap<&str, Mark> = BTreeMap::new();
+        for (life, mark) in &all {
+            let most = marks.entry(life).or_insert(*mark);
+            *most = (*most).max(*mark);
+        }
+        let mut text = format!("{life:016x}");
+        for (life, _) in all {
+            let Some(mark) = marks.remove(life) else { continue };
+            if text.split(' ').count() < LIVES_MAX {
+                let sign = match mark {
+                    Mark::Unused => "",
+                    Mark::Used => "*",
+                    Mark::Lossy => "!",
+                };
+                text.push_str(&format!(" {life}{sign}"));
+            }
+        }
+        Note { history: History(text.into()), settled: false, engine: engine.to_owned() }
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = if self.settled { "settled" } else { "settling" };
+        write!(f, "{state}\t{}\t{}", self.history, self.engine)
+    }
+}
+
+// === impl Proof ===
+
+impl Proof {
+    /// Begins with a host that has just written this number.
+    #[must_use]
+    pub fn of(history: &History, written: u64) -> Proof {
+        Proof { of: history.clone(), written, tried: written, position: 0 }
+    }
+
+    /// Compares with what a store has: the number of the last write under this host's name, whether this start of the
+    /// host made it, and how far the engine has come. In another history nothing needs to be there.
+    pub fn check(
+        &mut self,
+        history: &History,
+        written: Option<(u64, bool)>,
+        position: Option<u64>,
+    ) -> Kept {
+        if *history != self.of {
+            return Kept::All;
+        }
+        let (number, is_own) = written.unwrap_or_default();
+        if number > self.tried && !is_own {
+            return Kept::ByAnother;
+        }
+        if !(self.written..=self.tried).contains(&number)
+            || position.is_some_and(|at| at < self.position)
+        {
+            return Kept::Lost;
+        }
+        self.position = self.position.max(position.unwrap_or(0));
+        Kept::All
+    }
+
+    /// Whether the host has a confirmed write in this history.
+    #[must_use]
+    pub fn is_entered(&self, history: &History) -> bool {
+        *history == self.of && self.written > 0
+    }
+
+    /// The number for the next attempt to write in this history. Each attempt has its own, so that a later one is never
+    /// taken for an earlier one of unknown outcome.
+    pub fn attempt(&mut self, history: &History) -> u64 {
+        let tried = self.tried + 1;
+        if *history != self.of {
+            *self = Proof { of: history.clone(), ..Proof::default() };
+        }
+        self.tried = tried;
+        tried
+    }
+
+    /// The write with this number was confirmed.
+    pub fn confirm(&mut self, number: u64) {
+        self.written = self.written.max(number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: &str = "0000000000000002 0000000000000001*";
+
+    fn history(text: &str) -> History {
+        History(text.into())
+    }
+
+    fn note(text: &str, settled: bool) -> Note {
+        Note { history: history(text), settled, engine: "one".to_owned() }
+    }
+
+    #[test]
+    fn a_note_reads_as_it_was_written_and_rubbish_is_in_doubt() {
+        let note = note(KNOWN, true).renewed(3, "two 2\t2", None);
+        assert_eq!(Note::parse(&note.to_string()), note);
+        for text in ["", "settled", "settled\tx\tone", "\t\t"] {
+            assert!(Note::parse(text).found("one", Kept::All).is_in_doubt(), "{text:?}");
+        }
+        assert_eq!(Note::first(7, "one").found("one", Kept::All), History::first(7));
+        assert!(Note::first(7, "one").found("two", Kept::All).is_in_doubt());
+        assert!(Note::first(7, "one").found("one", Kept::Lost).is_in_doubt());
+    }
+
+    #[test]
+    fn a_new_life_remembers_how_the_former_one_ended() {
+        let renewed = |settled, engine| note(KNOWN, settled).renewed(3, engine, None).history;
+        assert_eq!(&*renewed(true, "two").0, &format!("{:016x} {:016x}* {:016x}*", 3, 2, 1));
+        assert_eq!(&*renewed(false, "two").0, &format!("{:016x} {:016x} {:016x}*", 3, 2, 1));
+        assert_eq!(&*renewed(true, "one").0, &format!("{:016x} {:016x}! {:016x}*", 3, 2, 1));
+        assert!(history(KNOWN).is_former_of(&renewed(true, "two")));
+        assert!(!renewed(true, "two").is_former_of(&history(KNOWN)));
+    }
+
+    /// Life 2 was lost, and only one host remembers it.
+    #[test]
+    fn a_life_that_the_store_has_lost_is_entered_again() {
+        let lost = note("0000000000000001", false);
+        let renewed = lost.renewed(3, "two", Some(&history(KNOWN))).history;
+        assert_eq!(&*renewed.0, &format!("{:016x} {:016x}* {:016x}*", 3, 1, 2));
+        assert!(renewed.includes(&history(KNOWN)));
+        assert!(!renewed.was_missed_by(&history(KNOWN), &[]));
+        assert!(renewed.was_missed_by(&history("0000000000000001"), &[]));
+        assert!(!renewed.was_missed_by(&history("0000000000000001"), &[history(KNOWN)]));
+    }
+
+    #[test]
+    fn whoever_trusted_a_life_that_lost_commits_has_missed_something() {
+        let renewed = note(KNOWN, true).renewed(3, "one", None).history;
+        assert!(renewed.was_missed_by(&history(KNOWN), &[history(KNOWN)]));
+        assert!(
+            !note(&renewed.0, true).renewed(4, "two", None).history.was_missed_by(&renewed, &[])
+        );
+    }
+
+    #[test]
+    fn a_history_stays_short() {
+        let mut now = note("0000000000000001", true);
+        for life in 2..200 {
+            now = Note { settled: true, ..now.renewed(life, "two", None) };
+        }
+        assert_eq!(now.history.words().count(), LIVES_MAX);
+        assert_eq!(now.history.life(), Some("00000000000000c7"));
+    }
+
+    #[test]
+    fn a_host_finds_its_own_last_write_or_knows_that_it_is_gone() {
+        let one = History::first(1);
+        let mut proof = Proof::of(&one, 5);
+        assert_eq!(proof.check(&one, Some((5, true)), Some(100)), Kept::All);
+        assert_eq!(proof.check(&one, Some((4, true)), Some(100)), Kept::Lost);
+        assert_eq!(proof.check(&one, None, Some(100)), Kept::Lost);
+        assert_eq!(proof.check(&one, Some((5, true)), Some(99)), Kept::Lost);
+        // Two attempts whose outcome is unknown: each may have been carried out, and no other.
+        assert_eq!((proof.attempt(&one), proof.attempt(&one)), (6, 7));
+        for (found, kept) in [(5, Kept::All), (6, Kept::All), (7, Kept::All), (8, Kept::Lost)] {
+            assert_eq!(proof.check(&one, Some((found, true)), Some(100)), kept);
+        }
+        assert_eq!(proof.check(&one, Some((8, false)), Some(100)), Kept::ByAnother);
+        proof.confirm(7);
+        assert_eq!(proof.check(&one, Some((6, true)), Some(100)), Kept::Lost);
+    }
+
+    #[test]
+    fn in_a_new_life_nothing_of_the_former_one_must_be_there() {
+        let two = history("0000000000000002 0000000000000001*");
+        let mut proof = Proof::of(&History::first(1), 5);
+        assert_eq!(proof.check(&History::first(1), Some((5, true)), Some(100)), Kept::All);
+        assert_eq!(proof.check(&two, Some((3, true)), Some(10)), Kept::All);
+        assert!(!proof.is_entered(&two));
+        // The former primary lost commits, and answers before the host has entered itself in the new life.
+        assert_eq!(proof.check(&History::first(1), Some((4, true)), Some(100)), Kept::Lost);
+        let number = proof.attempt(&two);
+        proof.confirm(number);
+        assert_eq!(number, 6);
+        assert!(proof.is_entered(&two));
+        assert_eq!(proof.check(&two, Some((5, true)), Some(10)), Kept::Lost);
+        assert_eq!(proof.check(&two, Some((6, true)), Some(10)), Kept::All);
+    }
+}

@@ -1,0 +1,52 @@
+//! `leafd declare-loss`: tells every host that the stores may have lost commits, for whoever restored a backup.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+use crate::config::{Args, Config, StoreSpec, StoreUrl};
+use crate::output;
+use crate::run::{backends, refuse_config};
+
+/// Declares the loss in every configured store. A store that fails does not stop the others.
+#[must_use]
+pub fn declare_loss(args: &Args) -> ExitCode {
+    let config = match Config::load(args) {
+        Ok(config) => config,
+        Err(error) => return refuse_config(&error),
+    };
+    let mut outcome = ExitCode::SUCCESS;
+    for spec in config.routing.stores() {
+        let url = &spec.url;
+        let declared =
+            declare_in(&config, spec).with_context(|| format!("can't declare a loss in {url}"));
+        match declared {
+            Ok(()) => {
+                let printed = output::print(&format!(
+                    "declared in {url}: every host reports the highest ids that it has seen, and drops those that others \
+                     may be given; nothing is claimed for failover_settle\n"
+                ));
+                if printed != ExitCode::SUCCESS {
+                    return printed;
+                }
+            }
+            Err(error) => {
+                eprintln!("leafd: {error:#}");
+                outcome = ExitCode::FAILURE;
+            }
+        }
+    }
+    outcome
+}
+
+fn declare_in(config: &Config, spec: &StoreSpec) -> Result<()> {
+    if matches!(spec.url, StoreUrl::Sqlite(_)) {
+        bail!("only this host uses an embedded store; after a restore, run: leafd adopt-store");
+    }
+    let mut store = backends::open_store(config, spec)?;
+    let found = store.identity()?;
+    if !store.renew(&found, None)? {
+        bail!("it has only Leaf's table, which has no place for it; run: leafd schema apply");
+    }
+    Ok(())
+}
