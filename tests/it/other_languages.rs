@@ -5,12 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::c_library::{folder, installed, target};
+use crate::c_library::{folder, installed};
 use crate::host::{Host, die_with_parent};
 
 const PAGE: &str = include_str!("../../docs/guide/other-languages.md");
-
-const KOFFI: &str = "koffi@3.3.4";
 
 /// The page's program of a name, in a file of its own.
 fn program(name: &str, extension: &str) -> PathBuf {
@@ -30,10 +28,7 @@ fn program(name: &str, extension: &str) -> PathBuf {
 fn command(interpreter: &[&str], file: &Path, host: &Host, tag: &str) -> Command {
     let mut command = Command::new(interpreter[0]);
     command.args(&interpreter[1..]).arg(file).arg(tag);
-    command
-        .env("LEAFD_SOCKET", host.socket())
-        .env("LD_LIBRARY_PATH", installed().join("lib"))
-        .env("NODE_PATH", target().join("koffi/node_modules"));
+    command.env("LEAFD_SOCKET", host.socket()).env("LD_LIBRARY_PATH", installed().join("lib"));
     die_with_parent(&mut command);
     command
 }
@@ -46,23 +41,16 @@ fn run(interpreter: &[&str], file: &Path, host: &Host, tag: &str) -> Output {
 
 #[test]
 fn every_program_of_the_page_draws_ids_and_tells_failures() {
-    let modules = target().join("koffi");
-    fs::create_dir_all(&modules).expect("a folder");
-    let mut npm = Command::new("npm");
-    npm.args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"]).arg(&modules);
-    assert!(npm.arg(KOFFI).status().expect("npm").success(), "npm can't install {KOFFI}");
-
     let mut host = Host::new().worker(17);
     host.start();
     host.create("orders");
     let python = "/usr/bin/python3";
-    let languages: [(&str, &str, &[&str]); 6] = [
+    let languages: [(&str, &str, &[&str]); 5] = [
         ("ctypes", "py", &[python]),
         ("cffi", "py", &[python]),
         ("luajit", "lua", &["luajit"]),
         ("php", "php", &["php"]),
         ("ruby", "rb", &["ruby"]),
-        ("koffi", "js", &["node"]),
     ];
     assert_eq!(PAGE.matches("```").count(), 2 * languages.len(), "a program that isn't run");
     let mut ids = HashSet::new();

@@ -1,0 +1,141 @@
+/** Settings of a client. */
+export interface ClientOptions {
+  /** The path of the daemon's socket; by default {@link defaultSocket}. */
+  socket?: string;
+  /** How long a call may take: 2000 by default, at most 60000. It waits up to 250 ms longer for the daemon's reason. */
+  timeoutMs?: number;
+  /** Wait for a daemon that was never there, as long as a call's time lasts. By default that is an error at once. */
+  wait?: boolean;
+  /** Draw every id directly, and hold none. */
+  direct?: boolean;
+}
+
+/** Limits of one call. */
+export interface CallOptions {
+  /** Aborting it rejects the call with the signal's reason. */
+  signal?: AbortSignal | undefined;
+  /** In place of the client's. */
+  timeoutMs?: number | undefined;
+}
+
+/** A kind of ids: those of segment tags, or of snowflake layouts. */
+export type Kind = 'segments' | 'snowflake';
+
+/** What most programs need of a client. The fake in `leafd/testing` implements it as well. */
+export interface Generator {
+  /** The next id of a segment tag or snowflake layout, mostly from a run that the process holds. */
+  nextId(tag: string, options?: CallOptions): Promise<bigint>;
+  /** As {@link nextId}, as a number. Rejects with `UNSAFE_NUMBER` above 2^53 - 1. */
+  nextNumber(tag: string, options?: CallOptions): Promise<number>;
+  /** As {@link nextId}, in decimal digits, for JSON. */
+  nextString(tag: string, options?: CallOptions): Promise<string>;
+  /** The next id by a request of its own: higher than any that was drawn so on this host before. */
+  nextIdDirect(tag: string, options?: CallOptions): Promise<bigint>;
+  /** Up to 100,000,000 ids directly from the daemon, in the order in which they are issued. */
+  nextIds(tag: string, count: number, options?: CallOptions): Promise<bigint[]>;
+  close(): void;
+}
+
+/** Draws ids from the daemon of this host. It connects on first use. */
+export declare class Client implements Generator {
+  constructor(options?: ClientOptions);
+  /** The path of the daemon's socket. */
+  readonly socket: string;
+  nextId(tag: string, options?: CallOptions): Promise<bigint>;
+  nextNumber(tag: string, options?: CallOptions): Promise<number>;
+  nextString(tag: string, options?: CallOptions): Promise<string>;
+  nextIdDirect(tag: string, options?: CallOptions): Promise<bigint>;
+  nextIds(tag: string, count: number, options?: CallOptions): Promise<bigint[]>;
+  /** An id that the process holds already, without waiting. */
+  heldId(tag: string): bigint | undefined;
+  /** The public ids of a tag. */
+  publicIds(tag: string, form?: PublicForm): PublicIds;
+  /** What the daemon reports about itself. */
+  info(options?: CallOptions): Promise<Info>;
+  /** Resolves if the daemon answers and can issue ids of all these kinds now. */
+  ping(kinds?: readonly Kind[], options?: CallOptions): Promise<void>;
+  /** Closes the connection and drops all held ids. Waiting and later calls reject with `CLOSED`. */
+  close(): void;
+}
+
+/** How public ids look. It must be the same when they are read. */
+export interface PublicForm {
+  /** Of texts. */
+  prefix?: string;
+  /** Of dense and public ids; 63 by default, 53 for numbers of JavaScript. */
+  bits?: number;
+  /** The number of the key; by default the daemon's current one. Texts carry it themselves. */
+  key?: number;
+}
+
+/** Turns dense ids of a tag into public ids, and back. The daemon does so, for the users that may. */
+export declare class PublicIds {
+  private constructor();
+  mask(ids: readonly (bigint | number)[], options?: CallOptions): Promise<bigint[]>;
+  unmask(publicIds: readonly (bigint | number)[], options?: CallOptions): Promise<bigint[]>;
+  maskText(ids: readonly (bigint | number)[], options?: CallOptions): Promise<string[]>;
+  /** Rejects with `VALUE_REFUSED` if a text is no public id of this form. */
+  unmaskText(texts: readonly string[], options?: CallOptions): Promise<bigint[]>;
+}
+
+/** The bits of a snowflake id: a sign bit of 0, then time, worker and sequence. */
+export interface Layout {
+  readonly timeBits: number;
+  readonly workerBits: number;
+  readonly sequenceBits: number;
+  readonly tickMs: number;
+  readonly epochMs: number;
+}
+
+/** What the daemon reports about itself. */
+export interface Info {
+  version: number;
+  segmentsReady: boolean;
+  snowflakeReady: boolean;
+  requestBytesMax: number;
+  countMax: number;
+  pipelineMax: number;
+  deadlineMsMax: number;
+  pid: number;
+  release: string;
+  layouts: Record<string, Layout>;
+}
+
+/** The fields of a snowflake id. */
+export interface Decoded {
+  /** When the tick begins. */
+  time: Date;
+  tick: number;
+  worker: number;
+  sequence: number;
+}
+
+/** What failed: a status of the protocol, or a cause on the client's side. */
+export type Code =
+  | 'UNREACHABLE' | 'DISCONNECTED' | 'TIMED_OUT' | 'NOT_READY' | 'PROTOCOL' | 'CLOSED' | 'INVALID_ARGUMENT' | 'UNSAFE_NUMBER'
+  | 'MALFORMED' | 'UNKNOWN_OPCODE' | 'VERSION' | 'FRAME_LENGTH' | 'TAG_INVALID' | 'TAG_UNKNOWN' | 'COUNT_INVALID' | 'DENIED'
+  | 'OVERLOADED' | 'DEADLINE' | 'STORE_UNAVAILABLE' | 'CLOCK_BEHIND' | 'NO_WORKER' | 'TAG_EXHAUSTED' | 'TIME_EXHAUSTED'
+  | 'JOURNAL' | 'SHUTTING_DOWN' | 'TAG_EXISTS' | 'VALUE_REFUSED' | 'INTERNAL' | 'CONNECTION_LIMIT' | 'STORE_REFUSED' | 'MASK_KEY';
+
+/** Why a call failed. */
+export declare class LeafdError extends Error {
+  constructor(code: Code, message: string, options?: { retryAfterMs?: number; cause?: unknown });
+  readonly code: Code;
+  /** Whether the same call may succeed later without any other action. */
+  readonly retryable: boolean;
+  /** Whether the time for the call was over. */
+  readonly isTimeout: boolean;
+  /** The daemon's estimate of when a retry may succeed, or 0. */
+  readonly retryAfterMs: number;
+  /** The number of the daemon's status, which this client may not know; `code` is INTERNAL then. */
+  readonly statusNumber: number | undefined;
+}
+
+/** The layout of Leaf's own snowflake ids, which are drawn under the name "snowflake". */
+export declare const LEAF: Layout;
+/** Splits a snowflake id into its fields. */
+export declare function decode(id: bigint | number | string, layout?: Layout): Decoded;
+/** The smallest id that can be issued at a time or later, for range queries by time. */
+export declare function firstIdAt(time: Date, layout?: Layout): bigint;
+/** Where a client looks for the daemon. */
+export declare function defaultSocket(): string;

@@ -1,0 +1,185 @@
+'use strict';
+// One tag of a client: the run that the process holds, and where the next one comes from.
+
+const { closed } = require('./errors.js');
+const { COUNT_MAX, idsRequest, readIds } = require('./wire.js');
+
+const RUN_COUNT_MAX = 65_536;
+const FIRST_COUNT = 4; // a process may draw a few ids and end
+const LONG_FLOOR = 4; // fewest ids of a run that may be held for long
+const SHORT_RUN_COUNT = 256; // runs of fewer ids are short
+const GROWTH_MAX = 16;
+const SHORT_HOLD_MS = 1000; // ids that may be held for less are short-lived
+const SHORT_RUN_MS = 3;
+const LONG_RUN_MIN_MS = 250;
+const LONG_RUN_MAX_MS = 2000;
+
+/** How many ids the next run should have, after so many ids of one were used in a time. It reads no clock. */
+function nextWish(wish, { holdMs, count }, used, lastedMs) {
+  const [taken, lasted] = [Math.max(used, 1), Math.max(lastedMs, 1e-6)];
+  let [next, floor] = [wish, LONG_FLOOR];
+  if (holdMs < SHORT_HOLD_MS) {
+    floor = 1;
+    next = (taken * Math.min(SHORT_RUN_MS, holdMs / 2)) / lasted;
+  } else if ((lasted * count) / taken < LONG_RUN_MIN_MS) {
+    next = wish * 2;
+  } else if ((lasted * count) / taken > LONG_RUN_MAX_MS) {
+    next = wish / 2;
+  }
+  return Math.max(floor, Math.floor(Math.min(next, wish * GROWTH_MAX, RUN_COUNT_MAX)));
+}
+
+/** A run that this process holds. */
+class HeldRun {
+  constructor({ first, count, stride }, holdMs, sent) {
+    Object.assign(this, { count, holdMs, sent, used: 0, first, stride: BigInt(stride) });
+    // Half of a long run is left for the answer to arrive. A short run is used slowly, or its process has just begun and
+    // may end soon; the later it asks, the fewer ids are skipped then.
+    this.refillAt = count < SHORT_RUN_COUNT ? count - Math.floor((count + 3) / 4) : Math.floor(count / 2);
+  }
+
+  /** By two clocks, because the monotonic one stands still while the machine is suspended, and the other one can be set. */
+  get isTooOld() {
+    return performance.now() - this.sent.monotonic >= this.holdMs || Date.now() - this.sent.wall >= this.holdMs;
+  }
+}
+
+class Supply {
+  #link;
+  #tag;
+  #direct;
+  #current;
+  #queued = [];
+  #wish = FIRST_COUNT;
+  #unlearned;
+  #installedAt = 0;
+  #fetching = false;
+  #waiting = new Set();
+  #neverHold = false;
+  #closed = false;
+
+  constructor(link, tag, direct) {
+    this.#link = link;
+    this.#tag = tag;
+    this.#direct = direct;
+  }
+
+  /** The next id of the held run, or undefined. */
+  take() {
+    while (this.#current !== undefined) {
+      const run = this.#current;
+      if (run.used < run.count && !run.isTooOld) {
+        const offset = run.used++;
+        if (offset === run.refillAt) this.#fetch(true);
+        return run.first + BigInt(offset) * run.stride;
+      }
+      this.#installNext();
+    }
+    return undefined;
+  }
+
+  next(options) {
+    const call = this.#link.call(options);
+    if (this.#closed) return Promise.reject(closed());
+    if (this.#direct || this.#neverHold) return this.#nextUnheld(call);
+    const waiter = { call };
+    return this.#link.limited(call, (resolve, reject) => {
+      Object.assign(waiter, { resolve, reject });
+      this.#waiting.add(waiter);
+      this.#fetch();
+    }, () => this.#waiting.delete(waiter));
+  }
+
+  async nextDirect(options) {
+    const { runs: [{ first }] } = await this.#draw(this.#link.call(options), 1, false);
+    return first;
+  }
+
+  async nextBatch(count, options) {
+    const [call, ids] = [this.#link.call(options), []];
+    while (ids.length < count) {
+      const { runs } = await this.#draw(call, Math.min(count - ids.length, COUNT_MAX), false);
+      for (const run of runs) {
+        const stride = BigInt(run.stride);
+        for (let left = run.count, id = run.first; left > 0; left--, id += stride) ids.push(id);
+      }
+    }
+    return ids;
+  }
+
+  close() {
+    this.#closed = true;
+    this.#current = undefined;
+    this.#queued = [];
+  }
+
+  #draw(call, count, hold) {
+    let sent;
+    return this.#link.ask(call, (leftMs) => {
+      sent = { monotonic: performance.now(), wall: Date.now() };
+      return idsRequest(hold, count, leftMs, this.#tag);
+    }, (body) => ({ ...readIds(body, count, hold), sent }));
+  }
+
+  /** One id by itself. */
+  async #nextUnheld(call) {
+    const { holdMs, runs: [{ first }] } = await this.#draw(call, 1, !this.#direct);
+    this.#neverHold &&= holdMs === 0; // else the tag was created anew
+    return first;
+  }
+
+  /** Fetches a run, for those who wait or ahead of use. */
+  #fetch(ahead = false) {
+    const before = [...this.#waiting];
+    const wanted = ahead ? this.#queued.length === 0 && this.#link.canSend : before.length > 0;
+    if (this.#fetching || !wanted) return;
+    this.#fetching = true;
+    this.#learn();
+    const call = this.#link.call();
+    call.endAt = before.reduce((end, waiter) => Math.max(end, waiter.call.endAt), ahead ? call.endAt : 0);
+    const count = Math.min(Math.max(this.#wish, before.length), RUN_COUNT_MAX);
+    this.#draw(call, count, true).finally(() => { this.#fetching = false; }).then((drawn) => this.#stow(drawn), (error) => {
+      // What went wrong ahead was some time ago: the next fetch tells what is the matter now.
+      for (const waiter of before) if (this.#waiting.delete(waiter)) waiter.reject(error);
+    }).then(() => this.#fetch());
+  }
+
+  #stow({ holdMs, runs, sent }) {
+    if (this.#closed) return;
+    if (holdMs === 0) {
+      // What comes beyond the first id is skipped.
+      this.#neverHold = true;
+      const [first, ...others] = this.#waiting;
+      this.#waiting.clear();
+      first?.resolve(runs[0].first);
+      for (const waiter of others) this.#nextUnheld(waiter.call).then(waiter.resolve, waiter.reject);
+      return;
+    }
+    this.#queued.push(...runs.map((run) => new HeldRun(run, holdMs, sent)));
+    if (this.#current === undefined) this.#installNext();
+    // Those who wait have asked before the ids were issued, so that no id is too old for them.
+    for (const waiter of this.#waiting) {
+      const id = this.take();
+      if (id === undefined) return;
+      this.#waiting.delete(waiter);
+      waiter.resolve(id);
+    }
+  }
+
+  #installNext() {
+    this.#learn();
+    do this.#current = this.#queued.shift(); while (this.#current?.isTooOld);
+    this.#unlearned = this.#current;
+    this.#installedAt = performance.now();
+  }
+
+  /** Takes the use of the current run into account, once a run. */
+  #learn() {
+    if (this.#unlearned === undefined) return;
+    const run = this.#unlearned;
+    this.#unlearned = undefined;
+    this.#wish = nextWish(this.#wish, run, run.used, performance.now() - this.#installedAt);
+  }
+}
+
+module.exports = { HeldRun, Supply, nextWish };

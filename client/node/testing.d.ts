@@ -1,0 +1,14 @@
+import type { CallOptions, Generator } from './index.js';
+
+/** A client without a daemon, whose ids are 1, 2, 3 and so on, or begin at `starts[tag]`. */
+export declare class FakeClient implements Generator {
+  constructor(options?: { starts?: Record<string, bigint | number> });
+  /** Makes the next calls fail with these errors, one each. */
+  fail(...errors: Error[]): void;
+  nextId(tag: string, options?: CallOptions): Promise<bigint>;
+  nextNumber(tag: string, options?: CallOptions): Promise<number>;
+  nextString(tag: string, options?: CallOptions): Promise<string>;
+  nextIdDirect(tag: string, options?: CallOptions): Promise<bigint>;
+  nextIds(tag: string, count: number, options?: CallOptions): Promise<bigint[]>;
+  close(): void;
+}

@@ -1,0 +1,44 @@
+'use strict';
+// A fake for the tests of programs that draw ids: it needs no daemon.
+
+const { LeafdError } = require('./lib/errors.js');
+const { toNumber } = require('./lib/layout.js');
+
+/** Its ids are known beforehand: those of each tag are 1, 2, 3 and so on, or begin at `starts[tag]`. */
+class FakeClient {
+  #last = new Map();
+  #errors = [];
+  #closed = false;
+
+  constructor({ starts = {} } = {}) {
+    for (const [tag, start] of Object.entries(starts)) this.#last.set(tag, BigInt(start) - 1n);
+  }
+
+  /** Makes the next calls fail with these errors, one each, such as new LeafdError('STORE_UNAVAILABLE', 'the store is away'). */
+  fail(...errors) { this.#errors.push(...errors); }
+
+  async nextId(tag, options) {
+    const [id] = await this.nextIds(tag, 1, options);
+    return id;
+  }
+
+  async nextNumber(tag, options) { return toNumber(await this.nextId(tag, options)); }
+
+  async nextString(tag, options) { return String(await this.nextId(tag, options)); }
+
+  async nextIdDirect(tag, options) { return this.nextId(tag, options); }
+
+  async nextIds(tag, count, options) {
+    options?.signal?.throwIfAborted();
+    if (this.#closed) throw new LeafdError('CLOSED', 'this client is closed');
+    const error = this.#errors.shift();
+    if (error !== undefined) throw error;
+    const first = (this.#last.get(tag) ?? 0n) + 1n;
+    this.#last.set(tag, first + BigInt(count) - 1n);
+    return Array.from({ length: count }, (_, offset) => first + BigInt(offset));
+  }
+
+  close() { this.#closed = true; }
+}
+
+module.exports = { FakeClient };
