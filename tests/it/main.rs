@@ -25,6 +25,7 @@ mod leaf_http;
 mod life;
 mod masked_tags;
 mod metrics;
+mod names;
 mod neighbours;
 mod other_languages;
 mod page;
