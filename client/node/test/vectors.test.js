@@ -163,7 +163,7 @@ function readFrame(socket) {
     const take = (some) => {
       bytes = Buffer.concat([bytes, some]);
       if (bytes.length < 4 || bytes.length < 4 + bytes.readUInt32LE()) return;
-      socket.off('data', take);
+      socket.off('data', take).off('error', reject);
       socket.pause();
       resolve(bytes);
     };
