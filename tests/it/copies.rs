@@ -72,6 +72,22 @@ fn a_copied_store_is_refused_until_it_is_adopted() {
     host.raw().draw("orders", 1);
 }
 
+/// As on a packaged host without the unit's settings.
+#[test]
+fn nothing_is_adopted_in_a_directory_that_no_daemon_has_used() {
+    let host = Host::new();
+    for made in [false, true] {
+        if made {
+            std::fs::create_dir(host.state_dir()).unwrap();
+        }
+        let (code, said) = host.run("adopt-store");
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("--config") && !said.contains("adopted"), "{said}");
+        let left = std::fs::read_dir(host.state_dir()).map_or(0, Iterator::count);
+        assert_eq!((left, host.state_dir().exists()), (0, made), "it leaves nothing behind");
+    }
+}
+
 #[test]
 fn a_restored_older_journal_is_found_out_by_the_store() {
     let mut host = Host::new();

@@ -1,6 +1,7 @@
 //! `leafd adopt-store`: makes this host the owner of a copied embedded store, or accepts the database that is now
 //! behind a network store's URL.
 
+use std::fs;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -31,6 +32,14 @@ pub fn adopt_store(args: &Args) -> ExitCode {
 }
 
 fn adopt_all(config: &Config) -> Result<String> {
+    let unused = fs::read_dir(&config.state_dir).map_or(true, |mut files| files.next().is_none());
+    if unused {
+        bail!(
+            "the state directory {} is empty, so it is not the one of a daemon that refuses its store: run this with the \
+             daemon's own settings (--config FILE, or --state-dir DIR) and as its user",
+            config.state_dir.display()
+        );
+    }
     // A running daemon counts its claims under the stores' old names. The lock makes sure that none runs.
     let state_dir = StateDir::open(&config.state_dir)?;
     let identity = Identity::of_host(config.identity.as_deref());
