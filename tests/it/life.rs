@@ -7,8 +7,33 @@ use leafd_wire::Status;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::host::Host;
+use crate::host::{Host, eventually};
 use crate::raw::ids_request;
+
+/// A strict tag has no reserve, so an outage stops it at once. The host goes on with the others.
+#[test]
+fn a_strict_tag_without_ids_leaves_the_host_ready() {
+    let mut host = Host::new();
+    host.start();
+    host.create("orders");
+    host.admin(opcode::TAG_CREATE, &json!({ "tag": "versions", "strict": true }));
+    let mut raw = host.raw();
+    raw.draw("orders", 5);
+    raw.draw("versions", 1);
+    let store = rusqlite::Connection::open(host.state_dir().join("store.db")).unwrap();
+    store.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut waiting = host.raw();
+    waiting.send(&ids_request("versions", 1, 1, 60_000));
+    eventually("the store is away", Duration::from_secs(60), || {
+        host.status()["segments"]["store_error"].is_string().then_some(())
+    });
+    let status = host.status();
+    assert!(status["segments"]["tags"].as_array().unwrap().iter().any(|tag| tag["waiting"] == 1));
+    assert!(raw.info().segments_ready, "{status}");
+    raw.draw("orders", 1);
+    store.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(waiting.reply().status(), Status::Ok);
+}
 
 #[test]
 fn a_clean_stop_leaves_no_gap() {

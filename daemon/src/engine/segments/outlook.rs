@@ -123,7 +123,9 @@ impl Segments {
         })
     }
 
-    /// How long ids can be issued if a store gives no more: until the first of its tags in use runs out.
+    /// How long ids can be issued if a store gives no more: until the first of its tags in use runs out. Strict tags and
+    /// those without ids left below their ceilings don't count: they have none in reserve, and one of them must not stop
+    /// the others.
     #[must_use]
     pub fn lasts_without(&self, index: usize, now: BootMs) -> Lasts {
         let mut estimates = self.estimates.borrow_mut();
@@ -148,7 +150,7 @@ impl Segments {
         let of_store = tags.all().iter().filter(|tag| {
             let lives_there = tag.shards.iter().any(|shard| Rc::ptr_eq(&shard.upstream, upstream));
             // Anybody can make up a name.
-            lives_there && tag.unconfirmed.borrow().is_none()
+            lives_there && tag.unconfirmed.borrow().is_none() && tag.keeps_a_reserve()
         });
         of_store.filter_map(|tag| tag.lasts(now)).reduce(Lasts::min).unwrap_or(Lasts::Over)
     }
@@ -174,6 +176,12 @@ impl Segments {
 }
 
 impl SegmentTag {
+    /// Whether ids of it are held ahead of use.
+    fn keeps_a_reserve(&self) -> bool {
+        let allocator = self.allocator.borrow();
+        !allocator.is_strict() && allocator.ceiling_used() < 1.0
+    }
+
     /// How long the held ids last at the present rate; `None` if nothing is held and nobody asks for any.
     pub(crate) fn lasts(&self, now: BootMs) -> Option<Lasts> {
         let mut allocator = self.allocator.borrow_mut();
