@@ -9,7 +9,7 @@ use leafd_tests::load::{Draw, Drawn, Load};
 use leafd_tests::raw::{Raw, ids_request};
 use leafd_tests::relay::Relay;
 use leafd_tests::servers::{DATABASE, Server, apply_schema};
-use leafd_wire::Status;
+use leafd_wire::{Status, opcode};
 use nix::sys::signal::Signal;
 
 use crate::scene::{DRY, HELD, RESUMES_WITHIN, Route, Scene, create, first_of, report, store};
@@ -37,7 +37,43 @@ on_each_server!(
     ; but for MySQL:
     // Such rows go unnoticed there.
     the_rows_are_restored_under_connections_that_stay,
+    a_host_that_leaves_its_embedded_store_raises_its_tags_first,
 );
+
+/// A host began on its own embedded store and gets a database: what it has issued doesn't begin again there.
+fn a_host_that_leaves_its_embedded_store_raises_its_tags_first<S: Server>() {
+    let server = S::new();
+    let url = S::url_of(&[server.port()], DATABASE);
+    let mut host = Host::on_store(&url);
+    let embedded = format!("sqlite:{}", host.path("store.db").display());
+    host.change("store", &embedded);
+    host.start();
+    host.create(HELD);
+    let last = *host.raw().draw(HELD, 5).last().unwrap();
+    host.stop();
+    host.change("store", &url);
+    host.start();
+    create(&host, HELD, STEP);
+    create(&host, DRY, STEP);
+    for _ in 0..2 {
+        let mut raw = host.raw();
+        raw.send(&ids_request(HELD, 1, 1, 20_000));
+        let reply = raw.reply();
+        assert_eq!(reply.status(), Status::StoreRefused, "{}", reply.text());
+        let told = reply.text();
+        assert!(told.contains(&embedded) && told.contains("leafctl tag raise"), "{told}");
+    }
+    assert_eq!(host.raw().draw_until(DRY, RESUMES_WITHIN), 1, "a tag that was never used there");
+    let mut raw = host.raw();
+    raw.send(&ids_request(HELD, 1, 1, 20_000));
+    let told = raw.reply().text();
+    let to: u64 = told.rsplit(' ').next().and_then(|to| to.parse().ok()).expect("a number");
+    host.admin(opcode::TAG_RAISE, &serde_json::json!({ "tag": HELD, "to": to }));
+    assert!(host.raw().draw_until(HELD, RESUMES_WITHIN) > last);
+    host.stop();
+    host.start();
+    assert!(host.raw().draw_until(HELD, RESUMES_WITHIN) > to, "its ids are this store's now");
+}
 
 /// A staging server with the same tags.
 fn staging<S: Server>() -> S {

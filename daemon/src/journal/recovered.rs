@@ -67,6 +67,19 @@ impl Recovered {
         self.stores.iter().find(|record| record.store == *store)
     }
 
+    /// The stores that this host used under URLs other than these, each with one of its URLs. A store whose URL was
+    /// adopted for another one is not among them.
+    #[must_use]
+    pub fn former_stores(&self, urls: &[String]) -> Vec<(StoreId, Arc<str>)> {
+        let is_used = |record: &StoreRecord| {
+            record.urls.iter().any(|url| urls.iter().any(|used| **used == **url))
+        };
+        let former = self.stores.iter().filter(|record| !is_used(record));
+        former
+            .filter_map(|record| Some((record.store.clone(), record.urls.first()?.clone())))
+            .collect()
+    }
+
     /// The start tokens that a store may have, oldest first: the one that it confirmed last, and those of later
     /// starts. A store without a record may have the token of any earlier start.
     #[must_use]

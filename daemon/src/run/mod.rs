@@ -24,7 +24,7 @@ use crate::blocking::Backend as _;
 use crate::config::{Args, Config, ConfigError, Source, WorkerSpec};
 use crate::engine::lease::Worker;
 use crate::engine::masks::Masks;
-use crate::engine::segments::{ClaimLog, GapLog, SegmentSettings, Segments};
+use crate::engine::segments::{ClaimLog, GapLog, Past, SegmentSettings, Segments};
 use crate::engine::snowflakes::Snowflakes;
 use crate::engine::writer::Writer;
 use crate::health::Remedies;
@@ -173,7 +173,7 @@ async fn live(
         segment_settings(config),
         upstreams,
         config.routing.clone(),
-        recovered.host.clone(),
+        past(config, &recovered),
         logs(config, &recovered, state_dir.path()),
         Rc::clone(&writer),
         Rc::clone(&masks),
@@ -364,6 +364,12 @@ fn logs(config: &Config, recovered: &Recovered, state_dir: &Path) -> (ClaimLog, 
     let crashed = !recovered.stopped_cleanly && !recovered.begun;
     let claims = ClaimLog::new(lease::host_name(config).into(), config.claims_kept);
     (claims, GapLog::open(state_dir, crashed))
+}
+
+fn past(config: &Config, recovered: &Recovered) -> Past {
+    let urls = config.routing.stores().iter().map(|spec| spec.url.to_string());
+    let former_stores = recovered.former_stores(&urls.collect::<Vec<_>>());
+    Past { host: recovered.host.clone(), former_stores }
 }
 
 fn segment_settings(config: &Config) -> SegmentSettings {

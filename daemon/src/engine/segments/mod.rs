@@ -26,6 +26,7 @@ mod unconfirmed;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use leafd_wire::{Run, Status};
@@ -46,7 +47,7 @@ use in_use::InUse;
 use leafd_core::health::{ClaimOutcomes, Lasts};
 use leafd_core::segment::{Allocator, PrefetchPolicy};
 use leafd_core::shares::Claimant;
-use leafd_core::store::{HostId, StoreError};
+use leafd_core::store::{HostId, StoreError, StoreId};
 use leafd_core::{BootMs, Tag, Want};
 #[cfg(test)]
 pub(crate) use marks::cut_writes;
@@ -67,6 +68,15 @@ pub struct SegmentSettings {
     pub tag_idle: Duration,
 }
 
+/// What this host was before this start.
+#[derive(Debug)]
+pub struct Past {
+    /// Its identity in its stores.
+    pub host: HostId,
+    /// The stores that the configuration has replaced, each with its URL.
+    pub former_stores: Vec<(StoreId, Arc<str>)>,
+}
+
 /// Every segment tag in use.
 pub struct Segments {
     pub(crate) settings: SegmentSettings,
@@ -78,6 +88,7 @@ pub struct Segments {
     first_shard: usize,
     /// This host's identity in its stores: that in the journal at the start, unless a store knew a later start.
     pub(crate) host: RefCell<HostId>,
+    former_stores: Vec<(StoreId, Arc<str>)>,
     /// How claims of this host are recorded in the store.
     claim_log: ClaimLog,
     /// Why ids of this host are missing.
@@ -119,7 +130,7 @@ impl Segments {
         settings: SegmentSettings,
         upstreams: Vec<Rc<Upstream>>,
         routing: Routing,
-        host: HostId,
+        Past { host, former_stores }: Past,
         (claim_log, gap_log): (ClaimLog, GapLog),
         writer: Rc<Writer>,
         masks: Rc<Masks>,
@@ -132,6 +143,7 @@ impl Segments {
             routing,
             first_shard: usize::from(fastrand::u8(..)),
             host: RefCell::new(host),
+            former_stores,
             claim_log,
             gap_log: Rc::new(gap_log),
             writer,

@@ -4,6 +4,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use leafd_wire::Status;
 use tracing::{info, warn};
 
 use super::tag::{Stage, shard_number};
@@ -39,6 +40,15 @@ impl Segments {
             Ok(record) => record,
             Err(error) => return self.remove(&tag, &Failure::from(&error)),
         };
+        if record.is_none()
+            && let Err(failure) = self.check_former_stores(&tag, shard).await
+        {
+            match failure {
+                Some(failure) => return self.remove(&tag, &failure),
+                // It is loaded once its store answers.
+                None => return shard.state.set(ShardState::Unloaded),
+            }
+        }
         let mut missing = false;
         if let Some(record) = record {
             let terms = match shard.upstream.present() {
@@ -63,6 +73,38 @@ impl Segments {
             return self.missing(&tag, shard, &Failure::from(&error));
         }
         self.drive(&tag);
+    }
+
+    /// Checks a tag that this host never claimed from this store, but perhaps from a store that the configuration has
+    /// replaced: its ids must not begin again.
+    ///
+    /// # Errors
+    /// The tag lies below what was claimed then. `None`: the store can't be asked now.
+    async fn check_former_stores(
+        &self,
+        tag: &SegmentTag,
+        shard: &Shard,
+    ) -> Result<(), Option<Failure>> {
+        for (former, url) in &self.former_stores {
+            let record = self.writer.journal().tag(former, &tag.tag).await;
+            let seen = record.map_err(|error| Failure::from(&error))?;
+            let Some(seen) = seen.map(|record| record.highest_end) else { continue };
+            let under = shard.upstream.present().ok_or(None)?;
+            let found = shard.upstream.store.look_up(&under, vec![tag.tag.clone()]).await;
+            let terms = found.map_err(|_| None)?.pop().flatten();
+            if let Some(terms) = terms.filter(|terms| terms.end < seen) {
+                let (name, end) = (tag.tag.as_str(), terms.end);
+                return Err(Some(Failure::new(
+                    Status::StoreRefused,
+                    format!(
+                        "tag {name:?} would issue ids again: this host has seen {seen} as its next id in {url}, which it no \
+                         longer uses, but {} has {end}: raise it with leafctl tag raise {name} --to {seen}",
+                        shard.upstream.url
+                    ),
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Uses the held ids in the journal's record if the store agrees, or can't be asked.
