@@ -1,16 +1,28 @@
-//! Requests that wait for the same scarce resource, in one line per user. The lines are served in turn, so no user
+//! Requests that wait for the same scarce resource. Users are served in turn, and so are the connections of each user: none
 //! waits for everything that another one has asked for.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::shares::{Claimant, Shares};
 
+/// Who waits: a user, by one of its connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// The user.
+    pub claimant: Claimant,
+    /// Tells its connections apart.
+    pub connection: u64,
+}
+
 /// Lines of waiting requests. `T` is the caller's handle on one.
 #[derive(Debug)]
 pub struct Lines<T> {
-    lines: BTreeMap<u32, VecDeque<(Claimant, T)>>,
+    /// By user and connection. None is empty.
+    lines: BTreeMap<(u32, u64), VecDeque<(Claimant, T)>>,
+    /// The connections of each user that have a line; the first one is next.
+    connections: BTreeMap<u32, VecDeque<u64>>,
     /// Users with a line; the first one is next.
-    turns: VecDeque<u32>,
+    users: VecDeque<u32>,
     places: Shares,
 }
 
@@ -18,39 +30,53 @@ impl<T> Lines<T> {
     /// Empty lines. `places`: how many requests may wait in total, shared out by user.
     #[must_use]
     pub fn new(places: u64) -> Lines<T> {
-        Lines { lines: BTreeMap::new(), turns: VecDeque::new(), places: Shares::new(places) }
+        Lines {
+            lines: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            users: VecDeque::new(),
+            places: Shares::new(places),
+        }
     }
 
-    /// Lets a request wait at the end of its user's line.
+    /// Lets a request wait at the end of its connection's line.
     ///
     /// # Errors
     /// The handle, when no place is left for this user.
-    pub fn push(&mut self, claimant: Claimant, handle: T) -> Result<(), T> {
-        if !self.places.take(claimant, 1) {
+    pub fn push(&mut self, asker: Asker, handle: T) -> Result<(), T> {
+        if !self.places.take(asker.claimant, 1) {
             return Err(handle);
         }
-        self.line(claimant.uid).push_back((claimant, handle));
+        self.line(asker).push_back((asker.claimant, handle));
         Ok(())
     }
 
-    /// Takes out the first request of the user whose turn it is. The next turn of that user comes after all others.
-    pub fn pop(&mut self) -> Option<(Claimant, T)> {
-        let uid = self.turns.pop_front()?;
-        let line = self.lines.get_mut(&uid).expect("a user with a turn has a line");
+    /// Takes out the first request of the connection whose turn it is, of the user whose turn it is. The next turn of
+    /// each comes after all others.
+    pub fn pop(&mut self) -> Option<(Asker, T)> {
+        let uid = self.users.pop_front()?;
+        let connections = self.connections.get_mut(&uid).expect("a user with a turn has a line");
+        let connection = connections.pop_front().expect("a user with a turn has a line");
+        let line =
+            self.lines.get_mut(&(uid, connection)).expect("a connection with a turn has a line");
         let (claimant, handle) = line.pop_front().expect("a line is not empty");
         if line.is_empty() {
-            self.lines.remove(&uid);
+            self.lines.remove(&(uid, connection));
         } else {
-            self.turns.push_back(uid);
+            connections.push_back(connection);
+        }
+        if connections.is_empty() {
+            self.connections.remove(&uid);
+        } else {
+            self.users.push_back(uid);
         }
         self.places.give_back(claimant, 1);
-        Some((claimant, handle))
+        Some((Asker { claimant, connection }, handle))
     }
 
-    /// Puts an unfinished request back at the front of its user's line.
-    pub fn put_back(&mut self, claimant: Claimant, handle: T) {
-        self.places.force(claimant, 1);
-        self.line(claimant.uid).push_front((claimant, handle));
+    /// Puts an unfinished request back at the front of its line.
+    pub fn put_back(&mut self, asker: Asker, handle: T) {
+        self.places.force(asker.claimant, 1);
+        self.line(asker).push_front((asker.claimant, handle));
     }
 
     /// Takes out every request for which `picked` is true.
@@ -67,14 +93,18 @@ impl<T> Lines<T> {
             }
         }
         self.lines.retain(|_, line| !line.is_empty());
-        self.turns.retain(|uid| self.lines.contains_key(uid));
+        self.connections.retain(|uid, connections| {
+            connections.retain(|connection| self.lines.contains_key(&(*uid, *connection)));
+            !connections.is_empty()
+        });
+        self.users.retain(|uid| self.connections.contains_key(uid));
         out
     }
 
-    /// How many users wait.
+    /// How many connections wait.
     #[must_use]
-    pub fn users(&self) -> usize {
-        self.turns.len()
+    pub fn connections(&self) -> usize {
+        self.lines.len()
     }
 
     /// How many requests wait.
@@ -86,12 +116,17 @@ impl<T> Lines<T> {
     /// Whether none waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.turns.is_empty()
+        self.lines.is_empty()
     }
 
-    fn line(&mut self, uid: u32) -> &mut VecDeque<(Claimant, T)> {
-        self.lines.entry(uid).or_insert_with(|| {
-            self.turns.push_back(uid);
+    fn line(&mut self, asker: Asker) -> &mut VecDeque<(Claimant, T)> {
+        let (uid, connection) = (asker.claimant.uid, asker.connection);
+        self.lines.entry((uid, connection)).or_insert_with(|| {
+            let connections = self.connections.entry(uid).or_insert_with(|| {
+                self.users.push_back(uid);
+                VecDeque::new()
+            });
+            connections.push_back(connection);
             VecDeque::new()
         })
     }

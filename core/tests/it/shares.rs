@@ -1,7 +1,7 @@
 //! Shares between users, and quotas: no user takes what is left for the others.
 
 use leafd_core::BootMs;
-use leafd_core::lines::Lines;
+use leafd_core::lines::{Asker, Lines};
 use leafd_core::quota::{Bucket, Quota};
 use leafd_core::shares::{Claimant, Shares};
 
@@ -102,14 +102,18 @@ fn a_quota_is_kept_over_any_pattern_of_draws() {
     }
 }
 
+fn by(claimant: Claimant, connection: u64) -> Asker {
+    Asker { claimant, connection }
+}
+
 #[test]
 fn lines_are_served_in_turn() {
     let mut lines = Lines::new(1_000);
     for number in 0..3 {
-        lines.push(user(7), (7, number)).unwrap();
+        lines.push(by(user(7), 1), (7, number)).unwrap();
     }
-    lines.push(user(9), (9, 0)).unwrap();
-    lines.push(user(8), (8, 0)).unwrap();
+    lines.push(by(user(9), 2), (9, 0)).unwrap();
+    lines.push(by(user(8), 3), (8, 0)).unwrap();
     let first = lines.pop().unwrap();
     assert_eq!(first.1, (7, 0));
     lines.put_back(first.0, first.1);
@@ -119,16 +123,33 @@ fn lines_are_served_in_turn() {
 }
 
 #[test]
-fn a_user_who_fills_his_line_leaves_places() {
+fn connections_of_one_user_are_served_in_turn() {
+    let mut lines = Lines::new(1_000);
+    for number in 0..3 {
+        lines.push(by(user(7), 1), (1, number)).unwrap();
+    }
+    lines.push(by(user(7), 2), (2, 0)).unwrap();
+    lines.push(by(user(9), 3), (3, 0)).unwrap();
+    let order: Vec<_> = std::iter::from_fn(|| lines.pop()).map(|(_, handle)| handle).collect();
+    assert_eq!(order, [(1, 0), (3, 0), (2, 0), (1, 1), (1, 2)], "users first, then connections");
+    lines.push(by(user(7), 1), (1, 0)).unwrap();
+    lines.push(by(user(7), 2), (2, 0)).unwrap();
+    assert_eq!(lines.take_out(|handle| handle.0 == 1).len(), 1);
+    assert_eq!((lines.connections(), lines.pop().unwrap().1), (1, (2, 0)));
+    assert!(lines.is_empty() && lines.pop().is_none());
+}
+
+#[test]
+fn a_user_who_fills_his_lines_leaves_places() {
     let mut lines = Lines::new(320);
     let mut admitted = 0;
-    while lines.push(user(7), 7).is_ok() {
+    while lines.push(by(user(7), admitted % 3), 7).is_ok() {
         admitted += 1;
     }
     assert_eq!(admitted, 155, "half of what is not reserved");
-    assert_eq!(lines.push(user(8), 8), Ok(()));
-    assert_eq!(lines.push(ROOT, 0), Ok(()));
+    assert_eq!(lines.push(by(user(8), 4), 8), Ok(()));
+    assert_eq!(lines.push(by(ROOT, 5), 0), Ok(()));
     assert_eq!(lines.take_out(|handle| *handle == 7).len(), 155);
-    assert_eq!((lines.len(), lines.users()), (2, 2));
-    assert_eq!(lines.push(user(7), 7), Ok(()), "places came back");
+    assert_eq!((lines.len(), lines.connections()), (2, 2));
+    assert_eq!(lines.push(by(user(7), 1), 7), Ok(()), "places came back");
 }

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::Waker;
 
+use leafd_core::lines::Asker;
 use leafd_core::shares::{Claimant, Shares};
 use leafd_wire::reply::reply_header;
 use leafd_wire::{ErrorReply, Header, IdsReply, InfoReply, Run, Status, flag, opcode};
@@ -211,6 +212,14 @@ impl ReplyTo {
     #[must_use]
     pub fn claimant(&self) -> Claimant {
         self.outbox.claimant
+    }
+
+    /// The request's user and connection.
+    #[must_use]
+    pub fn asker(&self) -> Asker {
+        // No other connection has this address while the request waits.
+        let connection = Rc::as_ptr(&self.outbox).addr() as u64;
+        Asker { claimant: self.outbox.claimant, connection }
     }
 
     /// Takes one of the places that waiting requests share, until the answer. Returns false if none is left for the

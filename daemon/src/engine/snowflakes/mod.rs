@@ -64,7 +64,7 @@ struct Waiter {
     reply: ReplyTo,
 }
 
-/// How many ids one user's requests take from a capped layout before another user has its turn.
+/// How many ids one connection's requests take from a capped layout before another one has its turn.
 const TURN_IDS: u32 = 1_024;
 
 /// How long a process may hold snowflake ids, in milliseconds: their time must be close to that of their use.
@@ -224,9 +224,9 @@ impl Snowflakes {
         }
         let left = want.count - drawn.iter().map(|run| run.count).sum::<u32>();
         let allow_partial = want.allow_partial;
-        let claimant = reply.claimant();
+        let asker = reply.asker();
         let waiter = Waiter { left, allow_partial, deadline, runs: drawn, reply };
-        let refused = tag.waiting.borrow_mut().push(claimant, waiter).err();
+        let refused = tag.waiting.borrow_mut().push(asker, waiter).err();
         if let Some(waiter) = refused {
             return waiter.reply.failure(&Failure::overloaded(
                 "too many requests of this user wait for the layout",
@@ -269,15 +269,16 @@ impl Snowflakes {
         outcome
     }
 
-    /// Serves the waiting requests as far as the ids go: each user's in their order, and the users in turn.
+    /// Serves the waiting requests as far as the ids go: each connection's in their order, and users and their connections
+    /// in turn.
     fn serve(self: &Rc<Self>, tag: &Rc<SnowflakeTag>) {
         if self.writer.failed() || tag.contradicted.borrow().is_some() {
             return;
         }
         let now = clock::now();
         loop {
-            let others_wait = tag.waiting.borrow().users() > 1;
-            let Some((claimant, mut waiter)) = tag.waiting.borrow_mut().pop() else { return };
+            let others_wait = tag.waiting.borrow().connections() > 1;
+            let Some((asker, mut waiter)) = tag.waiting.borrow_mut().pop() else { return };
             if waiter.reply.gone() {
                 continue;
             }
@@ -292,7 +293,7 @@ impl Snowflakes {
                 continue;
             }
             let Err(refused) = drawn else {
-                tag.waiting.borrow_mut().put_back(claimant, waiter);
+                tag.waiting.borrow_mut().put_back(asker, waiter);
                 continue;
             };
             let until_deadline_ms = waiter.deadline.0.saturating_sub(now.boot.0);
@@ -318,7 +319,7 @@ impl Snowflakes {
                 });
                 continue;
             }
-            tag.waiting.borrow_mut().put_back(claimant, waiter);
+            tag.waiting.borrow_mut().put_back(asker, waiter);
             self.set_timer(tag, wait_ms);
             return;
         }
