@@ -1,6 +1,6 @@
 //! `leafctl metrics`: for collectors that read files, such as node_exporter's textfile collector.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -46,11 +46,21 @@ pub fn run(socket: &Path, args: &MetricsArgs) -> Result<(), Failure> {
     }
 }
 
-/// Writes another file and renames it, so a collector reads either the old or the new text.
+/// Writes another file and renames it, so a collector reads either the old or the new text. The folder may belong to a
+/// user who is trusted less than the caller: what that user has put there is replaced, never followed.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     let mut fresh = file.as_os_str().to_owned();
     fresh.push(".new");
-    let written = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, file));
+    let write = || {
+        match fs::remove_file(&fresh) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut created = File::create_new(&fresh)?;
+        created.write_all(text.as_bytes())?;
+        fs::rename(&fresh, file)
+    };
+    let written = write();
     written.map_err(|error| {
         let _ = fs::remove_file(&fresh);
         io::Error::new(error.kind(), format!("cannot write {}: {error}", file.display()))
