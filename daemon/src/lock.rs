@@ -111,17 +111,23 @@ impl LockFile {
 /// file, even to users who may open it.
 fn open(path: &Path, mode: u32) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).custom_flags(libc::O_NOFOLLOW);
-    match options.open(path) {
+    // Opening a FIFO to read it would wait for somebody who writes.
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    options.read(true).write(true).custom_flags(flags);
+    let file = match options.open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             options.create(true).truncate(false).mode(mode).open(path)
         }
         // A lock needs no write access.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path)
+            OpenOptions::new().read(true).custom_flags(flags).open(path)
         }
         outcome => outcome,
+    }?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
     }
+    Err(io::Error::other("it is no regular file; remove it"))
 }
 
 fn same_file(open: &File, path: &Path) -> bool {
