@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
 pub mod browser;
+pub mod cgroup;
 pub mod host;
 pub mod http;
 pub mod leaf;
+pub mod lingering;
 pub mod load;
 pub mod order;
 pub mod power;

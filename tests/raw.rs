@@ -1,6 +1,8 @@
 //! A client that sends any bytes that a test wants, well formed or not.
 
 use std::io::{self, Read, Write};
+use std::net::{SocketAddrV4, TcpStream};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -10,6 +12,8 @@ use leafd_wire::{
     ErrorReply, HEADER_BYTES, Header, IdsReply, IdsRequest, InfoReply, InfoRequest,
     REPLY_LENGTH_MAX, Run, Status, VERSION,
 };
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 use crate::host::eventually;
 
@@ -197,6 +201,41 @@ pub fn connect_as(
     let connecting = std::thread::spawn(move || {
         become_user(uid, gid, &groups)?;
         UnixStream::connect(socket)
+    });
+    connecting.join().expect("the thread only makes system calls")
+}
+
+/// Connects by TCP as another user.
+pub fn tcp_as(address: &str, uid: u32) -> std::io::Result<TcpStream> {
+    tcp_from([127, 0, 0, 1], address, uid)
+}
+
+/// Connects by TCP as another user, from an address of this host.
+pub fn tcp_from(own: [u8; 4], address: &str, uid: u32) -> std::io::Result<TcpStream> {
+    let to: SocketAddrV4 = address.parse().map_err(std::io::Error::other)?;
+    let connecting = std::thread::spawn(move || {
+        become_user(uid, uid, &[])?;
+        let (kind, flags) = (SockType::Stream, SockFlag::SOCK_CLOEXEC);
+        let stream = socket(AddressFamily::Inet, kind, flags, None)?;
+        let field = |address: [u8; 4], port: u16| libc::sockaddr_in {
+            sin_family: libc::AF_INET as libc::sa_family_t,
+            sin_port: port.to_be(),
+            sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address) },
+            sin_zero: [0; 8],
+        };
+        let length = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+        let (from, to) = (field(own, 0), field(to.ip().octets(), to.port()));
+        // SAFETY: the descriptor is open, and both addresses are as long as stated.
+        let outcome = unsafe {
+            match libc::bind(stream.as_raw_fd(), (&raw const from).cast(), length) {
+                0 => libc::connect(stream.as_raw_fd(), (&raw const to).cast(), length),
+                failed => failed,
+            }
+        };
+        match outcome {
+            0 => Ok(TcpStream::from(stream)),
+            _ => Err(std::io::Error::last_os_error()),
+        }
     });
     connecting.join().expect("the thread only makes system calls")
 }

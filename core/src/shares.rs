@@ -6,22 +6,22 @@
 
 use std::collections::BTreeMap;
 
-/// An amount, and how much of it each user holds.
+/// An amount, and how much of it each user holds. `K` tells users apart.
 #[derive(Clone, Debug)]
-pub struct Shares {
+pub struct Shares<K = u32> {
     capacity: u64,
     /// Only trusted users may take this part.
     reserve: u64,
     taken: u64,
     /// Users that hold nothing have no entry.
-    by_user: BTreeMap<u32, u64>,
+    by_user: BTreeMap<K, u64>,
 }
 
 /// A user that takes something, and whether it may use the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claimant {
-    /// The user's number, as the kernel reports it.
-    pub uid: u32,
+pub struct Claimant<K = u32> {
+    /// The user's number, as the kernel reports it; or whatever else tells users apart.
+    pub uid: K,
     /// Whether it is root, the daemon's own user or an administrator.
     pub trusted: bool,
 }
@@ -29,16 +29,16 @@ pub struct Claimant {
 /// One part in this many of the capacity is reserved for trusted users.
 const RESERVE_PART: u64 = 32;
 
-impl Shares {
+impl<K: Copy + Ord> Shares<K> {
     /// All of `capacity` is free. A thirty-second of it is reserved for trusted users.
     #[must_use]
-    pub fn new(capacity: u64) -> Shares {
+    pub fn new(capacity: u64) -> Shares<K> {
         Shares { capacity, reserve: capacity / RESERVE_PART, taken: 0, by_user: BTreeMap::new() }
     }
 
     /// Takes `amount` for a user. Returns false, and takes nothing, when the user would hold more than is left for
     /// others.
-    pub fn take(&mut self, claimant: Claimant, amount: u64) -> bool {
+    pub fn take(&mut self, claimant: Claimant<K>, amount: u64) -> bool {
         let admitted = self.admits(claimant, amount);
         if admitted {
             self.force(claimant, amount);
@@ -48,7 +48,7 @@ impl Shares {
 
     /// Whether a user may take `amount`.
     #[must_use]
-    pub fn admits(&self, claimant: Claimant, amount: u64) -> bool {
+    pub fn admits(&self, claimant: Claimant<K>, amount: u64) -> bool {
         let free = self.capacity.saturating_sub(self.taken);
         if claimant.trusted {
             return amount <= free;
@@ -59,7 +59,7 @@ impl Shares {
 
     /// Takes `amount` without a check, for what can't be refused any more: the answer to an admitted request, for
     /// example.
-    pub fn force(&mut self, claimant: Claimant, amount: u64) {
+    pub fn force(&mut self, claimant: Claimant<K>, amount: u64) {
         if amount > 0 {
             self.taken = self.taken.saturating_add(amount);
             let held = self.by_user.entry(claimant.uid).or_default();
@@ -71,7 +71,7 @@ impl Shares {
     ///
     /// # Panics
     /// If the user holds less than that.
-    pub fn give_back(&mut self, claimant: Claimant, amount: u64) {
+    pub fn give_back(&mut self, claimant: Claimant<K>, amount: u64) {
         if amount == 0 {
             return;
         }
@@ -86,7 +86,7 @@ impl Shares {
 
     /// What a user holds.
     #[must_use]
-    pub fn of(&self, uid: u32) -> u64 {
+    pub fn of(&self, uid: K) -> u64 {
         self.by_user.get(&uid).copied().unwrap_or(0)
     }
 

@@ -174,7 +174,11 @@ fn pages_of_the_web_draw_no_ids() {
     let path = "/api/segment/get/orders";
     // These don't ask for an end of the connection: it ends all the same.
     let named = ask(&format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\n\r\n"));
-    refused(&named, 403, "only this host is served, by its address or as localhost");
+    refused(
+        &named,
+        403,
+        "the Host header must be localhost, an address, or a name in leaf_http_names",
+    );
     assert_eq!(named.field("connection"), Some("close"));
     let crossed = "Host: localhost\r\nSec-Fetch-Site: cross-site\r\n\r\n";
     let crossed = ask(&format!("GET {path} HTTP/1.1\r\n{crossed}"));

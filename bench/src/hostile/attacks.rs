@@ -1,6 +1,9 @@
 //! What an unprivileged user who may connect can try.
 
+use std::collections::VecDeque;
 use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
+use std::ops::RangeInclusive;
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,10 +11,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leafd_tests::host::{Host, eventually};
-use leafd_tests::raw::{Raw, connect_as, ids_request};
+use leafd_tests::http;
+use leafd_tests::lingering::pass;
+use leafd_tests::raw::{Raw, connect_as, ids_request, tcp_as};
 use leafd_tests::seed::seeds;
 use leafd_wire::{Header, Status, opcode};
 
+use super::victim::UID as VICTIM_UID;
 use crate::duplicates::{Span, spans_of};
 
 /// One way to hurt others.
@@ -25,7 +31,7 @@ pub(super) struct Attack {
     pub(super) run: fn(&Course<'_>),
 }
 
-pub(super) const ATTACKS: [Attack; 10] = [
+pub(super) const ATTACKS: [Attack; 16] = [
     Attack {
         name: "4,000 idle connections",
         victim_tag: "orders",
@@ -81,7 +87,47 @@ pub(super) const ATTACKS: [Attack; 10] = [
         settings: &[],
         run: broken_frames,
     },
+    Attack {
+        name: "passed sockets that linger",
+        victim_tag: "orders",
+        settings: &[],
+        run: lingering_sockets,
+    },
+    Attack {
+        name: "half-closed connections with unread answers",
+        victim_tag: "orders",
+        settings: &[],
+        run: half_closed,
+    },
+    Attack {
+        name: "connections with 65,536 groups, and rules by group",
+        victim_tag: "orders",
+        settings: &[("access", RULES_BY_GROUP)],
+        run: many_groups,
+    },
+    Attack {
+        name: "connections of 4,000 subordinate uids",
+        victim_tag: "orders",
+        settings: &[],
+        run: subordinate_uids,
+    },
+    Attack {
+        name: "slow heads on all of HTTP",
+        victim_tag: "orders",
+        settings: &[("http", "127.0.0.1:0"), ("leaf_http", "127.0.0.1:0")],
+        run: slow_heads,
+    },
+    Attack {
+        name: "1,000,000 snowflake ids by another connection of the user",
+        victim_tag: "snowflake",
+        settings: &[],
+        run: greedy_sibling,
+    },
 ];
+
+/// None of them names a group of the attacker.
+const RULES_BY_GROUP: &str = "[{ tags = ['a.*'], gids = [1] }, { tags = ['b.*'], gids = [2] }, \
+                              { tags = ['*'], gids = [3], uids = [4002] }]";
 
 /// An attack while it lasts.
 pub(super) struct Course<'a> {
@@ -117,7 +163,10 @@ const QUOTA: &str = "[{ tags = ['orders'], ids_per_second = 10000, burst = 20000
 const QUOTA_A_SECOND: f64 = 10_000.0;
 const QUOTA_AT_ONCE: u64 = 20_000;
 
-const UID: u32 = 4_001;
+pub(super) const UID: u32 = 4_001;
+
+/// The uids that the attacker has as subordinate ones.
+pub(super) const SUBORDINATE: RangeInclusive<u32> = 200_000..=203_999;
 
 /// How many connections attacks keep open that keep many.
 const CONNECTIONS: usize = 1_000;
@@ -275,4 +324,103 @@ fn broken_frames(course: &Course<'_>) {
             push(&stream, &bytes);
         });
     }
+}
+
+fn lingering_sockets(course: &Course<'_>) {
+    let request = ids_request("orders", 1, 1, 1_000);
+    let mut peers = VecDeque::new();
+    course.until_over(|| {
+        if let Some(stream) = course.connect() {
+            peers.push_back(pass(&stream, &request).1);
+        }
+        // A peer that is gone ends the lingering.
+        if peers.len() > 200 {
+            peers.pop_front();
+        }
+    });
+}
+
+fn half_closed(course: &Course<'_>) {
+    let bytes = [requests(opcode::STATUS, 100), ids_request("orders", 1, 1, 1_000).repeat(300)];
+    let bytes = bytes.concat();
+    let mut held = Vec::new();
+    course.until_over(|| match (held.len() < 7_500).then(|| course.connect()).flatten() {
+        Some(stream) => {
+            push(&stream, &bytes);
+            let _ = stream.shutdown(Shutdown::Write);
+            held.push(stream);
+        }
+        None => rest(),
+    });
+}
+
+fn many_groups(course: &Course<'_>) {
+    let groups: Vec<u32> = (100_000..165_536).collect();
+    let mut held = Vec::new();
+    let mut taken = vec![0; 1 << 16];
+    course.until_over(|| {
+        if held.len() < 40
+            && let Ok(stream) = connect_as(&course.host.socket(), UID, UID, &groups)
+            && stream.set_nonblocking(true).is_ok()
+        {
+            held.push(stream);
+        }
+        for (number, mut stream) in held.iter().enumerate() {
+            let tag = ["a.1", "b.1", "orders"][number % 3];
+            push(stream, &ids_request(tag, 1, 1, 1_000).repeat(10));
+            let _ = stream.read(&mut taken);
+        }
+    });
+}
+
+fn subordinate_uids(course: &Course<'_>) {
+    let mut held = Vec::new();
+    let mut uids = SUBORDINATE.cycle();
+    course.until_over(|| {
+        let uid = uids.next().expect("it has no end");
+        match (held.len() < 4_000).then(|| connect_as(&course.host.socket(), uid, uid, &[])) {
+            Some(Ok(stream)) => held.push(stream),
+            _ => rest(),
+        }
+    });
+    let mut stranger =
+        Raw::over(connect_as(&course.host.socket(), 4_003, 4_003, &[]).expect("there is room"));
+    stranger.draw("orders", 1);
+}
+
+/// Others are still served by HTTP.
+fn slow_heads(course: &Course<'_>) {
+    let addresses = ["served by HTTP", "Leaf's paths are open"].map(|what| course.host.http(what));
+    let mut held = Vec::new();
+    course.until_over(|| {
+        for address in &addresses {
+            let connected = (held.len() < 2_400).then(|| tcp_as(address, UID).ok()).flatten();
+            if let Some(mut stream) = connected {
+                let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: ");
+                held.push(stream);
+            }
+        }
+    });
+    for uid in [4_003, 0] {
+        let stream = tcp_as(&addresses[0], uid).expect("there is room");
+        let answer = http::send(stream, b"GET /livez HTTP/1.0\r\nHost: localhost\r\n\r\n");
+        assert_eq!(answer.status, 200, "uid {uid}");
+    }
+}
+
+/// The victim is the attacker's own user.
+fn greedy_sibling(course: &Course<'_>) {
+    let Ok(mut stream) = connect_as(&course.host.socket(), VICTIM_UID, VICTIM_UID, &[]) else {
+        return;
+    };
+    stream.set_nonblocking(true).expect("a socket");
+    let bytes: Vec<u8> = (0..1_000)
+        .flat_map(|request_id| ids_request("snowflake", 1_000_000, request_id, 60_000))
+        .collect();
+    let mut taken = vec![0; 1 << 16];
+    course.until_over(|| {
+        push(&stream, &bytes);
+        let _ = stream.read(&mut taken);
+        rest();
+    });
 }

@@ -12,7 +12,8 @@ use leafd_wire::Status;
 
 use crate::stats::{call_ns, percentile};
 
-const UID: u32 = 4_002;
+/// The victim's user.
+pub(super) const UID: u32 = 4_002;
 
 /// How often it draws.
 const EVERY: Duration = Duration::from_millis(1);

@@ -13,8 +13,11 @@ use super::value::{InvalidValue, Node};
 pub struct Peer {
     /// Its effective user.
     pub uid: u32,
-    /// Its groups: the effective one and the supplementary ones that are known.
+    /// Those of its groups that a rule names. A process can have 65,536 others.
     pub gids: Vec<u32>,
+    /// Whether it is known to run outside of the daemon's PID namespace, or not known to run inside. This is looked at only
+    /// if it matters: see [`AccessRules::looks_at_namespace`].
+    pub is_outside: bool,
 }
 
 /// The compiled rules. A clone shares them.
@@ -34,7 +37,11 @@ struct Compiled {
     /// How much each rule lets each of its users draw of each tag.
     quotas: Vec<Option<Quota>>,
     admins: Members,
+    /// The groups that any of these rules names.
+    gids: BTreeSet<u32>,
     own_uid: u32,
+    /// Whether root and the daemon's own user are trusted in other containers too.
+    trust_containers: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -64,6 +71,7 @@ impl AccessRules {
         admin_uids: Vec<u32>,
         admin_gids: Vec<u32>,
         own_uid: u32,
+        trust_containers: bool,
     ) -> AccessRules {
         let admins = Members {
             uids: admin_uids.into_iter().collect(),
@@ -75,10 +83,14 @@ impl AccessRules {
             members: Vec::new(),
             unmaskers: Vec::new(),
             quotas: Vec::new(),
+            gids: admins.gids.clone(),
             admins,
             own_uid,
+            trust_containers,
         };
         for (index, rule) in rules.into_iter().enumerate() {
+            let named = rule.members.iter().chain([&rule.unmaskers]);
+            compiled.gids.extend(named.flat_map(|members| &members.gids));
             compiled.members.push(rule.members);
             compiled.unmaskers.push(rule.unmaskers);
             compiled.quotas.push(rule.quota);
@@ -108,6 +120,24 @@ impl AccessRules {
             }
         }
         !reserved
+    }
+
+    /// The groups that a rule names. Other groups of a peer mean nothing.
+    #[must_use]
+    pub fn gids(&self) -> &BTreeSet<u32> {
+        &self.0.gids
+    }
+
+    /// Whether it matters in which PID namespace this user's process runs.
+    #[must_use]
+    pub fn looks_at_namespace(&self, uid: u32) -> bool {
+        !self.0.trust_containers && self.0.is_powerful(uid)
+    }
+
+    /// The groups of administrators.
+    #[must_use]
+    pub fn admin_gids(&self) -> &BTreeSet<u32> {
+        &self.0.admins.gids
     }
 
     /// Whether a rule reserves this tag (or layout).
@@ -159,7 +189,11 @@ impl Compiled {
 
     /// These can read the journal and stop the daemon anyway.
     fn is_trusted(&self, peer: &Peer) -> bool {
-        peer.uid == 0 || peer.uid == self.own_uid
+        self.is_powerful(peer.uid) && (self.trust_containers || !peer.is_outside)
+    }
+
+    fn is_powerful(&self, uid: u32) -> bool {
+        uid == 0 || uid == self.own_uid
     }
 }
 

@@ -42,7 +42,9 @@ impl fmt::Display for HttpAddress {
 pub struct LeafHttp {
     /// The networks that may call.
     pub allow: Vec<Network>,
-    /// The rate that each address may use; `None`: no limit.
+    /// The names of this host that callers may use.
+    pub names: Vec<String>,
+    /// The rate that each address, and each user of this host, may use; `None`: no limit.
     pub requests_per_second: Option<u64>,
 }
 
@@ -56,6 +58,16 @@ pub struct Network {
 pub(super) fn parse_networks(node: &Node) -> Result<Vec<Network>, InvalidValue> {
     let network = |node: &Node| node.text()?.parse().map_err(|()| node.bad());
     node.list()?.iter().map(network).collect()
+}
+
+pub(super) fn parse_names(node: &Node) -> Result<Vec<String>, InvalidValue> {
+    let name = |node: &Node| {
+        let name = node.text()?;
+        let plain = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+        let is_name = !name.is_empty() && name.chars().all(plain);
+        if is_name { Ok(name.to_owned()) } else { Err(node.bad()) }
+    };
+    node.list()?.iter().map(name).collect()
 }
 
 impl Network {

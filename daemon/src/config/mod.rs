@@ -277,6 +277,7 @@ impl Config {
             leaf_http: read.optional(&settings::LEAF_HTTP, http::parse_tcp)?,
             leaf_http_callers: LeafHttp {
                 allow: read.value(&settings::LEAF_HTTP_ALLOW, http::parse_networks)?,
+                names: read.value(&settings::LEAF_HTTP_NAMES, http::parse_names)?,
                 requests_per_second: read
                     .optional(&settings::LEAF_HTTP_REQUESTS_PER_SECOND, |node| {
                         node.integer(1, 10_000_000)
@@ -285,7 +286,13 @@ impl Config {
             leaf_http_token_file: read.optional(&settings::LEAF_HTTP_TOKEN_FILE, types::path)?,
             metrics_tags: read.count(&settings::METRICS_TAGS)?,
             http: read.optional(&settings::HTTP, http::parse)?,
-            access: AccessRules::compile(rules, admin_uids, admin_gids, env.uid),
+            access: AccessRules::compile(
+                rules,
+                admin_uids,
+                admin_gids,
+                env.uid,
+                read.boolean(&settings::TRUST_CONTAINERS)?,
+            ),
             layouts,
             effective: read.finish(),
             warnings,

@@ -1,34 +1,37 @@
 //! Accepts connections, and limits their number, their duration and the size of their requests.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::rt::{Read, Write};
+use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use leafd_core::shares::{Claimant, Shares};
+use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, watch};
 use tracing::{debug, warn};
 
 use super::body::Body;
-use crate::config::Peer;
-use crate::server::peer;
+use super::socket_owner;
+use crate::config::{AccessRules, Peer};
+use crate::server::stream::Stream as UnixStream;
+use crate::server::{self, owners::Owners, passed, peer};
 use crate::systemd::activation::HttpListener;
 
 /// Limits of connections.
 #[derive(Debug)]
 pub(super) struct Limits {
-    /// Most connections at a time. Further ones wait in the listener's queue. Each address of another host gets a
-    /// quarter of them.
-    pub connections: usize,
+    /// Most connections at a time, shared out by user, and by address of another host. Further ones are closed.
+    pub connections: u64,
     /// How long the head of a request may take, and how long a connection may be idle.
     pub head_within: Duration,
     /// How long a connection may last.
@@ -47,6 +50,10 @@ const END_WITHIN: Duration = Duration::from_secs(5);
 /// How long to wait when the system has no descriptor for another connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
+/// How much the kernel keeps of answers and of requests for each connection by TCP, in bytes: it doubles the numbers.
+const SEND_BUFFER_BYTES: usize = 32 * 1024;
+const RECEIVE_BUFFER_BYTES: usize = 16 * 1024;
+
 /// Answers requests.
 pub(super) trait Service: 'static {
     /// Answers a request.
@@ -54,16 +61,25 @@ pub(super) trait Service: 'static {
 }
 
 /// The process at the other end of a connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Caller {
     /// Its address, if it has one.
     pub address: Option<IpAddr>,
-    /// Its user, if the kernel knows it.
+    /// Its user, if it is known for sure: on a Unix socket.
     pub peer: Option<Peer>,
+    /// Whose share of what is limited it uses.
+    pub party: Party,
     /// Whether it reads an endless answer. Then its connection has no time limit.
     pub streaming: Cell<bool>,
     /// Notify this to close the connection, whatever is under way.
     pub cut: Notify,
+}
+
+impl Caller {
+    fn new(address: Option<IpAddr>, peer: Option<Peer>, party: Party) -> Caller {
+        let (streaming, cut) = (Cell::new(false), Notify::new());
+        Caller { address, peer, party, streaming, cut }
+    }
 }
 
 /// A socket that accepts connections.
@@ -78,54 +94,79 @@ impl Listener {
         Ok(match listener {
             HttpListener::Tcp(tcp) => {
                 tcp.set_nonblocking(true)?;
+                // Connections inherit these. What waits in the buffers is charged to the daemon's cgroup.
+                setsockopt(&tcp, sockopt::SndBuf, &SEND_BUFFER_BYTES)?;
+                setsockopt(&tcp, sockopt::RcvBuf, &RECEIVE_BUFFER_BYTES)?;
                 Listener::Tcp(TcpListener::from_std(tcp)?)
             }
-            HttpListener::Unix(unix) => Listener::Unix(UnixListener::from_std(unix)?),
+            HttpListener::Unix(unix) => {
+                passed::refuse(&unix);
+                Listener::Unix(UnixListener::from_std(unix)?)
+            }
         })
     }
 }
 
-/// How many connections each address of another host has.
-struct Places {
-    each: usize,
-    taken: RefCell<HashMap<IpAddr, usize>>,
+/// Who has a connection, as far as connections are shared out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Party {
+    /// A user of this host.
+    User(u32),
+    /// A process of this host, whose user the kernel does not tell.
+    Local,
+    /// Another host.
+    Address(IpAddr),
 }
 
-/// What a connection occupies until it ends.
+/// A connection's place. Dropping it returns the place.
 struct Place {
-    _permit: OwnedSemaphorePermit,
-    peer: Option<IpAddr>,
-    places: Rc<Places>,
+    claimant: Claimant<Party>,
+    places: Rc<RefCell<Shares<Party>>>,
 }
 
-impl Places {
-    fn new(limits: &Limits) -> Rc<Places> {
-        Rc::new(Places { each: limits.connections / 4, taken: RefCell::default() })
-    }
-
-    /// A place for a connection; `None` if this address has as many as it may have.
-    fn take(self: &Rc<Self>, permit: OwnedSemaphorePermit, peer: Option<IpAddr>) -> Option<Place> {
-        let peer = peer.filter(|peer| !peer.is_loopback());
-        if let Some(peer) = peer {
-            let mut taken = self.taken.borrow_mut();
-            let count = taken.get(&peer).copied().unwrap_or(0);
-            if count >= self.each {
-                return None;
-            }
-            taken.insert(peer, count + 1);
-        }
-        Some(Place { _permit: permit, peer, places: Rc::clone(self) })
+impl Place {
+    /// A place for a connection; `None` if its party has as many as it may have.
+    fn take(places: &Rc<RefCell<Shares<Party>>>, claimant: Claimant<Party>) -> Option<Place> {
+        let admitted = places.borrow_mut().take(claimant, 1);
+        admitted.then(|| Place { claimant, places: Rc::clone(places) })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let Some(peer) = self.peer else { return };
-        let mut taken = self.places.taken.borrow_mut();
-        match taken.get_mut(&peer) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => drop(taken.remove(&peer)),
-        }
+        self.places.borrow_mut().give_back(self.claimant, 1);
+    }
+}
+
+impl Read for UnixStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut bytes = [0; HEAD_BYTES_MAX];
+        let most = buffer.remaining().min(bytes.len());
+        let count = ready!(UnixStream::poll_read(&self, cx, &mut bytes[..most]))?;
+        buffer.put_slice(&bytes[..count]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Write for UnixStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        UnixStream::poll_write(&mut self, cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.end_answers())
     }
 }
 
@@ -135,31 +176,48 @@ trait Stream: Read + Write + Unpin {}
 impl<S: Read + Write + Unpin> Stream for S {}
 
 /// Serves until dropped.
-pub(super) async fn serve<S: Service>(listener: Listener, limits: &'static Limits, service: Rc<S>) {
-    let free = Arc::new(Semaphore::new(limits.connections));
-    let places = Places::new(limits);
+pub(super) async fn serve<S: Service>(
+    listener: Listener,
+    limits: &'static Limits,
+    access: watch::Receiver<AccessRules>,
+    service: Rc<S>,
+) {
+    let places = Rc::new(RefCell::new(Shares::new(limits.connections)));
+    let owners = Owners::default();
+    // Administrators have some places to themselves, so that probes get through.
+    let claimant = |peer: Option<&Peer>, otherwise| Claimant {
+        uid: peer.map_or(otherwise, |peer| Party::User(owners.owner(peer.uid))),
+        trusted: peer.is_some_and(|peer| access.borrow().may_administer(peer)),
+    };
+    let enter =
+        |stream: Box<dyn Stream>, caller: Caller, claimant: Claimant<Party>| match Place::take(
+            &places, claimant,
+        ) {
+            Some(place) => begin(stream, caller, limits, place, Rc::clone(&service)),
+            None => {
+                debug!(party = ?claimant.uid, "has its share of the connections for HTTP already")
+            }
+        };
     loop {
-        let Ok(permit) = Arc::clone(&free).acquire_owned().await else { return };
         let accepted = match &listener {
             Listener::Tcp(tcp) => tcp.accept().await.map(|(stream, peer)| {
                 // Answers are small and sent as a whole, so to wait for more data to send would only delay them.
                 let _ = stream.set_nodelay(true);
-                let peer = Some(peer.ip().to_canonical());
-                let caller = Caller { address: peer, ..Caller::default() };
-                match places.take(permit, peer) {
-                    Some(place) => {
-                        let stream = Box::new(TokioIo::new(stream));
-                        begin(stream, caller, limits, place, Rc::clone(&service));
-                    }
-                    None => debug!(?peer, "has a quarter of the connections for HTTP already"),
-                }
+                let address = peer.ip().to_canonical();
+                let claimant = match address.is_loopback() {
+                    true => claimant(socket_owner::of_peer(&stream).as_ref(), Party::Local),
+                    false => Claimant { uid: Party::Address(address), trusted: false },
+                };
+                let caller = Caller::new(Some(address), None, claimant.uid);
+                enter(Box::new(TokioIo::new(stream)), caller, claimant);
             }),
-            Listener::Unix(unix) => unix.accept().await.map(|(stream, _)| {
-                if let Some(place) = places.take(permit, None) {
-                    let caller = Caller { peer: peer::of(&stream).ok(), ..Caller::default() };
-                    let stream = Box::new(TokioIo::new(stream));
-                    begin(stream, caller, limits, place, Rc::clone(&service));
-                }
+            Listener::Unix(unix) => server::accept(unix).await.and_then(|stream| {
+                let rules = access.borrow().clone();
+                let peer = peer::of(&stream, rules.admin_gids(), &rules).ok();
+                let claimant = claimant(peer.as_ref(), Party::Local);
+                let caller = Caller::new(None, peer, claimant.uid);
+                enter(Box::new(UnixStream::new(stream)?), caller, claimant);
+                Ok(())
             }),
         };
         if let Err(error) = accepted {
@@ -209,28 +267,4 @@ fn begin<S: Service>(
             debug!("a connection for HTTP ended: {error}");
         }
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_of_another_host_gets_a_quarter_of_the_places() {
-        let limits = Limits { connections: 8, head_within: Duration::ZERO, lasts: Duration::ZERO };
-        let places = Places::new(&limits);
-        let free = Arc::new(Semaphore::new(100));
-        let take = |peer: [u8; 4]| {
-            let permit = Arc::clone(&free).try_acquire_owned().expect("there are enough");
-            places.take(permit, Some(IpAddr::from(peer)))
-        };
-        let held = [take([10, 0, 0, 1]), take([10, 0, 0, 1]), take([10, 0, 0, 2])];
-        assert!(held.iter().all(Option::is_some));
-        assert!(take([10, 0, 0, 1]).is_none());
-        let local: Vec<_> = (0..8).map(|_| take([127, 0, 0, 1])).collect();
-        assert!(local.iter().all(Option::is_some));
-        drop(held);
-        assert!(places.taken.borrow().is_empty());
-        assert!(take([10, 0, 0, 1]).is_some());
-    }
 }

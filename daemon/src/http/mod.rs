@@ -6,6 +6,7 @@
 //! `leaf` serves Leaf's own paths, on another listener and another thread.
 //!
 //! - `listener`: connections and their limits.
+//! - `socket_owner`: the user at the other end of a connection of this host.
 //! - `inquiries`: questions to the thread that answers requests.
 //! - `body`: the bytes of an answer, complete or made while the client reads.
 //! - `routes`: the paths.
@@ -17,6 +18,7 @@ mod leaf;
 mod listener;
 mod page;
 mod routes;
+mod socket_owner;
 
 use std::io;
 use std::net::TcpListener;
@@ -117,7 +119,8 @@ impl Bound {
         let (ask, inquiries) = mpsc::channel(INQUIRIES_MAX);
         let local = self.local;
         let http = self.serve(THREAD_NAME, move |listener| async move {
-            listener::serve(listener, &routes::LIMITS, Monitoring::new(ask, access, local)).await;
+            let monitoring = Monitoring::new(ask, access.clone(), local);
+            listener::serve(listener, &routes::LIMITS, access, monitoring).await;
         })?;
         Ok((http, inquiries))
     }
@@ -135,10 +138,9 @@ impl Bound {
         socket: PathBuf,
         access: watch::Receiver<AccessRules>,
     ) -> io::Result<Http> {
-        let local = self.local;
         self.serve(LEAF_THREAD_NAME, move |listener| async move {
-            let leaf = Leaf::new(settings, token, layouts, socket, access, local);
-            listener::serve(listener, &leaf::LIMITS, leaf).await;
+            let leaf = Leaf::new(settings, token, layouts, socket, access.clone());
+            listener::serve(listener, &leaf::LIMITS, access, leaf).await;
         })
     }
 

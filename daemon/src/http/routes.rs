@@ -5,7 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN};
+use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -17,11 +18,8 @@ use crate::config::AccessRules;
 use crate::metrics::{Form, Format};
 use crate::requests::Readiness;
 
-pub(super) static LIMITS: Limits = Limits {
-    connections: 64,
-    head_within: Duration::from_secs(10),
-    lasts: Duration::from_secs(60),
-};
+pub(super) static LIMITS: Limits =
+    Limits { connections: 64, head_within: Duration::from_secs(3), lasts: Duration::from_secs(60) };
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
@@ -114,8 +112,7 @@ impl Service for Monitoring {
             "/livez" => self.live().await,
             "/readyz" => self.ready(request.uri().query()).await,
             "/events" => {
-                if request.headers().get("sec-fetch-site").is_some_and(|site| site == "cross-site")
-                {
+                if is_from_another_site(request.headers()) {
                     return plain(StatusCode::FORBIDDEN, "pages of other sites are not served\n");
                 }
                 let reads = *request.method() == Method::GET;
@@ -175,11 +172,30 @@ fn accepted(accept: &str) -> Format {
 /// Whether a `Host` field names this host by an address or as localhost. So a web page whose own name leads here gets
 /// no answer.
 pub(super) fn is_this_host(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
+    let name = host_name(host);
+    name.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost") || name.is_empty()
+}
+
+/// The name or address in a `Host` field, without the port.
+pub(super) fn host_name(host: &str) -> &str {
+    match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    };
-    name.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost") || name.is_empty()
+    }
+}
+
+/// Whether a browser says that a page of another site asks, which also one of another port of this host is.
+pub(super) fn is_from_another_site(headers: &HeaderMap) -> bool {
+    let site = headers.get("sec-fetch-site");
+    if site.is_some_and(|site| site == "cross-site" || site == "same-site") {
+        return true;
+    }
+    let host = headers.get(HOST).map_or(&b""[..], |host| host.as_bytes());
+    headers.get(ORIGIN).is_some_and(|origin| {
+        let origin = origin.as_bytes();
+        let name = origin.strip_prefix(b"http://").or(origin.strip_prefix(b"https://"));
+        !name.is_some_and(|name| name.eq_ignore_ascii_case(host))
+    })
 }
 
 fn stuck() -> Response<Body> {

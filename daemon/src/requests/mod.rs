@@ -129,6 +129,12 @@ impl Dispatcher {
         self.access.subscribe()
     }
 
+    /// Changes with the access rules.
+    #[must_use]
+    pub fn access_edition(&self) -> u64 {
+        self.access_edition.get()
+    }
+
     /// Uses other access rules from now on, also on open connections.
     pub fn set_access(&self, access: AccessRules) {
         self.access.send_replace(access);
@@ -192,7 +198,8 @@ impl Dispatcher {
             want = tag.limit(want)?;
         }
         if let Some(bucket) = quota {
-            quotas::charge(&mut bucket.borrow_mut(), &mut want, session.peer.uid, request.tag)?;
+            let uid = session.outbox.claimant().uid;
+            quotas::charge(&mut bucket.borrow_mut(), &mut want, uid, request.tag)?;
         }
         let mut runs = session.runs.borrow_mut();
         runs.clear();
@@ -254,7 +261,8 @@ impl Dispatcher {
             }
         };
         let quota = self.access.borrow().quota(text, &session.peer);
-        let quota = quota.map(|quota| source.quota_bucket(session.peer.uid, quota));
+        let uid = session.outbox.claimant().uid;
+        let quota = quota.map(|quota| source.quota_bucket(uid, quota));
         let found = (source.clone(), quota.clone());
         *session.last.borrow_mut() = Some(Last { tag: name.into(), source, quota, access_edition });
         Ok(found)

@@ -172,6 +172,7 @@ pub(super) fn show_tag(tag: &SegmentTag, now: BootMs) -> Value {
         "ceiling_used_percent": ceiling.map(|ceiling| percent_used(allocator.claimed_to(), ceiling)),
         "waiting": allocator.waiting(),
         "strict": allocator.is_strict(),
+        "masked": tag.is_masked(),
         "highest_ends": allocator.highest_ends(),
     })
 }

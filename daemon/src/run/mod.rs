@@ -36,7 +36,7 @@ use crate::registry::static_worker::StaticWorker;
 use crate::requests::{About, Dispatcher};
 use crate::server::Server;
 use crate::server::busy_poll::BusyPoll;
-use crate::server::limits::Limits;
+use crate::server::limits::{Limits, REFUSALS_MAX};
 use crate::server::socket::Socket;
 use crate::state_dir::StateDir;
 use crate::store::Store;
@@ -380,8 +380,8 @@ fn segment_settings(config: &Config) -> SegmentSettings {
 /// As many connections as configured, and as descriptors allow.
 fn connections_max(config: &Config) -> usize {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    /// What the daemon itself needs, with room.
-    const OWN_DESCRIPTORS: u64 = 64;
+    /// What the daemon itself needs, with room, and refused connections.
+    const OWN_DESCRIPTORS: u64 = 64 + REFUSALS_MAX;
     let connections = u64::try_from(config.connections_max).unwrap_or(u64::MAX);
     let wanted = connections.saturating_add(OWN_DESCRIPTORS);
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {

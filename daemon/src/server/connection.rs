@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use leafd_wire::frame::Frame;
-use leafd_wire::{FrameError, Header, PIPELINE_MAX, REQUEST_LENGTH_MAX, Status};
+use leafd_wire::{FrameError, Header, PIPELINE_MAX, REQUEST_LENGTH_MAX, Status, opcode};
 use tokio::sync::watch;
 use tracing::debug;
 
@@ -23,6 +23,7 @@ use crate::reply::backlog::IDLE_BYTES;
 use crate::requests::{Dispatcher, Session};
 use crate::server::busy_poll::ConnectionPoll;
 use crate::server::limits::{Part, WAITING_BYTES};
+use crate::server::peer;
 use crate::server::stream::Stream;
 use crate::server::turns::{TURN_US, Turns};
 
@@ -39,8 +40,9 @@ const READ_BYTES: usize = 64 * 1024;
 /// stays in the sockets.
 const READ_BYTES_SPENT: usize = 1024;
 
-/// How many requests are answered before the clock is read: together they take far less than a turn.
-const REQUESTS_UNTIMED: u32 = 16;
+/// How many requests for ids are answered before the clock is read: together they take far less than a turn. Any other
+/// request may take long.
+const REQUESTS_UNTIMED: u32 = 15;
 
 thread_local! {
     /// The one buffer that reads go into, and that requests are answered from. A connection keeps only what could not
@@ -66,6 +68,8 @@ pub struct Connection {
     held: Vec<u8>,
     /// Bytes that the peer's socket has taken.
     written_bytes: u64,
+    /// The edition of the access rules for which the peer's groups are known.
+    groups_known: Option<u64>,
     /// Turns false when nothing more comes in: the peer has closed its side or sent garbage, or the daemon stops.
     reading: bool,
 }
@@ -100,6 +104,7 @@ impl Connection {
             looked_us: 0,
             held: Vec::new(),
             written_bytes: 0,
+            groups_known: None,
             reading: true,
         }
     }
@@ -123,6 +128,14 @@ impl Connection {
         }
         self.session.outbox.close();
         self.dispatcher.left(&self.session);
+        self.held = Vec::new();
+        self.part.set_bytes(0);
+        // It keeps its place for as long as the kernel keeps its answers.
+        tokio::select! {
+            biased;
+            _ = stopping.wait_for(|stopping| *stopping) => {}
+            () = self.stream.until_read() => {}
+        }
     }
 
     /// Reads, answers and writes until nothing is left to do.
@@ -262,25 +275,46 @@ impl Connection {
         !matches!(Frame::first(&self.held, REQUEST_LENGTH_MAX), Ok(None))
     }
 
+    /// Reads which of its groups the access rules name, unless that is known for the present rules.
+    fn know_groups(&mut self) {
+        let edition = self.dispatcher.access_edition();
+        if self.groups_known != Some(edition) {
+            self.groups_known = Some(edition);
+            let access = self.dispatcher.access();
+            match peer::of(&self.stream, access.gids(), &access) {
+                Ok(peer) => self.session.peer = peer,
+                Err(error) => {
+                    self.session.peer.gids.clear();
+                    debug!(uid = self.session.peer.uid, "cannot read a peer's groups: {error}");
+                }
+            }
+        }
+    }
+
     /// Answers these requests until the turn ends. Returns how many bytes are dealt with.
     fn answer(&mut self, bytes: &[u8]) -> usize {
+        self.know_groups();
         self.pace.requested(self.looked_us);
         self.session.outbox.set_awake(self.pace.polling());
         // What connections use is counted at the end of their turns, so this stays as it is until then.
         let admitted = self.part.admits(0);
-        let (mut requests, mut answered) = (0, 0);
+        let (mut untimed, mut answered) = (0, 0);
         while !self.full(admitted) && !self.session.outbox.closing() {
-            if requests % REQUESTS_UNTIMED == REQUESTS_UNTIMED - 1 {
+            if untimed >= REQUESTS_UNTIMED {
                 if monotonic_us() >= self.turn_ends_us {
                     break;
                 }
                 self.session.time_passes();
+                untimed = 0;
             }
             match Frame::first(&bytes[answered..], REQUEST_LENGTH_MAX) {
                 Ok(Some((frame, length))) => {
                     self.dispatcher.request(&self.session, &frame.header, frame.body);
                     answered += length;
-                    requests += 1;
+                    untimed += match frame.header.opcode {
+                        opcode::IDS => 1,
+                        _ => REQUESTS_UNTIMED,
+                    };
                 }
                 Ok(None) => break,
                 Err(error) => {

@@ -12,6 +12,8 @@ use crate::memory;
 #[derive(Debug)]
 pub struct Limits {
     connections: RefCell<Shares>,
+    /// Refused connections whose peers have not read the reason yet: the kernel keeps it.
+    refusals: RefCell<Shares>,
     memory_bytes: RefCell<Shares>,
 }
 
@@ -21,6 +23,16 @@ pub struct Part {
     limits: Rc<Limits>,
     claimant: Claimant,
     bytes: u64,
+}
+
+/// How many refused connections may have an unread reason. Others are closed without one.
+pub const REFUSALS_MAX: u64 = 256;
+
+/// A place for a refused connection. Dropping it returns the place.
+#[derive(Debug)]
+pub struct Refusal {
+    limits: Rc<Limits>,
+    claimant: Claimant,
 }
 
 /// The memory of a connection itself: its task, and the kernel's answer to who the peer is.
@@ -35,6 +47,7 @@ impl Limits {
     pub fn new(connections: u64, memory_bytes: u64) -> Rc<Limits> {
         Rc::new(Limits {
             connections: RefCell::new(Shares::new(connections)),
+            refusals: RefCell::new(Shares::new(REFUSALS_MAX)),
             memory_bytes: RefCell::new(Shares::new(memory_bytes)),
         })
     }
@@ -43,6 +56,12 @@ impl Limits {
     pub fn connect(self: &Rc<Self>, claimant: Claimant) -> Option<Part> {
         let admitted = self.connections.borrow_mut().take(claimant, 1);
         admitted.then(|| Part { limits: Rc::clone(self), claimant, bytes: 0 })
+    }
+
+    /// A place for a refused connection; `None` if its user has too many.
+    pub fn refuse(self: &Rc<Self>, claimant: Claimant) -> Option<Refusal> {
+        let admitted = self.refusals.borrow_mut().take(claimant, 1);
+        admitted.then(|| Refusal { limits: Rc::clone(self), claimant })
     }
 
     /// How many connections a user has, and how many all users may have.
@@ -84,6 +103,12 @@ impl Part {
     #[must_use]
     pub fn admits(&self, more: u64) -> bool {
         self.limits.memory_bytes.borrow().admits(self.claimant, more)
+    }
+}
+
+impl Drop for Refusal {
+    fn drop(&mut self) {
+        self.limits.refusals.borrow_mut().give_back(self.claimant, 1);
     }
 }
 

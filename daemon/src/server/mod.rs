@@ -3,9 +3,11 @@
 pub mod busy_poll;
 mod connection;
 pub mod limits;
+pub(crate) mod owners;
+pub(crate) mod passed;
 pub(crate) mod peer;
 pub mod socket;
-mod stream;
+pub(crate) mod stream;
 mod turns;
 
 use std::cell::Cell;
@@ -16,16 +18,18 @@ use std::time::Duration;
 use leafd_core::shares::Claimant;
 use leafd_wire::reply::reply_header;
 use leafd_wire::{ErrorReply, Header, Status};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixListener;
 use tokio::sync::{Notify, watch};
 use tracing::{debug, warn};
 
-use crate::config::Peer;
+use crate::clock::monotonic_us;
 use crate::memory;
 use crate::requests::{Dispatcher, Session};
 use busy_poll::BusyPoll;
 use connection::Connection;
 use limits::Limits;
+use owners::Owners;
+use passed::Guarded;
 use stream::Stream;
 use turns::Turns;
 
@@ -35,6 +39,7 @@ pub struct Server {
     dispatcher: Rc<Dispatcher>,
     wakefulness: Rc<BusyPoll>,
     limits: Rc<Limits>,
+    owners: Owners,
     turns: Rc<Turns>,
     stopping: watch::Receiver<bool>,
     /// Tells the connections to stop, once no new one can come in.
@@ -45,6 +50,9 @@ pub struct Server {
 
 /// How long to wait if the system has no descriptor for another connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+/// How long accepting a connection may take before others get a turn: reading who the peer is can take long.
+const ACCEPTED_WITHIN_US: u64 = 100;
 
 /// Counts a connection while it lasts.
 struct Counted {
@@ -71,6 +79,7 @@ impl Server {
             dispatcher,
             wakefulness,
             limits,
+            owners: Owners::default(),
             turns: Rc::default(),
             stopping,
             closing,
@@ -89,8 +98,15 @@ impl Server {
             tokio::select! {
                 biased;
                 _ = stopping.wait_for(|stopping| *stopping) => break,
-                accepted = self.listener.accept() => match accepted {
-                    Ok((stream, _)) => self.connected(stream),
+                accepted = accept(&self.listener) => match accepted {
+                    Ok(stream) => {
+                        let began_us = monotonic_us();
+                        self.connected(stream);
+                        if monotonic_us().saturating_sub(began_us) > ACCEPTED_WITHIN_US {
+                            // Those who have a connection come first.
+                            tokio::task::yield_now().await;
+                        }
+                    }
                     Err(error) => self.accept_failed(&error).await,
                 },
             }
@@ -107,19 +123,21 @@ impl Server {
         sharing.abort();
     }
 
-    fn connected(&self, stream: UnixStream) {
+    fn connected(&self, stream: Guarded) {
         let counters = self.dispatcher.counters();
-        let peer = peer::of(&stream).and_then(|peer| Ok((peer, peer::pid(&stream)?)));
+        let access = self.dispatcher.access();
+        let peer = peer::of(&stream, access.admin_gids(), &access);
+        let peer = peer.and_then(|peer| Ok((peer, peer::pid(&stream)?)));
         let (peer, pid) = match peer {
             Ok(known) => known,
             Err(error) => {
                 return debug!("a client disconnected before its credentials were read: {error}");
             }
         };
-        let trusted = self.dispatcher.access().may_administer(&peer);
-        let claimant = Claimant { uid: peer.uid, trusted };
+        let trusted = access.may_administer(&peer);
+        let claimant = Claimant { uid: self.owners.owner(peer.uid), trusted };
         let Some(part) = self.limits.connect(claimant) else {
-            return self.refuse(&stream, &peer);
+            return self.refuse(stream, claimant);
         };
         let stream = match Stream::new(stream) {
             Ok(stream) => stream,
@@ -146,15 +164,15 @@ impl Server {
         });
     }
 
-    /// Sends the reason, as far as the socket takes it at once, and closes.
-    fn refuse(&self, stream: &UnixStream, peer: &Peer) {
+    /// Sends the reason, as far as the socket takes it at once, and closes once it is read.
+    fn refuse(&self, stream: Guarded, claimant: Claimant) {
         let turned_away = &self.dispatcher.counters().turned_away;
         turned_away.set(turned_away.get() + 1);
-        let (own, limit) = self.limits.connections_of(peer.uid);
+        let (own, limit) = self.limits.connections_of(claimant.uid);
         let message = format!(
             "uid {} has {own} of at most {limit} connections (connections_max), its share: one user may have as many as are \
              left for all others; close some, or retry later",
-            peer.uid
+            claimant.uid
         );
         if !self.warned.replace(true) {
             warn!("refused a client: {message}");
@@ -162,7 +180,15 @@ impl Server {
         let reply = ErrorReply { retry_after_ms: 1_000, message: &message };
         let mut bytes = Vec::new();
         reply.put(&reply_header(&Header::default(), Status::ConnectionLimit, 0), &mut bytes);
-        let _ = stream.try_write(&bytes);
+        let Some(place) = self.limits.refuse(claimant) else { return };
+        if let Ok(stream) = Stream::new(stream)
+            && stream.write_now(&bytes).is_ok()
+        {
+            tokio::task::spawn_local(async move {
+                let _place = place;
+                stream.until_read().await;
+            });
+        }
     }
 
     async fn accept_failed(&self, error: &io::Error) {
@@ -171,6 +197,12 @@ impl Server {
         }
         tokio::time::sleep(ACCEPT_RETRY).await;
     }
+}
+
+/// The next connection, guarded from its beginning.
+pub(crate) async fn accept(listener: &UnixListener) -> io::Result<Guarded> {
+    let (stream, _) = listener.accept().await?;
+    Ok(Guarded::new(stream.into_std()?))
 }
 
 impl Drop for Counted {

@@ -1,27 +1,58 @@
 //! Who is at the other end of a connection, by the kernel.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd as _, OwnedFd};
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
-use crate::config::Peer;
+use crate::config::{AccessRules, Peer};
 
 /// A process can't have more groups than this (Linux's NGROUPS_MAX).
 const GROUPS_MAX: usize = 65_536;
 
-/// The uid, gid and supplementary groups that the peer had when it connected.
+/// The uid that the peer had when it connected, and which of the `wanted` groups. A user can have 65,536 groups, which
+/// take the kernel a millisecond, so they are read only if some are wanted.
 ///
 /// # Errors
 /// The kernel's, if the socket is not a connected Unix socket.
-pub fn of(socket: &impl AsFd) -> io::Result<Peer> {
+pub fn of(socket: &impl AsFd, wanted: &BTreeSet<u32>, rules: &AccessRules) -> io::Result<Peer> {
     let credentials = getsockopt(socket, PeerCredentials)?;
-    let mut gids = groups(socket)?;
-    if !gids.contains(&credentials.gid()) {
+    let mut gids = Vec::new();
+    if !wanted.is_empty() {
+        gids = groups(socket)?;
         gids.push(credentials.gid());
+        gids.retain(|gid| wanted.contains(gid));
+        gids.shrink_to_fit();
     }
-    Ok(Peer { uid: credentials.uid(), gids })
+    let uid = credentials.uid();
+    let is_outside = rules.looks_at_namespace(uid) && !is_inside(socket, credentials.pid());
+    Ok(Peer { uid, gids, is_outside })
+}
+
+/// Whether the peer's process is known to run in the daemon's own PID namespace. What is known of a handle does not depend
+/// on which processes the daemon may see.
+fn is_inside(socket: &impl AsFd, pid: i32) -> bool {
+    let (path, handle);
+    match process(socket) {
+        Ok(found) => {
+            path = format!("/proc/self/fdinfo/{}", found.as_raw_fd());
+            handle = Some(found);
+        }
+        // A kernel before 6.5. A process that this namespace does not contain has the number 0.
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
+            path = format!("/proc/{pid}/status");
+            handle = None;
+        }
+        Err(_) => return false,
+    }
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    drop(handle);
+    // Its number in this namespace, and in each one below up to its own.
+    let numbers = text.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+    let numbers: Vec<&str> = numbers.split_whitespace().collect();
+    numbers.len() == 1 && numbers[0] != "0"
 }
 
 /// The process that listens on (or created) the socket at the other end.
@@ -30,6 +61,28 @@ pub fn of(socket: &impl AsFd) -> io::Result<Peer> {
 /// As [`of`].
 pub fn pid(socket: &impl AsFd) -> io::Result<i32> {
     Ok(getsockopt(socket, PeerCredentials)?.pid())
+}
+
+/// A handle of the process at the other end, which no later process can be mistaken for.
+#[expect(unsafe_code, reason = "no safe wrapper knows SO_PEERPIDFD")]
+fn process(socket: &impl AsFd) -> io::Result<OwnedFd> {
+    let mut handle: libc::c_int = -1;
+    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the descriptor is open, and the kernel writes one descriptor of `length` bytes.
+    let outcome = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERPIDFD,
+            (&raw mut handle).cast(),
+            &raw mut length,
+        )
+    };
+    match outcome {
+        // SAFETY: the kernel has just opened it for this process, and nothing else has it.
+        0 => Ok(unsafe { OwnedFd::from_raw_fd(handle) }),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 #[expect(unsafe_code, reason = "no safe wrapper knows SO_PEERGROUPS")]

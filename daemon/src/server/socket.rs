@@ -1,17 +1,23 @@
 //! The socket file. It is taken only if no other daemon has it, and never open to more users than its mode says.
 //! Or a socket was handed over, whose file belongs to someone else.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use nix::unistd::{Gid, chown};
+use nix::fcntl::AtFlags;
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket,
+};
+use nix::sys::stat::{Mode, fchmod};
+use nix::unistd::{Gid, fchownat, geteuid};
 use tracing::warn;
 
 use crate::lock::{LockError, LockFile};
-use crate::server::peer;
+use crate::server::{passed, peer};
 use crate::state_dir::explain;
 use crate::systemd::activation::Given;
 
@@ -105,7 +111,7 @@ impl Socket {
                 LockError::Io { cause, .. } => failed("locking it")(cause),
                 other => SocketError::Lock(other),
             })?;
-        // Created under another name and then renamed, so no client connects before the mode is set.
+        // Created under another name, closed to everybody else, and renamed once it has its group and mode.
         let fresh = with_suffix(path, ".new");
         match fs::remove_file(&fresh) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -113,18 +119,21 @@ impl Socket {
             }
             _ => {}
         }
-        let listener = UnixListener::bind(&fresh).map_err(failed("listening"))?;
+        let listener = create(&fresh).map_err(failed("creating it"))?;
         let place = || {
-            let mode = Permissions::from_mode(mode);
-            fs::set_permissions(&fresh, mode).map_err(failed("setting its mode"))?;
+            let own = open_own(&fresh).map_err(failed("finding what it has created"))?;
             if let Some(group) = group {
-                let given = chown(&fresh, None, Some(Gid::from_raw(group)));
-                given.map_err(|error| SocketError::Group {
-                    path: path.to_owned(),
-                    group,
-                    cause: error.into(),
+                let group_id = Some(Gid::from_raw(group));
+                fchownat(&own, "", None, group_id, AtFlags::AT_EMPTY_PATH).map_err(|error| {
+                    SocketError::Group { path: path.to_owned(), group, cause: error.into() }
                 })?;
             }
+            // This names the file that was opened, whatever has the path by now.
+            let by_number = format!("/proc/self/fd/{}", own.as_raw_fd());
+            fs::set_permissions(by_number, Permissions::from_mode(mode))
+                .map_err(failed("setting its mode"))?;
+            listen(&listener, Backlog::MAXALLOWABLE)
+                .map_err(|error| failed("listening")(error.into()))?;
             fs::rename(&fresh, path)
                 .and_then(|()| fs::symlink_metadata(path))
                 .map_err(failed("giving it its name"))
@@ -136,14 +145,14 @@ impl Socket {
                 return Err(error);
             }
         };
-        listener.set_nonblocking(true).map_err(failed("listening"))?;
         let own = Some(Own { inode, _lock: lock });
-        Ok(Socket { listener: Some(listener), path: path.to_owned(), own })
+        Ok(Socket { listener: Some(listener.into()), path: path.to_owned(), own })
     }
 
     /// A socket that the service manager listens on for leafd, with the mode and group that it set.
     #[must_use]
     pub fn handed_over(given: Given) -> Socket {
+        passed::refuse(&given.listener);
         Socket { listener: Some(given.listener), path: given.path, own: None }
     }
 
@@ -179,6 +188,27 @@ impl Drop for Socket {
             warn!("cannot remove the socket {}: {error}", self.path.display());
         }
     }
+}
+
+/// Creates a socket file that nobody but its owner may use, whatever the umask is, and that nobody can connect to yet.
+fn create(path: &Path) -> io::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    passed::refuse(&socket);
+    fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    bind(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
+    Ok(socket)
+}
+
+/// Opens the socket file that this process has just created. Refuses what somebody has put in its place.
+fn open_own(path: &Path) -> io::Result<File> {
+    let flags = libc::O_PATH | libc::O_NOFOLLOW;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let found = file.metadata()?;
+    if found.file_type().is_socket() && found.uid() == geteuid().as_raw() {
+        return Ok(file);
+    }
+    Err(io::Error::other("another process has replaced it"))
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

@@ -4,21 +4,32 @@
 //! client reads makes room, and wakes the daemon for nothing.
 
 use std::cell::Cell;
-use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{Shutdown, setsockopt, shutdown, sockopt};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+use crate::server::passed::Guarded;
+
+/// How much of its answers the kernel keeps for a peer that does not read, in bytes: it doubles the number, and may go
+/// over that by one piece of 4 KiB. This memory is charged to the daemon's cgroup. The default would be 208 KiB.
+const SEND_BUFFER_BYTES: usize = 3_840;
+
+/// How often to look whether a peer has read its last answers, or is gone: nothing announces it.
+const UNREAD_CHECKED_FIRST: Duration = Duration::from_millis(5);
+const UNREAD_CHECKED: Duration = Duration::from_millis(500);
 
 /// A connected socket.
 #[derive(Debug)]
 pub struct Stream {
-    reading: AsyncFd<UnixStream>,
-    /// The same socket again, while there is no room to write.
-    writing: Option<AsyncFd<UnixStream>>,
+    /// The socket again, while there is no room to write. Dropped first: the last close is the guarded one.
+    writing: Option<AsyncFd<OwnedFd>>,
+    reading: AsyncFd<Guarded>,
     /// Bytes may be there without a notice: [`Stream::poll_gone`] consumed it.
     unannounced: Cell<bool>,
 }
@@ -28,10 +39,11 @@ impl Stream {
     ///
     /// # Errors
     /// The system can't watch another socket.
-    pub fn new(accepted: tokio::net::UnixStream) -> io::Result<Stream> {
+    pub fn new(accepted: Guarded) -> io::Result<Stream> {
+        setsockopt(&accepted, sockopt::SndBuf, &SEND_BUFFER_BYTES)?;
         Ok(Stream {
-            reading: watch(accepted.into_std()?, Interest::READABLE)?,
             writing: None,
+            reading: watch(accepted, Interest::READABLE)?,
             unannounced: Cell::new(false),
         })
     }
@@ -91,13 +103,47 @@ impl Stream {
         self.reading.get_ref().read(buffer)
     }
 
+    /// Ends the stream, and waits until the peer has read what was sent or is gone: until then the kernel keeps it, also
+    /// if this socket is closed.
+    pub async fn until_read(&self) {
+        // A peer that is gone needs no end.
+        let _ = self.end_answers();
+        let mut pause = UNREAD_CHECKED_FIRST;
+        while self.unread() > 0 {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(UNREAD_CHECKED);
+        }
+    }
+
+    /// How much the peer has not read yet, as far as the system tells.
+    #[must_use]
+    pub fn unread(&self) -> usize {
+        unread_bytes(self.reading.get_ref()).unwrap_or(usize::MAX)
+    }
+
+    /// Writes what there is room for at this moment.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.reading.get_ref().send(bytes)
+    }
+
+    /// Tells the peer that no more answers come.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn end_answers(&self) -> io::Result<()> {
+        Ok(shutdown(self.reading.get_ref().as_raw_fd(), Shutdown::Write)?)
+    }
+
     /// Writes what there is room for.
     ///
     /// # Errors
     /// The socket's.
     pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {
-            match self.reading.get_ref().write(bytes) {
+            match self.reading.get_ref().send(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 written => {
                     self.writing = None;
@@ -105,7 +151,7 @@ impl Stream {
                 }
             }
             if self.writing.is_none() {
-                let again = self.reading.get_ref().try_clone()?;
+                let again = self.reading.get_ref().as_fd().try_clone_to_owned()?;
                 self.writing = Some(watch(again, Interest::WRITABLE)?);
             }
             if let Some(writing) = &self.writing {
@@ -116,8 +162,25 @@ impl Stream {
     }
 }
 
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.reading.get_ref().as_fd()
+    }
+}
+
+#[expect(unsafe_code, reason = "no safe wrapper knows SIOCOUTQ")]
+fn unread_bytes(socket: &Guarded) -> io::Result<usize> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the descriptor is open, and the kernel writes one number to the address of a local.
+    let outcome = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    match outcome {
+        0 => usize::try_from(bytes).map_err(io::Error::other),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 #[expect(unsafe_code, reason = "tokio can't check that a descriptor stays what it is")]
-fn watch(socket: UnixStream, interest: Interest) -> io::Result<AsyncFd<UnixStream>> {
-    // SAFETY: a `UnixStream` owns its descriptor and names the same one for its whole life.
+fn watch<S: AsRawFd>(socket: S, interest: Interest) -> io::Result<AsyncFd<S>> {
+    // SAFETY: both kinds of sockets here own their descriptor and name the same one for their whole life.
     unsafe { AsyncFd::register_with_interest(socket, interest) }.map_err(io::Error::from)
 }

@@ -16,7 +16,8 @@ pub const TURN_US: u64 = 1_000;
 /// How much time a user's connections may use together before they have to line up, in microseconds.
 const USER_US: u64 = 1_000;
 
-/// The window after which used time is forgotten, in microseconds: only busy users line up.
+/// How long it takes until so much used time is forgotten, in microseconds: only busy users line up. A turn can take
+/// longer than that, and is not forgotten at its end.
 const WINDOW_US: u64 = 4_000;
 
 /// Users are forgotten when there are more than this and they have no line.
@@ -33,8 +34,9 @@ pub struct Turns {
 
 #[derive(Debug, Default)]
 struct User {
-    /// The window, or the look, in which `used_us` was used.
+    /// The last window in which it entered.
     window: u64,
+    /// What it has used, less what is forgotten.
     used_us: u64,
     line: VecDeque<Waker>,
 }
@@ -48,9 +50,9 @@ impl Turns {
         }
         let user = users.entry(uid).or_default();
         let window = now_us / WINDOW_US;
-        if user.window != window {
-            (user.window, user.used_us) = (window, 0);
-        }
+        let forgotten_us = window.saturating_sub(user.window).saturating_mul(USER_US);
+        user.used_us = user.used_us.saturating_sub(forgotten_us);
+        user.window = window;
         if user.used_us < USER_US {
             return true;
         }
@@ -86,5 +88,21 @@ impl Turns {
             }
             self.waiting.set(waiting);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_that_takes_long_is_not_forgotten_at_its_end() {
+        let turns = Turns::default();
+        assert!(turns.enter(7, 0, Waker::noop()));
+        turns.leave(7, 5 * USER_US);
+        let after = |windows: u64| turns.enter(7, windows * WINDOW_US, Waker::noop());
+        assert!(!after(2) && !after(4), "each window makes up for one budget");
+        assert!(turns.enter(8, 2 * WINDOW_US, Waker::noop()), "others have their own");
+        assert!(after(5));
     }
 }

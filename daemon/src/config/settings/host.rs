@@ -143,6 +143,16 @@ pub(in crate::config) static ADMIN_GIDS: Setting = Setting {
     help: "Groups whose members may administer tags and workers.",
 };
 
+pub(in crate::config) static TRUST_CONTAINERS: Setting = Setting {
+    key: "trust_containers",
+    kind: Kind::Boolean,
+    default: Default::Is("true"),
+    help: "Whether root and the daemon's own user may administer from other containers than the daemon's. Set it to \
+           false where containers that don't belong to you can connect: their root has the same number. A container is \
+           recognized by its PID namespace. Before Linux 6.5 a daemon that can't see other processes in `/proc` trusts \
+           only `admin_uids` and `admin_gids` then.",
+};
+
 pub(in crate::config) static ACCESS: Setting = Setting {
     key: "access",
     kind: Kind::Toml(

@@ -39,6 +39,14 @@ pub(in crate::config) static LEAF_HTTP_ALLOW: Setting = Setting {
     help: "The addresses and networks that may request Leaf's paths.",
 };
 
+pub(in crate::config) static LEAF_HTTP_NAMES: Setting = Setting {
+    key: "leaf_http_names",
+    kind: Kind::Toml("a list of host names, such as [\"ids.example.com\"]"),
+    default: Default::Is("[]"),
+    help: "The names by which callers without a token may reach Leaf's paths, besides localhost and addresses. Requests \
+           with another name in their Host header are refused, because any web page can have its name lead to this host.",
+};
+
 pub(in crate::config) static LEAF_HTTP_TOKEN_FILE: Setting = Setting {
     key: "leaf_http_token_file",
     kind: Kind::Text("the path of a file, UTF-8"),
@@ -51,6 +59,6 @@ pub(in crate::config) static LEAF_HTTP_REQUESTS_PER_SECOND: Setting = Setting {
     key: "leaf_http_requests_per_second",
     kind: Kind::Integer(1, 10_000_000),
     default: Default::Unset { example: "leaf_http_requests_per_second = 10000" },
-    help: "How many requests per second each address may send to Leaf's paths. Further requests get status \
-           429.",
+    help: "How many requests per second each address, and each user of this host, may send to Leaf's paths. Further \
+           requests get status 429.",
 };

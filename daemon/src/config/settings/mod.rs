@@ -148,6 +148,7 @@ pub static SECTIONS: &[Section] = &[
         settings: &[
             &LEAF_HTTP,
             &LEAF_HTTP_ALLOW,
+            &LEAF_HTTP_NAMES,
             &LEAF_HTTP_TOKEN_FILE,
             &LEAF_HTTP_REQUESTS_PER_SECOND,
         ],
@@ -155,7 +156,7 @@ pub static SECTIONS: &[Section] = &[
     Section {
         title: "Access rules",
         intro: "The socket's mode and group decide who may connect. The kernel tells the daemon who is asking.",
-        settings: &[&ADMIN_UIDS, &ADMIN_GIDS, &ACCESS],
+        settings: &[&ADMIN_UIDS, &ADMIN_GIDS, &TRUST_CONTAINERS, &ACCESS],
     },
     Section { title: "Snowflake layouts", intro: "", settings: &[&LAYOUTS] },
     Section {
@@ -166,10 +167,11 @@ pub static SECTIONS: &[Section] = &[
 ];
 
 /// The settings that a reload (SIGHUP) activates. The others need a restart.
-pub const RELOADED: [&str; 8] = [
+pub const RELOADED: [&str; 9] = [
     "log",
     "admin_uids",
     "admin_gids",
+    "trust_containers",
     "access",
     "mask_key_file",
     "autonomy",

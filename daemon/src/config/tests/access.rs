@@ -11,7 +11,7 @@ fn access_rules_decide() {
          [[access]]\ntags = ['closed']\nuids = []\n",
     )
     .unwrap();
-    let peer = |uid: u32, gids: &[u32]| Peer { uid, gids: gids.to_vec() };
+    let peer = |uid: u32, gids: &[u32]| Peer { uid, gids: gids.to_vec(), is_outside: false };
     let cases = [
         ("free", peer(5, &[]), true),
         ("orders", peer(1000, &[]), true),
@@ -41,7 +41,7 @@ fn unmasking_is_apart_from_drawing() {
          [[access]]\ntags = ['orders']\nuids = [1000]\n",
     )
     .unwrap();
-    let peer = |uid: u32, gids: &[u32]| Peer { uid, gids: gids.to_vec() };
+    let peer = |uid: u32, gids: &[u32]| Peer { uid, gids: gids.to_vec(), is_outside: false };
     let access = &config.access;
     for (tag, peer, may) in [
         ("orders", peer(33, &[]), true),
@@ -63,9 +63,9 @@ fn the_daemons_own_user_is_trusted() {
     let env = Env { uid: 42, ..root_with(&[("HOME", "/h")]) };
     let args = set(&["access=[{tags = ['*'], uids = []}]"]);
     let config = Config::load_from(&args, &env).unwrap();
-    let own = Peer { uid: 42, gids: vec![] };
+    let own = Peer { uid: 42, gids: vec![], is_outside: false };
     assert!(config.access.may_draw("x", &own) && config.access.may_administer(&own));
-    assert!(!config.access.may_draw("x", &Peer { uid: 43, gids: vec![] }));
+    assert!(!config.access.may_draw("x", &Peer { uid: 43, gids: vec![], is_outside: false }));
 }
 
 #[test]
@@ -80,4 +80,17 @@ fn bad_access_rules_are_refused() {
     check("[[access]]\ntags = ['a']\nburst = 1", &["burst together with ids_per_second"]);
     check("[[access]]\ntags = ['a']\nids_per_second = 0", &["access[0].ids_per_second"]);
     check("[[access]]\ntags = ['a']\nusers = [1]", &["access[0].users", "tags, uids, gids"]);
+}
+
+#[test]
+fn root_of_another_container_is_trusted_unless_that_is_turned_off() {
+    for (text, trusts) in [("", true), ("trust_containers = false\nadmin_uids = [7]", false)] {
+        let access = from_text(text).unwrap().access;
+        let administers =
+            |uid, is_outside| access.may_administer(&Peer { uid, gids: vec![], is_outside });
+        assert!(administers(0, false), "{text}");
+        assert_eq!(administers(0, true), trusts, "{text}");
+        assert_eq!(access.looks_at_namespace(0), !trusts);
+        assert_eq!(administers(7, true), !trusts, "who is named is trusted anywhere");
+    }
 }

@@ -83,7 +83,7 @@ fn environment_takes_text_and_toml() {
     let config = Config::load_from(&Args::default(), &env).unwrap();
     assert_eq!(config.max_step, 20_000);
     assert!(!config.polling);
-    assert!(config.access.may_administer(&Peer { uid: 1000, gids: vec![] }));
+    assert!(config.access.may_administer(&Peer { uid: 1000, gids: vec![], is_outside: false }));
     assert_eq!(config.layouts.worker_max(), (3, "mini"));
     let refused = |name: &str, value: &str| {
         let env = root_with(&[(name, value)]);

@@ -77,10 +77,10 @@ pub(super) fn decoded(id: &str) -> Response<Bytes> {
 
 /// Leaf's page of its buffers, made from the status. leafd has no pair of buffers: the held ids are shown as the
 /// first.
-pub(super) fn cache(status: &Value) -> Response<Bytes> {
+pub(super) fn cache<'a>(tags: impl Iterator<Item = &'a Value>) -> Response<Bytes> {
     let columns =
         ["name", "init", "next", "pos", "value0", "max0", "step0", "value1", "max1", "step1"];
-    let tags = status["segments"]["tags"].as_array().into_iter().flatten().map(|tag| {
+    let tags = tags.map(|tag| {
         let held = tag["held"].as_u64().unwrap_or(0);
         let end = tag["highest_ends"][0].as_u64().unwrap_or(0);
         let name = tag["tag"].as_str().unwrap_or_default().to_owned();
@@ -173,9 +173,8 @@ mod tests {
 
     #[test]
     fn names_are_shown_as_they_are() {
-        let status =
-            json!({"segments": {"tags": [{"tag": "<b>&", "held": 5, "highest_ends": [11]}]}});
-        let page = text(cache(&status));
+        let tag = json!({"tag": "<b>&", "held": 5, "highest_ends": [11]});
+        let page = text(cache([&tag].into_iter()));
         assert!(page.contains(
             "<td>&lt;b&gt;&amp;</td><td>true</td><td>false</td><td>0</td><td>6</td><td>11</td>"
         ));

@@ -26,7 +26,7 @@ use leafd_wire::Status;
 use tokio::sync::watch;
 
 use super::body::Body;
-use super::listener::{Caller, Limits, Service};
+use super::listener::{Caller, Limits, Party, Service};
 use crate::config::{AccessRules, LeafHttp, percent_decoded};
 use gate::{Closed, Gate};
 use link::{Link, Refused};
@@ -35,7 +35,7 @@ use taps::Taps;
 
 pub(super) static LIMITS: Limits = Limits {
     connections: 1_024,
-    head_within: Duration::from_secs(30),
+    head_within: Duration::from_secs(10),
     lasts: Duration::from_secs(3_600),
 };
 
@@ -60,13 +60,13 @@ impl Leaf {
         layouts: Vec<String>,
         socket: PathBuf,
         access: watch::Receiver<AccessRules>,
-        local: bool,
     ) -> Rc<Leaf> {
+        let tells_masked = token.is_some();
         let reserved = token.is_none().then_some(access);
         // The pages ask for large answers. They use a connection of their own, so as not to delay ids.
-        let pages = Pages::new(Link::new(socket.clone()));
+        let pages = Pages::new(Link::new(socket.clone()), tells_masked);
         let taps = Taps::new(Rc::new(Link::new(socket)));
-        Rc::new(Leaf { gate: Gate::new(settings, token, local), pages, taps, layouts, reserved })
+        Rc::new(Leaf { gate: Gate::new(settings, token), pages, taps, layouts, reserved })
     }
 
     async fn segment(&self, path: &str, key: &str) -> Response<Bytes> {
@@ -90,14 +90,19 @@ impl Leaf {
 impl Service for Leaf {
     async fn answer(&self, caller: &Rc<Caller>, request: Request<Incoming>) -> Response<Body> {
         let peer = caller.address.unwrap_or(IpAddr::from([127, 0, 0, 1]));
-        self.answer_to(peer, request).await.map(Body::from)
+        self.answer_to(peer, caller.party, request).await.map(Body::from)
     }
 }
 
 impl Leaf {
-    async fn answer_to(&self, peer: IpAddr, request: Request<Incoming>) -> Response<Bytes> {
+    async fn answer_to(
+        &self,
+        peer: IpAddr,
+        party: Party,
+        request: Request<Incoming>,
+    ) -> Response<Bytes> {
         let path = request.uri().path();
-        if let Err(closed) = self.gate.enter(peer, request.headers()) {
+        if let Err(closed) = self.gate.enter(peer, party, request.headers()) {
             return turned_away(path, peer, closed);
         }
         if ![Method::GET, Method::HEAD].contains(request.method()) {
@@ -174,7 +179,7 @@ fn turned_away(path: &str, peer: IpAddr, closed: Closed) -> Response<Bytes> {
         ),
         Closed::Name => stranger(
             StatusCode::FORBIDDEN,
-            "only this host is served, by its address or as localhost",
+            "the Host header must be localhost, an address, or a name in leaf_http_names",
         ),
         Closed::Page => stranger(StatusCode::FORBIDDEN, "pages of other sites are not served"),
         Closed::Token => {

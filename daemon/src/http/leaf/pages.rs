@@ -32,12 +32,14 @@ type Made = (BootMs, Response<Bytes>);
 /// Makes the pages.
 pub(super) struct Pages {
     link: Link,
+    /// Whether masked tags are shown too: their positions are what masking hides.
+    tells_masked: bool,
     shown: [Arc<Mutex<Option<Made>>>; 2],
 }
 
 impl Pages {
-    pub(super) fn new(link: Link) -> Rc<Pages> {
-        Rc::new(Pages { link, shown: Default::default() })
+    pub(super) fn new(link: Link, tells_masked: bool) -> Rc<Pages> {
+        Rc::new(Pages { link, tells_masked, shown: Default::default() })
     }
 
     /// The page. All requests share its bytes. A client that is gone stops waiting for it.
@@ -73,9 +75,15 @@ impl Pages {
         self.link.ask(|id, frame| Header::request(opcode, 0, id).put_frame(body, frame)).await
     }
 
+    fn tells(&self, tag: &Value) -> bool {
+        self.tells_masked || matches!(tag["masked"], Value::Null | Value::Bool(false))
+    }
+
     async fn cache(&self) -> Result<Response<Bytes>, Refused> {
         let body = self.ask(opcode::STATUS, b"").await?;
-        Ok(answers::cache(&serde_json::from_slice(&body).unwrap_or_default()))
+        let status: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let tags = status["segments"]["tags"].as_array().into_iter().flatten();
+        Ok(answers::cache(tags.filter(|tag| self.tells(tag))))
     }
 
     async fn rows(&self) -> Result<Response<Bytes>, Refused> {
@@ -84,7 +92,8 @@ impl Pages {
         while rows.len() < ROWS_MAX {
             let body = self.ask(opcode::TAG_LIST, page.to_string().as_bytes()).await?;
             let found: Value = serde_json::from_slice(&body).unwrap_or_default();
-            rows.extend(found["tags"].as_array().cloned().unwrap_or_default());
+            let tags = found["tags"].as_array().into_iter().flatten();
+            rows.extend(tags.filter(|tag| self.tells(tag)).cloned());
             page = match (&found["next"], &found["next_store"]) {
                 (Value::String(next), _) => {
                     let store = page["store"].clone();
@@ -125,7 +134,7 @@ mod tests {
             .enable_all()
             .build_local(tokio::runtime::LocalOptions::default());
         let work = async {
-            let pages = Pages::new(Link::new(socket));
+            let pages = Pages::new(Link::new(socket), false);
             for _ in 0..100 {
                 let asked = pages.page(Page::Rows);
                 let _ = tokio::time::timeout(Duration::from_millis(1), asked).await;

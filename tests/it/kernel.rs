@@ -1,0 +1,274 @@
+//! What the kernel holds for a user or lets it be counts as the user's: socket buffers, groups, subordinate uids.
+
+use std::fs;
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+use leafd_tests::cgroup::{Cgroup, bind_subuid, shipped_limit_bytes};
+use leafd_wire::{Status, opcode};
+
+use crate::access::raw_as;
+use crate::host::{Host, eventually};
+use crate::raw::{Raw, connect_as, ids_request, tcp_as, tcp_from};
+use leafd_tests::http;
+
+const ATTACKER: u32 = 4_001;
+const VICTIM: u32 = 4_002;
+
+/// How long a victim may wait for an id beside any of this; the machine may be busy with other tests as well.
+const GAP_MAX: Duration = Duration::from_secs(5);
+
+fn open() -> Host {
+    Host::new().worker(17).set("socket_mode", "0666")
+}
+
+fn as_user(host: &Host, uid: u32) -> Raw {
+    raw_as(host, uid, uid, &[])
+}
+
+#[track_caller]
+fn assert_prompt(victim: &mut Raw, tag: &str) {
+    for _ in 0..50 {
+        let asked = Instant::now();
+        assert_eq!(victim.draw(tag, 1).len(), 1);
+        assert!(asked.elapsed() < GAP_MAX, "{:?}", asked.elapsed());
+    }
+}
+
+/// As many connections as users may have, all with answers that nobody reads, in the memory that the manifests give.
+#[test]
+fn unread_answers_of_all_connections_fit_the_limit_of_the_manifests() {
+    let cgroup = Cgroup::new(shipped_limit_bytes());
+    let runner = cgroup.runner();
+    let mut host = open().runner(&runner.each_ref().map(String::as_str));
+    host.start();
+    host.create("orders");
+    let mut victim = as_user(&host, VICTIM);
+    assert_prompt(&mut victim, "orders");
+    // Their answers fit a socket's buffer of the default size.
+    let mut requests = Vec::new();
+    for request_id in 0..700 {
+        leafd_wire::Header::request(opcode::STATUS, 0, request_id).put_frame(b"", &mut requests);
+    }
+    // Two who share what one of them could not have alone, with whole and with half-closed connections.
+    let mut kept = Vec::new();
+    for uid in [ATTACKER, ATTACKER + 10] {
+        for number in 0..2_100 {
+            let Ok(mut stream) = connect_as(&host.socket(), uid, uid, &[]) else { break };
+            stream.set_nonblocking(true).unwrap();
+            let _ = stream.write(&requests);
+            if number % 2 == 0 {
+                let _ = stream.shutdown(Shutdown::Write);
+            }
+            kept.push(stream);
+        }
+        assert_prompt(&mut victim, "orders");
+    }
+    let status = host.status();
+    assert!(status["connections"].as_u64() > Some(2_000), "{status}");
+    let used_mib = cgroup.used_bytes() >> 20;
+    assert_eq!(cgroup.killed(), 0, "{used_mib} MiB");
+    assert!(used_mib < shipped_limit_bytes() >> 20, "{used_mib} MiB");
+    println!("{used_mib} MiB for {} connections with unread answers", kept.len());
+    drop(kept);
+    assert_prompt(&mut victim, "orders");
+    host.stop();
+}
+
+#[test]
+fn a_half_closed_connection_keeps_its_place_until_its_answers_are_read() {
+    let mut host = open().set("connections_max", "64");
+    host.start();
+    host.create("orders");
+    // From here on there are ids at hand, and answers come at once.
+    assert_prompt(&mut as_user(&host, VICTIM), "orders");
+    let mut half_closed = Vec::new();
+    for _ in 0..40 {
+        let mut raw = as_user(&host, ATTACKER);
+        let _ = raw.stream.write_all(&ids_request("orders", 1, 1, 1_000));
+        let _ = raw.stream.shutdown(Shutdown::Write);
+        half_closed.push(raw);
+    }
+    eventually("all are answered or refused", GAP_MAX * 10, || {
+        let status = host.status();
+        let refused = status["connections_refused"].as_u64()?;
+        (status["connections"].as_u64()? >= 31 && refused >= 9).then_some(())
+    });
+    let answers: Vec<Status> = half_closed.iter_mut().map(|raw| raw.reply().status()).collect();
+    let served = answers.iter().filter(|status| **status == Status::Ok).count();
+    assert_eq!(served, 31, "half of what is not kept for administrators: {answers:?}");
+    // Those who have read get the end at once, and their places are free soon.
+    half_closed.iter_mut().for_each(Raw::assert_closed);
+    eventually("the places are free", GAP_MAX * 10, || {
+        (host.status()["connections"].as_u64()? <= 1).then_some(())
+    });
+}
+
+#[test]
+fn groups_that_no_rule_names_take_neither_memory_nor_time() {
+    let rules = r#"[{tags = ["a.*"], gids = [1]}, {tags = ["b.*"], gids = [2]}, {tags = ["*"], gids = [70000]}]"#;
+    let mut host = open().set("access", rules);
+    host.start();
+    for tag in ["a.1", "b.1", "c"] {
+        host.create(tag);
+    }
+    let mut victim = raw_as(&host, VICTIM, VICTIM, &[70_000]);
+    assert_prompt(&mut victim, "c");
+    let before_kib = host.resident_kib();
+    let groups: Vec<u32> = (100_000..165_536).collect();
+    let mut kept: Vec<Raw> = (0..100).map(|_| raw_as(&host, ATTACKER, ATTACKER, &groups)).collect();
+    for round in 0..20 {
+        for (request_id, raw) in (0..).zip(&mut kept) {
+            let tag = ["a.1", "b.1", "c"][(round + request_id as usize) % 3];
+            raw.send(&ids_request(tag, 1, request_id, 1_000).repeat(4));
+        }
+        assert_prompt(&mut victim, "c");
+    }
+    for raw in &mut kept {
+        raw.reply().refused(Status::Denied);
+    }
+    let grown_kib = host.resident_kib().saturating_sub(before_kib);
+    assert!(grown_kib < 8 << 10, "{grown_kib} KiB for 100 connections with 65,536 groups");
+}
+
+#[test]
+fn other_rules_name_other_groups_of_open_connections() {
+    let mut host = open();
+    let rules = |gid: u32| format!("[[access]]\ntags = [\"orders\"]\ngids = [{gid}]\n");
+    let file = host.path("leafd.toml");
+    fs::write(&file, rules(5)).unwrap();
+    host = host.variable("LEAFD_CONFIG", &file);
+    host.start();
+    host.create("orders");
+    let mut raw = raw_as(&host, VICTIM, VICTIM, &[6]);
+    raw.refused(&ids_request("orders", 1, 1, 1_000), Status::Denied);
+    fs::write(&file, rules(6)).unwrap();
+    host.signal(nix::sys::signal::Signal::SIGHUP);
+    eventually("the group is found", GAP_MAX * 10, || {
+        raw.ask("orders", 1, 2);
+        (raw.reply().status() == Status::Ok).then_some(())
+    });
+}
+
+/// A daemon for which the attacker has the uids from 200,000 on as subordinate ones.
+fn with_subordinate_uids(host: Host) -> Host {
+    let given = host.path("subuid");
+    fs::write(&given, format!("{ATTACKER}:200000:65536\n")).unwrap();
+    host.runner(&["unshare", "--mount", "sh", "-c", &bind_subuid(&given), "sh"])
+}
+
+#[test]
+fn subordinate_uids_share_the_connections_of_their_owner() {
+    let mut host = with_subordinate_uids(open().set("connections_max", "64"));
+    host.start();
+    host.create("orders");
+    let mut kept = Vec::new();
+    for uid in 200_000..200_064 {
+        let mut raw = as_user(&host, uid);
+        if raw.try_info().is_ok() {
+            kept.push(raw);
+        }
+    }
+    assert_eq!(kept.len(), 31, "half of what is not kept for administrators");
+    as_user(&host, ATTACKER).reply().refused(Status::ConnectionLimit);
+    assert_prompt(&mut as_user(&host, VICTIM), "orders");
+    assert_prompt(&mut as_user(&host, 265_536), "orders");
+}
+
+#[test]
+fn subordinate_uids_share_the_quota_of_their_owner() {
+    let rules = r#"[{tags = ["orders"], ids_per_second = 10, burst = 10}]"#;
+    let mut host = with_subordinate_uids(open().set("access", rules));
+    host.start();
+    host.create("orders");
+    let begun = Instant::now();
+    let mut drawn = 0;
+    for uid in 200_000..200_050 {
+        let mut raw = as_user(&host, uid);
+        raw.ask("orders", 10, 1);
+        if raw.reply().status() == Status::Ok {
+            drawn += 10;
+        }
+    }
+    let most = 10 + (begun.elapsed().as_secs() + 1) * 10;
+    assert!(drawn <= most, "{drawn} ids instead of {most}");
+    assert_eq!(as_user(&host, VICTIM).draw("orders", 10).len(), 10);
+}
+
+#[test]
+fn slow_heads_of_one_user_leave_connections_for_http_to_others() {
+    let mut host = open().set("http", "127.0.0.1:0").set("leaf_http", "127.0.0.1:0");
+    host.start();
+    for (what, path, many) in
+        [("served by HTTP", "/livez", 100), ("Leaf's paths are open", "/cache", 1_100)]
+    {
+        let address = host.http(what);
+        let slow: Vec<TcpStream> = (0..many)
+            .map(|_| {
+                let mut stream = tcp_as(&address, ATTACKER).unwrap();
+                let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: ");
+                stream
+            })
+            .collect();
+        for uid in [VICTIM, 0] {
+            let stream = tcp_as(&address, uid).unwrap();
+            stream.set_read_timeout(Some(GAP_MAX)).unwrap();
+            let head = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+            let answer = http::send(stream, head.as_bytes());
+            assert_eq!(answer.status, 200, "{uid}: {}", answer.head);
+        }
+        drop(slow);
+    }
+}
+
+#[test]
+fn slow_heads_on_the_unix_socket_leave_connections_to_others() {
+    let mut host = open();
+    let socket = host.path("http.sock");
+    host.change("http", socket.to_str().unwrap());
+    host.start();
+    let mut slow = Vec::new();
+    for _ in 0..100 {
+        let mut stream = connect_as(&socket, ATTACKER, ATTACKER, &[]).unwrap();
+        let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: ");
+        slow.push(stream);
+    }
+    for uid in [VICTIM, 0] {
+        let stream = connect_as(&socket, uid, uid, &[]).unwrap();
+        stream.set_read_timeout(Some(GAP_MAX)).unwrap();
+        let answer = http::send(stream, b"GET /livez HTTP/1.0\r\nHost: localhost\r\n\r\n");
+        assert_eq!(answer.status, 200, "{uid}: {}", answer.head);
+    }
+}
+
+#[test]
+fn one_user_has_one_rate_for_leaf_s_paths_whatever_its_address() {
+    let mut host = open().set("leaf_http", "127.0.0.1:0").set("leaf_http_requests_per_second", "5");
+    host.start();
+    let address = host.http("Leaf's paths are open");
+    let begun = Instant::now();
+    let mut served = 0;
+    for last in 1..=100 {
+        let stream = tcp_from([127, 0, 0, last], &address, ATTACKER).unwrap();
+        let head = "GET /api/snowflake/get/x HTTP/1.0\r\nHost: localhost\r\n\r\n";
+        served += u64::from(http::send(stream, head.as_bytes()).status == 200);
+    }
+    let most = 5 + (begun.elapsed().as_secs() + 1) * 5;
+    assert!(served <= most, "{served} instead of {most}");
+}
+
+#[test]
+fn large_requests_of_one_connection_leave_ticks_for_others_of_its_user() {
+    let mut host = open();
+    host.start();
+    let mut greedy = as_user(&host, ATTACKER);
+    for request_id in 0..1_000 {
+        greedy.send(&ids_request("snowflake", 1_000_000, request_id, 60_000));
+    }
+    let mut sibling = as_user(&host, ATTACKER);
+    for _ in 0..20 {
+        sibling.send(&ids_request("snowflake", 1, 1, 2_000));
+        assert_eq!(sibling.reply().ids().len(), 1);
+    }
+}
