@@ -4,6 +4,8 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use crate::text::clean;
+
 /// A daemon that noted that it uses a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticUser {
@@ -45,7 +47,7 @@ pub fn note_static_user(
 fn parse(line: &str, now_ms: u64) -> Option<StaticUser> {
     let mut words = line.split(' ');
     let at_ms: u64 = words.next()?.parse().ok()?;
-    let (start, name) = (words.next()?, words.next()?);
+    let (start, name) = (words.next()?, clean(words.next()?));
     // The store's clock was set back since.
     let ago_ms = now_ms.checked_sub(at_ms)?;
     Some(StaticUser { start: start.into(), name: name.into(), ago_ms })

@@ -4,6 +4,7 @@
 //! A password in the URL is refused: URLs end up in process lists, unit files and logs.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -81,7 +82,7 @@ const MYSQL: Scheme = Scheme {
               as HOST with / written as %2F",
 };
 
-const PARAMETERS: &str = "sslmode=verify-full (or require, which is the same here), sslmode=disable, \
+const PARAMETERS: &str = "sslmode=verify-full (the default for other hosts; require is the same here), sslmode=disable, \
                           sslrootcert=PATH (or system), sslcert=PATH with sslkey=PATH, target_session_attrs=read-write";
 
 pub(super) fn parse(node: &Node) -> Result<StoreUrl, InvalidValue> {
@@ -141,11 +142,12 @@ fn network(text: &str, rest: &str, scheme: &Scheme) -> Result<NetworkUrl, String
     let endpoints = endpoints.ok_or_else(wrong(
         "a host or a port that can't be one (a name in another script is written as DNS has it: xn--...)",
     ))?;
-    let tls = tls(parameters)?;
-    let local = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Unix(..));
-    if tls.is_some() && endpoints.iter().any(local) {
+    let tls = tls(parameters, endpoints.iter().all(Endpoint::is_local))?;
+    let is_unix = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Unix(..));
+    if tls.is_some() && endpoints.iter().any(is_unix) {
         return Err(
-            "no sslmode where a HOST is a Unix socket, which needs no protection".to_owned()
+            "no TLS where a HOST is a Unix socket: write sslmode=disable, or leave out the socket or what asks for TLS"
+                .to_owned(),
         );
     }
     let shown = text.split_once('?').map_or(text, |(before, _)| before).to_owned();
@@ -174,7 +176,8 @@ fn endpoint(text: &str, scheme: &Scheme) -> Option<Endpoint> {
     host.chars().all(plain).then_some(Endpoint::Tcp(host, port))
 }
 
-fn tls(parameters: &str) -> Result<Option<Tls>, String> {
+/// What the parameters say of TLS. Servers that are not all on this host are verified unless plain text is asked for.
+fn tls(parameters: &str, all_local: bool) -> Result<Option<Tls>, String> {
     let (mut asked, mut disabled) = (false, false);
     let (mut roots, mut certificate, mut key) = (None, None, None);
     for pair in parameters.split('&').filter(|pair| !pair.is_empty()) {
@@ -200,7 +203,8 @@ fn tls(parameters: &str) -> Result<Option<Tls>, String> {
         (None, None) => None,
         _ => return Err("sslcert and sslkey together, or neither".to_owned()),
     };
-    Ok((asked || named).then_some(Tls { root_certificates: roots, client }))
+    let protects = asked || named || !disabled && !all_local;
+    Ok(protects.then_some(Tls { root_certificates: roots, client }))
 }
 
 /// The text without `%XX` escapes; `None` if it is empty, not UTF-8 or has control characters.
@@ -274,6 +278,17 @@ impl NetworkUrl {
 }
 
 impl Endpoint {
+    /// Whether no network leads there: a Unix socket, or a loopback address.
+    fn is_local(&self) -> bool {
+        match self {
+            Endpoint::Unix(..) => true,
+            Endpoint::Tcp(host, _) => {
+                let address = host.parse::<IpAddr>();
+                host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|ip| ip.is_loopback())
+            }
+        }
+    }
+
     /// The Unix socket's path, if it is one.
     #[must_use]
     pub fn socket(&self) -> Option<&Path> {
@@ -324,7 +339,7 @@ mod tests {
 
     #[test]
     fn several_hosts_ports_and_sockets() {
-        let url = network_of("postgres://ann@h1,h2:6000,[::1]:7,%2Frun%2Fpg/ids");
+        let url = network_of("postgres://ann@h1,h2:6000,[::1]:7,%2Frun%2Fpg/ids?sslmode=disable");
         let tcp = |host: &str, port| Endpoint::Tcp(host.to_owned(), port);
         let socket = Endpoint::Unix("/run/pg".into(), 5432);
         assert_eq!(url.endpoints, [tcp("h1", 5432), tcp("h2", 6000), tcp("::1", 7), socket]);
@@ -364,6 +379,16 @@ mod tests {
     fn protection_is_all_or_nothing() {
         let tls = |rest: &str| network_of(&format!("postgres://a@h/d?{rest}")).tls;
         assert_eq!(tls("sslmode=disable"), None);
+        assert_eq!(
+            tls(""),
+            Some(Tls::default()),
+            "nothing is sent in plain text unless the URL says so"
+        );
+        for local in ["localhost", "127.0.0.1:7,[::1]", "127.1.2.3", "%2Frun%2Fpg,localhost"] {
+            assert_eq!(network_of(&format!("mysql://a@{local}/d")).tls, None, "{local}");
+        }
+        let mixed = network_of("mysql://a@127.0.0.1,h/d").tls;
+        assert_eq!(mixed, Some(Tls::default()), "one of them is on another host");
         assert_eq!(tls("sslmode=require&target_session_attrs=read-write"), Some(Tls::default()));
         let full = tls("sslrootcert=/ca.pem&sslcert=/c.pem&sslkey=/k.pem").unwrap();
         assert_eq!(full.root_certificates, Some("/ca.pem".into()));
@@ -393,5 +418,6 @@ mod tests {
         refused("mysql://a@h/d?sslcert=/c", "together");
         refused("mysql://a@h/d?sslmode=disable&sslrootcert=/c", "not both");
         refused("postgres://a@%2Frun/d?sslmode=require", "Unix socket");
+        refused("postgres://a@%2Frun,h/d", "sslmode=disable");
     }
 }

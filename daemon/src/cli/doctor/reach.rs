@@ -131,14 +131,19 @@ fn check_certificate(
             let text = format!(
                 "{at}: the connection is not protected: others on the way can read and change it"
             );
-            report.warning("certificate", text, "add sslmode=verify-full to the URL");
+            report.warning(
+                "certificate",
+                text,
+                "remove sslmode=disable from the URL, and set TLS up on the server",
+            );
         }
         return true;
     };
     let shown = match tls::look(&spec.url, protection, host, at, within) {
         Ok(shown) => shown,
         Err(words) => {
-            let remedy = "see that the server offers TLS, and that the files which the URL names can be read";
+            let remedy = "see that the server offers TLS (sslmode=disable in the URL is plain text), and that the files which the URL \
+                          names can be read";
             report.failed("certificate", format!("{at}: {words}"), remedy);
             return false;
         }

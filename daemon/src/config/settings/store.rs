@@ -13,7 +13,8 @@ pub(in crate::config) static STORE: Setting = Setting {
         example: "store = \"sqlite:/var/lib/leafd/store.db\"",
     },
     help: "The store's address. The embedded store (`sqlite:`) serves this host only; a database serves many hosts, \
-           such as `postgres://leafd@db1,db2/ids?sslmode=verify-full`. Several servers are tried in their order.",
+           such as `postgres://leafd@db1,db2/ids`. Several servers are tried in their order. Connections to other hosts use \
+           TLS, and the server's certificate and name are checked, unless the URL ends in `?sslmode=disable`.",
 };
 
 pub(in crate::config) static STORE_PASSWORD_FILE: Setting = Setting {

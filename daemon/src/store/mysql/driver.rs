@@ -7,14 +7,15 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
-use mysql::{Conn, Error, Params, Value};
+use mysql::{Conn, DriverError, Error, Params, Value};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::TimeVal;
 
 use super::{connect, sql};
 use crate::store::sql::engine::Engine;
-use crate::store::sql::{Driver, Failure, Param, Signs, Target};
+use crate::store::sql::{Driver, Failure, PLAIN_TEXT, Param, Signs, Target};
 use leafd_core::store::StoreError;
+use leafd_core::text::clean;
 
 /// In a cluster that is one store, a server gets this share of a call's time, in percent. Then another server can do
 /// the call while this one is busy, for instance because it sends its state to a new node.
@@ -165,7 +166,10 @@ fn text(value: Value) -> Option<String> {
 /// The error in the server's own words.
 pub(super) fn describe(error: &Error) -> String {
     match error {
-        Error::MySqlError(said) => format!("{} (error {})", said.message, said.code),
+        Error::MySqlError(said) => format!("{} (error {})", clean(&said.message), said.code),
+        Error::DriverError(DriverError::TlsNotSupported) => {
+            format!("the server offers no TLS; {PLAIN_TEXT}")
+        }
         other => match io_cause(other) {
             Some(cause) if timed_out(cause) => "no answer in time".to_owned(),
             Some(cause) => format!("the connection broke: {cause}"),

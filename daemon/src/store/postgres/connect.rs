@@ -16,7 +16,7 @@ use super::driver::{classify, describe, say_without_log};
 use super::{sql, tls};
 use crate::config::{Endpoint, StorePassword};
 use crate::store::sql::engine::Engine;
-use crate::store::sql::{APPLICATION_NAME, Failure, HEAD_START, Target, is_of_tls};
+use crate::store::sql::{APPLICATION_NAME, Failure, HEAD_START, PLAIN_TEXT, Target, is_of_tls};
 use leafd_core::store::{Reason, StoreError, Why};
 
 /// A connection to a server, and the task that moves its bytes.
@@ -158,8 +158,12 @@ fn refusal(target: &Target, error: &tokio_postgres::Error) -> Reason {
         Some(code) if code.code().starts_with("28") => Why::Login,
         Some(_) => Why::Other,
         None if is_of_tls(error) => Why::Certificate,
-        // The crate says so in its own words only: the server wants a password.
+        // The crate says so in its own words only: the server wants a password,
         None if target.password == StorePassword::None && !is_of_io() => Why::Login,
+        // or offers no TLS.
+        None if target.url.tls.is_some() && !is_of_io() => {
+            return Reason::new(Why::Certificate, format!("{}; {PLAIN_TEXT}", describe(error)));
+        }
         None => Why::Other,
     };
     Reason::new(why, describe(error))

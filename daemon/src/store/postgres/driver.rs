@@ -14,6 +14,7 @@ use tokio_postgres::{Client, Error};
 use super::{connect, sql};
 use crate::store::sql::{Call, Driver, Failure, Param, Signs, Target};
 use leafd_core::store::StoreError;
+use leafd_core::text::clean;
 
 /// A connection, and the runtime that moves its bytes while a statement runs.
 #[derive(Debug)]
@@ -224,6 +225,10 @@ fn typed<'a>(params: &'a [Param<'_>]) -> Vec<Typed<'a>> {
 
 /// The error in the server's own words, which the error type doesn't print.
 pub(super) fn describe(error: &Error) -> String {
+    clean(&words(error))
+}
+
+fn words(error: &Error) -> String {
     if let Some(said) = error.as_db_error() {
         let words = format!("{} (SQLSTATE {})", said.message(), said.code().code());
         // Nothing of leafd's runs inside of a function: it is a trigger's.

@@ -8,6 +8,7 @@ use super::session::{Session, needs_side_tables};
 use super::{Failure, Param};
 use leafd_core::registry::{Former, Holder, Taking};
 use leafd_core::store::{ClaimRecord, ClaimedBy, Generation, HostId, StartToken};
+use leafd_core::text::clean;
 use leafd_core::{Tag, UnixMs, WorkerId};
 use leafd_wire::Run;
 
@@ -103,7 +104,7 @@ fn claim(row: Cells) -> Option<ClaimRecord> {
     };
     (run.last() == Some(end - 1)).then_some(())?;
     let holds_from = holds_from.map(|cell| cell.parse::<u64>()).transpose().ok()?;
-    let by = ClaimedBy { host: HostId(host?.into()), name: name?.into(), holds_from };
+    let by = ClaimedBy { host: HostId(host?.into()), name: clean(&name?).into(), holds_from };
     // A generation uses all 64 bits.
     let generation = Generation(generation?.parse::<i64>().ok()?.cast_unsigned());
     Some(ClaimRecord { run, generation, by, at: UnixMs(number(at)?) })
@@ -112,7 +113,7 @@ fn claim(row: Cells) -> Option<ClaimRecord> {
 fn taking(row: Cells) -> Option<Taking> {
     let [since, taken, id, name, incarnation] = row.try_into().ok()?;
     let instant = |cell: Option<String>| Some(UnixMs(cell?.parse().ok()?));
-    let text = |cell: Option<String>| Some(Arc::<str>::from(cell?));
+    let text = |cell: Option<String>| Some(Arc::<str>::from(clean(&cell?)));
     let holder =
         Holder { id: text(id)?, name: text(name)?, incarnation: StartToken(text(incarnation)?) };
     Some(Taking { holder, since: instant(since)?, taken: instant(taken)? })

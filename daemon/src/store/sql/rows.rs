@@ -6,6 +6,7 @@ use leafd_core::Tag;
 use leafd_core::mask::Masking;
 use leafd_core::store::{CEILING_MAX, Generation, StoreError, TagRow, TagTerms};
 use leafd_core::store::{next_start, step_of};
+use leafd_core::text::clean;
 
 /// A row as the driver returns it: every column as text.
 pub(super) type Cells = Vec<Option<String>>;
@@ -104,6 +105,8 @@ pub(super) fn read(row: Cells) -> Result<Found, String> {
     if strict && masked.is_some() {
         return Err("it is both strict and masked, and masked ids are in no order".to_owned());
     }
+    // For people, and written by anybody who may change the table.
+    let [description, updated] = [description, updated].map(|text| text.as_deref().map(clean));
     let row =
         TagRow { tag, max_id, step, ceiling, generation, strict, masked, description, updated };
     Ok(Found { row, claimed_end, right })

@@ -1,0 +1,26 @@
+//! Text that others wrote, made safe to show: in a terminal, in a log line, on a page.
+
+/// The text with a replacement character for each control character, line break or change of the writing direction: those
+/// could move a terminal's cursor, begin another line of the log, or show the rest in another order.
+#[must_use]
+pub fn clean(text: &str) -> String {
+    let is_unsafe = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.replace(is_unsafe, "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_moves_a_cursor_is_replaced_and_the_rest_stays() {
+        assert_eq!(
+            clean("a\u{1b}[2Jb\nc\u{9b}d\u{202e}e"),
+            "a\u{fffd}[2Jb\u{fffd}c\u{fffd}d\u{fffd}e"
+        );
+        assert_eq!(clean("Größe, 数, \u{1f600}"), "Größe, 数, \u{1f600}");
+    }
+}
