@@ -17,13 +17,17 @@ const FOLDER_AND_NAME: &str = "leafd/leafd.sock";
 /// 4. `/run/leafd/leafd.sock`, if it exists;
 /// 5. the first of 3, where this user's daemon would listen; without a home `/run/leafd/leafd.sock`.
 ///
+/// A program that runs with more rights than its caller (setuid) ignores all variables, because the caller sets them.
 /// By the base directory specification, `XDG_` variables that are not absolute paths count as
 /// unset.
 #[must_use]
 pub fn default_socket_path() -> PathBuf {
     // SAFETY: it takes nothing, touches no memory and can't fail.
     let is_root = unsafe { libc::geteuid() } == 0;
-    choose(|name| env::var_os(name).map(PathBuf::from), is_root, Path::exists)
+    // SAFETY: it only reads what the kernel passed to this process.
+    let is_secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    let variable = |name: &str| env::var_os(name).filter(|_| !is_secure).map(PathBuf::from);
+    choose(variable, is_root, Path::exists)
 }
 
 fn choose(

@@ -40,6 +40,7 @@ mod restores;
 mod service;
 mod shown;
 mod starts;
+mod strangers;
 mod tidy;
 mod top;
 mod vectors;

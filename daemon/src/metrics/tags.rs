@@ -71,7 +71,8 @@ fn figures(tag: &SegmentTag) -> TagFigures {
         held: allocator.unissued(),
         waiting: allocator.waiting() as u64,
         lasts_seconds: lasts_ms.map(|ms| ms as f64 / 1_000.0),
-        ceiling_used: allocator.ceiling_used(),
+        // More digits would tell how many ids of a masked tag there are.
+        ceiling_used: (allocator.ceiling_used() * 100.0).round() / 100.0,
     }
 }
 

@@ -1,0 +1,166 @@
+//! What others can prepare for the daemon or for an administrator: files, links, variables, containers and pages.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+use leafd_tests::http::get_with;
+use leafd_wire::opcode;
+use serde_json::json;
+
+use crate::host::{Host, eventually, leafd_binary};
+
+const ATTACKER: u32 = 4_001;
+
+/// Runs `leafctl` in a PID namespace of its own, as in a container, or here.
+fn create_tag(host: &Host, contained: bool, tag: &str) -> (bool, String) {
+    let mut command = match contained {
+        true => Command::new("unshare"),
+        false => Command::new("env"),
+    };
+    if contained {
+        command.args(["--pid", "--fork", "--kill-child"]);
+    }
+    let leafctl = leafd_binary().with_file_name("leafctl");
+    let output = command
+        .arg(leafctl)
+        .args(["tag", "create", tag])
+        .env("LEAFD_SOCKET", host.socket())
+        .output()
+        .unwrap();
+    (output.status.success(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn root_of_a_container_is_no_administrator_if_containers_are_not_trusted() {
+    let mut host = Host::new().worker(17);
+    host.start();
+    assert!(create_tag(&host, true, "a").0, "they are trusted by default");
+    host.stop();
+    host.change("trust_containers", "false");
+    host.start();
+    let (done, said) = create_tag(&host, true, "b");
+    assert!(!done && said.contains("admin_uids"), "{said}");
+    let (done, said) = create_tag(&host, false, "b");
+    assert!(done, "{said}");
+}
+
+#[test]
+fn the_socket_is_never_open_to_more_users_than_its_mode_says() {
+    let run = "umask 0 && exec \"$@\"";
+    let mut host =
+        Host::new().worker(17).runner(&["sh", "-c", run, "sh"]).set("socket_mode", "0640");
+    let folder = host.socket().parent().unwrap().to_owned();
+    host.begin();
+    // Whatever the socket is called meanwhile, and however often somebody looks.
+    let seen = eventually("the socket", Duration::from_secs(60), || {
+        for entry in fs::read_dir(&folder).unwrap().flatten() {
+            let name = entry.file_name().into_string().unwrap();
+            if let Ok(found) = entry.metadata()
+                && name.starts_with("leafd.sock")
+                && !name.ends_with(".lock")
+            {
+                assert_eq!(found.mode() & 0o137, 0, "{name}: {:o}", found.mode());
+            }
+        }
+        fs::metadata(host.socket()).ok()
+    });
+    assert_eq!(seen.mode() & 0o777, 0o640);
+}
+
+#[test]
+fn a_fifo_in_the_place_of_a_lock_is_an_error() {
+    let mut host = Host::new().worker(17);
+    let lock = host.path("leafd.sock.lock");
+    nix::unistd::mkfifo(&lock, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let refusal = host.try_start().unwrap_err();
+    assert!(refusal.said.contains("no regular file"), "{}", refusal.said);
+}
+
+#[test]
+fn metrics_are_written_through_no_link() {
+    let mut host = Host::new().worker(17);
+    host.start();
+    let folder = host.path("collector");
+    fs::create_dir(&folder).unwrap();
+    nix::unistd::chown(&folder, Some(ATTACKER.into()), Some(ATTACKER.into())).unwrap();
+    let (victim, file) = (host.path("victim"), folder.join("leafd.prom"));
+    fs::write(&victim, "root's").unwrap();
+    symlink(&victim, folder.join("leafd.prom.new")).unwrap();
+    let output = host.leafctl(&["metrics", "--output", file.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "root's");
+    assert!(fs::symlink_metadata(&file).unwrap().is_file());
+    assert!(fs::read_to_string(&file).unwrap().contains("leafd_"));
+}
+
+#[test]
+fn a_setuid_program_goes_by_no_variable() {
+    let mut host = Host::new().worker(17).set("socket_mode", "0666");
+    host.start();
+    let program = host.path("leafctl");
+    fs::copy(leafd_binary().with_file_name("leafctl"), &program).unwrap();
+    nix::unistd::chown(&program, Some(4_003.into()), Some(4_003.into())).unwrap();
+    let ping = |mode: u32| {
+        fs::set_permissions(&program, Permissions::from_mode(mode)).unwrap();
+        let mut command = Command::new(&program);
+        command.env_clear().env("LEAFD_SOCKET", host.socket()).args([
+            "ping",
+            "--within-ms",
+            "2000",
+        ]);
+        command.uid(ATTACKER).gid(ATTACKER).output().unwrap()
+    };
+    assert!(ping(0o755).status.success());
+    let output = ping(0o4755);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("/run/leafd/leafd.sock"), "{said}");
+}
+
+#[test]
+fn leaf_s_pages_do_not_tell_positions_of_masked_tags() {
+    let token = "s3cret-s3cret-s3cret";
+    for with_token in [false, true] {
+        let mut host = Host::new().worker(17).set("leaf_http", "127.0.0.1:0");
+        let (keys, file) = (host.path("keys"), host.path("token"));
+        fs::write(&keys, "1 00112233445566778899aabbccddeeff\n").unwrap();
+        fs::write(&file, token).unwrap();
+        for secret in [&keys, &file] {
+            fs::set_permissions(secret, Permissions::from_mode(0o600)).unwrap();
+        }
+        host.change("mask_key_file", keys.to_str().unwrap());
+        if with_token {
+            host.change("leaf_http_token_file", file.to_str().unwrap());
+        }
+        host.start();
+        host.create("plain");
+        host.admin(opcode::TAG_CREATE, &json!({"tag": "masked", "masked": 40}));
+        for tag in ["plain", "masked"] {
+            host.raw().draw_until(tag, Duration::from_secs(20));
+        }
+        let address = host.http("Leaf's paths are open");
+        for path in ["/cache", "/db"] {
+            let page = get_with(&address, path, &format!("Authorization: Bearer {token}\r\n")).body;
+            assert!(page.contains("<td>plain</td>"), "{path}: {page}");
+            assert_eq!(page.contains("<td>masked</td>"), with_token, "{path}: {page}");
+        }
+    }
+}
+
+#[test]
+fn control_characters_of_the_store_reach_no_terminal() {
+    let mut host = Host::new().worker(17);
+    host.start();
+    host.create("orders");
+    host.store_sql(
+        "UPDATE leaf_alloc SET description = 'a' || char(27) || '[2J' || char(10) || 'b'",
+    );
+    for words in [["tag", "list"].as_slice(), &["tag", "show", "orders"]] {
+        let output = host.leafctl(words);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(!said.contains('\u{1b}') && !said.contains("[2J\nb"), "{words:?}: {said:?}");
+        assert!(said.contains("[2J\u{fffd}b"), "{words:?}: {said:?}");
+    }
+}
