@@ -151,6 +151,34 @@ fn other_rules_name_other_groups_of_open_connections() {
     });
 }
 
+#[test]
+fn a_request_that_waits_gets_nothing_once_its_right_is_revoked() {
+    let mut host = open();
+    let rules = |uid: u32| format!("[[access]]\ntags = [\"orders\"]\nuids = [{uid}]\n");
+    let file = host.path("leafd.toml");
+    fs::write(&file, rules(ATTACKER)).unwrap();
+    host = host.variable("LEAFD_CONFIG", &file);
+    host.start();
+    host.create("orders");
+    let store = rusqlite::Connection::open(host.state_dir().join("store.db")).unwrap();
+    store.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut raw = as_user(&host, ATTACKER);
+    raw.send(&ids_request("orders", 1, 1, 60_000));
+    eventually("it waits", GAP_MAX * 10, || {
+        let status = host.status();
+        let tags = status["segments"]["tags"].as_array()?.clone();
+        tags.iter().any(|tag| tag["waiting"].as_u64() == Some(1)).then_some(())
+    });
+    fs::write(&file, rules(VICTIM)).unwrap();
+    host.signal(nix::sys::signal::Signal::SIGHUP);
+    eventually("the rules are in force", GAP_MAX * 10, || {
+        (host.status()["reloads"]["succeeded"].as_u64() == Some(1)).then_some(())
+    });
+    store.execute_batch("ROLLBACK").unwrap();
+    assert!(raw.try_reply().is_err(), "it got an answer");
+    assert_eq!(as_user(&host, VICTIM).draw_until("orders", GAP_MAX * 10), 1);
+}
+
 /// A daemon for which the attacker has the uids from 200,000 on as subordinate ones.
 fn with_subordinate_uids(host: Host) -> Host {
     let given = host.path("subuid");

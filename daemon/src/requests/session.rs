@@ -6,7 +6,7 @@ use std::rc::Rc;
 use leafd_wire::Run;
 
 use crate::clock;
-use crate::config::Peer;
+use crate::config::{AccessRules, Peer};
 use crate::engine::quotas::QuotaBucket;
 use crate::engine::segments::SegmentTag;
 use crate::engine::snowflakes::SnowflakeTag;
@@ -75,6 +75,14 @@ impl Session {
         self.now.set(None);
     }
 
+    /// Whether a request waits for a tag that these rules don't let its user draw.
+    #[must_use]
+    pub fn waits_in_vain(&self, rules: &AccessRules) -> bool {
+        let in_vain =
+            |source: &Source| source.waited_for() && !rules.may_draw(source.name(), &self.peer);
+        self.outbox.awaiting() > 0 && self.waited_for.borrow().iter().any(in_vain)
+    }
+
     /// Remembers that a request waits for this tag.
     pub(super) fn waits_for(&self, source: Source) {
         let mut waited_for = self.waited_for.borrow_mut();
@@ -95,6 +103,13 @@ impl Source {
             (Source::Segment(one), Source::Segment(other)) => Rc::ptr_eq(one, other),
             (Source::Snowflake(one), Source::Snowflake(other)) => Rc::ptr_eq(one, other),
             _ => false,
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Source::Segment(tag) => tag.tag.as_str(),
+            Source::Snowflake(tag) => tag.name.as_str(),
         }
     }
 

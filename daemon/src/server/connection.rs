@@ -111,9 +111,17 @@ impl Connection {
 
     /// Serves the client until it leaves. Or until `stopping` turns true and its requests are answered.
     pub async fn serve(mut self, mut stopping: watch::Receiver<bool>) {
+        let mut rules = self.dispatcher.watch_access();
         let outcome = loop {
             tokio::select! {
                 biased;
+                // Before an answer that the new rules forbid. The client connects again and learns why.
+                Ok(()) = rules.changed() => {
+                    self.know_groups();
+                    if self.session.waits_in_vain(&rules.borrow_and_update()) {
+                        break Err(io::Error::other("the right to a tag that it waits for was revoked"));
+                    }
+                }
                 turn = self.turn() => match turn {
                     Ok(Turn::Done) => break Ok(()),
                     Ok(Turn::Again) => tokio::task::yield_now().await,
