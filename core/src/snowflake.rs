@@ -13,7 +13,7 @@
 
 use leafd_wire::{Layout, Parts, Run};
 
-use crate::lease::LeaseGrant;
+use crate::lease::IssueWindow;
 pub use crate::time::Now;
 use crate::{BootMs, UnixMs};
 
@@ -67,7 +67,7 @@ pub struct Generator {
     layout: Layout,
     drift_max_ms: u64,
     /// The worker, and the instants between which it may be used.
-    grant: Option<LeaseGrant>,
+    grant: Option<IssueWindow>,
     /// There was a worker, so it is known exactly where use ended.
     begun: bool,
     /// The last tick used, `None` before the first.
@@ -107,9 +107,9 @@ impl Generator {
     ///
     /// # Panics
     /// If the worker doesn't fit the layout: its ids would be another worker's.
-    pub fn follow(&mut self, grant: Option<LeaseGrant>) {
+    pub fn follow(&mut self, grant: Option<IssueWindow>) {
         let before = std::mem::replace(&mut self.grant, grant);
-        let lease = |grant: LeaseGrant| (grant.worker, grant.start);
+        let lease = |grant: IssueWindow| (grant.worker, grant.start);
         if before.map(lease) == grant.map(lease) {
             return;
         }
@@ -243,7 +243,7 @@ impl Generator {
 
     /// The worker that it issues for now, and its limits.
     #[must_use]
-    pub fn grant(&self) -> Option<LeaseGrant> {
+    pub fn grant(&self) -> Option<IssueWindow> {
         self.grant
     }
 

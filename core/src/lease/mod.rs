@@ -89,7 +89,7 @@ pub struct Recorded {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// The claim is now this one; it replaces the recorded one.
-    LeaseGrant(Recorded),
+    Claim(Recorded),
     /// There is no claim any more.
     Forget,
 }
@@ -131,7 +131,7 @@ pub enum Response {
 
 /// What may be issued now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeaseGrant {
+pub struct IssueWindow {
     /// The worker.
     pub worker: WorkerId,
     /// Ids from this instant on.
@@ -140,11 +140,11 @@ pub struct LeaseGrant {
     pub limit: UnixMs,
 }
 
-impl LeaseGrant {
+impl IssueWindow {
     /// A worker without a registry: whoever configured it answers for its being unique.
     #[must_use]
-    pub fn fixed(worker: WorkerId) -> LeaseGrant {
-        LeaseGrant { worker, start: UnixMs(0), limit: FOREVER }
+    pub fn fixed(worker: WorkerId) -> IssueWindow {
+        IssueWindow { worker, start: UnixMs(0), limit: FOREVER }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the registry's entries mean for the worker that is held, or for the one to claim.
 
-use super::state::{Aim, HeldLease, Plan, REFUSED_RETRY_MS};
+use super::state::{Aim, HeldLease, Phase, Plan, REFUSED_RETRY_MS};
 use super::{Lease, LeaseProblem, Mode, Record};
 use crate::registry::{Entry, LeaseRecord, Snapshot};
 use crate::time::Now;
@@ -15,8 +15,19 @@ impl Lease {
             return None;
         }
         self.looked_at(now);
+        if let Some(unsure) = self.unsure.take()
+            && look.registry == unsure.registry
+            && look
+                .entries
+                .iter()
+                .any(|entry| entry.worker == unsure.worker && entry.holding == unsure.holding)
+        {
+            // The write whose answer was lost was carried out.
+            self.taken(now, unsure);
+            return None;
+        }
         match self.held.take() {
-            Some(held) => self.decide_held(held, &look, now, random),
+            Some(held) => self.decide_held(held, &look, now),
             None => {
                 let plan = self.decide_free(&look, now, random);
                 if self.wanted {
@@ -30,15 +41,10 @@ impl Lease {
     }
 
     /// A worker is held, or the journal says so. Does the registry agree?
-    fn decide_held(
-        &mut self,
-        held: HeldLease,
-        look: &Snapshot,
-        now: Now,
-        random: u64,
-    ) -> Option<Plan> {
+    fn decide_held(&mut self, held: HeldLease, look: &Snapshot, now: Now) -> Option<Plan> {
         if look.registry.id != held.registry.id {
-            return self.replaced(held, look, now, random);
+            self.replaced(held, look, now);
+            return None;
         }
         let entry = look.entries.iter().find(|entry| entry.worker == held.worker);
         let found = entry.map(|entry| &entry.holding);
@@ -58,7 +64,7 @@ impl Lease {
             // The claim had run out. Another host may have claimed the worker since, and the registry may have lost
             // that claim too. That host tells it again, while this one waits like every newcomer.
             self.lose(&held);
-            return self.wanted.then(|| self.decide_free(look, now, random)).flatten();
+            return None;
         }
         if known || (own && failed_over) || (failed_over && held.precedes(found)) {
             // The claim is an earlier life's, or the registry may have lost it: write it again.
@@ -71,28 +77,20 @@ impl Lease {
             return Some(Plan { aim: Aim::Keep, expected, after });
         }
         self.lose(&held);
-        self.wanted.then(|| self.decide_free(look, now, random)).flatten()
+        None
     }
 
     /// Another registry has taken the place of the one that the claim is from.
-    fn replaced(
-        &mut self,
-        held: HeldLease,
-        look: &Snapshot,
-        now: Now,
-        random: u64,
-    ) -> Option<Plan> {
+    fn replaced(&mut self, held: HeldLease, look: &Snapshot, now: Now) {
         if self.settings.embedded {
             // This host's own file was lost or restored. No other host can have claimed from it.
-            self.lose(&held);
-            return self.wanted.then(|| self.decide_free(look, now, random)).flatten();
+            return self.lose(&held);
         }
         let both = (held.registry.clone(), look.registry.clone());
         self.blocked = true;
         self.troubled(LeaseProblem::Replaced(Box::new(both)));
         self.retry_in(now, REFUSED_RETRY_MS);
         self.held = Some(held);
-        None
     }
 
     /// A permanent worker: only the life in the entry tells which daemon has it.
@@ -153,14 +151,6 @@ impl Lease {
 
     /// Nothing is held.
     fn decide_free(&mut self, look: &Snapshot, now: Now, random: u64) -> Option<Plan> {
-        if let Some(unsure) = self.unsure.take() {
-            let there =
-                |entry: &&Entry| entry.worker == unsure.worker && entry.holding == unsure.holding;
-            if look.registry == unsure.registry && look.entries.iter().any(|entry| there(&entry)) {
-                self.taken(now, unsure);
-                return None;
-            }
-        }
         let mut others = look.entries.iter().filter(|entry| {
             let holder = entry.holding.holder.as_ref();
             holder.is_some_and(|holder| match self.settings.mode {
@@ -250,24 +240,24 @@ impl Lease {
         {
             if found.expires < held.limit {
                 // It has lost a write that it acknowledged, without a new history.
-                self.renew_at = now.boot;
+                self.timers.renew_at = now.boot;
             }
             held.holding = found.clone();
             held.earlier = None;
-            self.to_record = Some(self.record_of(&held));
+            self.phase = Phase::ToRecord(self.record_of(&held));
         }
         self.blocked = false;
         self.held = Some(held);
         self.trouble = None;
-        self.backoff = Backoff::default();
+        self.timers.backoff = Backoff::default();
     }
 
     /// Another host has the worker. Nothing more is issued with it, and the journal must not offer it again.
     pub(super) fn lose(&mut self, held: &HeldLease) {
         self.held = None;
-        self.to_record = Some(Record::Forget);
+        self.phase = Phase::ToRecord(Record::Forget);
         self.troubled(LeaseProblem::Lost(held.worker));
-        self.look_next = true;
+        self.timers.look_next = true;
     }
 
     /// Whether this life wrote a holding: no other life has its incarnation.

@@ -66,7 +66,6 @@ impl Lease {
     }
 
     fn leave_for(&mut self, release: bool, issued_below: UnixMs) {
-        self.look = None;
         self.released = None;
         self.leaving = Some(Leaving { release, issued_below, stage: Stage::Journal });
     }
@@ -87,7 +86,7 @@ impl Lease {
                 let record = if release {
                     Record::Forget
                 } else {
-                    Record::LeaseGrant(Recorded {
+                    Record::Claim(Recorded {
                         place: self.settings.place.clone(),
                         registry: held.registry.clone(),
                         worker: held.worker,
@@ -96,12 +95,11 @@ impl Lease {
                         earlier: Some(held.holding.clone()),
                     })
                 };
-                self.pending = Some(super::state::Pending::Record(record.clone()));
                 if !release && let Some(held) = &mut self.held {
                     // The registry gets exactly what the journal has.
                     held.earlier = Some(after);
                 }
-                Step::Record(record)
+                self.record(record)
             }
             Stage::Registry => {
                 self.set_stage(Stage::Over);
@@ -113,14 +111,12 @@ impl Lease {
             Stage::Over => self.gone(release),
             Stage::Kept => {
                 self.set_stage(Stage::Resumed);
-                let record = self.record_of(&held);
-                self.pending = Some(super::state::Pending::Record(record.clone()));
-                Step::Record(record)
+                self.record(self.record_of(&held))
             }
             Stage::Resumed => {
                 self.leaving = None;
-                self.look_next = true;
-                self.retry_at = now.boot;
+                self.timers.look_next = true;
+                self.timers.retry_at = now.boot;
                 Step::Wait(Some(now.boot))
             }
         }
@@ -198,7 +194,7 @@ impl Lease {
             self.unsure = None;
             (self.wanted, self.could_be_had) = (false, true);
             self.trouble = None;
-            self.look_next = true;
+            self.timers.look_next = true;
             return Step::Wait(None);
         }
         Step::Done

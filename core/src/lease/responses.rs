@@ -1,6 +1,6 @@
 //! What the answers of registry and journal mean.
 
-use super::state::{Aim, HeldLease, Pending, Plan, REFUSED_RETRY_MS};
+use super::state::{Aim, HeldLease, Phase, Plan, REFUSED_RETRY_MS};
 use super::{Lease, LeaseProblem, Mode, Record, Recorded};
 use crate::UnixMs;
 use crate::registry::{Entry, RegistryError, Snapshot};
@@ -19,7 +19,7 @@ impl Lease {
             Ok(look) => {
                 let peers = self.peers(&look);
                 self.clock.judge(asked, now, look.now, peers);
-                self.look = Some(look);
+                self.phase = Phase::Looked(look);
             }
             Err(error) => self.failed(now, &error, random),
         }
@@ -106,22 +106,20 @@ impl Lease {
                             self.held = Some(HeldLease { mine: false, ..held });
                         }
                     }
-                } else if plan.aim == Aim::LeaseGrant {
+                } else if plan.aim == Aim::Claim {
                     // Other hosts choose at the same time: don't all retry at the same instant.
                     self.back_off(now, random);
                 }
             }
             // Other hosts must not claim before the registry has heard what is held: tell it at
             // once, the first time.
-            RegistryError::Changed { .. } if !self.backoff.failing() => {
-                self.backoff.note_failure();
+            RegistryError::Changed { .. } if !self.timers.backoff.failing() => {
+                self.timers.backoff.note_failure();
                 self.retry_in(now, 0);
             }
             RegistryError::Changed { .. } => self.back_off(now, random),
             RegistryError::Unavailable { .. } => {
-                if plan.aim == Aim::LeaseGrant {
-                    self.unsure = Some(plan.after);
-                }
+                self.unsure = Some(plan.after);
                 self.failed(now, error, random);
             }
             _ => self.failed(now, error, random),
@@ -160,14 +158,14 @@ impl Lease {
         };
         let held = HeldLease { limit, ..after };
         if changed || self.settings.mode == Mode::Leased {
-            self.to_record = Some(self.record_of(&held));
+            self.phase = Phase::ToRecord(self.record_of(&held));
         }
         self.held = Some(held);
         self.confirmed(now);
     }
 
     pub(super) fn record_of(&self, held: &HeldLease) -> Record {
-        Record::LeaseGrant(Recorded {
+        Record::Claim(Recorded {
             place: self.settings.place.clone(),
             registry: held.registry.clone(),
             worker: held.worker,
@@ -179,9 +177,15 @@ impl Lease {
 
     /// The journal has made the record durable; `Err`: it refused, for this reason.
     pub fn recorded(&mut self, now: Now, outcome: Result<(), String>) {
-        let Some(Pending::Record(record)) = self.pending.take() else { return };
+        let record = match std::mem::take(&mut self.phase) {
+            Phase::Recording(record) => record,
+            phase => {
+                self.phase = phase;
+                return;
+            }
+        };
         match (outcome, record) {
-            (Ok(()), Record::LeaseGrant(recorded)) => {
+            (Ok(()), Record::Claim(recorded)) => {
                 if let Some(held) = &mut self.held
                     && (held.worker, held.start) == (recorded.worker, recorded.start)
                 {

@@ -5,7 +5,7 @@ use super::release::Leaving;
 use super::selection::choose;
 use super::{FOREVER, PERMANENT_AHEAD_MS};
 use super::{
-    LeaseGrant, LeaseProblem, Mode, Record, Recorded, Request, Response, Settings, Skew, Step,
+    IssueWindow, LeaseProblem, Mode, Record, Recorded, Request, Response, Settings, Skew, Step,
 };
 use crate::registry::{CompareAndSet, Holder, LeaseRecord, RegistryError, RegistryId, Snapshot};
 use crate::time::Now;
@@ -24,19 +24,10 @@ pub struct Lease {
     pub(super) leaving: Option<Leaving>,
     /// The outcome of giving the worker back.
     pub(super) released: Option<Result<(), RegistryError>>,
-    pub(super) pending: Option<Pending>,
-    pub(super) to_record: Option<Record>,
-    /// The answer of the last look, until it is acted on.
-    pub(super) look: Option<Snapshot>,
-    /// The last new claim whose outcome is unknown.
+    pub(super) phase: Phase,
+    /// The last write whose outcome is unknown.
     pub(super) unsure: Option<HeldLease>,
-    pub(super) look_next: bool,
-    pub(super) look_at: BootMs,
-    pub(super) renew_at: BootMs,
-    pub(super) retry_at: BootMs,
-    pub(super) backoff: Backoff,
-    /// From here on the journal's claim may be used, even if the registry has not answered.
-    head_start_until: BootMs,
+    pub(super) timers: Timers,
     /// The registry failed to answer since the start.
     pub(super) away: bool,
     /// The registry contradicted the journal.
@@ -63,12 +54,34 @@ pub(super) struct HeldLease {
     pub mine: bool,
 }
 
-/// What is under way.
+/// What is under way, or has just come of it.
+#[derive(Debug, Default)]
+pub(super) enum Phase {
+    /// Nothing: the timers and the stage of leaving say what is next.
+    #[default]
+    Idle,
+    /// The registry is asked for its entries, since then.
+    Looking(Now),
+    /// Its answer is acted on next.
+    Looked(Snapshot),
+    /// The registry is asked to write, since then.
+    Writing(Now, Box<Plan>),
+    /// The journal must record this next.
+    ToRecord(Record),
+    /// The journal records this.
+    Recording(Record),
+}
+
+/// When to do what, unless something is under way.
 #[derive(Debug)]
-pub(super) enum Pending {
-    Snapshot(Now),
-    Write(Now, Box<Plan>),
-    Record(Record),
+pub(super) struct Timers {
+    pub look_next: bool,
+    pub look_at: BootMs,
+    pub renew_at: BootMs,
+    pub retry_at: BootMs,
+    pub backoff: Backoff,
+    /// From here on the journal's claim may be used, even if the registry has not answered.
+    head_start_until: BootMs,
 }
 
 /// A write to the registry, and what is held if it succeeds.
@@ -83,7 +96,7 @@ pub(super) struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Aim {
     /// Claim a worker that another holder had.
-    LeaseGrant,
+    Claim,
     /// Get a worker for good; `Some`: this very one again.
     Bind(Option<WorkerId>),
     /// Take over an earlier life's worker, or tell the registry again what it lost.
@@ -145,16 +158,16 @@ impl Lease {
             could_be_had: false,
             leaving: None,
             released: None,
-            pending: None,
-            to_record: forgotten.then_some(Record::Forget),
-            look: None,
+            phase: if forgotten { Phase::ToRecord(Record::Forget) } else { Phase::Idle },
             unsure: None,
-            look_next: true,
-            look_at: now.boot,
-            renew_at: now.boot,
-            retry_at: now.boot,
-            backoff: Backoff::default(),
-            head_start_until: BootMs(now.boot.0.saturating_add(HEAD_START_MS)),
+            timers: Timers {
+                look_next: true,
+                look_at: now.boot,
+                renew_at: now.boot,
+                retry_at: now.boot,
+                backoff: Backoff::default(),
+                head_start_until: BootMs(now.boot.0.saturating_add(HEAD_START_MS)),
+            },
             away: false,
             blocked: false,
             trouble: None,
@@ -168,15 +181,15 @@ impl Lease {
         let first = !std::mem::replace(&mut self.wanted, true);
         if first && self.held.is_none() && self.leaving.is_none() {
             // The fault that a look found may be repaired by now: try at once.
-            (self.trouble, self.backoff) = (None, Backoff::default());
-            (self.retry_at, self.look_at) = (BootMs(0), BootMs(0));
+            (self.trouble, self.timers.backoff) = (None, Backoff::default());
+            (self.timers.retry_at, self.timers.look_at) = (BootMs(0), BootMs(0));
         }
         first
     }
 
     /// Another program may have written this host's entry in the registry: compare it at once.
     pub fn doubt(&mut self) {
-        self.renew_at = BootMs(0);
+        self.timers.renew_at = BootMs(0);
     }
 
     /// Tells the highest mark of any layout in the journal. A permanent worker's recorded time follows it.
@@ -186,35 +199,36 @@ impl Lease {
 
     /// What to do now. Pass a fresh `random` to each call. While a step is under way this only waits.
     pub fn next(&mut self, now: Now, random: u64) -> Step {
-        if self.pending.is_some() {
-            return Step::Wait(self.head_start_end(now));
-        }
-        if let Some(record) = self.to_record.take() {
-            self.pending = Some(Pending::Record(record.clone()));
-            return Step::Record(record);
+        match std::mem::take(&mut self.phase) {
+            Phase::ToRecord(record) => return self.record(record),
+            Phase::Looked(look) if self.leaving.is_none() => {
+                return match self.decide(look, now, random) {
+                    Some(plan) => self.write(now, plan),
+                    None => self.next(now, random),
+                };
+            }
+            Phase::Idle | Phase::Looked(_) => {}
+            under_way => {
+                self.phase = under_way;
+                return Step::Wait(self.head_start_end(now));
+            }
         }
         if self.leaving.is_some() {
             return self.leave(now);
         }
-        if let Some(look) = self.look.take() {
-            if let Some(plan) = self.decide(look, now, random) {
-                return self.write(now, plan);
-            }
-            return self.next(now, random);
-        }
         if self.held.is_none() && !self.wanted {
             return self.peek(now);
         }
-        if self.retry_at > now.boot {
-            return Step::Wait(Some(self.wake_at(now, self.retry_at)));
+        let Timers { look_next, look_at, renew_at, retry_at, .. } = self.timers;
+        if retry_at > now.boot {
+            return Step::Wait(Some(self.wake_at(now, retry_at)));
         }
         let taken = self.held.as_ref().is_some_and(|held| held.mine);
-        if !taken || self.look_next || self.look_at <= now.boot {
-            self.look_next = false;
-            self.pending = Some(Pending::Snapshot(now));
-            return Step::Request(Request::Snapshot(self.settings.pool.clone()));
+        if !taken || look_next || look_at <= now.boot {
+            self.timers.look_next = false;
+            return self.look(now);
         }
-        if self.renew_at <= now.boot
+        if renew_at <= now.boot
             && let Some(held) = &self.held
         {
             let mut after = held.clone();
@@ -223,17 +237,26 @@ impl Lease {
             let expected = Some(held.holding.clone());
             return self.write(now, Plan { aim: Aim::Renew, expected, after });
         }
-        Step::Wait(Some(self.wake_at(now, self.renew_at.min(self.look_at))))
+        Step::Wait(Some(self.wake_at(now, renew_at.min(look_at))))
     }
 
     /// No id has been asked for yet. Looks now and then whether a worker is available.
     fn peek(&mut self, now: Now) -> Step {
-        if self.look_at > now.boot {
-            return Step::Wait(Some(self.look_at));
+        if self.timers.look_at > now.boot {
+            return Step::Wait(Some(self.timers.look_at));
         }
-        self.look_at = BootMs(now.boot.0.saturating_add(PEEK_RETRY_MS));
-        self.pending = Some(Pending::Snapshot(now));
+        self.timers.look_at = BootMs(now.boot.0.saturating_add(PEEK_RETRY_MS));
+        self.look(now)
+    }
+
+    fn look(&mut self, now: Now) -> Step {
+        self.phase = Phase::Looking(now);
         Step::Request(Request::Snapshot(self.settings.pool.clone()))
+    }
+
+    pub(super) fn record(&mut self, record: Record) -> Step {
+        self.phase = Phase::Recording(record.clone());
+        Step::Record(record)
     }
 
     /// Takes in the result of such a look.
@@ -242,7 +265,7 @@ impl Lease {
         if could_be_had {
             self.trouble = None;
         } else {
-            self.look_at = BootMs(now.boot.0.saturating_add(PEEK_RETRY_MS));
+            self.timers.look_at = BootMs(now.boot.0.saturating_add(PEEK_RETRY_MS));
         }
     }
 
@@ -250,7 +273,7 @@ impl Lease {
     ///
     /// # Errors
     /// Why nothing may be issued.
-    pub fn standing(&self, now: Now) -> Result<LeaseGrant, LeaseProblem> {
+    pub fn standing(&self, now: Now) -> Result<IssueWindow, LeaseProblem> {
         if let Some(leaving) = &self.leaving {
             return Err(leaving.trouble());
         }
@@ -258,7 +281,7 @@ impl Lease {
         let waits = self.wanted || !self.could_be_had;
         let idle = if waits { LeaseProblem::Starting } else { LeaseProblem::Unused };
         let held = self.held.as_ref().ok_or_else(|| trouble(idle))?;
-        let vouched = held.mine || self.away || self.head_start_until <= now.boot;
+        let vouched = held.mine || self.away || self.timers.head_start_until <= now.boot;
         if !vouched || held.limit == UnixMs(0) || (self.blocked && !held.mine) {
             return Err(trouble(LeaseProblem::Starting));
         }
@@ -269,7 +292,7 @@ impl Lease {
             Mode::Leased => held.limit,
             Mode::Permanent => FOREVER,
         };
-        Ok(LeaseGrant { worker: held.worker, start: held.start, limit })
+        Ok(IssueWindow { worker: held.worker, start: held.start, limit })
     }
 
     /// The clocks for the generators to use: without a forward step that is not confirmed.
@@ -345,7 +368,7 @@ impl Lease {
                 },
             ),
         };
-        self.pending = Some(Pending::Write(now, Box::new(plan)));
+        self.phase = Phase::Writing(now, Box::new(plan));
         Step::Request(ask)
     }
 
@@ -355,7 +378,7 @@ impl Lease {
             Ok(choice) => {
                 let holding = self.holding(now, choice.start);
                 let after = self.held_new(look, choice.worker, choice.start, holding);
-                Some(Plan { aim: Aim::LeaseGrant, expected: choice.expected, after })
+                Some(Plan { aim: Aim::Claim, expected: choice.expected, after })
             }
             Err(taken) => {
                 let wait_ms = taken.next_ms.unwrap_or(REFUSED_RETRY_MS);
@@ -397,43 +420,42 @@ impl Lease {
     }
 
     pub(super) fn retry_in(&mut self, now: Now, wait_ms: u64) {
-        self.retry_at = BootMs(now.boot.0.saturating_add(wait_ms));
-        self.look_next = true;
+        self.timers.retry_at = BootMs(now.boot.0.saturating_add(wait_ms));
+        self.timers.look_next = true;
     }
 
     /// Schedules the next try: soon, later each time, and not at the same instant on all hosts.
     pub(super) fn back_off(&mut self, now: Now, random: u64) {
-        let wait_ms = self.backoff.next_ms(random);
+        let wait_ms = self.timers.backoff.next_ms(random);
         self.retry_in(now, wait_ms);
     }
 
     /// All is well: schedules the next renewal and the next look.
     pub(super) fn confirmed(&mut self, now: Now) {
         self.trouble = None;
-        self.backoff = Backoff::default();
-        self.look_next = false;
-        self.retry_at = now.boot;
         self.renewed = Some(now.boot);
-        self.renew_at = BootMs(now.boot.0.saturating_add(self.settings.renew_every_ms()));
+        let renew_at = BootMs(now.boot.0.saturating_add(self.settings.renew_every_ms()));
+        let (backoff, retry_at) = (Backoff::default(), now.boot);
+        self.timers = Timers { look_next: false, renew_at, retry_at, backoff, ..self.timers };
     }
 
     pub(super) fn looked_at(&mut self, now: Now) {
-        self.look_at = BootMs(now.boot.0.saturating_add(LOOK_EVERY_MS));
+        self.timers.look_at = BootMs(now.boot.0.saturating_add(LOOK_EVERY_MS));
     }
 
     /// Takes in the outcome of a call. Ignores an answer to no pending call.
     pub fn answered(&mut self, now: Now, answer: Response, random: u64) {
-        match (self.pending.take(), answer) {
-            (Some(Pending::Snapshot(asked)), Response::Snapshot(look)) => {
+        match (std::mem::take(&mut self.phase), answer) {
+            (Phase::Looking(asked), Response::Snapshot(look)) => {
                 self.looked(asked, now, look, random);
             }
-            (Some(Pending::Write(asked, plan)), Response::CompareAndSet(answer)) => {
+            (Phase::Writing(asked, plan), Response::CompareAndSet(answer)) => {
                 self.swapped(asked, now, *plan, answer, random);
             }
-            (Some(Pending::Write(_, plan)), Response::Assign(answer)) => {
+            (Phase::Writing(_, plan), Response::Assign(answer)) => {
                 self.bound(now, *plan, answer, random);
             }
-            (pending, _) => self.pending = pending,
+            (phase, _) => self.phase = phase,
         }
     }
 
@@ -444,6 +466,7 @@ impl Lease {
     /// When the journal's claim may be used without an answer of the registry.
     fn head_start_end(&self, now: Now) -> Option<BootMs> {
         let waits = self.held.as_ref().is_some_and(|held| !held.mine) && !self.away;
-        (waits && self.head_start_until > now.boot).then_some(self.head_start_until)
+        let until = self.timers.head_start_until;
+        (waits && until > now.boot).then_some(until)
     }
 }

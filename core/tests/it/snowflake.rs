@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use leafd_core::lease::LeaseGrant;
+use leafd_core::lease::IssueWindow;
 use leafd_core::snowflake::{Generator, Now, Refusal};
 use leafd_core::{BootMs, UnixMs, WorkerId};
 use leafd_wire::Layout;
@@ -19,7 +19,7 @@ fn at(ms: u64) -> Now {
 /// A generator that starts at this mark, as a worker without an end.
 fn as_worker(worker: WorkerId, layout: Layout, mark: UnixMs) -> Generator {
     let mut generator = Generator::new(layout, mark, DRIFT_MS);
-    generator.follow(Some(LeaseGrant::fixed(worker)));
+    generator.follow(Some(IssueWindow::fixed(worker)));
     generator
 }
 
@@ -301,7 +301,7 @@ fn a_mark_only_rises() {
     assert_eq!(generator.mark(), UnixMs(START_MS + 2_000));
     generator.take(at(1_500), 1, 0).expect("below the higher mark");
     // The next worker starts above what this one may have issued.
-    generator.follow(Some(LeaseGrant::fixed(WorkerId(18))));
+    generator.follow(Some(IssueWindow::fixed(WorkerId(18))));
     generator.marked(UnixMs(START_MS + 1_000_000));
     let run = generator.take(at(1_500), 1, 0).expect("within the drift");
     let parts = Layout::LEAF.decompose(run.first).expect("it is of this layout");

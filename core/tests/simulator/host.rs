@@ -69,7 +69,7 @@ pub struct Daemon {
 /// A change of the journal.
 #[derive(Clone)]
 pub enum Change {
-    LeaseGrant(Record),
+    Lease(Record),
     Bound(usize, UnixMs),
 }
 
@@ -104,8 +104,8 @@ impl Journal {
 
     fn apply(&mut self, change: &Change) {
         match change {
-            Change::LeaseGrant(Record::LeaseGrant(recorded)) => self.claim = Some(recorded.clone()),
-            Change::LeaseGrant(Record::Forget) => self.claim = None,
+            Change::Lease(Record::Claim(recorded)) => self.claim = Some(recorded.clone()),
+            Change::Lease(Record::Forget) => self.claim = None,
             Change::Bound(layout, bound) => {
                 self.bounds[*layout] = self.bounds[*layout].max(*bound);
             }
@@ -185,7 +185,7 @@ impl Daemon {
                         self.lease.recorded(now, Ok(()));
                         continue;
                     }
-                    self.write(true_ms + sync_ms, now, Change::LeaseGrant(record), broken);
+                    self.write(true_ms + sync_ms, now, Change::Lease(record), broken);
                 }
                 Step::Wait(_) => break Outcome::Goes,
                 Step::Done => break Outcome::Ends,
@@ -261,7 +261,7 @@ impl Daemon {
 
     fn durable(&mut self, now: Now, change: Change) {
         match change {
-            Change::LeaseGrant(_) => self.lease.recorded(now, Ok(())),
+            Change::Lease(_) => self.lease.recorded(now, Ok(())),
             Change::Bound(layout, bound) => {
                 self.bound_in_flight[layout] = false;
                 self.generators[layout].marked(bound);

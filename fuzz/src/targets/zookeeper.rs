@@ -147,7 +147,7 @@ pub(super) fn lease(now: Now, clock: UnixMs, entries: BTreeMap<u64, Entry>) {
                 let refused = RegistryError::Refused("it leases".into());
                 lease.answered(now, Response::Assign(Err(refused)), random);
             }
-            Step::Record(Record::LeaseGrant(_) | Record::Forget) => lease.recorded(now, Ok(())),
+            Step::Record(Record::Claim(_) | Record::Forget) => lease.recorded(now, Ok(())),
             Step::Wait(_) | Step::Done => break,
         }
         if let Ok(grant) = lease.standing(now) {

@@ -54,7 +54,7 @@ fn a_claim_is_usable_only_once_the_journal_has_it() {
                 let answer = world.answer(ask);
                 host.lease.answered(now, answer, 0);
             }
-            Step::Record(Record::LeaseGrant(claim)) => {
+            Step::Record(Record::Claim(claim)) => {
                 assert_eq!(host.worker(&world), Err(LeaseProblem::Starting));
                 assert_eq!(world.entries[&claim.worker.0].holding, claim.holding);
                 host.lease.recorded(now, Ok(()));
@@ -254,4 +254,16 @@ fn a_full_pool_is_told_with_its_holders_and_taken_from_when_a_claim_runs_out() {
     third.draw(&mut world).unwrap();
     first.settle(&mut world);
     assert_eq!(first.draw(&mut world), Err(Refusal::NoWorker));
+}
+
+#[test]
+fn a_renewal_under_a_clock_that_fell_behind_does_not_move_the_expiry_back() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "a", 0..8);
+    let worker = host.worker(&world).unwrap();
+    let (before, renewed) = (world.entries[&worker].holding.expires, host.lease.renewed());
+    host.offset_ms = -4_900;
+    host.pass(&mut world, 4);
+    assert_ne!(host.lease.renewed(), renewed, "it was renewed");
+    assert_eq!(world.entries[&worker].holding.expires, before);
 }

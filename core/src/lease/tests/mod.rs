@@ -171,7 +171,7 @@ impl Host {
                 }
                 Step::Record(record) => {
                     self.journal = match record {
-                        Record::LeaseGrant(claim) => Some(claim),
+                        Record::Claim(claim) => Some(claim),
                         Record::Forget => None,
                     };
                     if let Some(recorded) = &self.journal {

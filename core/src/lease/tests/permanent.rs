@@ -177,3 +177,26 @@ fn a_registry_that_moves_while_a_restart_has_no_answer_is_followed() {
     assert_eq!(host.lease.trouble(), None);
     host.draw(&mut world).unwrap();
 }
+
+#[test]
+fn a_doubtful_start_stays_high_when_the_answer_that_brought_it_is_lost() {
+    let mut world = World::new();
+    let old = drawing(&mut world, "10.0.0.1:80");
+    let (journal, layout_bound) = (old.journal.clone(), old.layout_bound);
+    // A later life goes further, under a clock that is ahead, and its journal is lost.
+    let mut later = old.restart(&mut world);
+    later.offset_ms = 4_000;
+    later.pass(&mut world, 5);
+    later.draw(&mut world).unwrap();
+    later.stop(&mut world);
+    world.deaf = true;
+    let mut host = Host::start(&mut world, later.settings.clone(), journal, layout_bound, 0);
+    host.lease.want();
+    host.settle(&mut world);
+    world.deaf = false;
+    host.pass(&mut world, 2);
+    let start = host.lease.standing(host.now(&world)).unwrap().start;
+    assert!(start.0 > world.time_ms, "ahead of every clock that is believed: {start:?}");
+    host.pass(&mut world, 8);
+    assert!(host.draw(&mut world).unwrap() > later.last_id);
+}

@@ -13,7 +13,7 @@ use super::{RegistryClient, passes_by_itself};
 use crate::clock;
 use crate::journal::{Journal, Write};
 use crate::reply::Failure;
-use leafd_core::lease::{Lease, LeaseGrant, LeaseProblem, Record, Response, Step};
+use leafd_core::lease::{IssueWindow, Lease, LeaseProblem, Record, Response, Step};
 use leafd_core::registry::{RegistryError, RegistryId};
 use leafd_core::snowflake::Now;
 use leafd_core::{UnixMs, WorkerId};
@@ -120,14 +120,14 @@ impl LeaseDriver {
 
     async fn record(self: Rc<Self>, record: Record) -> Result<(), String> {
         let write = match record {
-            Record::LeaseGrant(claim) => Write::Worker(claim),
+            Record::Claim(claim) => Write::Worker(claim),
             Record::Forget => Write::NoWorker,
         };
         self.journal.write(vec![write]).outcome().await.map_err(|error| error.to_string())
     }
 
     /// See [`super::Worker::claim`].
-    pub(crate) fn claim(&self, now: Now) -> Option<LeaseGrant> {
+    pub(crate) fn claim(&self, now: Now) -> Option<IssueWindow> {
         self.lease.borrow().standing(now).ok()
     }
 

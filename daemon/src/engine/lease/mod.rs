@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::registry::static_worker::StaticWorker;
 use crate::reply::Failure;
 use leafd_core::UnixMs;
-use leafd_core::lease::{LeaseGrant, LeaseProblem};
+use leafd_core::lease::{IssueWindow, LeaseProblem};
 use leafd_core::snowflake::Now;
 
 pub use client::RegistryClient;
@@ -40,11 +40,11 @@ const NO_WORKER: &str = "this daemon holds no snowflake worker; lease one with w
 impl Worker {
     /// The worker and the time for which ids may be issued now.
     #[must_use]
-    pub fn claim(&self, now: Now) -> Option<LeaseGrant> {
+    pub fn claim(&self, now: Now) -> Option<IssueWindow> {
         match self {
             Worker::None => None,
             Worker::Static(worker) => {
-                worker.borrow().as_ref().ok().map(|worker| LeaseGrant::fixed(worker.worker()))
+                worker.borrow().as_ref().ok().map(|worker| IssueWindow::fixed(worker.worker()))
             }
             Worker::Leased(keeper) => keeper.claim(now),
         }
