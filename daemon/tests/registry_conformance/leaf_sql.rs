@@ -46,7 +46,25 @@ pub fn numbers_given_for_good_are_not_leased(backend: &mut impl Tables) {
     enter(backend, 2, "8081", 60);
     let lost = of_fork(2, "8081", LAST, 60);
     conflict(take(&mut *registry, 2, Some(&held("a", 100)), &held("a", 200)), 2, Some(&lost));
-    assert_eq!(snapshot(&mut *registry, 0..1024).entries, [taken, lost]);
+    assert_eq!(snapshot(&mut *registry, 0..3).entries, [taken, lost]);
+}
+
+/// The table counts on from its highest number, and its hosts don't look at what is leased.
+pub fn numbers_that_the_forks_next_hosts_get_are_not_leased(backend: &mut impl Tables) {
+    let mut registry = backend.connect(Mode::Leased);
+    take(&mut *registry, 9, None, &held("a", 100)).unwrap();
+    take(&mut *registry, 50, None, &held("b", 100)).unwrap();
+    assert_eq!(snapshot(&mut *registry, 0..1024).entries.len(), 2);
+    enter(backend, 8, "8080", 50);
+    let kept_out = holding(&mut *registry, 9).unwrap();
+    assert_eq!((kept_out.holder, kept_out.expires.0), (None, i64::MAX as u64));
+    let renewed = take(&mut *registry, 9, Some(&held("a", 100)), &held("a", 200));
+    assert!(matches!(renewed, Err(RegistryError::Conflict { .. })), "{renewed:?}");
+    let new = take(&mut *registry, 10, None, &held("c", 200));
+    assert!(matches!(new, Err(RegistryError::Conflict { .. })), "{new:?}");
+    // The ones below and far above are free.
+    take(&mut *registry, 7, None, &held("c", 200)).unwrap();
+    take(&mut *registry, 50, Some(&held("b", 100)), &held("b", 200)).unwrap();
 }
 
 pub fn a_host_of_the_fork_is_taken_over_in_place(backend: &mut impl Tables) {
@@ -149,7 +167,7 @@ pub fn odd_numbers_are_not_used(backend: &mut impl Tables) {
     assert_eq!(assign("85").unwrap().worker, WorkerId(4));
     for mode in [Mode::Leased, Mode::Permanent] {
         let mut registry = backend.connect(mode);
-        let entries = snapshot(&mut *registry, 0..1024).entries;
+        let entries = snapshot(&mut *registry, 0..5).entries;
         assert!(entries.iter().map(|entry| entry.worker.0).eq(0..5), "{entries:?}");
         for worker in [1, 2] {
             let found = &entries[worker as usize];

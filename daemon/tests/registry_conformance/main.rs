@@ -110,6 +110,7 @@ macro_rules! on_tables {
             odd_rows::workers_outside_are_left_alone,
             odd_rows::a_layout_that_others_wrote_is_another,
             leaf_sql::numbers_given_for_good_are_not_leased,
+            leaf_sql::numbers_that_the_forks_next_hosts_get_are_not_leased,
             leaf_sql::a_host_of_the_fork_is_taken_over_in_place,
             leaf_sql::numbers_count_on_from_the_highest,
             leaf_sql::odd_numbers_are_not_used,

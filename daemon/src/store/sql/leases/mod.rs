@@ -67,6 +67,10 @@ pub struct Statements {
 /// How often to try when another host enters the same row first: hosts of Leaf's fork enter theirs without a lock.
 const TRIES_MAX: u32 = 8;
 
+/// How many of the next numbers of the fork's table are not leased. So many of its hosts may enter before each of ours
+/// has renewed its lease, which looks at the table.
+const NEXT_KEPT_OUT: u64 = 32;
+
 /// A store as a registry of workers.
 #[derive(Debug)]
 pub(super) struct Leases<'a> {
@@ -111,7 +115,14 @@ impl Registry for Leases<'_> {
         self.transact(|session, registry| {
             let history_age = session.unsettled_for();
             let now = clock(session)?;
-            let entries = entries(session, mode, &pool)?;
+            let mut entries = entries(session, mode, &pool)?;
+            if mode == Mode::Leased {
+                let next = next_given(session)?;
+                entries.retain(|entry| !next.contains(&entry.worker.0));
+                let kept_out = next.filter(|worker| pool.contains(worker));
+                entries.extend(kept_out.map(|worker| rows::for_ever(WorkerId(worker), None)));
+                entries.sort_unstable_by_key(|entry| entry.worker);
+            }
             Ok(Snapshot { registry, history_age, now, entries })
         })
     }
@@ -229,6 +240,14 @@ fn entries(session: &mut Session, mode: Mode, pool: &Range<u64>) -> Result<Vec<E
     Ok(recorded.collect())
 }
 
+/// The numbers that the fork's hosts get next, if there are any: its table counts on from the highest.
+fn next_given(session: &mut Session) -> Result<Range<u64>, Failure> {
+    let given = session.driver.query(session.dialect.workers.given, &range(&(0..u64::MAX)))?;
+    let highest = given.last().and_then(rows::number);
+    let first = highest.map(|highest| highest.saturating_add(1));
+    Ok(first.map_or(0..0, |first| first..first.saturating_add(NEXT_KEPT_OUT)))
+}
+
 fn exchange(session: &mut Session, mode: Mode, swap: &CompareAndSet) -> Result<UnixMs, Failure> {
     let (sql, worker) = (session.dialect.workers, swap.worker);
     let Ok(number) = i64::try_from(worker.0) else {
@@ -243,6 +262,12 @@ fn exchange(session: &mut Session, mode: Mode, swap: &CompareAndSet) -> Result<U
         Some(Err(odd)) => return Err(refused(unusable(worker, &odd))),
         Some(Ok(entry)) => Some(entry),
         None => None,
+    };
+    let found = match mode {
+        Mode::Leased if !is_given && next_given(session)?.contains(&worker.0) => {
+            Some(rows::for_ever(worker, None))
+        }
+        _ => found,
     };
     let owner = found.as_ref().and_then(|entry| entry.holding.holder.clone());
     let since = found.as_ref().map_or(UnixMs(0), |entry| entry.holding.expires);
