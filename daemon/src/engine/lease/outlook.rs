@@ -3,7 +3,7 @@
 use super::{LeaseDriver, Worker};
 use crate::registry::static_worker::StaticWorker;
 use leafd_core::health::{Cause, Code, Kind, Lasts};
-use leafd_core::lease::LeaseProblem;
+use leafd_core::lease::{FOREVER, LeaseProblem};
 use leafd_core::snowflake::Now;
 use leafd_core::store::Why;
 
@@ -46,7 +46,9 @@ impl LeaseDriver {
                 let problem = lease.trouble().cloned();
                 // A renewal that is late for no known reason is reported too.
                 let problem = problem.or((left_ms == 0).then_some(LeaseProblem::Starting));
-                (problem, Lasts::of_ms(left_ms))
+                // A permanent worker's lease has no end.
+                let ends = grant.limit != FOREVER;
+                (problem, if ends { Lasts::of_ms(left_ms) } else { Lasts::NoEnd })
             }
         };
         let mut causes = Vec::new();
