@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leafd::config::StorePassword;
 use leafd::registry::Registry as _;
-use leafd::registry::zookeeper::LeasedRegistry;
+use leafd::registry::zookeeper::{LeasedRegistry, PermanentRegistry};
 use leafd_core::registry::RegistryError;
 use leafd_core::{Tag, UnixMs};
 use leafd_tests::host::eventually;
@@ -153,10 +153,37 @@ fn nothing_is_leased_where_a_leaf_has_its_numbers() {
     snapshot(&mut registry);
     place.raw.create_all(FOREVER);
     refused(registry.snapshot(0..9), FOREVER);
+    // Paths within Leaf's own tree, and the tree of the fork that gives numbers back.
+    let place = Place::new();
+    place.raw.create_all(&format!("{FOREVER}/10.0.0.1:8080-0000000000"));
+    for inside in ["/snowflake", "/snowflake/com.acme-ids", FOREVER] {
+        let mut registry = LeasedRegistry::open(target(&format!("{}{inside}", place.address)));
+        refused(registry.snapshot(0..9), "outside of Leaf's nodes");
+    }
+    let place = Place::new();
+    place.raw.create_all("/snowflake/other/recycle/inuse");
+    refused(place.leased().snapshot(0..9), "/snowflake/other/recycle");
     // A folder that is none of Leaf's.
     let place = Place::new();
     place.raw.create_all("/snowflake/pictures");
     snapshot(&mut place.leased());
+}
+
+/// A mistyped name, or a path at the wrong level, would begin a second tree, whose worker 0 a Leaf has.
+#[test]
+fn a_second_tree_begins_only_where_that_is_meant() {
+    let place = Place::new();
+    place.raw.create_all("/snowflake/com.acme-id/forever");
+    refused(place.permanent().snapshot(0..9), "in /snowflake/com.acme-id/forever");
+    assert!(!place.raw.exists(FOREVER) && !place.raw.exists("/leafd"));
+    let wrong_level = target(&format!("{}/snowflake", place.address));
+    let name = SERVICE.parse().unwrap();
+    let mut registry = PermanentRegistry::open(wrong_level, &name, false);
+    refused(registry.snapshot(0..9), "leaf_name_new = true");
+    snapshot(&mut PermanentRegistry::open(target(&place.address), &name, true));
+    assert!(place.raw.exists(FOREVER));
+    // From now on it is there.
+    snapshot(&mut place.permanent());
 }
 
 #[test]

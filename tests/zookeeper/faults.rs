@@ -188,8 +188,11 @@ fn a_number_that_was_given_unheard_is_found_again() {
         call_timeout: SHORT,
         ..target(&format!("127.0.0.1:{}/{path}", relay.port()))
     };
-    let mut slow =
-        leafd::registry::zookeeper::PermanentRegistry::open(short, &SERVICE.parse().unwrap());
+    let mut slow = leafd::registry::zookeeper::PermanentRegistry::open(
+        short,
+        &SERVICE.parse().unwrap(),
+        false,
+    );
     let ours = held("10.0.0.1:80", "i", soon(&mut slow));
     let under = snapshot(&mut slow).registry;
     // Somewhere on its way it is given up, each time a little further; what was sent arrives later.

@@ -65,7 +65,7 @@ impl Place {
     }
 
     pub fn permanent(&self) -> PermanentRegistry {
-        PermanentRegistry::open(target(&self.address), &SERVICE.parse().unwrap())
+        PermanentRegistry::open(target(&self.address), &SERVICE.parse().unwrap(), false)
     }
 }
 

@@ -121,6 +121,8 @@ pub struct Config {
     pub zookeeper_auth: StorePassword,
     /// The Leaf service that permanent workers in ZooKeeper belong to.
     pub leaf_name: Option<LeafName>,
+    /// Whether that service may be new, beside others on the same ensemble.
+    pub leaf_name_new: bool,
     /// The host's name: the configured identity, otherwise the host's own name.
     pub host_name: String,
     /// Where worker numbers are locked, host-wide.
@@ -256,6 +258,7 @@ impl Config {
             clock_threshold: read.duration(&settings::CLOCK_THRESHOLD)?,
             zookeeper_auth: auth.map_or(StorePassword::None, StorePassword::File),
             leaf_name,
+            leaf_name_new: read.boolean(&settings::LEAF_NAME_NEW)?,
             host_name,
             identity,
             autonomy: read.duration(&settings::AUTONOMY)?,

@@ -123,7 +123,9 @@ pub fn open_zookeeper(config: &Config, servers: &Servers) -> Result<Box<dyn Regi
         call_timeout: config.store_statement_timeout,
     };
     Ok(match (config.worker_mode, &config.leaf_name) {
-        (Mode::Permanent, Some(name)) => Box::new(PermanentRegistry::open(target, name)),
+        (Mode::Permanent, Some(name)) => {
+            Box::new(PermanentRegistry::open(target, name, config.leaf_name_new))
+        }
         _ => Box::new(LeasedRegistry::open(target)),
     })
 }

@@ -66,7 +66,9 @@ impl Backend for Paths {
         };
         match mode {
             Mode::Leased => Box::new(LeasedRegistry::open(target)),
-            Mode::Permanent => Box::new(PermanentRegistry::open(target, &"ids".parse().unwrap())),
+            Mode::Permanent => {
+                Box::new(PermanentRegistry::open(target, &"ids".parse().unwrap(), false))
+            }
         }
     }
 

@@ -123,6 +123,7 @@ pub static SECTIONS: &[Section] = &[
             &ZOOKEEPER,
             &ZOOKEEPER_AUTH_FILE,
             &LEAF_NAME,
+            &LEAF_NAME_NEW,
             &WORKERS,
             &WORKER_LOCK_DIR,
         ],

@@ -95,6 +95,14 @@ pub(in crate::config) static LEAF_NAME: Setting = Setting {
     help: "The Leaf service whose nodes in ZooKeeper assign permanent worker numbers.",
 };
 
+pub(in crate::config) static LEAF_NAME_NEW: Setting = Setting {
+    key: "leaf_name_new",
+    kind: Kind::Boolean,
+    default: Default::Is("false"),
+    help: "Whether `leaf_name` may be a new service beside others in the same ZooKeeper. Otherwise it is refused, \
+           because a mistyped name would give out the numbers of running Leafs a second time.",
+};
+
 pub(in crate::config) static WORKERS: Setting = Setting {
     key: "workers",
     kind: Kind::Toml("a table of worker numbers by host: its identity, else the host's name"),

@@ -14,6 +14,7 @@ use zookeeper_client::{
 };
 
 use super::Target;
+use super::leaf_tree::{self, LeafTree};
 use super::record::Registration;
 use super::session::{Failure, Session};
 use crate::config::StorePassword;
@@ -42,6 +43,8 @@ pub(super) struct Folders {
     pub(super) holders: &'static str,
     /// A folder that other programs use too, open to all.
     pub(super) shared: Option<String>,
+    /// Whether that folder may be made beside those of other Leafs.
+    pub(super) may_begin: bool,
     /// A node that exists if the ensemble is used in the other mode, and the message for that case.
     pub(super) rival: (&'static str, &'static str),
     /// A suffix of the registry's identity.
@@ -140,9 +143,27 @@ impl Place {
             return Err(self.refused(format!("there is {rival}: {words}")));
         }
         if client.check_stat(&self.node("registry")).await?.is_none() {
+            self.refuse_second_tree(client).await?;
             self.make(client).await?;
         }
         self.clock(client).await.map(drop)
+    }
+
+    /// Refuses to begin a tree of numbers beside one that is probably meant: each would have a worker 0.
+    async fn refuse_second_tree(&self, client: &Client) -> Result<(), Failure> {
+        let Folders { shared: Some(shared), may_begin: false, .. } = &self.folders else {
+            return Ok(());
+        };
+        if client.check_stat(shared).await?.is_some() {
+            return Ok(());
+        }
+        match leaf_tree::find(client).await? {
+            None => Ok(()),
+            Some(LeafTree { path, .. }) => Err(self.refused(format!(
+                "there is no {shared}, but a Leaf has its numbers in {path}: correct leaf_name, or the path in zookeeper; \
+                 if this is a new service, set leaf_name_new = true"
+            ))),
+        }
     }
 
     async fn make(&self, client: &Client) -> Result<(), Failure> {

@@ -7,6 +7,7 @@ use zookeeper_client::{Client, Error, Stat};
 
 use super::Target;
 use super::ensemble::{Ensemble, Folders, Place, modified, read_all};
+use super::leaf_tree::{self, LeafTree};
 use super::record::Record;
 use super::session::Failure;
 use crate::registry::Registry;
@@ -29,7 +30,8 @@ impl LeasedRegistry {
             "this path holds permanent worker numbers, which leased mode would reassign; use another path, or worker_mode = permanent",
         );
         let (base, kind) = ("/leafd".to_owned(), String::new());
-        let folders = Folders { base, holders: "workers", shared: None, rival, kind };
+        let folders =
+            Folders { base, holders: "workers", shared: None, may_begin: true, rival, kind };
         LeasedRegistry { ensemble: Ensemble::new(target, folders) }
     }
 }
@@ -123,21 +125,17 @@ impl Registry for LeasedRegistry {
 /// Refuses a path where Leaf has its numbers, because a leased number may be one of them. Every daemon reads the
 /// workers before it takes one. So this is found in time even if the Leaf came later.
 async fn refuse_beside_leaf(client: &Client, place: &Place) -> Result<(), Failure> {
-    let services = match client.list_children("/snowflake").await {
-        Err(Error::NoNode) => return Ok(()),
-        services => services?,
+    let Some(LeafTree { path, service }) = leaf_tree::find(client).await? else { return Ok(()) };
+    let way_out = match service {
+        Some(service) => format!(
+            "share them with worker_mode = \"permanent\" and leaf_name = {service:?}, or use another path"
+        ),
+        None => "use a path outside of Leaf's nodes".to_owned(),
     };
-    for service in services {
-        let forever = format!("/snowflake/{service}/forever");
-        if client.check_stat(&forever).await?.is_some() {
-            return Err(place.refused(format!(
-                "a Leaf has its numbers there, in {forever}, and a leased one may be one of them: share them with \
-                 worker_mode = \"permanent\" and leaf_name = {service:?}, or use another path and a worker_range that no \
-                 Leaf has"
-            )));
-        }
-    }
-    Ok(())
+    Err(place.refused(format!(
+        "a Leaf has its numbers there, in {path}, and a leased one may be one of them: {way_out} and a worker_range that \
+         no Leaf has"
+    )))
 }
 
 fn path(place: &Place, worker: u64) -> String {

@@ -12,11 +12,13 @@
 //! What they share:
 //! - `session`: a connection, every call within its deadline.
 //! - `ensemble`: which registry it is, its clock, the layouts.
+//! - `leaf_tree`: where Leafs have their nodes.
 //! - `record`, `leaf_node`: the content of the nodes; pure. `contents`: the same for those who try it with any bytes.
 
 pub mod contents;
 mod ensemble;
 mod leaf_node;
+mod leaf_tree;
 mod leased;
 mod permanent;
 mod record;

@@ -45,9 +45,9 @@ pub struct PermanentRegistry {
 struct Forever(String);
 
 impl PermanentRegistry {
-    /// Connects with the first call.
+    /// Connects with the first call. `may_begin`: the service may be new beside others.
     #[must_use]
-    pub fn open(target: Target, name: &LeafName) -> PermanentRegistry {
+    pub fn open(target: Target, name: &LeafName, may_begin: bool) -> PermanentRegistry {
         let rival = (
             "/leafd/registry",
             "this path holds leased worker numbers, which permanent mode would assign for ever; use another path, or worker_mode = leased",
@@ -57,6 +57,7 @@ impl PermanentRegistry {
             base: format!("/leafd/permanent/{name}"),
             holders: "hosts",
             shared: Some(forever.clone()),
+            may_begin,
             rival,
             kind: format!("/{name}"),
         };

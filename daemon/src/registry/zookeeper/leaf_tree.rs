@@ -1,0 +1,41 @@
+//! Finds the nodes of Leafs at a path, also when the path lies within Leaf's own tree: `/snowflake/NAME/forever` with
+//! its hosts, and `/snowflake/NAME/recycle` of Leaf's fork, which gives numbers back to a pool.
+
+use zookeeper_client::{Client, Error};
+
+use super::leaf_node;
+use super::session::Failure;
+use crate::config::LeafAddress;
+
+/// Nodes of a Leaf service.
+pub(super) struct LeafTree {
+    pub(super) path: String,
+    /// The service, if permanent mode can share its nodes from here.
+    pub(super) service: Option<String>,
+}
+
+/// The first nodes of a Leaf that there are.
+pub(super) async fn find(client: &Client) -> Result<Option<LeafTree>, Failure> {
+    for folder in ["/snowflake", ""] {
+        let children =
+            match client.list_children(if folder.is_empty() { "/" } else { folder }).await {
+                Err(Error::NoNode) => continue,
+                children => children?,
+            };
+        for child in children {
+            let path = format!("{folder}/{child}");
+            let address = leaf_node::parse(&child).map(|node| node.holder.parse::<LeafAddress>());
+            if folder.is_empty() && (child == "forever" || matches!(address, Some(Ok(_)))) {
+                return Ok(Some(LeafTree { path, service: None }));
+            }
+            for kind in ["forever", "recycle"] {
+                let path = format!("{path}/{kind}");
+                if client.check_stat(&path).await?.is_some() {
+                    let shared = !folder.is_empty() && kind == "forever";
+                    return Ok(Some(LeafTree { path, service: shared.then_some(child) }));
+                }
+            }
+        }
+    }
+    Ok(None)
+}
