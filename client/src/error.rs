@@ -106,7 +106,7 @@ impl Error {
 
     /// Whether the same call may succeed later without any repair.
     ///
-    /// True for id requests only. After an administrative request failed by [`Error::Disconnected`] or
+    /// [`Error::Interrupted`] is not retryable: the caller asked for the end of the call. After an administrative request failed by [`Error::Disconnected`] or
     /// [`Error::Timeout`], first find out whether it took effect.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
@@ -116,10 +116,11 @@ impl Error {
                 source.kind(),
                 io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput
             ),
-            Error::Disconnected { .. } | Error::Timeout { .. } | Error::Interrupted => true,
-            Error::Protocol { .. } | Error::InvalidArgument { .. } | Error::Resources { .. } => {
-                false
-            }
+            Error::Disconnected { .. } | Error::Timeout { .. } => true,
+            Error::Interrupted
+            | Error::Protocol { .. }
+            | Error::InvalidArgument { .. }
+            | Error::Resources { .. } => false,
         }
     }
 

@@ -138,7 +138,10 @@ public abstract sealed class LeafdException extends RuntimeException {
         }
     }
 
-    /** The thread was interrupted while it waited; its interrupt status is still set. */
+    /**
+     * The thread was interrupted while it waited; its interrupt status is still set. Not retryable: while the status is
+     * set, each further call that waits would end in the same way.
+     */
     public static final class Interrupted extends LeafdException {
         private static final long serialVersionUID = 1;
 
@@ -148,7 +151,7 @@ public abstract sealed class LeafdException extends RuntimeException {
 
         @Override
         public boolean isRetryable() {
-            return true;
+            return false;
         }
     }
 
