@@ -202,6 +202,11 @@ final class Link {
         }
     }
 
+    /** What a call on a closed client throws. */
+    RuntimeException closedException() {
+        return Break.closed().toException(path);
+    }
+
     /** Ends the connection for good. */
     void close() {
         lock.lock();
@@ -244,7 +249,7 @@ final class Link {
             boolean hopeless = false;
             try {
                 if (closed) {
-                    throw Break.closed().toException(path);
+                    throw closedException();
                 }
                 if (connection == null && (nowNs - nextTryNs >= 0 || waited && over)) {
                     try {

@@ -179,6 +179,10 @@ final class Supply {
             }
             wakeWaiting();
         }
+        if (closed) {
+            // The answer may have arrived before the client was closed.
+            throw requests.link.closedException();
+        }
         return stow(drawn.answer(), drawn.sent);
     }
 

@@ -111,7 +111,9 @@ final class WaitingTest {
             client.nextId("orders");
             Thread.currentThread().interrupt();
             Check.that(client.nextId("orders") > 0, "out of the held run");
-            Check.throwing(LeafdException.Interrupted.class, "interrupted", () -> client.nextIdDirect("orders"));
+            LeafdException e = Check.throwing(
+                    LeafdException.Interrupted.class, "interrupted", () -> client.nextIdDirect("orders"));
+            Check.that(!e.isRetryable(), "a loop of retries would never end");
             Check.that(Thread.interrupted(), "the interrupt status is kept");
             Check.equal(1, stranger.connections.get());
         }
@@ -145,6 +147,24 @@ final class WaitingTest {
         Check.that(client.toString().contains("closed"), client.toString());
         Check.eventually("the end of the connection", () -> stranger.ended.get() == 1);
         stranger.close();
+    }
+
+    static void aRunThatArrivedBeforeTheCloseIsNotUsedAfterIt() throws Exception {
+        try (Stranger stranger = new Stranger()) {
+            LeafdClient client = stranger.builder().build();
+            // To the end of the first run, which asks for the next one on the way.
+            int first = 1;
+            client.nextId("orders");
+            while (first < stranger.requests.get(0).count()) {
+                client.nextId("orders");
+                first++;
+            }
+            Check.eventually("the request for the next run", () -> stranger.requests.size() == 2);
+            // Answers come in order, so the run has arrived when this has.
+            client.nextIdDirect("other");
+            client.close();
+            Check.throwing(IllegalStateException.class, "closed", () -> client.nextId("orders"));
+        }
     }
 
     static void aDaemonThatNeverWasThereIsAnErrorAtOnce() throws Exception {
