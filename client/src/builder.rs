@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::core::{Core, Limits};
 use crate::error::{Error, Result};
-use crate::paths::default_socket_path;
+use crate::paths::{check_socket_path, default_socket_path};
 
 /// How long a call without a deadline of its own may take.
 pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(2);
@@ -104,9 +104,10 @@ impl Builder {
     /// Builds the client. It connects on first use; [`Client::connect`] connects at once.
     ///
     /// # Errors
-    /// [`Error::Resources`] if the system has no memory.
+    /// [`Error::InvalidArgument`] for a path that no socket can have, [`Error::Resources`] if the system has no memory.
     pub fn build(self) -> Result<Client> {
         let path = self.socket.unwrap_or_else(default_socket_path);
+        check_socket_path(&path)?;
         let limits = Limits { deadline: self.deadline, wait: self.wait };
         let core = Core::new(path, limits, !self.direct, self.polling).map_err(|source| {
             Error::Resources { what: "can't allocate memory for a client", source }

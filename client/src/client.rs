@@ -18,6 +18,9 @@ use crate::pipeline::Pipeline;
 use crate::public_ids::PublicIds;
 use crate::tag::Tag;
 
+/// The most ids in a batch.
+pub const BATCH_MAX: u64 = 1_000_000_000;
+
 /// A connection to the host's leafd, for all threads of a process. Forked children use it too, each with a
 /// connection of its own.
 ///
@@ -134,7 +137,7 @@ impl Client {
     /// `count` ids of `tag`, in the order of issue, straight from the daemon.
     ///
     /// More than [`COUNT_MAX`] take several requests, some of them in flight at once. For zero ids no request
-    /// is sent.
+    /// is sent. At most [`BATCH_MAX`].
     ///
     /// # Errors
     /// As [`Client::next`]. If one of several requests fails, the ids of the others are skipped.
@@ -158,6 +161,9 @@ impl Client {
                 let (drawn, _) = self.core.draw(node.name(), count, false, &mut deadline)?;
                 Ok(Ids::new(drawn.first, drawn.rest))
             }
+            _ if count > BATCH_MAX => Err(Error::invalid(format!(
+                "a batch has at most {BATCH_MAX} ids, not {count}; draw several batches"
+            ))),
             _ => crate::pipeline::draw_many(self, tag, count, deadline),
         }
     }

@@ -58,7 +58,7 @@ mod supply;
 mod tag;
 
 pub use builder::{Builder, DEADLINE_DEFAULT, WAIT_MAX};
-pub use client::{Client, Decoded, MetricsFormat, decode};
+pub use client::{BATCH_MAX, Client, Decoded, MetricsFormat, decode};
 pub use error::{Error, Result};
 pub use event_loop::Held;
 pub use ids::Ids;

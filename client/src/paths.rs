@@ -1,10 +1,16 @@
-//! The default path of the daemon's socket.
+//! The daemon's socket: its default path, and which paths a socket can have.
 
 use std::env;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
 
 /// The system-wide daemon's socket.
 const SYSTEM_SOCKET: &str = "/run/leafd/leafd.sock";
+
+/// The longest path that a socket's address holds, without its terminating zero.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 const FOLDER_AND_NAME: &str = "leafd/leafd.sock";
 
@@ -58,6 +64,19 @@ fn choose(
         return system;
     }
     own.into_iter().next().unwrap_or(system)
+}
+
+/// Refuses a path that no socket can have.
+pub(crate) fn check_socket_path(path: &Path) -> Result<()> {
+    let bytes = path.as_os_str().as_bytes();
+    if !(1..=SOCKET_PATH_BYTES_MAX).contains(&bytes.len()) || bytes.contains(&0) {
+        return Err(Error::invalid(format!(
+            "the path of a socket has 1 to {SOCKET_PATH_BYTES_MAX} bytes, none of them zero; this one has {}: {}",
+            bytes.len(),
+            path.display()
+        )));
+    }
+    Ok(())
 }
 
 #[cfg(all(test, not(loom)))]

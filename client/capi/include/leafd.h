@@ -468,7 +468,7 @@ enum leafd_status leafd_next_direct(const struct leafd_client *client,
  * (see `leafd_new()`), or none.
  *
  * Writes them to `ids`, which has room for `count` numbers and may be NULL for 0. More than 1000000 take several
- * requests. Errors: as for `leafd_next()`. Any thread; not for signal handlers.
+ * requests; at most 1000000000. Errors: as for `leafd_next()`. Any thread; not for signal handlers.
  *
  * # Safety
  * `client` is a live client, `tag` ends with a zero, `ids` is valid for writes of `count` numbers.

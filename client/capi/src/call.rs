@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use leafd_client::Tag;
+use leafd_client::{BATCH_MAX, Tag};
 
 use crate::LEAFD_TIMEOUT_DEFAULT;
 use crate::error::LeafdError;
@@ -91,8 +91,10 @@ pub(crate) unsafe fn outputs<'a>(ids: *mut u64, count: usize) -> Result<&'a mut 
     if ids.is_null() {
         return if count == 0 { Ok(&mut []) } else { Err(Failure::null("ids")) };
     }
-    if count > isize::MAX as usize / size_of::<u64>() {
-        return Err(Failure::invalid(format!("{count} ids don't fit in memory")));
+    if count as u64 > BATCH_MAX {
+        return Err(Failure::invalid(format!(
+            "one call draws at most {BATCH_MAX} ids, not {count}"
+        )));
     }
     // SAFETY: as the caller says.
     Ok(unsafe { std::slice::from_raw_parts_mut(ids, count) })

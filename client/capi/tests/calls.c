@@ -44,15 +44,13 @@ static void check_new(const char *path)
     FAILS(leafd_new(path, LEAFD_TIMEOUT_DEFAULT, 8, &client), INVALID_ARGUMENT);
     FAILS(leafd_new("", LEAFD_TIMEOUT_DEFAULT, 0, &client), INVALID_ARGUMENT);
     CHECK(client == untouched);
-    /* A path that can't be is found when it is used. */
+    /* A path that no socket can have. */
     char too_long[200];
     memset(too_long, 'x', sizeof too_long - 1);
     too_long[sizeof too_long - 1] = 0;
-    OK(leafd_new(too_long, 100, 0, &client));
-    FAILS(leafd_connect(client), CONNECT);
+    FAILS(leafd_new(too_long, 100, 0, &client), INVALID_ARGUMENT);
     check_message("107");
-    CHECK(!leafd_error_is_retryable());
-    OK(leafd_free(client));
+    CHECK(client == untouched && !leafd_error_is_retryable());
     /* Nobody there. */
     OK(leafd_new("/nowhere/at/all", LEAFD_TIMEOUT_DEFAULT, LEAFD_NO_POLLING, &client));
     uint64_t id = UNTOUCHED;
@@ -258,6 +256,15 @@ static void check_interpreter(void)
     OK(leafd_set_interpreter(NULL));
 }
 
+/* Counts that can only be a mistake draw nothing. */
+static void check_counts(const leafd_client *client)
+{
+    uint64_t ids[1] = {UNTOUCHED};
+    FAILS(leafd_next_many(client, "orders", LEAFD_TIMEOUT_DEFAULT, ids, 2000000000000), INVALID_ARGUMENT);
+    check_message("at most 1000000000 ids");
+    CHECK(ids[0] == UNTOUCHED);
+}
+
 /* What an event loop does that asks for runs by itself. */
 static void check_loop(const leafd_client *live)
 {
@@ -363,6 +370,7 @@ int main(int argc, char **argv)
     OK(leafd_new(argv[1], 5000, 0, &client));
     check_handles(client);
     check_drawing(argv[1], client);
+    check_counts(client);
     check_loop(client);
     check_told(client);
     check_interpreter();

@@ -72,6 +72,14 @@ fn batches_of_any_size_are_complete_and_in_order() {
 }
 
 #[test]
+fn a_batch_beyond_the_limit_is_refused_without_a_request() {
+    let server = Server::start();
+    let error = client(&server).next_batch("orders", leafd_client::BATCH_MAX + 1).unwrap_err();
+    assert!(matches!(error, Error::InvalidArgument { .. }), "{error:?}");
+    assert_eq!(server.requests_for("orders"), 0);
+}
+
+#[test]
 fn large_answers_arrive_whole() {
     let server = Server::start();
     // Runs of three: 640 KiB in one frame.

@@ -22,8 +22,19 @@ fn a_daemon_that_never_was_is_a_clear_error_at_once() {
     assert!(text.contains("systemctl status leafd") && text.contains("LEAFD_SOCKET can"), "{text}");
     let lazy = Client::builder().socket("/nonexistent/leafd.sock").build().unwrap();
     assert!(matches!(lazy.next("orders"), Err(Error::Connect { .. })));
-    let long = Client::connect("/x".repeat(100)).unwrap_err();
-    assert!(matches!(long, Error::Connect { .. }) && !long.is_retryable(), "{long:?}");
+}
+
+#[test]
+fn a_path_that_no_socket_can_have_is_refused_when_the_client_is_made() {
+    for path in ["/x".repeat(54), String::new(), "/run/\0".to_owned()] {
+        let error = Client::builder().socket(&path).build().unwrap_err();
+        assert!(
+            matches!(error, Error::InvalidArgument { .. }) && !error.is_retryable(),
+            "{error:?}"
+        );
+        assert!(error.to_string().contains("1 to 107 bytes"), "{error}");
+    }
+    assert!(Client::builder().socket(format!("/{}", "x".repeat(106))).build().is_ok());
 }
 
 #[test]
