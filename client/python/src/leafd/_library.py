@@ -87,14 +87,18 @@ class Waiting:
         patched = sys.modules.get("gevent.monkey")
         if patched is not None and patched.is_module_patched("socket"):
             # Greenlets share a thread: another one waits for them.
-            sys.modules["gevent"].get_hub().threadpool.apply(self._wait_in_thread, arguments)
+            error = sys.modules["gevent"].get_hub().threadpool.apply(self._outcome_in_thread, arguments)
+            if error is not None:
+                raise error
         elif _thread.get_ident() == _main.ident and _main.is_watched():
             check(self._in_main(*arguments))
         else:
             check(self._elsewhere(*arguments))
 
-    def _wait_in_thread(self, *arguments: Any) -> None:
-        check(self._elsewhere(*arguments))
+    def _outcome_in_thread(self, *arguments: Any) -> Optional[Error]:
+        # Returned, because gevent prints a traceback of whatever a thread of its pool raises.
+        status = self._elsewhere(*arguments)
+        return failure(status) if status else None
 
 
 class _Interpreter(ctypes.Structure):
