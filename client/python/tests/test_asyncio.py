@@ -11,6 +11,7 @@ from typing import Any, AsyncIterator, Awaitable, Callable, List
 
 import leafd
 import pytest
+import uvloop
 from conftest import Host, check_unique
 from test_faults import Answer, Stranger, played, refusal, reply
 from test_forks import draw, in_child
@@ -58,6 +59,35 @@ def test_ids_of_every_form_are_unique_while_the_loop_goes_on(host: Host) -> None
             return ids + await waiting
 
     check_unique(asyncio.run(main()), 165 + 1500 + 5)
+
+
+def test_ids_of_every_form_are_unique_under_uvloop(host: Host) -> None:
+    async def main() -> List[int]:
+        async with client_of(host) as client:
+            await client.connect()
+            return await draw_async(client)
+
+    loop = uvloop.new_event_loop()
+    try:
+        check_unique(loop.run_until_complete(main()), 165)
+    finally:
+        loop.close()
+
+
+def test_the_socket_can_be_named_by_keyword(host: Host) -> None:
+    async def main() -> List[int]:
+        client = leafd.AsyncClient(socket=host.socket, timeout=10.0)
+        ids = [await client.next_id("orders")]
+        await client.aclose()
+        with pytest.raises(leafd.InvalidArgument):
+            await client.next_id("orders")
+        return ids
+
+    check_unique(asyncio.run(main()), 1)
+    with pytest.raises(leafd.InvalidArgument, match="twice"):
+        leafd.AsyncClient(host.socket, socket=host.socket)
+    with pytest.raises(TypeError, match="timout"):
+        leafd.AsyncClient(host.socket, timout=3)  # type: ignore[call-arg]
 
 
 def test_a_large_batch_leaves_the_loop_its_turns(host: Host) -> None:

@@ -96,11 +96,8 @@ def mypy(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, cwd=folder)
 
 
-BENCHES = [f"../../bench/languages/{name}.py" for name in ("measure", "peers")]
-
-
 def test_the_types_are_clean() -> None:
-    done = mypy(PACKAGE, "src/leafd", "examples/sqlalchemy_default.py", *BENCHES, "tests")
+    done = mypy(PACKAGE, "src/leafd", "examples/sqlalchemy_default.py", "tests")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

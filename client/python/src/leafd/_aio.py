@@ -30,22 +30,35 @@ _CHUNK = 20_000
 class AsyncClient:
     """:class:`leafd.Client` for asyncio: no call blocks the loop, and none uses a thread.
 
-    `client`: the client to use, or a socket's path for one of its own, made with the `settings` that
-    :class:`leafd.Client` takes. Each event loop has a connection of its own, and each forked child; runs of ids are
+    `client`: the client to use, or a socket's path for one of its own; `socket` is another name for such a path. The
+    other arguments are those of :class:`leafd.Client`, for a client of its own. Each event loop has a connection of its own, and each forked child; runs of ids are
     held for the process, together with `client`.
 
     Timeouts count from the call. A task that is cancelled gives its request up at once; ids that come too late are
     skipped.
     """
 
-    def __init__(self, client: Optional[Union[Client, str, "os.PathLike[str]"]] = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        client: Optional[Union[Client, str, "os.PathLike[str]"]] = None,
+        *,
+        socket: Optional[Union[str, "os.PathLike[str]"]] = None,
+        timeout: Optional[float] = None,
+        wait: Optional[float] = None,
+        direct: Optional[bool] = None,
+        polling: Optional[bool] = None,
+    ) -> None:
+        given = {"socket": socket, "timeout": timeout, "wait": wait, "direct": direct, "polling": polling}
+        settings: Dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         self._owned = not isinstance(client, Client)
         if isinstance(client, Client):
             if settings:
                 raise InvalidArgument(f"the client is made already: {', '.join(settings)} can't be set any more")
             self._client = client
+        elif client is not None and socket is not None:
+            raise InvalidArgument("the socket's path is given twice: by `client` and by `socket`")
         else:
-            self._client = Client(client, **settings)
+            self._client = Client(settings.pop("socket", client), **settings)
         self._closed = False
         self._tags = self._client._tags
         self._timeout = library.limit_milliseconds(self._client._settings.timeout) / 1000
@@ -129,6 +142,10 @@ class AsyncClient:
         if self._owned:
             self._client.close()
         self._tags = Closed()
+
+    async def aclose(self) -> None:
+        """As :meth:`close`, for `contextlib.aclosing` and code that awaits it."""
+        self.close()
 
     async def _info(self) -> protocol.Info:
         body = await self._link().ask(self._deadline(None), None, 0)

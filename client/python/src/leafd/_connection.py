@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Dict, Optional, Union
+from typing import Any, Dict, Optional, Union, cast
 
 from . import _library as library
 from . import _protocol as protocol
@@ -122,8 +122,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        # uvloop's transports are no instances of asyncio's classes.
+        self.transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, error: Optional[Exception]) -> None:
         """Called by the loop."""

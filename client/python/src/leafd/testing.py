@@ -227,6 +227,10 @@ class FakeAsyncClient:
         """As :meth:`leafd.AsyncClient.close`."""
         self.fake.close()
 
+    async def aclose(self) -> None:
+        """As :meth:`leafd.AsyncClient.aclose`."""
+        self.close()
+
     async def __aenter__(self) -> "FakeAsyncClient":
         return self
 
