@@ -99,9 +99,7 @@ class PublicIds {
     const isByte = (number) => Number.isInteger(number) && number >= 0 && number <= 255;
     if (!isByte(bits) || !isByte(key)) throw invalid(`bits and key are whole numbers, not ${bits} and ${key}`);
     if (Buffer.byteLength(prefix) > TEXT_BYTES_MAX) throw invalid('the prefix is too long');
-    this.#link = link;
-    this.#tag = tag;
-    this.#form = { prefix, bits, key };
+    [this.#link, this.#tag, this.#form] = [link, tag, { prefix, bits, key }];
   }
 
   mask(ids, options) { return this.#ask(MASK, false, ids.map(toBytes), toId, options); }

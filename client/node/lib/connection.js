@@ -41,15 +41,15 @@ class Connection {
     this.#socket.write(frame);
   }
 
-  /** Closes the connection and fails all its requests. */
-  end(error) {
+  /** Closes the connection and fails all its requests, with the daemon's refusal if there is one. */
+  end(error, refusal) {
     if (this.ended) return;
     this.ended = true;
     this.#socket.destroy();
     const requests = [...this.#inFlight.values()];
     this.#inFlight.clear();
     this.#onEnd(error);
-    const why = error instanceof LeafdError ? error : new Break(error.message, { cause: error });
+    const why = refusal ?? (error instanceof LeafdError ? error : new Break(error.message, { cause: error }));
     for (const request of requests) request.done(why);
   }
 
@@ -72,23 +72,16 @@ class Connection {
     const { closes } = statusOf(status);
     if (id === 0 && closes) {
       // This is addressed to all requests on the connection.
-      const requests = [...this.#inFlight.values()];
-      this.#inFlight.clear();
-      this.end(new Error('the daemon closed it'));
-      for (const request of requests) request.done(readRefusal(status, body));
+      this.end(new Error('the daemon closed it'), readRefusal(status, body));
       return;
     }
     const request = this.#inFlight.get(id);
     if (request === undefined || opcode !== request.opcode + REPLY) throw broken('a reply belongs to no request');
     this.#inFlight.delete(id);
-    if (status === 0) {
-      this.served = true;
-      request.done(undefined, body);
-      return;
-    }
-    const refusal = readRefusal(status, body);
-    request.done(refusal);
-    if (refusal.code === 'PROTOCOL') throw refusal;
+    this.served ||= status === 0;
+    const refusal = status === 0 ? undefined : readRefusal(status, body);
+    request.done(refusal, body);
+    if (refusal?.code === 'PROTOCOL') throw refusal;
     if (closes) this.end(new Error('the daemon closed it'));
   }
 }

@@ -22,10 +22,7 @@ const CAUSES = {
 class LeafdError extends Error {
   constructor(code, message, { retryable, retryAfterMs = 0, statusNumber, cause } = {}) {
     super(message, cause === undefined ? undefined : { cause });
-    this.name = 'LeafdError';
-    this.code = code;
-    this.retryAfterMs = retryAfterMs;
-    this.statusNumber = statusNumber;
+    Object.assign(this, { name: 'LeafdError', code, retryAfterMs, statusNumber });
     const status = STATUSES.find(({ name }) => name === code);
     this.retryable = retryable ?? CAUSES[code] ?? status?.retryable ?? false;
     this.isTimeout = code === 'TIMED_OUT' || code === 'DEADLINE';

@@ -17,6 +17,7 @@ const BREAKS_MAX = 5;
 const SERVED_BREAK_COST = 3;
 
 const now = () => performance.now();
+const isDenied = (error) => error.code === 'EACCES' || error.code === 'EPERM';
 
 class Link {
   #connection;
@@ -30,9 +31,7 @@ class Link {
   #queue = new Set(); // calls that wait for a connection or for their turn
 
   constructor(path, timeoutMs, wait) {
-    this.path = path;
-    this.timeoutMs = timeoutMs;
-    this.wait = wait;
+    Object.assign(this, { path, timeoutMs, wait });
   }
 
   /** The limits of a call by its options. */
@@ -144,40 +143,34 @@ class Link {
       }, pause).unref();
       return;
     }
-    const connection = new Connection(this.path, () => {
+    this.#connection = new Connection(this.path, () => {
       this.#connected = this.#reached = true;
       this.#flush();
-    }, (error) => this.#lost(connection, error));
-    this.#connection = connection;
+    }, (error) => this.#lost(error));
   }
 
-  #lost(connection, error) {
-    const wasConnected = this.#connected;
-    this.#connection = undefined;
-    this.#connected = false;
-    this.#lastError = error;
-    if (connection.served) {
+  #lost(error) {
+    const [wasConnected, { served }] = [this.#connected, this.#connection];
+    [this.#connection, this.#connected, this.#lastError] = [undefined, false, error];
+    if (served) {
       this.#backOffMs = BACK_OFF_MIN_MS;
     } else {
       this.#nextTry = now() + this.#backOffMs * (0.75 + Math.random() / 2);
       this.#backOffMs = Math.min(2 * this.#backOffMs, BACK_OFF_MAX_MS);
     }
-    const denied = ['EACCES', 'EPERM'].includes(error.code);
-    if (!wasConnected && (denied || !(this.wait || this.#reached || mayComeBack(this.path)))) {
-      const waiting = [...this.#queue];
+    if (!wasConnected && (isDenied(error) || !(this.wait || this.#reached || mayComeBack(this.path)))) {
+      for (const request of this.#queue) request.reject(this.#unreachable(error));
       this.#queue.clear();
-      for (const request of waiting) request.reject(this.#unreachable(error));
     } else if (this.#queue.size > 0) {
       this.#connect();
     }
   }
 
   #unreachable(error) {
-    const denied = ['EACCES', 'EPERM'].includes(error.code);
-    const hint = denied ? 'the socket\'s group and mode do not admit this user; see the settings socket_group and socket_mode'
+    const hint = isDenied(error) ? 'the socket\'s group and mode do not admit this user; see the settings socket_group and socket_mode'
       : 'is the daemon running, and is this its socket? LEAFD_SOCKET can name another path';
     return new LeafdError('UNREACHABLE', `cannot connect to leafd at ${this.path}: ${error.message}; ${hint}`,
-      { cause: error, retryable: !denied });
+      { cause: error, retryable: !isDenied(error) });
   }
 
   close() {

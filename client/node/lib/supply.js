@@ -59,9 +59,7 @@ class Supply {
   #closed = false;
 
   constructor(link, tag, direct) {
-    this.#link = link;
-    this.#tag = tag;
-    this.#direct = direct;
+    [this.#link, this.#tag, this.#direct] = [link, tag, direct];
   }
 
   /** The next id of the held run, or undefined. */
@@ -99,9 +97,8 @@ class Supply {
     const [call, ids] = [this.#link.call(options), []];
     while (ids.length < count) {
       const { runs } = await this.#draw(call, Math.min(count - ids.length, COUNT_MAX), false);
-      for (const run of runs) {
-        const stride = BigInt(run.stride);
-        for (let left = run.count, id = run.first; left > 0; left--, id += stride) ids.push(id);
+      for (const { first, count: left, stride } of runs) {
+        for (let offset = 0; offset < left; offset++) ids.push(first + BigInt(offset) * BigInt(stride));
       }
     }
     return ids;

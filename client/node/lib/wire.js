@@ -29,8 +29,7 @@ const u32 = (number) => Buffer.of(number, number >>> 8, number >>> 16, number >>
 function request(opcode, flags, ...parts) {
   const frame = Buffer.concat([Buffer.alloc(HEADER_BYTES), ...parts]);
   frame.writeUInt32LE(frame.length - 4, 0);
-  frame[4] = opcode;
-  frame[5] = flags;
+  frame.set([opcode, flags], 4);
   return frame;
 }
 
@@ -95,8 +94,8 @@ function readInfo(body) {
   const u32 = () => take(4).readUInt32LE();
   const text = () => take(u16()).toString();
   const [version, ready] = [u16(), u16()];
-  const [requestBytesMax, countMax, pipelineMax, deadlineMsMax, pid] = [u32(), u32(), u32(), u32(), u32()];
-  const [release, layouts] = [text(), {}];
+  const [requestBytesMax, countMax, pipelineMax, deadlineMsMax, pid, release] = [u32(), u32(), u32(), u32(), u32(), text()];
+  const layouts = {};
   for (let left = u16(); left > 0; left--) {
     const [name, bits] = [text(), take(4)];
     const layout = { timeBits: bits[0], workerBits: bits[1], sequenceBits: bits[2], tickMs: u32(),
