@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt::{Debug, Write as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use serde_json::{Value, json};
+use leafd_checkup::snapshot;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::Context;
@@ -38,14 +38,12 @@ fn lines() -> MutexGuard<'static, VecDeque<Line>> {
 }
 
 /// The last lines, newest first.
-pub(crate) fn list() -> Vec<Value> {
-    let show = |line: &Line| {
-        json!({
-            "unix_ms": line.unix_ms,
-            "level": line.level.as_str().to_ascii_lowercase(),
-            "text": line.text,
-            "times": line.times,
-        })
+pub(crate) fn list() -> Vec<snapshot::Event> {
+    let show = |line: &Line| snapshot::Event {
+        unix_ms: line.unix_ms,
+        level: line.level.as_str().to_ascii_lowercase(),
+        text: line.text.clone(),
+        times: line.times,
     };
     lines().iter().rev().map(show).collect()
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap_complete::engine::CompletionCandidate;
 use clap_complete::env::{CompleteEnv, Shells};
+use leafd_checkup::snapshot::Snapshot;
 use leafd_client::{Client, opcode};
 use serde_json::{Value, json};
 
@@ -75,9 +76,8 @@ fn offered(
 
 /// The only store has no name.
 fn names_of_stores(client: &Client) -> Result<Vec<String>, Failure> {
-    let status: Value = serde_json::from_str(&client.status_json()?)?;
-    let stores = status["segments"]["stores"].as_array().map_or(&[][..], Vec::as_slice);
-    Ok(stores.iter().filter_map(|store| store["name"].as_str()).map(str::to_owned).collect())
+    let status: Snapshot = serde_json::from_str(&client.status_json()?)?;
+    Ok(status.segments.stores.into_iter().map(|store| store.numbers.name).collect())
 }
 
 /// Names come in order, so those that begin with `begun` follow it directly.

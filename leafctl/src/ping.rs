@@ -4,11 +4,11 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use leafd_checkup::snapshot::PublicSnapshot;
 use leafd_client::Client;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::failure::Failure;
-use crate::report;
 
 /// What to ask.
 #[derive(Debug, clap::Args)]
@@ -83,8 +83,8 @@ pub fn run(socket: &Path, args: &PingArgs) -> Result<(), Failure> {
 /// The reason, from the daemon's status; `leafctl status` shows more.
 fn not_ready(client: &Client, kind: &str) -> String {
     let status = client.status_json().ok();
-    let status = status.and_then(|text| serde_json::from_str::<Value>(&text).ok());
-    match status.and_then(|status| report::reason(&status, kind)) {
+    let status = status.and_then(|text| serde_json::from_str::<PublicSnapshot>(&text).ok());
+    match status.and_then(|status| status.unready(kind)).filter(|why| !why.is_empty()) {
         Some(why) => format!("{kind} not ready: {why} (leafctl status says more)"),
         None => format!("{kind} not ready; leafctl status says why"),
     }

@@ -4,100 +4,45 @@
 use std::io::{self, Write};
 
 use jiff::{Timestamp, Zoned, tz::TimeZone};
-use leafd_checkup::NEAR_PERCENT;
-use serde_json::Value;
+use leafd_checkup::snapshot::{Condition, Health};
 
 /// Prints the summary line, then each condition.
-pub fn write(out: &mut impl Write, status: &Value) -> io::Result<()> {
-    writeln!(out, "{}", first_line(status))?;
+pub fn write(out: &mut impl Write, health: &Health) -> io::Result<()> {
+    writeln!(out, "{}", health.line)?;
     let now = Zoned::now();
-    for condition in conditions(status) {
+    for condition in &health.conditions {
         write_condition(out, condition, &now)?;
     }
-    if let Some(further) = further(status) {
+    if let Some(further) = further(health) {
         writeln!(out, "\n{further}")?;
     }
     writeln!(out)
 }
 
-/// The line that says whether all is well.
-pub fn first_line(status: &Value) -> String {
-    let kinds = [("segments", "segment"), ("snowflake", "snowflake")];
-    let meant = |kind: &str| kind != "snowflake" || status["snowflake"]["registry"] != "none";
-    let names = |ready: bool| {
-        let of =
-            |(kind, _): &&(&str, &str)| (status[*kind]["ready"] == true) == ready && meant(kind);
-        let names: Vec<&str> = kinds.iter().filter(of).map(|(_, name)| *name).collect();
-        names.join(" and ")
-    };
-    let (ready, missing) = (names(true), names(false));
-    // A tag's end that is near is no trouble yet.
-    let trouble = conditions(status).iter().any(|one| one["code"] != "tag_near_ceiling");
-    if !trouble && missing.is_empty() {
-        return match near_their_ceiling(status).as_slice() {
-            [] => format!("all is well: {ready} ids can be had"),
-            [tag] => format!("WARNING: tag {tag} is near its ceiling; {ready} ids can be had"),
-            [tag, others @ ..] => format!(
-                "WARNING: tag {tag} and {} more are near their ceilings; {ready} ids can be had",
-                others.len()
-            ),
-        };
+/// How many conditions are not listed, in words; `None` if all are.
+pub fn further(health: &Health) -> Option<String> {
+    let left_out = health.conditions_left_out;
+    (left_out > 0).then(|| format!("and {left_out} more, none of them worse"))
+}
+
+fn write_condition(out: &mut impl Write, condition: &Condition, now: &Zoned) -> io::Result<()> {
+    let public = &condition.public;
+    let subject = if public.subject.is_empty() { "this host" } else { &public.subject };
+    let since =
+        instant(now, public.since_ms_ago).map_or(String::new(), |at| format!(", since {at}"));
+    writeln!(
+        out,
+        "\n{} {} ({subject}), for {}{since}",
+        public.severity.to_ascii_uppercase(),
+        public.code.replace('_', " "),
+        duration(public.since_ms_ago)
+    )?;
+    line(out, "what", &public.message)?;
+    line(out, "for ids", &condition.meaning)?;
+    if let Some(ms) = condition.last_success_ms_ago {
+        line(out, "last good", &format!("{} ago", duration(ms)))?;
     }
-    let can = if ready.is_empty() { String::new() } else { format!("; {ready} ids can be had") };
-    if !missing.is_empty() {
-        return format!("TROUBLE: {missing} ids can't be had now{can}");
-    }
-    let ends = conditions(status).iter().filter_map(|one| one["remaining_ms"].as_u64());
-    match ends.filter(|ms| *ms > 0).min() {
-        Some(ms) => format!(
-            "TROUBLE: {ready} ids can be had; if nothing changes some run out in {}",
-            duration(ms)
-        ),
-        None => format!("TROUBLE{can}"),
-    }
-}
-
-/// Tags that are used up or soon will be.
-fn near_their_ceiling(status: &Value) -> Vec<&Value> {
-    let tags = status["segments"]["tags"].as_array().map_or(&[][..], Vec::as_slice).iter();
-    let near = tags.filter(|tag| tag["ceiling_used_percent"].as_u64() >= Some(NEAR_PERCENT));
-    near.map(|tag| &tag["tag"]).collect()
-}
-
-/// Why ids of a kind are not available, in one sentence.
-pub fn reason(status: &Value, kind: &str) -> Option<String> {
-    let of_kind = conditions(status).iter().find(|one| one["kind"] == kind || one["kind"] == "all");
-    of_kind.and_then(|one| one["message"].as_str()).map(str::to_owned)
-}
-
-/// How many conditions are not told one by one, in words; `None` if all are.
-pub fn further(status: &Value) -> Option<String> {
-    let left_out = status["health"]["conditions_left_out"].as_u64().filter(|count| *count > 0)?;
-    Some(format!("and {left_out} more, none of them worse"))
-}
-
-fn conditions(status: &Value) -> &[Value] {
-    status["health"]["conditions"].as_array().map_or(&[], Vec::as_slice)
-}
-
-fn write_condition(out: &mut impl Write, condition: &Value, now: &Zoned) -> io::Result<()> {
-    let text = |member: &str| condition[member].as_str().unwrap_or_default();
-    let ago = |member: &str| {
-        let ms = condition[member].as_u64()?;
-        let at = instant(now, ms).map(|at| format!(", since {at}")).unwrap_or_default();
-        Some((duration(ms), at))
-    };
-    let subject = text("subject");
-    let subject = if subject.is_empty() { "this host" } else { subject };
-    let weight = if condition["severity"] == "error" { "ERROR" } else { "WARNING" };
-    let since = ago("since_ms_ago").map(|(ms, at)| format!(", for {ms}{at}")).unwrap_or_default();
-    writeln!(out, "\n{weight} {} ({subject}){since}", text("code").replace('_', " "))?;
-    line(out, "what", text("message"))?;
-    line(out, "for ids", text("meaning"))?;
-    if let Some((ms, _)) = ago("last_success_ms_ago") {
-        line(out, "last good", &format!("{ms} ago"))?;
-    }
-    line(out, "to do", text("remedy"))
+    line(out, "to do", &condition.remedy)
 }
 
 fn line(out: &mut impl Write, name: &str, text: &str) -> io::Result<()> {
@@ -138,61 +83,24 @@ pub fn duration(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
-
-    fn status(segments: bool, snowflake: bool, conditions: &Value) -> Value {
-        json!({
-            "segments": { "ready": segments },
-            "snowflake": { "ready": snowflake, "registry": "store" },
-            "health": { "conditions": conditions },
-        })
-    }
+    use leafd_checkup::snapshot::PublicCondition;
 
     #[test]
-    fn the_first_line_says_whether_all_is_well() {
-        let line =
-            |segments, snowflake, conditions| first_line(&status(segments, snowflake, &conditions));
-        assert_eq!(
-            line(true, true, json!([])),
-            "all is well: segment and snowflake ids can be had"
-        );
-        assert_eq!(
-            line(true, true, json!([{ "remaining_ms": null }, { "remaining_ms": 125_000 }])),
-            "TROUBLE: segment and snowflake ids can be had; if nothing changes some run out in 2 min 5 s"
-        );
-        assert_eq!(
-            line(false, true, json!([{}])),
-            "TROUBLE: segment ids can't be had now; snowflake ids can be had"
-        );
-        assert_eq!(
-            line(false, false, json!([{}])),
-            "TROUBLE: segment and snowflake ids can't be had now"
-        );
-        let mut without = status(true, false, &json!([]));
-        without["snowflake"]["registry"] = json!("none");
-        assert_eq!(first_line(&without), "all is well: segment ids can be had");
-        let mut full = status(true, true, &json!([]));
-        full["segments"]["tags"] = json!([
-            { "tag": "orders", "ceiling_used_percent": 79 },
-            { "tag": "a\nb", "ceiling_used_percent": 100 },
-        ]);
-        assert_eq!(
-            first_line(&full),
-            r#"WARNING: tag "a\nb" is near its ceiling; segment and snowflake ids can be had"#
-        );
-        full["segments"]["tags"][0]["ceiling_used_percent"] = json!(80);
-        assert!(first_line(&full).contains("\"orders\" and 1 more are near"));
-        full["health"]["conditions"] = json!([{ "code": "tag_near_ceiling", "subject": "orders" }]);
-        assert!(first_line(&full).starts_with("WARNING: tag \"orders\""));
-    }
-
-    #[test]
-    fn a_condition_is_told_with_its_beginning_its_meaning_and_its_remedy() {
-        let condition = json!({
-            "code": "claims_failing", "subject": "postgres://db/ids", "kind": "segments", "severity": "error",
-            "since_ms_ago": 61_000, "last_success_ms_ago": 3_700_000, "remaining_ms": 0,
-            "message": "permission denied", "meaning": "no id can be had", "remedy": "grant it",
-        });
+    fn a_condition_is_printed_with_its_beginning_its_meaning_and_its_remedy() {
+        let condition = Condition {
+            public: PublicCondition {
+                code: "claims_failing".to_owned(),
+                subject: "postgres://db/ids".to_owned(),
+                kind: "segments".to_owned(),
+                severity: "error".to_owned(),
+                since_ms_ago: 61_000,
+                message: "permission denied".to_owned(),
+            },
+            last_success_ms_ago: Some(3_700_000),
+            remaining_ms: Some(0),
+            meaning: "no ids available".to_owned(),
+            remedy: "grant it".to_owned(),
+        };
         let now: Zoned = "2026-03-04T12:00:00[UTC]".parse().unwrap();
         let mut out = Vec::new();
         write_condition(&mut out, &condition, &now).unwrap();
@@ -201,11 +109,8 @@ mod tests {
             text.contains("ERROR claims failing (postgres://db/ids), for 1 min 1 s, since "),
             "{text}"
         );
-        for expected in ["permission denied", "no id can be had", "1 h 1 min ago", "grant it"] {
+        for expected in ["permission denied", "no ids available", "1 h 1 min ago", "grant it"] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
-        let of = |kind| reason(&status(false, false, &json!([condition.clone()])), kind);
-        assert_eq!(of("segments").as_deref(), Some("permission denied"));
-        assert_eq!(of("snowflake"), None);
     }
 }

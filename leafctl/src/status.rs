@@ -1,9 +1,11 @@
 //! `leafctl status`: what the daemon reports about itself.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::Path;
 
 use leafd_checkup::NEAR_PERCENT;
+use leafd_checkup::snapshot::{Layout, LeaseNumbers, Snapshot, Store, Tag, TagNumbers};
 use leafd_client::Client;
 use serde_json::Value;
 
@@ -13,7 +15,7 @@ use crate::report::{self, duration};
 /// How to show it.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The first line says whether all is well; then comes what isn't, since when, what it means for ids and what to do.\n\
+    after_help = "The first line says which ids are available; then each trouble follows: since when, what it means for ids, and what to do.\n\
                   Administrators see tags, rates and counters. Others see whether the daemon can issue ids. protocol.md describes the JSON."
 )]
 pub struct StatusArgs {
@@ -31,62 +33,64 @@ pub fn run(socket: &Path, args: &StatusArgs) -> Result<(), Failure> {
         writeln!(out, "{answer}")?;
         return Ok(());
     }
-    let status: Value = serde_json::from_str(&answer)?;
-    report::write(&mut out, &status)?;
-    line(&mut out, "release", &status["release"])?;
-    line(&mut out, "pid", &status["pid"])?;
-    writeln!(out, "{:<22} {}", "up", duration(status["uptime_ms"].as_u64().unwrap_or(0)))?;
-    for name in ["host", "socket", "state_dir", "journal_set_aside"] {
-        line(&mut out, name, &status[name])?;
+    let status: Snapshot = serde_json::from_str(&answer)?;
+    report::write(&mut out, &status.health)?;
+    line(&mut out, "release", &status.daemon.release)?;
+    line(&mut out, "pid", status.daemon.pid)?;
+    line(&mut out, "up", duration(status.daemon.uptime_ms))?;
+    line(&mut out, "segments ready", status.segments.state.ready)?;
+    line(&mut out, "snowflake ready", status.snowflake.state.ready)?;
+    some(&mut out, "worker", status.snowflake.state.worker)?;
+    if status.host.host.is_empty() {
+        // The rest is for administrators.
+        return Ok(());
     }
-    let segments = &status["segments"];
-    line(&mut out, "segments ready", &segments["ready"])?;
-    for name in ["claims", "tags_in_use"] {
-        line(&mut out, name, &segments[name])?;
+    let Snapshot { host, segments, snowflake, counters, .. } = &status;
+    line(&mut out, "host", &host.host)?;
+    line(&mut out, "socket", &host.socket)?;
+    line(&mut out, "state_dir", &host.state_dir)?;
+    some(&mut out, "journal_set_aside", host.journal_set_aside.as_ref())?;
+    line(&mut out, "claims", segments.counters.claims)?;
+    line(&mut out, "tags_in_use", segments.counters.tags_in_use)?;
+    line(&mut out, "registry", &snowflake.registry)?;
+    if let Some(held) = &snowflake.lease {
+        lease(&mut out, &held.numbers)?;
     }
-    let snowflake = &status["snowflake"];
-    line(&mut out, "snowflake ready", &snowflake["ready"])?;
-    for name in ["registry", "worker"] {
-        line(&mut out, name, &snowflake[name])?;
-    }
-    lease(&mut out, &snowflake["lease"])?;
-    for name in ["connections", "requests", "requests_refused", "journal_commits"] {
-        line(&mut out, name, &status[name])?;
-    }
-    stores(&mut out, &segments["stores"])?;
-    tags(&mut out, &segments["tags"])?;
-    layouts(&mut out, &snowflake["layouts"])?;
-    Ok(())
+    line(&mut out, "connections", counters.connections)?;
+    line(&mut out, "requests", counters.requests)?;
+    line(&mut out, "requests_refused", counters.requests_refused)?;
+    line(&mut out, "journal_commits", counters.journal_commits)?;
+    segments.stores.iter().try_for_each(|one| store(&mut out, one))?;
+    tags(&mut out, &segments.tags)?;
+    layouts(&mut out, &snowflake.layouts)
 }
 
-/// Each store: its name, whether claims can be made from it, and anything unusual.
-fn stores(out: &mut impl Write, stores: &Value) -> io::Result<()> {
-    for store in stores.as_array().map_or(&[][..], Vec::as_slice) {
-        let (name, url) = (text(&store["name"]), text(&store["url"]));
-        let name = if name.is_empty() { url } else { format!("{name} ({url})") };
-        let ready = if store["ready"] == true { "ready" } else { "NOT READY" };
-        writeln!(out, "\nSTORE {name}: {ready}")?;
-        let settling_ms = store["settling_ms"].as_u64().unwrap_or(0);
-        if settling_ms > 0 {
-            let more = duration(settling_ms);
-            writeln!(out, "  {:<20} {more} more, after a fail-over", "claims wait")?;
-        }
-        if store["journal_stale"] == true {
-            let words = "an old copy: the ids left in it are skipped";
-            writeln!(out, "  {:<20} {words}", "journal")?;
-        }
-        let shown = [
-            ("error", "error"),
-            ("role", "role"),
-            ("fail-overs", "failovers"),
-            ("store_id", "store_id"),
-            ("history", "history"),
-        ];
-        for (title, member) in shown {
-            let value = text(&store[member]);
-            if !value.is_empty() {
-                writeln!(out, "  {title:<20} {value}")?;
-            }
+/// A store: its name, whether claims can be made from it, and anything unusual. What is wrong stands above.
+fn store(out: &mut impl Write, store: &Store) -> Result<(), Failure> {
+    let (numbers, url) = (&store.numbers, &store.url);
+    let name = match numbers.name.as_str() {
+        "" => url.clone(),
+        name => format!("{name} ({url})"),
+    };
+    let ready = if numbers.ready { "ready" } else { "NOT READY" };
+    writeln!(out, "\nSTORE {name}: {ready}")?;
+    if numbers.settling_ms > 0 {
+        let more = duration(numbers.settling_ms);
+        writeln!(out, "  {:<20} {more} more, after a fail-over", "claims wait")?;
+    }
+    if store.journal_stale {
+        let words = "an old copy: the ids left in it are skipped";
+        writeln!(out, "  {:<20} {words}", "journal")?;
+    }
+    let shown = [
+        ("role", Some(&store.role).filter(|role| !role.is_empty()).cloned()),
+        ("fail-overs", Some(numbers.failovers.to_string())),
+        ("store_id", store.store_id.clone()),
+        ("history", store.history.clone()),
+    ];
+    for (title, text) in shown {
+        if let Some(text) = text {
+            writeln!(out, "  {title:<20} {text}")?;
         }
     }
     Ok(())
@@ -101,61 +105,63 @@ pub fn text(value: &Value) -> String {
 }
 
 /// The worker's lease, and the clock that ids are made with.
-pub fn lease(out: &mut impl Write, lease: &Value) -> io::Result<()> {
-    line(out, "worker mode", &lease["mode"])?;
-    for (name, member) in [("lease left", "left_ms"), ("renewed ago", "renewed_ms_ago")] {
-        if let Some(ms) = lease[member].as_u64() {
-            writeln!(out, "{name:<22} {}", duration(ms))?;
-        }
-    }
-    if let Some(ms) = lease["clock_offset_ms"].as_i64() {
+pub fn lease(out: &mut impl Write, lease: &LeaseNumbers) -> Result<(), Failure> {
+    line(out, "worker mode", &lease.mode)?;
+    some(out, "lease left", lease.left_ms.map(duration))?;
+    some(out, "renewed ago", lease.renewed_ms_ago.map(duration))?;
+    if let Some(ms) = lease.clock_offset_ms {
         let side = if ms < 0 { "behind" } else { "ahead of" };
         let seconds = ms.unsigned_abs() as f64 / 1_000.0;
-        writeln!(out, "{:<22} {seconds:.3} s {side} the registry's", "clock")?;
+        line(out, "clock", format!("{seconds:.3} s {side} the registry's"))?;
     }
-    line(out, "clock_error", &lease["clock_error"])?;
-    if let Some(ms) = lease["clock_held_back_ms"].as_u64().filter(|ms| *ms > 0) {
-        writeln!(
-            out,
-            "{:<22} by {}, until the registry confirms the step",
-            "clock held back",
-            duration(ms)
-        )?;
+    some(out, "clock_error", lease.clock_error.as_ref())?;
+    if lease.clock_held_back_ms > 0 {
+        let by = duration(lease.clock_held_back_ms);
+        line(out, "clock held back", format!("by {by}, until the registry confirms the step"))?;
     }
     Ok(())
 }
 
-/// Writes a line if the value has a text.
-pub fn line(out: &mut impl Write, name: &str, value: &Value) -> io::Result<()> {
-    if value.is_null() {
-        return Ok(());
-    }
-    writeln!(out, "{name:<22} {}", text(value))
+/// Writes a line.
+pub fn line(out: &mut impl Write, name: &str, value: impl Display) -> Result<(), Failure> {
+    Ok(writeln!(out, "{name:<22} {value}")?)
+}
+
+/// Writes a line if there is a value.
+pub fn some(out: &mut impl Write, name: &str, value: Option<impl Display>) -> Result<(), Failure> {
+    value.map_or(Ok(()), |value| line(out, name, value))
 }
 
 /// The busiest tags: how long the held ids last, and how much of each tag is used up.
-fn tags(out: &mut impl Write, tags: &Value) -> io::Result<()> {
-    let Some(tags) = tags.as_array().filter(|tags| !tags.is_empty()) else { return Ok(()) };
+fn tags(out: &mut impl Write, tags: &[Tag]) -> Result<(), Failure> {
+    if tags.is_empty() {
+        return Ok(());
+    }
     writeln!(
         out,
         "\n{:<32} {:>12} {:>16} {:>14} {:>18} {:>8}  USED",
         "TAG", "IDS/S", "ISSUED", "HELD", "LASTS", "WAITING"
     )?;
-    for tag in tags {
-        let lasts = match (tag["lasts_ms"].as_u64(), tag["held"].as_u64()) {
-            (Some(ms), _) => duration(ms),
-            (None, Some(1..)) => "not drawn".to_owned(),
-            (None, _) => String::new(),
+    for TagNumbers {
+        tag,
+        ids_per_second,
+        issued,
+        held,
+        lasts_ms,
+        waiting,
+        ceiling_used_percent,
+        ..
+    } in tags.iter().map(|tag| &tag.numbers)
+    {
+        let lasts = match lasts_ms {
+            Some(ms) => duration(*ms),
+            None if *held > 0 => "not drawn".to_owned(),
+            None => String::new(),
         };
+        let used = used(*ceiling_used_percent);
         writeln!(
             out,
-            "{:<32} {:>12} {:>16} {:>14} {lasts:>18} {:>8}  {}",
-            text(&tag["tag"]),
-            tag["ids_per_second"].as_f64().unwrap_or(0.0),
-            text(&tag["issued"]),
-            text(&tag["held"]),
-            text(&tag["waiting"]),
-            used(tag["ceiling_used_percent"].as_u64()),
+            "{tag:<32} {ids_per_second:>12} {issued:>16} {held:>14} {lasts:>18} {waiting:>8}  {used}"
         )?;
     }
     Ok(())
@@ -171,25 +177,19 @@ pub fn used(percent: Option<u64>) -> String {
     }
 }
 
-fn layouts(out: &mut impl Write, layouts: &Value) -> io::Result<()> {
-    let Some(layouts) = layouts.as_array().filter(|layouts| !layouts.is_empty()) else {
+fn layouts(out: &mut impl Write, layouts: &[Layout]) -> Result<(), Failure> {
+    if layouts.is_empty() {
         return Ok(());
-    };
+    }
     writeln!(
         out,
         "\n{:<32} {:>16} {:>18} {:>18}",
         "LAYOUT", "ISSUED", "AHEAD OF CLOCK", "TIME LEFT"
     )?;
-    for layout in layouts {
-        let ahead = layout["clock_ahead_ms"].as_u64().filter(|ms| *ms > 0).map(duration);
-        writeln!(
-            out,
-            "{:<32} {:>16} {:>18} {:>18}",
-            text(&layout["name"]),
-            text(&layout["issued"]),
-            ahead.unwrap_or_default(),
-            layout["time_left_ms"].as_u64().map(duration).unwrap_or_default(),
-        )?;
+    for Layout { name, issued, clock_ahead_ms, time_left_ms, .. } in layouts {
+        let ahead = clock_ahead_ms.filter(|ms| *ms > 0).map(duration).unwrap_or_default();
+        let left = duration(*time_left_ms);
+        writeln!(out, "{name:<32} {issued:>16} {ahead:>18} {left:>18}")?;
     }
     Ok(())
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
+use leafd_checkup::snapshot::Snapshot;
 use leafd_client::Client;
-use serde_json::Value;
 
 use crate::failure::Failure;
 
@@ -77,12 +77,13 @@ fn may_pass(what: What, failure: &Failure) -> bool {
 }
 
 fn unused(client: &Client) -> Result<(), Failure> {
-    let status: Value = serde_json::from_str(&client.status_json()?)?;
-    let connections = status["connections"].as_u64().ok_or_else(|| {
-        anyhow!("only administrators may see who is connected: root, the daemon's own user, admin_uids and admin_gids")
-    })?;
-    // One of them is this one.
-    match connections.saturating_sub(1) {
+    let status: Snapshot = serde_json::from_str(&client.status_json()?)?;
+    // One of them is this one, so administrators never see none.
+    let Some(others) = status.counters.connections.checked_sub(1) else {
+        let words = "only administrators may see who is connected: root, the daemon's own user, admin_uids and admin_gids";
+        return Err(anyhow!(words).into());
+    };
+    match others {
         0 => Ok(()),
         others => {
             Err(Failure::NotReady(format!("connections of others that are still open: {others}")))

@@ -3,12 +3,13 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use leafd_checkup::snapshot::{Snapshot, Snowflake};
 use leafd_client::{Client, opcode};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::report::duration;
-use crate::status::{lease, line};
+use crate::status::{lease, line, some};
 
 /// What to do about workers.
 #[derive(Debug, clap::Subcommand)]
@@ -97,30 +98,29 @@ fn state(row: &Value) -> &'static str {
 }
 
 fn show(client: &Client, json: bool) -> Result<(), Failure> {
-    let status: Value = serde_json::from_str(&client.status_json()?)?;
-    let snowflake = &status["snowflake"];
+    let answer = client.status_json()?;
     let mut out = io::stdout().lock();
     if json {
+        let snowflake = &serde_json::from_str::<Value>(&answer)?["snowflake"];
         let members = ["registry", "worker", "worker_error", "lease"];
         let shown = members.map(|member| (member.to_owned(), snowflake[member].clone()));
         writeln!(out, "{}", Value::Object(shown.into_iter().collect()))?;
         return Ok(());
     }
-    line(&mut out, "snowflake ready", &snowflake["ready"])?;
-    for name in ["registry", "worker", "worker_error"] {
-        line(&mut out, name, &snowflake[name])?;
+    let status: Snapshot = serde_json::from_str(&answer)?;
+    let Snowflake { state, registry, lease: held, .. } = &status.snowflake;
+    line(&mut out, "snowflake ready", state.ready)?;
+    some(&mut out, "registry", Some(registry).filter(|registry| !registry.is_empty()))?;
+    some(&mut out, "worker", state.worker)?;
+    some(&mut out, "worker_error", state.worker_error.as_ref())?;
+    let Some(held) = held else { return Ok(()) };
+    if state.worker.is_none() && state.worker_error.is_none() {
+        line(&mut out, "worker", "none; the next snowflake id leases one")?;
     }
-    if !snowflake["lease"].is_null()
-        && snowflake["worker"].is_null()
-        && snowflake["worker_error"].is_null()
-    {
-        line(&mut out, "worker", &json!("none; the next snowflake id leases one"))?;
-    }
-    for name in ["place", "holder", "name"] {
-        line(&mut out, name, &snowflake["lease"][name])?;
-    }
-    lease(&mut out, &snowflake["lease"])?;
-    Ok(())
+    line(&mut out, "place", &held.place)?;
+    line(&mut out, "holder", &held.holder)?;
+    line(&mut out, "name", &held.name)?;
+    lease(&mut out, &held.numbers)
 }
 
 fn release(client: &Client, worker: Option<u64>, json: bool) -> Result<(), Failure> {

@@ -29,7 +29,7 @@ fn health_is_told_with_reasons() {
     let ready = eventually("it is ready", Duration::from_secs(20), || {
         Some(get(&address, "/readyz?segments&snowflake")).filter(|answer| answer.status == 200)
     });
-    assert!(ready.body.starts_with("ready\nsegments: ids can be had\n"), "{ready:?}");
+    assert!(ready.body.starts_with("ready\nsegments: ids are available\n"), "{ready:?}");
     host.stop();
 
     // Without a worker segments go on, and whoever needs snowflake ids is told why there are none.
@@ -39,7 +39,7 @@ fn health_is_told_with_reasons() {
     let ready = eventually("segments are ready", Duration::from_secs(20), || {
         Some(get(&address, "/readyz")).filter(|answer| answer.status == 200)
     });
-    assert!(ready.body.contains("snowflake: none can be had: this daemon holds no"), "{ready:?}");
+    assert!(ready.body.contains("snowflake: no ids available: this daemon holds no"), "{ready:?}");
     assert_eq!(get(&address, "/readyz?snowflake").status, 503);
     assert_eq!(get(&address, "/readyz?tea").status, 400);
 }

@@ -130,7 +130,7 @@ fn a_browser_shows_tags_stores_worker_users_and_events_live() {
 
     let text = browser.text();
     for part in [
-        "issues segment and snowflake ids",
+        "OK: segment and snowflake ids available",
         "store.db",
         "worker ",
         "Who draws",
@@ -326,7 +326,7 @@ fn of_many_troubles_the_worst_are_shown() {
     );
     let text = browser.text();
     assert!(text.contains("What is wrong") && text.contains("What to do:"), "{text}");
-    assert!(text.contains("issues segment and snowflake ids; 60 troubles"), "{text}");
+    assert!(text.contains("ids available; 60 troubles"), "{text}");
     fits(&mut browser);
     keep_pictures(&mut browser, "troubles");
 

@@ -34,7 +34,7 @@ fn life(manager: &UnixDatagram, address: &Path) {
     host.start();
     told(manager, "STATUS=waiting");
     let ready = told(manager, "READY=1");
-    assert!(ready.contains("STATUS=issues segment"), "{ready}");
+    assert!(ready.contains("STATUS=OK: segment"), "{ready}");
     told(manager, "WATCHDOG=1");
     host.signal(Signal::SIGHUP);
     assert!(told(manager, "RELOADING=1").contains("MONOTONIC_USEC="));

@@ -29,7 +29,7 @@ fn it_shows_tags_live_follows_the_terminal_s_size_and_gives_it_back() {
     let terminal = open(&host);
     let screen = terminal.until("a tag", |screen| screen.contains("orders"));
     for part in [
-        "all is well: segment and snowflake ids can be had",
+        "OK: segment and snowflake ids available",
         "STORE",
         "WORKER",
         "USERS",

@@ -181,7 +181,7 @@ fn in_trouble(host: &Host, seen: &mut HashSet<u64>, codes: &[&str], remedy: &str
     let ping = host.leafctl(&["ping", "--ready", "segments"]);
     assert_eq!(ping.status.code(), Some(EXIT_NOT_READY), "{ping:?}");
     let shown = String::from_utf8(host.leafctl(&["status"]).stdout).unwrap();
-    assert!(shown.starts_with("TROUBLE: segment "), "{shown}");
+    assert!(shown.starts_with("DEGRADED: segment "), "{shown}");
     assert!(shown.contains(said), "{shown}");
     // It lasts, and is asked again and again.
     for _ in 0..10 {
@@ -220,7 +220,7 @@ fn assert_well(host: &Host) {
     );
     assert_eq!(host.leafctl(&["ping", "--ready", "segments"]).status.code(), Some(0));
     let shown = String::from_utf8(host.leafctl(&["status"]).stdout).unwrap();
-    assert!(shown.starts_with("all is well: "), "{shown}");
+    assert!(shown.starts_with("OK: "), "{shown}");
 }
 
 /// A host that has asked for no snowflake id yet knows whether it could have one.

@@ -21,7 +21,7 @@ fn http_is_served_on_a_socket_that_systemd_hands_over() {
     assert_eq!(machine.ok("leafctl next orders -n 2 | wc -l"), "2\n");
     let ready = get(&machine, "/readyz");
     assert!(
-        ready.starts_with("HTTP/1.1 200 ") && ready.contains("segments: ids can be had"),
+        ready.starts_with("HTTP/1.1 200 ") && ready.contains("segments: ids are available"),
         "{ready}"
     );
     let metrics = get(&machine, "/metrics");

@@ -105,7 +105,7 @@ fn systemd_and_its_journal_are_told_how_it_is() {
     let machine = Machine::with_leafd();
     assert_eq!(machine.unit("Type"), "notify");
     let text = machine.unit("StatusText");
-    assert_eq!(text, "issues segment and snowflake ids");
+    assert_eq!(text, "OK: segment and snowflake ids available");
     // Each line has its own priority, and neither time nor level a second time.
     let priority = |what: &str| {
         let command = format!(

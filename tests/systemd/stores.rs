@@ -19,7 +19,7 @@ fn the_password_is_a_credential_and_a_store_that_is_away_holds_nothing_up() {
         "dpkg --no-triggers --force-confold --install /leafd-packages/{}",
         packages().first
     ));
-    assert_eq!(machine.unit("StatusText"), "issues segment and snowflake ids");
+    assert_eq!(machine.unit("StatusText"), "OK: segment and snowflake ids available");
     machine.ok("leafctl tag create orders");
     assert_eq!(machine.ok("leafctl next orders -n 2"), "1\n2\n");
     let pid = machine.unit("MainPID");
@@ -33,10 +33,10 @@ fn the_password_is_a_credential_and_a_store_that_is_away_holds_nothing_up() {
     server.process_mut().kill();
     machine.ok("systemctl restart leafd");
     let text = machine.unit("StatusText");
-    assert!(text.starts_with("issues no more than this host holds: "), "{text}");
+    assert!(text.starts_with("DOWN: segment and snowflake ids unavailable: "), "{text}");
     assert_eq!(machine.ok("leafctl next orders"), "3\n");
     server.start();
     eventually("the store is back", WITHIN, || {
-        machine.unit("StatusText").starts_with("issues segment and").then_some(())
+        machine.unit("StatusText").starts_with("OK: segment and").then_some(())
     });
 }

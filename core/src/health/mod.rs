@@ -192,10 +192,23 @@ impl Health {
         self.findings.snowflake
     }
 
-    /// The state in one line.
+    /// The state in one line; `conditions` are those that the reader may see.
     #[must_use]
-    pub fn headline(&self, now: BootMs) -> String {
-        words::headline(self, &self.conditions(now))
+    pub fn headline(&self, conditions: &[Condition<'_>]) -> String {
+        words::headline(&self.findings, conditions)
+    }
+
+    /// The state and the message of the worst cause in one line.
+    #[must_use]
+    pub fn status_line(&self, now: BootMs) -> String {
+        let conditions = self.conditions(now);
+        let headline = self.headline(&conditions);
+        let line = match conditions.first() {
+            Some(worst) => format!("{headline}: {}", worst.cause.message),
+            None => headline,
+        };
+        // A line break would cut it off.
+        line.replace(['\n', '\r'], " ")
     }
 }
 

@@ -1,6 +1,6 @@
 //! Health for people: lines of the log, and the one line that a service manager shows.
 
-use super::{Cause, Code, Condition, Health, Kind, Lasts, Occasion, Severity};
+use super::{Cause, Code, Condition, Kind, Lasts, Occasion, Ready};
 
 /// A length of time: the longer, the coarser.
 #[must_use]
@@ -31,31 +31,31 @@ impl Cause {
     #[must_use]
     pub fn meaning(&self) -> String {
         match self.lasts {
-            Lasts::Over if self.idle => format!("{} could be had now", self.none()),
-            Lasts::Over => format!("{} can be had", self.none()),
+            Lasts::Over if self.idle => format!("{}; none were requested", self.unavailable()),
+            Lasts::Over => self.unavailable(),
             Lasts::Ms(ms) if self.kind == Kind::Segments => {
-                format!("ids that are held last another {} at their present rate", duration(ms))
+                format!("held ids last another {} at their present rate", duration(ms))
             }
-            Lasts::Ms(ms) => format!("ids come for another {}", duration(ms)),
+            Lasts::Ms(ms) => format!("ids last another {}", duration(ms)),
             Lasts::NoEnd if self.kind == Kind::Segments => {
-                "ids can be had, and no end is in sight as they are drawn now".to_owned()
+                "ids are available, and held ids do not run out at their present rate".to_owned()
             }
-            Lasts::NoEnd => "ids come nevertheless".to_owned(),
+            Lasts::NoEnd => "ids are still issued".to_owned(),
         }
     }
 
-    fn none(&self) -> String {
+    fn unavailable(&self) -> String {
         let subject = &self.subject;
         match (self.kind, self.code) {
-            (Kind::All, _) => "no id of any kind".to_owned(),
-            (_, code) if code.is_of_a_tag() => format!("no id of tag {subject:?}"),
+            (Kind::All, _) => "no ids available".to_owned(),
+            (_, code) if code.is_of_a_tag() => format!("tag {subject:?}: no ids available"),
             (_, Code::ClockBehind | Code::LayoutUsedUp | Code::LayoutContradicted) => {
-                format!("no id of layout {subject:?}")
+                format!("layout {subject:?}: no ids available")
             }
             (Kind::Segments, _) => {
-                format!("of the tags in {subject} only ids that this host holds already")
+                format!("tags in {subject}: serving only ids already held by this host")
             }
-            (Kind::Snowflake, _) => "no snowflake id".to_owned(),
+            (Kind::Snowflake, _) => "snowflake ids unavailable".to_owned(),
         }
     }
 }
@@ -78,57 +78,48 @@ pub(super) fn over(cause: &Cause, lasted_ms: u64) -> String {
     format!("over after {}: {}", duration(lasted_ms), cause.message)
 }
 
-/// The state in one line.
-pub(super) fn headline(health: &Health, conditions: &[Condition<'_>]) -> String {
-    let worst_of = |kind: Kind| {
-        let mut of_kind = conditions
+/// The state in one line: which ids are available, and what needs attention.
+pub(super) fn headline(ready: &Ready, conditions: &[Condition<'_>]) -> String {
+    let kinds = [(ready.segments, "segment"), (ready.snowflake, "snowflake")];
+    let names = |wanted: bool| {
+        let meant = |kind: &&(bool, &str)| kind.1 != "snowflake" || ready.snowflake_meant;
+        let names: Vec<&str> = kinds
             .iter()
-            .filter(|condition| condition.cause.kind == kind || condition.cause.kind == Kind::All);
-        of_kind.next().map(|condition| condition.cause)
+            .filter(|kind| kind.0 == wanted && meant(kind))
+            .map(|(_, name)| *name)
+            .collect();
+        (!names.is_empty()).then(|| format!("{} ids", names.join(" and ")))
     };
-    let because =
-        |cause: Option<&Cause>| cause.map_or(String::new(), |cause| format!(": {}", cause.message));
-    let ready = &health.findings;
-    let text = match (ready.segments, ready.snowflake) {
-        (true, true) => "issues segment and snowflake ids".to_owned(),
-        (false, false) => {
-            let first = conditions.first().map(|first| first.cause);
-            // What an earlier start left is unknown until its tag is drawn from.
-            let issues = match first {
-                Some(cause) if cause.kind == Kind::Segments => {
-                    "issues no more than this host holds"
+    let causes = || conditions.iter().map(|condition| condition.cause);
+    match (names(true), names(false)) {
+        (Some(ready), Some(missing)) => {
+            format!("DEGRADED: {missing} unavailable; {ready} available")
+        }
+        (None, Some(missing)) => format!("DOWN: {missing} unavailable"),
+        (ready, None) => {
+            let ready = ready.unwrap_or("no ids".to_owned());
+            let shortest = causes().filter_map(Cause::remaining_ms).filter(|ms| *ms > 0).min();
+            let mut near = causes().filter(|cause| cause.code == Code::TagNearCeiling);
+            let others = causes().any(|cause| cause.code != Code::TagNearCeiling);
+            match (shortest, near.next()) {
+                (Some(ms), _) => {
+                    format!("DEGRADED: {ready} available; some run out in {}", about(ms))
                 }
-                _ => "issues nothing",
-            };
-            format!("{issues}{}", because(first))
+                _ if others => format!("DEGRADED: {ready} available"),
+                (None, Some(tag)) => match near.count() {
+                    0 => format!(
+                        "WARNING: tag {:?} is near its ceiling; {ready} available",
+                        tag.subject
+                    ),
+                    more => format!(
+                        "WARNING: tag {:?} and {more} more are near their ceilings; {ready} available",
+                        tag.subject
+                    ),
+                },
+                (None, None) => format!("OK: {ready} available"),
+            }
         }
-        (true, false) if !ready.snowflake_meant => "issues segment ids".to_owned(),
-        (true, false) => {
-            format!(
-                "issues segment ids; snowflake ids are not ready{}",
-                because(worst_of(Kind::Snowflake))
-            )
-        }
-        (false, true) => {
-            format!(
-                "issues snowflake ids; segment ids are not ready{}",
-                because(worst_of(Kind::Segments))
-            )
-        }
-    };
-    // A resource that runs out is mentioned even while all is well.
-    let running_out = conditions.iter().map(|condition| condition.cause).find(|cause| {
-        cause.severity() == Severity::Warning && matches!(cause.lasts, Lasts::Ms(_) | Lasts::NoEnd)
-    });
-    let text = match running_out.map(|cause| (cause, cause.lasts)) {
-        Some((cause, Lasts::Ms(ms))) => {
-            format!("{text}; some for {} more: {}", about(ms), cause.message)
-        }
-        Some((cause, _)) => format!("{text}; but: {}", cause.message),
-        None => text,
-    };
-    // A line break would cut the message off.
-    text.replace(['\n', '\r'], " ")
+    }
 }
 
 /// Removes counts and times from a message, so that two messages can be compared by what they say.

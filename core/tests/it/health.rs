@@ -79,7 +79,7 @@ fn a_cause_is_told_when_it_begins_once_a_minute_when_it_stops_service_and_when_i
     assert!(text(0).ends_with("To do: see that it runs"), "{}", text(0));
     assert!(text(1).starts_with("for 1 min now: "), "{}", text(1));
     assert!(text(1).contains("last another 30 s"), "{}", text(1));
-    assert!(text(2).contains("only ids that this host holds already can be had"), "{}", text(2));
+    assert!(text(2).contains("serving only ids already held by this host"), "{}", text(2));
     assert!(text(3).starts_with("over after 1 min 39 s: "), "{}", text(3));
 }
 
@@ -149,36 +149,33 @@ fn what_stops_service_comes_first_and_what_nobody_uses_is_a_warning() {
     );
     assert_eq!(conditions[0].last_success_ms_ago, Some(1_500));
     assert_eq!(conditions[0].cause.remaining_ms(), Some(0));
-    assert_eq!(conditions[2].cause.meaning(), "no snowflake id could be had now");
+    assert_eq!(conditions[2].cause.meaning(), "snowflake ids unavailable; none were requested");
 }
 
 #[test]
-fn the_line_for_a_service_manager_says_what_is_issued_and_for_how_long() {
+fn the_line_for_a_service_manager_says_which_ids_are_available_and_for_how_long() {
     let mut watch = Watch::new();
-    let line = |watch: &Watch| watch.health.headline(BootMs(watch.now));
+    let line = |watch: &Watch| watch.health.status_line(BootMs(watch.now));
     watch.look(Vec::new());
-    assert_eq!(line(&watch), "issues segment and snowflake ids");
+    assert_eq!(line(&watch), "OK: segment and snowflake ids available");
+    watch.look(vec![cause(Code::TagNearCeiling, "orders", Lasts::NoEnd)]);
+    let warning =
+        "WARNING: tag \"orders\" is near its ceiling; segment and snowflake ids available: ";
+    assert!(line(&watch).starts_with(warning), "{}", line(&watch));
     watch.look(away(Lasts::Ms(500_000)));
-    assert!(
-        line(&watch).contains("some for about 8 min more: the store a can't"),
-        "{}",
-        line(&watch)
-    );
+    let some =
+        "DEGRADED: segment and snowflake ids available; some run out in about 8 min: the store a";
+    assert!(line(&watch).starts_with(some), "{}", line(&watch));
     watch.look(away(Lasts::Over));
-    assert!(
-        line(&watch).starts_with("issues snowflake ids; segment ids are not ready: the store a")
-    );
+    let degraded = "DEGRADED: segment ids unavailable; snowflake ids available: the store a";
+    assert!(line(&watch).starts_with(degraded), "{}", line(&watch));
     let mut broken = away(Lasts::Over);
     (broken[0].kind, broken[0].message) = (Kind::All, "the disk\nis full".to_owned());
     let findings = Findings { snowflake_meant: true, causes: broken, ..Findings::default() };
     watch.health.found(BootMs(watch.now), findings);
-    assert_eq!(line(&watch), "issues nothing: the disk is full");
-    let causes = away(Lasts::Over);
-    let findings = Findings { snowflake_meant: true, causes, ..Findings::default() };
-    watch.health.found(BootMs(watch.now), findings);
-    assert!(line(&watch).starts_with("issues no more than this host holds: the store a"));
+    assert_eq!(line(&watch), "DOWN: segment and snowflake ids unavailable: the disk is full");
     watch.health.found(BootMs(watch.now), Findings { segments_ready: true, ..Findings::default() });
-    assert_eq!(line(&watch), "issues segment ids");
+    assert_eq!(line(&watch), "OK: segment ids available");
 }
 
 fn tag(name: &str) -> Tag {

@@ -6,10 +6,9 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 use std::time::Duration;
 
-use leafd_client::{Client, Error};
-use serde_json::Value;
-
+use crate::snapshot::Snapshot;
 use crate::{Report, Verdict};
+use leafd_client::{Client, Error};
 
 /// What the socket and the daemon are to be like.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +29,12 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// From here on a tag is near its ceiling, in percent.
 pub const NEAR_PERCENT: u64 = 80;
 
-/// Looks at the socket and asks the daemon. Tells the daemon's status if it answers.
-pub fn check_daemon(report: &mut Report, socket: &Path, expected: Expected<'_>) -> Option<Value> {
+/// Looks at the socket and asks the daemon. Returns the daemon's state if it answers; of a stranger's, only the public part is filled in.
+pub fn check_daemon(
+    report: &mut Report,
+    socket: &Path,
+    expected: Expected<'_>,
+) -> Option<Snapshot> {
     if !check_socket(report, socket, expected) {
         return None;
     }
@@ -55,7 +58,7 @@ pub fn check_daemon(report: &mut Report, socket: &Path, expected: Expected<'_>) 
             "start leafd again: then the release that is installed runs",
         );
     }
-    let status: Value = match serde_json::from_str(&status) {
+    let status: Snapshot = match serde_json::from_str(&status) {
         Ok(status) => status,
         Err(error) => {
             let text = format!("its status can't be read: {error}");
@@ -78,7 +81,14 @@ fn check_socket(report: &mut Report, socket: &Path, expected: Expected<'_>) -> b
             return false;
         }
         Err(error) => {
-            let remedy = "start leafd (systemctl start leafd), or say with --socket or LEAFD_SOCKET where it listens";
+            let remedy = match error.kind() {
+                ErrorKind::PermissionDenied => {
+                    "ask as root, or become a member of the socket's group and log in again"
+                }
+                _ => {
+                    "start leafd (systemctl start leafd), or name its socket with --socket or LEAFD_SOCKET"
+                }
+            };
             report.failed("socket", format!("{shown}: {error}"), remedy);
             return false;
         }
@@ -138,37 +148,34 @@ fn no_answer(report: &mut Report, error: &Error, expected: Expected<'_>) {
     report.failed("daemon", error.to_string(), remedy);
 }
 
-/// What the daemon finds wrong. Strangers are told neither remedies nor tags.
-fn check_health(report: &mut Report, status: &Value) {
-    let conditions = status["health"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
-    for condition in conditions {
-        let text = |member: &str| condition[member].as_str().unwrap_or_default();
-        let is_error = condition["severity"] == "error";
+/// What the daemon finds wrong. Strangers see neither remedies nor tags.
+fn check_health(report: &mut Report, status: &Snapshot) {
+    for condition in &status.health.conditions {
+        let is_error = condition.public.severity == "error";
         let verdict = if is_error { Verdict::Failed } else { Verdict::Warning };
-        let remedy = condition["remedy"].as_str();
-        let remedy = remedy
-            .unwrap_or("ask as root or as an administrator of leafd: they are told what to do");
-        let meaning = match text("meaning") {
+        let remedy = match condition.remedy.as_str() {
+            "" => "ask as root or as an administrator of leafd: they see what to do",
+            remedy => remedy,
+        };
+        let meaning = match condition.meaning.as_str() {
             "" => String::new(),
             meaning => format!("; for ids: {meaning}"),
         };
-        report.add(verdict, "health", format!("{}{meaning}", text("message")), remedy);
+        report.add(verdict, "health", format!("{}{meaning}", condition.public.message), remedy);
     }
-    if let Some(left_out) =
-        status["health"]["conditions_left_out"].as_u64().filter(|left| *left > 0)
-    {
+    let left_out = status.health.conditions_left_out;
+    if left_out > 0 {
         let text = format!("{left_out} more conditions, none of them worse");
-        report.add(Verdict::Warning, "health", text, "mend the worst first, and look again");
+        report.add(Verdict::Warning, "health", text, "repair the worst first, and look again");
     }
-    let kinds = [("segments", "segment ids"), ("snowflake", "snowflake ids")];
-    for (kind, words) in kinds {
-        if status[kind]["ready"] == true {
-            report.ok("ids", format!("{words} can be had"));
-        }
+    let kinds =
+        [(status.segments.state.ready, "segment"), (status.snowflake.state.ready, "snowflake")];
+    for (_, kind) in kinds.into_iter().filter(|(ready, _)| *ready) {
+        report.ok("ids", format!("{kind} ids are available"));
     }
-    if let Some(kept) = status["journal_set_aside"].as_str() {
+    if let Some(kept) = &status.host.journal_set_aside {
         let text = format!(
-            "at its start leafd found the journal of another host, or an old one, and set it aside as {kept}: what that \
+            "at its start leafd found the journal of another host, or an old one, and set it aside as {kept}: what it \
              held is skipped"
         );
         let remedy =
@@ -177,14 +184,15 @@ fn check_health(report: &mut Report, status: &Value) {
     }
 }
 
-fn check_ceilings(report: &mut Report, status: &Value) {
-    let Some(tags) = status["segments"]["tags"].as_array().filter(|tags| !tags.is_empty()) else {
+fn check_ceilings(report: &mut Report, status: &Snapshot) {
+    let tags = &status.segments.tags;
+    if tags.is_empty() {
         return;
-    };
-    let near = tags.iter().filter(|tag| {
-        let name = tag["tag"].as_str().unwrap_or_default();
-        near_ceiling(report, name, tag["ceiling_used_percent"].as_u64().unwrap_or(0))
-    });
+    }
+    let near = tags
+        .iter()
+        .map(|tag| &tag.numbers)
+        .filter(|tag| near_ceiling(report, &tag.tag, tag.ceiling_used_percent.unwrap_or(0)));
     if near.count() == 0 {
         let text = format!("none of the {} busiest tags is near its ceiling", tags.len());
         report.ok("ceilings", text);

@@ -1,9 +1,11 @@
 //! What `leafd doctor` and `leafctl doctor` share: a report of checks, and the checks that any client of the daemon can
 //! make.
 //!
-//! - `daemon`: the socket, and what the daemon behind it says of itself.
+//! - `daemon`: the socket, and what the daemon behind it reports about itself.
+//! - `snapshot`: the daemon's state, as it reports it.
 
 mod daemon;
+pub mod snapshot;
 
 use std::fmt::Write as _;
 

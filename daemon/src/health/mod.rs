@@ -8,7 +8,7 @@ mod remedy;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use serde_json::{Value, json};
+use leafd_checkup::snapshot::{self, PublicCondition, PublicHealth};
 use tracing::{error, info, warn};
 
 use crate::clock;
@@ -65,10 +65,10 @@ impl Watch {
         notices.iter().for_each(tell);
     }
 
-    /// The present state in one line.
+    /// The present state and the worst cause in one line, for the service manager.
     #[must_use]
-    pub fn headline(&self) -> String {
-        self.with(Health::headline)
+    pub fn status_line(&self) -> String {
+        self.with(Health::status_line)
     }
 
     /// Whether the worker registry has not answered yet since the start.
@@ -78,25 +78,40 @@ impl Watch {
         causes.iter().any(|cause| cause.code == Code::WorkerStarting)
     }
 
-    /// The health for the status, with at most `most` conditions, the worst first. Only administrators get what shows
-    /// volumes or where things are on the host.
+    /// What everybody may see, with at most `most` conditions, the worst first: nothing of single tags.
     #[must_use]
-    pub fn status(&self, administers: bool, most: usize) -> Value {
+    pub fn public(&self, most: usize) -> PublicHealth {
         self.with(|health, now| {
             let conditions = health.conditions(now);
-            let worst = conditions.first().map(|worst| worst.cause.severity().as_str());
-            let told: Vec<_> = conditions
-                .iter()
-                .filter(|condition| administers || !condition.cause.code.is_of_a_tag())
-                .collect();
-            let shown: Vec<Value> =
-                told.iter().take(most).map(|condition| show(condition, administers)).collect();
-            json!({
-                "state": worst.unwrap_or("ok"),
-                "line": administers.then(|| health.headline(now)),
-                "conditions_left_out": told.len() - shown.len(),
-                "conditions": shown,
-            })
+            let shown: Vec<_> =
+                conditions.iter().filter(|one| !one.cause.code.is_of_a_tag()).cloned().collect();
+            PublicHealth {
+                state: state(&shown),
+                line: health.headline(&shown),
+                conditions_left_out: shown.len().saturating_sub(most) as u64,
+                conditions: shown.iter().take(most).map(public).collect(),
+            }
+        })
+    }
+
+    /// What administrators see, with at most `most` conditions, the worst first.
+    #[must_use]
+    pub fn snapshot(&self, most: usize) -> snapshot::Health {
+        self.with(|health, now| {
+            let conditions = health.conditions(now);
+            let shown = conditions.iter().take(most).map(|condition| snapshot::Condition {
+                public: public(condition),
+                last_success_ms_ago: condition.last_success_ms_ago,
+                remaining_ms: condition.cause.remaining_ms(),
+                meaning: condition.cause.meaning(),
+                remedy: condition.cause.remedy.clone(),
+            });
+            snapshot::Health {
+                state: state(&conditions),
+                line: health.headline(&conditions),
+                conditions_left_out: conditions.len().saturating_sub(most) as u64,
+                conditions: shown.collect(),
+            }
         })
     }
 
@@ -222,23 +237,20 @@ impl Watch {
     }
 }
 
-fn show(condition: &Condition<'_>, administers: bool) -> Value {
+fn public(condition: &Condition<'_>) -> PublicCondition {
     let cause = condition.cause;
-    let mut shown = json!({
-        "code": cause.code.as_str(),
-        "subject": &*cause.subject,
-        "kind": cause.kind.as_str(),
-        "severity": cause.severity().as_str(),
-        "since_ms_ago": condition.since_ms_ago,
-        "message": cause.message,
-    });
-    if administers {
-        shown["last_success_ms_ago"] = json!(condition.last_success_ms_ago);
-        shown["remaining_ms"] = json!(cause.remaining_ms());
-        shown["meaning"] = json!(cause.meaning());
-        shown["remedy"] = json!(cause.remedy);
+    PublicCondition {
+        code: cause.code.as_str().to_owned(),
+        subject: cause.subject.to_string(),
+        kind: cause.kind.as_str().to_owned(),
+        severity: cause.severity().as_str().to_owned(),
+        since_ms_ago: condition.since_ms_ago,
+        message: cause.message.clone(),
     }
-    shown
+}
+
+fn state(conditions: &[Condition<'_>]) -> String {
+    conditions.first().map_or("ok", |worst| worst.cause.severity().as_str()).to_owned()
 }
 
 fn tell(notice: &Notice) {

@@ -85,8 +85,8 @@ impl Monitoring {
             (StatusCode::SERVICE_UNAVAILABLE, "not ready")
         };
         let line = |kind: &str, why: &Option<String>| match why {
-            None => format!("{kind}: ids can be had\n"),
-            Some(why) => format!("{kind}: none can be had: {why}\n"),
+            None => format!("{kind}: ids are available\n"),
+            Some(why) => format!("{kind}: no ids available: {why}\n"),
         };
         let text = line("segments", &found.segments) + &line("snowflake", &found.snowflake);
         plain(code, format!("{word}\n{text}"))

@@ -1,15 +1,13 @@
 //! The daemon's numbers for Prometheus and other collectors.
 //!
-//! Nothing is counted twice: a table makes the metrics from what STATUS shows as JSON. The thread that answers
-//! requests gathers the numbers between requests, and a thread of its own writes the text.
+//! Nothing is counted twice: the metrics are a rendering of the snapshot that STATUS renders too. The thread that
+//! answers requests takes it between requests, and a thread of its own writes the text.
 //!
-//! - `table`: which member of the status is which metric.
-//! - `paths`: finds the members of the status.
+//! - `table`: which number of the snapshot is which metric.
 //! - `tags`: the busiest tags individually, and the others together.
 //! - `text`: writes the two formats.
 //! - `process`: what the kernel counts for this process.
 
-mod paths;
 mod process;
 mod table;
 mod tags;
@@ -18,11 +16,9 @@ mod text;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use serde_json::Value;
+use leafd_checkup::snapshot::Snapshot;
 
 use crate::engine::segments::Segments;
-use crate::histogram::Counted;
-pub(crate) use table::{CLAIMS, COMMITS, WAITS};
 use tags::Gathered;
 
 /// The format of the text.
@@ -54,18 +50,6 @@ pub struct Scrapes {
     running: Cell<bool>,
 }
 
-/// Histograms of times, with the name of their metric and that of their store.
-pub(crate) type Times = Vec<(&'static str, Option<String>, Counted)>;
-
-/// All numbers at one time.
-#[derive(Debug)]
-pub(crate) struct Snapshot {
-    /// The status without its tags.
-    pub status: Value,
-    pub times: Times,
-    pub tags: Gathered,
-}
-
 /// If the text is longer than fits into a reply, fewer tags are listed individually.
 const TEXT_BYTES_MAX: usize = leafd_wire::REPLY_LENGTH_MAX as usize - 64;
 
@@ -83,7 +67,7 @@ impl Scrapes {
     }
 
     /// Makes scrapes until nobody asks for one.
-    pub(crate) async fn serve(&self, segments: &Segments, figures: impl Fn() -> (Value, Times)) {
+    pub(crate) async fn serve(&self, segments: &Segments, take: impl Fn() -> Snapshot) {
         loop {
             let mut asked = self.asked.take();
             if asked.is_empty() {
@@ -91,15 +75,15 @@ impl Scrapes {
                 return;
             }
             let tags = tags::gather(segments, self.tags_max).await;
-            let (status, times) = figures();
-            let snapshot = Arc::new(Snapshot { status, times, tags });
+            let numbers = Arc::new((take(), tags));
             while let Some((form, _)) = asked.first() {
                 let form = *form;
                 let (these, others): (Vec<_>, Vec<_>) =
                     asked.into_iter().partition(|(asked, _)| *asked == form);
                 asked = others;
-                let snapshot = Arc::clone(&snapshot);
-                let written = tokio::task::spawn_blocking(move || write(&snapshot, form)).await;
+                let numbers = Arc::clone(&numbers);
+                let write = move || write(&numbers.0, &numbers.1, form);
+                let written = tokio::task::spawn_blocking(write).await;
                 // This fails when the daemon ends. Then nobody waits for the text.
                 let Ok(written) = written else { return };
                 these.into_iter().for_each(|(_, told)| told(&written));
@@ -108,10 +92,10 @@ impl Scrapes {
     }
 }
 
-fn write(snapshot: &Snapshot, form: Form) -> String {
-    let mut tags = snapshot.tags.clone();
+fn write(snapshot: &Snapshot, tags: &Gathered, form: Form) -> String {
+    let mut tags = tags.clone();
     loop {
-        let text = text::write(&snapshot.status, &snapshot.times, &tags, form);
+        let text = table::write(snapshot, &tags, form);
         if text.len() <= TEXT_BYTES_MAX || tags.named.is_empty() {
             return text;
         }

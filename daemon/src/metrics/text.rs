@@ -1,247 +1,190 @@
-//! Writes the text: OpenMetrics with the reference encoder, and Prometheus' older format made from it.
+//! Writes the two text formats.
 
-use std::fmt::{self, Write as _};
+use std::fmt::{self, Display, Write as _};
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Registry;
-use serde_json::Value;
+use super::Format;
 
-use super::paths::{self, Labels, plain};
-use super::table::{HISTOGRAMS, INFOS, Kind, METRICS};
-use super::tags::{Gathered, OTHERS, TagFigures};
-use super::{Form, Format, Times, process};
-use crate::histogram::BOUNDS_SECONDS;
+/// Labels of a series.
+pub(super) type Labels = Vec<(&'static str, String)>;
 
-/// A metric with all its series.
-#[derive(Debug)]
-struct Family {
-    name: &'static str,
-    help: &'static str,
-    kind: MetricType,
-    series: Vec<(Labels, Sample)>,
-}
-
-#[derive(Debug)]
-enum Sample {
-    /// A whole number in full: a tag may have issued more ids than a float can count exactly.
-    Whole(u64),
-    Number(f64),
-    /// Only the labels have information.
+/// The kind of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It only increases. Its name is without `_total`.
+    Counter,
+    Gauge,
+    /// Only its labels have information. Its name is without `_info`.
     Info,
-    Times(crate::histogram::Counted),
+}
+
+/// A value. A whole number is written in full: a tag may have issued more ids than a float can count exactly.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Number {
+    Whole(u64),
+    Float(f64),
 }
 
 #[derive(Debug)]
-struct Families(Vec<Family>);
-
-const NONE: [(&str, &str); 0] = [];
-
-/// Writes the whole text.
-pub(super) fn write(status: &Value, times: &Times, tags: &Gathered, form: Form) -> String {
-    let mut families = of_status(status);
-    families.extend(of_times(times));
-    families.extend(of_tags(tags));
-    let process = if form.process { process::figures() } else { Vec::new() };
-    families.extend(process.into_iter().map(|(name, help, counter, value)| Family {
-        name,
-        help,
-        kind: if counter { MetricType::Counter } else { MetricType::Gauge },
-        series: vec![(Labels::new(), Sample::Number(value))],
-    }));
-    families.retain(|family| !family.series.is_empty());
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(Families(families)));
-    let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &registry).expect("a String takes all");
-    match form.format {
-        Format::OpenMetrics => text,
-        Format::Prometheus => older(&text),
-    }
+pub(super) struct Writer {
+    out: String,
+    format: Format,
 }
 
-fn of_status(status: &Value) -> Vec<Family> {
-    let mut families: Vec<Family> = METRICS
-        .iter()
-        .map(|metric| {
-            let found = paths::find(status, metric.path);
-            let sample = |(labels, value): (Labels, &Value)| {
-                let sample = match (metric.kind, value) {
-                    (_, Value::Bool(is)) => Sample::Whole(u64::from(*is)),
-                    (Kind::GaugeOfMs, value) => Sample::Number(value.as_f64()? / 1_000.0),
-                    (_, value) => match value.as_u64() {
-                        Some(whole) => Sample::Whole(whole),
-                        None => Sample::Number(value.as_f64()?),
-                    },
-                };
-                Some((labels, sample))
-            };
-            let counter = metric.kind == Kind::Counter;
-            Family {
-                name: metric.name,
-                help: metric.help,
-                kind: if counter { MetricType::Counter } else { MetricType::Gauge },
-                series: found.into_iter().filter_map(sample).collect(),
-            }
-        })
-        .collect();
-    families.extend(INFOS.iter().map(|info| {
-        let found = paths::find(status, info.path);
-        let labels = |(mut labels, value): (Labels, &Value)| {
-            let members = info.members.iter();
-            let more = members.map(|(label, member)| Some((*label, plain(value.pointer(member)?))));
-            labels.extend(more.collect::<Option<Vec<_>>>()?);
-            let known = labels.iter().all(|(_, text)| text != "null");
-            known.then_some((labels, Sample::Info))
+impl Writer {
+    pub(super) fn new(format: Format) -> Writer {
+        Writer { out: String::new(), format }
+    }
+
+    /// The text. Nothing may follow.
+    pub(super) fn finish(mut self) -> String {
+        if self.format == Format::OpenMetrics {
+            self.out.push_str("# EOF\n");
+        }
+        self.out
+    }
+
+    /// Writes a metric, if it has series.
+    pub(super) fn metric(
+        &mut self,
+        kind: Kind,
+        name: &str,
+        help: &str,
+        series: impl IntoIterator<Item = (Labels, Number)>,
+    ) {
+        let (suffix, words, older_words) = match kind {
+            Kind::Counter => ("_total", "counter", "counter"),
+            Kind::Gauge => ("", "gauge", "gauge"),
+            Kind::Info => ("_info", "info", "gauge"),
         };
-        Family {
-            name: info.name,
-            help: info.help,
-            kind: MetricType::Info,
-            series: found.into_iter().filter_map(labels).collect(),
+        let mut series = series.into_iter().peekable();
+        if series.peek().is_none() {
+            return;
         }
-    }));
-    families
-}
+        // Only in the older format do the names of a counter and of an information have their suffix here.
+        match self.format {
+            Format::Prometheus => self.head(&format!("{name}{suffix}"), older_words, help),
+            Format::OpenMetrics => self.head(name, words, help),
+        }
+        for (labels, value) in series {
+            self.sample(&format!("{name}{suffix}"), &labels, &value);
+        }
+    }
 
-fn of_times(times: &Times) -> Vec<Family> {
-    let family = |(name, help): &(&'static str, &'static str)| {
-        let these = times.iter().filter(|(of, _, _)| of == name);
-        let series = these.map(|(_, store, counted)| {
-            let labels = store.iter().map(|store| ("store", store.clone())).collect();
-            (labels, Sample::Times(counted.clone()))
-        });
-        Family { name, help, kind: MetricType::Histogram, series: series.collect() }
-    };
-    HISTOGRAMS.iter().map(family).collect()
-}
-
-fn of_tags(tags: &Gathered) -> Vec<Family> {
-    let others = &tags.others;
-    let family =
-        |name, help, kind, of: &dyn Fn(&TagFigures) -> Option<Sample>, rest: Option<Sample>| {
-            let label = |tag: &str| vec![("tag", tag.to_owned())];
-            let mut series: Vec<(Labels, Sample)> =
-                tags.named.iter().filter_map(|tag| Some((label(&tag.tag), of(tag)?))).collect();
-            series.extend(rest.filter(|_| others.tags > 0).map(|rest| (label(OTHERS), rest)));
-            Family { name, help, kind, series }
-        };
-    vec![
-        family(
-            "leafd_tag_ids_issued",
-            "Ids of the tag that this daemon has issued since the tag came into use. Not for the others together: see \
-             leafd_segment_ids_issued_total.",
-            MetricType::Counter,
-            &|tag| Some(Sample::Whole(tag.issued)),
-            None,
-        ),
-        family(
-            "leafd_tag_ids_per_second",
-            "The tag's measured rate, by which ids are claimed ahead.",
-            MetricType::Gauge,
-            &|tag| Some(Sample::Number(tag.ids_per_second)),
-            Some(Sample::Number(others.ids_per_second)),
-        ),
-        family(
-            "leafd_tag_ids_held",
-            "Ids of the tag that are claimed and not issued.",
-            MetricType::Gauge,
-            &|tag| Some(Sample::Whole(tag.held)),
-            Some(Sample::Whole(others.held)),
-        ),
-        family(
-            "leafd_tag_requests_waiting",
-            "Requests that wait for ids of the tag.",
-            MetricType::Gauge,
-            &|tag| Some(Sample::Whole(tag.waiting)),
-            Some(Sample::Whole(others.waiting)),
-        ),
-        family(
-            "leafd_tag_runway_seconds",
-            "How long the ids held last at the measured rate, without the store. Not for strict tags, which hold none, nor \
-             while nothing is drawn; of the others the shortest.",
-            MetricType::Gauge,
-            &|tag| tag.lasts_seconds.map(Sample::Number),
-            others.lasts_seconds.map(Sample::Number),
-        ),
-        family(
-            "leafd_tag_ceiling_used_ratio",
-            "How much of the numbers up to the tag's ceiling is claimed, from 0 to 1; of the others the most.",
-            MetricType::Gauge,
-            &|tag| Some(Sample::Number(tag.ceiling_used)),
-            Some(Sample::Number(others.ceiling_used)),
-        ),
-    ]
-}
-
-impl Collector for Families {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        for family in &self.0 {
-            let mut metric =
-                encoder.encode_descriptor(family.name, family.help, None, family.kind)?;
-            for (labels, sample) in &family.series {
-                match (sample, labels.is_empty()) {
-                    (Sample::Info, _) => metric.encode_info(labels)?,
-                    (_, true) => sample.encode(family.kind, &mut metric)?,
-                    (_, false) => sample.encode(family.kind, &mut metric.encode_family(labels)?)?,
-                }
+    /// Writes a histogram, if it has series. Their buckets are not cumulative, and the last one has no bound.
+    pub(super) fn histogram<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        series: impl IntoIterator<Item = (Labels, &'a [(f64, u64)], f64)>,
+    ) {
+        let mut series = series.into_iter().peekable();
+        if series.peek().is_none() {
+            return;
+        }
+        self.head(name, "histogram", help);
+        for (labels, buckets, sum) in series {
+            let mut count = 0;
+            for (place, (bound, more)) in buckets.iter().enumerate() {
+                count += more;
+                let last = place + 1 == buckets.len();
+                let bound = if last { "+Inf".to_owned() } else { format!("{bound:?}") };
+                let mut labels = labels.clone();
+                labels.push(("le", bound));
+                self.sample(&format!("{name}_bucket"), &labels, &count);
             }
+            self.sample(&format!("{name}_sum"), &labels, &sum);
+            self.sample(&format!("{name}_count"), &labels, &count);
         }
-        Ok(())
+    }
+
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let mut help = help.replace('\\', "\\\\").replace('\n', "\\n");
+        if self.format == Format::OpenMetrics {
+            help = help.replace('"', "\\\"");
+        }
+        let _ = writeln!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &Labels, value: &dyn Display) {
+        self.out.push_str(name);
+        for (place, (label, text)) in labels.iter().enumerate() {
+            let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let begin = if place == 0 { '{' } else { ',' };
+            let _ = write!(self.out, "{begin}{label}=\"{text}\"");
+        }
+        if !labels.is_empty() {
+            self.out.push('}');
+        }
+        let _ = writeln!(self.out, " {value}");
     }
 }
 
-impl Sample {
-    fn encode(&self, kind: MetricType, metric: &mut MetricEncoder<'_>) -> fmt::Result {
-        match (self, kind) {
-            (Sample::Whole(value), MetricType::Counter) => {
-                metric.encode_counter::<[(&str, &str); 0], _, f64>(value, None)
-            }
-            (Sample::Number(value), MetricType::Counter) => {
-                metric.encode_counter::<[(&str, &str); 0], _, f64>(value, None)
-            }
-            (Sample::Whole(value), _) => metric.encode_gauge(value),
-            (Sample::Number(value), _) => metric.encode_gauge(value),
-            (Sample::Info, _) => metric.encode_info(&NONE),
-            (Sample::Times(counted), _) => {
-                let buckets: Vec<(f64, u64)> =
-                    BOUNDS_SECONDS.into_iter().zip(counted.counts).collect();
-                metric.encode_histogram::<[(&str, &str); 0]>(
-                    counted.sum_seconds,
-                    counted.count(),
-                    &buckets,
-                    None,
-                )
-            }
+impl Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Number::Whole(number) => number.fmt(f),
+            Number::Float(number) => number.fmt(f),
         }
     }
 }
 
-/// Makes Prometheus' older format: counters have the names of their samples, an info is a gauge, and there are neither
-/// units nor an end mark.
-fn older(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut help = None;
-    for line in text.lines() {
-        if let Some(words) = line.strip_prefix("# HELP ") {
-            help = words.split_once(' ');
-        } else if let Some((name, kind)) =
-            line.strip_prefix("# TYPE ").and_then(|words| words.split_once(' '))
-        {
-            let (suffix, kind) = match kind {
-                "counter" => ("_total", "counter"),
-                "info" => ("_info", "gauge"),
-                other => ("", other),
-            };
-            if let Some((_, help)) = help.take() {
-                let _ = writeln!(out, "# HELP {name}{suffix} {help}");
-            }
-            let _ = writeln!(out, "# TYPE {name}{suffix} {kind}");
-        } else if !line.starts_with('#') {
-            out.push_str(line);
-            out.push('\n');
-        }
+impl From<u64> for Number {
+    fn from(number: u64) -> Number {
+        Number::Whole(number)
     }
-    out
+}
+
+impl From<bool> for Number {
+    fn from(is: bool) -> Number {
+        Number::Whole(is.into())
+    }
+}
+
+impl From<f64> for Number {
+    fn from(number: f64) -> Number {
+        Number::Float(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(format: Format) -> String {
+        let mut writer = Writer::new(format);
+        let odd = vec![("tag", "a \"b\\\nc".to_owned())];
+        writer.metric(Kind::Counter, "ids", "All \"ids\".", [(odd, u64::MAX.into())]);
+        writer.metric(Kind::Gauge, "none", "Has no series.", []);
+        writer.metric(Kind::Info, "build", "It.", [(vec![("v", "1".to_owned())], 1_u64.into())]);
+        writer.histogram(
+            "took",
+            "Times.",
+            [(Labels::new(), &[(0.5, 2), (1.0, 0), (f64::MAX, 3)][..], 7.25)],
+        );
+        writer.finish()
+    }
+
+    #[test]
+    fn the_older_format_names_samples() {
+        assert_eq!(
+            written(Format::Prometheus),
+            "# HELP ids_total All \"ids\".\n# TYPE ids_total counter\n\
+             ids_total{tag=\"a \\\"b\\\\\\nc\"} 18446744073709551615\n\
+             # HELP build_info It.\n# TYPE build_info gauge\nbuild_info{v=\"1\"} 1\n\
+             # HELP took Times.\n# TYPE took histogram\n\
+             took_bucket{le=\"0.5\"} 2\ntook_bucket{le=\"1.0\"} 2\ntook_bucket{le=\"+Inf\"} 5\n\
+             took_sum 7.25\ntook_count 5\n"
+        );
+    }
+
+    #[test]
+    fn openmetrics_names_families_and_has_an_end() {
+        let text = written(Format::OpenMetrics);
+        assert!(
+            text.starts_with("# HELP ids All \\\"ids\\\".\n# TYPE ids counter\nids_total{"),
+            "{text}"
+        );
+        assert!(text.contains("# TYPE build info\nbuild_info{"), "{text}");
+        assert!(text.ends_with("took_count 5\n# EOF\n"), "{text}");
+    }
 }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use serde_json::{Value, json};
+use leafd_checkup::snapshot::User;
 
 use crate::clock;
 use leafd_core::RateMeter;
@@ -43,13 +43,13 @@ impl Drawn {
         Rc::strong_count(self) - 1
     }
 
-    fn show(self: &Rc<Self>, uid: Option<u32>) -> Value {
-        json!({
-            "uid": uid,
-            "connections": self.connections(),
-            "issued": self.ids.get(),
-            "ids_per_second": self.rate.borrow_mut().per_second(clock::boot()).round(),
-        })
+    fn show(self: &Rc<Self>, uid: Option<u32>) -> User {
+        User {
+            uid,
+            connections: self.connections() as u64,
+            issued: self.ids.get(),
+            ids_per_second: self.rate.borrow_mut().per_second(clock::boot()).round(),
+        }
     }
 }
 
@@ -84,13 +84,13 @@ impl Users {
 
     /// Users that have connected since the start, the busiest first. The last entry, without a uid, sums up the
     /// others.
-    pub fn list(&self) -> Vec<Value> {
+    pub fn list(&self) -> Vec<User> {
         let known = self.known.borrow();
-        let mut users: Vec<Value> =
+        let mut users: Vec<User> =
             known.iter().map(|(uid, drawn)| drawn.show(Some(*uid))).collect();
         users.sort_by(|one, other| {
-            let key = |user: &Value| (user["ids_per_second"].as_f64(), user["issued"].as_u64());
-            key(other).partial_cmp(&key(one)).unwrap_or(std::cmp::Ordering::Equal)
+            let busier = other.ids_per_second.total_cmp(&one.ids_per_second);
+            busier.then(other.issued.cmp(&one.issued))
         });
         if self.others.ids.get() > 0 || self.others.connections() > 0 {
             users.push(self.others.show(None));
@@ -112,10 +112,10 @@ mod tests {
             users.connect(uid).count(2);
         }
         let list = users.list();
-        let issued: u64 = list.iter().filter_map(|user| user["issued"].as_u64()).sum();
+        let issued: u64 = list.iter().map(|user| user.issued).sum();
         assert_eq!(issued, 1 + 2 * USERS_MAX as u64);
-        assert!(list.iter().any(|user| user["uid"] == 7 && user["connections"] == 1), "{list:?}");
-        assert!(list.len() < 5 && list.last().unwrap()["uid"].is_null(), "{list:?}");
+        assert!(list.iter().any(|user| user.uid == Some(7) && user.connections == 1), "{list:?}");
+        assert!(list.len() < 5 && list.last().unwrap().uid.is_none(), "{list:?}");
 
         // While all are connected, further ones are counted together.
         let all: Vec<_> = (0..USERS_MAX as u32 + 5).map(|uid| users.connect(uid)).collect();

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use leafd_wire::{Header, Malformed, Status};
 
 use super::{Dispatcher, Session};
+use crate::health::CONDITIONS_MAX;
 use crate::metrics::{Form, Format, Told};
 use crate::reply::Failure;
 
@@ -14,7 +15,8 @@ impl Dispatcher {
         if self.scrapes.ask(form, told) {
             let dispatcher = Rc::clone(self);
             tokio::task::spawn_local(async move {
-                dispatcher.scrapes.serve(&dispatcher.segments, || dispatcher.figures()).await;
+                let snapshot = || dispatcher.snapshot(CONDITIONS_MAX);
+                dispatcher.scrapes.serve(&dispatcher.segments, snapshot).await;
             });
         }
     }

@@ -13,13 +13,13 @@ use leafd_wire::{VERSION, flag, opcode};
 use tokio::sync::watch;
 
 mod counters;
-mod figures;
 mod masks;
 mod metrics;
 mod overview;
 mod quotas;
 mod readiness;
 mod session;
+mod snapshot;
 mod status;
 mod tag_stores;
 mod tags;

@@ -3,19 +3,20 @@
 
 use std::rc::Rc;
 
-use serde_json::{Value, json};
+use leafd_checkup::snapshot::{PageSnapshot, Snapshot, TagNumbers};
+use serde::Serialize;
 
 use super::Dispatcher;
-use super::status::show_tag;
+use super::snapshot::tag_snapshot;
 use crate::clock;
 use crate::engine::segments::SegmentTag;
 
 /// All that the page shows at one moment.
 #[derive(Debug)]
 pub struct Overview {
-    pub all: Value,
+    pub all: Snapshot,
     /// For all other users who can connect: what the metrics and the status tell them as well.
-    pub public: Value,
+    pub public: PageSnapshot,
     /// How many tags of each search other users see: as many as the metrics list individually.
     pub public_tags: usize,
     /// The result of each search, in the order of the searches.
@@ -26,9 +27,18 @@ pub struct Overview {
 #[derive(Debug, Default)]
 pub struct Found {
     /// The sums over all of them.
-    pub sums: Value,
-    /// The busiest of them, as in the status.
-    pub busiest: Vec<Value>,
+    pub sums: Sums,
+    /// The busiest of them.
+    pub busiest: Vec<TagNumbers>,
+}
+
+/// The sums over all tags of a search.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Sums {
+    tags: u64,
+    ids_per_second: f64,
+    held: u64,
+    waiting: u64,
 }
 
 /// How many tags are looked at before requests are served.
@@ -43,19 +53,6 @@ const SHOWN_AT_ONCE: usize = 10;
 /// How many troubles are shown.
 const CONDITIONS_SHOWN: usize = 20;
 
-/// What users without rights see of a store: its numbers, as in the metrics.
-const PUBLIC_OF_STORE: [&str; 9] = [
-    "name",
-    "ready",
-    "answered_ms_ago",
-    "claimed_ms_ago",
-    "failovers",
-    "conflicts",
-    "settling_ms",
-    "claims",
-    "claim_seconds",
-];
-
 /// A tag whose name contains the text.
 struct Seen {
     tag: Rc<SegmentTag>,
@@ -66,10 +63,7 @@ struct Seen {
 #[derive(Default)]
 struct Search {
     seen: Vec<Seen>,
-    tags: u64,
-    ids_per_second: f64,
-    held: u64,
-    waiting: u64,
+    sums: Sums,
 }
 
 impl Dispatcher {
@@ -92,26 +86,10 @@ impl Dispatcher {
             search.keep_busiest();
             found.push(search.finish().await);
         }
-        let all = self.shown(true);
+        let all = self.snapshot(CONDITIONS_SHOWN);
         tokio::task::yield_now().await;
-        Overview { all, public: self.shown(false), public_tags: self.about.metrics_tags, found }
-    }
-
-    fn shown(&self, administers: bool) -> Value {
-        let (mut status, _) = self.figures();
-        status["health"] = self.health.status(administers, CONDITIONS_SHOWN);
-        if administers {
-            self.add_of_host(&mut status);
-            return status;
-        }
-        let stores = status["segments"]["stores"].as_array_mut();
-        for store in stores.into_iter().flatten().filter_map(Value::as_object_mut) {
-            store.retain(|member, _| PUBLIC_OF_STORE.contains(&&**member));
-        }
-        if let Some(lease) = status["snowflake"]["lease"].as_object_mut() {
-            lease.retain(|member, _| !["holder", "name"].contains(&&**member));
-        }
-        status
+        let public = self.page_snapshot(CONDITIONS_SHOWN);
+        Overview { all, public, public_tags: self.about.metrics_tags, found }
     }
 }
 
@@ -119,10 +97,10 @@ impl Search {
     fn add(&mut self, tag: &Rc<SegmentTag>) {
         let mut allocator = tag.allocator.borrow_mut();
         let ids_per_second = allocator.ids_per_second(clock::boot());
-        self.tags += 1;
-        self.ids_per_second += ids_per_second;
-        self.held += allocator.unissued();
-        self.waiting += allocator.waiting() as u64;
+        self.sums.tags += 1;
+        self.sums.ids_per_second += ids_per_second;
+        self.sums.held += allocator.unissued();
+        self.sums.waiting += allocator.waiting() as u64;
         self.seen.push(Seen { tag: Rc::clone(tag), ids_per_second });
     }
 
@@ -138,26 +116,11 @@ impl Search {
         let mut busiest = Vec::new();
         for some in self.seen.chunks(SHOWN_AT_ONCE) {
             let now = clock::boot();
-            for seen in some {
-                let mut tag = show_tag(&seen.tag, now);
-                // How many ids all hosts have claimed. The metrics don't show that either, and watching the daemon
-                // doesn't need it.
-                if let Some(members) = tag.as_object_mut() {
-                    members.remove("highest_ends");
-                }
-                busiest.push(tag);
-            }
+            busiest.extend(some.iter().map(|seen| tag_snapshot(&seen.tag, now).numbers));
             tokio::task::yield_now().await;
         }
-        Found {
-            sums: json!({
-                "tags": self.tags,
-                "ids_per_second": self.ids_per_second.round(),
-                "held": self.held,
-                "waiting": self.waiting,
-            }),
-            busiest,
-        }
+        let ids_per_second = self.sums.ids_per_second.round();
+        Found { sums: Sums { ids_per_second, ..self.sums }, busiest }
     }
 }
 

@@ -66,7 +66,7 @@ impl Service {
         };
         let _ = tokio::time::timeout(LOOK_EVERY, registry_looked_at).await;
         self.ready.set(true);
-        *self.status.borrow_mut() = dispatcher.health.headline();
+        *self.status.borrow_mut() = dispatcher.health.status_line();
         self.tell(&[NotifyState::Ready, NotifyState::Status(&self.status.borrow())]);
         let sign_every = sd_notify::watchdog_enabled().map(|within| within / SIGNS_OF_LIFE);
         let every = sign_every.map_or(LOOK_EVERY, |sign_every| LOOK_EVERY.min(sign_every));
@@ -78,7 +78,7 @@ impl Service {
                 self.tell(&[NotifyState::Watchdog]);
                 signed = Instant::now();
             }
-            let status = dispatcher.health.headline();
+            let status = dispatcher.health.status_line();
             if *self.status.borrow() != status {
                 self.tell(&[NotifyState::Status(&status)]);
                 *self.status.borrow_mut() = status;

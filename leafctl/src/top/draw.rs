@@ -1,17 +1,15 @@
 //! A status as lines of a terminal: first what is wrong, then stores, worker, users, tags and events.
 
-use serde_json::Value;
-
 use super::line::{Line, Look};
 use super::screen::Size;
 use crate::report::{self, duration};
-use crate::status::text;
 use leafd_checkup::NEAR_PERCENT;
+use leafd_checkup::snapshot::{Event, Segment, Snapshot, Snowflake, Store, Tag, TagNumbers, User};
 
 /// The content of the screen.
 #[derive(Default)]
 pub(super) struct View {
-    pub status: Option<Value>,
+    pub status: Option<Snapshot>,
     /// Why the daemon doesn't answer.
     pub away: Option<String>,
     /// How many tags are scrolled out above.
@@ -28,8 +26,8 @@ const EVENTS_MAX: usize = 6;
 const FIGURES: u16 = 44;
 
 impl View {
-    fn tags(&self) -> &[Value] {
-        list(self.status.as_ref().map_or(&Value::Null, |status| &status["segments"]["tags"]))
+    fn tags(&self) -> &[Tag] {
+        self.status.as_ref().map_or(&[], |status| &status.segments.tags)
     }
 
     /// Scrolls to later tags.
@@ -51,7 +49,7 @@ impl View {
             return lines;
         };
         head(&mut lines, status, columns);
-        if status["segments"]["tags"].is_null() {
+        if status.host.host.is_empty() {
             let words = "tags, stores, users and events are shown to administrators (admin_uids, admin_gids)";
             lines.push(Line::of(Look::Faint, words, columns));
         } else {
@@ -62,13 +60,11 @@ impl View {
         lines
     }
 
-    fn body(&self, lines: &mut Vec<Line>, status: &Value, columns: u16, room: usize) {
-        for store in list(&status["segments"]["stores"]) {
-            lines.push(store_line(store, columns));
-        }
-        worker(lines, &status["snowflake"], columns);
-        users(lines, &status["users"], columns);
-        let events = list(&status["events"]);
+    fn body(&self, lines: &mut Vec<Line>, status: &Snapshot, columns: u16, room: usize) {
+        lines.extend(status.segments.stores.iter().map(|store| store_line(store, columns)));
+        worker(lines, &status.snowflake, columns);
+        users(lines, &status.host.users, columns);
+        let events = &status.host.events;
         let left = room.saturating_sub(lines.len() + 2);
         let of_events = match left.saturating_sub(TAGS_MIN) {
             0..=2 => 0,
@@ -79,7 +75,9 @@ impl View {
         lines.push(titles(columns));
         let tags = self.tags();
         let first = self.scrolled.min(tags.len().saturating_sub(1));
-        lines.extend(tags.iter().skip(first).take(of_tags).map(|tag| tag_line(tag, columns)));
+        lines.extend(
+            tags.iter().skip(first).take(of_tags).map(|tag| tag_line(&tag.numbers, columns)),
+        );
         if of_events > 0 {
             let shown = tags.len().saturating_sub(first).min(of_tags);
             lines.extend((shown..of_tags).map(|_| Line::default()));
@@ -88,13 +86,11 @@ impl View {
         }
     }
 
-    fn foot(&self, status: &Value) -> String {
-        let (shown, in_use) = (self.tags().len(), status["segments"]["tags_in_use"].as_u64());
-        let of = match in_use {
-            Some(in_use) if in_use > shown as u64 => {
-                format!("   the {shown} busiest of {} tags", number(in_use as f64))
-            }
-            _ => String::new(),
+    fn foot(&self, status: &Snapshot) -> String {
+        let (shown, in_use) = (self.tags().len(), status.segments.counters.tags_in_use);
+        let of = match in_use > shown as u64 {
+            true => format!("   the {shown} busiest of {} tags", number(in_use as f64)),
+            false => String::new(),
         };
         format!(
             "q quits   arrow keys: more tags{of}   LASTS: what is held, at the present rate, without the store"
@@ -102,96 +98,82 @@ impl View {
     }
 }
 
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
-
-fn head(lines: &mut Vec<Line>, status: &Value, columns: u16) {
-    let look = match status["health"]["state"].as_str() {
-        Some("ok") => Look::Good,
-        Some("warning") => Look::Warning,
+fn head(lines: &mut Vec<Line>, status: &Snapshot, columns: u16) {
+    let look = match status.health.state.as_str() {
+        "ok" => Look::Good,
+        "warning" => Look::Warning,
         _ => Look::Bad,
     };
-    lines.push(Line::of(look, &report::first_line(status), columns));
-    let up = status["uptime_ms"].as_u64().map(duration).unwrap_or_default();
-    let mut words = format!("leafd {}, up {up}", text(&status["release"]));
-    for (title, member) in
-        [("connections:", "connections"), ("requests refused:", "requests_refused")]
-    {
-        if let Some(count) = status[member].as_u64() {
-            words.push_str(&format!(", {title} {}", number(count as f64)));
-        }
+    lines.push(Line::of(look, &status.health.line, columns));
+    let up = duration(status.daemon.uptime_ms);
+    let mut words = format!("leafd {}, up {up}", status.daemon.release);
+    if !status.host.host.is_empty() {
+        words.push_str(&format!(
+            ", connections: {}, requests refused: {}",
+            number(status.counters.connections as f64),
+            number(status.counters.requests_refused as f64)
+        ));
     }
     lines.push(Line::of(Look::Faint, &words, columns));
-    for condition in list(&status["health"]["conditions"]) {
-        let error = condition["severity"] == "error";
-        let since = condition["since_ms_ago"].as_u64().map(duration).unwrap_or_default();
+    for condition in &status.health.conditions {
+        let public = &condition.public;
         let words = format!(
-            "{}, for {since}: {}",
-            text(&condition["code"]).replace('_', " "),
-            text(&condition["message"])
+            "{}, for {}: {}",
+            public.code.replace('_', " "),
+            duration(public.since_ms_ago),
+            public.message
         );
-        lines.push(Line::of(if error { Look::Bad } else { Look::Warning }, &words, columns));
-        let remedy = text(&condition["remedy"]);
-        if !remedy.is_empty() {
-            lines.push(Line::default().part(
-                2,
-                columns.saturating_sub(2),
-                Look::Plain,
-                &format!("to do: {remedy}"),
-            ));
+        let look = if public.severity == "error" { Look::Bad } else { Look::Warning };
+        lines.push(Line::of(look, &words, columns));
+        if !condition.remedy.is_empty() {
+            let words = format!("to do: {}", condition.remedy);
+            lines.push(Line::default().part(2, columns.saturating_sub(2), Look::Plain, &words));
         }
     }
-    if let Some(further) = report::further(status) {
+    if let Some(further) = report::further(&status.health) {
         lines.push(Line::of(Look::Plain, &further, columns));
     }
 }
 
-fn store_line(store: &Value, columns: u16) -> Line {
-    let ready = store["ready"] == true;
-    let name = if store["name"] == "" { &store["url"] } else { &store["name"] };
-    let ago = |member: &str| {
-        store[member].as_u64().map_or("never".to_owned(), |ms| format!("{} ago", duration(ms)))
-    };
+fn store_line(store: &Store, columns: u16) -> Line {
+    let numbers = &store.numbers;
+    let name = if numbers.name.is_empty() { &store.url } else { &numbers.name };
+    let ago = |ms: Option<u64>| ms.map_or("never".to_owned(), |ms| format!("{} ago", duration(ms)));
     let mut words = format!(
-        "{}: {}, answered {}, last claim {}, fail-overs {}",
-        text(name),
-        if ready { "ready" } else { "NOT READY" },
-        ago("answered_ms_ago"),
-        ago("claimed_ms_ago"),
-        text(&store["failovers"]),
+        "{name}: {}, answered {}, last claim {}, fail-overs {}",
+        if numbers.ready { "ready" } else { "NOT READY" },
+        ago(numbers.answered_ms_ago),
+        ago(numbers.claimed_ms_ago),
+        numbers.failovers,
     );
-    if let Some(ms) = store["settling_ms"].as_u64().filter(|ms| *ms > 0) {
-        words.push_str(&format!(", claims wait {} more after a fail-over", duration(ms)));
+    if numbers.settling_ms > 0 {
+        let more = duration(numbers.settling_ms);
+        words.push_str(&format!(", claims wait {more} more after a fail-over"));
     }
     let line = Line::default().part(0, 7, Look::Strong, "STORE");
-    line.part(7, columns.saturating_sub(7), if ready { Look::Plain } else { Look::Bad }, &words)
+    let look = if numbers.ready { Look::Plain } else { Look::Bad };
+    line.part(7, columns.saturating_sub(7), look, &words)
 }
 
-fn worker(lines: &mut Vec<Line>, snowflake: &Value, columns: u16) {
-    let lease = &snowflake["lease"];
-    let ready = snowflake["ready"] == true;
-    let mut words = match (&snowflake["worker"], ready) {
-        (Value::Null, true) => {
-            "none yet: taken when the first snowflake id is asked for".to_owned()
-        }
-        (Value::Null, false) => "none".to_owned(),
-        (worker, _) => text(worker),
+fn worker(lines: &mut Vec<Line>, snowflake: &Snowflake, columns: u16) {
+    let ready = snowflake.state.ready;
+    let mut words = match (snowflake.state.worker, ready) {
+        (None, true) => "none yet: leased when the first snowflake id is requested".to_owned(),
+        (None, false) => "none".to_owned(),
+        (Some(worker), _) => worker.to_string(),
     };
-    if let Some(ms) = lease["left_ms"].as_u64() {
+    let lease = snowflake.lease.as_ref().map(|lease| &lease.numbers);
+    if let Some(ms) = lease.and_then(|lease| lease.left_ms) {
         words.push_str(&format!(", {} of its lease left without the registry", duration(ms)));
     }
-    if let Some(ms) = lease["clock_offset_ms"].as_i64() {
+    if let Some(ms) = lease.and_then(|lease| lease.clock_offset_ms) {
         let side = if ms < 0 { "behind" } else { "ahead of" };
-        words.push_str(&format!(
-            ", clock {:.3} s {side} the registry's",
-            ms.unsigned_abs() as f64 / 1_000.0
-        ));
+        let seconds = ms.unsigned_abs() as f64 / 1_000.0;
+        words.push_str(&format!(", clock {seconds:.3} s {side} the registry's"));
     }
-    for layout in list(&snowflake["layouts"]) {
-        let issued = layout["issued"].as_u64().unwrap_or(0);
-        words.push_str(&format!("; {} {} ids", number(issued as f64), text(&layout["name"])));
-        if let Some(ms) = layout["clock_ahead_ms"].as_u64().filter(|ms| *ms > 0) {
+    for layout in &snowflake.layouts {
+        words.push_str(&format!("; {} {} ids", number(layout.issued as f64), layout.name));
+        if let Some(ms) = layout.clock_ahead_ms.filter(|ms| *ms > 0) {
             words.push_str(&format!(", {} ahead of the clock", duration(ms)));
         }
     }
@@ -200,14 +182,13 @@ fn worker(lines: &mut Vec<Line>, snowflake: &Value, columns: u16) {
     lines.push(line.part(7, columns.saturating_sub(7), look, &words));
 }
 
-fn users(lines: &mut Vec<Line>, users: &Value, columns: u16) {
-    let show = |user: &Value| {
-        let uid = user["uid"].as_u64().map_or("others".to_owned(), |uid| format!("uid {uid}"));
-        let [rate, issued] =
-            ["ids_per_second", "issued"].map(|name| number(user[name].as_f64().unwrap_or(0.0)));
+fn users(lines: &mut Vec<Line>, users: &[User], columns: u16) {
+    let show = |user: &User| {
+        let uid = user.uid.map_or("others".to_owned(), |uid| format!("uid {uid}"));
+        let (rate, issued) = (number(user.ids_per_second), number(user.issued as f64));
         format!("{uid}: {rate} ids/s ({issued} in all)")
     };
-    let words: Vec<String> = list(users).iter().map(show).collect();
+    let words: Vec<String> = users.iter().map(show).collect();
     if !words.is_empty() {
         let line = Line::default().part(0, 7, Look::Strong, "USERS");
         lines.push(line.part(7, columns.saturating_sub(7), Look::Plain, &words.join("   ")));
@@ -237,23 +218,20 @@ fn titles(columns: u16) -> Line {
     figures(line, columns, [strong("IDS/S"), strong("HELD"), strong("LASTS"), strong("CEILING")])
 }
 
-fn tag_line(tag: &Value, columns: u16) -> Line {
+fn tag_line(tag: &TagNumbers, columns: u16) -> Line {
     let (name, bar, wide) = places(columns);
-    let line = Line::default().part(0, name, Look::Plain, &text(&tag["tag"]));
-    let line = line.part(bar, wide, Look::Good, &bar_of(&tag["segments"], wide));
-    let strict = tag["strict"] == true;
-    let lasts = match tag["lasts_ms"].as_u64() {
-        _ if strict => "strict".to_owned(),
+    let line = Line::default().part(0, name, Look::Plain, &tag.tag);
+    let line = line.part(bar, wide, Look::Good, &bar_of(&tag.segments, wide));
+    let lasts = match tag.lasts_ms {
+        _ if tag.strict => "strict".to_owned(),
         Some(ms) => duration(ms).replace("less than a second", "< 1 s"),
         None => "not drawn".to_owned(),
     };
-    let waiting = tag["waiting"].as_u64().unwrap_or(0);
-    let used = tag["ceiling_used_percent"].as_u64();
+    let used = tag.ceiling_used_percent;
     let ceiling = used.map_or("none".to_owned(), |percent| format!("{percent} %"));
     let near = if used >= Some(NEAR_PERCENT) { Look::Bad } else { Look::Plain };
-    let rate = number(tag["ids_per_second"].as_f64().unwrap_or(0.0));
-    let held = number(tag["held"].as_f64().unwrap_or(0.0));
-    let waits = if waiting > 0 { Look::Bad } else { Look::Plain };
+    let (rate, held) = (number(tag.ids_per_second), number(tag.held as f64));
+    let waits = if tag.waiting > 0 { Look::Bad } else { Look::Plain };
     figures(
         line,
         columns,
@@ -262,18 +240,14 @@ fn tag_line(tag: &Value, columns: u16) -> Line {
 }
 
 /// What is left of each segment. The bar empties from the left.
-fn bar_of(segments: &Value, wide: u16) -> String {
-    let segments: Vec<(u64, u64)> = list(segments)
-        .iter()
-        .filter_map(|one| Some((one["left"].as_u64()?, one["claimed"].as_u64()?)))
-        .collect();
-    let all: u64 = segments.iter().map(|(_, claimed)| claimed).sum();
+fn bar_of(segments: &[Segment], wide: u16) -> String {
+    let all: u64 = segments.iter().map(|segment| segment.claimed).sum();
     let room = u64::from(wide).saturating_sub(segments.len() as u64);
     if all == 0 || room == 0 {
         return String::new();
     }
     let (full, empty) = if is_unicode() { ('█', '░') } else { ('#', '.') };
-    let boxes = segments.iter().map(|(left, claimed)| {
+    let boxes = segments.iter().map(|Segment { left, claimed }| {
         let cells = (u128::from(*claimed) * u128::from(room) / u128::from(all)).max(1);
         let filled = (u128::from(*left) * cells).div_ceil(u128::from((*claimed).max(1)));
         let (cells, filled) = (cells as usize, filled as usize);
@@ -291,17 +265,19 @@ fn is_unicode() -> bool {
     first.contains("utf-8") || first.contains("utf8")
 }
 
-fn event_line(event: &Value, columns: u16) -> Line {
-    let look = match event["level"].as_str() {
-        Some("error") => Look::Bad,
-        Some("warn") => Look::Warning,
+fn event_line(event: &Event, columns: u16) -> Line {
+    let look = match event.level.as_str() {
+        "error" => Look::Bad,
+        "warn" => Look::Warning,
         _ => Look::Plain,
     };
-    let at = event["unix_ms"].as_u64().and_then(report::clock_time).unwrap_or_default();
-    let times = event["times"].as_u64().filter(|times| *times > 1);
-    let times = times.map(|times| format!(" (told {times} times)")).unwrap_or_default();
+    let at = report::clock_time(event.unix_ms).unwrap_or_default();
+    let times = match event.times {
+        0 | 1 => String::new(),
+        times => format!(" (told {times} times)"),
+    };
     let line = Line::default().part(0, 9, Look::Faint, &at);
-    line.part(9, columns.saturating_sub(9), look, &(text(&event["text"]) + &times))
+    line.part(9, columns.saturating_sub(9), look, &format!("{}{times}", event.text))
 }
 
 /// A number that fits a column: 12,345 or 12.3 M.
@@ -325,15 +301,16 @@ mod tests {
 
     #[test]
     fn bars_show_what_is_left_from_the_right() {
-        let bar = bar_of(&json!([{"left": 25, "claimed": 100}, {"left": 100, "claimed": 100}]), 10);
+        let segments = [Segment { left: 25, claimed: 100 }, Segment { left: 100, claimed: 100 }];
+        let bar = bar_of(&segments, 10);
         let cells: Vec<char> = bar.chars().collect();
         assert_eq!(cells.len(), 9);
         assert!(
             cells[0] == cells[2] && cells[3] != cells[0] && cells[4] == ' ' && cells[5] == cells[3],
             "{bar}"
         );
-        assert_eq!(bar_of(&json!([]), 10), "");
-        assert_eq!(bar_of(&json!([{"left": 1, "claimed": 1}]), 0), "");
+        assert_eq!(bar_of(&[], 10), "");
+        assert_eq!(bar_of(&segments[..1], 0), "");
     }
 
     #[test]
@@ -350,9 +327,10 @@ mod tests {
             assert!(shown.len() <= usize::from(lines).max(1), "{columns} {lines}");
         }
         let tag = json!({"tag": "orders", "held": 5, "segments": [{"left": 5, "claimed": 9}]});
-        view.status = Some(
-            json!({"segments": {"tags": [tag], "stores": [{}]}, "events": [{"text": "ready"}]}),
-        );
+        let status = json!({
+            "host": "a", "segments": {"tags": [tag], "stores": [{}]}, "events": [{"text": "ready"}],
+        });
+        view.status = Some(serde_json::from_value(status).unwrap());
         view.scroll_down(7);
         assert_eq!(view.scrolled, 0);
         for (columns, lines) in [(1, 1), (10, 3), (80, 24), (300, 100)] {

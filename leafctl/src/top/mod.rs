@@ -11,8 +11,8 @@ mod screen;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use leafd_checkup::snapshot::Snapshot;
 use leafd_client::Client;
-use serde_json::Value;
 
 use crate::failure::Failure;
 use draw::View;
@@ -69,7 +69,7 @@ pub fn run(socket: &Path, args: &TopArgs) -> Result<(), Failure> {
 }
 
 /// Uses a new client each time: a client that waits for a missing daemon would show its return late.
-fn ask(socket: &Path) -> Result<Value, Failure> {
+fn ask(socket: &Path) -> Result<Snapshot, Failure> {
     let client = Client::builder().socket(socket).deadline(ANSWERS_WITHIN).build()?;
     Ok(serde_json::from_str(&client.status_json()?)?)
 }

@@ -70,7 +70,7 @@ fn examine(config: &Config) -> Report {
         },
     );
     unit::check(&mut report, config);
-    let asked = status.as_ref().and_then(|status| status["host"].as_str());
+    let asked = status.as_ref().map(|status| &*status.host.host).filter(|host| !host.is_empty());
     let ourselves = Ourselves { host: asked.or(state.host.as_deref()), status: status.as_ref() };
     let remedies = Remedies::of_config(config);
     for (index, spec) in config.routing.stores().iter().enumerate() {

@@ -2,9 +2,9 @@
 //! worker.
 
 use leafd_checkup::Report;
+use leafd_checkup::snapshot::Snapshot;
 use leafd_core::UnixMs;
 use leafd_core::registry::{Entry, Mode, RegistryError};
-use serde_json::Value;
 
 use crate::config::{Config, WorkerSpec};
 
@@ -21,7 +21,7 @@ pub struct Ourselves<'a> {
     /// The host id, by the journal or the running daemon, if one of them could be asked.
     pub host: Option<&'a str>,
     /// The running daemon's status.
-    pub status: Option<&'a Value>,
+    pub status: Option<&'a Snapshot>,
 }
 
 /// Checks the registry's entries.
@@ -83,9 +83,7 @@ fn check_double(
 ) -> bool {
     let number = match &config.worker {
         WorkerSpec::Static(worker) => Some(worker.0),
-        WorkerSpec::Store(_) => {
-            ourselves.status.and_then(|status| status["snowflake"]["worker"].as_u64())
-        }
+        WorkerSpec::Store(_) => ourselves.status.and_then(|status| status.snowflake.state.worker),
         _ => None,
     };
     let Some(number) = number else { return true };

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use serde_json::{Value, json};
+use leafd_checkup::snapshot;
 use tokio::sync::{Notify, oneshot};
 use tracing::info;
 
@@ -180,25 +180,27 @@ impl LeaseDriver {
         }
     }
 
-    pub(crate) fn details(&self, now: Now) -> Value {
+    pub(crate) fn snapshot(&self, now: Now) -> snapshot::Lease {
         let lease = self.lease.borrow();
         let held = lease.held();
         let settings = lease.settings();
         let permanent = settings.mode == leafd_core::registry::Mode::Permanent;
         let until = held.map(|(_, until)| until).filter(|_| !permanent);
-        json!({
-            "place": &*settings.place,
-            "mode": if permanent { "permanent" } else { "leased" },
-            "holder": &*settings.holder.id,
-            "name": &*settings.holder.name,
-            "worker": held.map(|(worker, _)| worker.0),
-            "until_ms": until.map(|until| until.0),
-            "left_ms": until.map(|until| until.0.saturating_sub(lease.hold(now).unix.0)),
-            "renewed_ms_ago": lease.renewed().map(|at| now.boot.0.saturating_sub(at.0)),
-            "clock_offset_ms": lease.offset_ms(),
-            "clock_error": lease.skew().map(|skew| skew.to_string()),
-            "clock_held_back_ms": lease.held_back_ms(now),
-        })
+        snapshot::Lease {
+            numbers: snapshot::LeaseNumbers {
+                mode: if permanent { "permanent" } else { "leased" }.to_owned(),
+                worker: held.map(|(worker, _)| worker.0),
+                until_ms: until.map(|until| until.0),
+                left_ms: until.map(|until| until.0.saturating_sub(lease.hold(now).unix.0)),
+                renewed_ms_ago: lease.renewed().map(|at| now.boot.0.saturating_sub(at.0)),
+                clock_offset_ms: lease.offset_ms(),
+                clock_error: lease.skew().map(|skew| skew.to_string()),
+                clock_held_back_ms: lease.held_back_ms(now),
+            },
+            place: settings.place.to_string(),
+            holder: settings.holder.id.to_string(),
+            name: settings.holder.name.to_string(),
+        }
     }
 
     /// Keeps the worker for a restart. Call this after the last id was issued. `issued_below`: see [`Lease::stop`].

@@ -10,7 +10,7 @@ mod outlook;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use serde_json::{Value, json};
+use leafd_checkup::snapshot::Lease;
 
 use crate::registry::static_worker::StaticWorker;
 use crate::reply::Failure;
@@ -127,10 +127,10 @@ impl Worker {
 
     /// The claim, the clock and what is wrong with either, for the status.
     #[must_use]
-    pub fn details(&self, now: Now) -> Value {
+    pub fn lease_snapshot(&self, now: Now) -> Option<Lease> {
         match self {
-            Worker::Leased(keeper) => keeper.details(now),
-            _ => json!(null),
+            Worker::Leased(keeper) => Some(keeper.snapshot(now)),
+            _ => None,
         }
     }
 

@@ -145,7 +145,7 @@ function showStore(card, store) {
   const claims = store.claims;
   const failed = Object.entries(claims).filter(([result, times]) => result !== "granted" && times > 0);
   const mean = store.claim_seconds.count > 0 ? duration(1000 * store.claim_seconds.sum / store.claim_seconds.count) : "–";
-  showCard(card, store.url ? (store.name === "default" ? store.url : `${store.name} (${store.url})`) : store.name,
+  showCard(card, store.url ? (store.name === "" ? store.url : `${store.name} (${store.url})`) : store.name || "store",
     { good: store.ready, text: store.ready ? "ready" : "not ready" }, [
       ["trouble", store.error],
       ["answered", ago(store.answered_ms_ago)],
@@ -185,7 +185,7 @@ function showLease(card, snowflake, lease) {
   showCard(card, snowflake.worker === null ? (snowflake.ready ? "no worker yet" : "no worker") : `worker ${snowflake.worker}`,
     { good: snowflake.ready, text: snowflake.ready ? "ready" : "not ready" }, [
       ["trouble", snowflake.worker_error],
-      ["registry", snowflake.registry_place],
+      ["registry", lease.place || snowflake.registry],
       ["worker", snowflake.worker === null && snowflake.ready ? "is taken when the first snowflake id is asked for" : ""],
       ["mode", lease.mode],
       ["lease", bar && `${duration(lease.left_ms)} left: so long snowflake ids go on without the registry`],
@@ -257,10 +257,8 @@ function show({ status, tags, administers }) {
   document.body.classList.remove("waiting");
   const { health } = status;
   byId("dot").className = health.state;
-  const both = [status.segments.ready && "segment", status.snowflake.ready && "snowflake"].filter(Boolean).join(" and ");
   const wrong = health.conditions.length + health.conditions_left_out;
-  const troubles = wrong > 0 && both ? `; ${count(wrong)} ${wrong === 1 ? "trouble" : "troubles"}` : "";
-  setText(byId("headline"), (health.line || (both ? `issues ${both} ids` : "issues no ids")) + troubles);
+  setText(byId("headline"), health.line + (wrong > 0 ? `; ${count(wrong)} ${wrong === 1 ? "trouble" : "troubles"}` : ""));
   setText(byId("host"), [status.host, `up ${duration(status.uptime_ms)}`, `release ${status.release}`].filter(Boolean).join(" · "));
   showConditions(health);
   showTotals(status);

@@ -159,8 +159,8 @@ impl Readers {
 /// What a reader sees.
 fn show(overview: &Overview, found: &Found, administers: bool) -> Bytes {
     let (status, tags_max) = match administers {
-        true => (&overview.all, usize::MAX),
-        false => (&overview.public, overview.public_tags),
+        true => (json!(overview.all), usize::MAX),
+        false => (json!(overview.public), overview.public_tags),
     };
     let busiest = &found.busiest[..found.busiest.len().min(tags_max)];
     event(

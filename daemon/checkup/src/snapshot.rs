@@ -1,0 +1,486 @@
+//! The daemon's state at one moment. STATUS, the page, the metrics, `leafctl status` and `leafctl top`, readiness and
+//! the service manager's status line are renderings of it.
+//!
+//! - [`Snapshot`] is for administrators.
+//! - [`PublicSnapshot`] is for everybody else who asks over the socket.
+//! - [`PageSnapshot`] is for readers of the page who may not administer: it adds the numbers that the metrics show.
+//!
+//! The parts of a snapshot that share a visibility are a type of their own, so that what somebody may not see is never
+//! put in. The tests below list all public fields.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The name of a count, and the count.
+pub type Counts = BTreeMap<String, u64>;
+
+macro_rules! parts {
+    ($($(#[$about:meta])* struct $name:ident { $($(#[$field:meta])* $member:ident: $kind:ty,)* })*) => {$(
+        $(#[$about])*
+        #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct $name {
+            $($(#[$field])* pub $member: $kind,)*
+        }
+    )*};
+}
+
+parts! {
+    /// Everything, for administrators.
+    struct Snapshot {
+        #[serde(flatten)]
+        daemon: Daemon,
+        health: Health,
+        segments: Segments,
+        snowflake: Snowflake,
+        #[serde(flatten)]
+        counters: Counters,
+        #[serde(flatten)]
+        host: Host,
+    }
+
+    /// Whether ids are available, for everybody.
+    struct PublicSnapshot {
+        #[serde(flatten)]
+        daemon: Daemon,
+        health: PublicHealth,
+        segments: SegmentState,
+        snowflake: SnowflakeState,
+    }
+
+    /// For readers of the page: the numbers of the metrics as well.
+    struct PageSnapshot {
+        #[serde(flatten)]
+        daemon: Daemon,
+        health: PublicHealth,
+        segments: PageSegments,
+        snowflake: PageSnowflake,
+        #[serde(flatten)]
+        counters: Counters,
+    }
+
+    /// Public: the process.
+    struct Daemon {
+        release: String,
+        protocol: u64,
+        pid: u64,
+        uptime_ms: u64,
+        journal_error: Option<String>,
+    }
+
+    /// Public.
+    struct PublicHealth {
+        state: String,
+        line: String,
+        conditions_left_out: u64,
+        conditions: Vec<PublicCondition>,
+    }
+
+    struct Health {
+        state: String,
+        line: String,
+        conditions_left_out: u64,
+        conditions: Vec<Condition>,
+    }
+
+    /// Public.
+    struct PublicCondition {
+        code: String,
+        subject: String,
+        kind: String,
+        severity: String,
+        since_ms_ago: u64,
+        message: String,
+    }
+
+    struct Condition {
+        #[serde(flatten)]
+        public: PublicCondition,
+        last_success_ms_ago: Option<u64>,
+        remaining_ms: Option<u64>,
+        meaning: String,
+        remedy: String,
+    }
+
+    /// Public.
+    struct SegmentState {
+        ready: bool,
+        store_error: Option<String>,
+    }
+
+    struct Segments {
+        #[serde(flatten)]
+        state: SegmentState,
+        #[serde(flatten)]
+        counters: SegmentCounters,
+        stores: Vec<Store>,
+        tags: Vec<Tag>,
+    }
+
+    struct PageSegments {
+        #[serde(flatten)]
+        state: SegmentState,
+        #[serde(flatten)]
+        counters: SegmentCounters,
+        stores: Vec<StoreNumbers>,
+    }
+
+    /// On the page: counts of all segment tags.
+    struct SegmentCounters {
+        claims: u64,
+        issued: u64,
+        skipped: Counts,
+        tags_in_use: u64,
+    }
+
+    struct Store {
+        #[serde(flatten)]
+        numbers: StoreNumbers,
+        url: String,
+        store_id: Option<String>,
+        role: String,
+        history: Option<String>,
+        error: Option<String>,
+        journal_stale: bool,
+    }
+
+    /// On the page: a store without where it is and what it is.
+    struct StoreNumbers {
+        name: String,
+        ready: bool,
+        answered_ms_ago: Option<u64>,
+        claimed_ms_ago: Option<u64>,
+        failovers: u64,
+        conflicts: u64,
+        settling_ms: u64,
+        claims: Counts,
+        claim_seconds: Times,
+    }
+
+    struct Tag {
+        #[serde(flatten)]
+        numbers: TagNumbers,
+        masked: bool,
+        highest_ends: Vec<u64>,
+    }
+
+    /// On the page: a tag without how many ids all hosts have claimed of it.
+    struct TagNumbers {
+        tag: String,
+        issued: u64,
+        ids_per_second: f64,
+        held: u64,
+        segments: Vec<Segment>,
+        lasts_ms: Option<u64>,
+        ceiling: Option<u64>,
+        ceiling_used_percent: Option<u64>,
+        waiting: u64,
+        strict: bool,
+    }
+
+    struct Segment {
+        left: u64,
+        claimed: u64,
+    }
+
+    /// Public.
+    struct SnowflakeState {
+        ready: bool,
+        worker: Option<u64>,
+        worker_error: Option<String>,
+    }
+
+    struct Snowflake {
+        #[serde(flatten)]
+        state: SnowflakeState,
+        registry: String,
+        lease: Option<Lease>,
+        layouts: Vec<Layout>,
+    }
+
+    struct PageSnowflake {
+        #[serde(flatten)]
+        state: SnowflakeState,
+        lease: Option<LeaseNumbers>,
+        layouts: Vec<Layout>,
+    }
+
+    struct Lease {
+        #[serde(flatten)]
+        numbers: LeaseNumbers,
+        place: String,
+        holder: String,
+        name: String,
+    }
+
+    /// On the page: a lease without its registry and its holder.
+    struct LeaseNumbers {
+        mode: String,
+        worker: Option<u64>,
+        until_ms: Option<u64>,
+        left_ms: Option<u64>,
+        renewed_ms_ago: Option<u64>,
+        clock_offset_ms: Option<i64>,
+        clock_error: Option<String>,
+        clock_held_back_ms: u64,
+    }
+
+    /// On the page.
+    struct Layout {
+        name: String,
+        time_bits: u64,
+        worker_bits: u64,
+        sequence_bits: u64,
+        unit_ms: u64,
+        epoch_ms: u64,
+        time_left_ms: u64,
+        issued: u64,
+        mark_ms: Option<u64>,
+        clock_ahead_ms: Option<u64>,
+    }
+
+    /// On the page: counts since the start.
+    struct Counters {
+        requests: u64,
+        requests_refused: u64,
+        refusals: Counts,
+        request_wait_seconds: Times,
+        ids: Ids,
+        connections: u64,
+        connections_by_class: ByClass,
+        connections_accepted: u64,
+        connections_refused: u64,
+        journal_commits: u64,
+        journal: Journal,
+        reloads: Reloads,
+        last_reload: LastReload,
+    }
+
+    struct Ids {
+        held_runs: u64,
+        in_held_runs: u64,
+        direct: u64,
+    }
+
+    struct ByClass {
+        administrator: u64,
+        other: u64,
+    }
+
+    struct Journal {
+        errors: u64,
+        commit_seconds: Times,
+    }
+
+    struct Reloads {
+        succeeded: u64,
+        refused: u64,
+    }
+
+    struct LastReload {
+        successful: bool,
+        success_unix_ms: u64,
+    }
+
+    /// How many events there were, and how long they took together.
+    struct Times {
+        count: u64,
+        sum: f64,
+        /// For the metrics: how many took at most as long as each bound.
+        #[serde(skip)]
+        buckets: Vec<(f64, u64)>,
+    }
+
+    /// The host and its users.
+    struct Host {
+        host: String,
+        socket: String,
+        state_dir: String,
+        journal_set_aside: Option<String>,
+        users: Vec<User>,
+        events: Vec<Event>,
+    }
+
+    struct User {
+        uid: Option<u32>,
+        connections: u64,
+        issued: u64,
+        ids_per_second: f64,
+    }
+
+    /// A line of the log.
+    struct Event {
+        unix_ms: u64,
+        level: String,
+        text: String,
+        times: u64,
+    }
+}
+
+impl PublicSnapshot {
+    /// Why ids of this kind are not available, in the words of its conditions; `None` if they are.
+    #[must_use]
+    pub fn unready(&self, kind: &str) -> Option<String> {
+        let (ready, error) = match kind {
+            "segments" => (self.segments.ready, &self.segments.store_error),
+            _ => (self.snowflake.ready, &self.snowflake.worker_error),
+        };
+        let of_kind =
+            self.health.conditions.iter().filter(|one| one.kind == kind || one.kind == "all");
+        let words: Vec<&str> = of_kind.map(|one| &*one.message).collect();
+        match words.is_empty() {
+            _ if ready => None,
+            true => Some(error.clone().unwrap_or_default()),
+            false => Some(words.join("; ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    /// The paths of all fields; a map of counts is one field.
+    fn fields(path: &str, value: &Value, found: &mut BTreeSet<String>) {
+        let members = value.as_array().and_then(|list| list.first()).unwrap_or(value);
+        let Some(members) = members.as_object().filter(|members| !members.is_empty()) else {
+            found.insert(path.to_owned());
+            return;
+        };
+        for (name, member) in members {
+            let inner = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            fields(&inner, member, found);
+        }
+    }
+
+    fn fields_of(snapshot: &impl Serialize) -> Vec<String> {
+        let mut found = BTreeSet::new();
+        fields("", &serde_json::to_value(snapshot).unwrap(), &mut found);
+        found.into_iter().collect()
+    }
+
+    fn health() -> PublicHealth {
+        PublicHealth { conditions: vec![PublicCondition::default()], ..PublicHealth::default() }
+    }
+
+    const PUBLIC: [&str; 18] = [
+        "health.conditions.code",
+        "health.conditions.kind",
+        "health.conditions.message",
+        "health.conditions.severity",
+        "health.conditions.since_ms_ago",
+        "health.conditions.subject",
+        "health.conditions_left_out",
+        "health.line",
+        "health.state",
+        "journal_error",
+        "pid",
+        "protocol",
+        "release",
+        "segments.ready",
+        "segments.store_error",
+        "snowflake.ready",
+        "snowflake.worker",
+        "snowflake.worker_error",
+    ];
+
+    /// On the page, besides: numbers that the metrics show too.
+    const PAGE: [&str; 52] = [
+        "connections",
+        "connections_accepted",
+        "connections_by_class.administrator",
+        "connections_by_class.other",
+        "connections_refused",
+        "ids.direct",
+        "ids.held_runs",
+        "ids.in_held_runs",
+        "journal.commit_seconds.count",
+        "journal.commit_seconds.sum",
+        "journal.errors",
+        "journal_commits",
+        "last_reload.success_unix_ms",
+        "last_reload.successful",
+        "refusals",
+        "reloads.refused",
+        "reloads.succeeded",
+        "request_wait_seconds.count",
+        "request_wait_seconds.sum",
+        "requests",
+        "requests_refused",
+        "segments.claims",
+        "segments.issued",
+        "segments.skipped",
+        "segments.stores.answered_ms_ago",
+        "segments.stores.claim_seconds.count",
+        "segments.stores.claim_seconds.sum",
+        "segments.stores.claimed_ms_ago",
+        "segments.stores.claims",
+        "segments.stores.conflicts",
+        "segments.stores.failovers",
+        "segments.stores.name",
+        "segments.stores.ready",
+        "segments.stores.settling_ms",
+        "segments.tags_in_use",
+        "snowflake.layouts.clock_ahead_ms",
+        "snowflake.layouts.epoch_ms",
+        "snowflake.layouts.issued",
+        "snowflake.layouts.mark_ms",
+        "snowflake.layouts.name",
+        "snowflake.layouts.sequence_bits",
+        "snowflake.layouts.time_bits",
+        "snowflake.layouts.time_left_ms",
+        "snowflake.layouts.unit_ms",
+        "snowflake.layouts.worker_bits",
+        "snowflake.lease.clock_error",
+        "snowflake.lease.clock_held_back_ms",
+        "snowflake.lease.clock_offset_ms",
+        "snowflake.lease.left_ms",
+        "snowflake.lease.mode",
+        "snowflake.lease.renewed_ms_ago",
+        "snowflake.lease.until_ms",
+    ];
+
+    #[test]
+    fn strangers_see_these_fields_and_no_others() {
+        let snapshot = PublicSnapshot { health: health(), ..PublicSnapshot::default() };
+        let mut listed: Vec<&str> = PUBLIC.to_vec();
+        listed.push("uptime_ms");
+        assert_eq!(fields_of(&snapshot), listed);
+    }
+
+    #[test]
+    fn readers_of_the_page_see_these_fields_and_no_others() {
+        let snapshot = PageSnapshot {
+            health: health(),
+            segments: PageSegments {
+                stores: vec![StoreNumbers::default()],
+                ..PageSegments::default()
+            },
+            snowflake: PageSnowflake {
+                lease: Some(LeaseNumbers::default()),
+                layouts: vec![Layout::default()],
+                ..PageSnowflake::default()
+            },
+            ..PageSnapshot::default()
+        };
+        let more = ["uptime_ms", "snowflake.lease.worker"];
+        let mut listed: Vec<&str> = PUBLIC.into_iter().chain(PAGE).chain(more).collect();
+        listed.sort_unstable();
+        assert_eq!(fields_of(&snapshot), listed);
+    }
+
+    #[test]
+    fn a_public_snapshot_can_be_read_as_one_with_nothing_else_filled_in() {
+        let public = PublicSnapshot { health: health(), ..PublicSnapshot::default() };
+        let text = serde_json::to_string(&public).unwrap();
+        let read: Snapshot = serde_json::from_str(&text).unwrap();
+        assert!(read.host.host.is_empty() && read.health.conditions.len() == 1);
+        let whole = serde_json::to_string(&Snapshot::default()).unwrap();
+        assert!(serde_json::from_str::<Snapshot>(&whole).is_ok(), "{whole}");
+    }
+}
