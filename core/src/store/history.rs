@@ -250,10 +250,16 @@ impl Proof {
         Kept::All
     }
 
+    /// The number of the host's last confirmed write in this history; 0 if there is none.
+    #[must_use]
+    pub fn confirmed(&self, history: &History) -> u64 {
+        if *history == self.of { self.written } else { 0 }
+    }
+
     /// Whether the host has a confirmed write in this history.
     #[must_use]
     pub fn is_entered(&self, history: &History) -> bool {
-        *history == self.of && self.written > 0
+        self.confirmed(history) > 0
     }
 
     /// The number for the next attempt to write in this history. Each attempt has its own, so that a later one is never

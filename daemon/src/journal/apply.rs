@@ -45,6 +45,7 @@ fn apply(conn: &Connection, write: &Write, stopping: bool) -> Result<(), Problem
         }
         Write::CheckedIn { url, store, history } => stores::check_in(conn, url, store, history),
         Write::History { store, history } => stores::enter_history(conn, store, history),
+        Write::Written { store, number } => stores::enter_written(conn, store, *number),
         Write::Worker(claimed) => lease::write(conn, claimed),
         Write::NoWorker => lease::forget(conn),
         Write::BeginAnew { .. } => {

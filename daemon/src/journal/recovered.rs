@@ -44,6 +44,8 @@ pub struct StoreRecord {
     pub store: StoreId,
     /// The history that this host trusts: the store's first one, or the last change that the host has dealt with.
     pub history: Arc<str>,
+    /// The number of this host's last confirmed write in that history, as far as it is recorded; 0 for none.
+    pub written: u64,
     /// The URLs that last led to it, without secrets. Empty when all of them lead to other stores now.
     pub urls: Vec<Arc<str>>,
     /// The number of the last start that it confirmed, 0 for none.

@@ -13,7 +13,7 @@ use crate::state_dir::explain;
 const APPLICATION_ID: i32 = 0x6c65_6166;
 
 /// The version of the format. It must increase when any of the texts below changes.
-const FORMAT_VERSION: i32 = 2;
+const FORMAT_VERSION: i32 = 3;
 
 /// The tables. Every row ends with a checksum over its other columns.
 const TABLES: [&str; 8] = [
@@ -22,7 +22,7 @@ const TABLES: [&str; 8] = [
      stores INTEGER NOT NULL, stopped_cleanly INTEGER NOT NULL, sum INTEGER NOT NULL) STRICT",
     "CREATE TABLE tokens (start INTEGER PRIMARY KEY, token TEXT NOT NULL, sum INTEGER NOT NULL) STRICT",
     "CREATE TABLE stores (store TEXT PRIMARY KEY NOT NULL, history TEXT NOT NULL, \
-     start INTEGER NOT NULL, token TEXT NOT NULL, sum INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+     start INTEGER NOT NULL, token TEXT NOT NULL, written INTEGER NOT NULL, sum INTEGER NOT NULL) STRICT, WITHOUT ROWID",
     "CREATE TABLE urls (url TEXT PRIMARY KEY NOT NULL, store TEXT NOT NULL, start INTEGER NOT NULL, \
      sum INTEGER NOT NULL) STRICT, WITHOUT ROWID",
     "CREATE TABLE layouts (name TEXT PRIMARY KEY NOT NULL, time_bits INTEGER NOT NULL, \

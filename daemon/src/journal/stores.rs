@@ -46,6 +46,8 @@ struct StoreRow {
     /// The last start that the store confirmed; 0 and an empty token while it has confirmed none.
     start: i64,
     token: String,
+    /// The number of this host's last confirmed write in that history; 0 if none is recorded.
+    written: i64,
 }
 
 // === tokens ===
@@ -97,17 +99,19 @@ fn this_start(conn: &Connection) -> Result<Start, Fault> {
 
 /// All stores, each with the URLs that last led to it.
 pub(super) fn read(conn: &Connection) -> Result<Vec<StoreRecord>, Fault> {
-    let mut statement =
-        conn.prepare("SELECT history, start, token, sum, store FROM stores ORDER BY store")?;
+    let mut statement = conn
+        .prepare("SELECT history, start, token, written, sum, store FROM stores ORDER BY store")?;
     let mut rows = statement.query([])?;
     let mut records = Vec::new();
     while let Some(row) = rows.next()? {
-        let store: String = get(row, 4)?;
-        let StoreRow { history, start, token } = StoreRow::from(row, &store)?;
+        let store: String = get(row, 5)?;
+        let StoreRow { history, start, token, written } = StoreRow::from(row, &store)?;
         let token = (start > 0).then(|| StartToken(token.into()));
         let history = history.into();
         let store = StoreId(store.into());
-        records.push(StoreRecord { store, history, urls: Vec::new(), confirmed: start, token });
+        let written = written.cast_unsigned();
+        let urls = Vec::new();
+        records.push(StoreRecord { store, history, written, urls, confirmed: start, token });
     }
     let mut statement = conn.prepare("SELECT url, store, start, sum FROM urls ORDER BY url")?;
     let mut rows = statement.query([])?;
@@ -159,11 +163,11 @@ pub(super) fn check_in(
     bounded("a store's history", history, HISTORY_BYTES_MAX)?;
     let now = this_start(conn)?;
     // The history that was recorded first stays; a change of history is recorded once it has been dealt with.
-    let history = match StoreRow::read(conn, store)? {
-        Some(known) => known.history,
-        None => history.to_owned(),
+    let (history, written) = match StoreRow::read(conn, store)? {
+        Some(known) => (known.history, known.written),
+        None => (history.to_owned(), 0),
     };
-    StoreRow { history, start: now.number, token: now.token.0.as_ref().to_owned() }
+    StoreRow { history, start: now.number, token: now.token.0.as_ref().to_owned(), written }
         .write(conn, &store.0)?;
     write_url(conn, url, &store.0, now.number)?;
     conn.prepare_cached(
@@ -186,18 +190,41 @@ pub(super) fn enter_history(
 ) -> Result<(), Problem> {
     bounded("a store's history", history, HISTORY_BYTES_MAX)?;
     match StoreRow::read(conn, store)? {
-        Some(known) => Ok(StoreRow { history: history.to_owned(), ..known }.write(conn, &store.0)?),
+        Some(known) if known.history == history => Ok(()),
+        Some(known) => {
+            let row = StoreRow { history: history.to_owned(), written: 0, ..known };
+            Ok(row.write(conn, &store.0)?)
+        }
         None => Err(Problem::Refused(format!(
             "the history of store {store} can't change: the host never checked in there"
         ))),
     }
 }
 
+/// Records the number of this host's last confirmed write in a store's recorded history.
+pub(super) fn enter_written(
+    conn: &Connection,
+    store: &StoreId,
+    written: u64,
+) -> Result<(), Problem> {
+    match StoreRow::read(conn, store)? {
+        Some(known) => {
+            Ok(StoreRow { written: written.cast_signed(), ..known }.write(conn, &store.0)?)
+        }
+        None => Err(Problem::Refused(format!("the host never checked in with store {store}"))),
+    }
+}
+
 /// Records that no store has confirmed a start: this host goes on as a new one.
 pub(super) fn forget_starts(conn: &Connection) -> Result<(), Problem> {
     for StoreRecord { store, history, .. } in read(conn)? {
-        StoreRow { history: history.as_ref().to_owned(), start: 0, token: String::new() }
-            .write(conn, &store.0)?;
+        StoreRow {
+            history: history.as_ref().to_owned(),
+            start: 0,
+            token: String::new(),
+            written: 0,
+        }
+        .write(conn, &store.0)?;
     }
     Ok(())
 }
@@ -206,8 +233,13 @@ pub(super) fn forget_starts(conn: &Connection) -> Result<(), Problem> {
 /// new host.
 pub(super) fn carry_over(from: &Connection, to: &Connection) -> Result<(), Fault> {
     for StoreRecord { store, history, urls, .. } in read(from)? {
-        StoreRow { history: history.as_ref().to_owned(), start: 0, token: String::new() }
-            .write(to, &store.0)?;
+        StoreRow {
+            history: history.as_ref().to_owned(),
+            start: 0,
+            token: String::new(),
+            written: 0,
+        }
+        .write(to, &store.0)?;
         for url in urls {
             write_url(to, &url, &store.0, 0)?;
         }
@@ -243,27 +275,42 @@ fn bounded(what: &str, text: &str, bytes_max: usize) -> Result<(), Problem> {
 
 impl StoreRow {
     fn sum(&self, store: &str) -> i64 {
-        Sum::of("stores").text(store).text(&self.history).int(self.start).text(&self.token).get()
+        let sum = Sum::of("stores").text(store).text(&self.history).int(self.start);
+        sum.text(&self.token).int(self.written).get()
     }
 
     fn write(&self, conn: &Connection, store: &str) -> rusqlite::Result<()> {
-        conn.prepare_cached("INSERT OR REPLACE INTO stores VALUES (?1, ?2, ?3, ?4, ?5)")?
-            .execute((store, &self.history, self.start, &self.token, self.sum(store)))?;
+        conn.prepare_cached("INSERT OR REPLACE INTO stores VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+            .execute((
+                store,
+                &self.history,
+                self.start,
+                &self.token,
+                self.written,
+                self.sum(store),
+            ))?;
         Ok(())
     }
 
     fn read(conn: &Connection, store: &StoreId) -> Result<Option<StoreRow>, Fault> {
         let row = conn
-            .prepare_cached("SELECT history, start, token, sum FROM stores WHERE store = ?1")?
+            .prepare_cached(
+                "SELECT history, start, token, written, sum FROM stores WHERE store = ?1",
+            )?
             .query_row([&*store.0], |row| Ok(StoreRow::from(row, &store.0)))
             .optional()?;
         row.transpose()
     }
 
-    /// Reads the columns history, start, token and sum.
+    /// Reads the columns history, start, token, written and sum.
     fn from(row: &Row<'_>, store: &str) -> Result<StoreRow, Fault> {
-        let found = StoreRow { history: get(row, 0)?, start: get(row, 1)?, token: get(row, 2)? };
-        if get::<i64>(row, 3)? == found.sum(store) && found.start >= 0 {
+        let found = StoreRow {
+            history: get(row, 0)?,
+            start: get(row, 1)?,
+            token: get(row, 2)?,
+            written: get(row, 3)?,
+        };
+        if get::<i64>(row, 4)? == found.sum(store) && found.start >= 0 && found.written >= 0 {
             return Ok(found);
         }
         Err(Fault::damaged(format!("the record of the store {store} is not as it was written")))

@@ -110,6 +110,14 @@ pub enum Write {
         /// Its present history, at most [`HISTORY_BYTES_MAX`](super::HISTORY_BYTES_MAX) bytes.
         history: Arc<str>,
     },
+    /// A store has confirmed this host's write with this number, in its recorded history. Refused for a store that never
+    /// checked in.
+    Written {
+        /// Which store.
+        store: StoreId,
+        /// The number.
+        number: u64,
+    },
     /// A worker was claimed, renewed, or kept for a restart. Replaces the recorded claim. Refused when a text is too
     /// long.
     Worker(Recorded),

@@ -198,16 +198,21 @@ impl StoreHandle {
         self.call(move |store| store.renew(&under, known.as_ref())).await
     }
 
-    /// See [`Store::identity`] and [`Store::trust`].
+    /// See [`Store::identity`], [`Store::trust`] and [`Store::written`].
     ///
     /// # Errors
     /// See [`StoreHandle::identity`].
-    pub async fn identity_after(&self, known: Option<History>) -> Result<Identity, StoreError> {
+    pub async fn identity_after(
+        &self,
+        known: Option<(History, u64)>,
+    ) -> Result<(Identity, u64), StoreError> {
         self.call(move |store| {
-            if let Some(known) = &known {
-                store.trust(known);
+            if let Some((known, written)) = &known {
+                store.trust(known, *written);
             }
-            store.identity()
+            let found = store.identity()?;
+            let written = store.written(&found.history);
+            Ok((found, written))
         })
         .await
     }

@@ -83,8 +83,12 @@ pub trait Store: Send {
     /// [`StoreError::Changed`], also when another host has begun a new life meanwhile; others as for every call.
     fn renew(&mut self, under: &Identity, known: Option<&History>) -> Result<bool, StoreError>;
 
-    /// This host trusts this history. Where several servers answer, a former one is not used.
-    fn trust(&mut self, known: &History);
+    /// This host trusts this history, in which its last write had this number or a later one. Where several servers
+    /// answer, a former one is not used.
+    fn trust(&mut self, known: &History, written: u64);
+
+    /// The number of this host's last confirmed write in a history; 0 if there is none.
+    fn written(&self, history: &History) -> u64;
 
     /// Claims numbers of a tag in one transaction that is durable when this returns.
     ///
@@ -221,7 +225,8 @@ pub trait Store: Send {
     ) -> Result<Vec<bool>, StoreError>;
 
     /// Records that this host starts: replaces its start token by `next` if the store's token is in `known`, by
-    /// compare-and-set. A host that the store doesn't know is entered. When the first answer was lost and the call is
+    /// compare-and-set. A host that the store doesn't know is entered. If the store lacks a write that [`Store::trust`]
+    /// told of, it has lost commits, and begins a new life. When the first answer was lost and the call is
     /// repeated, it finds `next` in the store and returns [`CheckIn::Current`].
     ///
     /// # Errors

@@ -77,6 +77,25 @@ pub fn a_host_whose_last_write_is_gone_claims_nothing(backend: &mut dyn Backend)
     assert!(other.identity().unwrap().history.is_in_doubt());
 }
 
+/// A host starts again, and a backup was put in place of the data meanwhile: the store is old, not the host's journal.
+pub fn a_start_that_the_store_has_lost_begins_a_new_life(backend: &mut dyn Backend) {
+    let (mut one, was) = host(backend, "one");
+    create(&mut *one, &new_tag("t", 1, 10)).unwrap();
+    backend.execute("CREATE TABLE backup AS SELECT * FROM leafd_host");
+    one.claim(&was, &tag("t"), WISH).unwrap();
+    let written = one.written(&was.history);
+    backend.execute("DELETE FROM leafd_host; INSERT INTO leafd_host SELECT * FROM backup");
+    let mut again = backend.connect();
+    again.trust(&was.history, written);
+    let (known, next) = (StartToken("start of one".into()), StartToken("next".into()));
+    let checked_in = again.check_in(&was, &HostId("one".into()), &[known.clone()], &next);
+    let is = again.identity().unwrap();
+    changed(checked_in, &was, &is);
+    assert!(is.history.was_missed_by(&was.history, &[]), "{is}");
+    let checked_in = again.check_in(&is, &HostId("one".into()), &[known], &next);
+    assert_eq!(checked_in.unwrap(), CheckIn::Current);
+}
+
 /// Two daemons run with copies of one state directory: the later start has the name.
 pub fn a_copy_of_a_host_stops_the_earlier_start(backend: &mut dyn Backend) {
     let (mut one, under) = host(backend, "one");

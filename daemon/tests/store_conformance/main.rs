@@ -162,6 +162,7 @@ conformance!(
     life::a_note_that_is_not_true_is_renewed_once,
     life::a_host_whose_last_write_is_gone_claims_nothing,
     life::a_copy_of_a_host_stops_the_earlier_start,
+    life::a_start_that_the_store_has_lost_begins_a_new_life,
 );
 conformance!(
     life_on_mysql,
@@ -170,6 +171,7 @@ conformance!(
     life::a_note_that_is_not_true_is_renewed_once,
     life::a_host_whose_last_write_is_gone_claims_nothing,
     life::a_copy_of_a_host_stops_the_earlier_start,
+    life::a_start_that_the_store_has_lost_begins_a_new_life,
 );
 conformance!(
     life_on_postgres,
@@ -178,6 +180,7 @@ conformance!(
     life::a_note_that_is_not_true_is_renewed_once,
     life::a_host_whose_last_write_is_gone_claims_nothing,
     life::a_copy_of_a_host_stops_the_earlier_start,
+    life::a_start_that_the_store_has_lost_begins_a_new_life,
 );
 
 fn tag(name: &str) -> Tag {

@@ -64,7 +64,11 @@ impl Store for Stub {
         unreachable!("not asked here")
     }
 
-    fn trust(&mut self, _: &History) {}
+    fn trust(&mut self, _: &History, _: u64) {}
+
+    fn written(&self, _: &History) -> u64 {
+        unreachable!("not asked here")
+    }
 
     fn claim_as(
         &mut self,

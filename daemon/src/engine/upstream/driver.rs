@@ -1,6 +1,7 @@
 //! Drives the monitor of a store: carries out its steps one after the other, calls the store and the journal, and
 //! reports changes to those whose tags live in the store.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -53,6 +54,8 @@ pub struct Driver<T> {
     journal: Journal,
     /// What the journal reported at the start.
     start: Rc<Recovered>,
+    /// The number of this host's last write that the journal has.
+    written: Cell<u64>,
 }
 
 /// The result of a step.
@@ -75,7 +78,7 @@ impl<T: Tenants + 'static> Driver<T> {
         journal: Journal,
         start: Rc<Recovered>,
     ) -> Rc<Self> {
-        Rc::new(Driver { upstream, tenants, journal, start })
+        Rc::new(Driver { upstream, tenants, journal, start, written: Cell::new(0) })
     }
 
     /// Watches the store and follows its changes, until dropped.
@@ -129,11 +132,14 @@ impl<T: Tenants + 'static> Driver<T> {
         match request {
             Request::Identity => {
                 let known = self.upstream.monitor.borrow().known_history().cloned();
-                let found = store.identity_after(known).await;
-                if let Ok(found) = &found {
+                let known = known.map(|known| (self.written_in(&known), known));
+                let asked = store.identity_after(known.map(|(written, known)| (known, written)));
+                let found = asked.await;
+                if let Ok((found, written)) = &found {
                     self.upstream.hear_role(&found.role);
+                    self.record_written(found, *written).await;
                 }
-                Response::Identity(found)
+                Response::Identity(found.map(|(found, _)| found))
             }
             Request::HasTags => Response::HasTags(self.has_tags().await),
             Request::TakeRole(under, role) => {
@@ -172,6 +178,27 @@ impl<T: Tenants + 'static> Driver<T> {
             store.check_in(under, &self.tenants.host(), vec![], token).await?;
         }
         Ok(())
+    }
+
+    /// The number of this host's last write in a history, by the journal.
+    fn written_in(&self, history: &History) -> u64 {
+        let mut records = self.start.stores.iter();
+        let record = records.find(|record| *record.history == *history.0);
+        // A host that goes on as a new one has written nothing yet.
+        record.filter(|_| !self.upstream.stale.get()).map_or(0, |record| record.written)
+    }
+
+    /// Has the journal record how far this host's writes have come, so that the next start finds out if they are gone.
+    async fn record_written(&self, found: &Identity, written: u64) {
+        let is_trusted = self.upstream.claimable().as_ref() == Some(found);
+        if !is_trusted || written <= self.written.replace(written) {
+            return;
+        }
+        let write = Write::Written { store: found.id.clone(), number: written };
+        // Without it, less is noticed at the next start. What else fails then is reported by those who need it.
+        if let Err(error) = self.commit(write).await {
+            debug!(store = %self.upstream.url, "{error}");
+        }
     }
 
     async fn has_tags(&self) -> Result<bool, StoreError> {

@@ -38,7 +38,7 @@ fn something_else_under_its_name_is_left_alone() {
 
 #[test]
 fn another_format_is_refused_in_words() {
-    for (version, why) in [(1, "from before the first release"), (3, "run the newer leafd")] {
+    for (version, why) in [(1, "from before the first release"), (4, "run the newer leafd")] {
         let dir = place();
         run(async { open(dir.path()).0.close().await });
         let conn = Connection::open(dir.path().join("journal.db")).unwrap();
@@ -64,9 +64,10 @@ fn rows_that_leafd_did_not_write_are_refused() {
         "DELETE FROM tokens",
         "UPDATE stores SET history = 'another'",
         "UPDATE stores SET start = 0, token = ''",
+        "UPDATE stores SET written = written + 1",
         "UPDATE stores SET store = 'b'",
         "DELETE FROM stores",
-        "INSERT INTO stores SELECT 'b', history, start, token, sum FROM stores",
+        "INSERT INTO stores SELECT 'b', history, start, token, written, sum FROM stores",
         "DELETE FROM urls; DELETE FROM stores",
         "UPDATE urls SET url = 'another'",
         "UPDATE urls SET store = 'b'",

@@ -127,6 +127,20 @@ fn a_history_changes_only_when_that_was_dealt_with() {
 }
 
 #[test]
+fn how_far_this_host_s_writes_have_come_is_remembered_within_a_history() {
+    let dir = place();
+    let dir = dir.path();
+    run(async {
+        let written = |number| Write::Written { store: id("a"), number };
+        start(dir, vec![checked_in("url", "a", "h1"), written(7)]).await;
+        // Another check-in and the same history change nothing.
+        start(dir, vec![checked_in("url", "a", "h1"), history("a", "h1")]).await;
+        assert_eq!(start(dir, vec![history("a", "h2")]).await.at("url").unwrap().written, 7);
+        assert_eq!(start(dir, vec![]).await.at("url").unwrap().written, 0);
+    });
+}
+
+#[test]
 fn what_can_t_be_recorded_of_a_store_is_refused() {
     let dir = place();
     let dir = dir.path();
@@ -141,6 +155,7 @@ fn what_can_t_be_recorded_of_a_store_is_refused() {
             (checked_in(&long.repeat(8), "a", "h"), "8200 bytes"),
             (history("a", &long), "1025 bytes"),
             (history("b", "h"), "never checked in"),
+            (Write::Written { store: id("b"), number: 1 }, "never checked in"),
         ] {
             let refused = journal.commit(vec![bad]).await.unwrap_err();
             assert!(refused.refused && refused.cause.contains(why), "{refused}");

@@ -39,7 +39,9 @@ pub(super) struct Own {
     /// This host, once the store has recorded its start.
     host: Option<(HostId, StartToken)>,
     /// What the store must still have.
-    proof: Proof,
+    pub(super) proof: Proof,
+    /// The history that this host trusted before it started, and the number of its last write there.
+    pub(super) remembered: Option<(History, u64)>,
     /// The number of the write that is under way.
     writing: Option<u64>,
     /// The latest history that this host has trusted or seen.

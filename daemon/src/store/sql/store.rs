@@ -59,8 +59,14 @@ impl Store for SqlStore {
         })
     }
 
-    fn trust(&mut self, known: &History) {
-        self.own().trusts(known);
+    fn trust(&mut self, known: &History, written: u64) {
+        let mut own = self.own();
+        own.trusts(known);
+        own.remembered = Some((known.clone(), written));
+    }
+
+    fn written(&self, history: &History) -> u64 {
+        self.own().proof.confirmed(history)
     }
 
     fn claim_as(
@@ -320,16 +326,22 @@ impl Store for SqlStore {
         known: &[StartToken],
         next: &StartToken,
     ) -> Result<CheckIn, StoreError> {
-        let (answer, written) = self.write(|session| {
+        let checked_in = self.write(|session| {
             session.check(under)?;
             if !session.side {
-                return Ok((CheckIn::Unsupported, 0));
+                return Ok(Some((CheckIn::Unsupported, 0)));
             }
             let rows =
                 session.driver.query(session.dialect.sql.host_token, &[Param::Text(&host.0)])?;
             let mut cells = rows.into_iter().flatten();
             let found = cells.next().flatten();
             let last = cells.next().flatten().and_then(|last| last.parse::<u64>().ok());
+            let remembered = session.own().remembered.clone();
+            let remembered = remembered.filter(|(of, _)| *of == under.history);
+            if remembered.is_some_and(|(_, written)| last.unwrap_or(0) < written) {
+                session.renew(Some(&under.history))?;
+                return Ok(None);
+            }
             let (answer, replace) = judge_start(found.as_deref(), known, next);
             let written = last.unwrap_or(0) + u64::from(replace);
             if replace {
@@ -337,11 +349,16 @@ impl Store for SqlStore {
                 let params = [Param::Text(&host.0), Param::Text(&next.0), number];
                 session.driver.execute(session.dialect.sql.enter_host, &params)?;
             }
-            Ok((answer, written))
+            Ok(Some((answer, written)))
         })?;
+        let Some((answer, written)) = checked_in else {
+            let (store, expected) = (self.location.store.clone(), under.clone());
+            return Err(StoreError::Changed { store, expected, found: self.identity()? });
+        };
         if matches!(answer, CheckIn::Current | CheckIn::New) {
             self.own().checked_in(host, next, &under.history, written);
         }
+        self.own().remembered = None;
         Ok(answer)
     }
 
