@@ -152,8 +152,8 @@ pub enum CheckIn {
     Current,
     /// The store didn't know this host, so it does not contradict the journal.
     New,
-    /// The store has recorded a start of this host that the journal doesn't know. The journal is an old copy, or
-    /// another host runs a copy of it.
+    /// The store has recorded a start of this host that the journal doesn't know. One of the two is an old copy, or
+    /// another host runs a copy of the journal.
     Stale,
     /// The store has only Leaf's table and can't record hosts. So it could never contradict the journal.
     Unsupported,

@@ -158,7 +158,7 @@ impl<T: Tenants + 'static> Driver<T> {
         }
     }
 
-    /// Records this start in the store. If the store knows a later start, this host goes on as a new one: the held ids
+    /// Records this start in the store. If the store knows a start that the journal doesn't know, this host goes on as a new one: the held ids
     /// in the journal, of any store, are as old as the journal.
     async fn check_in(&self, under: &Identity) -> Result<(), StoreError> {
         let (store, token) = (&self.upstream.store, &self.start.token);
@@ -167,8 +167,9 @@ impl<T: Tenants + 'static> Driver<T> {
         if judged == CheckIn::Stale {
             error!(
                 store = %self.upstream.url, host = %self.tenants.host(),
-                "the store has recorded a later start of this host: the journal is an old copy, or another host runs a \
-                 copy of it; this host skips the ids left in it and continues as a new host"
+                "the store has recorded a start of this host that its journal doesn't know: the journal or the store was \
+                 restored from an older copy, or another host runs a copy of the journal; this host skips the ids left \
+                 in it and continues as a new host"
             );
             self.upstream.stale.set(true);
             self.tenants.set_all_aside();
