@@ -12,8 +12,8 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::atfork;
+use crate::pool::Pool;
 use crate::slot::Slot;
-use crate::state::State;
 use crate::supply::Supply;
 
 /// What one tag keeps in wiped memory.
@@ -44,10 +44,10 @@ pub(crate) struct Arena {
     guard: Guard,
 }
 
-/// Also wiped: the pointer to the process's data for the client.
+/// Also wiped: the pointer to the process's connections.
 #[repr(C)]
 struct Root {
-    state: AtomicPtr<State>,
+    pool: AtomicPtr<Pool>,
 }
 
 struct Chunk {
@@ -89,11 +89,11 @@ impl Arena {
         self.guard
     }
 
-    /// The process's state; null until it is made.
-    pub(crate) fn state(&self) -> &AtomicPtr<State> {
+    /// The process's pool of connections; null until it is made.
+    pub(crate) fn pool(&self) -> &AtomicPtr<Pool> {
         // SAFETY: the root lies in the first chunk, which lives as long as the arena, is zeroed
         // or written through atomics only, and a null pointer is a valid value for it.
-        unsafe { &self.root.as_ref().state }
+        unsafe { &self.root.as_ref().pool }
     }
 
     /// A new cell, and how it becomes zero in a child. It lives as long as the arena.

@@ -1,21 +1,12 @@
 //! A client's settings.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
-
-use crate::client::Client;
-use crate::core::{Core, Limits};
-use crate::error::{Error, Result};
-use crate::paths::{check_socket_path, default_socket_path};
 
 /// How long a call without a deadline of its own may take.
 pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(2);
 
-/// The longest wait for a missing daemon; see [`Builder::wait`].
-pub const WAIT_MAX: Duration = Duration::from_secs(3600);
-
-/// Sets up a [`Client`].
+/// Sets up a [`crate::Client`].
 ///
 /// ```no_run
 /// # fn main() -> Result<(), leafd_client::Error> {
@@ -30,11 +21,11 @@ pub const WAIT_MAX: Duration = Duration::from_secs(3600);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Builder {
-    socket: Option<PathBuf>,
-    deadline: Duration,
-    wait: Duration,
-    direct: bool,
-    polling: bool,
+    pub(crate) socket: Option<PathBuf>,
+    pub(crate) deadline: Duration,
+    pub(crate) wait: Duration,
+    pub(crate) direct: bool,
+    pub(crate) polling: bool,
 }
 
 impl Builder {
@@ -48,7 +39,7 @@ impl Builder {
         }
     }
 
-    /// The socket's path: 1 to 107 bytes. Default: [`default_socket_path`], looked up by
+    /// The socket's path: 1 to 107 bytes. Default: [`crate::default_socket_path`], looked up by
     /// [`Builder::build`].
     #[must_use]
     pub fn socket(mut self, path: impl Into<PathBuf>) -> Builder {
@@ -68,7 +59,7 @@ impl Builder {
 
     /// How long calls without a deadline of their own wait for a missing daemon before their deadline begins to count:
     /// for a process that may start before the daemon does. They wait as long as their deadline even if `limit` is
-    /// shorter. More than [`WAIT_MAX`] is cut to that.
+    /// shorter. More than [`crate::WAIT_MAX`] is cut to that.
     ///
     /// Default: zero. Then a daemon that was never there is an error at once. A daemon that seems to be restarting is
     /// waited for even so, as long as the deadline lasts: if this client has been connected before, if a socket is left
@@ -99,19 +90,5 @@ impl Builder {
     pub fn polling(mut self, polling: bool) -> Builder {
         self.polling = polling;
         self
-    }
-
-    /// Builds the client. It connects on first use; [`Client::connect`] connects at once.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for a path that no socket can have, [`Error::Resources`] if the system has no memory.
-    pub fn build(self) -> Result<Client> {
-        let path = self.socket.unwrap_or_else(default_socket_path);
-        check_socket_path(&path)?;
-        let limits = Limits { deadline: self.deadline, wait: self.wait };
-        let core = Core::new(path, limits, !self.direct, self.polling).map_err(|source| {
-            Error::Resources { what: "can't allocate memory for a client", source }
-        })?;
-        Ok(Client { core: Arc::new(core) })
     }
 }

@@ -5,27 +5,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use leafd_wire::{COUNT_MAX, InfoReply, Layout, Parts, REQUEST_LENGTH_MAX, opcode};
+use leafd_wire::{InfoReply, Layout, Parts, REQUEST_LENGTH_MAX, opcode};
 
 use crate::builder::Builder;
-use crate::clock::coarse_ns;
-use crate::core::Core;
+use crate::core::{Core, Limits};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::held::{next, next_slow};
 use crate::ids::Ids;
-use crate::names::Node;
-use crate::pipeline::Pipeline;
+use crate::paths::{check_socket_path, default_socket_path};
+use crate::pipeline::{Pipeline, draw_batch};
 use crate::public_ids::PublicIds;
 use crate::tag::Tag;
 
-/// The most ids in a batch.
-pub const BATCH_MAX: u64 = 1_000_000_000;
-
-/// A connection to the host's leafd, for all threads of a process. Forked children use it too, each with a
-/// connection of its own.
+/// The way to the host's leafd, for all threads of a process. Forked children use it too, each with connections of
+/// its own.
 ///
 /// Clones share everything and cost a reference count. All calls block, but no longer than their deadline (and
-/// 250 ms of grace), unless the client [waits](Builder::wait) for the daemon.
+/// 250 ms of grace), unless the client [waits](Builder::wait) for the daemon. Each call that waits has a connection to
+/// itself; a client has at most 32, and further calls wait for one.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) core: Arc<Core>,
@@ -136,13 +134,13 @@ impl Client {
 
     /// `count` ids of `tag`, in the order of issue, straight from the daemon.
     ///
-    /// More than [`COUNT_MAX`] take several requests, some of them in flight at once. For zero ids no request
-    /// is sent. At most [`BATCH_MAX`].
+    /// More than [`crate::COUNT_MAX`] take several requests, some of them in flight at once. For zero ids no request
+    /// is sent. At most [`crate::BATCH_MAX`].
     ///
     /// # Errors
     /// As [`Client::next`]. If one of several requests fails, the ids of the others are skipped.
     pub fn next_batch(&self, tag: &str, count: u64) -> Result<Ids> {
-        self.draw_batch(tag, count, self.core.deadline(None))
+        draw_batch(&self.core, tag, count, self.core.deadline(None))
     }
 
     /// As [`Client::next_batch`], all of it within `limit` (see [`Builder::deadline`]).
@@ -150,22 +148,7 @@ impl Client {
     /// # Errors
     /// As [`Client::next_batch`].
     pub fn next_batch_within(&self, tag: &str, count: u64, limit: Duration) -> Result<Ids> {
-        self.draw_batch(tag, count, Deadline::after(limit))
-    }
-
-    fn draw_batch(&self, tag: &str, count: u64, mut deadline: Deadline) -> Result<Ids> {
-        let node = self.core.node(tag)?;
-        match u32::try_from(count) {
-            Ok(0) => Ok(Ids::of(Vec::new())),
-            Ok(count) if count <= COUNT_MAX => {
-                let (drawn, _) = self.core.draw(node.name(), count, false, &mut deadline)?;
-                Ok(Ids::new(drawn.first, drawn.rest))
-            }
-            _ if count > BATCH_MAX => Err(Error::invalid(format!(
-                "a batch has at most {BATCH_MAX} ids, not {count}; draw several batches"
-            ))),
-            _ => crate::pipeline::draw_many(self, tag, count, deadline),
-        }
+        draw_batch(&self.core, tag, count, Deadline::after(limit))
     }
 
     /// A handle of `tag` for drawing many ids. The daemon is not asked whether the tag exists.
@@ -174,7 +157,7 @@ impl Client {
     /// [`Error::InvalidArgument`] for an invalid tag name, or if this client has used [`crate::TAGS_MAX`]
     /// others.
     pub fn tag(&self, tag: &str) -> Result<Tag> {
-        Tag::new(self, tag)
+        Tag::new(&self.core, tag)
     }
 
     /// The public ids of a tag's dense ones, and back.
@@ -186,7 +169,7 @@ impl Client {
     /// A queue of requests that are sent before their answers are read.
     #[must_use]
     pub fn pipeline(&self) -> Pipeline<'_> {
-        Pipeline::new(self)
+        Pipeline::new(&self.core)
     }
 
     /// The daemon's version, limits, readiness and layouts.
@@ -283,40 +266,26 @@ impl Client {
     }
 }
 
+impl Builder {
+    /// Builds the client. It connects on first use; [`Client::connect`] connects at once.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a path that no socket can have, [`Error::Resources`] if the system has no memory.
+    pub fn build(self) -> Result<Client> {
+        let path = self.socket.unwrap_or_else(default_socket_path);
+        check_socket_path(&path)?;
+        let limits = Limits { deadline: self.deadline, wait: self.wait };
+        let core = Core::new(path, limits, !self.direct, self.polling).map_err(|source| {
+            Error::Resources { what: "can't allocate memory for a client", source }
+        })?;
+        Ok(Client { core: Arc::new(core) })
+    }
+}
+
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("socket", &self.core.path()).finish_non_exhaustive()
     }
-}
-
-/// The next id, from the held run if there is one.
-#[inline]
-fn next(core: &Core, node: &Node, holds: bool, limit: Option<Duration>) -> Result<u64> {
-    if holds
-        && (node.is_wiped() || node.is_own())
-        && let Some(taken) = node.slot().take(coarse_ns())
-    {
-        if taken.refill_due {
-            node.refill(core);
-        }
-        return Ok(taken.id);
-    }
-    next_slow(core, node, holds, limit)
-}
-
-/// The next id when no run is held, or none may be.
-pub(crate) fn next_slow(
-    core: &Core,
-    node: &Node,
-    holds: bool,
-    limit: Option<Duration>,
-) -> Result<u64> {
-    let mut deadline = core.deadline(limit);
-    if holds {
-        return node.next_slow(core, &mut deadline);
-    }
-    let (drawn, _) = core.draw(node.name(), 1, false, &mut deadline)?;
-    Ok(drawn.first.first)
 }
 
 fn text(body: Vec<u8>) -> Result<String> {

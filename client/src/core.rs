@@ -1,11 +1,10 @@
-//! What all clones of a client share: settings, wiped memory, and the pointer to the process's
-//! state.
+//! What all clones of a client share: settings, wiped memory, and the way to the process's connections.
 
 use std::io;
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
 
 use leafd_wire::{Header, IdsRequest, Status};
@@ -16,16 +15,15 @@ use crate::error::{Break, Error, Result};
 use crate::interruption::Outside;
 use crate::names::{Names, Node};
 use crate::polling::has_cores_to_spare;
-use crate::requests::{Asked, Drawn, Outcome};
-use crate::socket::Record;
-use crate::state::{State, Target};
+use crate::pool::{Pool, Target};
+use crate::replies::{Asked, Drawn, Outcome};
 
 /// The shared part of a client. Fields drop in this order: names before the arena of their cells.
 pub(crate) struct Core {
     names: Names,
     arena: Arena,
-    /// The latest state, even after the pointer to it was wiped.
-    made: AtomicPtr<State>,
+    /// The latest pool, even after the pointer to it was wiped.
+    made: AtomicPtr<Pool>,
     target: Arc<Target>,
     pub(crate) limits: Limits,
     /// Whether runs may be held.
@@ -64,12 +62,7 @@ impl Core {
         let arena = Arena::new()?;
         // If a child can't be kept from using its parent's runs, none are held.
         let holds = holds && arena.guard() != Guard::Nobody;
-        let target = Arc::new(Target {
-            path,
-            polling: polling && has_cores_to_spare(),
-            reached: AtomicBool::new(false),
-            record: Record::new(),
-        });
+        let target = Arc::new(Target::new(path, polling && has_cores_to_spare()));
         let made = AtomicPtr::new(ptr::null_mut());
         Ok(Core { names: Names::new(), arena, made, target, limits, holds })
     }
@@ -97,32 +90,30 @@ impl Core {
         self.arena.guard() == Guard::Kernel || pid == std::process::id()
     }
 
-    /// The process's state, made on first use, also in a forked child.
-    pub(crate) fn state(&self) -> &State {
-        let place = self.arena.state();
+    /// The process's connections; the pool is made on first use, also in a forked child.
+    pub(crate) fn pool(&self) -> &Pool {
+        let place = self.arena.pool();
         let found = place.load(Ordering::Acquire);
-        // SAFETY: the pointer is null or a state that lives as long as the core: it was made by
+        // SAFETY: the pointer is null or a pool that lives as long as the core: it was made by
         // `Box::into_raw` below, and is freed in `drop` only. (In a child without wiping it may be
         // the parent's; its process id is plain memory, copied into the child.)
         match unsafe { found.as_ref() } {
-            Some(state) if self.is_own(state.pid) => state,
-            _ => self.make_state(found),
+            Some(pool) if self.is_own(pool.pid) => pool,
+            _ => self.make_pool(found),
         }
     }
 
     #[cold]
-    fn make_state(&self, found: *mut State) -> &State {
-        // Read before the swap: once the new state is out, other threads may write a new record.
-        let inherited = self.target.record.get();
-        let new = Box::into_raw(Box::new(State::new(Arc::clone(&self.target))));
+    fn make_pool(&self, found: *mut Pool) -> &Pool {
+        // Read before the swap: once the new pool is out, other threads may record their connections.
+        let inherited = self.target.inherited();
+        let new = Box::into_raw(Box::new(Pool::new(Arc::clone(&self.target))));
         let swap =
-            self.arena.state().compare_exchange(found, new, Ordering::AcqRel, Ordering::Acquire);
+            self.arena.pool().compare_exchange(found, new, Ordering::AcqRel, Ordering::Acquire);
         match swap {
             Ok(_) => {
                 crate::inherited::keep(self.made.swap(new, Ordering::AcqRel));
-                if let Some(inherited) = inherited {
-                    inherited.close();
-                }
+                self.target.close(&inherited);
                 // SAFETY: just made, and freed in `drop` only.
                 unsafe { &*new }
             }
@@ -169,10 +160,6 @@ impl Core {
         deadline: &mut Deadline,
     ) -> Result<Vec<u8>> {
         let attempts = repeatable.then(Attempts::default);
-        if attempts.is_none() {
-            // Notice a connection that has closed meanwhile, or it would take the request with it.
-            self.state().probe();
-        }
         let asked = Asked::Body { opcode };
         let outcome = self.exchange(asked, attempts, deadline, |_, id, out| {
             Header::request(opcode, flags, id).put_frame(body, out);
@@ -191,18 +178,14 @@ impl Core {
         mut put: impl FnMut(&Deadline, u32, &mut Vec<u8>),
     ) -> Result<Outcome> {
         let _outside = Outside::new();
-        let state = self.state();
         loop {
-            let mut link = state.connected(deadline)?;
-            let ticket = link.submit(asked, None, |id, out| put(deadline, id, out))?;
-            link.send();
-            let Some(outcome) = state.answer(link, ticket, false, deadline.end_of_grace()) else {
-                state.abandon(ticket);
-                return Err(deadline.missed());
-            };
-            match self.settle(outcome, attempts.as_mut(), deadline)? {
-                Some(outcome) => return Ok(outcome),
-                None => continue,
+            // A connection that has closed meanwhile would take a request along that is sent only once.
+            let lease = self.pool().lease(attempts.is_none(), deadline)?;
+            let until = deadline.end_of_grace();
+            let outcome = lease.exchange(asked, until, |id, out| put(deadline, id, out));
+            let Some(outcome) = outcome else { return Err(deadline.missed()) };
+            if let Some(outcome) = self.settle(outcome, attempts.as_mut(), deadline)? {
+                return Ok(outcome);
             }
         }
     }
@@ -238,17 +221,15 @@ impl Drop for Core {
         for node in self.names.all() {
             node.drop_supply();
         }
-        let place = self.arena.state().swap(ptr::null_mut(), Ordering::AcqRel);
-        // SAFETY: as in `state`.
+        let place = self.arena.pool().swap(ptr::null_mut(), Ordering::AcqRel);
+        // SAFETY: as in `pool`.
         match unsafe { place.as_ref() } {
             // SAFETY: made by `Box::into_raw`, and no other reference to the core exists.
-            Some(state) if self.is_own(state.pid) => drop(unsafe { Box::from_raw(place) }),
+            Some(pool) if self.is_own(pool.pid) => drop(unsafe { Box::from_raw(place) }),
             // A child that never used the client, or one without wiping.
             _ => {
                 crate::inherited::keep(*self.made.get_mut());
-                if let Some(inherited) = self.target.record.get() {
-                    inherited.close();
-                }
+                self.target.close(&self.target.inherited());
             }
         }
     }

@@ -4,9 +4,13 @@ use std::time::{Duration, Instant};
 
 use leafd_wire::DEADLINE_MS_MAX;
 
-use crate::builder::WAIT_MAX;
 use crate::error::Error;
-use crate::state::GRACE;
+
+/// How much longer than the daemon's deadline a client waits for the daemon's own answer about it.
+const GRACE: Duration = Duration::from_millis(250);
+
+/// The longest wait for a missing daemon; see [`crate::Builder::wait`].
+pub const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// A call's start, and how long it may take.
 #[derive(Clone, Copy, Debug)]

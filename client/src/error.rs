@@ -88,8 +88,6 @@ pub(crate) enum Break {
     Protocol(&'static str),
     /// A frame's length field is out of range.
     FrameLength(u32),
-    /// So many answers are overdue that none is expected any more.
-    Overdue,
 }
 
 // === impl Error ===
@@ -250,10 +248,6 @@ impl Break {
             }
             Break::End => io::Error::new(io::ErrorKind::UnexpectedEof, "the daemon closed it"),
             Break::Os(number) => io::Error::from_raw_os_error(number),
-            Break::Overdue => io::Error::new(
-                io::ErrorKind::TimedOut,
-                "too many answers are overdue; the daemon may be hanging",
-            ),
         };
         Error::Disconnected { path: path.to_owned(), source }
     }

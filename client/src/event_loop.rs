@@ -50,7 +50,7 @@ impl Tag {
     /// # Errors
     /// [`crate::Error::Protocol`] for a body that doesn't answer such a request. Nothing is held then.
     pub fn hold(&self, body: &[u8], asked: u32, asked_ns: u64) -> Result<Option<u64>> {
-        let drawn = crate::requests::decode_held(body, asked)?;
+        let drawn = crate::replies::decode_held(body, asked)?;
         if !self.holds() {
             return Ok(Some(drawn.first.first));
         }

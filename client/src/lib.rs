@@ -23,9 +23,9 @@
 //!
 //! - `client`, `tag`, `pipeline`: what can be asked; `event_loop`: what is held for whoever asks by itself;
 //! - `public_ids`: what outsiders are shown instead of ids;
-//! - `names`, `slot`, `supply`, `sizing`: the held runs, and where the next one comes from;
+//! - `held`, `names`, `slot`, `supply`, `sizing`: the held runs, and where the next one comes from;
 //! - `core`, `arena`, `atfork`, `inherited`: what clones share, what a fork wipes, and what it leaves;
-//! - `state`, `link`, `requests`, `reader`, `polling`: the one connection that threads share;
+//! - `pool`, `connection`, `replies`, `polling`: the connections, each for one call at a time;
 //! - `socket`, `clock`: system calls; `interruption`: signals that end a wait.
 
 #![warn(missing_docs)]
@@ -35,30 +35,31 @@ mod atfork;
 mod builder;
 mod client;
 mod clock;
+mod connection;
 mod core;
 mod deadline;
 mod error;
 mod event_loop;
+mod held;
 mod ids;
 mod inherited;
 mod interruption;
-mod link;
 mod names;
 mod paths;
 mod pipeline;
 mod polling;
+mod pool;
 mod public_ids;
-mod reader;
-mod requests;
+mod replies;
 mod sizing;
 mod slot;
 mod socket;
-mod state;
 mod supply;
 mod tag;
 
-pub use builder::{Builder, DEADLINE_DEFAULT, WAIT_MAX};
-pub use client::{BATCH_MAX, Client, Decoded, MetricsFormat, decode};
+pub use builder::{Builder, DEADLINE_DEFAULT};
+pub use client::{Client, Decoded, MetricsFormat, decode};
+pub use deadline::WAIT_MAX;
 pub use error::{Error, Result};
 pub use event_loop::Held;
 pub use ids::Ids;
@@ -67,7 +68,6 @@ pub use leafd_wire::reply::InfoReply;
 pub use leafd_wire::{COUNT_MAX, Layout, Parts, Run, Status, opcode};
 pub use names::TAGS_MAX;
 pub use paths::default_socket_path;
-pub use pipeline::{Answer, Pipeline};
+pub use pipeline::{Answer, BATCH_MAX, IN_FLIGHT_MAX, Pipeline};
 pub use public_ids::PublicIds;
-pub use requests::IN_FLIGHT_MAX;
 pub use tag::Tag;

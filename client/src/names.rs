@@ -32,7 +32,7 @@ pub(crate) struct Node {
     /// What keeps a child from finding its parent's run in the cell.
     guard: Guard,
     /// The latest supply, even after the pointer to it was wiped.
-    pub(crate) made: AtomicPtr<Supply>,
+    made: AtomicPtr<Supply>,
     next: *mut Node,
 }
 
@@ -152,6 +152,55 @@ impl Node {
     #[inline]
     pub(crate) fn is_wiped(&self) -> bool {
         self.guard == Guard::Kernel
+    }
+
+    /// Frees the supply, unless it is a parent's.
+    pub(crate) fn drop_supply(&self) {
+        let supply = self.cell().supply.swap(ptr::null_mut(), Ordering::AcqRel);
+        let own = |supply: &Supply| self.is_wiped() || supply.pid == std::process::id();
+        // SAFETY: as in `supply`.
+        if unsafe { supply.as_ref() }.is_some_and(own) {
+            // SAFETY: made by `Box::into_raw`; the core is being dropped, so nothing else uses it.
+            drop(unsafe { Box::from_raw(supply) });
+        } else {
+            crate::inherited::keep(self.made.load(Ordering::Acquire));
+        }
+    }
+
+    /// Whether this process filled the cell. For cells that the kernel doesn't wipe.
+    #[cold]
+    pub(crate) fn is_own(&self) -> bool {
+        let found = self.cell().supply.load(Ordering::Acquire);
+        // SAFETY: as in `supply`.
+        unsafe { found.as_ref() }.is_some_and(|supply| supply.pid == std::process::id())
+    }
+
+    pub(crate) fn supply(&self) -> &Supply {
+        let place = &self.cell().supply;
+        let found = place.load(Ordering::Acquire);
+        // SAFETY: null, or made by `Box::into_raw` below and freed with the core only. (In a child without
+        // wiping it may be the parent's; its process id is plain memory, copied into the child.)
+        if let Some(supply) = unsafe { found.as_ref() } {
+            if self.is_wiped() || supply.pid == std::process::id() {
+                return supply;
+            }
+            // The run is the parent's too. Clear it before the swap: once the new supply is visible,
+            // another thread may install a run of this process.
+            self.slot().clear();
+        }
+        let new = Box::into_raw(Box::new(Supply::new()));
+        match place.compare_exchange(found, new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => {
+                crate::inherited::keep(self.made.swap(new, Ordering::AcqRel));
+                // SAFETY: just made; freed with the core only.
+                unsafe { &*new }
+            }
+            // SAFETY: no other thread has seen `new`; `theirs` is this process's.
+            Err(theirs) => unsafe {
+                drop(Box::from_raw(new));
+                &*theirs
+            },
+        }
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Readiness {
     pub(crate) writable: bool,
 }
 
-/// The descriptor of the process's connection, so that a forked child can close its copy.
+/// The descriptor of one of the process's connections, so that a forked child can close its copy.
 ///
 /// Numbers are reused, and the child may have closed and opened any of them. So the child closes the number
 /// only while it still names the same socket.
@@ -174,6 +174,12 @@ impl Record {
         self.descriptor.store(-1, Ordering::Release);
     }
 
+    /// Forgets a parent's connection. Another thread may have recorded one of this process meanwhile.
+    pub(crate) fn forget(&self, of_parent: &Inherited) {
+        let known = of_parent.descriptor;
+        let _ = self.descriptor.compare_exchange(known, -1, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
     pub(crate) fn get(&self) -> Option<Inherited> {
         let descriptor = self.descriptor.load(Ordering::Acquire);
         (descriptor >= 0).then(|| Inherited {
@@ -188,7 +194,7 @@ impl Record {
 
 impl Inherited {
     /// Closes the parent's socket in a child, if its number still names it.
-    pub(crate) fn close(self) {
+    pub(crate) fn close(&self) {
         if socket_identity(self.descriptor).is_ok_and(|it| it == (self.device, self.inode)) {
             // SAFETY: the descriptor is this client's socket. Its owner is the parent's state, which the
             // child has leaked.

@@ -5,15 +5,17 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::{Client, next_slow};
 use crate::clock::coarse_ns;
 use crate::core::Core;
+use crate::deadline::Deadline;
 use crate::error::Result;
+use crate::held::next_slow;
 use crate::ids::Ids;
 use crate::names::Node;
+use crate::pipeline::draw_batch;
 use crate::slot::{Slot, Taken};
 
-/// One tag of a client, made by [`Client::tag`]. It is cheap to clone, and usable in forked
+/// One tag of a client, made by [`crate::Client::tag`]. It is cheap to clone, and usable in forked
 /// children.
 ///
 /// ```no_run
@@ -53,15 +55,15 @@ unsafe impl Sync for Tag {}
 // === impl Tag ===
 
 impl Tag {
-    pub(crate) fn new(client: &Client, name: &str) -> Result<Tag> {
-        let node = client.core.node(name)?;
+    pub(crate) fn new(core: &Arc<Core>, name: &str) -> Result<Tag> {
+        let node = core.node(name)?;
         let slot = NonNull::from(node.slot());
-        let holding = match (client.core.holds, node.is_wiped()) {
+        let holding = match (core.holds, node.is_wiped()) {
             (false, _) => Holding::No,
             (true, true) => Holding::Wiped,
             (true, false) => Holding::OwnOnly,
         };
-        Ok(Tag { node: NonNull::from(node), slot, core: Arc::clone(&client.core), holding })
+        Ok(Tag { node: NonNull::from(node), slot, core: Arc::clone(core), holding })
     }
 
     /// The same tag, with every id drawn directly, by a request of its own.
@@ -77,7 +79,7 @@ impl Tag {
         self.node().name()
     }
 
-    /// The next id; see [`Client::next`]. From a held run this takes nanoseconds.
+    /// The next id; see [`crate::Client::next`]. From a held run this takes nanoseconds.
     ///
     /// # Errors
     /// The reason why the daemon did not answer.
@@ -103,20 +105,20 @@ impl Tag {
         }
     }
 
-    /// `count` ids straight from the daemon; see [`Client::next_batch`].
+    /// `count` ids straight from the daemon; see [`crate::Client::next_batch`].
     ///
     /// # Errors
-    /// As [`Client::next_batch`].
+    /// As [`crate::Client::next_batch`].
     pub fn next_batch(&self, count: u64) -> Result<Ids> {
-        self.client().next_batch(self.name(), count)
+        draw_batch(&self.core, self.name(), count, self.core.deadline(None))
     }
 
     /// As [`Tag::next_batch`], all of it within `limit` (see [`crate::Builder::deadline`]).
     ///
     /// # Errors
-    /// As [`Client::next_batch`].
+    /// As [`crate::Client::next_batch`].
     pub fn next_batch_within(&self, count: u64, limit: Duration) -> Result<Ids> {
-        self.client().next_batch_within(self.name(), count, limit)
+        draw_batch(&self.core, self.name(), count, Deadline::after(limit))
     }
 
     /// An id of the held run, if there is one. It never waits.
@@ -153,10 +155,6 @@ impl Tag {
 
     fn next_slow(&self, limit: Option<Duration>) -> Result<u64> {
         next_slow(&self.core, self.node(), self.holds(), limit)
-    }
-
-    fn client(&self) -> Client {
-        Client { core: Arc::clone(&self.core) }
     }
 
     #[inline]

@@ -79,13 +79,14 @@ fn each_of_many_waiting_threads_hears_that_the_connection_broke() {
                 })
             })
             .collect();
-        // All of them sleep but one, which reads.
-        until(|| server.requests_for("deaf") == 60);
+        // As many as there are connections; the others wait for one.
+        until(|| server.requests_for("deaf") == 32);
         server.restart();
         let ids = drawing.into_iter().flat_map(|thread| thread.join().unwrap());
         assert_eq!(check_unique(ids), 60 * 51);
     });
-    assert_eq!(server.requests_for("deaf"), 120);
+    assert_eq!(server.shared().connections_made.load(Ordering::SeqCst), 2 * 32);
+    assert_eq!(server.requests_for("deaf"), 32 + 60);
 }
 
 #[test]

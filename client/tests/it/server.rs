@@ -56,6 +56,7 @@ pub struct Shared {
     pub requests: Mutex<HashMap<String, u64>>,
     pub connections_made: AtomicU64,
     pub admin_requests: AtomicU64,
+    pub starts: AtomicU64,
     /// Says AWAKE in its answers.
     pub awake: AtomicBool,
     streams: Mutex<Vec<UnixStream>>,
@@ -82,6 +83,7 @@ impl Server {
                 requests: Mutex::default(),
                 connections_made: AtomicU64::new(0),
                 admin_requests: AtomicU64::new(0),
+                starts: AtomicU64::new(0),
                 awake: AtomicBool::new(false),
                 streams: Mutex::default(),
                 halves: Mutex::default(),
@@ -130,6 +132,7 @@ impl Server {
     pub fn restart(&mut self) {
         self.stop();
         self.shared.stop.store(false, Ordering::SeqCst);
+        self.shared.starts.fetch_add(1, Ordering::SeqCst);
         let listener = UnixListener::bind(&self.path).unwrap();
         listener.set_nonblocking(true).unwrap();
         let shared = Arc::clone(&self.shared);
@@ -244,7 +247,7 @@ fn answer_ids(
     IdsReply::put(header, hold_ms, &draw(kind, count, shared), &mut reply);
     match kind {
         "silent" => return true,
-        "deaf" if shared.connections_made.load(Ordering::SeqCst) == 1 => return true,
+        "deaf" if shared.starts.load(Ordering::SeqCst) == 1 => return true,
         "pair" => {
             let mut halves = shared.halves.lock().unwrap();
             match halves.remove(tag) {

@@ -69,3 +69,42 @@ fn a_client_uses_tags_up_to_its_limit() {
     assert!(client.tag("one-more").is_err());
     check_unique([client.next("tag-0").unwrap(), client.next("tag-65535").unwrap()]);
 }
+
+/// The modules that a source file imports, besides those of its tests.
+fn imports(source: &str) -> impl Iterator<Item = &str> {
+    let code = source.split("#[cfg(all(test").next().unwrap_or_default();
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.flat_map(|line| {
+        line.split("crate::").skip(1).filter_map(|path| {
+            path.split(|one: char| !one.is_ascii_lowercase() && one != '_').next()
+        })
+    })
+}
+
+#[test]
+fn no_modules_import_each_other_in_a_circle() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut left: std::collections::BTreeMap<String, String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| {
+            let path = file.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            (name, std::fs::read_to_string(path).unwrap())
+        })
+        .filter(|(name, _)| name != "lib")
+        .collect();
+    assert!(left.len() > 20);
+    // Takes away, again and again, the modules that import none of those that are left.
+    loop {
+        let names: Vec<String> = left.keys().cloned().collect();
+        let others =
+            |name: &str, import: &str| import != name && names.iter().any(|one| one == import);
+        let before = left.len();
+        left.retain(|name, source| imports(source).any(|import| others(name, import)));
+        if left.len() == before {
+            break;
+        }
+    }
+    let circle: Vec<&String> = left.keys().collect();
+    assert!(circle.is_empty(), "{circle:?} import each other in a circle");
+}

@@ -1,0 +1,217 @@
+//! Ids of held runs, and where the next run comes from.
+//!
+//! One thread at a time fetches a tag's next run. The others wait for it, each by its own deadline. No
+//! lock is held meanwhile, and other tags don't wait. Well before a run's end, one thread asks for the
+//! next run without waiting for the answer.
+
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use leafd_wire::IdsRequest;
+
+use crate::clock::{coarse_ns, exact_ns};
+use crate::core::Core;
+use crate::deadline::Deadline;
+use crate::error::Result;
+use crate::interruption::{Outside, SLICE, has_ended, in_handler, is_ended, is_watched};
+use crate::names::Node;
+use crate::replies::{Asked, Drawn, Outcome};
+use crate::slot::RUN_COUNT_MAX;
+use crate::supply::{Held, Locked, QUEUED_MAX, Refill, Stock, Supply, expiry_ns};
+
+/// The next id, from the held run if there is one.
+#[inline]
+pub(crate) fn next(core: &Core, node: &Node, holds: bool, limit: Option<Duration>) -> Result<u64> {
+    if holds
+        && (node.is_wiped() || node.is_own())
+        && let Some(taken) = node.slot().take(coarse_ns())
+    {
+        if taken.refill_due {
+            node.refill(core);
+        }
+        return Ok(taken.id);
+    }
+    next_slow(core, node, holds, limit)
+}
+
+/// The next id when no run is held, or none may be.
+pub(crate) fn next_slow(
+    core: &Core,
+    node: &Node,
+    holds: bool,
+    limit: Option<Duration>,
+) -> Result<u64> {
+    let mut deadline = core.deadline(limit);
+    if holds {
+        return node.next_slow(core, &mut deadline);
+    }
+    let (drawn, _) = core.draw(node.name(), 1, false, &mut deadline)?;
+    Ok(drawn.first.first)
+}
+
+// === impl Node ===
+
+impl Node {
+    /// An id from a held run, or the first one of a new run.
+    #[cold]
+    pub(crate) fn next_slow(&self, core: &Core, deadline: &mut Deadline) -> Result<u64> {
+        let _outside = Outside::new();
+        let supply = self.supply();
+        let mut stock = supply.lock();
+        loop {
+            // Another thread may have installed a run since.
+            if let Some(taken) = self.slot().take(coarse_ns()) {
+                if taken.refill_due {
+                    ask_ahead(&mut stock, self, core);
+                }
+                return Ok(taken.id);
+            }
+            stock.learn(self.slot(), exact_ns());
+            self.slot().clear();
+            if stock.never_hold {
+                drop(stock);
+                return self.next_unheld(core, supply, deadline);
+            }
+            if let Some(held) = stock.take_queued(exact_ns()) {
+                let id = stock.install(self.slot(), held);
+                supply.wake(&stock);
+                return Ok(id);
+            }
+            if !stock.fetching {
+                return self.fetch(core, supply, stock, deadline);
+            }
+            if in_handler() {
+                // The fetching thread may be this very one.
+                drop(stock);
+                let (drawn, _) = core.draw(self.name(), 1, false, deadline)?;
+                return Ok(drawn.first.first);
+            }
+            let left = deadline.last_moment().saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(deadline.missed());
+            }
+            // No signal wakes it.
+            let left = if is_watched() { left.min(SLICE) } else { left };
+            stock.waiting += 1;
+            stock =
+                supply.changed.wait_timeout(stock, left).unwrap_or_else(PoisonError::into_inner).0;
+            stock.waiting -= 1;
+            if is_watched() {
+                drop(stock);
+                if is_ended() {
+                    return Err(deadline.missed());
+                }
+                stock = supply.lock();
+            }
+        }
+    }
+
+    /// Asks for the next run, unless that was done or a lock is taken.
+    #[cold]
+    pub(crate) fn refill(&self, core: &Core) {
+        if let Ok(mut stock) = self.supply().stock.try_lock() {
+            ask_ahead(&mut stock, self, core);
+        }
+    }
+
+    /// An id of the held run, or of the next one in the queue.
+    pub(crate) fn advance(&self) -> Option<u64> {
+        let supply = self.supply();
+        let mut stock = supply.lock();
+        if let Some(taken) = self.slot().take(coarse_ns()) {
+            return Some(taken.id);
+        }
+        stock.learn(self.slot(), exact_ns());
+        self.slot().clear();
+        let held = stock.take_queued(exact_ns())?;
+        let id = stock.install(self.slot(), held);
+        supply.wake(&stock);
+        Some(id)
+    }
+
+    /// How many ids to ask for when `waiting` callers have none.
+    pub(crate) fn wish(&self, waiting: u32) -> u32 {
+        let mut stock = self.supply().lock();
+        stock.learn(self.slot(), exact_ns());
+        if stock.never_hold { 1 } else { stock.wish().max(waiting.min(RUN_COUNT_MAX)) }
+    }
+
+    /// Queues drawn runs behind the held one. Returns an id if they may not be held.
+    pub(crate) fn queue(&self, drawn: &Drawn, sent_ns: u64) -> Option<u64> {
+        let mut stock = self.supply().lock();
+        let hold_ms = drawn.hold_ms;
+        stock.never_hold = hold_ms == 0;
+        if stock.never_hold {
+            return Some(drawn.first.first);
+        }
+        let expires_ns = expiry_ns(sent_ns, hold_ms);
+        let runs = std::iter::once(&drawn.first).chain(&drawn.rest);
+        let room = QUEUED_MAX.saturating_sub(stock.queued.len());
+        stock.queued.extend(runs.map(|&run| Held { run, hold_ms, expires_ns }).take(room));
+        None
+    }
+
+    /// Gets the next run while others wait, and takes its first id.
+    fn fetch(
+        &self,
+        core: &Core,
+        supply: &Supply,
+        mut stock: Locked<'_>,
+        deadline: &mut Deadline,
+    ) -> Result<u64> {
+        stock.fetching = true;
+        let refill = stock.refill.take();
+        let count = stock.wish();
+        drop(stock);
+
+        let ahead = refill.and_then(|refill| collect(core, refill, deadline));
+        let outcome = match ahead {
+            Some(drawn) => Ok(drawn),
+            None if has_ended() || refill.is_some() && deadline.is_over() => Err(deadline.missed()),
+            None => core.draw(self.name(), count, true, deadline),
+        };
+
+        let mut stock = supply.lock();
+        stock.fetching = false;
+        supply.wake(&stock);
+        let (drawn, sent_ns) = outcome?;
+        Ok(stock.stow(self.slot(), &drawn, sent_ns))
+    }
+
+    /// Draws one id by a request of its own.
+    fn next_unheld(&self, core: &Core, supply: &Supply, deadline: &mut Deadline) -> Result<u64> {
+        let (drawn, _) = core.draw(self.name(), 1, true, deadline)?;
+        if drawn.hold_ms > 0 {
+            // The tag was created anew, and its ids may be held now.
+            supply.lock().never_hold = false;
+        }
+        Ok(drawn.first.first)
+    }
+}
+
+/// What a request sent ahead has brought, if that is usable. An old error says little: a new request shows what is wrong
+/// now.
+fn collect(core: &Core, refill: Refill, deadline: &Deadline) -> Option<(Drawn, u64)> {
+    match core.pool().collect(refill.ticket, deadline.end_of_grace())? {
+        Outcome::Ids(drawn) if expiry_ns(refill.sent_ns, drawn.hold_ms) > exact_ns() => {
+            Some((drawn, refill.sent_ns))
+        }
+        _ => None,
+    }
+}
+
+/// Sends a request for the next run, if that needs no waiting.
+fn ask_ahead(stock: &mut Stock, node: &Node, core: &Core) {
+    if stock.refill.is_some() || stock.fetching || !stock.queued.is_empty() || stock.never_hold {
+        return;
+    }
+    let sent_ns = exact_ns();
+    stock.learn(node.slot(), sent_ns);
+    let count = stock.wish();
+    let deadline_ms = u32::try_from(core.limits.deadline.as_millis()).unwrap_or(u32::MAX);
+    let request = IdsRequest { tag: node.name().as_bytes(), count, deadline_ms };
+    let asked = Asked::Ids { count, hold: true };
+    // If it can't be sent, nothing is lost: the end of the run asks again.
+    let ticket = core.pool().send_ahead(asked, |id, out| request.put(true, id, out));
+    stock.refill = ticket.map(|ticket| Refill { ticket, sent_ns });
+}

@@ -1,0 +1,452 @@
+//! A process's connections for one client: each serves one call at a time.
+//!
+//! A forked child never sees its parent's pool: it finds a null pointer and makes its own.
+
+use std::collections::HashMap;
+use std::fs;
+use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use crate::clock::coarse_ns;
+use crate::connection::Connection;
+use crate::deadline::Deadline;
+use crate::error::{Break, Error, Result};
+use crate::interruption::{SLICE, is_ended, is_watched};
+use crate::replies::{Asked, Outcome};
+use crate::socket::{Inherited, Record};
+
+/// The most connections of a client. Further calls wait for one.
+pub(crate) const CONNECTIONS_MAX: usize = 32;
+
+/// So many of them may carry requests that nobody waits for yet.
+const AHEAD_MAX: usize = CONNECTIONS_MAX / 2;
+
+/// A connection that was not needed for so long is closed.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// The first pause before another attempt to connect, and the longest.
+const BACK_OFF_MIN: Duration = Duration::from_millis(2);
+const BACK_OFF_MAX: Duration = Duration::from_millis(100);
+
+/// How long a removed socket counts as that of a restarting daemon.
+const JUST_NOW: Duration = Duration::from_secs(10);
+
+/// What a fork does not change: the socket's path, and what is known about it.
+pub(crate) struct Target {
+    pub(crate) path: PathBuf,
+    pub(crate) may_poll: bool,
+    /// Whether a connection was ever made. If so, a missing daemon is restarting.
+    reached: AtomicBool,
+    records: [Record; CONNECTIONS_MAX],
+}
+
+/// A process's connections.
+pub(crate) struct Pool {
+    /// The process that made it.
+    pub(crate) pid: u32,
+    target: Arc<Target>,
+    state: Mutex<State>,
+    /// A connection was given back or closed.
+    freed: Condvar,
+}
+
+struct State {
+    /// The one used last at the end, so that those that aren't needed get old.
+    idle: Vec<Placed>,
+    free_places: Vec<usize>,
+    waiting: usize,
+    next_try: Option<Instant>,
+    back_off: Duration,
+    /// Requests that were sent ahead, and the answers that have come.
+    ahead: Vec<Ahead>,
+    answered: HashMap<u64, Outcome>,
+    last_ahead: u64,
+}
+
+/// A connection, with its place among the target's records.
+struct Placed {
+    connection: Connection,
+    place: usize,
+}
+
+struct Ahead {
+    ticket: u64,
+    number: u32,
+    asked: Asked,
+    placed: Placed,
+}
+
+/// A connection for one call. Unless it is given back, it is closed.
+pub(crate) struct Lease<'pool> {
+    pool: &'pool Pool,
+    placed: Option<Placed>,
+}
+
+// === impl Target ===
+
+impl Target {
+    pub(crate) fn new(path: PathBuf, may_poll: bool) -> Target {
+        let records = std::array::from_fn(|_| Record::new());
+        Target { path, may_poll, reached: AtomicBool::new(false), records }
+    }
+
+    /// The connections of the process that used it last, as a child has inherited them.
+    pub(crate) fn inherited(&self) -> Vec<Inherited> {
+        self.records.iter().filter_map(Record::get).collect()
+    }
+
+    /// Closes a parent's connections in a child.
+    pub(crate) fn close(&self, inherited: &[Inherited]) {
+        for of_parent in inherited {
+            self.records.iter().for_each(|record| record.forget(of_parent));
+            of_parent.close();
+        }
+    }
+}
+
+// === impl Pool ===
+
+impl Pool {
+    pub(crate) fn new(target: Arc<Target>) -> Pool {
+        let state = State {
+            idle: Vec::new(),
+            free_places: (0..CONNECTIONS_MAX).rev().collect(),
+            waiting: 0,
+            next_try: None,
+            back_off: BACK_OFF_MIN,
+            ahead: Vec::new(),
+            answered: HashMap::new(),
+            last_ahead: 0,
+        };
+        Pool { pid: std::process::id(), target, state: Mutex::new(state), freed: Condvar::new() }
+    }
+
+    /// A connection. A lost one is made anew, with growing pauses, up to the deadline, and then tried for a last time.
+    /// A daemon that was never there is an error at once, unless the call is to wait for it. `checked`: one that the
+    /// daemon has closed meanwhile is not good enough.
+    pub(crate) fn lease(&self, checked: bool, deadline: &mut Deadline) -> Result<Lease<'_>> {
+        let until = deadline.connect_by();
+        let mut waited = false;
+        loop {
+            let mut state = self.lock();
+            if checked {
+                self.drop_closed(&mut state);
+            }
+            if let Some(placed) = self.take_idle(&mut state) {
+                deadline.connected(placed.connection.made);
+                return Ok(Lease { pool: self, placed: Some(placed) });
+            }
+            let Some(place) = state.free_places.last().copied() else {
+                self.wait_for_one(state, deadline)?;
+                continue;
+            };
+            let now = Instant::now();
+            let is_over = now >= until;
+            let mut refused = None;
+            if state.may_try(now) || (waited && is_over) {
+                match Connection::new(&self.target.path, self.target.may_poll) {
+                    Ok(connection) => {
+                        state.free_places.pop();
+                        self.target.records[place].set(connection.socket());
+                        self.target.reached.store(true, Ordering::Relaxed);
+                        deadline.connected(connection.made);
+                        let placed = Some(Placed { connection, place });
+                        return Ok(Lease { pool: self, placed });
+                    }
+                    Err(error) => {
+                        state.refused(now);
+                        refused = Some(error);
+                    }
+                }
+            }
+            let next_try = state.next_try.unwrap_or(now);
+            drop(state);
+            if let Some(source) = refused
+                && (is_over || !self.target.may_come_back(&source, deadline))
+            {
+                return Err(Error::Connect { path: self.target.path.clone(), source });
+            }
+            if is_over {
+                let source = std::io::ErrorKind::TimedOut.into();
+                return Err(Error::Connect { path: self.target.path.clone(), source });
+            }
+            std::thread::sleep(next_try.min(until).saturating_duration_since(now));
+            waited = true;
+            if is_watched() && is_ended() {
+                return Err(Error::Interrupted);
+            }
+        }
+    }
+
+    /// Sends a request whose answer is to be collected later, if an idle connection is at hand. Never waits.
+    pub(crate) fn send_ahead(
+        &self,
+        asked: Asked,
+        put: impl FnOnce(u32, &mut Vec<u8>),
+    ) -> Option<u64> {
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        if state.ahead.len() >= AHEAD_MAX {
+            self.settle_ahead(&mut state);
+        }
+        if state.ahead.len() >= AHEAD_MAX {
+            return None;
+        }
+        let mut placed = self.take_idle(&mut state)?;
+        let number = placed.connection.submit(put);
+        placed.connection.send();
+        state.last_ahead += 1;
+        let ticket = state.last_ahead;
+        state.ahead.push(Ahead { ticket, number, asked, placed });
+        Some(ticket)
+    }
+
+    /// Waits for the answer to a request that was sent ahead. `None`: it did not come by `until`, or is lost.
+    pub(crate) fn collect(&self, ticket: u64, until: Instant) -> Option<Outcome> {
+        let mut state = self.lock();
+        if let Some(outcome) = state.answered.remove(&ticket) {
+            return Some(outcome);
+        }
+        let index = state.ahead.iter().position(|ahead| ahead.ticket == ticket)?;
+        let Ahead { number, asked, placed, .. } = state.ahead.swap_remove(index);
+        drop(state);
+        Lease { pool: self, placed: Some(placed) }.answer(number, asked, true, until)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_idle(&self, state: &mut State) -> Option<Placed> {
+        if state.idle.is_empty() {
+            self.settle_ahead(state);
+        }
+        state.idle.pop()
+    }
+
+    /// Takes in the answers that have come to requests sent ahead. Their connections are then idle.
+    fn settle_ahead(&self, state: &mut State) {
+        for index in (0..state.ahead.len()).rev() {
+            let Ahead { number, asked, placed, .. } = &mut state.ahead[index];
+            let connection = &mut placed.connection;
+            let received = connection.receive();
+            let outcome = match connection.answer_to(*number, *asked) {
+                Ok(Some(outcome)) => outcome,
+                Ok(None) => match received {
+                    Ok(_) => continue,
+                    Err(why) => Outcome::Broken { why, served: connection.served },
+                },
+                Err(why) => Outcome::Broken { why, served: connection.served },
+            };
+            let Ahead { ticket, placed, .. } = state.ahead.swap_remove(index);
+            if matches!(outcome, Outcome::Broken { .. }) || !placed.connection.is_usable() {
+                self.close(state, placed);
+            } else {
+                state.idle.push(placed);
+            }
+            state.answered.insert(ticket, outcome);
+        }
+    }
+
+    /// Waits until another call has ended.
+    fn wait_for_one(&self, mut state: MutexGuard<'_, State>, deadline: &Deadline) -> Result<()> {
+        let left = deadline.last_moment().saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(deadline.missed());
+        }
+        // No signal wakes it.
+        let left = if is_watched() { left.min(SLICE) } else { left };
+        state.waiting += 1;
+        state = self.freed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        state.waiting -= 1;
+        drop(state);
+        if is_watched() && is_ended() {
+            return Err(Error::Interrupted);
+        }
+        Ok(())
+    }
+
+    /// Closes idle connections that the daemon has closed.
+    fn drop_closed(&self, state: &mut State) {
+        for mut placed in std::mem::take(&mut state.idle) {
+            match placed.connection.receive() {
+                Ok(_) => state.idle.push(placed),
+                Err(_) => self.close(state, placed),
+            }
+        }
+    }
+
+    fn close(&self, state: &mut State, placed: Placed) {
+        self.target.records[placed.place].clear();
+        state.free_places.push(placed.place);
+        if !placed.connection.served {
+            // A connection that never answered counts as a failed attempt.
+            state.refused(Instant::now());
+        }
+    }
+
+    fn wake(&self, state: MutexGuard<'_, State>) {
+        let anybody = state.waiting > 0;
+        drop(state);
+        if anybody {
+            self.freed.notify_one();
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.target.records.iter().for_each(Record::clear);
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn may_try(&self, now: Instant) -> bool {
+        self.next_try.is_none_or(|at| now >= at)
+    }
+
+    /// Notes a failed attempt to connect. Pauses double. Part of each comes from the clock's last digits, so that a
+    /// host's processes don't all retry at once.
+    fn refused(&mut self, now: Instant) {
+        let jitter_percent = crate::clock::exact_ns() / 64 % 50;
+        self.next_try = Some(now + self.back_off * (75 + jitter_percent as u32) / 100);
+        self.back_off = (self.back_off * 2).min(BACK_OFF_MAX);
+    }
+}
+
+// === impl Lease ===
+
+impl<'pool> Lease<'pool> {
+    /// Sends a request and waits for its outcome. `None`: it did not come by `until`.
+    pub(crate) fn exchange(
+        mut self,
+        asked: Asked,
+        until: Instant,
+        put: impl FnOnce(u32, &mut Vec<u8>),
+    ) -> Option<Outcome> {
+        let number = self.submit(put);
+        self.send();
+        self.answer(number, asked, false, until)
+    }
+
+    fn answer(
+        mut self,
+        number: u32,
+        asked: Asked,
+        maybe_there: bool,
+        until: Instant,
+    ) -> Option<Outcome> {
+        let waited =
+            self.wait(maybe_there, until, |connection| connection.answer_to(number, asked));
+        match waited {
+            Ok(Some(outcome)) => {
+                self.give_back();
+                Some(outcome)
+            }
+            Ok(None) => {
+                self.give_up_one();
+                self.give_back();
+                None
+            }
+            Err(why) => Some(self.broken(why)),
+        }
+    }
+
+    /// Lets the next call use the connection.
+    pub(crate) fn give_back(mut self) {
+        let Some(mut placed) = self.placed.take() else { return };
+        let mut state = self.pool.lock();
+        if placed.connection.served {
+            state.back_off = BACK_OFF_MIN;
+        }
+        if placed.connection.is_usable() {
+            let now_ns = coarse_ns();
+            placed.connection.used_ns = now_ns;
+            state.idle.push(placed);
+            let oldest_ns = state.idle[0].connection.used_ns;
+            if now_ns.saturating_sub(oldest_ns) > IDLE_MAX.as_nanos() as u64 {
+                let oldest = state.idle.remove(0);
+                self.pool.close(&mut state, oldest);
+            }
+        } else {
+            self.pool.close(&mut state, placed);
+        }
+        self.pool.wake(state);
+    }
+
+    /// Closes the connection, and all that are idle: they are as old, and the daemon may have gone.
+    pub(crate) fn broken(mut self, why: Break) -> Outcome {
+        let Some(placed) = self.placed.take() else {
+            return Outcome::Broken { why, served: false };
+        };
+        let served = placed.connection.served;
+        let mut state = self.pool.lock();
+        self.pool.close(&mut state, placed);
+        self.pool.drop_closed(&mut state);
+        self.pool.wake(state);
+        Outcome::Broken { why, served }
+    }
+}
+
+impl Deref for Lease<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.placed.as_ref().expect("held until given back").connection
+    }
+}
+
+impl DerefMut for Lease<'_> {
+    fn deref_mut(&mut self) -> &mut Connection {
+        &mut self.placed.as_mut().expect("held until given back").connection
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        let Some(placed) = self.placed.take() else { return };
+        let mut state = self.pool.lock();
+        self.pool.close(&mut state, placed);
+        self.pool.wake(state);
+    }
+}
+
+// === connecting ===
+
+impl Target {
+    /// Whether an unreachable daemon may be back soon.
+    fn may_come_back(&self, error: &std::io::Error, deadline: &Deadline) -> bool {
+        match error.raw_os_error() {
+            // The backlog is full, so a daemon is there. Or a listening daemon was killed.
+            Some(libc::EAGAIN | libc::ECONNREFUSED) => true,
+            Some(libc::ENOENT) => {
+                deadline.waits()
+                    || self.reached.load(Ordering::Relaxed)
+                    || has_just_gone(&self.path)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether a daemon's socket was at `path` a moment ago: its lock file is there, and the folder has
+/// changed since [`JUST_NOW`].
+fn has_just_gone(path: &Path) -> bool {
+    let mut lock = path.as_os_str().to_owned();
+    lock.push(".lock");
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let changed = fs::metadata(folder).and_then(|found| found.modified());
+    let age = changed.ok().and_then(|at| at.elapsed().ok());
+    age.is_some_and(|age| age < JUST_NOW) && Path::new(&lock).exists()
+}
