@@ -22,6 +22,12 @@ pub(super) struct Listeners {
 #[cfg(not(feature = "http"))]
 pub(super) struct Listeners;
 
+/// What is served until it is dropped.
+#[cfg(feature = "http")]
+pub(super) type Serving = Vec<crate::http::Http>;
+#[cfg(not(feature = "http"))]
+pub(super) type Serving = Listeners;
+
 /// Listens where the configuration says, or on the socket that was handed over.
 #[cfg(feature = "http")]
 pub(super) fn bind(config: &Config, given: Option<HttpListener>) -> Result<Listeners> {
@@ -74,7 +80,7 @@ pub(super) fn serve(
     config: &Config,
     socket: &Path,
     dispatcher: &Rc<Dispatcher>,
-) -> Result<Vec<crate::http::Http>> {
+) -> Result<Serving> {
     use anyhow::Context as _;
     let mut served = Vec::new();
     if let Some(bound) = listeners.monitoring {
@@ -101,11 +107,6 @@ pub(super) fn serve(
 }
 
 #[cfg(not(feature = "http"))]
-pub(super) fn serve(
-    none: Listeners,
-    _: &Config,
-    _: &Path,
-    _: &Rc<Dispatcher>,
-) -> Result<Listeners> {
+pub(super) fn serve(none: Listeners, _: &Config, _: &Path, _: &Rc<Dispatcher>) -> Result<Serving> {
     Ok(none)
 }

@@ -6,29 +6,30 @@ mod http;
 mod layouts;
 mod lease;
 mod static_worker;
+mod stop;
 pub(crate) mod stores;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use tokio::runtime::LocalOptions;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
 use crate::blocking::Backend as _;
 use crate::config::{Args, Config, ConfigError, Source, WorkerSpec};
-use crate::engine::lease::Worker;
 use crate::engine::masks::Masks;
 use crate::engine::segments::{ClaimLog, GapLog, Past, SegmentSettings, Segments};
 use crate::engine::snowflakes::Snowflakes;
 use crate::engine::writer::Writer;
 use crate::health::Remedies;
-use crate::journal::{Identity, Journal, Outside, Recovered, SetAside, Write};
+use crate::journal::{Identity, Journal, Outside, Recovered, SetAside};
 use crate::logging::LogHandle;
 use crate::output;
 use crate::registry::Registry;
@@ -44,13 +45,7 @@ use crate::systemd::activation::{self, Given, HandedOver};
 use crate::systemd::notify::Service;
 use crate::systemd::reload::Reload;
 use crate::{clock, logging};
-
-/// Connections get at most one part in this many of a stop's time; what they leave is the journal's.
-const STOP_SHARE: u32 = 2;
-
-/// How many shares that rest has: for the stores' answers, for the worker registry's, for telling an embedded store of
-/// the stop, and for the journal.
-const LEFT_SHARES: u32 = 4;
+use stop::Daemon;
 
 /// The configuration can't be used; `EX_USAGE` of sysexits.h.
 const EXIT_CONFIG: u8 = 64;
@@ -106,10 +101,6 @@ fn end_on_panic() {
     }));
 }
 
-/// A stop that could not write exact marks.
-const STOPPED_INEXACTLY: &str = "stopped, but the journal could not be brought up to date: the next start skips some ids \
-     (no id repeats)";
-
 pub(crate) fn refuse_config(error: &ConfigError) -> ExitCode {
     eprintln!("{}leafd: {error}", logging::error_prefix());
     ExitCode::from(EXIT_CONFIG)
@@ -135,181 +126,167 @@ pub fn run(config: &Config, reloads: Option<(&Args, LogHandle)>) -> Result<()> {
     outcome
 }
 
+/// Everything that is locked, opened and recovered, before it serves.
+struct Opened {
+    state_dir: StateDir,
+    socket: Socket,
+    http: http::Listeners,
+    journal: Journal,
+    recovered: Recovered,
+    dispatcher: Rc<Dispatcher>,
+    /// The worker number that the operator assigned.
+    fixed: Option<Result<Rc<StaticWorker>, String>>,
+    /// What follows the stores' changes.
+    watching: JoinSet<()>,
+}
+
 async fn live(
     config: &Config,
     handed_over: HandedOver,
     reloads: Option<(&Args, LogHandle)>,
 ) -> Result<()> {
-    let started = clock::boot();
     // Signals first: a signal during the start takes effect after it.
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
     let hangup = signal(SignalKind::hangup()).context("cannot wait for signals")?;
-
-    config.warnings.iter().for_each(|warning| warn!("{warning}"));
-    let state_dir = StateDir::open(&config.state_dir)?;
-    let mut socket = open_socket(config, handed_over.ids)?;
-    let http = http::bind(config, handed_over.http)?;
-    let socket_path = socket.path().to_owned();
-    let fixed = claim_worker(config);
-    let identity = Identity::of_host(config.identity.as_deref());
-    let may_begin_anew = |old: &SetAside| embedded::refuse_doubtful(config, &state_dir, old);
-    let memory = memory_file(&socket_path);
-    let outside = Outside { memory: Some(&memory), may_begin_anew: &may_begin_anew };
-    let (journal, recovered) = Journal::open(&state_dir, &identity, outside)?;
-    embedded::report_lost(config, &recovered);
-    let mut layouts = layouts::recorded(config, &recovered)?;
-    // Before anything else can fail: the next start must not think that this journal was always here.
-    let doubtful = recovered.begun || recovered.unvouched;
-    layouts::record_floors(&journal, &mut layouts, fixed.as_ref(), doubtful, config.max_drift)
-        .await?;
-    let upstreams = stores::open(config, &recovered)?;
-
-    let worker = lease::open(config, fixed.as_ref(), &upstreams, &journal, &recovered).await?;
-    let writer = Rc::new(Writer::new(journal.clone()));
-    let mask_keys = config.mask_keys().map_err(anyhow::Error::msg)?;
-    let masks = Masks::new(Rc::clone(&upstreams[0]), mask_keys);
-    let segments = Segments::new(
-        segment_settings(config),
-        upstreams,
-        config.routing.clone(),
-        past(config, &recovered),
-        logs(config, &recovered, state_dir.path()),
-        Rc::clone(&writer),
-        Rc::clone(&masks),
-    );
-    let watching = stores::watch(&segments, &journal, recovered.clone()).await;
-    if segments.upstreams().iter().any(|upstream| upstream.stale()) {
-        layouts::record_floors(&journal, &mut layouts, fixed.as_ref(), true, config.max_drift)
-            .await?;
-    }
-    let snowflakes = Snowflakes::new(
-        layouts,
-        &recovered.layouts,
-        worker,
-        clock::millis(config.max_drift),
-        config.waiters_max,
-        Rc::clone(&writer),
-    );
-    let about = About {
-        started,
-        socket: socket_path.display().to_string(),
-        state_dir: state_dir.path().display().to_string(),
-        worker: lease::worker_text(config),
-        host: recovered.host.to_string(),
-        metrics_tags: config.metrics_tags,
-        draws_kept: config.draws_kept,
-        set_aside: recovered.set_aside.as_ref().map(|path| path.display().to_string()),
-    };
-    let dispatcher = Dispatcher::new(
-        Rc::clone(&segments),
-        snowflakes,
-        masks,
-        Rc::clone(&writer),
-        config.access.clone(),
-        about,
-        Remedies::of_config(config),
-    );
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let wakefulness = BusyPoll::new(config.polling, cores);
-    let (stop, stopping) = watch::channel(false);
-    let connections_max = u64::try_from(connections_max(config)).unwrap_or(u64::MAX);
-    let server = Server::new(
-        socket.listen().context("cannot listen")?,
-        Rc::clone(&dispatcher),
-        Rc::clone(&wakefulness),
-        Limits::new(connections_max, config.peer_memory_bytes),
-        stopping,
-    );
-    let serving = tokio::task::spawn_local(server.run());
-    let _http = http::serve(http, config, &socket_path, &dispatcher)?;
-    let check_removed = config.removed_tag_check;
-    let background = tokio::task::spawn_local({
-        let dispatcher = Rc::clone(&dispatcher);
-        async move {
-            tokio::join!(dispatcher.run(check_removed), wakefulness.run());
-        }
-    });
-    if let Some(Ok(worker)) = &fixed {
-        let store = Rc::clone(&segments.upstreams()[0]);
-        let name = lease::host_name(config).into();
-        let noting =
-            static_worker::note_use(Rc::clone(worker), store, recovered.token.clone(), name);
-        tokio::task::spawn_local(noting);
-    }
-    let guarding = tokio::task::spawn_local(lease::guard_worker(fixed, Rc::clone(&dispatcher)));
-    let service = Rc::new(Service::default());
-    let attending = tokio::task::spawn_local({
-        let (service, dispatcher) = (Rc::clone(&service), Rc::clone(&dispatcher));
-        async move { service.report(&dispatcher).await }
-    });
+    let daemon = Opened::start(config, handed_over).await?.serve(config)?;
     if let Some((args, log)) = reloads {
-        let reload = Reload::new(args.clone(), log, Rc::clone(&dispatcher), config.clone());
-        tokio::task::spawn_local(reload.run(hangup, Rc::clone(&service)));
+        let dispatcher = Rc::clone(&daemon.dispatcher);
+        let reload = Reload::new(args.clone(), log, dispatcher, config.clone());
+        tokio::task::spawn_local(reload.run(hangup, Rc::clone(&daemon.service)));
     }
-    announce(config, &socket_path, &segments);
-
+    announce(config, daemon.socket.path(), &daemon.dispatcher.segments);
     let name = tokio::select! {
         _ = terminate.recv() => "SIGTERM",
         _ = interrupt.recv() => "SIGINT",
     };
     info!("{name}: stopping");
-    let asked_to_stop = Instant::now();
-    attending.abort();
-    service.stopping(config.stop_within);
-    // There is always a receiver: the server's.
-    let _ = stop.send(true);
-    if tokio::time::timeout(config.stop_within / STOP_SHARE, serving).await.is_err() {
-        warn!("some clients did not read their answers in time; their connections are closed");
+    daemon.stop(config.stop_within).await
+}
+
+impl Opened {
+    /// Locks what belongs to this host alone, opens everything and recovers.
+    async fn start(config: &Config, handed_over: HandedOver) -> Result<Opened> {
+        let started = clock::boot();
+        config.warnings.iter().for_each(|warning| warn!("{warning}"));
+        let state_dir = StateDir::open(&config.state_dir)?;
+        let socket = open_socket(config, handed_over.ids)?;
+        let http = http::bind(config, handed_over.http)?;
+        let socket_path = socket.path().to_owned();
+        let fixed = claim_worker(config);
+        let identity = Identity::of_host(config.identity.as_deref());
+        let may_begin_anew = |old: &SetAside| embedded::refuse_doubtful(config, &state_dir, old);
+        let memory = memory_file(&socket_path);
+        let outside = Outside { memory: Some(&memory), may_begin_anew: &may_begin_anew };
+        let (journal, recovered) = Journal::open(&state_dir, &identity, outside)?;
+        embedded::report_lost(config, &recovered);
+        let mut layouts = layouts::recorded(config, &recovered)?;
+        // Before anything else can fail: the next start must not think that this journal was always here.
+        let doubtful = recovered.begun || recovered.unvouched;
+        layouts::record_floors(&journal, &mut layouts, fixed.as_ref(), doubtful, config.max_drift)
+            .await?;
+        let upstreams = stores::open(config, &recovered)?;
+
+        let worker = lease::open(config, fixed.as_ref(), &upstreams, &journal, &recovered).await?;
+        let writer = Rc::new(Writer::new(journal.clone()));
+        let mask_keys = config.mask_keys().map_err(anyhow::Error::msg)?;
+        let masks = Masks::new(Rc::clone(&upstreams[0]), mask_keys);
+        let segments = Segments::new(
+            segment_settings(config),
+            upstreams,
+            config.routing.clone(),
+            past(config, &recovered),
+            logs(config, &recovered, state_dir.path()),
+            Rc::clone(&writer),
+            Rc::clone(&masks),
+        );
+        let watching = stores::watch(&segments, &journal, recovered.clone()).await;
+        if segments.upstreams().iter().any(|upstream| upstream.stale()) {
+            layouts::record_floors(&journal, &mut layouts, fixed.as_ref(), true, config.max_drift)
+                .await?;
+        }
+        let snowflakes = Snowflakes::new(
+            layouts,
+            &recovered.layouts,
+            worker,
+            clock::millis(config.max_drift),
+            config.waiters_max,
+            Rc::clone(&writer),
+        );
+        let about = About {
+            started,
+            socket: socket_path.display().to_string(),
+            state_dir: state_dir.path().display().to_string(),
+            worker: lease::worker_text(config),
+            host: recovered.host.to_string(),
+            metrics_tags: config.metrics_tags,
+            draws_kept: config.draws_kept,
+            set_aside: recovered.set_aside.as_ref().map(|path| path.display().to_string()),
+        };
+        let dispatcher = Dispatcher::new(
+            Rc::clone(&segments),
+            snowflakes,
+            masks,
+            Rc::clone(&writer),
+            config.access.clone(),
+            about,
+            Remedies::of_config(config),
+        );
+        Ok(Opened { state_dir, socket, http, journal, recovered, dispatcher, fixed, watching })
     }
-    let left = config.stop_within.saturating_sub(asked_to_stop.elapsed());
-    let written = tokio::time::timeout(left, async {
-        // Claims under way first, so that their numbers are not lost. A store that hangs loses only these.
-        if tokio::time::timeout(left / LEFT_SHARES, dispatcher.segments.claims_ended())
-            .await
-            .is_err()
-        {
-            warn!(
-                "the store has not answered; ids that it may have claimed for this host are skipped"
-            );
-        }
-        // Then everything on its way to the journal. After that nothing may follow, and every mark is made exact.
-        dispatcher.writer.drained().await;
-        dispatcher.segments.gaps().flush();
-        let exact_layout_marks = dispatcher.snowflakes.exact_marks();
-        if let Worker::Leased(keeper) = &dispatcher.snowflakes.worker {
-            keeper.stop(dispatcher.snowflakes.issued_below());
-            if tokio::time::timeout(left / LEFT_SHARES, keeper.ended()).await.is_err() {
-                warn!("the worker registry has not answered; the next start relies on the journal");
+
+    /// Begins to serve.
+    fn serve(self, config: &Config) -> Result<Daemon> {
+        let Opened { state_dir, mut socket, http, journal, recovered, dispatcher, fixed, watching } =
+            self;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let wakefulness = BusyPoll::new(config.polling, cores);
+        let (stop, stopping) = watch::channel(false);
+        let connections_max = u64::try_from(connections_max(config)).unwrap_or(u64::MAX);
+        let server = Server::new(
+            socket.listen().context("cannot listen")?,
+            Rc::clone(&dispatcher),
+            Rc::clone(&wakefulness),
+            Limits::new(connections_max, config.peer_memory_bytes),
+            stopping,
+        );
+        let serving = tokio::task::spawn_local(server.run());
+        let http = http::serve(http, config, socket.path(), &dispatcher)?;
+        let check_removed = config.removed_tag_check;
+        let background = tokio::task::spawn_local({
+            let dispatcher = Rc::clone(&dispatcher);
+            async move {
+                tokio::join!(dispatcher.run(check_removed), wakefulness.run());
             }
+        });
+        if let Some(Ok(worker)) = &fixed {
+            let store = Rc::clone(&dispatcher.segments.upstreams()[0]);
+            let name = lease::host_name(config).into();
+            let noting =
+                static_worker::note_use(Rc::clone(worker), store, recovered.token.clone(), name);
+            tokio::task::spawn_local(noting);
         }
-        background.abort();
-        drop(watching);
-        write_exact(&dispatcher, exact_layout_marks, &journal).await?;
-        if let Some(stop) = journal.stopped() {
-            let told = embedded::tell_stop(&segments, &recovered, &stop);
-            let _ = tokio::time::timeout(left / LEFT_SHARES, told).await;
-        }
-        Ok::<_, anyhow::Error>(())
-    })
-    .await;
-    drop(socket);
-    guarding.abort();
-    match written {
-        Ok(Ok(())) => {
-            journal.close().await;
-            // Folds the embedded store into its one file. A store that hangs is left as it is.
-            for upstream in segments.upstreams() {
-                let _ = tokio::time::timeout(left, upstream.store.close()).await;
-            }
-            if let Worker::Leased(keeper) = &dispatcher.snowflakes.worker {
-                let _ = tokio::time::timeout(left, keeper.close()).await;
-            }
-            info!("stopped cleanly: the next start goes on at the next id");
-            Ok(())
-        }
-        Ok(Err(error)) => Err(error).context(STOPPED_INEXACTLY),
-        Err(_) => bail!("{STOPPED_INEXACTLY}: the journal did not answer within {left:?}"),
+        let guarding = tokio::task::spawn_local(lease::guard_worker(fixed, Rc::clone(&dispatcher)));
+        let service = Rc::new(Service::default());
+        let attending = tokio::task::spawn_local({
+            let (service, dispatcher) = (Rc::clone(&service), Rc::clone(&dispatcher));
+            async move { service.report(&dispatcher).await }
+        });
+        Ok(Daemon {
+            _state_dir: state_dir,
+            socket,
+            _http: http,
+            journal,
+            recovered,
+            dispatcher,
+            service,
+            stop,
+            serving,
+            background,
+            watching,
+            guarding,
+            attending,
+        })
     }
 }
 
@@ -334,19 +311,6 @@ fn open_socket(config: &Config, handed_over: Option<Given>) -> Result<Socket> {
         );
     }
     Ok(Socket::handed_over(given))
-}
-
-/// Makes every mark exact.
-async fn write_exact(
-    dispatcher: &Rc<Dispatcher>,
-    exact_layout_marks: Vec<Write>,
-    journal: &Journal,
-) -> Result<()> {
-    let mut writes = dispatcher.segments.exact_marks();
-    writes.extend(exact_layout_marks);
-    writes.push(Write::StoppedCleanly);
-    journal.commit(writes).await?;
-    Ok(())
 }
 
 /// Locks a static worker number. If that fails, only snowflake ids stop.

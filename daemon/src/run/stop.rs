@@ -1,0 +1,162 @@
+//! A stop, step by step: the order decides whether the next start goes on at the next id.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tracing::{info, warn};
+
+use super::{embedded, http};
+use crate::engine::lease::{LeaseDriver, Worker};
+use crate::journal::{Journal, Recovered, Write};
+use crate::requests::Dispatcher;
+use crate::server::socket::Socket;
+use crate::state_dir::StateDir;
+use crate::systemd::notify::Service;
+
+/// Connections get at most one part in this many of a stop's time; what they leave is the journal's.
+const STOP_SHARE: u32 = 2;
+
+/// How many shares that rest has: for the stores' answers, for the worker registry's, for telling an embedded store of
+/// the stop, and for the journal.
+const LEFT_SHARES: u32 = 4;
+
+/// A stop that could not write exact marks.
+const STOPPED_INEXACTLY: &str = "stopped, but the journal could not be brought up to date: the next start skips some ids \
+     (no id repeats)";
+
+/// A daemon that serves.
+pub(super) struct Daemon {
+    /// Keeps the state directory locked.
+    pub(super) _state_dir: StateDir,
+    pub(super) socket: Socket,
+    pub(super) _http: http::Serving,
+    pub(super) journal: Journal,
+    pub(super) recovered: Recovered,
+    pub(super) dispatcher: Rc<Dispatcher>,
+    pub(super) service: Rc<Service>,
+    /// Tells the server to end its connections.
+    pub(super) stop: watch::Sender<bool>,
+    pub(super) serving: JoinHandle<()>,
+    /// What keeps marks, lease and tags in order between requests.
+    pub(super) background: JoinHandle<()>,
+    /// What follows the stores' changes.
+    pub(super) watching: JoinSet<()>,
+    /// What watches the lock of an assigned worker.
+    pub(super) guarding: JoinHandle<()>,
+    /// What reports to the service manager.
+    pub(super) attending: JoinHandle<()>,
+}
+
+impl Daemon {
+    /// Stops within this time, with every mark exact.
+    ///
+    /// # Errors
+    /// The journal could not be brought up to date: then the next start skips some ids.
+    pub(super) async fn stop(mut self, within: Duration) -> Result<()> {
+        let begun = Instant::now();
+        self.attending.abort();
+        self.service.stopping(within);
+        self.end_connections(within / STOP_SHARE).await;
+        let left = within.saturating_sub(begun.elapsed());
+        let share = left / LEFT_SHARES;
+        let exact = tokio::time::timeout(left, async {
+            self.end_claims(share).await;
+            self.drain_journal().await;
+            // Read before the lease is kept: no id is issued after that.
+            let layout_marks = self.dispatcher.snowflakes.exact_marks();
+            self.keep_lease(share).await;
+            self.end_background();
+            self.write_exact_marks(layout_marks).await?;
+            self.note_stop_in_embedded_stores(share).await;
+            Ok::<_, anyhow::Error>(())
+        })
+        .await;
+        let Daemon { socket, guarding, journal, dispatcher, .. } = self;
+        drop(socket);
+        guarding.abort();
+        match exact {
+            Ok(Ok(())) => {
+                close(journal, &dispatcher, left).await;
+                info!("stopped cleanly: the next start goes on at the next id");
+                Ok(())
+            }
+            Ok(Err(error)) => Err(error).context(STOPPED_INEXACTLY),
+            Err(_) => bail!("{STOPPED_INEXACTLY}: the journal did not answer within {left:?}"),
+        }
+    }
+
+    /// Issues nothing more, and ends the connections once their answers are read.
+    async fn end_connections(&mut self, within: Duration) {
+        // There is always a receiver: the server's.
+        let _ = self.stop.send(true);
+        if tokio::time::timeout(within, &mut self.serving).await.is_err() {
+            warn!("some clients did not read their answers in time; their connections are closed");
+        }
+    }
+
+    /// Waits for claims under way, so that their numbers are not lost. A store that hangs loses only these.
+    async fn end_claims(&self, within: Duration) {
+        let ended = self.dispatcher.segments.claims_ended();
+        if tokio::time::timeout(within, ended).await.is_err() {
+            warn!(
+                "the store has not answered; ids that it may have claimed for this host are skipped"
+            );
+        }
+    }
+
+    /// Waits for everything on its way to the journal. After that nothing may follow but exact marks.
+    async fn drain_journal(&self) {
+        self.dispatcher.writer.drained().await;
+        self.dispatcher.segments.gaps().flush();
+    }
+
+    /// Keeps a leased worker for the next start.
+    async fn keep_lease(&self, within: Duration) {
+        let Some(lease) = leased(&self.dispatcher) else { return };
+        lease.stop(self.dispatcher.snowflakes.issued_below());
+        if tokio::time::timeout(within, lease.ended()).await.is_err() {
+            warn!("the worker registry has not answered; the next start relies on the journal");
+        }
+    }
+
+    fn end_background(&mut self) {
+        self.background.abort();
+        self.watching = JoinSet::new();
+    }
+
+    async fn write_exact_marks(&self, layout_marks: Vec<Write>) -> Result<()> {
+        let mut writes = self.dispatcher.segments.exact_marks();
+        writes.extend(layout_marks);
+        writes.push(Write::StoppedCleanly);
+        self.journal.commit(writes).await?;
+        Ok(())
+    }
+
+    /// Has embedded stores record the stop that the journal has recorded.
+    async fn note_stop_in_embedded_stores(&self, within: Duration) {
+        let Some(stop) = self.journal.stopped() else { return };
+        let noted = embedded::tell_stop(&self.dispatcher.segments, &self.recovered, &stop);
+        let _ = tokio::time::timeout(within, noted).await;
+    }
+}
+
+/// Closes the journal and the stores. An embedded store is folded into its one file; one that hangs is left as it is.
+async fn close(journal: Journal, dispatcher: &Dispatcher, within: Duration) {
+    journal.close().await;
+    for upstream in dispatcher.segments.upstreams() {
+        let _ = tokio::time::timeout(within, upstream.store.close()).await;
+    }
+    if let Some(lease) = leased(dispatcher) {
+        let _ = tokio::time::timeout(within, lease.close()).await;
+    }
+}
+
+fn leased(dispatcher: &Dispatcher) -> Option<&Rc<LeaseDriver>> {
+    match &dispatcher.snowflakes.worker {
+        Worker::Leased(lease) => Some(lease),
+        _ => None,
+    }
+}
