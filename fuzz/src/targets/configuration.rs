@@ -53,7 +53,7 @@ pub(crate) fn run(input: &[u8]) {
 
 /// What the daemon asks of it for each request.
 fn used(config: &Config) {
-    let peer = Peer { uid: 1_000, gids: vec![100] };
+    let peer = Peer { uid: 1_000, gids: vec![100], is_outside: false };
     for name in ["orders", "snowflake", "a", "é"] {
         let tag = Tag::parse(name.as_bytes()).expect("it is a tag");
         if let Some(placement) = config.routing.placement(&tag) {
