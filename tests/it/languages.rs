@@ -109,6 +109,9 @@ fn node_is_new_enough() -> bool {
     major.parse::<u32>().unwrap() >= 20
 }
 
+/// Makes the command of a language's program.
+type Program = fn() -> Command;
+
 #[track_caller]
 fn start(command: &mut Command) -> Child {
     die_with_parent(command.stdin(Stdio::piped())).spawn().unwrap()
@@ -121,7 +124,7 @@ fn processes_of_all_languages_draw_while_the_daemon_comes_and_goes() {
     host.create("orders");
     let record = host.path("drawn");
     let (program, python_path) = (compile("gcc", "tests/draw.c", &[]), python_path());
-    let mut large: Vec<(&str, fn() -> Command)> = vec![("java", in_java), ("go", in_go)];
+    let mut large: Vec<(&str, Program)> = vec![("java", in_java), ("go", in_go)];
     if node_is_new_enough() {
         large.push(("node", in_node));
     } else {
