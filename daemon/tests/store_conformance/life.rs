@@ -88,7 +88,8 @@ pub fn a_start_that_the_store_has_lost_begins_a_new_life(backend: &mut dyn Backe
     let mut again = backend.connect();
     again.trust(&was.history, written);
     let (known, next) = (StartToken("start of one".into()), StartToken("next".into()));
-    let checked_in = again.check_in(&was, &HostId("one".into()), std::slice::from_ref(&known), &next);
+    let checked_in =
+        again.check_in(&was, &HostId("one".into()), std::slice::from_ref(&known), &next);
     let is = again.identity().unwrap();
     changed(checked_in, &was, &is);
     assert!(is.history.was_missed_by(&was.history, &[]), "{is}");
