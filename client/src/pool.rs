@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -51,6 +52,9 @@ pub(crate) struct Pool {
     state: Mutex<State>,
     /// A connection was given back or closed.
     freed: Condvar,
+    /// Every connection by its place, also while a call has it. Nobody follows these pointers: in a forked child, where
+    /// the calls of other threads are gone, they show leak checkers that the parent's connections are left on purpose.
+    all: [AtomicPtr<Connection>; CONNECTIONS_MAX],
 }
 
 struct State {
@@ -68,7 +72,7 @@ struct State {
 
 /// A connection, with its place among the target's records.
 struct Placed {
-    connection: Connection,
+    connection: Box<Connection>,
     place: usize,
 }
 
@@ -121,7 +125,13 @@ impl Pool {
             answered: HashMap::new(),
             last_ahead: 0,
         };
-        Pool { pid: std::process::id(), target, state: Mutex::new(state), freed: Condvar::new() }
+        Pool {
+            pid: std::process::id(),
+            target,
+            state: Mutex::new(state),
+            freed: Condvar::new(),
+            all: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+        }
     }
 
     /// A connection. A lost one is made anew, with growing pauses, up to the deadline, and then tried for a last time.
@@ -153,6 +163,8 @@ impl Pool {
                         self.target.records[place].set(connection.socket());
                         self.target.reached.store(true, Ordering::Relaxed);
                         deadline.connected(connection.made);
+                        let mut connection = Box::new(connection);
+                        self.all[place].store(&raw mut *connection, Ordering::Relaxed);
                         let placed = Some(Placed { connection, place });
                         return Ok(Lease { pool: self, placed });
                     }
@@ -284,6 +296,7 @@ impl Pool {
 
     fn close(&self, state: &mut State, placed: Placed) {
         self.target.records[placed.place].clear();
+        self.all[placed.place].store(ptr::null_mut(), Ordering::Relaxed);
         state.free_places.push(placed.place);
         if !placed.connection.served {
             // A connection that never answered counts as a failed attempt.
