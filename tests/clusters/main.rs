@@ -11,4 +11,5 @@ mod haproxy;
 mod patroni;
 mod report;
 mod routes;
+mod splits;
 mod zookeeper;

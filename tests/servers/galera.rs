@@ -93,6 +93,16 @@ impl Node {
         self.process.start(is_ready);
     }
 
+    /// Starts it, stopped as it is, as a cluster of its own, whatever the others have that it hasn't.
+    pub fn bootstrap(&mut self) {
+        let state = self.process.dir.join("data/grastate.dat");
+        let text = std::fs::read_to_string(&state).unwrap();
+        std::fs::write(&state, text.replace("safe_to_bootstrap: 0", "safe_to_bootstrap: 1"))
+            .unwrap();
+        std::fs::write(self.process.dir.join("bootstrap"), "").unwrap();
+        self.start();
+    }
+
     pub fn kill(&mut self) {
         self.process.kill();
     }
@@ -104,6 +114,11 @@ impl Node {
 
     pub fn thaw(&self) {
         self.process.thaw();
+    }
+
+    /// Whether it belongs to a primary component.
+    pub fn is_ready(&self) -> bool {
+        is_ready(&self.process)
     }
 
     /// Cuts it off from the other nodes but not from its clients, or reconnects it.

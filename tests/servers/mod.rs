@@ -18,6 +18,7 @@ pub mod patroni;
 pub mod pgbouncer;
 mod postgres;
 pub mod process;
+pub mod volume;
 pub mod zookeeper;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,123 @@
+//! Galera clusters that an operator brings up in the wrong place: from a node that is behind, or a second time on a node
+//! that was cut off. No id comes twice.
+
+use std::time::Duration;
+
+use leafd_tests::host::{Host, eventually};
+use leafd_tests::load::Drawn;
+use leafd_tests::raw::{Raw, ids_request};
+use leafd_tests::servers::galera::Galera;
+use leafd_wire::{Status, opcode};
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+/// The setting `failover_settle` of all hosts, and how long a host is stopped meanwhile.
+const SETTLE: Duration = Duration::from_secs(8);
+const STOPPED: Duration = Duration::from_secs(1);
+
+/// Within which ids come on a busy machine.
+const WITHIN: Duration = Duration::from_secs(55);
+
+const TAG: &str = "orders";
+/// What a host draws that is to know little of the other tag.
+const OTHER: &str = "others";
+const STEP: u32 = 1_000;
+
+fn host(cluster: &Galera) -> Host {
+    let settle = format!("{}s", SETTLE.as_secs());
+    let mut host = Host::on_store(&cluster.url_from(0)).set("failover_settle", &settle);
+    host.start();
+    host
+}
+
+/// Asks for many ids. Those that don't come in time are missing in what [`answered`] adds.
+fn ask(host: &Host, tag: &str, times: u32) -> Vec<Raw> {
+    let asked = (0..times).map(|number| {
+        let mut raw = host.raw();
+        raw.stream.set_read_timeout(Some(WITHIN + SETTLE)).unwrap();
+        raw.send(&ids_request(tag, STEP, number, WITHIN.as_millis().try_into().unwrap()));
+        raw
+    });
+    asked.collect()
+}
+
+/// Tells how many of them were answered by ids.
+#[track_caller]
+fn answered(drawn: &mut Drawn, tag: &str, raws: Vec<Raw>) -> usize {
+    let replies = raws.into_iter().map(|mut raw| raw.reply());
+    let ids: Vec<_> =
+        replies.filter(|reply| reply.status() == Status::Ok).map(|reply| reply.ids()).collect();
+    ids.iter().for_each(|ids| drawn.add_ids(tag, ids));
+    ids.len()
+}
+
+/// All of them are answered.
+#[track_caller]
+fn draw(drawn: &mut Drawn, host: &Host, tag: &str, times: u32) {
+    let found = answered(drawn, tag, ask(host, tag, times));
+    assert_eq!(found, times as usize, "{tag}: {}", host.log());
+}
+
+/// Two hosts that have ids of both tags.
+fn begin(drawn: &mut Drawn, cluster: &Galera) -> [Host; 2] {
+    let hosts = [(); 2].map(|()| host(cluster));
+    for tag in [TAG, OTHER] {
+        let body = json!({ "tag": tag, "step": STEP }).to_string();
+        eventually("the store is met", WITHIN, || {
+            hosts[0].client().admin(opcode::TAG_CREATE, &body).ok()
+        });
+        hosts.iter().for_each(|host| draw(drawn, host, tag, 1));
+    }
+    hosts
+}
+
+fn judge(what: &str, drawn: &Drawn) {
+    println!("{what}: {} ids, {} twice", drawn.count(), drawn.duplicates());
+    drawn.assert_sound();
+}
+
+#[test]
+fn a_cluster_is_bootstrapped_from_a_node_that_is_behind() {
+    let mut cluster = Galera::new();
+    let mut drawn = Drawn::default();
+    let [first, second] = begin(&mut drawn, &cluster);
+    cluster.nodes[2].process.stop();
+    draw(&mut drawn, &first, TAG, 30);
+    draw(&mut drawn, &second, OTHER, 2);
+    first.signal(Signal::SIGSTOP);
+    cluster.nodes[0].kill();
+    cluster.nodes[1].kill();
+    cluster.nodes[2].bootstrap();
+    let asked = ask(&second, TAG, 20);
+    std::thread::sleep(STOPPED);
+    first.signal(Signal::SIGCONT);
+    let of_first = ask(&first, TAG, 20);
+    assert_eq!(answered(&mut drawn, TAG, asked), 20, "{}", second.log());
+    assert_eq!(answered(&mut drawn, TAG, of_first), 20, "{}", first.log());
+    judge("Galera bootstrapped from a node that is behind", &drawn);
+}
+
+/// Hosts that start during the split find both sides in their URL, the wrong one first: one that is new, and one that was
+/// on the right side.
+#[test]
+fn a_node_that_was_cut_off_becomes_a_cluster_of_its_own() {
+    let cluster = Galera::new();
+    let mut drawn = Drawn::default();
+    let [first, mut second] = begin(&mut drawn, &cluster);
+    let cut_off = &cluster.nodes[0];
+    cut_off.isolate(true);
+    eventually("it is out of the cluster", WITHIN, || (!cut_off.is_ready()).then_some(()));
+    draw(&mut drawn, &first, TAG, 30);
+    draw(&mut drawn, &second, OTHER, 2);
+    second.stop();
+    cut_off.sql("SET GLOBAL wsrep_provider_options = 'pc.bootstrap=YES'");
+    eventually("it takes writes", WITHIN, || cut_off.probe()().then_some(()));
+    second.start();
+    let newcomer = host(&cluster);
+    let asked = [(&newcomer, 20), (&second, 20)].map(|(host, times)| ask(host, TAG, times));
+    draw(&mut drawn, &first, TAG, 20);
+    for asked in asked {
+        answered(&mut drawn, TAG, asked);
+    }
+    judge("Galera, a node cut off and bootstrapped", &drawn);
+}

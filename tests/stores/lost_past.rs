@@ -1,0 +1,376 @@
+//! Stores that lose commits although their engine says that they are what they were, and servers and hosts that come in
+//! where commits were lost: no id comes twice. In each of these, one host holds ids whose claims are lost, and another
+//! one claims as soon as it can.
+
+use std::time::Duration;
+
+use leafd_tests::host::{Host, eventually};
+use leafd_tests::load::Drawn;
+use leafd_tests::raw::{Raw, ids_request};
+use leafd_tests::relay::Relay;
+use leafd_tests::servers::pgbouncer::{PgBouncer, Pooling};
+use leafd_tests::servers::volume::Volume;
+use leafd_tests::servers::{DATABASE, Pair, Postgres, Server};
+use leafd_tests::wall_clock::WallClock;
+use leafd_wire::{Status, opcode};
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::scene::{create, draw, report, store};
+
+/// The setting `failover_settle` of all hosts: a busy machine needs time to report to the store.
+const SETTLE: Duration = Duration::from_secs(8);
+
+/// How long a host is stopped while another one claims: much less than [`SETTLE`].
+const STOPPED: Duration = Duration::from_secs(1);
+
+/// Within which ids come after a loss: [`SETTLE`], and what a busy machine needs.
+const WITHIN: Duration = Duration::from_secs(55);
+
+const TAG: &str = "orders";
+/// What the second host draws when it is to see the store go on, and nothing of the other tag.
+const OTHER: &str = "others";
+const STEP: u64 = 1_000;
+
+on_each_server!(
+    a_volume_is_put_back_to_a_snapshot,
+    a_volume_with_leases_is_put_back_to_a_snapshot,
+    a_data_directory_is_put_back,
+    a_newcomer_right_after_a_fail_over,
+    an_old_primary_comes_back_first_in_the_url,
+);
+
+/// A host of this store, started.
+fn host(url: &str) -> Host {
+    host_with(url, &[])
+}
+
+fn host_with(url: &str, settings: &[(&str, &str)]) -> Host {
+    let mut host = Host::on_store(url);
+    host.change("failover_settle", &format!("{}s", SETTLE.as_secs()));
+    settings.iter().for_each(|(key, value)| host.change(key, value));
+    host.start();
+    host
+}
+
+/// Both have ids of the tag.
+#[track_caller]
+fn begin(drawn: &mut Drawn, first: &Host, second: &Host) {
+    for tag in [TAG, OTHER] {
+        eventually("the store is met", WITHIN, || {
+            let tag = json!({ "tag": tag, "step": STEP }).to_string();
+            first.client().admin(opcode::TAG_CREATE, &tag).ok()
+        });
+    }
+    draw(drawn, second, TAG, 1, 10);
+    draw(drawn, first, TAG, 1, 10);
+}
+
+/// Claims that will be lost, and ids out of them.
+fn claim_much(drawn: &mut Drawn, host: &Host) {
+    draw(drawn, host, TAG, 30, STEP as u32);
+}
+
+/// Requests these many ids, to be answered by [`answered`].
+fn ask(host: &Host, tag: &str, times: u32) -> Vec<Raw> {
+    let deadline_ms = WITHIN.as_millis().try_into().unwrap();
+    let asked = (0..times).map(|number| {
+        let mut raw = host.raw();
+        raw.stream.set_read_timeout(Some(WITHIN + SETTLE)).unwrap();
+        raw.send(&ids_request(tag, STEP as u32, number, deadline_ms));
+        raw
+    });
+    asked.collect()
+}
+
+#[track_caller]
+fn answered(drawn: &mut Drawn, tag: &str, raws: &mut [Raw]) {
+    for raw in raws {
+        drawn.add_ids(tag, &raw.reply().ids());
+    }
+}
+
+/// Each of them claims again.
+#[track_caller]
+fn have_settled(drawn: &mut Drawn, hosts: &[&Host]) {
+    for mut asked in hosts.iter().map(|host| ask(host, OTHER, 2)).collect::<Vec<_>>() {
+        answered(drawn, OTHER, &mut asked);
+    }
+}
+
+/// The second host claims while the first one stands still for a moment, and then both draw.
+#[track_caller]
+fn claim_beside(drawn: &mut Drawn, first: &Host, second: &Host, lose: impl FnOnce()) {
+    first.signal(Signal::SIGSTOP);
+    lose();
+    let mut asked = ask(second, TAG, 20);
+    std::thread::sleep(STOPPED);
+    first.signal(Signal::SIGCONT);
+    let mut of_first = ask(first, TAG, 20);
+    answered(drawn, TAG, &mut asked);
+    answered(drawn, TAG, &mut of_first);
+}
+
+#[track_caller]
+fn judge<S: Server>(what: &str, drawn: &Drawn) {
+    report::<S>(what, 0, drawn, None);
+    drawn.assert_sound();
+}
+
+fn a_volume_is_put_back_to_a_snapshot<S: Server>() {
+    let mut server = S::new();
+    let volume = Volume::of(&mut server);
+    let [first, second] = [(); 2].map(|()| host(&server.url()));
+    let mut drawn = Drawn::default();
+    begin(&mut drawn, &first, &second);
+    let snapshot = volume.snapshot(&mut server);
+    claim_much(&mut drawn, &first);
+    // So the second host has seen the store later than the snapshot has it.
+    draw(&mut drawn, &second, OTHER, 1, 10);
+    claim_beside(&mut drawn, &first, &second, || volume.put_back(&mut server, &snapshot));
+    judge::<S>("volume put back to a snapshot", &drawn);
+}
+
+/// Not the volume, but the files of the data directory, `auto.cnf` with MySQL's name of the server among them.
+fn a_data_directory_is_put_back<S: Server>() {
+    let mut server = S::new();
+    let [first, second] = [(); 2].map(|()| host(&server.url()));
+    let mut drawn = Drawn::default();
+    begin(&mut drawn, &first, &second);
+    let copy = server.snapshot();
+    claim_much(&mut drawn, &first);
+    draw(&mut drawn, &second, OTHER, 1, 10);
+    claim_beside(&mut drawn, &first, &second, || server.put_back(&copy));
+    judge::<S>("data directory put back", &drawn);
+}
+
+/// The first host's lease of the only worker is lost. The second one has none, and wants it.
+fn a_volume_with_leases_is_put_back_to_a_snapshot<S: Server>() {
+    let mut server = S::new();
+    let volume = Volume::of(&mut server);
+    let [first, second] = [(); 2].map(|()| host_with(&server.url(), &[("worker_range", "0..1")]));
+    let mut drawn = Drawn::default();
+    begin(&mut drawn, &first, &second);
+    let snapshot = volume.snapshot(&mut server);
+    first.raw().draw_until("snowflake", WITHIN);
+    draw(&mut drawn, &second, OTHER, 1, 10);
+    first.signal(Signal::SIGSTOP);
+    volume.put_back(&mut server, &snapshot);
+    let mut raw = second.raw();
+    raw.stream.set_read_timeout(Some(WITHIN)).unwrap();
+    raw.send(&ids_request("snowflake", 1, 1, 50_000));
+    std::thread::sleep(STOPPED);
+    first.signal(Signal::SIGCONT);
+    first.raw().draw_until("snowflake", WITHIN);
+    let refused = raw.reply().refused(Status::NoWorker);
+    assert!(refused.contains("worker"), "{refused}");
+    first.raw().draw_until("snowflake", WITHIN);
+}
+
+/// It has never seen the store before.
+fn a_newcomer_right_after_a_fail_over<S: Server>() {
+    let mut pair = Pair::<S>::new();
+    let [first, second] = [(); 2].map(|()| host(&pair.url()));
+    let mut drawn = Drawn::default();
+    begin(&mut drawn, &first, &second);
+    pair.caught_up();
+    pair.lose_from_now();
+    claim_much(&mut drawn, &first);
+    create(&first, "invoices", STEP);
+    draw(&mut drawn, &first, "invoices", 5, STEP as u32);
+    for host in [&first, &second] {
+        host.signal(Signal::SIGSTOP);
+    }
+    pair.primary.kill();
+    pair.standby.promote();
+    let newcomer = host(&pair.url());
+    let mut asked = ask(&newcomer, TAG, 20);
+    // The standby has never heard of this tag. Made anew, it must not begin again.
+    let anew = json!({ "tag": "invoices", "step": STEP }).to_string();
+    let making = std::thread::spawn({
+        let client = newcomer.client();
+        move || client.admin(opcode::TAG_CREATE, &anew).is_ok()
+    });
+    std::thread::sleep(STOPPED);
+    for host in [&first, &second] {
+        host.signal(Signal::SIGCONT);
+    }
+    let is_made = making.join().unwrap();
+    let mut anew = ask(&newcomer, "invoices", if is_made { 5 } else { 0 });
+    answered(&mut drawn, TAG, &mut asked);
+    answered(&mut drawn, "invoices", &mut anew);
+    claim_much(&mut drawn, &first);
+    judge::<S>("a host's first start right after a fail-over", &drawn);
+}
+
+fn an_old_primary_comes_back_first_in_the_url<S: Server>() {
+    let mut pair = Pair::<S>::new();
+    let [first, mut second] = [(); 2].map(|()| host(&pair.url()));
+    let mut drawn = Drawn::default();
+    begin(&mut drawn, &first, &second);
+    pair.caught_up();
+    pair.lose_from_now();
+    pair.primary.kill();
+    pair.standby.promote();
+    have_settled(&mut drawn, &[&first, &second]);
+    claim_much(&mut drawn, &first);
+    // It takes writes, as nobody has fenced it.
+    pair.primary.start();
+    second.stop();
+    second.start();
+    let mut asked = ask(&second, TAG, 20);
+    claim_much(&mut drawn, &first);
+    answered(&mut drawn, TAG, &mut asked);
+    judge::<S>("an old primary came back, a host restarted", &drawn);
+    // Nor does it become the store when it is the only one that answers.
+    let before = pair.primary.max_id(TAG);
+    pair.standby.kill();
+    second.stop();
+    second.start();
+    let mut raw = second.raw();
+    let end = std::time::Instant::now() + 2 * SETTLE;
+    while std::time::Instant::now() < end {
+        raw.send(&ids_request(TAG, STEP as u32, 1, 500));
+        let reply = raw.reply();
+        if reply.status() == Status::Ok {
+            drawn.add_ids(TAG, &reply.ids());
+        }
+    }
+    assert_eq!(pair.primary.max_id(TAG), before, "nothing is claimed from the old primary");
+    drawn.assert_sound();
+}
+
+/// The first standby is promoted, and dies before the second one follows it, which is promoted then. PostgreSQL calls
+/// both lives timeline 2.
+#[test]
+fn two_promotions_that_the_engine_calls_alike() {
+    let mut a = Postgres::new();
+    let [mut b, mut c] = [(); 2].map(|()| a.standby(a.port()));
+    let url = Postgres::url_of(&[a.port(), b.port(), c.port()], DATABASE);
+    let [first, second] = [(); 2].map(|()| host(&url));
+    let mut drawn = Drawn::default();
+    begin(&mut drawn, &first, &second);
+    let position = a.position();
+    eventually("the standbys follow", WITHIN, || {
+        (b.has_reached(&position) && c.has_reached(&position)).then_some(())
+    });
+    a.kill();
+    b.promote();
+    have_settled(&mut drawn, &[&first, &second]);
+    claim_much(&mut drawn, &first);
+    claim_beside(&mut drawn, &first, &second, || {
+        b.kill();
+        c.promote();
+    });
+    judge::<Postgres>("two promotions to timeline 2", &drawn);
+}
+
+/// A restored base backup that is started without `recovery.signal` is on the timeline that it was on.
+#[test]
+fn a_base_backup_is_restored_without_a_recovery_signal() {
+    let mut server = Postgres::new();
+    let [first, second] = [(); 2].map(|()| host(&server.url()));
+    let mut drawn = Drawn::default();
+    begin(&mut drawn, &first, &second);
+    let backup = server.base_backup();
+    claim_much(&mut drawn, &first);
+    draw(&mut drawn, &second, OTHER, 1, 10);
+    claim_beside(&mut drawn, &first, &second, || server.put_back(&backup));
+    judge::<Postgres>("base backup restored without recovery.signal", &drawn);
+}
+
+#[test]
+fn a_fail_over_behind_a_pooler_of_transactions() {
+    fail_over_behind(Pooling::Transaction);
+}
+
+#[test]
+fn a_fail_over_behind_a_pooler_of_sessions() {
+    fail_over_behind(Pooling::Session);
+}
+
+/// The hosts' connections to the pooler stay while the pooler's lead to another server.
+fn fail_over_behind(pooling: Pooling) {
+    let mut pair = Pair::<Postgres>::new();
+    let relay = Relay::to(pair.primary.port());
+    let pooler = PgBouncer::new(pooling, relay.port());
+    let [first, second] = [(); 2].map(|()| host(&pooler.url()));
+    let mut drawn = Drawn::default();
+    begin(&mut drawn, &first, &second);
+    pair.caught_up();
+    pair.lose_from_now();
+    claim_much(&mut drawn, &first);
+    claim_beside(&mut drawn, &first, &second, || {
+        pair.standby.promote();
+        relay.lead_to(pair.standby.port());
+        pair.primary.kill();
+    });
+    judge::<Postgres>(&format!("fail-over behind PgBouncer, {pooling:?}"), &drawn);
+    for host in [&first, &second] {
+        eventually("the fail-over is over", WITHIN, || {
+            let known = store(host);
+            (known["ready"] == true && known["failovers"] == 1).then_some(())
+        });
+    }
+}
+
+/// The new primary, whose clock the test sets, and two hosts, the first of which is stopped since before the fail-over.
+struct AtOtherTime {
+    pair: Pair<Postgres>,
+    clock: WallClock,
+    hosts: [Host; 2],
+    drawn: Drawn,
+}
+
+fn fail_over_to_another_clock() -> AtOtherTime {
+    let mut pair = Pair::<Postgres>::new();
+    let clock = WallClock::of_server(pair.standby.process_mut());
+    pair.standby.stop();
+    pair.standby.start();
+    let hosts = [(); 2].map(|()| host(&pair.url()));
+    let mut drawn = Drawn::default();
+    begin(&mut drawn, &hosts[0], &hosts[1]);
+    pair.caught_up();
+    pair.lose_from_now();
+    // The first host claims, and issues none of these before it is stopped: what it has issued is lost with the store.
+    hosts[0].admin(opcode::TAG_SET, &json!({ "tag": TAG, "step": 100_000 }));
+    draw(&mut drawn, &hosts[0], TAG, 1, STEP as u32);
+    hosts[0].signal(Signal::SIGSTOP);
+    drawn.ids.clear();
+    pair.primary.kill();
+    pair.standby.promote();
+    eventually("the second host notes the new history", WITHIN, || {
+        let known = store(&hosts[1]);
+        (known["failovers"] == 1 && known["settling_ms"].as_u64()? > 0).then_some(())
+    });
+    AtOtherTime { pair, clock, hosts, drawn }
+}
+
+/// A host that was stopped for longer than the settling time comes too late, whatever the store's clock says.
+#[test]
+fn a_host_comes_late_and_the_clock_of_the_store_was_set_back() {
+    let AtOtherTime { pair, clock, hosts: [first, second], mut drawn } =
+        fail_over_to_another_clock();
+    let mut asked = ask(&second, TAG, 20);
+    answered(&mut drawn, TAG, &mut asked);
+    clock.step(-3_600);
+    first.signal(Signal::SIGCONT);
+    eventually("the first host has been told of the new history", WITHIN, || {
+        (store(&first)["failovers"] == 1).then_some(())
+    });
+    let mut asked = ask(&first, TAG, 20);
+    answered(&mut drawn, TAG, &mut asked);
+    judge::<Postgres>("a late host, and the store's clock an hour back", &drawn);
+    drop(pair);
+}
+
+/// No step of the clock keeps hosts from claiming for longer than the settling time.
+#[test]
+fn the_clock_of_the_store_is_set_back_while_hosts_settle() {
+    let AtOtherTime { pair, clock, hosts: [_, second], mut drawn } = fail_over_to_another_clock();
+    clock.step(-3_600);
+    let mut asked = ask(&second, TAG, 20);
+    answered(&mut drawn, TAG, &mut asked);
+    judge::<Postgres>("the store's clock an hour back while a host settles", &drawn);
+    drop(pair);
+}
