@@ -10,7 +10,7 @@ use leafd::store::sql::Target;
 use leafd::store::{Store, StoreHandle, mysql, postgres};
 use leafd_core::Tag;
 use leafd_core::registry::{Mode, RegistryError};
-use leafd_core::store::{CEILING_MAX, ClaimWish, NewTag};
+use leafd_core::store::{CEILING_MAX, ClaimWish, NewTag, Why};
 
 use crate::mysqld::Engine;
 use crate::server::Server;
@@ -51,6 +51,18 @@ const ROW: &str = "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order
 
 // --- Rights ---
 
+/// Refused because the user lacks rights on this table.
+#[track_caller]
+fn denied<T: Debug>(result: Result<T, RegistryError>, table: &str) {
+    match result {
+        Err(RegistryError::Refused(reason)) => {
+            assert_eq!(reason.why, Why::MissingRights, "{reason:?}");
+            assert!(reason.words.contains(table), "{reason:?} lacks {table}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 /// Everything that is refused to a user who may see the tables of tags, and of workers what `grant` gave before.
 fn rights_are_named(store: Box<dyn Store>, mut grant: impl FnMut(&str, &str)) {
     let mut registry = leased(store);
@@ -62,20 +74,19 @@ fn rights_are_named(store: Box<dyn Store>, mut grant: impl FnMut(&str, &str)) {
         grant("SELECT", table);
     }
     assert_eq!(snapshot(&mut registry, 0..9).entries, []);
-    let words = ["SELECT, INSERT and UPDATE on leafd_worker and leafd_layout"];
-    refused(take(&mut registry, 1, None, &held("a", 5)), &words);
-    refused(registry.register_layouts(&layouts), &words);
+    denied(take(&mut registry, 1, None, &held("a", 5)), "leafd_worker");
+    denied(registry.register_layouts(&layouts), "leafd_layout");
     for table in ["leafd_worker", "leafd_layout"] {
         grant("INSERT, UPDATE", table);
     }
-    refused(take(&mut registry, 1, None, &held("a", 5)), &["INSERT on leafd_worker_taken"]);
+    denied(take(&mut registry, 1, None, &held("a", 5)), "leafd_worker_taken");
     grant("INSERT", "leafd_worker_taken");
     take(&mut registry, 1, None, &held("a", 5)).unwrap();
     take(&mut registry, 1, Some(&held("a", 5)), &held("a", 6)).unwrap();
     registry.register_layouts(&layouts).unwrap();
     let under = snapshot(&mut registry, 0..0).registry;
     registry.mode = Mode::Permanent;
-    refused(registry.assign(&under, 0..9, &held("a", 5)), &["permanent workers also need"]);
+    denied(registry.assign(&under, 0..9, &held("a", 5)), "leaf_workerid_alloc");
     grant("INSERT, UPDATE", "leaf_workerid_alloc");
     let number = registry.assign(&under, 0..9, &held("a", 5)).unwrap().worker.0;
     take(&mut registry, number, Some(&held("a", 5)), &held("a", 6)).unwrap();
