@@ -37,6 +37,9 @@ pub enum Condition {
     Refused(StoreError),
 }
 
+/// A shorter gap is no stop: a daemon says once a second that it runs, and later on a busy machine.
+const STOPPED_MS_MIN: u64 = 2_000;
+
 impl Monitor {
     /// The settings it was made with.
     #[must_use]
@@ -94,10 +97,35 @@ impl Monitor {
     }
 
     /// Whether held ids may be issued. Not while another host may have claimed the same ids: the store's history is
-    /// known to have changed, and it is not known that the store heard of the held ids in time.
+    /// known to have changed, and it is not known that the store heard of the held ids in time; or this daemon was
+    /// stopped for so long that the others may have settled without it.
     #[must_use]
     pub fn may_issue(&self, now: BootMs) -> bool {
-        self.own_until().is_none_or(|until| now < until)
+        self.own_until().is_none_or(|until| now < until) && now < self.runs_until()
+    }
+
+    /// The daemon runs. Call this at least every second: a longer gap means that it was stopped. Returns true if the
+    /// store must be asked before held ids may be issued again.
+    pub fn runs(&mut self, now: BootMs) -> bool {
+        let stopped = now >= self.runs_until() && self.resumed_at.is_none();
+        self.ran_at = now;
+        if stopped {
+            self.resumed_at = Some(now);
+            self.probe_soon(now);
+        }
+        stopped
+    }
+
+    /// The instant from which held ids may not be issued unless the daemon says before that it runs.
+    #[must_use]
+    pub fn runs_until(&self) -> BootMs {
+        let settle_ms = self.settings.settle_ms;
+        match self.resumed_at {
+            // Nobody else claims from this host's own file, or other hosts don't wait at all.
+            _ if settle_ms == 0 => BootMs(u64::MAX),
+            Some(_) => BootMs(0),
+            None => BootMs(self.ran_at.0.saturating_add(settle_ms.max(STOPPED_MS_MIN))),
+        }
     }
 
     /// Until when held ids may be issued; `None`: no end is in sight.

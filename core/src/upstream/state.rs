@@ -39,6 +39,11 @@ pub struct Monitor {
     pub(super) answered_at: Option<BootMs>,
     /// Visits that have ended, with any outcome.
     pub(super) visits: u64,
+    /// When the daemon last said that it is running.
+    pub(super) ran_at: BootMs,
+    /// It was stopped for longer than other hosts wait for its report, and resumed then. Until a question asked since
+    /// has an outcome, another host may have claimed what it holds.
+    pub(super) resumed_at: Option<BootMs>,
     retry_at: BootMs,
     backoff: Backoff,
 }
@@ -99,6 +104,8 @@ impl Monitor {
             away: None,
             answered_at: None,
             visits: 0,
+            ran_at: now,
+            resumed_at: None,
             retry_at: now,
             backoff: Backoff::default(),
         }
@@ -216,6 +223,10 @@ impl Monitor {
     }
 
     fn went_on(&mut self, now: BootMs, asked: BootMs, visit: Result<(), StoreError>, random: u64) {
+        // While the store can't be reached this is an outage like any other.
+        if self.resumed_at.take_if(|resumed_at| *resumed_at <= asked).is_some() {
+            self.events.push_back(Event::Resumed);
+        }
         match visit {
             Ok(()) => {
                 self.answered_at = Some(now);

@@ -20,6 +20,8 @@ pub enum Break {
     PushMissesWhatIsNotJournalled,
     /// Ids are issued while it is unknown whether the store was told in time.
     DoubtIgnored,
+    /// A daemon that was stopped issues ids before it has asked the store.
+    StopIgnored,
     /// Numbers that may have been claimed anew are kept.
     DistrustIgnored,
     /// A claim made under another history counts.
@@ -42,7 +44,7 @@ pub enum Break {
     HistoryPerServer,
 }
 
-const BREAKS: [Break; 17] = [
+const BREAKS: [Break; 18] = [
     Break::SettlingSkipped,
     Break::NewcomersTrust,
     Break::SettledNotRecorded,
@@ -50,6 +52,7 @@ const BREAKS: [Break; 17] = [
     Break::PushSkipped,
     Break::PushMissesWhatIsNotJournalled,
     Break::DoubtIgnored,
+    Break::StopIgnored,
     Break::DistrustIgnored,
     Break::LateClaimUsed,
     Break::HistoryUnchecked,

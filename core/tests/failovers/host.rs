@@ -32,6 +32,8 @@ pub struct Host {
     pub paused_until_ms: u64,
     /// When its daemon starts or restarts, in true time, if it isn't running.
     pub start_at_ms: u64,
+    /// When its daemon last ran, in true time.
+    pub ran_at_ms: u64,
     /// The server that it is connected to.
     pub server: usize,
     /// True time of the last id of each tag.
@@ -153,6 +155,7 @@ impl Host {
             }
             daemon.monitor.recorded(now, Ok(()), random);
         }
+        daemon.monitor.runs(now);
         for line in 0..2 {
             if daemon.call[line].is_some() {
                 daemon.monitor.under_way(now, true_ms - daemon.called_ms[line]);
@@ -308,7 +311,12 @@ impl Daemon {
         if !self.loaded {
             return None;
         }
-        if !self.monitor.may_issue(now) && broken != Some(Break::DoubtIgnored) {
+        let may_issue = match broken {
+            Some(Break::DoubtIgnored) => now < self.monitor.runs_until(),
+            Some(Break::StopIgnored) => self.monitor.own_until().is_none_or(|until| now < until),
+            _ => self.monitor.may_issue(now),
+        };
+        if !may_issue {
             return None;
         }
         let held = self.held.iter_mut().find(|held| held.tag == tag)?;

@@ -117,6 +117,7 @@ impl World {
                 booted_ms: START_MS - world.random.u64(1..100_000),
                 skew_ppm: world.random.i64(-200..=200),
                 suspended_ms: 0,
+                ran_at_ms: 0,
                 journal: Journal::default(),
                 daemon: None,
                 paused_until_ms: 0,
@@ -191,6 +192,7 @@ impl World {
             }
             let life = self.number();
             self.hosts[index].start(life, true_ms, broken);
+            self.hosts[index].ran_at_ms = true_ms;
             self.totals.starts += 1;
         }
         let now = self.hosts[index].now(true_ms, broken);
@@ -202,6 +204,7 @@ impl World {
                 self.check_issue(index, tag, id, claim)?;
             }
         }
+        self.hosts[index].ran_at_ms = true_ms;
         let slow = self.random.u8(..20) == 0;
         let sync_ms = self.random.u64(..if slow { 400 } else { 20 });
         let random = self.random.u64(..);

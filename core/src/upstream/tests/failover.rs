@@ -267,3 +267,42 @@ fn an_embedded_store_has_no_others_to_wait_for() {
     one.goes_on("2 1*");
     assert!(!one.events.contains(&Event::Distrusted));
 }
+
+#[test]
+fn a_daemon_that_was_stopped_asks_before_it_issues() {
+    let mut one = Watched::trusting();
+    one.is_stopped(SETTLE_MS - 1);
+    assert!(one.monitor.may_issue(one.now), "the others would have waited for it");
+    one.runs();
+    one.is_stopped(SETTLE_MS);
+    // Before anything else in the daemon has run.
+    assert!(!one.monitor.may_issue(one.now));
+    assert!(one.monitor.runs(one.now));
+    assert!(!one.monitor.may_issue(one.now));
+    one.probe_shows("1");
+    assert!(one.monitor.may_issue(one.now));
+}
+
+#[test]
+fn an_answer_to_an_earlier_question_is_none() {
+    let mut one = Watched::trusting();
+    one.pass(SETTLE_MS);
+    assert_eq!(one.asks(), Request::Identity);
+    one.is_stopped(SETTLE_MS);
+    assert!(one.monitor.runs(one.now));
+    one.answer(Response::Identity(Ok(identity("1"))));
+    assert!(!one.monitor.may_issue(one.now));
+    assert_eq!(one.asks(), Request::Identity);
+    one.answer(Response::Identity(Ok(identity("1"))));
+    assert!(one.monitor.may_issue(one.now));
+}
+
+#[test]
+fn a_daemon_that_was_stopped_goes_on_when_the_store_does_not_answer() {
+    let mut one = Watched::trusting();
+    one.is_stopped(SETTLE_MS);
+    assert!(one.monitor.runs(one.now));
+    assert_eq!(one.asks(), Request::Identity);
+    one.answer(Response::Identity(Err(away())));
+    assert!(one.monitor.may_issue(one.now), "it is an outage");
+}

@@ -118,6 +118,21 @@ impl Watched {
 
     fn pass(&mut self, ms: u64) {
         self.now.0 += ms;
+        self.runs();
+    }
+
+    /// The daemon has been running all the time.
+    fn runs(&mut self) {
+        let step_ms = 1_000;
+        while self.monitor.ran_at.0 + step_ms < self.now.0 {
+            self.monitor.runs(BootMs(self.monitor.ran_at.0 + step_ms));
+        }
+        self.monitor.runs(self.now);
+    }
+
+    /// It was stopped for this long.
+    fn is_stopped(&mut self, ms: u64) {
+        self.now.0 += ms;
     }
 
     /// Waits for the next probe, which shows this history.

@@ -312,7 +312,9 @@ impl Upstream {
 
     /// Copies the monitor's answer about the held ids, as every request needs it.
     fn follow(&self) {
-        self.own_until.set(self.monitor.borrow().own_until().unwrap_or(NO_END));
+        let monitor = self.monitor.borrow();
+        self.own_until.set(monitor.own_until().unwrap_or(NO_END));
+        self.runs_until.set(monitor.runs_until());
     }
 }
 

@@ -47,6 +47,8 @@ pub struct Upstream {
     monitor: RefCell<Monitor>,
     /// Until when its held ids may be issued: the monitor's answer, kept here for every request.
     own_until: Cell<BootMs>,
+    /// From when on they may not be issued, because the daemon was stopped: see [`Monitor::runs_until`].
+    runs_until: Cell<BootMs>,
     /// See [`Store::conflicts`](crate::store::Store::conflicts).
     conflicts: Arc<AtomicU64>,
     /// The latest era that a primary of its list has recorded, as far as this host has heard. All of the list share it.
@@ -111,6 +113,7 @@ impl Upstream {
             key: RefCell::new(key),
             monitor: RefCell::new(Monitor::new(settings, clock::boot())),
             own_until: Cell::new(NO_END),
+            runs_until: Cell::new(NO_END),
             conflicts: Arc::default(),
             latest_era: Rc::default(),
             leftovers: Cell::new(true),
@@ -191,7 +194,7 @@ impl Upstream {
     /// Whether its held ids may be issued: see [`Monitor::may_issue`].
     #[must_use]
     pub fn may_issue(&self) -> bool {
-        let until = self.issues_until();
+        let until = self.issues_until().min(self.runs_until.get());
         until == NO_END || clock::boot() < until
     }
 
@@ -358,12 +361,16 @@ impl Upstream {
         self.woken.notify_one();
     }
 
-    /// Notices a call that has been under way for longer than any may. Call this every second.
+    /// Notices a call that has been under way for longer than any may, and that the daemon was stopped. Call this every
+    /// second.
     pub(crate) fn watch(&self) {
         let for_ms = clock::millis(self.store.busy_for());
-        if self.monitor.borrow_mut().under_way(clock::boot(), for_ms) {
+        let mut monitor = self.monitor.borrow_mut();
+        let now = clock::boot();
+        if monitor.runs(now) | monitor.under_way(now, for_ms) {
             self.woken.notify_one();
         }
+        self.runs_until.set(monitor.runs_until());
     }
 
     /// A call could not be made, or got no answer.
