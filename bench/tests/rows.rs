@@ -89,29 +89,3 @@ fn a_row_that_is_not_there_is_refused_with_those_that_are() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("\"segmint\"") && said.contains("segment: held, 1 thread"), "{said}");
 }
-
-#[test]
-fn whatever_processes_draw_together_brings_numbers() {
-    let json = measured(&["shared"]);
-    let rows = section(&json, "processes");
-    let without_redis = json["not_measured"].to_string().contains("redis-server");
-    assert_eq!(rows.len(), if without_redis { 16 } else { 20 });
-    for row in rows {
-        let name = row["row"].as_str().unwrap();
-        let of_leafd = !name.starts_with("Redis") && !name.starts_with("a bare");
-        let compared = !name.starts_with("Redis") && !without_redis;
-        for (column, there) in [
-            ("ns/id", true),
-            ("CPU ns/id", true),
-            ("ids/s", true),
-            ("x Redis", compared),
-            ("ids/request", of_leafd),
-            ("ids/wake-up", of_leafd),
-        ] {
-            let is_there = row["medians"][column].as_f64().is_some_and(|value| value > 0.0);
-            assert_eq!(is_there, there, "{column} of {row}");
-        }
-    }
-    assert_eq!(json["budgets"].as_array().unwrap().len(), 6);
-    assert!(json["ids_compared"].as_u64().unwrap() > 10_000);
-}

@@ -7,7 +7,7 @@ use leafd::config::StorePassword;
 use leafd::store::sql::Target;
 use leafd_core::store::{
     CheckIn, ClaimWish, Generation, History, HostId, Identity, Role, StartToken, StoreError,
-    TagChange,
+    TagChange, Why,
 };
 
 use crate::engines::Engine;
@@ -232,7 +232,13 @@ fn missing_rights_are_named<E: Engine>() {
     );
     let mut store = E::open(database.own_target("reader"));
     assert_eq!(store.show(&tag("t")).unwrap().max_id, 1);
-    refused(try_claim(&mut *store, &tag("t"), WISH), "Claims need SELECT and UPDATE on leaf_alloc");
+    match try_claim(&mut *store, &tag("t"), WISH) {
+        Err(StoreError::Refused(reason)) => {
+            assert_eq!(reason.why, Why::MissingRights, "{reason}");
+            assert!(reason.contains("leaf_alloc"), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    }
     database.grant("reader", &[("UPDATE", "leaf_alloc"), ("INSERT, UPDATE", "leafd_tag")]);
     assert_eq!(claim(&mut *store, "t", 1).run.range(), 1..11);
 }
