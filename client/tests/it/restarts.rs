@@ -85,7 +85,9 @@ fn each_of_many_waiting_threads_hears_that_the_connection_broke() {
         let ids = drawing.into_iter().flat_map(|thread| thread.join().unwrap());
         assert_eq!(check_unique(ids), 60 * 51);
     });
-    assert_eq!(server.shared().connections_made.load(Ordering::SeqCst), 2 * 32);
+    // Quick answers need fewer connections than there may be.
+    let made = server.shared().connections_made.load(Ordering::SeqCst);
+    assert!((33..=2 * 32).contains(&made), "{made} connections were made");
     assert_eq!(server.requests_for("deaf"), 32 + 60);
 }
 
