@@ -115,7 +115,7 @@ fn a_restored_older_journal_is_found_out_by_the_store() {
     let reply = raw.reply();
     assert_eq!(reply.status(), Status::Ok, "{}", reply.text());
     assert!(reply.ids()[0] > last, "nothing of the old journal's stock");
-    assert!(host.log().contains("old copy"), "{}", host.log());
+    assert!(host.log().contains("older copy"), "{}", host.log());
     // It heals: the next clean stop is exact again.
     let next = raw.draw("orders", 1)[0];
     host.stop();
