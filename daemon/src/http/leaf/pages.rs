@@ -76,7 +76,7 @@ impl Pages {
     }
 
     fn tells(&self, tag: &Value) -> bool {
-        self.tells_masked || matches!(tag["masked"], Value::Null | Value::Bool(false))
+        self.tells_masked || matches!(tag.get("masked"), Some(Value::Null | Value::Bool(false)))
     }
 
     async fn cache(&self) -> Result<Response<Bytes>, Refused> {
