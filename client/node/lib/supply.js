@@ -29,10 +29,10 @@ function nextWish(wish, { holdMs, count }, used, lastedMs) {
   return Math.max(floor, Math.floor(Math.min(next, wish * GROWTH_MAX, RUN_COUNT_MAX)));
 }
 
-/** A run that this process holds. */
+/** A run that this process holds. Its first `owed` ids belong to calls that began before the request for it was sent. */
 class HeldRun {
-  constructor({ first, count, stride }, holdMs, sent) {
-    Object.assign(this, { count, holdMs, sent, used: 0, first, stride: BigInt(stride) });
+  constructor({ first, count, stride }, holdMs, sent, owed = 0) {
+    Object.assign(this, { count, holdMs, sent, owed, used: 0, first, stride: BigInt(stride) });
     // Half of a long run is left for the answer to arrive. A short run is used slowly, or its process has just begun and
     // may end soon; the later it asks, the fewer ids are skipped then.
     this.refillAt = count < SHORT_RUN_COUNT ? count - Math.floor((count + 3) / 4) : Math.floor(count / 2);
@@ -66,9 +66,10 @@ class Supply {
   take() {
     while (this.#current !== undefined) {
       const run = this.#current;
-      if (run.used < run.count && !run.isTooOld) {
+      const { isTooOld } = run;
+      if (run.used < (isTooOld ? run.owed : run.count)) {
         const offset = run.used++;
-        if (offset === run.refillAt) this.#fetch(true);
+        if (offset === run.refillAt && !isTooOld) this.#fetch(true);
         return run.first + BigInt(offset) * run.stride;
       }
       this.#installNext();
@@ -135,13 +136,14 @@ class Supply {
     const call = this.#link.call();
     call.endAt = before.reduce((end, waiter) => Math.max(end, waiter.call.endAt), ahead ? call.endAt : 0);
     const count = Math.min(Math.max(this.#wish, before.length), RUN_COUNT_MAX);
-    this.#draw(call, count, true).finally(() => { this.#fetching = false; }).then((drawn) => this.#stow(drawn), (error) => {
+    const drawn = this.#draw(call, count, true).finally(() => { this.#fetching = false; });
+    drawn.then((reply) => this.#stow(reply, before), (error) => {
       // What went wrong ahead was some time ago: the next fetch tells what is the matter now.
       for (const waiter of before) if (this.#waiting.delete(waiter)) waiter.reject(error);
     }).then(() => this.#fetch());
   }
 
-  #stow({ holdMs, runs, sent }) {
+  #stow({ holdMs, runs, sent }, before) {
     if (this.#closed) return;
     if (holdMs === 0) {
       // What comes beyond the first id is skipped.
@@ -152,9 +154,13 @@ class Supply {
       for (const waiter of others) this.#nextUnheld(waiter.call).then(waiter.resolve, waiter.reject);
       return;
     }
-    this.#queued.push(...runs.map((run) => new HeldRun(run, holdMs, sent)));
+    // Those who asked before the request was sent get ids however late the answer is: the daemon issued them after the call.
+    let owed = before.filter((waiter) => this.#waiting.has(waiter)).length;
+    for (const run of runs) {
+      this.#queued.push(new HeldRun(run, holdMs, sent, Math.min(owed, run.count)));
+      owed = Math.max(0, owed - run.count);
+    }
     if (this.#current === undefined) this.#installNext();
-    // Those who wait have asked before the ids were issued, so that no id is too old for them.
     for (const waiter of this.#waiting) {
       const id = this.take();
       if (id === undefined) return;
@@ -165,9 +171,10 @@ class Supply {
 
   #installNext() {
     this.#learn();
-    do this.#current = this.#queued.shift(); while (this.#current?.isTooOld);
+    do this.#current = this.#queued.shift(); while (this.#current?.isTooOld && this.#current.owed === 0);
     this.#unlearned = this.#current;
-    this.#installedAt = performance.now();
+    // Only those who waited use a run that came too late: their rate is that of the round trips.
+    this.#installedAt = this.#current?.isTooOld ? this.#current.sent.monotonic : performance.now();
   }
 
   /** Takes the use of the current run into account, once a run. */

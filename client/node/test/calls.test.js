@@ -103,6 +103,22 @@ test('held ids are dropped in time', async (t) => {
   }
 });
 
+test('an answer that comes too late to be held gives whoever asked an id', async (t) => {
+  const peer = await Peer.start(t);
+  peer.holdMs = 8;
+  peer.answer = async (asked) => {
+    const answer = peer.good(asked);
+    await pause(20);
+    return answer;
+  };
+  const client = peer.client(t, { timeoutMs: 10_000 });
+  unique(...await Promise.all(Array.from({ length: 5 }, () => draw(client, 'orders', 8))));
+  assert.ok(peer.drawn.length <= 20, `${peer.drawn.length} requests`);
+  assert.ok(peer.drawn.every(({ count }) => count <= 8), 'runs grow though their ids are skipped');
+  const mark = await client.nextIdDirect('orders');
+  assert.ok(await client.nextId('orders') > mark, 'an id that is too old');
+});
+
 test('a wall clock that went on makes ids old', () => {
   const run = (wall) => new HeldRun({ first: 1n, count: 4, stride: 1 }, 60_000, { monotonic: performance.now(), wall });
   assert.equal(run(Date.now()).isTooOld, false);
