@@ -202,7 +202,7 @@ fn the_chart_gives_what_kubernetes_takes_with_any_values() {
     );
     // What is not given stays as it is.
     let resources =
-        json!({"requests": {"cpu": "1", "memory": "32Mi"}, "limits": {"memory": "96Mi"}});
+        json!({"requests": {"cpu": "1", "memory": "32Mi"}, "limits": {"memory": "160Mi"}});
     assert_eq!(leafd["resources"], resources);
     assert_eq!(pod["priorityClassName"], "system-node-critical");
     assert_eq!(template["metadata"]["annotations"]["prometheus.io/port"], "9999");
