@@ -61,6 +61,9 @@ struct State {
     /// The one used last at the end, so that those that aren't needed get old.
     idle: Vec<Placed>,
     free_places: Vec<usize>,
+    /// How often connections broke. One that was made before the last time is not used again: it may break too, and a
+    /// request is sent again only once.
+    breaks: u64,
     waiting: usize,
     next_try: Option<Instant>,
     back_off: Duration,
@@ -74,6 +77,8 @@ struct State {
 struct Placed {
     connection: Box<Connection>,
     place: usize,
+    /// [`State::breaks`] when it was made.
+    made_after: u64,
 }
 
 struct Ahead {
@@ -118,6 +123,7 @@ impl Pool {
         let state = State {
             idle: Vec::new(),
             free_places: (0..CONNECTIONS_MAX).rev().collect(),
+            breaks: 0,
             waiting: 0,
             next_try: None,
             back_off: BACK_OFF_MIN,
@@ -165,7 +171,7 @@ impl Pool {
                         deadline.connected(connection.made);
                         let mut connection = Box::new(connection);
                         self.all[place].store(&raw mut *connection, Ordering::Relaxed);
-                        let placed = Some(Placed { connection, place });
+                        let placed = Some(Placed { connection, place, made_after: state.breaks });
                         return Ok(Lease { pool: self, placed });
                     }
                     Err(error) => {
@@ -257,10 +263,12 @@ impl Pool {
                 Err(why) => Outcome::Broken { why, served: connection.served },
             };
             let Ahead { ticket, placed, .. } = state.ahead.swap_remove(index);
-            if matches!(outcome, Outcome::Broken { .. }) || !placed.connection.is_usable() {
-                self.close(state, placed);
-            } else {
+            if matches!(outcome, Outcome::Broken { .. }) {
+                self.close_broken(state, placed);
+            } else if state.may_reuse(&placed) {
                 state.idle.push(placed);
+            } else {
+                self.close(state, placed);
             }
             state.answered.insert(ticket, outcome);
         }
@@ -294,6 +302,17 @@ impl Pool {
         }
     }
 
+    /// Closes a connection that broke, and all that are idle and as old: the daemon may have gone.
+    fn close_broken(&self, state: &mut State, placed: Placed) {
+        if placed.made_after == state.breaks {
+            state.breaks += 1;
+            for idle in std::mem::take(&mut state.idle) {
+                self.close(state, idle);
+            }
+        }
+        self.close(state, placed);
+    }
+
     fn close(&self, state: &mut State, placed: Placed) {
         self.target.records[placed.place].clear();
         self.all[placed.place].store(ptr::null_mut(), Ordering::Relaxed);
@@ -322,6 +341,10 @@ impl Drop for Pool {
 // === impl State ===
 
 impl State {
+    fn may_reuse(&self, placed: &Placed) -> bool {
+        placed.connection.is_usable() && placed.made_after == self.breaks
+    }
+
     fn may_try(&self, now: Instant) -> bool {
         self.next_try.is_none_or(|at| now >= at)
     }
@@ -380,7 +403,7 @@ impl<'pool> Lease<'pool> {
         if placed.connection.served {
             state.back_off = BACK_OFF_MIN;
         }
-        if placed.connection.is_usable() {
+        if state.may_reuse(&placed) {
             let now_ns = coarse_ns();
             placed.connection.used_ns = now_ns;
             state.idle.push(placed);
@@ -395,15 +418,14 @@ impl<'pool> Lease<'pool> {
         self.pool.wake(state);
     }
 
-    /// Closes the connection, and all that are idle: they are as old, and the daemon may have gone.
+    /// Closes the connection, which broke.
     pub(crate) fn broken(mut self, why: Break) -> Outcome {
         let Some(placed) = self.placed.take() else {
             return Outcome::Broken { why, served: false };
         };
         let served = placed.connection.served;
         let mut state = self.pool.lock();
-        self.pool.close(&mut state, placed);
-        self.pool.drop_closed(&mut state);
+        self.pool.close_broken(&mut state, placed);
         self.pool.wake(state);
         Outcome::Broken { why, served }
     }
