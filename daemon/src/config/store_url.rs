@@ -266,10 +266,10 @@ impl NetworkUrl {
         self.failed.push((failed, now));
     }
 
-    /// Each of the other servers alone, in the order in which they are tried.
-    pub fn others(&self, endpoint: &str, now: Instant) -> impl Iterator<Item = NetworkUrl> {
-        let others = self.in_turn(now).filter(move |one| one.to_string() != endpoint);
-        others.map(|one| NetworkUrl {
+    /// Each of the servers alone that are tried after this one. Those before it have just not answered.
+    pub fn after(&self, endpoint: &str, now: Instant) -> impl Iterator<Item = NetworkUrl> {
+        let from_it = self.in_turn(now).skip_while(move |one| one.to_string() != endpoint);
+        from_it.skip(1).map(|one| NetworkUrl {
             endpoints: vec![one.clone()],
             failed: Vec::new(),
             ..self.clone()

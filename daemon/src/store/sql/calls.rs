@@ -1,12 +1,13 @@
 //! A store over a driver: opens the connection when it is needed, and repeats transactions that conflict with others.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Instant;
+use std::{iter, thread};
 
 use super::conflicts::{CONFLICT_TRIES_MAX, Conflicts, pause_after_conflict};
 use super::rows::{self, name};
 use super::session::{Own, Session, needs_side_tables};
-use super::{Connector, Driver, Failure, Location};
+use super::{Connector, Driver, Failure, HEAD_START, Location};
 use leafd_core::Tag;
 use leafd_core::store::{History, Identity, Role, StoreError, TagTerms};
 
@@ -242,8 +243,7 @@ impl SqlStore {
     ) -> Result<Session, StoreError> {
         let (mut session, mut history) = (session, identity.history.clone());
         let mut others: Vec<(Session, History)> = Vec::new();
-        for mut alone in self.connector.others(session.driver.endpoint()) {
-            let Ok(driver) = alone.connect() else { continue };
+        for (mut alone, driver) in self.connect_to_others(session.driver.endpoint()) {
             let over = Session::over(driver, &mut *alone, &self.own);
             let Ok((other, of_it)) = over else { continue };
             if of_it.id == identity.id {
@@ -278,6 +278,24 @@ impl SqlStore {
         }
         self.own().trusts(&history);
         Ok(session)
+    }
+
+    /// The other servers of the URL that answer soon, all asked at once.
+    fn connect_to_others(&self, endpoint: &str) -> Vec<(Box<dyn Connector>, Box<dyn Driver>)> {
+        let (sender, receiver) = mpsc::channel();
+        for alone in self.connector.after(endpoint) {
+            let sender = sender.clone();
+            thread::spawn(move || {
+                if let Ok(driver) = alone.connect() {
+                    // Nobody waits for a late one.
+                    let _ = sender.send((alone, driver));
+                }
+            });
+        }
+        drop(sender);
+        let until = Instant::now() + HEAD_START;
+        let left = || until.saturating_duration_since(Instant::now());
+        iter::from_fn(|| receiver.recv_timeout(left()).ok()).collect()
     }
 
     /// Records a role if `judge` agrees. `judge` gets the store's identity, and the name that errors use for the

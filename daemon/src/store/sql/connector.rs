@@ -21,8 +21,8 @@ pub trait Connector: Debug + Send {
     /// Has this server be tried last from now on, because a call failed there.
     fn has_failed(&mut self, _endpoint: &str) {}
 
-    /// A connector for each server but this one, in the order in which they are tried.
-    fn others(&self, _endpoint: &str) -> Vec<Box<dyn Connector>> {
+    /// A connector for each server that is tried after this one.
+    fn after(&self, _endpoint: &str) -> Vec<Box<dyn Connector>> {
         Vec::new()
     }
 }
@@ -132,11 +132,11 @@ impl Connector for ServerConnector {
         self.target.url.has_failed(endpoint, Instant::now());
     }
 
-    fn others(&self, endpoint: &str) -> Vec<Box<dyn Connector>> {
+    fn after(&self, endpoint: &str) -> Vec<Box<dyn Connector>> {
         let alone = |url| -> Box<dyn Connector> {
             let target = Target { url, ..self.target.clone() };
             Box::new(ServerConnector { target, ..*self })
         };
-        self.target.url.others(endpoint, Instant::now()).map(alone).collect()
+        self.target.url.after(endpoint, Instant::now()).map(alone).collect()
     }
 }
