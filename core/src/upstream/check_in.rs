@@ -44,12 +44,14 @@ impl Monitor {
             return Ok(());
         }
         if trusted.role != found.role {
+            let known = trusted.history.clone();
             let same_history = trusted.history == found.history;
             self.refuse(StoreError::refused_for(Why::OtherRoutes, format!(
                 "the recorded routes of the store {} have changed: they were {:?}, and now they are {:?}; nothing is \
                  claimed from it. Restart leafd with the routes of the other hosts",
                 self.settings.url, &*trusted.role.0, &*found.role.0
             )));
+            self.compare(&found.history, &known);
             self.in_another_role = same_history.then_some(found);
             return Ok(());
         }
@@ -73,11 +75,19 @@ impl Monitor {
             self.go_on_settling(asked);
         } else if settling.is_none() && *trusted == found {
             self.proven_at = asked;
+            self.suspect = false;
             self.trust(found);
         } else {
             self.fail_over(asked, found, &known);
         }
         Ok(())
+    }
+
+    /// A store that is refused for its role is not followed through a fail-over. If its history shows one, others may
+    /// have claimed what this host holds. A former history only shows an old primary.
+    fn compare(&mut self, found: &History, known: &History) {
+        let others_may_claim = found.is_in_doubt() || !found.is_former_of(known);
+        self.suspect |= !self.settings.embedded && found != known && others_may_claim;
     }
 
     /// The error for a server that goes on from a history that this host has seen end.
@@ -94,9 +104,8 @@ impl Monitor {
     fn meet(&mut self, asked: BootMs, found: Identity) {
         let expected = &self.settings.role;
         if found.role != *expected && !found.role.0.is_empty() {
-            let remembered = self.settings.remembered.as_ref();
-            let same = remembered
-                .is_some_and(|(id, history)| (id, history) == (&found.id, &found.history));
+            let remembered = self.settings.remembered.clone();
+            let same = remembered == Some((found.id.clone(), found.history.clone()));
             self.refuse(StoreError::refused_for(Why::OtherRoutes, format!(
                 "the store {} is not where this host's routes have it: its recorded routes are {:?}, and this host's \
                  configuration has it {}. Use the routes of the other hosts, or change the routes with: leafd routes apply",
@@ -104,6 +113,9 @@ impl Monitor {
                 &*found.role.0,
                 expected.configured()
             )));
+            if let Some((_, known)) = remembered {
+                self.compare(&found.history, &known);
+            }
             self.in_another_role = same.then_some(found);
             return;
         }

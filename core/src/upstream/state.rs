@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::check_in::CheckingIn;
-use super::failover::Settling;
+use super::failover::{Held, Settling};
 use super::{Away, Event, Record, Request, Response, Settings, Step};
 use crate::BootMs;
 use crate::backoff::Backoff;
@@ -24,7 +24,7 @@ pub struct Monitor {
     /// It gave, or has, less than it had given under this identity, and the other daemons have not been told yet.
     pub(super) loss: Option<Identity>,
     pub(super) checking_in: Option<CheckingIn>,
-    /// It was met in another history than the journal has: leftovers may have been claimed anew.
+    /// It was found in another history than the known one: what is held may have been claimed anew.
     pub(super) suspect: bool,
     /// The next part of the visit.
     pub(super) next: Option<Next>,
@@ -296,6 +296,9 @@ impl Monitor {
         }
         self.checking_in = None;
         self.in_another_role = None;
+        // It was not yet known whether the store had heard of the held numbers in time.
+        self.suspect |=
+            matches!(self.standing, Standing::Settling(Settling { held: Held::OwnUntil(_), .. }));
         self.standing = Standing::Refused(error);
     }
 }

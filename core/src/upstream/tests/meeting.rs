@@ -250,3 +250,45 @@ fn a_start_that_the_store_has_lost_begins_a_new_life() {
     assert_eq!(one.asks(), Request::PushHighWater(identity("2 1!")));
     assert!(one.events.contains(&Event::Distrusted));
 }
+
+/// It failed over, other hosts settled and claimed there, and its routes were changed, all unseen by this host.
+#[test]
+fn a_store_in_another_role_shows_whether_others_may_have_claimed_what_is_held() {
+    let role = Role("primary 0 of 2 era 1".into());
+    for (found, may_issue) in
+        [("2 1*", true), ("3 2* 1*", false), ("in doubt: 2 1*", false), ("1", true)]
+    {
+        let mut running = Watched::new(settings());
+        running.meet("2 1*", None);
+        running.pass(PROBE_MS);
+        let remembered = Some((identity("1").id, history("2 1*")));
+        let started = Watched::new(Settings { remembered, ..settings() });
+        for mut one in [running, started] {
+            assert_eq!(one.asks(), Request::Identity);
+            let moved = Identity { role: role.clone(), ..identity(found) };
+            one.answer(Response::Identity(Ok(moved)));
+            one.look();
+            assert!(one.monitor.refusal().is_some());
+            assert_eq!(one.monitor.may_issue(one.now), may_issue, "{found}");
+            if found.starts_with("in doubt") && one.monitor.trusted().is_some() {
+                one.probe_shows("2 1*");
+                assert!(one.monitor.may_issue(one.now), "it has lost nothing");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_fail_over_is_not_forgotten_when_another_database_answers() {
+    let mut one = Watched::trusting();
+    one.probe_shows("2 1*");
+    assert_eq!(one.asks(), Request::PushHighWater(identity("2 1*")));
+    one.answer(Response::PushHighWater(Err(away())));
+    one.pass(SETTLE_MS);
+    assert_eq!(one.asks(), Request::Identity);
+    let stranger = Identity { id: StoreId("postgres:9".into()), ..identity("1") };
+    one.answer(Response::Identity(Ok(stranger)));
+    one.look();
+    assert!(one.monitor.refusal().is_some());
+    assert!(!one.monitor.may_issue(one.now), "others may have settled and claimed");
+}
