@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The store's lives, the present one first. With Leaf's table only there is no place for lives: then this is what the
-/// engine says, and only equality has a meaning. Empty for an embedded store.
+/// engine says, after `engine:`, and only equality has a meaning. Empty for an embedded store.
 ///
 /// A life is 16 hexadecimal digits. A former life has a mark: `*` if claims were made in it, and `!` if claims went on
 /// in it after it had lost commits.
@@ -76,6 +76,12 @@ impl History {
     #[must_use]
     pub fn first(life: u64) -> History {
         History(format!("{life:016x}").into())
+    }
+
+    /// The history of a store without a place for lives. `engine`, what the engine says, may look like a life.
+    #[must_use]
+    pub fn without_lives(engine: &str) -> History {
+        History(format!("engine:{}", engine.trim_end().replace(' ', "/")).into())
     }
 
     /// The present life, if the history has lives.
@@ -334,6 +340,13 @@ mod tests {
         assert!(
             !note(&renewed.0, true).renewed(4, "two", None).history.was_missed_by(&renewed, &[])
         );
+    }
+
+    /// In Galera the engine says nothing but a checksum of 16 digits.
+    #[test]
+    fn what_an_engine_says_is_no_life() {
+        let [was, is] = ["0123456789abcdef ", "fedcba9876543210 "].map(History::without_lives);
+        assert_eq!((was.life(), was == is, is.includes(&was)), (None, false, true));
     }
 
     #[test]

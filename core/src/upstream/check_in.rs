@@ -207,7 +207,12 @@ impl Monitor {
             self.next = Some(Next::Request(renew));
             return;
         }
-        self.next = Some(Next::Request(Request::CheckIn(found.clone())));
+        self.next = self.check_in().map(Next::Request);
+    }
+
+    /// How the first meeting goes on, if it is under way.
+    pub(super) fn check_in(&self) -> Option<Request> {
+        self.checking_in.as_ref().map(|one| Request::CheckIn(one.found.clone()))
     }
 
     pub(super) fn checked_in(&mut self, history: Option<History>) {

@@ -187,10 +187,10 @@ impl Monitor {
                 self.loss = None;
                 self.probe_at = now;
             }
+            // The store has no place for lives.
             Ok(false) => {
-                if let Some(under) = self.answering().cloned() {
-                    self.next = Some(Next::Request(Request::PushHighWater(under)));
-                }
+                let push = || self.answering().cloned().map(Request::PushHighWater);
+                self.next = self.check_in().or_else(push).map(Next::Request);
             }
             Err(error) => return Err(error),
         }

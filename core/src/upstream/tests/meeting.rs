@@ -292,3 +292,15 @@ fn a_fail_over_is_not_forgotten_when_another_database_answers() {
     assert!(one.monitor.refusal().is_some());
     assert!(!one.monitor.may_issue(one.now), "others may have settled and claimed");
 }
+
+/// With Leaf's table only, a store can't begin a new life.
+#[test]
+fn a_meeting_goes_on_in_a_store_without_lives() {
+    let remembered = Some((identity("1").id, history("1")));
+    let mut one = Watched::new(Settings { remembered, ..settings() });
+    assert_eq!(one.asks(), Request::Identity);
+    one.answer(Response::Identity(Ok(identity("2"))));
+    assert_eq!(one.asks(), Request::Renew(identity("2"), Some(history("1"))));
+    one.answer(Response::Renew(Ok(false)));
+    assert_eq!(one.asks(), Request::CheckIn(identity("2")));
+}

@@ -182,7 +182,7 @@ impl Session {
         if !self.side {
             let identity = Identity {
                 id: StoreId(format!("{kind}:{server}").into()),
-                history: History(life.trim_end().replace(' ', "/").into()),
+                history: History::without_lives(&life),
                 role: Role::default(),
             };
             return Ok((identity, Kept::All));
