@@ -24,11 +24,20 @@ fn lingering() -> (TcpStream, TcpStream) {
 
 /// Passes such a socket along with some bytes and keeps only its peer. Returns whether the kernel let it through.
 pub fn pass(connection: &UnixStream, bytes: &[u8]) -> (bool, TcpStream) {
+    pass_with(connection, bytes, MsgFlags::empty())
+}
+
+/// The same along with an out-of-band byte alone, which an ordinary look at what has arrived skips.
+pub fn pass_out_of_band(connection: &UnixStream) -> (bool, TcpStream) {
+    pass_with(connection, &[0], MsgFlags::MSG_OOB)
+}
+
+fn pass_with(connection: &UnixStream, bytes: &[u8], more: MsgFlags) -> (bool, TcpStream) {
     let (stream, peer) = lingering();
     let numbers = [stream.as_raw_fd()];
     let along = [ControlMessage::ScmRights(&numbers)];
     let bytes = [IoSlice::new(bytes)];
-    let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+    let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT | more;
     let sent = sendmsg::<()>(connection.as_raw_fd(), &bytes, &along, flags, None);
     let is_passed = sent.is_ok();
     if !is_passed {

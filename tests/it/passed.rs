@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use leafd_tests::lingering::pass;
+use leafd_tests::lingering::{pass, pass_out_of_band};
 
 use crate::activation::{self, command};
 use crate::host::Host;
@@ -125,6 +125,13 @@ fn descriptors_that_the_kernel_let_through_block_nobody() {
                 kept.push((peer, (!closes).then_some(connection)));
             }
         }
+    }
+    for closes in [false, true] {
+        let mut connection = connect(&path);
+        let (is_passed, peer) = pass_out_of_band(&connection);
+        assert!(is_passed, "nothing refuses it yet");
+        connection.write_all(&request).unwrap();
+        kept.push((peer, (!closes).then_some(connection)));
     }
     // More than one user's share of connections.
     for _ in 0..50 {

@@ -78,6 +78,10 @@ impl Guarded {
     #[must_use]
     pub fn new(stream: UnixStream) -> Guarded {
         let may_carry = !are_refused(&stream);
+        if may_carry {
+            // Out-of-band bytes may carry descriptors too, and a look would skip them.
+            let _ = setsockopt(&stream, sockopt::OobInline, &true);
+        }
         Guarded { stream: Some(stream), may_carry }
     }
 
