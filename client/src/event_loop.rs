@@ -44,8 +44,9 @@ impl Tag {
     }
 
     /// Takes in the body of an OK reply to a request for `asked` ids to be held. `asked_ns`: when the request
-    /// was sent, on `CLOCK_BOOTTIME`. If these ids may not be held, it returns one id, which belongs to the
-    /// caller, and skips the rest.
+    /// was sent, on `CLOCK_BOOTTIME`. If these ids may not be held, or the reply came too late for it, this returns
+    /// one id and skips the rest. The id is for a call that began before the request was sent. If there is none,
+    /// skip the id.
     ///
     /// # Errors
     /// [`crate::Error::Protocol`] for a body that doesn't answer such a request. Nothing is held then.

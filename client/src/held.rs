@@ -136,15 +136,15 @@ impl Node {
         if stock.never_hold { 1 } else { stock.wish().max(waiting.min(RUN_COUNT_MAX)) }
     }
 
-    /// Queues drawn runs behind the held one. Returns an id if they may not be held.
+    /// Queues drawn runs behind the held one. Returns an id if they may not be held, or came too late for it.
     pub(crate) fn queue(&self, drawn: &Drawn, sent_ns: u64) -> Option<u64> {
         let mut stock = self.supply().lock();
         let hold_ms = drawn.hold_ms;
         stock.never_hold = hold_ms == 0;
-        if stock.never_hold {
+        let expires_ns = expiry_ns(sent_ns, hold_ms);
+        if expires_ns <= exact_ns() {
             return Some(drawn.first.first);
         }
-        let expires_ns = expiry_ns(sent_ns, hold_ms);
         let runs = std::iter::once(&drawn.first).chain(&drawn.rest);
         let room = QUEUED_MAX.saturating_sub(stock.queued.len());
         stock.queued.extend(runs.map(|&run| Held { run, hold_ms, expires_ns }).take(room));

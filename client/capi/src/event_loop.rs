@@ -55,8 +55,11 @@ pub unsafe extern "C" fn leafd_loop_wish(tag: *const LeafdTag, waiting: u32) -> 
 /// `reply`: its body, of `length` bytes, as received. `asked_ns`: when the request was sent, in nanoseconds of
 /// CLOCK_BOOTTIME. Pass each reply on only once, and before the process can fork.
 ///
-/// Writes 0 to `id`. If ids of this tag may not be held, it writes a drawn id, which belongs to the caller. Errors:
-/// `NULL_POINTER`, `HANDLE`, `PROTOCOL` for a body that doesn't answer such a request. Any thread; not for signal
+/// Writes 0 to `id`. If these ids may not be held, or the reply came too late for it, this writes one drawn id and skips
+/// the rest. The id is for a call that began before the request was sent. If there is none, skip the id. So that no call
+/// waits in vain where replies are late, serve such a call at once, by this id or by `leafd_loop_advance()`.
+///
+/// Errors: `NULL_POINTER`, `HANDLE`, `PROTOCOL` for a body that doesn't answer such a request. Any thread; not for signal
 /// handlers.
 ///
 /// # Safety

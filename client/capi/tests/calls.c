@@ -287,6 +287,10 @@ static void check_loop(const leafd_client *live)
     CHECK(id == 0);
     CHECK(leafd_loop_advance(tag) == 5 && leafd_loop_take(tag) == 6);
     CHECK(leafd_loop_take(tag) == 7 && leafd_loop_take(tag) == (8 | LEAFD_LOOP_REFILL) && leafd_loop_take(tag) == 0);
+    /* Too late to be held: asked for when the machine was started, to be held for 1 ms. */
+    static const uint8_t late[] = {1, 0, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0};
+    OK(leafd_loop_hold(tag, late, sizeof late, 4, 0, &id));
+    CHECK(id == 9 && leafd_loop_take(tag) == 0 && leafd_loop_advance(tag) == 0 && leafd_loop_wish(tag, 3) >= 3);
     OK(leafd_tag_free(tag));
     CHECK(leafd_loop_take(tag) == 0 && leafd_loop_advance(tag) == 0 && leafd_loop_wish(tag, 3) == 1);
     FAILS(leafd_loop_hold(tag, reply, sizeof reply, 4, 0, &id), HANDLE);

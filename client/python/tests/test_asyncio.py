@@ -442,6 +442,38 @@ def test_ids_that_may_not_be_held_are_not(path: str) -> None:
     assert count == 40
 
 
+@pytest.mark.parametrize(("answers_after", "turn"), [(0.02, 0.0), (0.0, 0.02), (0.0, 0.005)])
+def test_where_answers_are_late_calls_get_their_ids(path: str, answers_after: float, turn: float) -> None:
+    """Later than the ids may be held, because the daemon is slow, or the loop is busy for so long at each turn."""
+    drawn = 0
+
+    def answer(opcode: int, request: int, body: bytes) -> bytes:
+        nonlocal drawn
+        (count,) = struct.unpack_from("<I", body)
+        time.sleep(answers_after)
+        drawn += count
+        return reply(opcode, 0, request, struct.pack("<IHHQII", 8, 1, 0, 1 + drawn - count, count, 1))
+
+    async def call(client: leafd.AsyncClient) -> List[int]:
+        async def keep_busy() -> None:
+            while True:
+                time.sleep(turn)
+                await asyncio.sleep(0)
+
+        async def draw() -> List[int]:
+            return [await client.next_id("snowflake") for _ in range(4)]
+
+        busy = asyncio.ensure_future(keep_busy())
+        ids = [await client.next_id("snowflake")]
+        ids += [id for some in await asyncio.gather(*(draw() for _ in range(6))) for id in some]
+        busy.cancel()
+        return ids
+
+    ids = outcome_of(path, answer, call)
+    assert isinstance(ids, list)
+    check_unique(ids, 25)
+
+
 def test_a_daemon_without_room_says_so_to_all(path: str) -> None:
     with pytest.raises(leafd.ConnectionLimit, match="no room") as caught:
         outcome_of(path, lambda *_: refusal(0, 21, 0, "no room"), lambda client: client.next_id("orders"))

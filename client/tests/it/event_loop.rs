@@ -74,11 +74,15 @@ fn ids_that_may_not_be_held_go_to_the_one_who_asked() {
 }
 
 #[test]
-fn ids_that_are_too_old_are_skipped() {
+fn of_a_reply_too_late_to_be_held_one_id_goes_to_the_one_who_asked() {
     let tag = tag(false);
     // Asked for when the machine was started.
-    assert_eq!(tag.hold(&body(1, &[run(5, 8, 1)]), 8, 0).unwrap(), None);
-    assert_eq!(tag.advance(), None);
+    assert_eq!(tag.hold(&body(1, &[run(5, 8, 1), run(50, 1, 1)]), 9, 0).unwrap(), Some(5));
+    assert_eq!((tag.take_for_loop(), tag.advance()), (None, None));
+    // The next ones may be held.
+    assert!(tag.wish(2) >= 2);
+    assert_eq!(tag.hold(&body(HOLD_MS, &[run(60, 8, 1)]), 8, u64::MAX).unwrap(), None);
+    assert_eq!(tag.advance(), Some(60));
 }
 
 #[test]

@@ -21,7 +21,7 @@ ABANDONED_MAX = 8192
 """When so many requests that were given up are still unanswered, the daemon is taken for hung."""
 
 Answer = Union[bytes, int, "Broken", None]
-"""The body of a reply; of one that brought ids to hold, an id that may not be held, or 0; None: it came too late."""
+"""The body of a reply; of one that brought ids to hold, one of them, or 0 if there is none; None: it came too late."""
 
 
 class Broken:
@@ -41,13 +41,19 @@ def give(future: "asyncio.Future[Any]", result: object) -> None:
 
 
 class Request:
-    """A request in flight. `tag`: whose held run the answer is for."""
+    """A request in flight. `tag`: whose held run the answer is for. `ahead`: no call waits for it."""
 
-    __slots__ = ("asked", "asked_ns", "future", "opcode", "tag")
+    __slots__ = ("ahead", "asked", "asked_ns", "future", "opcode", "tag")
 
     def __init__(
-        self, opcode: int, future: "asyncio.Future[Answer]", tag: Optional[library.TagHandle] = None, asked: int = 0
+        self,
+        opcode: int,
+        future: "asyncio.Future[Answer]",
+        tag: Optional[library.TagHandle] = None,
+        asked: int = 0,
+        ahead: bool = False,
     ) -> None:
+        self.ahead = ahead
         self.opcode = opcode
         self.future = future
         self.tag = tag
@@ -61,8 +67,14 @@ class Request:
             if not future.done():
                 future.set_exception(protocol.refusal(status, body))
             return
-        answer = body if self.tag is None else library.hold(self.tag, body, self.asked, self.asked_ns)
-        give(future, answer)
+        if self.tag is None:
+            give(future, body)
+            return
+        id = library.hold(self.tag, body, self.asked, self.asked_ns)
+        if not id and not self.ahead and not future.done():
+            # Now: when the loop wakes the task, the ids may be too old.
+            id = library.loop_advance(self.tag)
+        give(future, id)
 
 
 class Connection(asyncio.Protocol):

@@ -8,7 +8,7 @@ import os
 import random
 import socket
 import time
-from typing import Any, Callable, Dict, Optional, Set, Union
+from typing import Any, Callable, Dict, Optional, Union
 
 from . import _library as library
 from . import _protocol as protocol
@@ -23,6 +23,9 @@ PAUSE_MIN, PAUSE_MAX = 0.002, 0.1
 
 SERVED_BREAKS_MAX, BREAKS_MAX = 1, 5
 """How often a request is sent again when a connection breaks that had served, and in all."""
+
+FOLLOWS_MAX = 2
+"""How often a call waits for what another asks for. Where answers come too late to be held, each then asks for itself."""
 
 JUST_NOW = 10.0
 """For how many seconds a socket that was removed is taken for that of a daemon that restarts."""
@@ -66,8 +69,6 @@ class Link:
         """The next runs of tags, while they are asked for."""
         self.waiting: Dict[str, int] = {}
         """How many calls wait for a tag's next run."""
-        self.unheld: Set[str] = set()
-        """Tags whose ids may not be held, as far as is known."""
         self.connection: Optional[Connection] = None
         self._connecting: "Optional[asyncio.Future[None]]" = None
         self._reached = False
@@ -148,10 +149,13 @@ class Link:
     async def next_id(self, tag: str, handle: library.TagHandle, deadline: Deadline) -> int:
         """An id out of a held run, when none was at hand."""
         name = tag.encode()
-        while tag not in self.unheld:
+        for _ in range(FOLLOWS_MAX):
             id = library.loop_advance(handle)
             if id:
                 return id
+            if library.loop_wish(handle, 2) == 1:
+                # Its ids may not be held, as far as is known.
+                break
             fetch = self.fetches.get(tag)
             if fetch is not None:
                 await self._follow(tag, fetch, deadline)
@@ -163,15 +167,13 @@ class Link:
             finally:
                 self._end_fetch(tag, fetch)
             if id:
-                # As will be the case of those who wait.
-                self.unheld.add(tag)
                 return id
-        id = await self._fetch(deadline, name, handle, 1)
-        if id:
-            return id
-        # The tag was made anew, as one whose ids may be held.
-        self.unheld.discard(tag)
-        return library.loop_advance(handle) or await self.next_id(tag, handle, deadline)
+        return (
+            library.loop_advance(handle)
+            or await self._fetch(deadline, name, handle, 1)
+            # Threads that share the tag were faster.
+            or await self.next_id(tag, handle, deadline)
+        )
 
     async def _follow(self, tag: str, fetch: "asyncio.Future[None]", deadline: Deadline) -> None:
         """Waits while another task asks for all."""
@@ -207,7 +209,7 @@ class Link:
         future.add_done_callback(done)
         number, count = connection.number(), library.loop_wish(handle, 1)
         frame = protocol.ids_request(number, tag.encode(), count, int(timeout * 1000), True)
-        connection.send(number, frame, Request(protocol.IDS, future, handle, count))
+        connection.send(number, frame, Request(protocol.IDS, future, handle, count, ahead=True))
 
     def _end_fetch(self, tag: str, fetch: "asyncio.Future[None]") -> None:
         if self.fetches.get(tag) is fetch:
