@@ -226,8 +226,9 @@ pub trait Store: Send {
 
     /// Records that this host starts: replaces its start token by `next` if the store's token is in `known`, by
     /// compare-and-set. A host that the store doesn't know is entered. If the store lacks a write that [`Store::trust`]
-    /// told of, it has lost commits, and begins a new life. When the first answer was lost and the call is
-    /// repeated, it finds `next` in the store and returns [`CheckIn::Current`].
+    /// told of, it has lost commits, and begins a new life. Without `known` the host is new, and has no such write.
+    /// When the first answer was lost and the call is repeated, it finds `next` in the store and returns
+    /// [`CheckIn::Current`].
     ///
     /// # Errors
     /// [`StoreError::Changed`]; others as for every call. After those it is unknown whether the token was replaced.

@@ -97,6 +97,19 @@ pub fn a_start_that_the_store_has_lost_begins_a_new_life(backend: &mut dyn Backe
     assert_eq!(checked_in.unwrap(), CheckIn::Current);
 }
 
+/// Another store has made a host go on as a new one: the numbers in its journal are the former host's.
+pub fn a_new_host_has_lost_nothing(backend: &mut dyn Backend) {
+    let (mut one, was) = host(backend, "one");
+    create(&mut *one, &new_tag("t", 1, 10)).unwrap();
+    one.claim(&was, &tag("t"), WISH).unwrap();
+    let mut anew = backend.connect();
+    anew.trust(&was.history, one.written(&was.history));
+    let next = StartToken("next".into());
+    let checked_in = anew.check_in(&was, &HostId("anew".into()), &[], &next);
+    assert_eq!(checked_in.unwrap(), CheckIn::New);
+    assert_eq!(anew.identity().unwrap(), was);
+}
+
 /// Two daemons run with copies of one state directory: the later start has the name.
 pub fn a_copy_of_a_host_stops_the_earlier_start(backend: &mut dyn Backend) {
     let (mut one, under) = host(backend, "one");

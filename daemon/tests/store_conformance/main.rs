@@ -163,6 +163,7 @@ conformance!(
     life::a_host_whose_last_write_is_gone_claims_nothing,
     life::a_copy_of_a_host_stops_the_earlier_start,
     life::a_start_that_the_store_has_lost_begins_a_new_life,
+    life::a_new_host_has_lost_nothing,
 );
 conformance!(
     life_on_mysql,
@@ -172,6 +173,7 @@ conformance!(
     life::a_host_whose_last_write_is_gone_claims_nothing,
     life::a_copy_of_a_host_stops_the_earlier_start,
     life::a_start_that_the_store_has_lost_begins_a_new_life,
+    life::a_new_host_has_lost_nothing,
 );
 conformance!(
     life_on_postgres,
@@ -181,6 +183,7 @@ conformance!(
     life::a_host_whose_last_write_is_gone_claims_nothing,
     life::a_copy_of_a_host_stops_the_earlier_start,
     life::a_start_that_the_store_has_lost_begins_a_new_life,
+    life::a_new_host_has_lost_nothing,
 );
 
 fn tag(name: &str) -> Tag {

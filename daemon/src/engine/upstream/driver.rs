@@ -162,7 +162,10 @@ impl<T: Tenants + 'static> Driver<T> {
     /// in the journal, of any store, are as old as the journal.
     async fn check_in(&self, under: &Identity) -> Result<(), StoreError> {
         let (store, token) = (&self.upstream.store, &self.start.token);
-        let tokens = self.start.tokens_known(&under.id);
+        let tokens = match self.is_anew() {
+            true => vec![],
+            false => self.start.tokens_known(&under.id),
+        };
         let judged = store.check_in(under, &self.tenants.host(), tokens, token).await?;
         if judged == CheckIn::Stale {
             error!(
@@ -184,15 +187,19 @@ impl<T: Tenants + 'static> Driver<T> {
     /// The number of this host's last write in a history, by the journal.
     fn written_in(&self, history: &History) -> u64 {
         let mut records = self.start.stores.iter();
-        let record = records.find(|record| *record.history == *history.0);
-        // A host that goes on as a new one has written nothing yet.
-        record.filter(|_| !self.upstream.stale.get()).map_or(0, |record| record.written)
+        records.find(|record| *record.history == *history.0).map_or(0, |record| record.written)
+    }
+
+    /// Whether this host has gone on as a new one since the start. What the journal reported then is the former host's.
+    fn is_anew(&self) -> bool {
+        self.tenants.host() != self.start.host
     }
 
     /// Has the journal record how far this host's writes have come, so that the next start finds out if they are gone.
     async fn record_written(&self, found: &Identity, written: u64) {
         let is_trusted = self.upstream.claimable().as_ref() == Some(found);
-        if !is_trusted || written <= self.written.replace(written) {
+        // Before a host that goes on as a new one has started again, a store may have the former host's number.
+        if !is_trusted || self.is_anew() || written <= self.written.replace(written) {
             return;
         }
         let write = Write::Written { store: found.id.clone(), number: written };

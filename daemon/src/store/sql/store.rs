@@ -337,7 +337,7 @@ impl Store for SqlStore {
             let found = cells.next().flatten();
             let last = cells.next().flatten().and_then(|last| last.parse::<u64>().ok());
             let remembered = session.own().remembered.clone();
-            let remembered = remembered.filter(|(of, _)| *of == under.history);
+            let remembered = remembered.filter(|(of, _)| *of == under.history && !known.is_empty());
             if remembered.is_some_and(|(_, written)| last.unwrap_or(0) < written) {
                 session.renew(Some(&under.history))?;
                 return Ok(None);
