@@ -16,6 +16,7 @@ use leafd_wire::{Status, opcode};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
+use crate::routes::{Databases, done};
 use crate::scene::{create, draw, report, store};
 
 /// The setting `failover_settle` of all hosts: a busy machine needs time to report to the store.
@@ -371,4 +372,38 @@ fn the_clock_of_the_store_is_set_back_while_hosts_settle() {
     answered(&mut drawn, TAG, &mut asked);
     judge::<Postgres>("the store's clock an hour back while a host settles", &drawn);
     drop(pair);
+}
+
+/// One store makes a host go on as a new one. The other store has lost nothing, whether it is met before that or after.
+#[test]
+fn a_host_that_goes_on_as_a_new_one_finds_no_loss_in_its_other_store() {
+    let databases = Databases::new();
+    let routes = format!("[{{ tags = ['{TAG}'], store = 'b' }}, {{ tags = ['*'], store = 'a' }}]");
+    let fleet = databases.fleet(&["a", "b"], &routes);
+    done(&fleet.apply(&["--yes"]).output().unwrap());
+    let mut host = fleet.host();
+    let mut drawn = Drawn::default();
+    let mut goes_on = |host: &Host| {
+        draw(&mut drawn, host, TAG, 20, 1);
+        // Some probes, after which the journal has how far the writes have come.
+        std::thread::sleep(Duration::from_secs(2));
+        let status = host.status();
+        let stores = &status["segments"]["stores"];
+        (
+            stores[0]["journal_stale"] == true,
+            stores[1]["history"].clone(),
+            stores[1]["failovers"].clone(),
+        )
+    };
+    host.start();
+    host.admin(opcode::TAG_CREATE, &json!({ "tag": TAG, "step": 1 }));
+    let (_, history, _) = goes_on(&host);
+    host.stop();
+    databases.sql("a", "UPDATE leafd_host SET start_token = 'unknown'");
+    for is_anew in [true, false] {
+        host.start();
+        assert_eq!(goes_on(&host), (is_anew, history.clone(), json!(0)), "{}", host.log());
+        host.stop();
+    }
+    drawn.assert_sound();
 }
