@@ -222,8 +222,10 @@ impl World {
                 continue;
             }
             let Some(call) = daemon.calls[line].pop_front() else { continue };
+            // One that waited while the history changed is refused, or its answer doesn't count.
             if let Call::Claim(_, under) = &call
                 && left.contains(&*under.history.0)
+                && daemon.monitor.claimable() == Some(under)
             {
                 let why = "the host had seen this history end";
                 return Err(Violation::Granted { host, why });
