@@ -292,8 +292,8 @@ fn exchange(session: &mut Session, mode: Mode, swap: &CompareAndSet) -> Result<U
     }
     let write = if has_row { sql.replace } else { sql.enter };
     write_holding(session, write, number, &swap.next, swap.seen, now)?;
+    // That settles nothing: the host may be reporting a lease that the store has lost, before the others have.
     if let Some(holder) = next.filter(|next| former.is_none_or(|former| former != next.id)) {
-        session.settle()?;
         let taking = Taking { holder: holder.clone(), since, taken: now };
         session.enter_taking(number, &taking)?;
     }
@@ -350,7 +350,6 @@ fn give(session: &mut Session, pool: &Range<u64>, holding: &LeaseRecord) -> Resu
         Param::Text(&holder.id),
         Param::Integer(instant(holding.expires)),
     ];
-    session.settle()?;
     session.prove()?;
     session.driver.execute(sql.give, &row)?;
     write_holding(session, sql.enter, number, holding, now, now)?;
