@@ -17,8 +17,7 @@ use crate::failure::Failure;
 #[command(after_help = "Without a daemon, only Leaf's own layout, `snowflake`, is available.
 
 Examples:
-  leafctl \
-    decode 2124082651684941858
+  leafctl decode 2124082651684941858
   leafctl decode 8123456789 --layout js53 --json")]
 pub struct DecodeArgs {
     /// The id

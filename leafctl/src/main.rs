@@ -15,7 +15,6 @@ mod mask;
 mod metrics;
 mod next;
 mod ping;
-mod report;
 mod status;
 mod tag;
 mod top;
@@ -37,22 +36,19 @@ struct Cli {
     command: Command,
 }
 
-const EXIT_STATUS: &str = "Exit status:
+const EXIT_STATUS: &str = "\
+Exit status:
   0  done
   1  the daemon refused, or leafctl failed; the message says why
-  2  \
-    wrong arguments
+  2  wrong arguments
   3  the daemon could not be reached or did not answer
-  4  ping, wait: the daemon answers, but is \
-    not in the requested state
+  4  ping, wait, status: the daemon answers, but is not in the requested state
 
 Examples:
   leafctl tag create orders          a tag that starts at 1
-  leafctl next \
-    orders                an id
+  leafctl next orders                an id
   leafctl next orders -n 1000        a thousand, one a line
-  leafctl decode \
-    2124082651684941858
+  leafctl decode 2124082651684941858
   leafctl status";
 
 #[derive(Debug, Subcommand)]

@@ -1,28 +1,33 @@
-//! `leafctl status`: what the daemon reports about itself.
+//! `leafctl status`: what the daemon reports about itself. `leafctl top` shows the same, live.
 
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::Path;
 
-use leafd_checkup::NEAR_PERCENT;
-use leafd_checkup::snapshot::{Layout, LeaseNumbers, Snapshot, Store, Tag, TagNumbers};
+use jiff::{Timestamp, Zoned, tz::TimeZone};
+use leafd_checkup::snapshot::{
+    Condition, Event, Health, Layout, LeaseNumbers, Snapshot, Store, Tag, TagNumbers, User,
+};
+use leafd_checkup::{NEAR_PERCENT, duration};
 use leafd_client::Client;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::report::{self, duration};
 
 /// How to show it.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "The first line says which ids are available; then each trouble follows: since when, what it means for ids, and what to do.\n\
-                  Administrators see tags, rates and counters. Others see whether the daemon can issue ids. protocol.md describes the JSON."
-)]
+#[command(after_help = "\
+The first line says which ids are available. Each problem follows: since when it has existed, what it means for ids, and
+what to do. Administrators see tags, rates and counters; others see whether the daemon can issue ids. protocol.md
+describes the JSON.")]
 pub struct StatusArgs {
     /// Print the daemon's JSON as it is
     #[arg(long)]
     json: bool,
 }
+
+/// How many recent events are shown.
+const EVENTS_MAX: usize = 10;
 
 /// Asks and prints.
 pub fn run(socket: &Path, args: &StatusArgs) -> Result<(), Failure> {
@@ -34,39 +39,93 @@ pub fn run(socket: &Path, args: &StatusArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let status: Snapshot = serde_json::from_str(&answer)?;
-    report::write(&mut out, &status.health)?;
-    line(&mut out, "release", &status.daemon.release)?;
-    line(&mut out, "pid", status.daemon.pid)?;
-    line(&mut out, "up", duration(status.daemon.uptime_ms))?;
-    line(&mut out, "segments ready", status.segments.state.ready)?;
-    line(&mut out, "snowflake ready", status.snowflake.state.ready)?;
-    some(&mut out, "worker", status.snowflake.state.worker)?;
-    if status.host.host.is_empty() {
+    health(&mut out, &status.health)?;
+    details(&mut out, &status)?;
+    Ok(body(&mut out, &status)?)
+}
+
+/// The summary line, then each problem.
+pub fn health(out: &mut impl Write, health: &Health) -> io::Result<()> {
+    writeln!(out, "{}", health.line)?;
+    let now = Zoned::now();
+    health.conditions.iter().try_for_each(|one| condition(out, one, &now))?;
+    match health.conditions_left_out {
+        0 => Ok(()),
+        left_out => writeln!(out, "\nand {left_out} more, none of them worse"),
+    }
+}
+
+fn condition(out: &mut impl Write, condition: &Condition, now: &Zoned) -> io::Result<()> {
+    let public = &condition.public;
+    let subject = if public.subject.is_empty() { "this host" } else { &public.subject };
+    let since = local(now.timestamp().as_millisecond() - public.since_ms_ago as i64, now);
+    writeln!(
+        out,
+        "\n{} {} ({subject}), for {}{}",
+        public.severity.to_ascii_uppercase(),
+        public.code.replace('_', " "),
+        duration(public.since_ms_ago),
+        since.map_or(String::new(), |at| format!(", since {at}"))
+    )?;
+    let last_good = condition.last_success_ms_ago.map(|ms| format!("{} ago", duration(ms)));
+    let parts = [
+        ("what", public.message.as_str()),
+        ("for ids", &condition.meaning),
+        ("last good", last_good.as_deref().unwrap_or_default()),
+        ("to do", &condition.remedy),
+    ];
+    let mut parts = parts.iter().filter(|(_, text)| !text.is_empty());
+    parts.try_for_each(|(name, text)| writeln!(out, "  {name:<20} {text}"))
+}
+
+/// An instant in local time; only the time of day if it is today.
+fn local(unix_ms: i64, now: &Zoned) -> Option<String> {
+    let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
+    let at = Timestamp::from_millisecond(unix_ms).ok()?.to_zoned(zone);
+    let form = if at.date() == now.date() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
+    Some(at.strftime(form).to_string())
+}
+
+fn details(out: &mut impl Write, status: &Snapshot) -> io::Result<()> {
+    let Snapshot { daemon, host, segments, snowflake, counters, .. } = status;
+    writeln!(out)?;
+    line(out, "release", &daemon.release)?;
+    line(out, "pid", daemon.pid)?;
+    line(out, "up", duration(daemon.uptime_ms))?;
+    line(out, "segments ready", segments.state.ready)?;
+    line(out, "snowflake ready", snowflake.state.ready)?;
+    some(out, "worker", snowflake.state.worker)?;
+    if host.host.is_empty() {
         // The rest is for administrators.
         return Ok(());
     }
-    let Snapshot { host, segments, snowflake, counters, .. } = &status;
-    line(&mut out, "host", &host.host)?;
-    line(&mut out, "socket", &host.socket)?;
-    line(&mut out, "state_dir", &host.state_dir)?;
-    some(&mut out, "journal_set_aside", host.journal_set_aside.as_ref())?;
-    line(&mut out, "claims", segments.counters.claims)?;
-    line(&mut out, "tags_in_use", segments.counters.tags_in_use)?;
-    line(&mut out, "registry", &snowflake.registry)?;
+    line(out, "host", &host.host)?;
+    line(out, "socket", &host.socket)?;
+    line(out, "state_dir", &host.state_dir)?;
+    some(out, "journal_set_aside", host.journal_set_aside.as_ref())?;
+    line(out, "claims", segments.counters.claims)?;
+    line(out, "tags_in_use", segments.counters.tags_in_use)?;
+    line(out, "registry", &snowflake.registry)?;
     if let Some(held) = &snowflake.lease {
-        lease(&mut out, &held.numbers)?;
+        lease(out, &held.numbers)?;
     }
-    line(&mut out, "connections", counters.connections)?;
-    line(&mut out, "requests", counters.requests)?;
-    line(&mut out, "requests_refused", counters.requests_refused)?;
-    line(&mut out, "journal_commits", counters.journal_commits)?;
-    segments.stores.iter().try_for_each(|one| store(&mut out, one))?;
-    tags(&mut out, &segments.tags)?;
-    layouts(&mut out, &snowflake.layouts)
+    line(out, "connections", counters.connections)?;
+    line(out, "requests", counters.requests)?;
+    line(out, "requests_refused", counters.requests_refused)?;
+    line(out, "journal_commits", counters.journal_commits)
+}
+
+/// Stores, tags, layouts, users and recent events. Only administrators see them.
+pub fn body(out: &mut impl Write, status: &Snapshot) -> io::Result<()> {
+    status.segments.stores.iter().try_for_each(|one| store(out, one))?;
+    tags(out, &status.segments.tags)?;
+    layouts(out, &status.snowflake.layouts)?;
+    users(out, &status.host.users)?;
+    events(out, &status.host.events)
 }
 
 /// A store: its name, whether claims can be made from it, and anything unusual. What is wrong stands above.
-fn store(out: &mut impl Write, store: &Store) -> Result<(), Failure> {
+fn store(out: &mut impl Write, store: &Store) -> io::Result<()> {
     let (numbers, url) = (&store.numbers, &store.url);
     let name = match numbers.name.as_str() {
         "" => url.clone(),
@@ -105,7 +164,7 @@ pub fn text(value: &Value) -> String {
 }
 
 /// The worker's lease, and the clock that ids are made with.
-pub fn lease(out: &mut impl Write, lease: &LeaseNumbers) -> Result<(), Failure> {
+pub fn lease(out: &mut impl Write, lease: &LeaseNumbers) -> io::Result<()> {
     line(out, "worker mode", &lease.mode)?;
     some(out, "lease left", lease.left_ms.map(duration))?;
     some(out, "renewed ago", lease.renewed_ms_ago.map(duration))?;
@@ -123,17 +182,17 @@ pub fn lease(out: &mut impl Write, lease: &LeaseNumbers) -> Result<(), Failure> 
 }
 
 /// Writes a line.
-pub fn line(out: &mut impl Write, name: &str, value: impl Display) -> Result<(), Failure> {
-    Ok(writeln!(out, "{name:<22} {value}")?)
+pub fn line(out: &mut impl Write, name: &str, value: impl Display) -> io::Result<()> {
+    writeln!(out, "{name:<22} {value}")
 }
 
 /// Writes a line if there is a value.
-pub fn some(out: &mut impl Write, name: &str, value: Option<impl Display>) -> Result<(), Failure> {
+pub fn some(out: &mut impl Write, name: &str, value: Option<impl Display>) -> io::Result<()> {
     value.map_or(Ok(()), |value| line(out, name, value))
 }
 
 /// The busiest tags: how long the held ids last, and how much of each tag is used up.
-fn tags(out: &mut impl Write, tags: &[Tag]) -> Result<(), Failure> {
+fn tags(out: &mut impl Write, tags: &[Tag]) -> io::Result<()> {
     if tags.is_empty() {
         return Ok(());
     }
@@ -177,7 +236,7 @@ pub fn used(percent: Option<u64>) -> String {
     }
 }
 
-fn layouts(out: &mut impl Write, layouts: &[Layout]) -> Result<(), Failure> {
+fn layouts(out: &mut impl Write, layouts: &[Layout]) -> io::Result<()> {
     if layouts.is_empty() {
         return Ok(());
     }
@@ -192,4 +251,63 @@ fn layouts(out: &mut impl Write, layouts: &[Layout]) -> Result<(), Failure> {
         writeln!(out, "{name:<32} {issued:>16} {ahead:>18} {left:>18}")?;
     }
     Ok(())
+}
+
+fn users(out: &mut impl Write, users: &[User]) -> io::Result<()> {
+    if users.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{:<32} {:>12} {:>16} {:>14}", "USER", "IDS/S", "ISSUED", "CONNECTIONS")?;
+    users.iter().try_for_each(|User { uid, connections, issued, ids_per_second }| {
+        let uid = uid.map_or("others".to_owned(), |uid| format!("uid {uid}"));
+        writeln!(out, "{uid:<32} {ids_per_second:>12} {issued:>16} {connections:>14}")
+    })
+}
+
+fn events(out: &mut impl Write, events: &[Event]) -> io::Result<()> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nRECENT EVENTS, newest first")?;
+    let now = Zoned::now();
+    events.iter().take(EVENTS_MAX).try_for_each(|Event { unix_ms, level, text, times }| {
+        let at = local(*unix_ms as i64, &now).unwrap_or_default();
+        let times = if *times > 1 { format!(" ({times} times)") } else { String::new() };
+        writeln!(out, "{at} {level:<5} {text}{times}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leafd_checkup::snapshot::PublicCondition;
+
+    #[test]
+    fn a_condition_is_printed_with_its_beginning_its_meaning_and_its_remedy() {
+        let condition = Condition {
+            public: PublicCondition {
+                code: "claims_failing".to_owned(),
+                subject: "postgres://db/ids".to_owned(),
+                kind: "segments".to_owned(),
+                severity: "error".to_owned(),
+                since_ms_ago: 61_000,
+                message: "permission denied".to_owned(),
+            },
+            last_success_ms_ago: Some(3_700_000),
+            remaining_ms: Some(0),
+            meaning: "no ids available".to_owned(),
+            remedy: "grant it".to_owned(),
+        };
+        let now: Zoned = "2026-03-04T12:00:00[UTC]".parse().unwrap();
+        let mut out = Vec::new();
+        super::condition(&mut out, &condition, &now).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(
+            text.contains("ERROR claims failing (postgres://db/ids), for 1 min 1 s, since "),
+            "{text}"
+        );
+        for expected in ["permission denied", "no ids available", "1 h 1 min ago", "grant it"] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+    }
 }

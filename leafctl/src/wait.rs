@@ -12,15 +12,12 @@ use crate::failure::Failure;
 
 /// What to wait for.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Exit status: 0 the daemon is in that state, 3 it doesn't answer, 4 other processes are still connected.
+#[command(after_help = "\
+Exit status: 0 the daemon is in that state, 3 it doesn't answer, 4 other processes are still connected.
 
-\
-    Examples:
+Examples:
   leafctl wait answering                   before a program that needs ids is started
-  leafctl wait \
-    unused --within-ms 20000    before the daemon is stopped"
-)]
+  leafctl wait unused --within-ms 20000    before the daemon is stopped")]
 pub struct WaitArgs {
     /// The state to wait for
     #[arg(value_enum)]

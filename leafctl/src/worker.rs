@@ -3,12 +3,12 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use leafd_checkup::duration;
 use leafd_checkup::snapshot::{Snapshot, Snowflake};
 use leafd_client::{Client, opcode};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::report::duration;
 use crate::status::{lease, line, some};
 
 /// What to do about workers.
@@ -120,7 +120,7 @@ fn show(client: &Client, json: bool) -> Result<(), Failure> {
     line(&mut out, "place", &held.place)?;
     line(&mut out, "holder", &held.holder)?;
     line(&mut out, "name", &held.name)?;
-    lease(&mut out, &held.numbers)
+    Ok(lease(&mut out, &held.numbers)?)
 }
 
 fn release(client: &Client, worker: Option<u64>, json: bool) -> Result<(), Failure> {

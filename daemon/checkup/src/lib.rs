@@ -11,6 +11,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+pub use leafd_core::health::duration;
+
 pub use daemon::{Expected, NEAR_PERCENT, check_ceiling, check_daemon, percent_used};
 
 /// What came of a check.

@@ -7,7 +7,6 @@ use anyhow::anyhow;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-use super::line::Line;
 use crate::failure::Failure;
 
 /// A terminal that this program has taken over.
@@ -64,19 +63,16 @@ impl Screen {
         })
     }
 
-    /// Shows these lines and nothing else.
-    pub(super) fn show(&mut self, lines: &[Line], size: Size) -> Result<(), Failure> {
-        let mut text = String::from("\x1b[H");
-        for place in 0..usize::from(size.lines) {
-            if place > 0 {
-                text.push_str("\r\n");
-            }
+    /// Shows the title, as many of these lines as fit, and the keys.
+    pub(super) fn show(&mut self, title: &str, lines: &[String], size: Size) -> Result<(), Failure> {
+        let room = usize::from(size.lines).saturating_sub(2);
+        let mut text = format!("\x1b[H\x1b[2K\x1b[1m{}\x1b[0m", fitted(title, size.columns));
+        for at in 0..room {
             // Erase the line first: erasing it afterwards would take the last column along.
-            text.push_str("\x1b[2K");
-            if let Some(line) = lines.get(place) {
-                line.write(&mut text);
-            }
+            text.push_str("\r\n\x1b[2K");
+            text.push_str(&lines.get(at).map_or(String::new(), |line| fitted(line, size.columns)));
         }
+        text.push_str("\r\n\x1b[2K\x1b[2mq quits   arrow keys scroll\x1b[0m");
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
         Ok(out.flush()?)
@@ -116,6 +112,28 @@ impl Drop for Screen {
     }
 }
 
+/// A text cut to this many characters, without characters that control a terminal or change the direction of writing.
+/// Wide characters may pass the right edge, where the terminal cuts them off.
+fn fitted(text: &str, columns: u16) -> String {
+    let turns = |letter: char| matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let harmless = |letter: char| !letter.is_control() && !turns(letter);
+    let shown = text.chars().take(usize::from(columns));
+    shown.map(|letter| if harmless(letter) { letter } else { '\u{fffd}' }).collect()
+}
+
 fn cannot(tried: &str, error: rustix::io::Errno) -> Failure {
     anyhow!("the terminal can't be {tried}: {error}").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_controls_the_terminal() {
+        assert_eq!(fitted("a\x1b[2Jb\r\nc", 20), "a\u{fffd}[2Jb\u{fffd}\u{fffd}c");
+        assert_eq!(fitted("\u{202e}sredro", 20), "\u{fffd}sredro");
+        assert_eq!(fitted("orders", 5), "order");
+        assert_eq!(fitted("orders", 0), "");
+    }
 }
