@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use mysql::prelude::Queryable;
 use mysql::{ClientIdentity, Conn, Opts, OptsBuilder, SslOpts};
 
-use super::driver::describe;
+use super::driver::{describe, io_cause};
 use super::sql;
 use crate::blocking::Backend as _;
 use crate::config::{Endpoint, Tls};
@@ -228,7 +228,7 @@ fn refusal(error: &mysql::Error) -> Reason {
         // A database that the user may not use.
         mysql::Error::MySqlError(said) if said.code == 1044 => Why::MissingRights,
         mysql::Error::TlsError(_) => Why::Certificate,
-        error if is_of_tls(error) => Why::Certificate,
+        error if io_cause(error).is_some_and(|cause| is_of_tls(cause)) => Why::Certificate,
         _ => Why::Other,
     };
     Reason::new(why, describe(error))

@@ -179,7 +179,7 @@ pub(super) fn describe(error: &Error) -> String {
 }
 
 /// The I/O error inside an error, however deep the crate has wrapped it.
-fn io_cause(error: &Error) -> Option<&io::Error> {
+pub(super) fn io_cause(error: &Error) -> Option<&io::Error> {
     match error {
         Error::IoError(cause) => Some(cause),
         Error::CodecError(wrapped) => wrapped.source()?.downcast_ref(),
