@@ -28,9 +28,14 @@ fn it_shows_tags_live_follows_the_terminal_s_size_and_gives_it_back() {
     }
     let terminal = open(&host);
     let screen = terminal.until("a tag", |screen| screen.contains("orders"));
-    for part in
-        ["OK: segment and snowflake ids available", "STORE", "TAG", "USER", "RECENT EVENTS", "q quits"]
-    {
+    for part in [
+        "OK: segment and snowflake ids available",
+        "STORE",
+        "TAG",
+        "USER",
+        "RECENT EVENTS",
+        "q quits",
+    ] {
         assert!(screen.contains(part), "{part:?} is not in\n{screen}");
     }
     assert!(screen.lines().all(|line| line.chars().count() <= 100), "{screen}");

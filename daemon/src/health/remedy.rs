@@ -105,12 +105,6 @@ impl Remedies {
         self.of_store(&subject(spec), error.why())
     }
 
-    /// The authority against which a store's certificate is checked.
-    #[must_use]
-    pub fn authority_of(&self, spec: &StoreSpec) -> String {
-        self.stores.get(&subject(spec)).map_or(String::new(), |origins| origins.authority.clone())
-    }
-
     /// A registry in a store has the remedies of that store.
     fn of_registry(&self, cause: &Cause) -> String {
         let embedded = self.stores.get(&*cause.subject).is_some_and(|origins| origins.embedded);

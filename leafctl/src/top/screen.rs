@@ -64,7 +64,12 @@ impl Screen {
     }
 
     /// Shows the title, as many of these lines as fit, and the keys.
-    pub(super) fn show(&mut self, title: &str, lines: &[String], size: Size) -> Result<(), Failure> {
+    pub(super) fn show(
+        &mut self,
+        title: &str,
+        lines: &[String],
+        size: Size,
+    ) -> Result<(), Failure> {
         let room = usize::from(size.lines).saturating_sub(2);
         let mut text = format!("\x1b[H\x1b[2K\x1b[1m{}\x1b[0m", fitted(title, size.columns));
         for at in 0..room {

@@ -2,18 +2,16 @@
 //! can run beside a running daemon.
 //!
 //! - `state`: the state directory, the journal and the embedded store.
-//! - `store`, `reach`, `tls`: a database, the network path to it, and its certificate.
+//! - `store`: a database: the login, its clock, rights and tables.
 //! - `workers`: the pool of snowflake workers.
 //! - `unit`: the service's unit.
 
-mod reach;
 mod state;
 mod store;
-#[cfg(feature = "postgres")]
-mod tls;
 mod unit;
 mod workers;
 
+use std::net::{TcpStream, ToSocketAddrs as _};
 use std::process::ExitCode;
 
 use leafd_checkup::{Expected, Report, check_daemon};
@@ -83,7 +81,7 @@ fn examine(config: &Config) -> Report {
     }
     if let WorkerSpec::Zookeeper(servers) = &config.worker {
         for (host, port) in &servers.hosts {
-            reach::check_tcp(&mut report, host, *port, config.store_connect_timeout);
+            check_port(&mut report, host, *port, config);
         }
     }
     report
@@ -99,6 +97,28 @@ fn check_config(report: &mut Report, config: &Config) {
             "configuration",
             words,
             "put the file with the keys there that all hosts have",
+        ),
+    }
+}
+
+/// Whether a server of ZooKeeper accepts connections.
+fn check_port(report: &mut Report, host: &str, port: u16, config: &Config) {
+    let connect = || {
+        let mut failure = std::io::Error::other("its name has no address");
+        for at in (host, port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&at, config.store_connect_timeout) {
+                Ok(_) => return Ok(at),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    };
+    match connect() {
+        Ok(at) => report.ok("zookeeper", format!("{at} accepts connections")),
+        Err(error) => report.failed(
+            "zookeeper",
+            format!("{host}:{port}: {error}"),
+            "check that the server runs, that its name and port are right, and that no firewall blocks it",
         ),
     }
 }

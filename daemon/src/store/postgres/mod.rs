@@ -23,7 +23,6 @@ use leafd_core::store::StoreError;
 
 use driver::PostgresDriver;
 pub use schema::{apply, print};
-pub(crate) use tls::trusted_roots;
 
 /// The statements and tables.
 static DIALECT: Dialect = Dialect {

@@ -35,7 +35,7 @@ pub fn client_config(tls: &Tls) -> Result<ClientConfig, String> {
 ///
 /// # Errors
 /// A text that names the file that can't be used, and says why.
-pub fn trusted_roots(tls: &Tls) -> Result<RootCertStore, String> {
+fn trusted_roots(tls: &Tls) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     match &tls.root_certificates {
         Some(path) => {
