@@ -12,6 +12,10 @@ use leafd_core::store::StoreError;
 /// Keeps two processes from making the tables at the same time. A transaction wouldn't: making a table commits it.
 const LOCK: &str = "SELECT GET_LOCK('leafd schema', 10)";
 
+/// Waits for the next second of the server's clock. A table that takes the place of another one is recognised by when
+/// it was made, which the server keeps in whole seconds. So nothing may be claimed in the second in which they were made.
+const NEXT_SECOND: &str = "SELECT SLEEP(1.01 - MICROSECOND(SYSDATE(6)) / 1000000)";
+
 /// What the user may do: each right, and the table that it is restricted to, if any.
 const RIGHTS: &str = "SELECT PRIVILEGE_TYPE, '' FROM information_schema.USER_PRIVILEGES
     WHERE GRANTEE = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''')
@@ -42,8 +46,10 @@ pub fn print() -> String {
 pub fn apply(target: &Target) -> Result<Vec<&'static str>, StoreError> {
     let mut driver = MysqlDriver::connect(target)?;
     driver.set_deadline(Instant::now() + target.statement_timeout);
-    let made = make(&mut driver, target).map_err(|failure| failure.answer(&target.location()))?;
+    let answer = |failure: Failure| failure.answer(&target.location());
+    let made = make(&mut driver, target).map_err(answer)?;
     if made.contains(&META_TABLE) {
+        driver.query(NEXT_SECOND, &[]).map_err(answer)?;
         super::open(target.clone()).note_first_history()?;
     }
     Ok(made)
