@@ -4,9 +4,29 @@
 use std::fs;
 use std::process::{Command, Output};
 
-use leafd_tests::host::leafd_binary;
-use leafd_tests::servers::{MariaDb, PASSWORD, Postgres, Server};
+use leafd_tests::host::{Host, leafd_binary};
+use leafd_tests::servers::{MariaDb, PASSWORD, Postgres, Server, apply_schema};
 use tempfile::NamedTempFile;
+
+on_each_server!(a_database_may_have_any_letters_in_its_name);
+
+/// MySQL and MariaDB report the name as part of what distinguishes the store, which leafd notes in its own table.
+fn a_database_may_have_any_letters_in_its_name<S: Server>() {
+    let server = S::empty(&[]);
+    let quote = if S::SCHEME == "mysql" { '`' } else { '"' };
+    server.create_database(&format!("{quote}ids größe {quote}{quote}{quote}"));
+    let url = S::url_of(&[server.port()], &format!("ids%20gr%C3%B6%C3%9Fe%20{}", quoted(quote)));
+    apply_schema(&url);
+    let mut host = Host::on_store(&url);
+    host.start();
+    host.create("orders");
+    assert_eq!(host.raw().draw("orders", 2), [1, 2]);
+}
+
+/// A character as in a URL.
+fn quoted(character: char) -> String {
+    format!("%{:02X}", u32::from(character))
+}
 
 /// Runs `leafd schema` with this word and configuration.
 fn schema(word: &str, file: &NamedTempFile) -> Output {

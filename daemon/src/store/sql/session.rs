@@ -205,7 +205,8 @@ impl Session {
             return Ok((identity, Kept::All));
         }
         self.note = note.unwrap_or_default();
-        self.engine = format!("{server} {life}").trim_end().to_owned();
+        // The name of a database may have any letters, and the note's column may hold ASCII only.
+        self.engine = format!("{server} {life}").trim_end().escape_default().to_string();
         let written = written.as_deref().and_then(|written| written.split_once(' '));
         self.written = written.and_then(|(number, _)| number.parse().ok());
         let note = Note::parse(&self.note);
