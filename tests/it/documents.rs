@@ -12,6 +12,16 @@ const README_BYTES_MAX: usize = 8192;
 /// Made from the table of settings.
 const SETTINGS_PAGE: &str = "docs/reference/settings.md";
 
+/// The faults that can happen, each with the events and tests that cover it.
+const FAULTS_PAGE: &str = "docs/reference/faults.md";
+
+/// The simulators by the names that the page gives them, with the file that counts their events.
+const SIMULATORS: [(&str, &str); 2] =
+    [("failovers", "core/tests/failovers/check.rs"), ("leases", "core/tests/simulator/check.rs")];
+
+/// Counters of a simulator that don't count faults.
+const NOT_FAULTS: [&str; 3] = ["ids", "excused", "starts"];
+
 /// A sentence of this length that stands in two places was copied.
 const COPIED_BYTES_MIN: usize = 50;
 
@@ -193,4 +203,37 @@ fn the_readme_s_quick_start_is_what_the_tests_run() {
     let quick_start = readme.lines().find(|line| line.ends_with(" demo")).unwrap();
     let run = read("tests/run").replace(" --locked", "").replace(" --exit", "");
     assert!(run.lines().any(|line| line.trim() == quick_start), "tests/run lacks: {quick_start}");
+}
+
+/// The words in backquotes.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn each_fault_names_tests_that_exist() {
+    let page = read(FAULTS_PAGE);
+    let tests: Vec<_> = quoted(&page).filter_map(|name| name.split_once(".rs::")).collect();
+    for (file, test) in &tests {
+        let code = read(&format!("{file}.rs"));
+        assert!(code.contains(&format!("fn {test}")), "{file}.rs has no {test}");
+    }
+    assert!(tests.len() >= 70, "{} tests on {FAULTS_PAGE}", tests.len());
+}
+
+#[test]
+fn the_faults_are_the_events_of_the_simulators() {
+    let page = read(FAULTS_PAGE);
+    for (simulator, file) in SIMULATORS {
+        let prefix = format!("{simulator}:");
+        let named: BTreeSet<&str> =
+            quoted(&page).filter_map(|name| name.strip_prefix(prefix.as_str())).collect();
+        let code = read(file);
+        let (_, totals) = code.split_once("pub struct Totals {").unwrap();
+        let (totals, _) = totals.split_once('}').unwrap();
+        let counters = totals.lines().filter_map(|line| line.trim().strip_prefix("pub "));
+        let counters = counters.filter_map(|field| field.split(':').next());
+        let counted: BTreeSet<&str> = counters.filter(|name| !NOT_FAULTS.contains(name)).collect();
+        assert_eq!(named, counted, "{FAULTS_PAGE} and {file}");
+    }
 }
